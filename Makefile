@@ -1,0 +1,49 @@
+# make demo    sets everything up, then fits a sphere to six views of a pear; results in out/demo
+# make test    sets everything up, then lint, tests, notebooks and a short benchmark
+#
+# ARGS="..." is passed on to `dressi demo` and `dressi bench`. DRESSI_DEVICE (index or part of a name) picks
+# the device; the tests run on Mesa's CPU driver lavapipe ("llvmpipe") unless it is set.
+
+PY := .venv/bin/python
+DRESSI := .venv/bin/dressi
+ON_LAVAPIPE := DRESSI_DEVICE=$${DRESSI_DEVICE:-llvmpipe}
+SAY := @printf '\n== %s\n'
+
+.PHONY: setup demo test test-gc lint bench notebooks clean
+.NOTPARALLEL:
+
+setup:
+	@bash scripts/setup.sh
+
+demo: setup
+	$(DRESSI) demo --out out/demo $(ARGS)
+
+bench: setup
+	$(DRESSI) bench $(ARGS)
+
+notebooks: setup
+	$(PY) scripts/run_notebooks.py
+
+lint: setup
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/lint-imports --no-logo
+
+test: lint
+	$(SAY) 'ad and packing, with no Vulkan binding to import'
+	$(PY) -m pytest tests/ad tests/packing --no-vulkan
+	$(SAY) 'everything, with validation layers'
+	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest --require-vulkan
+	$(SAY) 'notebooks'
+	$(ON_LAVAPIPE) $(PY) scripts/run_notebooks.py
+	$(SAY) 'a short benchmark'
+	$(ON_LAVAPIPE) $(DRESSI) bench --smoke
+
+# The collector after every few allocations: finds memory that Vulkan still reads but Python has freed. Slow.
+test-gc: setup
+	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest tests/vk --require-vulkan --gc-stress $(ARGS)
+
+clean:
+	rm -rf out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	find dressi tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

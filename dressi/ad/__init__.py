@@ -1,0 +1,51 @@
+"""Automatic differentiation on 2D images: Variables, F ops, backward, optimizers, the NumPy oracle."""
+
+from dressi.ad import functions as F
+from dressi.ad.autodiff import build_backward, parameters
+from dressi.ad.evaluate import evaluate
+from dressi.ad.graph import Function, Variable, graph_text
+from dressi.ad.optim import SGD, Adam, Momentum, exponential_decay, state, step_counter
+from dressi.ad.simplify import simplify
+from dressi.ad.vtype import (
+    FLOAT,
+    INT,
+    IVEC2,
+    IVEC3,
+    IVEC4,
+    MAT2,
+    MAT3,
+    MAT4,
+    VEC2,
+    VEC3,
+    VEC4,
+    VType,
+)
+
+__all__ = [
+    "FLOAT",
+    "INT",
+    "IVEC2",
+    "IVEC3",
+    "IVEC4",
+    "MAT2",
+    "MAT3",
+    "MAT4",
+    "SGD",
+    "VEC2",
+    "VEC3",
+    "VEC4",
+    "Adam",
+    "F",
+    "Function",
+    "Momentum",
+    "VType",
+    "Variable",
+    "build_backward",
+    "evaluate",
+    "exponential_decay",
+    "graph_text",
+    "parameters",
+    "simplify",
+    "state",
+    "step_counter",
+]

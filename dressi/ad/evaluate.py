@@ -1,0 +1,194 @@
+"""The NumPy float64 evaluation of a graph: the oracle that everything else is tested against.
+
+In: Variables and arrays for their leaves. Out: arrays (layers, H, W, *tail), float64 or int64 values in
+float64. Rasterization follows Vulkan's rules: pixel centres, top-left rule, z clipped to [0, w]; vertices
+are not snapped to a sub-pixel grid, so coverage may differ from hardware within 1/256 pixel of an edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.graph import Function, Variable, topological, user_line
+from dressi.ad.registry import RASTER
+from dressi.errors import GraphError
+
+
+def as_array(value: Any, like: Variable) -> np.ndarray:
+    """An array as users give it -> (layers, H, W, *tail) of the Variable, float64 or int64.
+
+    Accepts (H, W, C), (layers, H, W, C), tables (N, C) and (layers, N, C), without C where it is 1, and
+    matrices (n, n) or (layers, n, n) for 1x1. Raises GraphError naming both shapes, and for NaN,
+    infinity, fractions or overflow in integers.
+    """
+    name = like.label()
+    try:
+        a = np.asarray(value)
+        if a.dtype.kind not in "fiub":
+            raise TypeError
+    except (TypeError, ValueError):
+        raise GraphError(f"{name} at {user_line()}: cannot use {type(value).__name__} as data") from None
+    (w, h), n, tail = like.size, like.layers, like.vtype.tail
+    full = (n, h, w, *tail)
+    options = [full]
+    if n == 1:
+        options.append(full[1:])
+    if h == 1:
+        options.append((n, w, *tail))
+        if n == 1:
+            options.append((w, *tail))
+    if (w, h) == (1, 1):
+        options.append((n, *tail))
+        if n == 1:
+            options.append(tail)
+    if tail == (1,):
+        options += [o[:-1] for o in options]
+    if a.shape not in options:
+        raise GraphError(
+            f"{name} at {user_line()}: needs an array of shape {options[1 if n == 1 else 0]}, got {a.shape}"
+        )
+    finite = np.isfinite(a)
+    if not finite.all():
+        bad = tuple(int(i) for i in np.argwhere(~finite)[0])
+        raise GraphError(f"{name} at {user_line()}: {a[bad]} at index {bad}; data must be finite")
+    if like.vtype.is_int:
+        if a.dtype.kind == "f" and (a != np.trunc(a)).any():
+            raise GraphError(f"{name} at {user_line()}: fractions in data for an integer Variable")
+        if a.size and (a.max() > 2**31 - 1 or a.min() < -(2**31)):
+            raise GraphError(f"{name} at {user_line()}: integers beyond 32 bits")
+        return a.astype(np.int64).reshape(full)
+    limit = float(np.finfo(np.float32).max)
+    if a.size and (np.abs(a) > limit).any():
+        raise GraphError(f"{name} at {user_line()}: values beyond float32")
+    return a.astype(np.float64).reshape(full)
+
+
+def evaluate(outputs: Sequence[Variable], feeds: Mapping[Variable, Any]) -> list[np.ndarray]:
+    """Values of the outputs, (layers, H, W, *tail) float64.
+
+    feeds: leaf -> array in any shape that ``as_array`` takes; a leaf with data of its own may be left
+    out. Raises GraphError for a leaf without data.
+    """
+    values: dict[int, np.ndarray] = {v.uid: as_array(a, v).astype(np.float64) for v, a in feeds.items()}
+
+    def get(v: Variable) -> np.ndarray:
+        if v.uid not in values and v.creator is None:
+            if v.derived is not None:
+                source = v.derived.source
+                (index,) = evaluate([source], feeds) if source.uid not in values else (get(source),)
+                values[v.uid] = v.derived.compute(index).astype(np.float64)
+            elif v.data is not None:
+                values[v.uid] = v.data.astype(np.float64)
+            else:
+                raise GraphError(f"{v.label()} made at {v.line} has no data")
+        return values[v.uid]
+
+    with np.errstate(all="ignore"):
+        for f in topological(outputs):
+            if f.output.uid in values or f.output.fragment_of is not None:
+                continue
+            if f.op.fragment_exit:
+                values[f.output.uid] = _resolve(f, get)
+                continue
+            assert f.op.reference is not None, f.op.name
+            values[f.output.uid] = _fill(f.op.reference(f, [get(x) for x in f.inputs]), f.output)
+    return [get(v) for v in outputs]
+
+
+def _fill(a: np.ndarray, v: Variable) -> np.ndarray:
+    shape = (v.layers, v.size[1], v.size[0], *v.vtype.tail)
+    return np.broadcast_to(a, shape).astype(np.float64)
+
+
+def _resolve(f: Function, get: Any) -> np.ndarray:
+    """Primitive by primitive: the fragment functions on whole images, then the depth test."""
+    value, depth, keep = f.inputs
+    raster = depth.fragment_of
+    assert raster is not None
+    chain = [g for g in topological([value, depth, keep]) if g.output.fragment_of is raster]
+    w, h = raster.output.size
+    layers = raster.output.layers
+    corners = [np.broadcast_to(get(x), (layers, *get(x).shape[1:])) for x in raster.inputs]
+    n = corners[0].shape[2]
+    y = f.output
+    out = np.full((layers, h, w, *y.vtype.tail), f.attr("background"))
+    best = np.full((layers, h, w), 1.0)
+    for primitive in range(n):
+        count = np.zeros((layers, h, w), np.int64)
+        for layer in range(layers):
+            quad = [c[layer, 0, primitive] for c in corners]
+            for k in range(1, len(quad) - 1):
+                count[layer] += coverage(np.stack([quad[0], quad[k], quad[k + 1]]), (w, h))
+        if not count.any():
+            continue
+        local: dict[int, np.ndarray] = {}
+        for g in chain:
+            if g.op.kind == RASTER:
+                local[g.output.uid] = np.full((layers, h, w, 1), float(primitive))
+                continue
+            assert g.op.reference is not None
+            xs = [local[x.uid] if x.uid in local else get(x) for x in g.inputs]
+            local[g.output.uid] = _fill(g.op.reference(g, xs), g.output)
+
+        def pick(v: Variable, local: dict[int, np.ndarray] = local) -> np.ndarray:
+            a = local[v.uid] if v.uid in local else get(v)
+            return np.broadcast_to(a, (layers, h, w, *a.shape[3:]))
+
+        d, k_mask = pick(depth)[..., 0], pick(keep)[..., 0]
+        wins = (count > 0) & (k_mask != 0) & (d < best)
+        best[wins] = d[wins]
+        out[wins] = pick(value)[wins]
+    return out
+
+
+def coverage(triangle: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """(H, W) bool: pixels whose centre a triangle covers. triangle: (3, 4) clip positions."""
+    w, h = size
+    out = np.zeros((h, w), bool)
+    polygon = _clip(_clip(list(triangle), lambda p: p[2]), lambda p: p[3] - p[2])
+    points = [((p[0] / p[3] + 1) * w / 2, (p[1] / p[3] + 1) * h / 2) for p in polygon if p[3] > 0]
+    for k in range(1, len(points) - 1):
+        out |= _fill_triangle(points[0], points[k], points[k + 1], w, h)
+    return out
+
+
+def _clip(polygon: list[np.ndarray], inside: Any) -> list[np.ndarray]:
+    out: list[np.ndarray] = []
+    for i, p in enumerate(polygon):
+        q = polygon[i - 1]
+        a, b = inside(q), inside(p)
+        if (a >= 0) != (b >= 0):
+            out.append(q + (p - q) * (a / (a - b)))
+        if b >= 0:
+            out.append(p)
+    return out
+
+
+def _fill_triangle(a: Any, b: Any, c: Any, w: int, h: int) -> np.ndarray:
+    area = (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+    out = np.zeros((h, w), bool)
+    if area == 0 or not np.isfinite(area):
+        return out
+    if area < 0:
+        b, c = c, b
+    xs = [a[0], b[0], c[0]]
+    ys = [a[1], b[1], c[1]]
+    x0, x1 = (int(np.clip(v, 0, w)) for v in (np.floor(min(xs)), np.ceil(max(xs)) + 1))
+    y0, y1 = (int(np.clip(v, 0, h)) for v in (np.floor(min(ys)), np.ceil(max(ys)) + 1))
+    if x0 >= x1 or y0 >= y1:
+        return out
+    px, py = np.meshgrid(np.arange(x0, x1) + 0.5, np.arange(y0, y1) + 0.5)
+    inside = np.ones_like(px, bool)
+    for p, q in ((a, b), (b, c), (c, a)):
+        e = (q[0] - p[0]) * (py - p[1]) - (q[1] - p[1]) * (px - p[0])
+        # y grows downward and the order is clockwise on screen: a top edge runs to the right, a left
+        # edge runs up.
+        top_left = (q[1] == p[1] and q[0] > p[0]) or q[1] < p[1]
+        inside &= (e > 0) | ((e == 0) & top_left)
+    out[y0:y1, x0:x1] = inside
+    return out
+
+

@@ -1,0 +1,265 @@
+"""Arithmetic: + - * / negation, minimum, maximum, clamp, mix, sums of many, type conversion, int bit ops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.functions._common import elementwise, fit, is_constant, lift
+from dressi.ad.graph import Function, Variable
+from dressi.ad.registry import Case, Op, Shape, apply, broadcast, register
+from dressi.ad.vtype import FLOAT, INT, IVEC2, MAT3, VEC2, VEC3, VEC4, vector
+from dressi.errors import GraphError
+
+
+def _arith(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    """Elementwise, and matrices of one type."""
+    if all(x.vtype.is_matrix for x in xs) and len({x.vtype for x in xs}) == 1:
+        size, layers = broadcast(xs)
+        return xs[0].vtype, size, layers
+    return elementwise(xs, attrs)
+
+
+ADD = register(
+    Op(
+        "add",
+        _arith,
+        "{y} = {x0} + {x1};",
+        backward=lambda f, gy, i: fit(gy, f.inputs[i]),
+        reference=lambda f, xs: xs[0] + xs[1],
+        cases=(
+            Case(lambda a, b: a + b, ((FLOAT, -2, 2), (FLOAT, -2, 2))),
+            Case(lambda a, b: a + b, ((VEC3, -2, 2), (FLOAT, -2, 2))),
+            Case(lambda a, b: a + b, ((IVEC2, -9, 9), (INT, -9, 9)), gradient=False),
+            Case(lambda a, b: a + b, ((MAT3, -2, 2), (MAT3, -2, 2))),
+        ),
+    )
+)
+SUB = register(
+    Op(
+        "sub",
+        _arith,
+        "{y} = {x0} - {x1};",
+        backward=lambda f, gy, i: fit(gy if i == 0 else neg(gy), f.inputs[i]),
+        reference=lambda f, xs: xs[0] - xs[1],
+        cases=(
+            Case(lambda a, b: a - b, ((VEC2, -2, 2), (VEC2, -2, 2))),
+            Case(lambda a, b: a - b, ((FLOAT, -2, 2), (VEC4, -2, 2))),
+        ),
+    )
+)
+MUL = register(
+    Op(
+        "mul",
+        elementwise,
+        "{y} = {x0} * {x1};",
+        backward=lambda f, gy, i: fit(mul(gy, f.inputs[1 - i]), f.inputs[i]),
+        reference=lambda f, xs: xs[0] * xs[1],
+        cases=(
+            Case(lambda a, b: a * b, ((FLOAT, -2, 2), (FLOAT, -2, 2))),
+            Case(lambda a, b: a * b, ((FLOAT, -2, 2), (VEC3, -2, 2))),
+            Case(lambda a: a * a, ((VEC3, -2, 2),)),
+            Case(lambda a, b: a * b, ((INT, -9, 9), (INT, -9, 9)), gradient=False),
+        ),
+    )
+)
+DIV = register(
+    Op(
+        "div",
+        elementwise,
+        "{y} = {x0} / {x1};",
+        backward=lambda f, gy, i: _div_backward(f, gy, i),
+        reference=lambda f, xs: (
+            np.trunc(xs[0] / xs[1]) if f.output.vtype.is_int else np.divide(xs[0], xs[1])
+        ),
+        cases=(
+            Case(lambda a, b: a / b, ((VEC3, -2, 2), (FLOAT, 0.5, 2))),
+            Case(lambda a, b: a / b, ((FLOAT, -2, 2), (VEC2, 0.5, 2))),
+            Case(lambda a, b: a / b, ((INT, 0, 99), (INT, 1, 9)), gradient=False),
+        ),
+    )
+)
+
+
+def _div_backward(f: Function, gy: Variable, i: int) -> Variable:
+    # A zero upstream gives exactly 0 even where the divisor is 0 (0 * inf would be NaN).
+    from dressi.ad.functions.select import safe_div
+
+    x0, x1 = f.inputs
+    g = safe_div(gy, x1)
+    return fit(g if i == 0 else neg(mul(g, f.output)), (x0, x1)[i])
+
+
+NEG = register(
+    Op(
+        "neg",
+        _arith,
+        "{y} = -{x0};",
+        backward=lambda f, gy, i: neg(gy),
+        reference=lambda f, xs: -xs[0],
+        cases=(Case(lambda a: -a, ((VEC3, -2, 2),)),),
+    )
+)
+
+
+def _tie(name: str, glsl: str, ref: Any, first: str) -> Op:
+    """minimum and maximum: at a tie each input gets half of the gradient, so that sums are kept."""
+
+    def backward(f: Function, gy: Variable, i: int) -> Variable:
+        from dressi.ad.functions.select import compare
+
+        a, b = f.inputs[i], f.inputs[1 - i]
+        weight = 0.5 * (compare(first, a, b) + compare(first + "e", a, b))
+        return fit(gy * weight, a)
+
+    return register(
+        Op(
+            name,
+            elementwise,
+            glsl,
+            backward=backward,
+            reference=ref,
+            cases=(
+                Case(lambda a, b: apply(_named(name), (a, b)), ((VEC3, -2, 2), (VEC3, -2, 2))),
+                Case(lambda a, b: apply(_named(name), (a, b)), ((FLOAT, -2, 2), (VEC3, -2, 2))),
+            ),
+        )
+    )
+
+
+def _named(name: str) -> Op:
+    from dressi.ad.registry import OPS
+
+    return OPS[name]
+
+
+MINIMUM = _tie(
+    "minimum", "{y} = min({T}({x0}), {T}({x1}));", lambda f, xs: np.minimum(xs[0], xs[1]), "lt"
+)
+MAXIMUM = _tie(
+    "maximum", "{y} = max({T}({x0}), {T}({x1}));", lambda f, xs: np.maximum(xs[0], xs[1]), "gt"
+)
+
+
+def _add_n_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    return _arith(xs, attrs)
+
+
+ADD_N = register(
+    Op(
+        "add_n",
+        _add_n_infer,
+        lambda f: "{y} = " + " + ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ";",
+        backward=lambda f, gy, i: fit(gy, f.inputs[i]),
+        reference=lambda f, xs: sum(xs[1:], start=xs[0]),
+        cases=(Case(lambda a, b, c: add_n([a, b, c]), ((VEC2, -2, 2),) * 3),),
+    )
+)
+
+
+def _convert(name: str, integer: bool, glsl: str, ref: Any) -> Op:
+    def infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+        if xs[0].vtype.is_matrix:
+            raise GraphError(f"needs a scalar or vector, got {xs[0].vtype.name}")
+        return vector(xs[0].vtype.n, integer), xs[0].size, xs[0].layers
+
+    return register(
+        Op(
+            name,
+            infer,
+            glsl,
+            reference=ref,
+            cases=(
+                Case(
+                    (lambda a: to_int(a)) if integer else (lambda a: to_float(a)),
+                    ((VEC2, -9, 9) if integer else (IVEC2, -9, 9),),
+                    gradient=False,
+                ),
+            ),
+        )
+    )
+
+
+TO_INT = _convert("to_int", True, "{y} = {T}({x0});", lambda f, xs: np.trunc(xs[0]))
+TO_FLOAT = _convert("to_float", False, "{y} = {T}({x0});", lambda f, xs: xs[0])
+
+
+def add(a: Any, b: Any) -> Variable:
+    """a + b. FLOAT, VECn, INT, IVECn, MATn @ any size; a scalar mixes with a vector. Gradient to both."""
+    a, b = lift(a, b)
+    return apply(ADD, (a, b))
+
+
+def sub(a: Any, b: Any) -> Variable:
+    """a - b. FLOAT, VECn, INT, IVECn, MATn @ any size; a scalar mixes with a vector. Gradient to both."""
+    a, b = lift(a, b)
+    return apply(SUB, (a, b))
+
+
+def mul(a: Any, b: Any) -> Variable:
+    """a * b, component by component. FLOAT, VECn, INT, IVECn @ any size. Gradient to both."""
+    a, b = lift(a, b)
+    if is_constant(b, 1.0) and b.vtype.n == 1:
+        return a
+    if is_constant(a, 1.0) and a.vtype.n == 1:
+        return b
+    return apply(MUL, (a, b))
+
+
+def div(a: Any, b: Any) -> Variable:
+    """a / b, component by component; integers truncate. x / 0 is infinite; the gradient at b = 0 is 0.
+    Gradient to both."""
+    a, b = lift(a, b)
+    return apply(DIV, (a, b))
+
+
+def neg(a: Variable) -> Variable:
+    """-a. Any type. Gradient: -gy."""
+    return apply(NEG, (a,))
+
+
+def minimum(a: Any, b: Any) -> Variable:
+    """Smaller of a and b per component. At a tie both get half of the gradient."""
+    return apply(MINIMUM, lift(a, b))
+
+
+def maximum(a: Any, b: Any) -> Variable:
+    """Larger of a and b per component. At a tie both get half of the gradient."""
+    return apply(MAXIMUM, lift(a, b))
+
+
+def clamp(x: Any, low: Any, high: Any) -> Variable:
+    """minimum(maximum(x, low), high): gradient 1 inside, 0 outside, 1/2 on the border."""
+    return minimum(maximum(x, low), high)
+
+
+def mix(a: Any, b: Any, t: Any) -> Variable:
+    """a + (b - a) * t. Gradient to all three."""
+    a, b, t = lift(a, b, t)
+    return a + (b - a) * t
+
+
+def add_n(xs: Sequence[Variable]) -> Variable:
+    """Sum of many as a balanced tree of fan-in 4 (Vulkan guarantees only 4 input attachments).
+    Gradient to all. Raises GraphError for an empty list."""
+    items = list(xs)
+    if not items:
+        raise GraphError("F.add_n: nothing to add")
+    while len(items) > 1:
+        items = [
+            apply(ADD_N, items[i : i + 4]) if len(items[i : i + 4]) > 1 else items[i]
+            for i in range(0, len(items), 4)
+        ]
+    return items[0]
+
+
+def to_int(x: Variable) -> Variable:
+    """INT or IVECn of x, toward zero. No gradient."""
+    return x if x.vtype.is_int else apply(TO_INT, (x,))
+
+
+def to_float(x: Variable) -> Variable:
+    """FLOAT or VECn of x. No gradient (integers have none)."""
+    return apply(TO_FLOAT, (x,)) if x.vtype.is_int else x

@@ -1,0 +1,289 @@
+"""Images as a whole: pixel coordinates, layer numbers, expansion, neighbourhoods, layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.functions._common import lift
+from dressi.ad.functions.arith import clamp, to_float, to_int
+from dressi.ad.graph import Function, Size, Variable
+from dressi.ad.registry import ANY, FREE, MACRO, SAME, Case, Op, Shape, apply, register
+from dressi.ad.vtype import FLOAT, INT, VEC2, VEC3
+from dressi.errors import GraphError
+
+
+def _coord_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    (w, h), layers = f.attr("size"), f.attr("layers")
+    x, y = np.meshgrid(np.arange(w) + 0.5, np.arange(h) + 0.5)
+    return np.broadcast_to(np.stack([x, y], -1), (layers, h, w, 2)).copy()
+
+
+PIXEL_COORD = register(
+    Op(
+        "pixel_coord",
+        lambda xs, a: (VEC2, a["size"], a["layers"]),
+        "{y} = vec2({pos}) + 0.5;",
+        kind=FREE,
+        reference=_coord_ref,
+    )
+)
+
+LAYER_INDEX = register(
+    Op(
+        "layer_index",
+        lambda xs, a: (INT, (1, 1), a["layers"]),
+        "{y} = {layer};",
+        kind=FREE,
+        reference=lambda f, xs: np.arange(f.attr("layers"), dtype=np.float64).reshape(-1, 1, 1, 1),
+    )
+)
+
+
+def _expand_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    (w, h), layers = f.attr("size"), f.attr("layers")
+    return np.broadcast_to(xs[0], (layers, h, w, *xs[0].shape[3:])).copy()
+
+
+EXPAND = register(
+    Op(
+        "expand",
+        lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+        "{y} = {x0};",
+        backward=lambda f, gy, i: gy,
+        reference=_expand_ref,
+        cases=(
+            Case(
+                lambda a: expand(a, (5, 3), 2), ((VEC3, -2, 2),), elementwise=False, sizes=((1, 1),)
+            ),
+        ),
+    )
+)
+
+_EDGE_GLSL = (
+    "float {y}_c = {x0}, {y}_d = 0.0; ivec2 {y}_p = {pos};\n"
+    "  if ({y}_p.x > 0) {y}_d += abs({fetch0}({y}_p - ivec2(1, 0), {layer}) - {y}_c);\n"
+    "  if ({y}_p.x < {w0} - 1) {y}_d += abs({fetch0}({y}_p + ivec2(1, 0), {layer}) - {y}_c);\n"
+    "  if ({y}_p.y > 0) {y}_d += abs({fetch0}({y}_p - ivec2(0, 1), {layer}) - {y}_c);\n"
+    "  if ({y}_p.y < {h0} - 1) {y}_d += abs({fetch0}({y}_p + ivec2(0, 1), {layer}) - {y}_c);\n"
+    "  {y} = {y}_d > 0.0 ? 1.0 : 0.0;"
+).replace("{x0}", "{fetch0}({pos}, {layer})")
+
+
+def _edge_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    x, out = xs[0], np.zeros_like(xs[0])
+    dx, dy = x[:, :, 1:] != x[:, :, :-1], x[:, 1:] != x[:, :-1]
+    out[:, :, 1:] += dx
+    out[:, :, :-1] += dx
+    out[:, 1:] += dy
+    out[:, :-1] += dy
+    return (out > 0).astype(np.float64)
+
+
+def _float_image(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    if xs[0].vtype is not FLOAT:
+        raise GraphError(f"needs FLOAT, got {xs[0].vtype.name}")
+    return FLOAT, xs[0].size, xs[0].layers
+
+
+BORDER = register(
+    Op(
+        "border",
+        _float_image,
+        _EDGE_GLSL,
+        reads=(ANY,),
+        reference=_edge_ref,
+        cases=(
+            Case(
+                lambda a: border((a > 0.5).__add__(0.0)),
+                ((FLOAT, 0, 1),),
+                gradient=False,
+                elementwise=False,
+                sizes=((7, 5),),
+            ),
+        ),
+    )
+)
+
+
+def _max_tap_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    x, step = xs[0], int(xs[1].reshape(-1)[0])
+    out, axis = x.copy(), 2 if f.attr("axis") == 0 else 1
+    n = x.shape[axis]
+    if 0 < step < n:
+        lo = [slice(None)] * 4
+        hi = [slice(None)] * 4
+        lo[axis], hi[axis] = slice(0, n - step), slice(step, n)
+        out[tuple(hi)] = np.maximum(out[tuple(hi)], x[tuple(lo)])
+        out[tuple(lo)] = np.maximum(out[tuple(lo)], x[tuple(hi)])
+    return out
+
+
+def _max_tap_glsl(f: Function) -> str:
+    axis, dim, step = ("x", "w0", "ivec2({x1}, 0)") if f.attr("axis") == 0 else (
+        "y",
+        "h0",
+        "ivec2(0, {x1})",
+    )
+    return (
+        "{y} = {fetch0}({pos}, {layer});\n"
+        f"  if ({{pos}}.{axis} >= {{x1}}) {{y}} = max({{y}}, {{fetch0}}({{pos}} - {step}, {{layer}}));\n"
+        f"  if ({{pos}}.{axis} + {{x1}} < {{{dim}}}) "
+        f"{{y}} = max({{y}}, {{fetch0}}({{pos}} + {step}, {{layer}}));"
+    )
+
+
+MAX_TAP = register(
+    Op(
+        "max_tap",
+        lambda xs, a: _float_image(xs[:1], a),
+        _max_tap_glsl,
+        reads=(ANY, SAME),
+        reference=_max_tap_ref,
+        cases=(
+            Case(
+                lambda a: apply(MAX_TAP, (a, lift_int(2)), axis=0),
+                ((FLOAT, 0, 1),),
+                gradient=False,
+                elementwise=False,
+                sizes=((7, 5),),
+            ),
+        ),
+    )
+)
+
+
+def lift_int(value: int) -> Variable:
+    """An INT constant."""
+    from dressi.ad.functions._common import constant
+
+    return constant(value, INT)
+
+
+def _dilate_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    if xs[1].vtype is not FLOAT or xs[1].size != (1, 1):
+        raise GraphError(f"the radius must be a FLOAT of size 1x1, got {xs[1].label()}")
+    return _float_image(xs[:1], attrs)
+
+
+def _dilate_expand(f: Function, xs: Sequence[Variable]) -> Variable:
+    """Steps that triple the reach: 3 taps a pass, log3(radius) passes an axis, radius a run-time value."""
+    image, radius = xs
+    reach, k = 0, 0
+    while reach < f.attr("max_radius"):
+        width = 3**k
+        step = to_int(clamp(radius + 0.5 - float(reach), 0.0, float(width)))
+        for axis in (0, 1):
+            image = apply(MAX_TAP, (image, step), axis=axis)
+        reach, k = reach + width, k + 1
+    return image
+
+
+def _dilate_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    x, out = xs[0], xs[0].copy()
+    radius = int(np.floor(np.clip(xs[1].reshape(-1)[0] + 0.5, 0, None)))
+    for axis in (1, 2):
+        base = out.copy()
+        n = x.shape[axis]
+        for step in range(1, min(radius, n - 1) + 1):
+            lo = [slice(None)] * 4
+            hi = [slice(None)] * 4
+            lo[axis], hi[axis] = slice(0, n - step), slice(step, n)
+            out[tuple(hi)] = np.maximum(out[tuple(hi)], base[tuple(lo)])
+            out[tuple(lo)] = np.maximum(out[tuple(lo)], base[tuple(hi)])
+    return out
+
+
+DILATE = register(
+    Op(
+        "dilate",
+        _dilate_infer,
+        kind=MACRO,
+        expand=_dilate_expand,
+        reference=_dilate_ref,
+        cases=tuple(
+            Case(
+                lambda a, r=r: dilate((a > 0.9).__add__(0.0), r, 12),
+                ((FLOAT, 0, 1),),
+                gradient=False,
+                elementwise=False,
+                sizes=((37, 21),),
+            )
+            for r in (0.0, 1.0, 2.0, 5.0, 11.6)
+        ),
+    )
+)
+
+
+def _sobol_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    out = np.empty((*xs[0].shape[:3], 2))
+    for where, n in np.ndenumerate(xs[0][..., 0].astype(np.int64)):
+        a = b = 0
+        v, bits = 1 << 31, int(n)
+        for k in range(32):
+            if bits >> k & 1:
+                a ^= 1 << (31 - k)
+                b ^= v
+            v ^= v >> 1
+        out[where] = a / 2**32, b / 2**32
+    return out
+
+
+SOBOL = register(
+    Op(
+        "sobol",
+        lambda xs, a: (VEC2, xs[0].size, xs[0].layers),
+        "uint {y}_n = uint({x0}), {y}_v = 0x80000000u, {y}_r = 0u;\n"
+        "  for (uint i = {y}_n; i != 0u; i >>= 1) { if ((i & 1u) != 0u) {y}_r ^= {y}_v; "
+        "{y}_v ^= {y}_v >> 1; }\n"
+        "  {y} = vec2(float(bitfieldReverse({y}_n) >> 8), float({y}_r >> 8)) / 16777216.0;",
+        reference=_sobol_ref,
+        cases=(Case(lambda a: sobol(a), ((INT, 0, 500),), gradient=False),),
+    )
+)
+
+
+def pixel_coord(size: Size, layers: int = 1) -> Variable:
+    """VEC2 @ size: position of each pixel's centre in pixels from the top left, (x + 0.5, y + 0.5).
+    No gradient."""
+    return apply(PIXEL_COORD, (), size=(int(size[0]), int(size[1])), layers=int(layers))
+
+
+def layer_index(layers: int) -> Variable:
+    """INT @ 1x1, layers: the number of the layer, from 0. No gradient."""
+    return apply(LAYER_INDEX, (), layers=int(layers))
+
+
+def expand(x: Variable, size: Size, layers: int = 1) -> Variable:
+    """x repeated to the given size and layers: 1x1 to any size, one layer to n. Gradient: summed."""
+    if x.size == size and x.layers == layers:
+        return x
+    if x.size not in ((1, 1), size) or x.layers not in (1, layers):
+        raise GraphError(f"F.expand at {x.line}: {x.label()} does not expand to {size} x {layers} layers")
+    return apply(EXPAND, (x,), size=size, layers=layers)
+
+
+def border(mask: Variable) -> Variable:
+    """1 where a FLOAT mask differs from one of its four neighbours in the same layer, else 0.
+    No gradient."""
+    return apply(BORDER, (mask,))
+
+
+def dilate(mask: Variable, radius: Any, max_radius: int) -> Variable:
+    """Maximum of a FLOAT image over the square of (2 R + 1)^2 pixels, R = floor(radius + 0.5).
+
+    radius: FLOAT @ 1x1, pixels, a run-time value up to max_radius (larger ones act as the reach that the
+    passes have, at least max_radius). Stops at the border of each layer. No gradient.
+    """
+    (radius,) = lift(radius)
+    if max_radius < 0:
+        raise GraphError(f"F.dilate at {mask.line}: max_radius must not be negative, got {max_radius}")
+    return apply(DILATE, (mask, to_float(radius)), max_radius=int(max_radius))
+
+
+def sobol(index: Variable) -> Variable:
+    """VEC2 in [0, 1)^2: point ``index`` (INT, from 0) of the two-dimensional Sobol sequence.
+    No gradient. Source: Sobol 1967; paper, 3.2.2."""
+    return apply(SOBOL, (index,))

@@ -1,0 +1,171 @@
+"""Matrices: product with vectors and matrices, transpose, outer product, scaling, columns.
+
+Arrays are (..., n, n) row by row, column vectors: y = M x. On the device a matrix is n column planes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.functions._common import lift
+from dressi.ad.functions.vector import sum_components
+from dressi.ad.graph import Function, Variable
+from dressi.ad.registry import Case, Op, Shape, apply, broadcast, register
+from dressi.ad.vtype import FLOAT, MAT2, MAT3, MAT4, VEC2, VEC3, VEC4, matrix
+from dressi.errors import GraphError
+
+
+def _matmul_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    m, v = xs
+    if not m.vtype.is_matrix or v.vtype.is_int or v.vtype.n != m.vtype.n:
+        raise GraphError(f"cannot multiply {m.vtype.name} by {v.vtype.name}; needs MATn and VECn or MATn")
+    return v.vtype, *broadcast(xs)
+
+
+def _matmul_backward(f: Function, gy: Variable, i: int) -> Variable:
+    m, v = f.inputs
+    if i == 1:
+        return matmul(transpose(m), gy)
+    return matmul(gy, transpose(v)) if v.vtype.is_matrix else outer(gy, v)
+
+
+MATMUL = register(
+    Op(
+        "matmul",
+        _matmul_infer,
+        "{y} = {x0} * {x1};",
+        backward=_matmul_backward,
+        reference=lambda f, xs: (
+            xs[0] @ xs[1] if f.inputs[1].vtype.is_matrix else (xs[0] @ xs[1][..., None])[..., 0]
+        ),
+        cases=(
+            Case(lambda m, v: m @ v, ((MAT4, -2, 2), (VEC4, -2, 2))),
+            Case(lambda m, v: m @ v, ((MAT3, -2, 2), (VEC3, -2, 2))),
+            Case(lambda m, v: m @ v, ((MAT2, -2, 2), (MAT2, -2, 2))),
+        ),
+    )
+)
+
+TRANSPOSE = register(
+    Op(
+        "transpose",
+        lambda xs, a: (_matrix_type(xs[0]), xs[0].size, xs[0].layers),
+        "{y} = transpose({x0});",
+        backward=lambda f, gy, i: transpose(gy),
+        reference=lambda f, xs: np.swapaxes(xs[0], -1, -2),
+        cases=(Case(lambda m: transpose(m), ((MAT3, -2, 2),)),),
+    )
+)
+
+
+def _matrix_type(x: Variable) -> Any:
+    if not x.vtype.is_matrix:
+        raise GraphError(f"needs MATn, got {x.vtype.name}")
+    return x.vtype
+
+
+def _outer_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    a, b = (x.vtype for x in xs)
+    if a != b or a.is_int or a.is_matrix or a.n == 1:
+        raise GraphError(f"needs two VECn of one size, got {a.name} and {b.name}")
+    return matrix(a.n), *broadcast(xs)
+
+
+OUTER = register(
+    Op(
+        "outer",
+        _outer_infer,
+        "{y} = outerProduct({x0}, {x1});",
+        backward=lambda f, gy, i: (
+            matmul(gy, f.inputs[1]) if i == 0 else matmul(transpose(gy), f.inputs[0])
+        ),
+        reference=lambda f, xs: xs[0][..., :, None] * xs[1][..., None, :],
+        cases=(Case(lambda a, b: outer(a, b), ((VEC2, -2, 2), (VEC2, -2, 2))),),
+    )
+)
+
+
+def _scale_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    if not xs[0].vtype.is_matrix or xs[1].vtype is not FLOAT:
+        raise GraphError(f"needs MATn and FLOAT, got {xs[0].vtype.name} and {xs[1].vtype.name}")
+    return xs[0].vtype, *broadcast(xs)
+
+
+def _scale_backward(f: Function, gy: Variable, i: int) -> Variable:
+    m, s = f.inputs
+    return scale(gy, s) if i == 0 else sum_components(apply(COMPMUL, (gy, m)))
+
+
+SCALE = register(
+    Op(
+        "scale",
+        _scale_infer,
+        "{y} = {x0} * {x1};",
+        backward=_scale_backward,
+        reference=lambda f, xs: xs[0] * xs[1][..., None],
+        cases=(Case(lambda m, s: scale(m, s), ((MAT3, -2, 2), (FLOAT, -2, 2))),),
+    )
+)
+
+COMPMUL = register(
+    Op(
+        "matrix_comp_mul",
+        lambda xs, a: (_matrix_type(xs[0]), *broadcast(xs)),
+        "{y} = matrixCompMult({x0}, {x1});",
+        backward=lambda f, gy, i: apply(COMPMUL, (gy, f.inputs[1 - i])),
+        reference=lambda f, xs: xs[0] * xs[1],
+        cases=(Case(lambda a, b: apply(COMPMUL, (a, b)), ((MAT2, -2, 2), (MAT2, -2, 2))),),
+    )
+)
+
+COLUMN = register(
+    Op(
+        "column",
+        lambda xs, a: _column_infer(xs, a),
+        lambda f: f"{{y}} = {{x0}}[{f.attr('index')}];",
+        backward=lambda f, gy, i: outer(gy, _unit(f.inputs[0].vtype.n, f.attr("index"))),
+        reference=lambda f, xs: xs[0][..., :, f.attr("index")],
+        cases=(Case(lambda m: column(m, 1), ((MAT3, -2, 2),)),),
+    )
+)
+
+
+def _unit(n: int, index: int) -> Variable:
+    return lift(tuple(1.0 if k == index else 0.0 for k in range(n)))[0]
+
+
+def _column_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    t = _matrix_type(xs[0])
+    if not 0 <= attrs["index"] < t.n:
+        raise GraphError(f"{t.name} has no column {attrs['index']}")
+    return t.plane, xs[0].size, xs[0].layers
+
+
+def matmul(m: Variable, v: Any) -> Variable:
+    """M v: MATn with VECn or MATn @ broadcast sizes. Gradient to both."""
+    (v,) = lift(v)
+    return apply(MATMUL, (m, v))
+
+
+def transpose(m: Variable) -> Variable:
+    """Transpose of MATn. Gradient: transpose(gy)."""
+    return apply(TRANSPOSE, (m,))
+
+
+def outer(a: Variable, b: Variable) -> Variable:
+    """MATn a b^T of two VECn. Gradient to both."""
+    return apply(OUTER, (a, b))
+
+
+def scale(m: Variable, s: Any) -> Variable:
+    """MATn times FLOAT. Gradient to both."""
+    (s,) = lift(s)
+    return apply(SCALE, (m, s))
+
+
+def column(m: Variable, index: int) -> Variable:
+    """Column ``index`` of MATn as VECn. Gradient into that column."""
+    return apply(COLUMN, (m,), index=int(index))

@@ -1,0 +1,75 @@
+"""Rasterization: candidate fragments, and their way through the depth test to pixels.
+
+``rasterize`` gives, per *fragment*, the number of the primitive that made it. Ops on it stay per fragment
+(``Variable.fragment_of``), in the same shader, because they decide depth and discard. ``resolve`` takes a
+fragment value through the depth test: the pixel gets the value of its nearest kept fragment. Neither has
+a gradient: differentiate through ``lookup`` with the resolved id. Paper: Rasterize, SetFragDepth and
+PeelDepth in A.5. Differs: in the listing, the order of an attachment after SetFragDepth is implied; here
+it is a data flow edge, so the packer cannot separate what belongs together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dressi.ad.functions._common import lift
+from dressi.ad.graph import Size, Variable, user_line
+from dressi.ad.registry import RASTER, SAME, VERTEX, Op, Shape, apply, register
+from dressi.ad.vtype import FLOAT, INT, VEC4
+from dressi.errors import GraphError
+
+
+def _rasterize_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    if len(xs) not in (3, 4) or any(x.vtype is not VEC4 for x in xs):
+        raise GraphError("needs 3 or 4 tables of VEC4 clip positions")
+    if len({(x.size, x.layers) for x in xs}) != 1:
+        raise GraphError("the corner tables must have one size and one number of layers")
+    return INT, attrs["size"], xs[0].layers
+
+
+RASTERIZE = register(
+    Op("rasterize", _rasterize_infer, "{y} = {primitive};", reads=(VERTEX,), kind=RASTER)
+)
+
+
+def _resolve_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    value, depth, keep = xs
+    if depth.vtype is not FLOAT or keep.vtype is not FLOAT:
+        raise GraphError(f"depth and keep must be FLOAT, got {depth.vtype.name}, {keep.vtype.name}")
+    if value.vtype.is_matrix:
+        raise GraphError("a matrix cannot be resolved")
+    if depth.fragment_of is None:
+        raise GraphError("depth must be a value per fragment (made from F.rasterize)")
+    raster = depth.fragment_of.output
+    return value.vtype, raster.size, raster.layers
+
+
+RESOLVE = register(
+    Op("resolve", _resolve_infer, "{y} = {x0};", reads=(SAME, SAME, SAME), fragment_exit=True)
+)
+
+
+def rasterize(corners: Sequence[Variable], size: Size) -> Variable:
+    """Rasterize triangles (3 corners) or quads (4: triangles 0 1 2 and 0 2 3) with the hardware.
+
+    corners: VEC4 clip positions @ (n, 1), layers: corner k of every primitive; z in [0, w] is kept, what
+    lies outside is clipped. size: (width, height) of the image; each layer is drawn into its own. Returns
+    INT per fragment: the number of the primitive. Vulkan's top-left rule: adjacent primitives share no
+    pixel centre. Both orientations are drawn. No gradient.
+    """
+    if len(size) != 2 or min(size) < 1:
+        raise GraphError(f"F.rasterize at {user_line()}: size must be (width, height), got {size!r}")
+    return apply(RASTERIZE, tuple(corners), size=(int(size[0]), int(size[1])))
+
+
+def resolve(value: Any, depth: Variable, keep: Any = 1.0, background: float = 0.0) -> Variable:
+    """Value of the nearest kept fragment at every pixel.
+
+    value: per fragment, any type but matrices. depth: FLOAT per fragment in [0, 1], smaller is nearer; at
+    a tie the primitive drawn first wins. keep: FLOAT per fragment, 0 discards. background: value (in every
+    component) where there is no fragment. All resolves of one rasterization share depth and keep.
+    No gradient.
+    """
+    value, depth, keep = lift(value, depth, keep)
+    return apply(RESOLVE, (value, depth, keep), background=float(background))

@@ -1,0 +1,152 @@
+"""Reductions: sum and mean over pixels and layers, as a pyramid of blocks.
+
+One fragment that loops over a whole image is 10 x slower than a pyramid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.functions._common import table_index
+from dressi.ad.graph import Function, Size, Variable
+from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply, register
+from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3
+from dressi.errors import GraphError
+
+BLOCK = 8
+"""Pixels on a side of the blocks that one level of the pyramid adds: 64 inputs a pixel, so 256 x 256 is
+summed in three passes."""
+
+
+def _block_size(size: Size) -> Size:
+    w, h = size
+    if h == 1:
+        return (-(-w // (BLOCK * BLOCK)), 1)
+    return (-(-w // BLOCK), -(-h // BLOCK))
+
+
+def _block_glsl(f: Function) -> str:
+    x = f.inputs[0]
+    w, h = x.size
+    if x.size[1] == 1:
+        n = BLOCK * BLOCK
+        return (
+            "{T} {y}_s = {T}(0);\n"
+            f"  for (int i = {{pos}}.x * {n}; i < min(({{pos}}.x + 1) * {n}, {w}); i++) "
+            f"{{y}}_s += {{fetch0}}({table_index('', 'i', True)}, {{layer}});\n"
+            "  {y} = {y}_s;"
+        )
+    return (
+        "{T} {y}_s = {T}(0);\n"
+        f"  for (int j = {{pos}}.y * {BLOCK}; j < min(({{pos}}.y + 1) * {BLOCK}, {h}); j++)\n"
+        f"  for (int i = {{pos}}.x * {BLOCK}; i < min(({{pos}}.x + 1) * {BLOCK}, {w}); i++)\n"
+        "    {y}_s += {fetch0}(ivec2(i, j), {layer});\n"
+        "  {y} = {y}_s;"
+    )
+
+
+def _block_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    x = xs[0]
+    layers, h, w = x.shape[:3]
+    (ow, oh), tail = f.output.size, x.shape[3:]
+    bw, bh = (BLOCK * BLOCK, 1) if h == 1 else (BLOCK, BLOCK)
+    padded = np.zeros((layers, oh * bh, ow * bw, *tail))
+    padded[:, :h, :w] = x
+    return padded.reshape(layers, oh, bh, ow, bw, *tail).sum(axis=(2, 4))
+
+
+BLOCK_SUM = register(
+    Op(
+        "block_sum",
+        lambda xs, a: (xs[0].vtype, _block_size(xs[0].size), xs[0].layers),
+        _block_glsl,
+        reads=(ANY,),
+        reference=_block_ref,
+        cases=(
+            Case(
+                lambda a: apply(BLOCK_SUM, (a,)),
+                ((VEC3, -2, 2),),
+                gradient=False,
+                elementwise=False,
+                sizes=((13, 9),),
+            ),
+            Case(
+                lambda a: apply(BLOCK_SUM, (a,)),
+                ((INT, -9, 9),),
+                gradient=False,
+                elementwise=False,
+                sizes=((100, 1),),
+            ),
+        ),
+    )
+)
+
+SUM_LAYERS = register(
+    Op(
+        "sum_layers",
+        lambda xs, a: (xs[0].vtype, xs[0].size, 1),
+        "{T} {y}_s = {T}(0);\n"
+        "  for (int l = 0; l < {l0}; l++) {y}_s += {fetch0}({pos}, l);\n"
+        "  {y} = {y}_s;",
+        reads=(ANY,),
+        backward=lambda f, gy, i: gy,
+        reference=lambda f, xs: xs[0].sum(axis=0, keepdims=True),
+        cases=(Case(lambda a: sum_layers(a), ((VEC3, -2, 2),)),),
+    )
+)
+
+
+def _sum_expand(f: Function, xs: Sequence[Variable]) -> Variable:
+    x = xs[0]
+    while x.size != (1, 1):
+        x = apply(BLOCK_SUM, (x,))
+    if x.layers > 1 and not f.attr("per_layer"):
+        x = apply(SUM_LAYERS, (x,))
+    return x
+
+
+def _sum_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    return xs[0].vtype, (1, 1), xs[0].layers if attrs["per_layer"] else 1
+
+
+SUM = register(
+    Op(
+        "sum",
+        _sum_infer,
+        kind=MACRO,
+        expand=_sum_expand,
+        backward=lambda f, gy, i: gy,  # broadcasts: the same gradient at every pixel
+        reference=lambda f, xs: xs[0].sum(
+            axis=(1, 2) if f.attr("per_layer") else (0, 1, 2), keepdims=True
+        ),
+        cases=(
+            Case(lambda a: sum(a), ((VEC3, -2, 2),)),
+            Case(lambda a: sum(a * a, per_layer=True), ((FLOAT, -2, 2),)),
+            Case(lambda a: sum(a), ((MAT2, -2, 2),)),
+        ),
+    )
+)
+
+
+def sum(x: Variable, per_layer: bool = False) -> Variable:
+    """Sum over all pixels and layers, @ 1x1 (``per_layer``: one sum a layer). Gradient: gy everywhere."""
+    if x.size == (1, 1) and (x.layers == 1 or per_layer):
+        return x
+    return apply(SUM, (x,), per_layer=bool(per_layer))
+
+
+def mean(x: Variable, per_layer: bool = False) -> Variable:
+    """Mean over all pixels and layers, @ 1x1 (``per_layer``: one mean a layer). FLOAT, VECn.
+    Gradient: gy / count everywhere."""
+    if x.vtype.is_int or x.vtype.is_matrix:
+        raise GraphError(f"F.mean at {x.line}: needs FLOAT or VECn, got {x.vtype.name}")
+    count = x.size[0] * x.size[1] * (1 if per_layer else x.layers)
+    return sum(x, per_layer) * (1.0 / count)
+
+
+def sum_layers(x: Variable) -> Variable:
+    """Sum over layers, pixel by pixel. Gradient: gy in every layer."""
+    return x if x.layers == 1 else apply(SUM_LAYERS, (x,))

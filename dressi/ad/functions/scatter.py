@@ -1,0 +1,390 @@
+"""Indexed reads and their transposes: lookup, scatter-add, sparse matrix product.
+
+``lookup`` has an exact backward. A static index (topology, sent from the host) is inverted once on the CPU
+into CSR form and its backward is a gather, without atomics. A dynamic index (ids of a rasterization) is
+scattered with float atomics. Paper: LookupFaces in A.3; DESIGN, section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.functions._common import table_index
+from dressi.ad.functions.image import expand
+from dressi.ad.graph import Derived, Function, Size, Variable, topological, user_line
+from dressi.ad.registry import ANY, COMP, RASTER, SAME, Case, Op, Shape, apply, register
+from dressi.ad.vtype import FLOAT, INT, VEC3, VType, vector
+from dressi.errors import GraphError
+
+
+def _lookup_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    table, index = xs
+    if index.vtype is not INT:
+        raise GraphError(f"the index must be INT, got {index.vtype.name}")
+    if table.layers != 1 and index.layers not in (1, table.layers):
+        raise GraphError(f"a table of {table.layers} layers, an index of {index.layers}")
+    return table.vtype, index.size, max(table.layers, index.layers)
+
+
+def _lookup_glsl(f: Function) -> str:
+    table = f.inputs[0]
+    w, h = table.size
+    at = table_index("{w0}", "{y}_i", table.is_table)
+    return (
+        f"int {{y}}_i = clamp({{x1}}, 0, {w * h - 1});\n"
+        f"  {{y}} = {{fetch0}}({at}, {{layer}});\n"
+        "  if ({y}_i != {x1}) {y} = {T}(0);"
+    )
+
+
+def _rows(index: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(layer numbers, valid) that go with an index array (layers, H, W) into a stack of tables."""
+    n = table.shape[1] * table.shape[2]
+    layers = max(index.shape[0], table.shape[0])
+    index = np.broadcast_to(index, (layers, *index.shape[1:]))
+    layer = np.broadcast_to(np.arange(layers)[:, None, None], index.shape)
+    return np.where(table.shape[0] == 1, 0, layer), (index >= 0) & (index < n)
+
+
+def _lookup_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    table, index = xs[0], xs[1][..., 0].astype(np.int64)
+    layer, ok = _rows(index, table)
+    index = np.broadcast_to(index, ok.shape)
+    flat = table.reshape(table.shape[0], -1, *table.shape[3:])
+    out = flat[layer, np.where(ok, index, 0)]
+    out[~ok] = 0
+    return out
+
+
+def _lookup_backward(f: Function, gy: Variable, i: int) -> Variable | None:
+    if i == 1:
+        return None
+    table, index = f.inputs
+    if index.layers == 1 and is_static(index):
+        offsets, items = inverted(index, table.size[0] * table.size[1])
+        return apply(CSR_GATHER, (gy, offsets, items), size=table.size)
+    return scatter_add(gy, index, table.size, table.layers)
+
+
+LOOKUP = register(
+    Op(
+        "lookup",
+        _lookup_infer,
+        _lookup_glsl,
+        reads=(ANY, SAME),
+        backward=_lookup_backward,
+        reference=_lookup_ref,
+        cases=(
+            Case(
+                lambda t, i: lookup(t, i),
+                ((VEC3, -2, 2), (INT, -1, 12)),
+                elementwise=False,
+                sizes=((11, 1), (7, 5)),
+            ),
+            Case(
+                lambda t, i: lookup(t, i + 0),
+                ((FLOAT, -2, 2), (INT, -1, 20)),
+                elementwise=False,
+                sizes=((5, 4), (33, 1)),
+            ),
+            Case(
+                lambda t, i: lookup(t, dynamic(i)),
+                ((VEC3, -2, 2), (INT, -1, 12)),
+                elementwise=False,
+                sizes=((11, 1), (7, 5)),
+            ),
+        ),
+    )
+)
+
+
+def is_static(index: Variable) -> bool:
+    """Whether an integer Variable depends only on integer leaves that steps do not change."""
+    functions = topological([index])
+    if any(f.op.kind in (RASTER, COMP) or f.op.scatter or f.op is DYNAMIC for f in functions):
+        return False
+    leaves = [x for f in functions for x in f.inputs if x.creator is None]
+    if index.creator is None:
+        leaves.append(index)
+    return all(x.vtype.is_int and x.update is None for x in leaves) and index.fragment_of is None
+
+
+def invert_index(index: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """CSR of the inverse of an index: for each of n rows, the positions that point to it, ascending.
+
+    index: (M,) integers; those outside [0, n) are left out. Returns offsets (n + 1,) and items (M,),
+    both int32; items past offsets[n] are 0.
+    """
+    flat = np.asarray(index).reshape(-1).astype(np.int64)
+    ok = (flat >= 0) & (flat < n)
+    positions = np.flatnonzero(ok)
+    order = np.argsort(flat[positions], kind="stable")
+    offsets = np.zeros(n + 1, np.int32)
+    np.cumsum(np.bincount(flat[positions], minlength=n), out=offsets[1:])
+    items = np.zeros(max(len(flat), 1), np.int32)
+    items[: len(positions)] = positions[order]
+    return offsets, items
+
+
+def inverted(index: Variable, n: int) -> tuple[Variable, Variable]:
+    """Leaves with the CSR inverse of a static index, kept up to date by the engine."""
+    count = index.size[0] * index.size[1]
+    offsets = Variable(INT, (n + 1, 1), name=f"{index.name or 'index'}.offsets")
+    items = Variable(INT, (count, 1), name=f"{index.name or 'index'}.items")
+    offsets.derived = Derived(index, lambda a: invert_index(a, n)[0].reshape(1, 1, -1, 1))
+    items.derived = Derived(index, lambda a: invert_index(a, n)[1].reshape(1, 1, -1, 1))
+    return offsets, items
+
+
+def _csr_glsl(f: Function) -> str:
+    x = f.inputs[0]
+    row = f"({{pos}}.y * {f.output.size[0]} + {{pos}}.x)"
+    return (
+        "{T} {y}_s = {T}(0);\n"
+        f"  int {{y}}_e = {{fetch1}}(ivec2({row} + 1, 0), 0);\n"
+        f"  for (int k = {{fetch1}}(ivec2({row}, 0), 0); k < {{y}}_e; k++) {{\n"
+        "    int j = {fetch2}(ivec2(k, 0), 0);\n"
+        f"    {{y}}_s += {{fetch0}}({table_index(str(x.size[0]), 'j', x.is_table)}, {{layer}});\n"
+        "  }\n"
+        "  {y} = {y}_s;"
+    )
+
+
+def _csr_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    x, offsets, items = xs[0], xs[1].reshape(-1).astype(int), xs[2].reshape(-1).astype(int)
+    (w, h), flat = f.attr("size"), xs[0].reshape(xs[0].shape[0], -1, *xs[0].shape[3:])
+    out = np.zeros((x.shape[0], w * h, *x.shape[3:]))
+    rows = np.repeat(np.arange(w * h), np.diff(offsets))
+    for layer in range(x.shape[0]):
+        np.add.at(out[layer], rows, flat[layer, items[: len(rows)]])
+    return out.reshape(x.shape[0], h, w, *x.shape[3:])
+
+
+CSR_GATHER = register(
+    Op(
+        "csr_gather",
+        lambda xs, a: (xs[0].vtype, a["size"], xs[0].layers),
+        _csr_glsl,
+        reads=(ANY, ANY, ANY),
+        reference=_csr_ref,
+    )
+)
+
+
+def _scatter_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    value, index = xs
+    if index.vtype is not INT or value.vtype.is_int:
+        raise GraphError(f"needs float values and an INT index, got {value.vtype.name}, {index.vtype.name}")
+    return value.vtype, attrs["size"], attrs["layers"]
+
+
+def _scatter_glsl(f: Function) -> str:
+    n = f.output.size[0] * f.output.size[1]
+    base = f"{{layer}} * {n} + " if f.output.layers > 1 else ""
+    return f"if ({{x1}} >= 0 && {{x1}} < {n}) {{add}}({base}{{x1}}, {{x0}});"
+
+
+def _scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    (w, h), layers = f.attr("size"), f.attr("layers")
+    value, index = xs[0], xs[1][..., 0].astype(np.int64)
+    index = np.broadcast_to(index, value.shape[:3])
+    out = np.zeros((layers, w * h, *value.shape[3:]))
+    layer = np.broadcast_to(np.arange(value.shape[0])[:, None, None], index.shape)
+    layer = np.zeros_like(layer) if layers == 1 else layer
+    ok = (index >= 0) & (index < w * h)
+    np.add.at(out, (layer[ok], index[ok]), value[ok])
+    return out.reshape(layers, h, w, *value.shape[3:])
+
+
+SCATTER_ADD = register(
+    Op(
+        "scatter_add",
+        _scatter_infer,
+        _scatter_glsl,
+        backward=lambda f, gy, i: lookup(gy, f.inputs[1]) if i == 0 else None,
+        reference=_scatter_ref,
+        scatter="add",
+        domain=0,
+        cases=(
+            Case(
+                lambda v, i: scatter_add(v, i, (9, 1)),
+                ((VEC3, -2, 2), (INT, -1, 10)),
+                elementwise=False,
+                sizes=((7, 5), (7, 5)),
+            ),
+        ),
+    )
+)
+
+DYNAMIC = register(
+    Op(
+        "dynamic",
+        lambda xs, a: (xs[0].vtype, xs[0].size, xs[0].layers),
+        "{y} = {x0};",
+        reference=lambda f, xs: xs[0],
+    )
+)
+
+
+@dataclass(frozen=True)
+class SparseMatrix:
+    """A constant sparse matrix in CSR form for ``F.sparse_matmul``.
+
+    offsets: (rows + 1,) ints; columns: (nnz,) ints in [0, n_columns); values: (nnz,) floats.
+    Raises GraphError for offsets that do not ascend to nnz or columns out of range.
+    """
+
+    offsets: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray
+    n_columns: int
+
+    def __post_init__(self) -> None:
+        offsets, columns, values = (np.asarray(a) for a in (self.offsets, self.columns, self.values))
+        if len(offsets) < 2 or offsets[0] != 0 or (np.diff(offsets) < 0).any():
+            raise GraphError("SparseMatrix: offsets must ascend from 0")
+        if offsets[-1] != len(columns) or len(values) != len(columns):
+            raise GraphError(
+                f"SparseMatrix: offsets end at {offsets[-1]}, {len(columns)} columns, {len(values)} values"
+            )
+        if len(columns) and not (0 <= columns.min() and columns.max() < self.n_columns):
+            raise GraphError(
+                f"SparseMatrix: column {columns.min()}..{columns.max()} out of range 0..{self.n_columns - 1}"
+            )
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.offsets) - 1
+
+    def transposed(self) -> SparseMatrix:
+        """The transpose, rows in ascending order."""
+        offsets, items = invert_index(self.columns, self.n_columns)
+        items = items[: len(self.columns)]
+        rows = np.repeat(np.arange(self.n_rows, dtype=np.int32), np.diff(self.offsets))
+        return SparseMatrix(offsets, rows[items], np.asarray(self.values)[items], self.n_rows)
+
+
+def leaf(array: np.ndarray, vtype: VType, name: str | None = None) -> Variable:
+    """A leaf that holds ``array`` until something else is sent. array: (N, C), (H, W, C) or
+    (layers, H, W, C), C = components of vtype. No gradient unless set."""
+    a = np.asarray(array)
+    if a.ndim == 1:
+        a = a[:, None]
+    if a.ndim == 2:
+        a = a[None]
+    if a.ndim == 3:
+        a = a[None]
+    if a.ndim != 4 or a.shape[-1] != vtype.n:
+        raise GraphError(f"at {user_line()}: an array of shape {np.shape(array)} is no {vtype.name} image")
+    out = Variable(vtype, (a.shape[2], a.shape[1]), a.shape[0], name=name)
+    out.data = np.ascontiguousarray(a, dtype=np.int32 if vtype.is_int else np.float32)
+    return out
+
+
+def _spmv_glsl(f: Function) -> str:
+    return (
+        "{T} {y}_s = {T}(0);\n"
+        "  int {y}_e = {fetch1}(ivec2({pos}.x + 1, 0), 0);\n"
+        "  for (int k = {fetch1}(ivec2({pos}.x, 0), 0); k < {y}_e; k++)\n"
+        "    {y}_s += {fetch3}(ivec2(k, 0), 0) * {fetch0}(ivec2({fetch2}(ivec2(k, 0), 0), 0), {layer});\n"
+        "  {y} = {y}_s;"
+    )
+
+
+def _spmv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    x, offsets = xs[0], xs[1].reshape(-1).astype(int)
+    columns, values = xs[2].reshape(-1).astype(int), xs[3].reshape(-1)
+    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    out = np.zeros((x.shape[0], 1, len(offsets) - 1, *x.shape[3:]))
+    for layer in range(x.shape[0]):
+        np.add.at(out[layer, 0], rows, values[: len(rows), None] * x[layer, 0, columns[: len(rows)]])
+    return out
+
+
+SPMV = register(
+    Op(
+        "sparse_matmul",
+        lambda xs, a: (xs[0].vtype, (xs[1].size[0] - 1, 1), xs[0].layers),
+        _spmv_glsl,
+        reads=(ANY, ANY, ANY, ANY),
+        backward=lambda f, gy, i: (
+            sparse_matmul(f.attr("matrix").value.transposed(), gy) if i == 0 else None
+        ),
+        reference=_spmv_ref,
+        cases=(
+            Case(
+                lambda x: sparse_matmul(
+                    SparseMatrix(
+                        np.array([0, 2, 2, 5]),
+                        np.array([0, 3, 1, 2, 4]),
+                        np.array([0.5, -1.0, 2.0, 0.25, 1.5]),
+                        5,
+                    ),
+                    x,
+                ),
+                ((VEC3, -2, 2),),
+                elementwise=False,
+                sizes=((5, 1),),
+            ),
+        ),
+    )
+)
+
+
+class _ById:
+    """An attribute that compares by identity (arrays have no hash)."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return type(self.value).__name__
+
+
+def lookup(table: Variable, index: Variable) -> Variable:
+    """table[index] at every pixel of index.
+
+    table: any type @ (N, 1) or an image, read by linear index row by row; its layers go with the index's
+    (one layer serves all). index: INT @ any size. An index outside the table (a background id of -1) gives
+    0 and no gradient. Gradient to table: exact sum (gather for static indices, atomic scatter-add else).
+    """
+    return apply(LOOKUP, (table, index))
+
+
+def scatter_add(value: Variable, index: Variable, size: Size, layers: int = 1) -> Variable:
+    """Image @ size whose pixel i is the sum of all values with index i; contributions of exactly 0 are
+    skipped. layers 1: all layers of value are summed. Gradient to value. Float atomics: the order of the
+    sum, and so its last bits, may change from run to run."""
+    full = max(value.layers, index.layers)
+    big = index.size if index.size != (1, 1) else value.size
+    value, index = expand(value, big, full), expand(index, big, full)
+    if layers not in (1, full):
+        raise GraphError(f"F.scatter_add at {user_line()}: layers must be 1 or {full}, got {layers}")
+    return apply(SCATTER_ADD, (value, index), size=size, layers=int(layers))
+
+
+def dynamic(index: Variable) -> Variable:
+    """The same integers, but treated as changing every step (no inversion on the CPU)."""
+    return apply(DYNAMIC, (index,))
+
+
+def sparse_matmul(matrix: SparseMatrix, x: Variable) -> Variable:
+    """matrix @ x for a table x: FLOAT or VECn @ (n_columns, 1) -> @ (n_rows, 1). Gradient: transpose @ gy.
+    Raises GraphError when the sizes do not fit."""
+    if x.size != (matrix.n_columns, 1) or x.vtype.is_int or x.vtype.is_matrix:
+        raise GraphError(
+            f"F.sparse_matmul at {user_line()}: a matrix of {matrix.n_columns} columns needs a FLOAT or "
+            f"VECn table of that many rows, got {x.label()}"
+        )
+    columns = matrix.columns if len(matrix.columns) else np.zeros(1)
+    values = matrix.values if len(matrix.values) else np.zeros(1)
+    parts = (
+        leaf(matrix.offsets, INT, "csr.offsets"),
+        leaf(columns, INT, "csr.columns"),
+        leaf(values, vector(1), "csr.values"),
+    )
+    return apply(SPMV, (x, *parts), matrix=_ById(matrix))

@@ -1,0 +1,22 @@
+"""stop_gradient: the identity whose gradient is nothing."""
+
+from __future__ import annotations
+
+from dressi.ad.graph import Variable
+from dressi.ad.registry import Case, Op, apply, register
+from dressi.ad.vtype import VEC3
+
+STOP = register(
+    Op(
+        "stop_gradient",
+        lambda xs, a: (xs[0].vtype, xs[0].size, xs[0].layers),
+        "{y} = {x0};",
+        reference=lambda f, xs: xs[0],
+        cases=(Case(lambda a: stop_gradient(a), ((VEC3, -2, 2),), gradient=False),),
+    )
+)
+
+
+def stop_gradient(x: Variable) -> Variable:
+    """x; no gradient flows back."""
+    return apply(STOP, (x,))

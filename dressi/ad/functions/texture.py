@@ -1,0 +1,386 @@
+"""Texture sampling with the hardware sampler, and its two backwards.
+
+Texel (i, j) covers uv in [i/w, (i+1)/w] x [j/h, (j+1)/h]; uv (0, 0) is the top left corner (glTF).
+``exact`` backward: every pixel adds its gradient to the texels that it read (four for linear), by float
+atomics. ``inverse_uv`` backward (paper, Algorithm 1): a compute pass writes, for every texel, which pixel
+landed there, and texels gather. Differs: the paper keeps the last writer, which is biased (a texel hit
+by many pixels gets the gradient of one) and order-dependent. Here a texel keeps one of its pixels drawn
+uniformly (the largest of a keyed permutation of pixel numbers) and the count, and landing places are
+jittered by up to a texel with a Sobol sequence, so that the expectation over steps is the exact gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.functions._common import constant
+from dressi.ad.functions.image import expand, sobol
+from dressi.ad.graph import Function, Variable, user_line
+from dressi.ad.registry import ANY, COMP, SAME, SAMPLER, Case, Op, Shape, apply, broadcast, register
+from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC2, VEC3
+from dressi.errors import GraphError
+
+FILTERS = ("linear", "nearest")
+WRAPS = ("repeat", "clamp", "mirror")
+BACKWARDS = ("exact", "inverse_uv")
+
+# Two odd multipliers of a bijective 32-bit mix (with xor-shifts by 16, which undo themselves).
+_A, _B = 0x7FEB352D, 0x846CA68B
+
+
+def _permute_glsl(a: int, b: int) -> str:
+    return f"x ^= x >> 16; x *= {a}u; x ^= x >> 16; x *= {b}u; x ^= x >> 16;"
+
+
+def _mix(x: np.ndarray, a: int, b: int) -> np.ndarray:
+    x = x.astype(np.uint64)
+    for multiplier in (a, b):
+        x = x ^ (x >> np.uint64(16))
+        x = (x * np.uint64(multiplier)) & np.uint64(0xFFFFFFFF)
+    return x ^ (x >> np.uint64(16))
+
+
+def wrap_glsl(wrap: str, i: str, n: int) -> str:
+    """GLSL for texel index i brought into [0, n)."""
+    if wrap == "clamp":
+        return f"clamp({i}, 0, {n - 1})"
+    if wrap == "repeat":  # % of a negative number is undefined in GLSL
+        return f"({i} - {n} * int(floor(float({i}) / {n}.0)))"
+    period = f"({i} - {2 * n} * int(floor(float({i}) / {2 * n}.0)))"
+    return f"min({period}, {2 * n - 1} - {period})"
+
+
+def wrap_index(wrap: str, i: np.ndarray, n: int) -> np.ndarray:
+    """Texel index brought into [0, n)."""
+    if wrap == "clamp":
+        return np.clip(i, 0, n - 1)
+    if wrap == "repeat":
+        return i % n
+    period = i % (2 * n)
+    return np.minimum(period, 2 * n - 1 - period)
+
+
+def _sample_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    tex, uv = xs
+    if tex.vtype.is_int or tex.vtype.is_matrix:
+        raise GraphError(f"the texture must be FLOAT or VECn, got {tex.vtype.name}")
+    if uv.vtype is not VEC2:
+        raise GraphError(f"uv must be VEC2, got {uv.vtype.name}")
+    if tex.layers != 1 and uv.layers not in (1, tex.layers):
+        raise GraphError(f"a texture of {tex.layers} layers, uv of {uv.layers}")
+    return tex.vtype, uv.size, max(tex.layers, uv.layers)
+
+
+def taps(f: Function, uv: np.ndarray, size: tuple[int, int]) -> list[tuple[np.ndarray, ...]]:
+    """(x, y, weight, d weight / du, d weight / dv) of each texel that uv reads, arrays like uv[..., 0]."""
+    w, h = size
+    wrap = f.attr("wrap")
+    if f.attr("filter") == "nearest":
+        i = np.floor(uv * (w, h)).astype(np.int64)
+        zero = np.zeros(uv.shape[:-1])
+        return [(wrap_index(wrap, i[..., 0], w), wrap_index(wrap, i[..., 1], h), zero + 1, zero, zero)]
+    p = uv * (w, h) - 0.5
+    i = np.floor(p).astype(np.int64)
+    fx, fy = np.moveaxis(p - i, -1, 0)
+    out = []
+    for dx, dy in ((0, 0), (1, 0), (0, 1), (1, 1)):
+        wx, wy = (fx if dx else 1 - fx), (fy if dy else 1 - fy)
+        out.append(
+            (
+                wrap_index(wrap, i[..., 0] + dx, w),
+                wrap_index(wrap, i[..., 1] + dy, h),
+                wx * wy,
+                (w if dx else -w) * wy,
+                (h if dy else -h) * wx,
+            )
+        )
+    return out
+
+
+def _layers_of(n: int, tex_layers: int) -> np.ndarray:
+    layer = np.arange(n)[:, None, None]
+    return np.zeros_like(layer) if tex_layers == 1 else layer
+
+
+def _sample_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    tex, uv = xs
+    uv = np.broadcast_to(uv, (max(tex.shape[0], uv.shape[0]), *uv.shape[1:]))
+    layer = _layers_of(uv.shape[0], tex.shape[0])
+    size = (tex.shape[2], tex.shape[1])
+    out = 0.0
+    for x, y, weight, _, _ in taps(f, uv, size):
+        out = out + weight[..., None] * tex[layer, y, x]
+    return np.asarray(out)
+
+
+def _sample_backward(f: Function, gy: Variable, i: int) -> Variable:
+    tex, uv = f.inputs
+    attrs = {"filter": f.attr("filter"), "wrap": f.attr("wrap")}
+    if i == 1:
+        return apply(GRAD_UV, (tex, uv, gy), **attrs)
+    uv = expand(uv, gy.size, gy.layers)
+    shape = {"size": tex.size, "layers": tex.layers}
+    if f.attr("backward") == "exact":
+        return apply(TEXTURE_SCATTER, (gy, uv), **attrs, **shape)
+    step = _step_of(f)
+    inverse = apply(INVERSE_UV, (uv, gy, step, sobol(step)), **attrs, **shape)
+    return apply(INVERSE_GATHER, (gy, inverse, step), **shape)
+
+
+def _step_of(f: Function) -> Variable:
+    step = f.attr("step")
+    return constant(0, INT) if step is None else step.value
+
+
+TEXTURE = register(
+    Op(
+        "texture",
+        _sample_infer,
+        "{y} = {sample0}({x1}, {layer});",
+        reads=(SAMPLER, SAME),
+        backward=_sample_backward,
+        reference=_sample_ref,
+        cases=tuple(
+            Case(
+                lambda t, uv, wrap=wrap, mode=mode: texture(t, uv, filter=mode, wrap=wrap),
+                ((vtype, -1, 1), (VEC2, -1.5, 2.5)),
+                elementwise=False,
+                sizes=((6, 5), (9, 7)),
+            )
+            for wrap in WRAPS
+            for mode, vtype in (("linear", VEC3), ("nearest", FLOAT))
+        ),
+    )
+)
+
+
+def _scatter_glsl(f: Function) -> str:
+    w, h = f.attr("size")
+    wrap = f.attr("wrap")
+    base = f"{{layer}} * {w * h} + " if f.attr("layers") > 1 else ""
+    if f.attr("filter") == "nearest":
+        return (
+            "if ({x0} != {T}(0)) {\n"
+            f"    ivec2 i = ivec2(floor({{x1}} * vec2({w}, {h})));\n"
+            f"    {{add}}({base}{wrap_glsl(wrap, 'i.y', h)} * {w} + {wrap_glsl(wrap, 'i.x', w)}, {{x0}});\n"
+            "  }"
+        )
+    return (
+        "if ({x0} != {T}(0)) {\n"
+        f"    vec2 p = {{x1}} * vec2({w}, {h}) - 0.5, o = floor(p), t = p - o;\n"
+        "    for (int k = 0; k < 4; k++) {\n"
+        "      ivec2 d = ivec2(k & 1, k >> 1), i = ivec2(o) + d;\n"
+        "      vec2 s = mix(1.0 - t, t, vec2(d));\n"
+        f"      {{add}}({base}{wrap_glsl(wrap, 'i.y', h)} * {w} + {wrap_glsl(wrap, 'i.x', w)}, "
+        "(s.x * s.y) * {x0});\n"
+        "    }\n"
+        "  }"
+    )
+
+
+def _scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    gy, uv = xs
+    (w, h), layers = f.attr("size"), f.attr("layers")
+    out = np.zeros((layers, h, w, gy.shape[-1]))
+    uv = np.broadcast_to(uv, (*gy.shape[:3], 2))
+    layer = np.broadcast_to(_layers_of(gy.shape[0], layers), gy.shape[:3])
+    for x, y, weight, _, _ in taps(f, uv, (w, h)):
+        np.add.at(out, (layer, y, x), weight[..., None] * gy)
+    return out
+
+
+TEXTURE_SCATTER = register(
+    Op(
+        "texture_scatter",
+        lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+        _scatter_glsl,
+        reference=_scatter_ref,
+        scatter="add",
+        domain=0,
+    )
+)
+
+
+def _grad_uv_glsl(f: Function) -> str:
+    if f.attr("filter") == "nearest":
+        return "{y} = vec2(0.0);"
+    w, h = f.inputs[0].size
+    wrap = f.attr("wrap")
+
+    def tap(dx: int, dy: int) -> str:
+        x, y = wrap_glsl(wrap, f"({{y}}_i.x + {dx})", w), wrap_glsl(wrap, f"({{y}}_i.y + {dy})", h)
+        return f"{{fetch0}}(ivec2({x}, {y}), {{layer}})"
+
+    return (
+        f"vec2 {{y}}_p = {{x1}} * vec2({w}, {h}) - 0.5, {{y}}_f = fract({{y}}_p); "
+        "ivec2 {y}_i = ivec2(floor({y}_p));\n"
+        f"  {{T0}} {{y}}_a = {tap(0, 0)}, {{y}}_b = {tap(1, 0)}, {{y}}_c = {tap(0, 1)}, "
+        f"{{y}}_d = {tap(1, 1)};\n"
+        f"  {{y}} = vec2({w}.0 * dot({{x2}}, mix({{y}}_b - {{y}}_a, {{y}}_d - {{y}}_c, {{y}}_f.y)), "
+        f"{h}.0 * dot({{x2}}, mix({{y}}_c - {{y}}_a, {{y}}_d - {{y}}_b, {{y}}_f.x)));"
+    )
+
+
+def _grad_uv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    tex, uv, gy = xs
+    layer = _layers_of(gy.shape[0], tex.shape[0])
+    uv = np.broadcast_to(uv, (*gy.shape[:3], 2))
+    out = np.zeros((*gy.shape[:3], 2))
+    for x, y, _, du, dv in taps(f, uv, (tex.shape[2], tex.shape[1])):
+        value = np.sum(tex[layer, y, x] * gy, axis=-1)
+        out[..., 0] += du * value
+        out[..., 1] += dv * value
+    return out
+
+
+GRAD_UV = register(
+    Op(
+        "texture_grad_uv",
+        lambda xs, a: (VEC2, *broadcast(xs[1:])),
+        _grad_uv_glsl,
+        reads=(ANY, SAME, SAME),
+        reference=_grad_uv_ref,
+    )
+)
+
+
+def _inverse_glsl(f: Function) -> str:
+    (w, h), wrap = f.attr("size"), f.attr("wrap")
+    dw, dh = f.inputs[0].size
+    base = f"{{layer}} * {w * h} + " if f.attr("layers") > 1 else ""
+    jitter = "vec2(0.0)" if f.attr("filter") == "nearest" else "j - 0.5"
+    return (
+        "if ({x1} != {T1}(0)) {\n"
+        f"    uint n = uint(({{layer}} * {dh} + {{pos}}.y) * {dw} + {{pos}}.x);\n"
+        f"    uint x = n ^ 0x5bd1e995u; {_permute_glsl(_A, _B)}\n"
+        "    vec2 j = fract({x3} + vec2(float(x & 65535u), float(x >> 16)) / 65536.0);\n"
+        f"    ivec2 i = ivec2(floor({{x0}} * vec2({w}, {h}) + {jitter}));\n"
+        f"    int t = 2 * ({base}{wrap_glsl(wrap, 'i.y', h)} * {w} + {wrap_glsl(wrap, 'i.x', w)});\n"
+        f"    x = n ^ (uint({{x2}}) * 0x9e3779b1u); {_permute_glsl(_A, _B)}\n"
+        "    atomicMax({buffer}[t], x); atomicAdd({buffer}[t + 1], 1u);\n"
+        "  }"
+    )
+
+
+def _inverse_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    uv, gy, step, offset = xs
+    (w, h), layers, wrap = f.attr("size"), f.attr("layers"), f.attr("wrap")
+    shape = gy.shape[:3]
+    n = np.arange(np.prod(shape), dtype=np.uint64).reshape(shape)
+    x = _mix(n ^ np.uint64(0x5BD1E995), _A, _B)
+    j = np.stack([x & np.uint64(65535), x >> np.uint64(16)], -1).astype(np.float64) / 65536
+    j = (offset + j) % 1.0
+    if f.attr("filter") == "nearest":
+        j = np.full_like(j, 0.5)
+    i = np.floor(np.broadcast_to(uv, (*shape, 2)) * (w, h) + j - 0.5).astype(np.int64)
+    seed = np.uint64((int(step.reshape(-1)[0]) * 0x9E3779B1) & 0xFFFFFFFF)
+    key = _mix(n ^ seed, _A, _B)
+    out = np.zeros((layers, h, w, 2))
+    ok = (gy != 0).any(axis=-1)
+    layer = np.broadcast_to(_layers_of(shape[0], layers), shape)[ok]
+    at = (layer, wrap_index(wrap, i[..., 1], h)[ok], wrap_index(wrap, i[..., 0], w)[ok])
+    np.maximum.at(out[..., 0], at, key[ok].astype(np.float64))
+    np.add.at(out[..., 1], at, 1)
+    return out
+
+
+INVERSE_UV = register(
+    Op(
+        "inverse_uv",
+        lambda xs, a: (IVEC2, a["size"], a["layers"]),
+        _inverse_glsl,
+        kind=COMP,
+        reference=_inverse_ref,
+        scatter="raw",
+        domain=1,
+    )
+)
+
+
+def _inverse_gather_glsl(f: Function) -> str:
+    w, h = f.inputs[0].size
+    inverse_a, inverse_b = pow(_A, -1, 1 << 32), pow(_B, -1, 1 << 32)
+    return (
+        "{y} = {T}(0);\n"
+        "  if ({x1}.y > 0) {\n"
+        f"    uint x = uint({{x1}}.x); {_permute_glsl(inverse_b, inverse_a)}\n"
+        "    int n = int(x ^ (uint({x2}) * 0x9e3779b1u));\n"
+        f"    {{y}} = float({{x1}}.y) * "
+        f"{{fetch0}}(ivec2(n % {w}, (n / {w}) % {h}), n / {w * h});\n"
+        "  }"
+    )
+
+
+def _inverse_gather_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    gy, inverse, step = xs
+    seed = np.uint64((int(step.reshape(-1)[0]) * 0x9E3779B1) & 0xFFFFFFFF)
+    n = _mix(inverse[..., 0].astype(np.uint64), pow(_B, -1, 1 << 32), pow(_A, -1, 1 << 32)) ^ seed
+    count = inverse[..., 1]
+    n = np.where(count > 0, n, 0).astype(np.int64)
+    return gy.reshape(-1, gy.shape[-1])[n] * count[..., None]
+
+
+INVERSE_GATHER = register(
+    Op(
+        "inverse_gather",
+        lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+        _inverse_gather_glsl,
+        reads=(ANY, SAME, SAME),
+        reference=_inverse_gather_ref,
+    )
+)
+
+
+class _Ref:
+    """An attribute holding a Variable; equal when it is the same Variable."""
+
+    def __init__(self, value: Variable) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Ref) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return hash(self.value.uid)
+
+    def __repr__(self) -> str:
+        return self.value.name or f"%{self.value.uid}"
+
+
+def texture(
+    tex: Variable,
+    uv: Variable,
+    filter: str = "linear",
+    wrap: str = "repeat",
+    backward: str = "exact",
+    step: Variable | None = None,
+) -> Variable:
+    """Sample a texture.
+
+    tex: FLOAT or VECn @ any size; its layers go with uv's (one serves all). uv: VEC2 @ any size, [0, 1]^2
+    over the texture, (0, 0) at the top left. filter: linear or nearest. wrap: repeat, clamp or mirror.
+    backward: how the gradient reaches tex, ``exact`` (scatter-add to the texels read) or ``inverse_uv``
+    (paper, 3.2.2: one pixel a texel, unbiased over steps; give ``step``, an INT @ 1x1 that counts
+    steps). Gradient to uv: from the four taps (0 for nearest). Raises GraphError for unknown modes.
+    """
+    for what, value, known in (
+        ("filter", filter, FILTERS),
+        ("wrap", wrap, WRAPS),
+        ("backward", backward, BACKWARDS),
+    ):
+        if value not in known:
+            raise GraphError(f"F.texture at {user_line()}: {what} must be one of {known}, got {value!r}")
+    if step is not None and (step.vtype is not INT or step.size != (1, 1)):
+        raise GraphError(f"F.texture at {user_line()}: step must be INT @ 1x1, got {step.label()}")
+    return apply(
+        TEXTURE,
+        (tex, uv),
+        filter=filter,
+        wrap=wrap,
+        backward=backward,
+        step=None if step is None else _Ref(step),
+    )
+

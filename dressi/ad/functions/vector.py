@@ -1,0 +1,286 @@
+"""Vectors: construction, components, dot, cross, length, normalize."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.functions._common import float_elementwise, lift
+from dressi.ad.functions.arith import neg
+from dressi.ad.functions.elementary import sqrt
+from dressi.ad.functions.select import safe_div
+from dressi.ad.graph import Function, Variable
+from dressi.ad.registry import Case, Op, Shape, apply, broadcast, register
+from dressi.ad.vtype import FLOAT, IVEC3, MAT2, VEC2, VEC3, VEC4, vector
+from dressi.errors import GraphError
+
+_AXES = "xyzw"
+
+
+def _swizzle_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    x, comps = xs[0], attrs["comps"]
+    if x.vtype.is_matrix:
+        raise GraphError("a matrix has no components; use F.column")
+    if not 1 <= len(comps) <= 4 or any(c not in _AXES[: x.vtype.n] for c in comps):
+        raise GraphError(f"{x.vtype.name} has no components {comps!r}")
+    return vector(len(comps), x.vtype.is_int), x.size, x.layers
+
+
+SWIZZLE = register(
+    Op(
+        "swizzle",
+        _swizzle_infer,
+        lambda f: (
+            "{y} = {x0};" if f.inputs[0].vtype.n == 1 else f"{{y}} = {{x0}}.{f.attr('comps')};"
+        ),
+        backward=lambda f, gy, i: apply(
+            UNSWIZZLE, (gy,), comps=f.attr("comps"), n=f.inputs[0].vtype.n
+        ),
+        reference=lambda f, xs: xs[0][..., [_AXES.index(c) for c in f.attr("comps")]],
+        cases=(
+            Case(lambda a: swizzle(a, "zx"), ((VEC3, -2, 2),)),
+            Case(lambda a: swizzle(a, "xxy"), ((VEC4, -2, 2),)),
+            Case(lambda a: swizzle(a, "y"), ((IVEC3, -9, 9),), gradient=False),
+        ),
+    )
+)
+
+
+def _unswizzle_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    out = np.zeros((*xs[0].shape[:-1], f.attr("n")))
+    for k, c in enumerate(f.attr("comps")):
+        out[..., _AXES.index(c)] += xs[0][..., k]
+    return out
+
+
+def _unswizzle_glsl(f: Function) -> str:
+    comps, n = f.attr("comps"), f.attr("n")
+    source = [f"{{x0}}.{_AXES[k]}" if len(comps) > 1 else "{x0}" for k in range(len(comps))]
+    parts = [
+        " + ".join(s for s, c in zip(source, comps, strict=True) if c == axis) or "0.0"
+        for axis in _AXES[:n]
+    ]
+    return f"{{y}} = {{T}}({', '.join(parts)});" if n > 1 else f"{{y}} = {parts[0]};"
+
+
+UNSWIZZLE = register(
+    Op(
+        "unswizzle",
+        lambda xs, a: (vector(a["n"]), xs[0].size, xs[0].layers),
+        _unswizzle_glsl,
+        backward=lambda f, gy, i: swizzle(gy, f.attr("comps")),
+        reference=_unswizzle_ref,
+        cases=(Case(lambda a: apply(UNSWIZZLE, (a,), comps="zx", n=3), ((VEC2, -2, 2),)),),
+    )
+)
+
+
+def _concat_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    if len({x.vtype.is_int for x in xs}) != 1 or any(x.vtype.is_matrix for x in xs):
+        raise GraphError("needs scalars and vectors of one base type")
+    n = sum(x.vtype.n for x in xs)
+    if not 2 <= n <= 4:
+        raise GraphError(f"{n} components; a vector has 2 to 4")
+    size, layers = broadcast(xs)
+    return vector(n, xs[0].vtype.is_int), size, layers
+
+
+def _concat_backward(f: Function, gy: Variable, i: int) -> Variable:
+    start = sum(x.vtype.n for x in f.inputs[:i])
+    return swizzle(gy, _AXES[start : start + f.inputs[i].vtype.n])
+
+
+def _concat_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    shape = np.broadcast_shapes(*[x.shape[:3] for x in xs])
+    return np.concatenate([np.broadcast_to(x, (*shape, x.shape[-1])) for x in xs], axis=-1)
+
+
+CONCAT = register(
+    Op(
+        "vec",
+        _concat_infer,
+        lambda f: "{y} = {T}(" + ", ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ");",
+        backward=_concat_backward,
+        reference=_concat_ref,
+        cases=(
+            Case(lambda a, b: vec(a, b, 1.0), ((VEC2, -2, 2), (FLOAT, -2, 2))),
+            Case(lambda a, b: vec(a, b), ((FLOAT, -2, 2), (FLOAT, -2, 2))),
+        ),
+    )
+)
+
+DOT = register(
+    Op(
+        "dot",
+        lambda xs, a: (FLOAT, *float_elementwise(xs, a)[1:]),
+        lambda f: f"{{y}} = dot({_wide(f)}({{x0}}), {_wide(f)}({{x1}}));",
+        backward=lambda f, gy, i: _dot_backward(f, gy, i),
+        reference=lambda f, xs: np.sum(xs[0] * xs[1], axis=-1, keepdims=True),
+        cases=(
+            Case(lambda a, b: dot(a, b), ((VEC3, -2, 2), (VEC3, -2, 2))),
+            Case(lambda a, b: dot(a, b), ((VEC2, -2, 2), (VEC2, -2, 2))),
+        ),
+    )
+)
+
+
+def _wide(f: Function) -> str:
+    return vector(max(x.vtype.n for x in f.inputs)).glsl
+
+
+def _dot_backward(f: Function, gy: Variable, i: int) -> Variable:
+    g = gy * f.inputs[1 - i]
+    return sum_components(g) if f.inputs[i].vtype.n == 1 and g.vtype.n > 1 else g
+
+
+def _sum_components_glsl(f: Function) -> str:
+    t = f.inputs[0].vtype
+    if t.is_matrix:
+        return "{y} = " + " + ".join(f"dot({{x0}}[{c}], vec{t.n}(1.0))" for c in range(t.n)) + ";"
+    if t.n == 1:
+        return "{y} = {x0};"
+    return "{y} = " + " + ".join(f"{{x0}}.{c}" for c in _AXES[: t.n]) + ";"
+
+
+def _sum_components_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    return vector(1, xs[0].vtype.is_int), xs[0].size, xs[0].layers
+
+
+SUM_COMPONENTS = register(
+    Op(
+        "sum_components",
+        _sum_components_infer,
+        _sum_components_glsl,
+        backward=lambda f, gy, i: apply(SPLAT, (gy,), vtype=f.inputs[0].vtype),
+        reference=lambda f, xs: (
+            xs[0].sum(axis=(-1, -2))[..., None]
+            if f.inputs[0].vtype.is_matrix
+            else xs[0].sum(axis=-1, keepdims=True)
+        ),
+        cases=(
+            Case(lambda a: sum_components(a), ((VEC3, -2, 2),)),
+            Case(lambda a: sum_components(a), ((MAT2, -2, 2),)),
+        ),
+    )
+)
+
+
+def _splat_glsl(f: Function) -> str:
+    t = f.attr("vtype")
+    if not t.is_matrix:
+        return "{y} = {T}({x0});"
+    return "{y} = {T}(" + ", ".join([f"vec{t.n}({{x0}})"] * t.n) + ");"  # mat(s) is diagonal
+
+
+SPLAT = register(
+    Op(
+        "splat",
+        lambda xs, a: (a["vtype"], xs[0].size, xs[0].layers),
+        _splat_glsl,
+        backward=lambda f, gy, i: sum_components(gy),
+        reference=lambda f, xs: np.broadcast_to(
+            xs[0].reshape(*xs[0].shape[:3], *(1,) * len(f.attr("vtype").tail)),
+            (*xs[0].shape[:3], *f.attr("vtype").tail),
+        ).copy(),
+        cases=(Case(lambda a: apply(SPLAT, (a,), vtype=VEC3), ((FLOAT, -2, 2),)),),
+    )
+)
+
+CROSS = register(
+    Op(
+        "cross",
+        lambda xs, a: _cross_infer(xs, a),
+        "{y} = cross({x0}, {x1});",
+        backward=lambda f, gy, i: cross(f.inputs[1], gy) if i == 0 else cross(gy, f.inputs[0]),
+        reference=lambda f, xs: np.cross(xs[0], xs[1]),
+        cases=(Case(lambda a, b: cross(a, b), ((VEC3, -2, 2), (VEC3, -2, 2))),),
+    )
+)
+
+
+def _cross_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    if any(x.vtype is not VEC3 for x in xs):
+        raise GraphError(f"needs two VEC3, got {', '.join(x.vtype.name for x in xs)}")
+    return VEC3, *broadcast(xs)
+
+
+def vec(*parts: Any) -> Variable:
+    """A vector of all components of the parts, in order: VEC2-4 or IVEC2-4. Gradient to every part."""
+    return apply(CONCAT, lift(*parts))
+
+
+def vec2(*parts: Any) -> Variable:
+    """VEC2 of the parts' components. Gradient to every part. Raises GraphError unless there are two."""
+    return _checked(vec(*parts), VEC2)
+
+
+def vec3(*parts: Any) -> Variable:
+    """VEC3 of the parts' components. Gradient to every part. Raises GraphError unless there are three."""
+    return _checked(vec(*parts), VEC3)
+
+
+def vec4(*parts: Any) -> Variable:
+    """VEC4 of the parts' components. Gradient to every part. Raises GraphError unless there are four."""
+    return _checked(vec(*parts), VEC4)
+
+
+def _checked(v: Variable, vtype: Any) -> Variable:
+    if v.vtype.n != vtype.n:
+        raise GraphError(f"F.{vtype.glsl} at {v.line}: got {v.vtype.n} components")
+    return v
+
+
+def swizzle(x: Variable, comps: str) -> Variable:
+    """Components by letters out of xyzw, e.g. ``"xy"``; repeats allowed. Gradient back into place."""
+    if comps == _AXES[: x.vtype.n] and not x.vtype.is_matrix:
+        return x
+    return apply(SWIZZLE, (x,), comps=comps)
+
+
+def dot(a: Any, b: Any) -> Variable:
+    """FLOAT inner product of two vectors. Gradient to both."""
+    return apply(DOT, lift(a, b))
+
+
+def sum_components(x: Variable) -> Variable:
+    """FLOAT sum of the components (of the entries of a matrix). Gradient: gy in each."""
+    if x.vtype.n == 1:
+        return x
+    return apply(SUM_COMPONENTS, (x,))
+
+
+def cross(a: Variable, b: Variable) -> Variable:
+    """VEC3 cross product. Gradient to both."""
+    return apply(CROSS, (a, b))
+
+
+def length(x: Variable) -> Variable:
+    """FLOAT Euclidean length. The subgradient at length 0 is 0."""
+    return sqrt(dot(x, x))
+
+
+def normalize(x: Variable) -> Variable:
+    """x / |x|, and 0 (with gradient 0) where |x| is 0."""
+    return safe_div(x, length(x))
+
+
+def _attach_operators() -> None:
+    """Give Variable its operators; here because they are F ops and the graph knows no op."""
+    from dressi.ad.functions import arith, elementary, matrix
+    from dressi.ad.functions.select import compare
+
+    v: Any = Variable
+    v.__add__, v.__radd__ = arith.add, lambda a, b: arith.add(b, a)
+    v.__sub__, v.__rsub__ = arith.sub, lambda a, b: arith.sub(b, a)
+    v.__mul__, v.__rmul__ = arith.mul, lambda a, b: arith.mul(b, a)
+    v.__truediv__, v.__rtruediv__ = arith.div, lambda a, b: arith.div(b, a)
+    v.__matmul__ = matrix.matmul
+    v.__neg__, v.__abs__, v.__pow__ = neg, elementary.abs, elementary.pow
+    v.__lt__ = lambda a, b: compare("lt", a, b)
+    v.__le__ = lambda a, b: compare("lte", a, b)
+    v.__gt__ = lambda a, b: compare("gt", a, b)
+    v.__ge__ = lambda a, b: compare("gte", a, b)
+    for comps in ("x", "y", "z", "w", "xy", "xyz"):
+        setattr(v, comps, property(lambda a, comps=comps: swizzle(a, comps)))

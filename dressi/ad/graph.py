@@ -1,0 +1,275 @@
+"""The graph: Variables (typed 2D images) and Functions (one op applied to Variables).
+
+In: calls of ``F`` ops. Out: a directed acyclic graph that prints itself (``graph_text``), checks itself
+(``verify.check_graph``) and is read by autodiff, simplify and packing. Paper: A.4.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dressi.ad.vtype import VType
+from dressi.errors import GraphError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dressi.ad.registry import Op
+
+Size = tuple[int, int]
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_uids = itertools.count()
+_origins: list[str] = []  # stack: while a backward is built, the forward function's line
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A leaf whose data the engine computes on the host from another static integer Variable.
+
+    ``source``: the static Variable; ``compute``: its array -> this leaf's array. Used for the inverted
+    (CSR) form of static indices.
+    """
+
+    source: Variable
+    compute: Callable[[np.ndarray], np.ndarray]
+
+
+class Variable:
+    """A typed 2D image in the graph: ``size`` = (width, height) pixels, ``layers`` stacked images.
+
+    A Variable without a creator is a leaf and holds data (``DressiAD.send_img``). ``(N, 1)`` is a table:
+    users see arrays ``(N, C)``. ``(1, 1)`` is a uniform and broadcasts against any size; one layer
+    broadcasts against n. ``requires_grad``: whether the loss is differentiated to this leaf, which makes
+    it a parameter of the optimizer. ``name`` appears in reports and errors.
+
+    Raises GraphError for a size or layer count below 1 or a type that is not a VType.
+    """
+
+    __slots__ = (
+        "creator",
+        "data",
+        "derived",
+        "fragment_of",
+        "layers",
+        "line",
+        "name",
+        "requires_grad",
+        "size",
+        "uid",
+        "update",
+        "vtype",
+    )
+
+    def __init__(
+        self,
+        vtype: VType,
+        size: Size = (1, 1),
+        layers: int = 1,
+        requires_grad: bool = False,
+        name: str | None = None,
+    ) -> None:
+        if not isinstance(vtype, VType):
+            raise GraphError(f"Variable at {user_line()}: vtype must be a VType, got {vtype!r}")
+        try:
+            width, height = (int(v) for v in size)
+            n_layers = int(layers)
+        except (TypeError, ValueError):
+            raise GraphError(
+                f"Variable at {user_line()}: size must be (width, height) and layers an int, "
+                f"got size={size!r}, layers={layers!r}"
+            ) from None
+        if width < 1 or height < 1 or n_layers < 1:
+            raise GraphError(
+                f"Variable {name or ''} at {user_line()}: size and layers must be at least 1, "
+                f"got size={size!r}, layers={layers!r}"
+            )
+        if requires_grad and vtype.is_int:
+            raise GraphError(f"Variable {name or ''} at {user_line()}: an integer has no gradient")
+        self.vtype = vtype
+        self.size: Size = (width, height)
+        self.layers = n_layers
+        self.requires_grad = requires_grad
+        self.name = name
+        self.uid = next(_uids)
+        self.line = user_line()
+        self.creator: Function | None = None
+        self.data: np.ndarray | None = None
+        """Leaf only: what it holds until something is sent. Shape (layers, H, W, *tail)."""
+        self.derived: Derived | None = None
+        self.update: Variable | None = None
+        """State leaf only: its value after every step (moments, step counters)."""
+        self.fragment_of: Function | None = None
+        """Not None: a value per rasterized fragment of that RASTER function, before the depth test."""
+
+    @property
+    def is_table(self) -> bool:
+        """(N, 1) with N > 1: folded to a near-square physical image."""
+        return self.size[1] == 1 and self.size[0] > 1
+
+    @property
+    def is_uniform_sized(self) -> bool:
+        return self.size == (1, 1)
+
+    def label(self) -> str:
+        """Name, type and size for reports and errors, e.g. ``albedo VEC3@512x512``."""
+        text = f"{self.name or f'%{self.uid}'} {self.vtype.name}@{self.size[0]}x{self.size[1]}"
+        return text + (f"x{self.layers}" if self.layers > 1 else "")
+
+    def __repr__(self) -> str:
+        return f"Variable({self.label()}{', requires_grad' if self.requires_grad else ''})"
+
+    # Operators are the F ops of the same names; they are attached by dressi.ad.functions so that
+    # graph.py stays free of ops.
+    __array_ufunc__ = None  # np.float32(2) * var asks Variable.__rmul__, not NumPy
+    if TYPE_CHECKING:
+
+        def __add__(self, other: Any) -> Variable: ...
+        def __radd__(self, other: Any) -> Variable: ...
+        def __sub__(self, other: Any) -> Variable: ...
+        def __rsub__(self, other: Any) -> Variable: ...
+        def __mul__(self, other: Any) -> Variable: ...
+        def __rmul__(self, other: Any) -> Variable: ...
+        def __truediv__(self, other: Any) -> Variable: ...
+        def __rtruediv__(self, other: Any) -> Variable: ...
+        def __matmul__(self, other: Any) -> Variable: ...
+        def __neg__(self) -> Variable: ...
+        def __abs__(self) -> Variable: ...
+        def __pow__(self, other: Any) -> Variable: ...
+        def __lt__(self, other: Any) -> Variable: ...
+        def __le__(self, other: Any) -> Variable: ...
+        def __gt__(self, other: Any) -> Variable: ...
+        def __ge__(self, other: Any) -> Variable: ...
+        @property
+        def x(self) -> Variable: ...
+        @property
+        def y(self) -> Variable: ...
+        @property
+        def z(self) -> Variable: ...
+        @property
+        def w(self) -> Variable: ...
+        @property
+        def xy(self) -> Variable: ...
+        @property
+        def xyz(self) -> Variable: ...
+
+    def __bool__(self) -> bool:
+        raise GraphError(
+            f"{self.label()} at {user_line()}: a Variable has no truth value while the graph is being "
+            "built; use F.where"
+        )
+
+
+class Function:
+    """One op applied to Variables. ``attrs`` is a sorted tuple of (name, value) pairs, so that two
+    equal Functions have equal keys (duplicates are merged)."""
+
+    __slots__ = ("attrs", "inputs", "line", "op", "output", "uid")
+
+    def __init__(self, op: Op, inputs: Sequence[Variable], attrs: dict[str, Any]) -> None:
+        self.op = op
+        self.inputs = tuple(inputs)
+        self.attrs = tuple(sorted(attrs.items()))
+        self.uid = next(_uids)
+        self.line = user_line()
+        self.output: Variable
+
+    def attr(self, name: str) -> Any:
+        """Value of an attribute; KeyError if the op has none of that name."""
+        for key, value in self.attrs:
+            if key == name:
+                return value
+        raise KeyError(name)
+
+    @property
+    def where(self) -> str:
+        """``F.op at file:line`` for errors."""
+        return f"F.{self.op.name} at {self.line}"
+
+    def __repr__(self) -> str:
+        return f"Function({self.op.name}, {self.line})"
+
+
+def user_line() -> str:
+    """file:line of the innermost frame outside the library (or of the forward op, in a backward)."""
+    if _origins:
+        return _origins[-1]
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        back = frame.f_back
+        if back is None:
+            break
+        frame = back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+@contextmanager
+def origin(line: str) -> Iterator[None]:
+    """While open, Functions and Variables made carry this line (backward of a user's op)."""
+    _origins.append(line)
+    try:
+        yield
+    finally:
+        _origins.pop()
+
+
+def topological(outputs: Iterable[Variable]) -> list[Function]:
+    """All Functions that the outputs need, inputs first, in the order of their making.
+
+    A Function can only use Variables that exist, so creation order is a topological order; it is also
+    stable, which keeps generated GLSL stable.
+    """
+    seen: set[int] = set()
+    found: list[Function] = []
+    stack = [v.creator for v in outputs if v.creator is not None]
+    while stack:
+        function = stack.pop()
+        if function.uid in seen:
+            continue
+        seen.add(function.uid)
+        found.append(function)
+        stack.extend(v.creator for v in function.inputs if v.creator is not None)
+    found.sort(key=lambda f: f.uid)
+    return found
+
+
+def leaves(outputs: Iterable[Variable]) -> list[Variable]:
+    """All leaves that the outputs need, in the order of their making; derived leaves' sources too."""
+    found: dict[int, Variable] = {}
+    pending = list(outputs)
+    while pending:
+        batch, pending = pending, []
+        candidates = list(batch)
+        for function in topological(batch):
+            candidates.extend(function.inputs)
+        for variable in candidates:
+            if variable.creator is None and variable.uid not in found:
+                found[variable.uid] = variable
+                if variable.derived is not None:
+                    pending.append(variable.derived.source)
+    return sorted(found.values(), key=lambda v: v.uid)
+
+
+def graph_text(outputs: Iterable[Variable]) -> str:
+    """The graph as text, one Function a line: ``%7 VEC3@4x4 = mul(%5, albedo)  # file:line``."""
+    outs = list(outputs)
+    lines = [f"leaf {v.label()}{'  requires_grad' if v.requires_grad else ''}" for v in leaves(outs)]
+    for f in topological(outs):
+        args = ", ".join(v.name or f"%{v.uid}" for v in f.inputs)
+        attrs = "".join(f", {k}={_short(v)}" for k, v in f.attrs)
+        lines.append(f"{f.output.label()} = {f.op.name}({args}{attrs})  # {f.line}")
+    lines.append("return " + ", ".join(v.name or f"%{v.uid}" for v in outs))
+    return "\n".join(lines)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."

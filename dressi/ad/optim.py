@@ -1,0 +1,113 @@
+"""Optimizers as graph builders. Their state stays on the device.
+
+An optimizer is a callable ``(xs, gxs) -> updated xs`` (paper, A.6: ``Optimizer``), so a user writes one
+with F ops. State (moments, step counters) lives in leaves with an ``update``: the engine writes the update
+back into the leaf after every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dressi.ad.functions import constant, exp, safe_div, sqrt, to_float
+from dressi.ad.graph import Variable
+from dressi.ad.vtype import INT, VType
+from dressi.errors import GraphError
+
+Optimizer = Callable[[Sequence[Variable], Sequence[Variable]], Sequence[Variable]]
+
+
+def state(vtype: VType, size: tuple[int, int] = (1, 1), layers: int = 1, name: str = "state") -> Variable:
+    """A leaf of zeros that the device keeps from step to step; set ``update`` to its next value."""
+    leaf = Variable(vtype, size, layers, name=name)
+    dtype = np.int32 if vtype.is_int else np.float32
+    leaf.data = np.zeros((layers, size[1], size[0], *vtype.tail), dtype)
+    return leaf
+
+
+def step_counter(name: str = "step") -> Variable:
+    """INT @ 1x1: the number of steps done before this one; starts at 0 and lives on the device."""
+    counter = state(INT, name=name)
+    counter.update = counter + constant(1, INT)
+    return counter
+
+
+def _rate(lr: float | Variable) -> float | Variable:
+    if not isinstance(lr, Variable) and not (np.isfinite(lr) and lr >= 0):
+        raise GraphError(f"the learning rate must be finite and not negative, got {lr!r}")
+    return lr
+
+
+@dataclass
+class SGD:
+    """x - lr * g. lr: number, or FLOAT @ 1x1 (send a new value at any time without a rebuild)."""
+
+    lr: float | Variable = 0.01
+
+    def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
+        lr = _rate(self.lr)
+        return [x - g * lr for x, g in zip(xs, gxs, strict=True)]
+
+
+@dataclass
+class Momentum:
+    """v = momentum * v + g; x - lr * v (Polyak 1964). State: v, of each parameter's size."""
+
+    lr: float | Variable = 0.01
+    momentum: float = 0.9
+
+    def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
+        lr, out = _rate(self.lr), []
+        for x, g in zip(xs, gxs, strict=True):
+            v = state(x.vtype, x.size, x.layers, f"{x.name or 'x'}.velocity")
+            v.update = v * self.momentum + g
+            out.append(x - v.update * lr)
+        return out
+
+
+@dataclass
+class Adam:
+    """Adam (Kingma and Ba 2015) with bias correction. State: two moments of each parameter's size and one
+    step counter. lr: number, or FLOAT @ 1x1 (send a new value at any time without a rebuild)."""
+
+    lr: float | Variable = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+    def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
+        lr = _rate(self.lr)
+        counter = step_counter("adam.step")
+        t = to_float(counter) + 1.0
+        # beta^t as exp(t log beta): exact enough, and one function instead of a product state.
+        correct1 = 1.0 - exp(t * float(np.log(self.beta1)))
+        correct2 = 1.0 - exp(t * float(np.log(self.beta2)))
+        rate = lr * safe_div(constant(1.0), correct1)
+        scale2 = safe_div(constant(1.0), correct2)
+        out = []
+        for x, g in zip(xs, gxs, strict=True):
+            name = x.name or "x"
+            m = state(x.vtype, x.size, x.layers, f"{name}.m")
+            v = state(x.vtype, x.size, x.layers, f"{name}.v")
+            m.update = m * self.beta1 + g * (1.0 - self.beta1)
+            v.update = v * self.beta2 + g * g * (1.0 - self.beta2)
+            out.append(x - m.update * rate / (sqrt(v.update * scale2) + self.eps))
+        return out
+
+
+def exponential_decay(start: float, end: float, n_steps: int) -> Variable:
+    """FLOAT @ 1x1 that goes from start to end geometrically over n_steps and then stays; on the device.
+    Raises GraphError unless start, end and n_steps are positive."""
+    if not (start > 0 and end > 0 and n_steps > 0):
+        raise GraphError(
+            f"exponential_decay needs positive numbers, got start={start}, end={end}, n_steps={n_steps}"
+        )
+    from dressi.ad.functions import minimum
+
+    t = minimum(to_float(step_counter("schedule.step")) * (1.0 / n_steps), 1.0)
+    return exp(t * float(np.log(end / start)) + float(np.log(start)))
+
+

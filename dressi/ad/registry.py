@@ -1,0 +1,147 @@
+"""The op registry: one row per op, everything about it adjacent.
+
+In: ``register(Op(...))`` in ``dressi.ad.functions``. Out: rows that the graph, autodiff, the NumPy
+evaluator, the packer (shader type and reads only) and the generated tests read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.graph import Function, Size, Variable
+from dressi.ad.vtype import VType
+from dressi.errors import GraphError
+
+# How an input is read matters to the packer.
+SAME, ANY, SAMPLER, VERTEX = "same", "any", "sampler", "vertex"
+
+# Shader types. MACRO is replaced by other ops before packing; FREE costs nothing and is written into
+# every shader that uses it (constants, pixel coordinates).
+FRAG, RASTER, COMP, MACRO, FREE = "frag", "raster", "comp", "macro", "free"
+
+Shape = tuple[VType, Size, int]
+Infer = Callable[[Sequence[Variable], dict[str, Any]], Shape]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One generated test of an op: how to call it and on what.
+
+    ``build``: Variables -> output. ``inputs``: (vtype, low, high) for each random input, drawn
+    uniformly. ``gradient``: whether central differences are compared. ``transcendental``: the wider of
+    the two tolerances of RELIABILITY R1. ``elementwise``: whether the case is repeated over sizes, layers
+    and broadcasts; else the inputs have the given ``sizes``.
+    """
+
+    build: Callable[..., Variable]
+    inputs: tuple[tuple[VType, float, float], ...]
+    gradient: bool = True
+    transcendental: bool = False
+    elementwise: bool = True
+    sizes: tuple[Size, ...] = ()
+
+
+@dataclass(frozen=True)
+class Op:
+    """One op.
+
+    ``glsl``: the snippet, or a callable of the Function that returns it. Markers: {y} output, {x0}...
+    inputs, {T} output type, {T0}... input types, {fetch0}(ivec2 pos, int layer) for inputs read at any
+    pixel, {sample0}(vec2 uv, int layer) for samplers, {w0} {h0} {l0} size and layers of an input, {wy}
+    {hy} {ly} of the output, {pos} {layer} the pixel being computed, {add}(index, value) for scatter, and
+    attributes by name. ``reads``: how each input is read (the last entry repeats).
+    ``scatter``: None, or "add": the Function writes its output anywhere, into a zeroed buffer, and its
+    domain (the pixels that run it) is ``domain`` = the index of the input that gives it.
+    """
+
+    name: str
+    infer: Infer
+    glsl: str | Callable[[Function], str] = ""
+    reads: tuple[str, ...] = (SAME,)
+    kind: str = FRAG
+    backward: Callable[[Function, Variable, int], Variable | None] | None = None
+    reference: Callable[..., np.ndarray] | None = None
+    """(Function, list of float64/int64 arrays (layers, H, W, *tail)) -> array."""
+    expand: Callable[[Function, Sequence[Variable]], Variable] | None = None
+    scatter: str | None = None
+    domain: int | None = None
+    fragment_exit: bool = False
+    """F.resolve: takes values per fragment, (value, depth, keep), through the depth test to pixels."""
+    cases: tuple[Case, ...] = ()
+
+    def read(self, i: int) -> str:
+        """How input i is read."""
+        return self.reads[min(i, len(self.reads) - 1)]
+
+
+OPS: dict[str, Op] = {}
+
+
+def register(op: Op) -> Op:
+    """Add a row; the name must be new."""
+    assert op.name not in OPS, op.name
+    OPS[op.name] = op
+    return op
+
+
+def apply(op: Op, inputs: Sequence[Variable], **attrs: Any) -> Variable:
+    """Apply an op: infer the output, connect the graph. Raises GraphError at the user's call."""
+    function = Function(op, inputs, attrs)
+    for x in inputs:
+        if not isinstance(x, Variable):
+            raise GraphError(f"{function.where}: needs Variables, got {type(x).__name__} {x!r}")
+    try:
+        vtype, size, layers = op.infer(inputs, attrs)
+    except GraphError as error:
+        given = ", ".join(x.label() for x in inputs) or "none"
+        raise GraphError(f"{function.where}: {error}\n  inputs: {given}") from None
+    output = Variable(vtype, size, layers)
+    output.line = function.line
+    output.creator = function
+    output.fragment_of = _fragment_of(function)
+    function.output = output
+    return output
+
+
+def _fragment_of(function: Function) -> Function | None:
+    """Values per fragment stay per fragment until F.resolve; mixing two rasterizations is an error."""
+    op = function.op
+    if op.kind == RASTER:
+        return function
+    sources = {x.fragment_of.uid: x.fragment_of for x in function.inputs if x.fragment_of is not None}
+    if not sources:
+        return None
+    if len(sources) > 1:
+        raise GraphError(f"{function.where}: mixes fragments of two rasterizations; resolve them first")
+    if op.kind == MACRO or op.scatter or op.kind == COMP:
+        raise GraphError(f"{function.where}: cannot work on fragments; use F.resolve first")
+    for i, x in enumerate(function.inputs):
+        if x.fragment_of is not None and op.read(i) != SAME:
+            raise GraphError(
+                f"{function.where}: reads fragments at other pixels; use F.resolve first\n"
+                f"  input: {x.label()}"
+            )
+    return None if op.fragment_exit else next(iter(sources.values()))
+
+
+def broadcast(xs: Sequence[Variable]) -> tuple[Size, int]:
+    """Common size and layers: (1, 1) against any size, one layer against n. Raises GraphError."""
+    size: Size = (1, 1)
+    layers = 1
+    for x in xs:
+        if x.size != (1, 1):
+            if size not in ((1, 1), x.size):
+                raise GraphError(
+                    f"sizes {size[0]}x{size[1]} and {x.size[0]}x{x.size[1]} do not broadcast "
+                    "(equal, or 1x1)"
+                )
+            size = x.size
+        if x.layers != 1:
+            if layers not in (1, x.layers):
+                raise GraphError(f"layers {layers} and {x.layers} do not broadcast (equal, or 1)")
+            layers = x.layers
+    return size, layers

@@ -1,0 +1,44 @@
+"""Checks of a graph. In: outputs (and data of integer leaves). Out: nothing, or GraphError at the place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dressi.ad.evaluate import evaluate
+from dressi.ad.functions.scatter import is_static
+from dressi.ad.graph import Variable, topological
+from dressi.errors import GraphError
+
+
+def check_graph(outputs: Sequence[Variable]) -> None:
+    """Raise GraphError when an output is per fragment or a Function's types do not follow its row."""
+    for v in outputs:
+        if v.fragment_of is not None:
+            raise GraphError(f"{v.label()} made at {v.line} is a value per fragment; use F.resolve")
+    for f in topological(outputs):
+        vtype, size, layers = f.op.infer(f.inputs, dict(f.attrs))
+        y = f.output
+        if (vtype, size, layers) != (y.vtype, y.size, y.layers):
+            raise GraphError(f"{f.where}: made {y.label()}, its row says {vtype.name}@{size} x {layers}")
+
+
+def check_indices(outputs: Sequence[Variable], feeds: Mapping[Variable, np.ndarray]) -> None:
+    """Raise GraphError for a static index that points outside its table.
+
+    feeds: data of integer leaves. -1 is allowed: it means nothing and reads 0.
+    """
+    for f in topological(outputs):
+        if f.op.name != "lookup" or not is_static(f.inputs[1]):
+            continue
+        table, index = f.inputs
+        (values,) = evaluate([index], feeds)
+        n = table.size[0] * table.size[1]
+        bad = (values >= n) | (values < -1)
+        if bad.any():
+            at = tuple(int(i) for i in np.argwhere(bad)[0])
+            raise GraphError(
+                f"{f.where}: index {int(values[at])} at row {at[2] + at[1] * index.size[0]} is outside the "
+                f"table {table.label()} of {n} rows"
+            )

@@ -1,0 +1,44 @@
+"""Settings. The only module that reads environment variables.
+
+DRESSI_DEVICE    index or part of a device name
+DRESSI_VALIDATE  1: Vulkan validation layers on, messages become errors
+DRESSI_CACHE     folder of the shader and pipeline caches (default: the user's cache folder)
+DRESSI_DUMP      folder that receives graph, plan and GLSL of every build
+DRESSI_DEBUG     0 to 6, more and more text on the logger "dressi"
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def device_selector() -> str | None:
+    """``DRESSI_DEVICE``: index or part of a name; None when not set."""
+    return os.environ.get("DRESSI_DEVICE") or None
+
+
+def validation() -> bool:
+    """``DRESSI_VALIDATE``: whether the validation layers are asked for."""
+    return os.environ.get("DRESSI_VALIDATE", "0") not in ("", "0")
+
+
+def cache_dir() -> Path:
+    """``DRESSI_CACHE``, else ``$XDG_CACHE_HOME/dressi``, else ``~/.cache/dressi``."""
+    own = os.environ.get("DRESSI_CACHE")
+    if own:
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "dressi"
+
+
+def dump_dir() -> Path | None:
+    """``DRESSI_DUMP``: folder for graph, plan and GLSL of every build; None when not set."""
+    own = os.environ.get("DRESSI_DUMP")
+    return Path(own) if own else None
+
+
+def debug_level() -> int:
+    """``DRESSI_DEBUG`` from 0 (silent) to 6; a value that is not a number counts as 0."""
+    text = os.environ.get("DRESSI_DEBUG", "0")
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,65 @@
+"""Arrays between the user's shape and the physical images.
+
+In: (layers, H, W, *tail) arrays and a Variable. Out: tightly packed bytes of each plane, and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dressi.ad.graph import Variable
+from dressi.ad.vtype import VType
+from dressi.packing.layout import Layout, layout
+from dressi.packing.limits import DeviceLimits
+
+
+def _dtype(t: VType) -> type:
+    return np.int32 if t.is_int else np.float32
+
+
+def to_planes(array: np.ndarray, v: Variable, limits: DeviceLimits) -> list[bytes]:
+    """Bytes of each plane's physical image. array: (layers, H, W, *tail)."""
+    lay = layout(v.size, v.layers, limits)
+    if v.vtype.is_matrix:  # columns are planes
+        parts = [array[..., :, k] for k in range(v.vtype.n)]
+    else:
+        parts = [array]
+    return [_to_physical(p, lay, v.vtype.plane) for p in parts]
+
+
+def _to_physical(a: np.ndarray, lay: Layout, t: VType) -> bytes:
+    (cw, ch), channels = lay.cell, t.channels
+    cells = np.zeros((lay.rows * lay.columns, ch * cw, channels), _dtype(t))
+    flat = a.reshape(lay.layers, -1, t.n)
+    if lay.shift >= 0:
+        cells[: lay.layers, : flat.shape[1], : t.n] = flat
+    else:
+        cells[: lay.layers, :, : t.n] = flat
+    grid = cells.reshape(lay.rows, lay.columns, ch, cw, channels).transpose(0, 2, 1, 3, 4)
+    return np.ascontiguousarray(grid).tobytes()
+
+
+def from_planes(planes: Sequence[bytes], v: Variable, limits: DeviceLimits) -> np.ndarray:
+    """(layers, H, W, *tail) float32 or int32 from the bytes of each plane's physical image."""
+    lay = layout(v.size, v.layers, limits)
+    parts = [_from_physical(p, lay, v.vtype.plane) for p in planes]
+    return np.stack(parts, axis=-1) if v.vtype.is_matrix else parts[0]
+
+
+def _from_physical(data: bytes, lay: Layout, t: VType) -> np.ndarray:
+    (cw, ch), channels, (w, h) = lay.cell, t.channels, lay.size
+    grid = np.frombuffer(data, _dtype(t)).reshape(lay.rows, ch, lay.columns, cw, channels)
+    cells = grid.transpose(0, 2, 1, 3, 4).reshape(lay.rows * lay.columns, ch * cw, channels)
+    flat = cells[: lay.layers, : w * h, : t.n]
+    return np.ascontiguousarray(flat).reshape(lay.layers, h, w, t.n)
+
+
+def to_words(array: np.ndarray, v: Variable) -> bytes:
+    """Uniform slots of a 1x1 leaf: layer by layer, plane by plane, four words each."""
+    t = v.vtype
+    out = np.zeros((v.layers, t.n_planes, 4), _dtype(t))
+    a = array.reshape(v.layers, *t.tail)
+    out[:, :, : t.n] = np.swapaxes(a, -1, -2) if t.is_matrix else a[:, None, :]
+    return out.tobytes()

@@ -1,0 +1,215 @@
+"""From a simplified graph to a frozen Plan: units, substages, stages, places, GLSL.
+
+In: outputs and updates of a graph, limits, options. Out: ``Packed``: the Plan and where each Variable lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from dressi.ad.graph import Variable
+from dressi.ad.registry import COMP, RASTER
+from dressi.errors import GraphError
+from dressi.packing.glsl import Places, generate
+from dressi.packing.layout import layout
+from dressi.packing.limits import DeviceLimits
+from dressi.packing.plan import BufferPlan, DrawPlan, ImagePlan, Plan, StagePlan, SubstagePlan
+from dressi.packing.stage import Stage, pack_stages
+from dressi.packing.substage import Context, Substage, pack_substages
+from dressi.packing.units import in_buffer, make_units
+
+MAX_PLANES = 4
+"""Planes of the widest type (MAT4); spaces the keys of persistent images."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Switches of the packer; results do not depend on them.
+
+    ``pack_substages`` off: one Function a shader. ``pack_stages`` off: one substage a render pass. Both off
+    is the paper's baseline.
+    """
+
+    pack_substages: bool = True
+    pack_stages: bool = True
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A Plan, and the way from Variables to its images."""
+
+    plan: Plan
+    images: dict[int, tuple[int, ...]]
+    """Variable uid -> positions in ``plan.images`` of its planes."""
+    buffers: dict[int, int]
+    slots: dict[int, int]
+    """Uniform leaf uid -> first slot in the uniform block."""
+    leaves: tuple[Variable, ...] = ()
+    """Leaves that lie in persistent images."""
+    uniforms: tuple[Variable, ...] = ()
+    stages: tuple[Stage, ...] = field(default=(), repr=False)
+
+
+def image_key(v: Variable, plane: int) -> int:
+    """Key of the persistent image of one plane of a leaf."""
+    return v.uid * MAX_PLANES + plane
+
+
+def pack(
+    outputs: Sequence[Variable],
+    updates: Iterable[tuple[Variable, Variable]],
+    limits: DeviceLimits,
+    options: Options | None = None,
+    name: str = "step",
+) -> Packed:
+    """Pack a graph without macros.
+
+    outputs: Variables to keep in images (made by FRAG or RASTER Functions). updates: (leaf, its next value):
+    copied after the last stage. Raises PackingError, and GraphError for images too large for the device.
+    """
+    options = options or Options()
+    pairs = list(updates)
+    wanted = [*outputs, *(new for _, new in pairs)]
+    units = make_units(wanted)
+    written_leaves = {leaf.uid for leaf, _ in pairs}
+    read_leaves: dict[int, Variable] = {}
+    for unit in units:
+        for v, _ in unit.reads:
+            if v.creator is None:
+                read_leaves[v.uid] = v
+    for leaf, _ in pairs:
+        read_leaves.setdefault(leaf.uid, leaf)
+    uniforms = _choose_uniforms(read_leaves.values(), written_leaves, limits)
+    context = Context(
+        limits,
+        final={v.uid for v in wanted},
+        uniforms={v.uid for v in uniforms},
+        pack_substages=options.pack_substages,
+        pack_stages=options.pack_stages,
+    )
+    substages = pack_substages(units, context)
+    stages = pack_stages(substages, context)
+    ordered = [s for stage in stages for s in stage.substages]
+    places = Places()
+    for v in uniforms:
+        places.slots[v.uid] = places.n_slots
+        places.n_slots += v.vtype.n_planes * v.layers
+    images: list[ImagePlan] = []
+    buffers: list[BufferPlan] = []
+    leaves = [v for v in read_leaves.values() if v.uid not in context.uniforms]
+    for v in leaves:
+        _add_images(v, places, images, limits, persistent=True)
+    for s in ordered:
+        for v in s.outputs:
+            if in_buffer(v):
+                _add_buffer(v, places, buffers, limits)
+            else:
+                _add_images(v, places, images, limits)
+    planned = tuple(_plan_stage(stage, i, places, context) for i, stage in enumerate(stages))
+    copies = []
+    for leaf, new in pairs:
+        if (leaf.vtype, leaf.size, leaf.layers) != (new.vtype, new.size, new.layers):
+            raise GraphError(f"the update of {leaf.label()} is {new.label()}; type and size must match")
+        copies += list(zip(places.images[new.uid], places.images[leaf.uid], strict=True))
+    plan = Plan(name, tuple(images), tuple(buffers), planned, tuple(copies), places.n_slots)
+    return Packed(
+        plan,
+        places.images,
+        places.buffers,
+        places.slots,
+        tuple(leaves),
+        tuple(uniforms),
+        tuple(stages),
+    )
+
+
+def _choose_uniforms(
+    leaves: Iterable[Variable], written: set[int], limits: DeviceLimits
+) -> list[Variable]:
+    """1x1 leaves that no step writes, as many as the uniform block holds (the rest become images)."""
+    chosen, used = [], 0
+    for v in leaves:
+        n = v.vtype.n_planes * v.layers
+        if v.size == (1, 1) and v.uid not in written and used + n <= limits.uniform_slots:
+            chosen.append(v)
+            used += n
+    return chosen
+
+
+def _add_images(
+    v: Variable,
+    places: Places,
+    images: list[ImagePlan],
+    limits: DeviceLimits,
+    persistent: bool = False,
+) -> None:
+    try:
+        width, height = layout(v.size, v.layers, limits).physical
+    except GraphError as error:
+        raise GraphError(f"{v.label()} made at {v.line}: {error}") from None
+    indices = []
+    for plane in range(v.vtype.n_planes):
+        indices.append(len(images))
+        suffix = f"[{plane}]" if v.vtype.is_matrix else ""
+        images.append(
+            ImagePlan(
+                len(images),
+                (v.name or f"%{v.uid}") + suffix,
+                v.vtype.format,
+                width,
+                height,
+                image_key(v, plane) if persistent else None,
+            )
+        )
+    places.images[v.uid] = tuple(indices)
+
+
+def _add_buffer(v: Variable, places: Places, buffers: list[BufferPlan], limits: DeviceLimits) -> None:
+    n = v.size[0] * v.size[1] * v.layers * v.vtype.n_words
+    if n > limits.storage_words:
+        raise GraphError(
+            f"{v.label()} made at {v.line}: a buffer of {n} words, {limits.name} allows "
+            f"{limits.storage_words}"
+        )
+    places.buffers[v.uid] = len(buffers)
+    buffers.append(BufferPlan(len(buffers), v.name or f"%{v.uid}", n))
+
+
+def _plan_stage(stage: Stage, index: int, places: Places, context: Context) -> StagePlan:
+    width, height = layout(*stage.substages[0].domain, context.limits).physical
+    kind = "compute" if stage.is_dispatch else "graphics"
+    members = tuple(_plan_substage(s, places, context) for s in stage.substages)
+    return StagePlan(f"stage {index}", kind, width, height, members)
+
+
+def _plan_substage(s: Substage, places: Places, context: Context) -> SubstagePlan:
+    shader = generate(s, places, context)
+    lay = layout(*s.domain, context.limits)
+    width, height = lay.physical
+    if s.kind == COMP:
+        return SubstagePlan(
+            s.name,
+            tuple(shader.bindings),
+            compute=shader.compute,
+            groups=(-(-width // 8), -(-height // 8), 1),
+            n_functions=s.n_functions,
+        )
+    if s.kind == RASTER:
+        draws = tuple(
+            DrawPlan(*lay.origin(layer), *lay.cell, shader.n_vertices, layer)
+            for layer in range(lay.layers)
+        )
+    else:
+        draws = (DrawPlan(0, 0, width, height),)
+    return SubstagePlan(
+        s.name,
+        tuple(shader.bindings),
+        tuple(shader.outputs),
+        tuple(shader.clears),
+        shader.vertex,
+        shader.fragment,
+        draws=draws,
+        depth=s.kind == RASTER,
+        n_functions=s.n_functions,
+    )

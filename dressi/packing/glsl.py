@@ -1,0 +1,511 @@
+"""GLSL generation: one substage -> its shaders and bindings.
+
+In: a Substage, the layouts, where each Variable lies. Out: ``Shader`` (strings and bindings). The text is
+meant to be read: every snippet carries the op and the user's line it came from. Paper, 3.2.3: function
+objects expanded into GLSL with loading and saving of images.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dressi.ad.graph import Function, Variable
+from dressi.ad.registry import ANY, COMP, FREE, RASTER, SAME, SAMPLER, VERTEX
+from dressi.ad.vtype import VType
+from dressi.packing.layout import Layout, layout
+from dressi.packing.plan import Binding, SamplerPlan
+from dressi.packing.substage import Context, Substage
+from dressi.packing.units import (
+    ATTACHMENT,
+    HW_SAMPLER,
+    UNIFORM,
+    in_buffer,
+)
+
+_MARKER = re.compile(r"\{([A-Za-z_]\w*)\}")
+_AXES = "xyzw"
+
+# Comparisons that work on scalars too (GLSL's own are for vectors only).
+_HELPERS = {
+    "lessThan_": ("<", "lessThan"),
+    "lessThanEqual_": ("<=", "lessThanEqual"),
+    "greaterThan_": (">", "greaterThan"),
+    "greaterThanEqual_": (">=", "greaterThanEqual"),
+    "equal_": ("==", "equal"),
+    "notEqual_": ("!=", "notEqual"),
+}
+
+_FULL_SCREEN = """#version 450
+// One triangle that covers the viewport.
+void main() {
+  gl_Position = vec4(gl_VertexIndex == 1 ? 3.0 : -1.0, gl_VertexIndex == 2 ? 3.0 : -1.0, 0.0, 1.0);
+}
+"""
+
+
+@dataclass
+class Places:
+    """Where Variables lie: positions in the plan's images and buffers, slots in the uniform block."""
+
+    images: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    buffers: dict[int, int] = field(default_factory=dict)
+    slots: dict[int, int] = field(default_factory=dict)
+    n_slots: int = 0
+
+
+@dataclass
+class Shader:
+    """What the generator made of one substage."""
+
+    vertex: str = ""
+    fragment: str = ""
+    compute: str = ""
+    bindings: list[Binding] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    clears: list[tuple[float, ...] | None] = field(default_factory=list)
+    n_vertices: int = 3
+
+
+class _Text:
+    """Collects the parts of one shader module."""
+
+    def __init__(self, gen: _Generator, letter: str) -> None:
+        self.gen = gen
+        self.letter = letter
+        self.declarations: list[str] = []
+        self.functions: list[str] = []
+        self.extensions: set[str] = set()
+        self.fetches: dict[int, str] = {}
+
+    def render(self, body: list[str], head: str = "") -> str:
+        text = "\n".join(self.functions + body)
+        helpers = [_helper(n) for n in _HELPERS if n + "(" in text]
+        extensions = [f"#extension {e} : require" for e in sorted(self.extensions)]
+        parts = ["#version 450", *extensions]
+        if head:
+            parts.append(head)
+        parts += [*self.declarations, *helpers, *self.functions]
+        return "\n".join(parts) + "\nvoid main() {\n" + "\n".join(body) + "\n}\n"
+
+
+def _helper(name: str) -> str:
+    op, vector = _HELPERS[name]
+    lines = []
+    for scalar in ("float", "int"):
+        lines.append(f"bool {name}({scalar} a, {scalar} b) {{ return a {op} b; }}")
+        prefix = "vec" if scalar == "float" else "ivec"
+        for n in (2, 3, 4):
+            lines.append(f"bvec{n} {name}({prefix}{n} a, {prefix}{n} b) {{ return {vector}(a, b); }}")
+    return "\n".join(lines)
+
+
+class _Generator:
+    def __init__(self, substage: Substage, places: Places, context: Context) -> None:
+        self.substage = substage
+        self.places = places
+        self.context = context
+        self.limits = context.limits
+        self.domain: Layout = layout(*substage.domain, context.limits)
+        self.bindings: dict[tuple[str, int, SamplerPlan | None], Binding] = {}
+        self.functions = [f for u in substage.units for f in u.functions]
+        self.inside = {f.output.uid for f in self.functions}
+        self.names: dict[int, str] = {}
+        self.n_inputs = 0
+        self.written = {v.uid for v in substage.outputs if in_buffer(v)}
+
+    # -- descriptors ---------------------------------------------------------------------------------
+
+    def bind(self, kind: str, index: int, letter: str, sampler: SamplerPlan | None = None) -> Binding:
+        key = (kind, index, sampler)
+        old = self.bindings.get(key)
+        if old is None:
+            input_index = self.n_inputs if kind == "input" else 0
+            self.n_inputs += kind == "input"
+            old = Binding(len(self.bindings), kind, index, letter, sampler, input_index)
+        elif letter not in old.shaders:
+            old = Binding(
+                old.binding, kind, index, old.shaders + letter, sampler, old.input_index
+            )
+        self.bindings[key] = old
+        return old
+
+    def uniform_block(self, text: _Text) -> None:
+        line_key = "uniform Uniforms"
+        if not any(line_key in d for d in text.declarations):
+            b = self.bind("uniform", 0, text.letter)
+            text.declarations.append(
+                f"layout(std140, set = 0, binding = {b.binding}) uniform Uniforms "
+                f"{{ uvec4 u[{self.places.n_slots}]; }};"
+            )
+
+    def buffer(self, v: Variable, text: _Text, element: str) -> str:
+        """Name of the array of a buffer, declared with the given element type."""
+        b = self.bind("buffer", self.places.buffers[v.uid], text.letter)
+        name = f"b{b.binding}"
+        if not any(f" {name}[]" in d for d in text.declarations):
+            access = "" if v.uid in self.written else "readonly "
+            text.declarations.append(
+                f"layout(std430, set = 0, binding = {b.binding}) {access}buffer Buffer{b.binding} "
+                f"{{ {element} {name}[]; }};  // {v.label()}"
+            )
+        return name
+
+    # -- reading -------------------------------------------------------------------------------------
+
+    def uniform_value(self, v: Variable, text: _Text, layer: str) -> str:
+        self.uniform_block(text)
+        t, slot = v.vtype, self.places.slots[v.uid]
+        index = f"{slot}" if v.layers == 1 else f"{slot} + {layer} * {t.n_planes}"
+
+        def plane(k: int) -> str:
+            at = f"u[{index} + {k}]" if t.n_planes > 1 else f"u[{index}]"
+            comps = "" if t.plane.n == 4 else "." + _AXES[: t.plane.n]
+            return f"{'ivec4' if t.is_int else 'uintBitsToFloat'}({at}){comps}"
+
+        if t.is_matrix:
+            return f"{t.glsl}({', '.join(plane(k) for k in range(t.n))})"
+        return plane(0)
+
+    def fetch(self, v: Variable, text: _Text) -> str:
+        """Name of a function T f(ivec2 pos, int layer) that reads v anywhere."""
+        if v.uid in text.fetches:
+            return text.fetches[v.uid]
+        name = text.fetches[v.uid] = f"fetch{len(text.fetches)}"
+        head = f"{v.vtype.glsl} {name}(ivec2 p, int l) {{"
+        if v.uid in self.context.uniforms:
+            text.functions.append(f"{head} return {self.uniform_value(v, text, 'l')}; }}")
+        elif in_buffer(v):
+            text.functions.append(f"{head} {self._buffer_read(v, text)} }}")
+        else:
+            at = self.address(v)
+            planes = [self.texel(i, v.vtype.plane, text, v) for i in self.places.images[v.uid]]
+            value = ", ".join(p.replace("@", at) for p in planes)
+            if v.vtype.is_matrix:
+                value = f"{v.vtype.glsl}({value})"
+            text.functions.append(f"{head} return {value}; }}  // {v.label()}")
+        return name
+
+    def _buffer_read(self, v: Variable, text: _Text) -> str:
+        t = v.vtype
+        name = self.buffer(v, text, "int" if t.is_int else "float")
+        w, h = v.size
+        index = "p.x" if h == 1 else f"p.y * {w} + p.x"
+        if v.layers > 1:
+            index = f"l * {w * h} + {index}"
+        n = t.n_words
+        words = ", ".join(f"{name}[i + {k}]" for k in range(n))
+        return f"int i = ({index}) * {n}; return {t.glsl}({words});"
+
+    def address(self, v: Variable) -> str:
+        """GLSL of the physical position of logical (p, l)."""
+        lay = layout(v.size, v.layers, self.limits)
+        if v.size == (1, 1) and v.layers == 1:
+            return "ivec2(0)"
+        x, y = "p.x", "p.y"
+        if lay.shift >= 0:
+            x, y = f"(p.x & {lay.cell[0] - 1})", f"(p.x >> {lay.shift})"
+        elif v.size == (1, 1):
+            x, y = "0", "0"
+        if v.layers > 1:
+            if lay.columns == 1:
+                y = f"{y} + l * {lay.cell[1]}"
+            else:
+                x = f"{x} + l % {lay.columns} * {lay.cell[0]}"
+                y = f"{y} + l / {lay.columns} * {lay.cell[1]}"
+        return f"ivec2({x}, {y})"
+
+    def texel(self, image: int, t: VType, text: _Text, v: Variable) -> str:
+        """texelFetch of one plane with @ for the position."""
+        b = self.bind("texture", image, text.letter)
+        name = f"x{b.binding}"
+        text.extensions.add("GL_EXT_samplerless_texture_functions")
+        if not any(f" {name};" in d for d in text.declarations):
+            kind = "itexture2D" if t.is_int else "texture2D"
+            text.declarations.append(f"layout(set = 0, binding = {b.binding}) uniform {kind} {name};")
+        comps = "" if t.n == 4 else "." + _AXES[: t.n]
+        return f"texelFetch({name}, @, 0){comps}"
+
+    def sampler(self, f: Function, i: int, text: _Text) -> str:
+        """Name of a function T s(vec2 uv, int layer): hardware where the device can, else four fetches."""
+        v, mode, wrap = f.inputs[i], f.attr("filter"), f.attr("wrap")
+        name = f"sample{i}_{f.attr('filter')}_{wrap}_{self.names[v.uid] if v.uid in self.names else 'f'}"
+        name += f"_{self.fetch_key(v)}"
+        if any(f" {name}(" in d for d in text.functions):
+            return name
+        t = v.vtype
+        if self.substage.way(v, self.substage.reads[v.uid][1]) == HW_SAMPLER and self.hardware(v):
+            b = self.bind("sampler", self.places.images[v.uid][0], text.letter, SamplerPlan(mode, wrap))
+            text.declarations.append(
+                f"layout(set = 0, binding = {b.binding}) uniform sampler2D s{b.binding};  // {v.label()}"
+            )
+            comps = "" if t.n == 4 else "." + _AXES[: t.n]
+            text.functions.append(
+                f"{t.glsl} {name}(vec2 uv, int l) {{ return textureLod(s{b.binding}, uv, 0.0){comps}; }}"
+            )
+            return name
+        fetch = self.fetch(v, text)
+        w, h = v.size
+        if mode == "nearest":
+            body = (
+                f"ivec2 i = ivec2(floor(uv * vec2({w}, {h}))); "
+                f"return {fetch}(ivec2({_wrap(wrap, 'i.x', w)}, {_wrap(wrap, 'i.y', h)}), l);"
+            )
+        else:
+            taps = [
+                f"{fetch}(ivec2({_wrap(wrap, f'(i.x + {dx})', w)}, {_wrap(wrap, f'(i.y + {dy})', h)}), l)"
+                for dx, dy in ((0, 0), (1, 0), (0, 1), (1, 1))
+            ]
+            body = (
+                f"vec2 p = uv * vec2({w}, {h}) - 0.5; ivec2 i = ivec2(floor(p)); vec2 t = fract(p);\n"
+                f"  return mix(mix({taps[0]}, {taps[1]}, t.x),\n    mix({taps[2]}, {taps[3]}, t.x), t.y);"
+            )
+        text.functions.append(f"{t.glsl} {name}(vec2 uv, int l) {{ {body} }}")
+        return name
+
+    def fetch_key(self, v: Variable) -> int:
+        return sorted(self.substage.reads).index(v.uid)
+
+    def hardware(self, v: Variable) -> bool:
+        """Whether the hardware sampler can read v: one layer (wrapping stops at the image), an image."""
+        return v.layers == 1 and self.limits.linear_float32 and not v.is_table and not in_buffer(v)
+
+    # -- snippets ------------------------------------------------------------------------------------
+
+    def emit(self, f: Function, text: _Text, body: list[str]) -> None:
+        """Append the statements of one Function."""
+        y = f.output
+        self.names[y.uid] = name = f"v{len(self.names)}"
+        marks: dict[str, str | Callable[[], str]] = {
+            "y": name,
+            "T": y.vtype.glsl,
+            "pos": "pos",
+            "layer": "layer",
+            "primitive": "primitive_id",
+            "wy": str(y.size[0]),
+            "hy": str(y.size[1]),
+            "ly": str(y.layers),
+        }
+        for i, x in enumerate(f.inputs):
+            if f.op.read(i) == SAME:
+                marks[f"x{i}"] = self.operand(x, text, body)
+            marks[f"T{i}"] = x.vtype.glsl
+            marks[f"w{i}"], marks[f"h{i}"], marks[f"l{i}"] = str(x.size[0]), str(x.size[1]), str(x.layers)
+            if f.op.read(i) in (ANY, VERTEX):
+                marks[f"fetch{i}"] = self.fetch(x, text)
+            elif f.op.read(i) == SAMPLER:
+                marks[f"sample{i}"] = self.sampler(f, i, text)
+        if f.op.scatter == "add":
+            marks["add"] = self.adder(y, text)
+        elif f.op.scatter == "raw":
+            marks["buffer"] = self.buffer(y, text, "uint")
+        snippet = f.op.glsl(f) if callable(f.op.glsl) else f.op.glsl
+
+        def replace(m: re.Match[str]) -> str:
+            value = marks.get(m.group(1))
+            return m.group(0) if value is None else value if isinstance(value, str) else value()
+
+        code = _MARKER.sub(replace, snippet)
+        origin = "" if f.op.kind == FREE else f"  // {f.op.name}  {f.line}"
+        if f.op.scatter:
+            body.append(f"  {code}{origin}")
+        else:
+            body.append(f"  {y.vtype.glsl} {name};{origin}\n  {code}")
+
+    def operand(self, x: Variable, text: _Text, body: list[str]) -> str:
+        """Expression for x at the pixel being computed."""
+        if x.uid in self.names:
+            return self.names[x.uid]
+        if x.creator is not None and x.creator.op.kind == FREE:
+            self.emit(x.creator, text, body)
+            return self.names[x.uid]
+        v, ways = self.substage.reads[x.uid]
+        way = self.substage.way(v, ways)
+        name = f"i{len(self.names)}"
+        self.names[x.uid] = name
+        if way == ATTACHMENT:
+            value = self.attachment(v, text)
+        elif way == UNIFORM:
+            value = self.uniform_value(v, text, "layer")
+        else:
+            value = f"{self.fetch(v, text)}(pos, layer)"
+        body.append(f"  {v.vtype.glsl} {name} = {value};  // {v.label()}")
+        return name
+
+    def attachment(self, v: Variable, text: _Text) -> str:
+        t, parts = v.vtype, []
+        for image in self.places.images[v.uid]:
+            b = self.bind("input", image, text.letter)
+            name = f"a{b.binding}"
+            kind = "isubpassInput" if t.is_int else "subpassInput"
+            text.declarations.append(
+                f"layout(input_attachment_index = {b.input_index}, set = 0, binding = {b.binding}) "
+                f"uniform {kind} {name};"
+            )
+            comps = "" if t.plane.n == 4 else "." + _AXES[: t.plane.n]
+            parts.append(f"subpassLoad({name}){comps}")
+        return f"{t.glsl}({', '.join(parts)})" if t.is_matrix else parts[0]
+
+    def adder(self, y: Variable, text: _Text) -> str:
+        """Name of a function void f(int index, T value) that adds; exact zeros are skipped."""
+        atomic = self.limits.float_atomics
+        array = self.buffer(y, text, "float" if atomic else "uint")
+        name = f"add_{array}"
+        t = y.vtype
+        if atomic:
+            text.extensions.add("GL_EXT_shader_atomic_float")
+            one = f"atomicAdd({array}[i + %d], %s);"
+        else:
+            text.functions.append(
+                f"void {name}_one(int i, float v) {{\n  uint seen = {array}[i], old;\n"
+                f"  do {{ old = seen; seen = atomicCompSwap({array}[i], old, "
+                "floatBitsToUint(uintBitsToFloat(old) + v)); } while (seen != old);\n}"
+            )
+            one = f"{name}_one(i + %d, %s);"
+        lines = []
+        for k in range(t.n_words):
+            if t.is_matrix:
+                value = f"v[{k // t.n}][{k % t.n}]"
+            else:
+                value = "v" if t.n == 1 else f"v.{_AXES[k]}"
+            lines.append(f"  if ({value} != 0.0) {one % (k, value)}")
+        text.functions.append(
+            f"void {name}(int i, {t.glsl} v) {{\n  i *= {t.n_words};\n" + "\n".join(lines) + "\n}"
+        )
+        return name
+
+    # -- whole shaders -------------------------------------------------------------------------------
+
+    def position(self, pixel: str) -> list[str]:
+        """Statements that define pos (logical pixel) and layer from a physical pixel."""
+        lay, lines = self.domain, [f"  ivec2 pos = {pixel}; int layer = 0;"]
+        w, h = lay.cell
+        if lay.layers > 1:
+            if lay.columns == 1:
+                lines.append(f"  layer = pos.y / {h}; pos.y -= layer * {h};")
+            else:
+                lines.append(f"  layer = pos.y / {h} * {lay.columns} + pos.x / {w};")
+                lines.append(f"  pos = ivec2(pos.x % {w}, pos.y % {h});")
+        if lay.shift >= 0:
+            lines.append(f"  pos = ivec2((pos.y << {lay.shift}) + pos.x, 0);")
+        return lines
+
+    def padding(self) -> str:
+        """Condition that a physical pixel carries no logical one, or nothing."""
+        lay = self.domain
+        tests = []
+        if lay.shift >= 0 and lay.cell[0] * lay.cell[1] != lay.size[0]:
+            tests.append(f"pos.x >= {lay.size[0]}")
+        if lay.columns > 1:
+            tests.append(f"layer >= {lay.layers}")
+        return " || ".join(tests)
+
+    def generate(self) -> Shader:
+        return self.compute() if self.substage.kind == COMP else self.fragment()
+
+    def fragment(self) -> Shader:
+        shader, text = Shader(vertex=_FULL_SCREEN), _Text(self, "f")
+        body = self.position("ivec2(gl_FragCoord.xy)")
+        head = ""
+        raster = self.substage.kind == RASTER
+        if raster:
+            head = "layout(location = 0) flat in int primitive_id;"
+            shader.vertex, shader.n_vertices = self.raster_vertex()
+        if self.written and self.padding():
+            body.append(f"  if ({self.padding()}) return;")
+        exit_function: Function | None = None
+        for f in self.functions:
+            self.emit(f, text, body)
+            if f.op.fragment_exit:
+                exit_function = f
+        if exit_function is not None:
+            depth, keep = (self.operand(x, text, body) for x in exit_function.inputs[1:])
+            body.append(f"  if ({keep} == 0.0) discard;\n  gl_FragDepth = {depth};")
+        self.store(shader, text, body)
+        shader.fragment = text.render(body, head)
+        shader.bindings = sorted(self.bindings.values(), key=lambda b: b.binding)
+        return shader
+
+    def store(self, shader: Shader, text: _Text, body: list[str]) -> None:
+        """Declare and write the colour outputs."""
+        for v in self.substage.outputs:
+            if in_buffer(v):
+                continue
+            t = v.vtype
+            clear = None
+            if v.creator is not None and v.creator.op.fragment_exit:
+                clear = (v.creator.attr("background"),) * 4
+            for k, image in enumerate(self.places.images[v.uid]):
+                location = len(shader.outputs)
+                wide = ("ivec" if t.is_int else "vec") + str(t.plane.channels)
+                wide = wide if t.plane.channels > 1 else t.plane.glsl
+                text.declarations.append(
+                    f"layout(location = {location}) out {wide} o{location};  // {v.label()}"
+                )
+                value = self.names[v.uid] + (f"[{k}]" if t.is_matrix else "")
+                if t.plane.n == 3:
+                    value = f"{wide}({value}, 0)"
+                body.append(f"  o{location} = {value};")
+                shader.outputs.append(image)
+                shader.clears.append(clear)
+
+    def raster_vertex(self) -> tuple[str, int]:
+        """Vertex shader that fetches the corners of primitives from tables, and the number of vertices."""
+        raster = next(f for f in self.functions if f.op.kind == RASTER)
+        text = _Text(self, "v")
+        n_corners = len(raster.inputs)
+        per = 3 if n_corners == 3 else 6
+        body = [
+            f"  primitive_id = gl_VertexIndex / {per}; int layer = gl_InstanceIndex;",
+            f"  int k = gl_VertexIndex % {per};",
+            "  int corner = k < 3 ? k : (k == 3 ? 0 : k - 2);  // 0 1 2, then 0 2 3",
+            "  ivec2 p = ivec2(primitive_id, 0);",
+        ]
+        for k, x in enumerate(raster.inputs):
+            body.append(f"  if (corner == {k}) gl_Position = {self.fetch(x, text)}(p, layer);")
+        source = text.render(body, "layout(location = 0) flat out int primitive_id;")
+        return source, per * raster.inputs[0].size[0]
+
+    def compute(self) -> Shader:
+        shader, text = Shader(), _Text(self, "c")
+        w, h = self.domain.physical
+        body = [f"  if (gl_GlobalInvocationID.x >= {w} || gl_GlobalInvocationID.y >= {h}) return;"]
+        body += self.position("ivec2(gl_GlobalInvocationID.xy)")
+        if self.padding():
+            body.append(f"  if ({self.padding()}) return;")
+        for f in self.functions:
+            self.emit(f, text, body)
+        for v in self.substage.outputs:
+            if in_buffer(v):
+                continue
+            t = v.vtype
+            for k, image in enumerate(self.places.images[v.uid]):
+                b = self.bind("storage", image, "c")
+                form = t.plane.format.lower()
+                kind = "iimage2D" if t.is_int else "image2D"
+                text.declarations.append(
+                    f"layout({form}, set = 0, binding = {b.binding}) uniform writeonly {kind} w{b.binding};"
+                )
+                value = self.names[v.uid] + (f"[{k}]" if t.is_matrix else "")
+                pad = ", 0" * (4 - t.plane.n)
+                four = "ivec4" if t.is_int else "vec4"
+                body.append(
+                    f"  imageStore(w{b.binding}, ivec2(gl_GlobalInvocationID.xy), {four}({value}{pad}));"
+                )
+        head = "layout(local_size_x = 8, local_size_y = 8) in;"
+        shader.compute = text.render(body, head)
+        shader.bindings = sorted(self.bindings.values(), key=lambda b: b.binding)
+        return shader
+
+
+def _wrap(wrap: str, i: str, n: int) -> str:
+    from dressi.ad.functions.texture import wrap_glsl
+
+    return wrap_glsl(wrap, i, n)
+
+
+def generate(substage: Substage, places: Places, context: Context) -> Shader:
+    """Shaders, bindings and outputs of one substage."""
+    return _Generator(substage, places, context).generate()
+

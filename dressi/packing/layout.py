@@ -1,0 +1,69 @@
+"""How a logical image lies in a physical one.
+
+In: size, layers, limits. Out: ``Layout``. A stack of layers is ONE image, layers below each other (in
+several columns where the stack is taller than the device allows), so one pass treats all views at once.
+A table (N, 1) is folded to a near-square cell of power-of-two width: an N x 1 target uses a fraction of
+the hardware and breaks at 4096 on the smallest devices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dressi.errors import GraphError
+from dressi.packing.limits import DeviceLimits
+
+Size = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Placement of ``layers`` images of ``size`` in one physical image.
+
+    ``cell``: physical size of one layer; ``columns`` x rows cells. ``shift``: log2 of the cell width for a
+    table, else -1.
+    """
+
+    size: Size
+    layers: int
+    cell: Size
+    columns: int
+    shift: int
+
+    @property
+    def rows(self) -> int:
+        return -(-self.layers // self.columns)
+
+    @property
+    def physical(self) -> Size:
+        return (self.cell[0] * self.columns, self.cell[1] * self.rows)
+
+    def origin(self, layer: int) -> Size:
+        """Top left pixel of a layer's cell."""
+        return (layer % self.columns * self.cell[0], layer // self.columns * self.cell[1])
+
+
+@lru_cache(maxsize=4096)
+def layout(size: Size, layers: int, limits: DeviceLimits) -> Layout:
+    """The Layout of an image. Raises GraphError when it cannot fit the device."""
+    width, height = size
+    shift = -1
+    cell = size
+    if height == 1 and width > 1:
+        shift = max(0, (width - 1).bit_length() + 1 >> 1)
+        cell = (1 << shift, (width + (1 << shift) - 1) >> shift)
+    most = limits.image_dim
+    if cell[0] > most or cell[1] > most:
+        raise GraphError(
+            f"an image of {width}x{height} needs {cell[0]}x{cell[1]} pixels, "
+            f"{limits.name} allows {most}x{most}"
+        )
+    per_column = max(1, most // cell[1])
+    columns = -(-layers // per_column)
+    if columns * cell[0] > most:
+        raise GraphError(
+            f"{layers} layers of {width}x{height} do not fit {limits.name}: "
+            f"{per_column * (most // cell[0])} layers fit {most}x{most}"
+        )
+    return Layout(size, layers, cell, columns, shift)

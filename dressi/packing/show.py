@@ -1,0 +1,49 @@
+"""The Plan as text. In: a Plan. Out: a string for reports, dumps and golden tests."""
+
+from __future__ import annotations
+
+from dressi.packing.plan import Plan, SubstagePlan
+
+
+def plan_text(plan: Plan) -> str:
+    """One line a stage, one a substage with its inputs and outputs, then copies and totals."""
+    lines = [
+        f"plan {plan.name}: {plan.n_functions} functions, {plan.n_substages} substages, "
+        f"{len(plan.stages)} stages, {len(plan.images)} images, {len(plan.buffers)} buffers, "
+        f"{plan.n_bytes / 1e6:.1f} MB"
+    ]
+    for stage in plan.stages:
+        lines.append(f"{stage.name} {stage.kind} {stage.width}x{stage.height}")
+        for s in stage.substages:
+            lines.append(f"  {s.name} ({s.n_functions} functions){_inputs(plan, s)} -> {_outputs(plan, s)}")
+    for source, target in plan.updates:
+        lines.append(f"copy {plan.images[source].name} -> {plan.images[target].name}")
+    return "\n".join(lines)
+
+
+def _inputs(plan: Plan, s: SubstagePlan) -> str:
+    parts = []
+    for b in s.bindings:
+        if b.kind == "uniform":
+            parts.append("uniforms")
+        elif b.kind == "buffer":
+            parts.append(f"buffer {plan.buffers[b.index].name}")
+        else:
+            parts.append(f"{b.kind} {plan.images[b.index].name}")
+    return " <- " + ", ".join(parts) if parts else ""
+
+
+def _outputs(plan: Plan, s: SubstagePlan) -> str:
+    images = [plan.images[i] for i in s.outputs]
+    return ", ".join(f"{i.name} {i.format}" for i in images) or "buffers"
+
+
+def shaders_text(plan: Plan) -> str:
+    """All shaders of a Plan, each under a heading."""
+    parts = []
+    for stage in plan.stages:
+        for k, s in enumerate(stage.substages):
+            for what, text in (("vertex", s.vertex), ("fragment", s.fragment), ("compute", s.compute)):
+                if text:
+                    parts.append(f"// ===== {stage.name}, substage {k}, {what}: {s.name}\n{text}")
+    return "\n".join(parts)

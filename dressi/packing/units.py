@@ -1,0 +1,150 @@
+"""From Functions to units: what the packer moves around.
+
+In: output Variables of a simplified graph. Out: units. A unit is one Function, or a rasterization with
+everything per fragment behind it (they decide depth and discard together, so they share one shader).
+The packer knows no op by name: only shader type, reads, sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from dressi.ad.graph import Function, Size, Variable, topological
+from dressi.ad.registry import ANY, COMP, FRAG, FREE, RASTER, SAME, SAMPLER, VERTEX
+
+Domain = tuple[Size, int]
+
+# How a shader gets at an input.
+ATTACHMENT, TEXTURE, HW_SAMPLER, BUFFER, UNIFORM, VERTEX_TEXTURE = (
+    "attachment",
+    "texture",
+    "sampler",
+    "buffer",
+    "uniform",
+    "vertex",
+)
+
+
+@dataclass(eq=False)
+class Unit:
+    """Functions that are packed together. ``index`` is the position in topological order."""
+
+    index: int
+    functions: list[Function]
+    kind: str
+    domain: Domain
+    reads: list[tuple[Variable, str]] = field(default_factory=list)
+    """Inputs from outside the unit (constants and pixel coordinates left out) and how they are read."""
+    outputs: list[Variable] = field(default_factory=list)
+    users: list[Unit] = field(default_factory=list)
+    """Units that read an output, each once."""
+    producers: list[Unit] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.functions[-1].where
+
+    @property
+    def is_uniform(self) -> bool:
+        """Work on one pixel, which may be repeated inside a larger shader."""
+        return self.domain[0] == (1, 1) and self.kind == FRAG and not self.has_scatter
+
+    @property
+    def has_scatter(self) -> bool:
+        return any(f.op.scatter for f in self.functions)
+
+
+def in_buffer(v: Variable) -> bool:
+    """Whether a Variable lives in a storage buffer (it is written by scattering)."""
+    return v.creator is not None and v.creator.op.scatter is not None
+
+
+def domain_of(f: Function) -> Domain:
+    """The pixels that run a Function: those of its output, or of the input that a scatter reads."""
+    if f.op.domain is not None:
+        x = f.inputs[f.op.domain]
+        return x.size, x.layers
+    return f.output.size, f.output.layers
+
+
+def make_units(outputs: Iterable[Variable]) -> list[Unit]:
+    """Units in topological order, connected."""
+    functions = [f for f in topological(outputs) if f.op.kind != FREE]
+    groups: dict[int, list[Function]] = {}
+    for f in functions:
+        raster = f.output.fragment_of
+        if raster is None and f.op.fragment_exit:
+            raster = f.inputs[1].fragment_of
+        groups.setdefault((raster or f).uid, []).append(f)
+    # A group must stand where its last member stands: members may read what was made in between.
+    ordered = sorted(groups.values(), key=lambda g: g[-1].uid)
+    units: list[Unit] = []
+    made_by: dict[int, Unit] = {}
+    for members in ordered:
+        first = members[0]
+        kind = first.op.kind if first.op.kind in (RASTER, COMP) else FRAG
+        unit = Unit(len(units), members, kind, domain_of(first))
+        for f in members:
+            made_by[f.output.uid] = unit
+        units.append(unit)
+    for unit in units:
+        _connect(unit, made_by)
+    return _topological_units(units)
+
+
+def _connect(unit: Unit, made_by: dict[int, Unit]) -> None:
+    inside = {f.output.uid for f in unit.functions}
+    seen: set[tuple[int, str]] = set()
+    for f in unit.functions:
+        if f.output.fragment_of is None:
+            unit.outputs.append(f.output)
+        for i, x in enumerate(f.inputs):
+            if x.uid in inside or (x.creator is not None and x.creator.op.kind == FREE):
+                continue
+            read = f.op.read(i)
+            if (x.uid, read) in seen:
+                continue
+            seen.add((x.uid, read))
+            unit.reads.append((x, read))
+            producer = made_by.get(x.uid)
+            if producer is not None and producer not in unit.producers:
+                unit.producers.append(producer)
+                producer.users.append(unit)
+
+
+def _topological_units(units: Sequence[Unit]) -> list[Unit]:
+    """Kahn's algorithm, earliest index first (groups may have moved Functions past their users)."""
+    import heapq
+
+    waiting = {u.index: len(u.producers) for u in units}
+    heap = [u.index for u in units if not u.producers]
+    heapq.heapify(heap)
+    order: list[Unit] = []
+    while heap:
+        unit = units[heapq.heappop(heap)]
+        order.append(unit)
+        for user in unit.users:
+            waiting[user.index] -= 1
+            if waiting[user.index] == 0:
+                heapq.heappush(heap, user.index)
+    assert len(order) == len(units), "cycle between units"
+    for index, unit in enumerate(order):
+        unit.index = index
+    return order
+
+
+def access(v: Variable, read: str, domain: Domain, uniforms: set[int]) -> str:
+    """How a shader over ``domain`` gets at v when an op reads it as ``read``."""
+    if v.uid in uniforms:
+        return UNIFORM
+    if in_buffer(v):
+        return BUFFER
+    if read == VERTEX:
+        return VERTEX_TEXTURE
+    if read == SAMPLER:
+        return HW_SAMPLER
+    if read == SAME and (v.size, v.layers) == domain:
+        return ATTACHMENT
+    assert read in (ANY, SAME)
+    return TEXTURE

@@ -1,0 +1,171 @@
+"""Silhouettes of an object photographed against a dark background, and their visual hull.
+
+In: photos, calibrated in OpenCV's convention (K gives pixel centres integer coordinates). Out: masks
+for the silhouette loss, and a voxel grid that tells whether masks and cameras agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy import ndimage
+
+from dressi.errors import GraphError
+from dressi.render.io.images import linear_to_srgb
+
+Mask = npt.NDArray[np.float32]
+
+
+def photo_mask(
+    image: npt.ArrayLike,
+    threshold: float = 0.19,
+    dilate_px: float = 3.0,
+    erode_px: float = 3.0,
+    fill_holes: bool = True,
+    *,
+    max_hole_px: int = 400,
+    linear: bool = True,
+) -> Mask:
+    """(H, W) float32 mask, 1 on the object: the largest bright region, with its shadows closed.
+
+    image: (H, W, 3) or (H, W), colours in [0, 1]. threshold: on the brightest channel as an sRGB value.
+    dilate_px, erode_px: radii of discs. Dilating closes shadows that are open to the background;
+    eroding by as much takes the outline back to where it was. fill_holes: fill enclosed holes of at
+    most ``max_hole_px`` pixels (shadows), and leave larger ones, which are background seen through the
+    object. linear: the image is linear (what ``read_image`` gives); False: it holds sRGB values.
+
+    The frame's border is no background: the object is not eroded from there where it leaves the frame,
+    and a dark region that touches the border is no hole, so it stays background.
+    Raises GraphError (shape, NaN, negative radius, nothing above the threshold).
+    """
+    array = np.asarray(image, dtype=np.float64)
+    if array.ndim not in (2, 3) or array.size == 0:
+        raise GraphError(f"photo_mask needs (H, W) or (H, W, C), got {array.shape}")
+    if not np.isfinite(array).all():
+        raise GraphError("photo_mask: the image holds NaN or infinity")
+    if not (dilate_px >= 0.0 and erode_px >= 0.0):
+        raise GraphError(f"photo_mask needs radii >= 0, got {dilate_px} and {erode_px}")
+    brightest = array if array.ndim == 2 else array[..., :3].max(axis=2)
+    bright = (linear_to_srgb(brightest) if linear else brightest) > threshold
+    if not bright.any():
+        raise GraphError(f"photo_mask: no pixel is brighter than {threshold} (sRGB)")
+    bright = _largest(bright)  # first, or dilating would join dust and reflections to the object
+    if dilate_px > 0.0:
+        bright = ndimage.distance_transform_edt(~bright) <= dilate_px
+    if fill_holes:
+        bright = bright | _small_holes(bright, max_hole_px)
+    if erode_px > 0.0 and not bright.all():
+        # The distance to the background inside the frame: the border itself erodes nothing.
+        bright = ndimage.distance_transform_edt(bright) > erode_px
+    if not bright.any():
+        raise GraphError(f"photo_mask: eroding by {erode_px} pixels leaves nothing")
+    return _largest(bright).astype(np.float32)
+
+
+def _largest(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    labels, _ = ndimage.label(mask, structure=np.ones((3, 3)))
+    sizes = np.bincount(labels.ravel())
+    sizes[0] = 0
+    return np.asarray(labels == sizes.argmax())
+
+
+def _small_holes(mask: npt.NDArray[np.bool_], max_px: int) -> npt.NDArray[np.bool_]:
+    labels, _ = ndimage.label(~mask)  # 4-connected: a hole does not leak through a diagonal
+    sizes = np.bincount(labels.ravel())
+    small = sizes <= max_px
+    small[0] = False
+    border = (labels[0], labels[-1], labels[:, 0], labels[:, -1])
+    small[np.unique(np.concatenate(border))] = False
+    return np.asarray(small[labels])
+
+
+def _pixels(
+    points: npt.NDArray[np.float64], K: npt.ArrayLike, R: npt.ArrayLike, t: npt.ArrayLike
+) -> npt.NDArray[np.float64]:
+    """(N, 2) pixel (x, y) in K's own coordinates; NaN behind the camera."""
+    camera = points @ np.asarray(R, np.float64).T + np.asarray(t, np.float64)
+    image = camera @ np.asarray(K, np.float64).T
+    return np.asarray(image[:, :2] / np.where(camera[:, 2:] > 0.0, image[:, 2:], np.nan))
+
+
+def voxel_centers(bbox: npt.ArrayLike, resolution: int) -> npt.NDArray[np.float64]:
+    """(n, n, n, 3) centres of the cells that split ``bbox`` (2, 3) n times along x, y and z."""
+    low, high = np.asarray(bbox, dtype=np.float64)
+    steps = (np.arange(resolution) + 0.5) / resolution
+    grid = np.stack(np.meshgrid(steps, steps, steps, indexing="ij"), axis=-1)
+    return np.asarray(low + grid * (high - low))
+
+
+def visual_hull(
+    masks: Sequence[npt.ArrayLike],
+    Ks: Sequence[npt.ArrayLike],
+    Rs: Sequence[npt.ArrayLike],
+    ts: Sequence[npt.ArrayLike],
+    bbox: npt.ArrayLike,
+    resolution: int = 128,
+) -> npt.NDArray[np.bool_]:
+    """(n, n, n) bool, indexed [x, y, z]: the cells that no mask rules out (space carving).
+
+    masks: (H, W) each, object where > 0.5. Ks, Rs, ts: OpenCV cameras, x_cam = R x + t. bbox: (2, 3),
+    smallest and largest corner, world units. resolution: n cells along each axis.
+    A cell is carved where its centre falls on background; what a camera does not see (outside its
+    frame, behind it) it cannot carve, as the object may leave the frame.
+    Raises GraphError where the lists differ in length or the box is empty.
+    """
+    if not len(masks) == len(Ks) == len(Rs) == len(ts):
+        counts = f"{len(masks)} masks, {len(Ks)} Ks, {len(Rs)} Rs, {len(ts)} ts"
+        raise GraphError(f"visual_hull needs one camera for each mask, got {counts}")
+    box = np.asarray(bbox, dtype=np.float64)
+    if box.shape != (2, 3) or not (box[1] > box[0]).all() or resolution < 1:
+        raise GraphError(f"visual_hull: empty box {box.tolist()} or resolution {resolution}")
+    centers = voxel_centers(box, resolution).reshape(-1, 3)
+    alive = np.arange(len(centers))
+    for mask, k, rotation, translation in zip(masks, Ks, Rs, ts, strict=True):
+        inside = np.asarray(mask) > 0.5
+        height, width = inside.shape
+        pixel = _pixels(centers[alive], k, rotation, translation)
+        seen = ((pixel > -0.5) & (pixel < (width - 0.5, height - 0.5))).all(axis=1)
+        x, y = np.rint(pixel[seen]).astype(np.int64).T
+        keep = np.ones(len(alive), dtype=bool)
+        keep[seen] = inside[y.clip(0, height - 1), x.clip(0, width - 1)]
+        alive = alive[keep]
+    hull = np.zeros(len(centers), dtype=bool)
+    hull[alive] = True
+    return hull.reshape((resolution,) * 3)
+
+
+def hull_mask(
+    hull: npt.NDArray[np.bool_],
+    bbox: npt.ArrayLike,
+    K: npt.ArrayLike,
+    R: npt.ArrayLike,
+    t: npt.ArrayLike,
+    size: tuple[int, int],
+) -> Mask:
+    """(H, W) float32 silhouette of a voxel grid in one OpenCV camera, 1 where any cell projects.
+
+    hull, bbox: as from ``visual_hull``. size: (width, height), pixels. Cells are drawn as dense grids
+    of points, at least one a pixel.
+    """
+    width, height = size
+    box = np.asarray(bbox, dtype=np.float64)
+    surface = hull & ~ndimage.binary_erosion(hull)
+    if not surface.any():
+        return np.zeros((height, width), np.float32)
+    n = np.array(hull.shape)
+    cell = (box[1] - box[0]) / n
+    low = box[0] + np.argwhere(surface) * cell
+    spread = _pixels(low, K, R, t) - _pixels(low + cell, K, R, t)
+    per_axis = int(np.clip(np.nanmax(np.abs(spread)) * 1.5, 1, 64)) + 1
+    steps = (np.arange(per_axis) + 0.5) / per_axis
+    mask = np.zeros((height, width), np.float32)
+    for x in steps:
+        for y in steps:
+            for z in steps:
+                pixel = _pixels(low + np.array([x, y, z]) * cell, K, R, t)
+                seen = ((pixel > -0.5) & (pixel < (width - 0.5, height - 0.5))).all(axis=1)
+                at_x, at_y = np.rint(pixel[seen]).astype(np.int64).T
+                mask[at_y.clip(0, height - 1), at_x.clip(0, width - 1)] = 1.0
+    return mask

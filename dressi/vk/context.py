@@ -1,0 +1,321 @@
+"""The logical device that everything else in ``vk`` hangs on, and the book-keeping of Vulkan
+handles.
+
+In: an instance and a physical device. Out: ``Context`` (device, queue, checks, one-time submits)
+and ``Owned`` (a set of handles that are destroyed together, in reverse order).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from dressi.errors import DeviceError, DeviceLostError, OutOfMemoryError, ValidationError
+from dressi.vk.api import Api, Arena, CData, constant_case, result_name
+from dressi.vk.instance import Instance
+from dressi.vk.query import (
+    FORMATS,
+    DeviceInfo,
+    extensions,
+    has_float_atomics,
+    has_format_feature,
+    read_limits,
+)
+
+_WAIT_NS = 200_000_000
+"""A fence is waited for in slices of 0.2 s, so that Python sees Ctrl-C in between."""
+
+
+class Owned:
+    """Vulkan objects that live and die together. ``destroy`` is idempotent and goes in reverse
+    order."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._undo: list[Callable[[], None]] = []
+        self._last: list[Callable[[], None]] = []
+        ctx.owners[id(self)] = self
+
+    def create(self, kind: str, info: CData, what: str) -> CData:
+        """Creates an object by ``vkCreate<kind>``.
+
+        ``info``: pointer to its create info. ``what``: its name in errors and debug labels.
+        Raises DeviceError or OutOfMemoryError naming call and object.
+        """
+        ctx = self._ctx
+        out = ctx.api.ffi.new(f"Vk{kind} *")
+        create = getattr(ctx.api.lib, f"vkCreate{kind}")
+        ctx.check(create(ctx.device, info, ctx.api.null, out), f"vkCreate{kind}", what)
+        return self.adopt(kind, out[0], what)
+
+    def adopt(self, kind: str, handle: CData, what: str) -> CData:
+        """Takes over an object that was created elsewhere; destroyed by ``vkDestroy<kind>``."""
+        ctx = self._ctx
+        destroy = getattr(ctx.api.lib, f"vkDestroy{kind}")
+        ctx.counts[f"Vk{kind}"] += 1
+
+        def undo() -> None:
+            destroy(ctx.device, handle, ctx.api.null)
+            ctx.counts[f"Vk{kind}"] -= 1
+
+        self._undo.append(undo)
+        ctx.label(kind, handle, what)
+        return handle
+
+    def undo(self, undo: Callable[[], None]) -> None:
+        """Adds something to undo in its turn."""
+        self._undo.append(undo)
+
+    def defer(self, undo: Callable[[], None]) -> None:
+        """Adds something to undo after all objects are destroyed: the memory they were bound to."""
+        self._last.append(undo)
+
+    def destroy(self) -> None:
+        """Destroys everything, newest first."""
+        self._ctx.owners.pop(id(self), None)
+        for undo in (self._undo, self._last):
+            while undo:
+                undo.pop()()
+
+
+class Context:
+    """A logical device with one queue of graphics and compute.
+
+    Used by one thread at a time. Every public operation starts with ``enter``, which refuses a
+    closed or lost device and a forked child.
+    """
+
+    def __init__(self, instance: Instance, physical: CData, info: DeviceInfo) -> None:
+        self.instance = instance
+        self.api: Api = instance.api
+        self.physical = physical
+        self.info = info
+        self.counts: Counter[str] = Counter()
+        self.owners: dict[int, Owned] = {}
+        self.closed = False
+        self._lost = ""
+        self._pid = os.getpid()
+        self.device = self.api.null
+        api = self.api
+        float_atomics = has_float_atomics(api, instance.handle, physical)
+        self.limits = read_limits(api, physical, info.name, float_atomics)
+        self.properties = api.ffi.new("VkPhysicalDeviceProperties *")
+        api.lib.vkGetPhysicalDeviceProperties(physical, self.properties)
+        self.family, self.timestamp_bits = queue_family(api, physical)
+        if self.family is None:
+            raise DeviceError(f"{info.name} has no queue that does both graphics and compute")
+        self.storage_formats = self._storage_formats()
+        self._create_device(float_atomics)
+        queue = api.ffi.new("VkQueue *")
+        api.lib.vkGetDeviceQueue(self.device, self.family, 0, queue)
+        self.queue = queue[0]
+        try:
+            self._create_submit_objects()
+        except BaseException:
+            self.close()
+            raise
+
+    # Creation
+
+    def _features(self) -> dict[str, int]:
+        """The VkPhysicalDeviceFeatures to switch on: what plans may use, and nothing that costs."""
+        have = self.api.ffi.new("VkPhysicalDeviceFeatures *")
+        self.api.lib.vkGetPhysicalDeviceFeatures(self.physical, have)
+        wanted = ("fragmentStoresAndAtomics", "shaderStorageImageExtendedFormats")
+        return {name: 1 for name in wanted if getattr(have, name)}
+
+    def _storage_formats(self) -> frozenset[str]:
+        test = has_format_feature(self.api, self.physical, "STORAGE_IMAGE")
+        extended = "shaderStorageImageExtendedFormats" in self._features()
+        # SPIR-V puts two-channel formats behind StorageImageExtendedFormats.
+        return frozenset(f for f in FORMATS if test(f) and (extended or not f.startswith("RG3")))
+
+    def _create_device(self, float_atomics: bool) -> None:
+        api, arena = self.api, Arena(self.api)
+        offered = extensions(api, self.physical)
+        # A driver on top of another API (MoltenVK) must be asked for by this name where it is
+        # offered.
+        enabled = [e for e in ("VK_KHR_portability_subset",) if e in offered]
+        chain = api.null
+        if float_atomics:
+            enabled.append("VK_EXT_shader_atomic_float")
+            chain = arena.struct(
+                "VkPhysicalDeviceShaderAtomicFloatFeaturesEXT", shaderBufferFloat32AtomicAdd=1
+            )
+        queues = arena.struct(
+            "VkDeviceQueueCreateInfo",
+            queueFamilyIndex=self.family,
+            queueCount=1,
+            pQueuePriorities=arena.array("float", [1.0]),
+        )
+        info = arena.struct(
+            "VkDeviceCreateInfo",
+            pNext=chain,
+            queueCreateInfoCount=1,
+            pQueueCreateInfos=queues,
+            enabledExtensionCount=len(enabled),
+            ppEnabledExtensionNames=arena.texts(enabled),
+            pEnabledFeatures=arena.struct("VkPhysicalDeviceFeatures", **self._features()),
+        )
+        out = api.ffi.new("VkDevice *")
+        result = api.lib.vkCreateDevice(self.physical, info, api.null, out)
+        self.check(result, "vkCreateDevice", self.info.name)
+        self.device = out[0]
+        self.counts["VkDevice"] += 1
+
+    def _create_submit_objects(self) -> None:
+        api, arena = self.api, Arena(self.api)
+        owned = Owned(self)
+        pool = arena.struct(
+            "VkCommandPoolCreateInfo",
+            flags=api.c.VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
+            queueFamilyIndex=self.family,
+        )
+        self.pool = owned.create("CommandPool", pool, "command pool")
+        fence = owned.create("Fence", arena.struct("VkFenceCreateInfo"), "submit fence")
+        self.fences = arena.array("VkFence", [fence])
+        self._fence = fence
+        self._transient = self.command_buffer(owned, "one-time commands")
+        self._arena = arena
+        self._transient_submit = self.submit_info(self._transient, 1)
+
+    def command_buffer(self, owned: Owned, what: str) -> CData:
+        """A new primary command buffer, freed with ``owned``."""
+        api, arena = self.api, Arena(self.api)
+        info = arena.struct(
+            "VkCommandBufferAllocateInfo", commandPool=self.pool, commandBufferCount=1
+        )
+        out = api.ffi.new("VkCommandBuffer *")
+        result = api.lib.vkAllocateCommandBuffers(self.device, info, out)
+        self.check(result, "vkAllocateCommandBuffers", what)
+        self.counts["VkCommandBuffer"] += 1
+
+        def undo() -> None:
+            api.lib.vkFreeCommandBuffers(self.device, self.pool, 1, out)
+            self.counts["VkCommandBuffer"] -= 1
+
+        owned.undo(undo)
+        return out[0]
+
+    # Errors
+
+    def enter(self) -> None:
+        """Raises DeviceError when the device is closed, lost, or belongs to a parent process."""
+        if os.getpid() != self._pid:
+            raise DeviceError(
+                f"{self.info.name} was opened by process {self._pid}; this is its forked child "
+                f"{os.getpid()}, where Vulkan does not work\n"
+                "  hint: open the device after the fork, or use multiprocessing's 'spawn' method"
+            )
+        if self.closed:
+            raise DeviceError(f"{self.info.name} is closed")
+        if self._lost:
+            raise DeviceLostError(self._lost)
+
+    def check(self, result: int, call: str, what: str, needed: int = 0, available: int = 0) -> None:
+        """Raises the typed error of a failed Vulkan call, naming call and object; returns on
+        success."""
+        if result >= 0:
+            return
+        c = self.api.c
+        name = result_name(self.api, result)
+        text = f"{call} of {what} failed on {self.info.name}: {name}"
+        if result == c.VK_ERROR_DEVICE_LOST:
+            self._lost = f"{text}\n  hint: open a new device; this one cannot be used any more"
+            raise DeviceLostError(self._lost)
+        if result in (c.VK_ERROR_OUT_OF_DEVICE_MEMORY, c.VK_ERROR_OUT_OF_HOST_MEMORY):
+            raise OutOfMemoryError(text, needed, available)
+        raise DeviceError(text)
+
+    def check_validation(self) -> None:
+        """Raises ValidationError listing the messages since the last call, and forgets them."""
+        messages = self.instance.messages
+        if messages:
+            text = "\n".join(messages)
+            count = len(messages)
+            messages.clear()
+            raise ValidationError(f"{count} message(s) of the validation layers:\n{text}")
+
+    def label(self, kind: str, handle: CData, what: str) -> None:
+        """Names an object for the validation layers and debuggers; free when they are off."""
+        if self.instance.set_name is None:
+            return
+        ffi, arena = self.api.ffi, Arena(self.api)
+        info = arena.struct(
+            "VkDebugUtilsObjectNameInfoEXT",
+            objectType=getattr(self.api.c, f"VK_OBJECT_TYPE_{constant_case(kind)}"),
+            objectHandle=int(ffi.cast("uintptr_t", handle)),
+            pObjectName=what.encode(),
+        )
+        self.instance.set_name(self.device, info)
+
+    # Submission
+
+    def submit_info(self, commands: CData, times: int) -> tuple[Any, ...]:
+        """Arguments of vkQueueSubmit that run a command buffer ``times`` times, and what they point
+        at."""
+        arena = Arena(self.api)
+        info = arena.struct(
+            "VkSubmitInfo",
+            commandBufferCount=times,
+            pCommandBuffers=arena.array("VkCommandBuffer", [commands] * times),
+        )
+        return info, arena
+
+    def submit(self, info: CData, what: str) -> None:
+        """Submits and waits. Ctrl-C is raised only after the device has finished."""
+        lib = self.api.lib
+        result = lib.vkQueueSubmit(self.queue, 1, info, self._fence)
+        self.check(result, "vkQueueSubmit", what)
+        try:
+            result = lib.vkWaitForFences(self.device, 1, self.fences, 1, _WAIT_NS)
+            while result == 2:  # VK_TIMEOUT
+                result = lib.vkWaitForFences(self.device, 1, self.fences, 1, _WAIT_NS)
+        except BaseException:
+            lib.vkDeviceWaitIdle(self.device)
+            lib.vkResetFences(self.device, 1, self.fences)
+            raise
+        self.check(result, "vkWaitForFences", what)
+        self.check(lib.vkResetFences(self.device, 1, self.fences), "vkResetFences", what)
+
+    def run_once(self, record: Callable[[CData], None], what: str) -> None:
+        """Records commands with ``record(command_buffer)``, runs them once and waits."""
+        begin = Arena(self.api).struct(
+            "VkCommandBufferBeginInfo",
+            flags=self.api.c.VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT,
+        )
+        lib, commands = self.api.lib, self._transient
+        self.check(lib.vkBeginCommandBuffer(commands, begin), "vkBeginCommandBuffer", what)
+        record(commands)
+        self.check(lib.vkEndCommandBuffer(commands), "vkEndCommandBuffer", what)
+        self.submit(self._transient_submit[0], what)
+
+    def close(self) -> None:
+        """Waits for the device and destroys everything on it. Idempotent; does nothing in a forked
+        child."""
+        if self.closed or os.getpid() != self._pid:
+            return
+        self.closed = True
+        if self.device != self.api.null:
+            self.api.lib.vkDeviceWaitIdle(self.device)
+            for owned in reversed(list(self.owners.values())):
+                owned.destroy()
+            self.api.lib.vkDestroyDevice(self.device, self.api.null)
+            self.counts["VkDevice"] -= 1
+        self.instance.close()
+
+
+def queue_family(api: Api, physical: CData) -> tuple[int | None, int]:
+    """Index of the first family with graphics and compute (None: there is none), and its timestamp
+    bits."""
+    count = api.ffi.new("uint32_t *")
+    api.lib.vkGetPhysicalDeviceQueueFamilyProperties(physical, count, api.null)
+    families = api.ffi.new("VkQueueFamilyProperties[]", max(count[0], 1))
+    api.lib.vkGetPhysicalDeviceQueueFamilyProperties(physical, count, families)
+    wanted = api.c.VK_QUEUE_GRAPHICS_BIT | api.c.VK_QUEUE_COMPUTE_BIT
+    for i in range(count[0]):
+        if families[i].queueFlags & wanted == wanted:
+            return i, int(families[i].timestampValidBits)
+    return None, 0

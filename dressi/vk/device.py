@@ -1,0 +1,216 @@
+"""The public device: persistent images in and out, plans to executables.
+
+In: a selector. Out: ``Device``.
+"""
+
+from __future__ import annotations
+
+import weakref
+from pathlib import Path
+from typing import Any
+
+from dressi import config
+from dressi.errors import DeviceError
+from dressi.packing.limits import DeviceLimits
+from dressi.packing.plan import BYTES_PER_PIXEL, ImagePlan, Plan
+from dressi.vk import cache
+from dressi.vk.api import Arena, CData
+from dressi.vk.context import Context, Owned
+from dressi.vk.executor import Executable
+from dressi.vk.image import read_pixels, write_pixels
+from dressi.vk.instance import Instance, choose
+from dressi.vk.memory import Memory, Staging
+from dressi.vk.query import DeviceInfo
+from dressi.vk.store import DepthPool, ImageStore
+
+_PIPELINE_CACHE_LIMIT = 64 << 20
+"""Bytes; a pipeline cache that outgrew this is not written any more."""
+
+
+def list_devices() -> list[DeviceInfo]:
+    """All Vulkan devices, in the loader's order; empty when there is no driver.
+
+    Raises DeviceError, with what to install, when there is no loader.
+    """
+    instance = Instance(validate=False)
+    try:
+        return [info for _, info in instance.devices()]
+    finally:
+        instance.close()
+
+
+def open_device(selector: str | int | None = None, validate: bool | None = None) -> Device:
+    """Opens a device.
+
+    ``selector``: index, or part of a name in any case; None: ``DRESSI_DEVICE``, else the best
+    (discrete, integrated, virtual GPU, then CPU). ``validate``: validation layers on; None:
+    ``DRESSI_VALIDATE``. Raises DeviceError that lists the devices there are, or says what to
+    install.
+    """
+    if selector is None:
+        selector = config.device_selector()
+    if validate is None:
+        validate = config.validation()
+    instance = Instance(validate)
+    try:
+        physical, info = choose(instance.devices(), selector)
+        return Device(Context(instance, physical, info))
+    except BaseException:
+        instance.close()
+        raise
+
+
+class Device:
+    """An open device. Made by ``open_device``; used by one thread at a time; a context manager.
+
+    Every method raises DeviceError when the device is closed or in a forked child, and
+    DeviceLostError after the driver lost it.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        try:
+            self.memory = Memory(context)
+            self.staging = Staging(context, self.memory)
+            self.store = ImageStore(context, self.memory)
+            self.depths = DepthPool(context, self.memory)
+            self.pipeline_cache, self._cache_file, self._cache_size = _load_cache(context)
+        except BaseException:
+            context.close()
+            raise
+        # A device that is forgotten is closed when collected, or at exit, before cffi goes away.
+        self._finalizer = weakref.finalize(self, context.close)
+
+    @property
+    def info(self) -> DeviceInfo:
+        """Name, driver and type."""
+        return self.context.info
+
+    @property
+    def limits(self) -> DeviceLimits:
+        """What the driver allows, for the packer."""
+        return self.context.limits
+
+    def upload(self, key: int, fmt: str, width: int, height: int, data: Any) -> None:
+        """Writes the persistent image of a key, making it where it is missing.
+
+        ``fmt``: a key of BYTES_PER_PIXEL; ``width``, ``height``: pixels; ``data``: bytes-like,
+        C-contiguous, tightly packed, row 0 first. An image of another format or size is replaced;
+        executables that were compiled for the old one then refuse to run.
+        """
+        self.context.enter()
+        plan = _image_plan(key, fmt, width, height)
+        size = memoryview(data).nbytes
+        if size != plan.n_bytes:
+            raise DeviceError(
+                f"{size} bytes for persistent image {key}, which is {fmt} {width}x{height} = "
+                f"{plan.n_bytes} bytes"
+            )
+        self.store.ensure([plan])
+        write_pixels(self.context, self.staging, self.store.get(key), data)
+        self.context.check_validation()
+
+    def ensure(self, key: int, fmt: str, width: int, height: int) -> None:
+        """Makes the persistent image of a key, zero-filled, where it is missing or differs."""
+        self.context.enter()
+        self.store.ensure([_image_plan(key, fmt, width, height)])
+        self.context.check_validation()
+
+    def download(self, key: int) -> bytes:
+        """Pixels of a persistent image, tightly packed, row 0 first; DeviceError when it is
+        missing."""
+        self.context.enter()
+        pixels = read_pixels(self.context, self.staging, self.store.get(key))
+        self.context.check_validation()
+        return pixels
+
+    def has(self, key: int) -> bool:
+        """Whether a persistent image of this key exists."""
+        self.context.enter()
+        return self.store.has(key)
+
+    def drop(self, key: int) -> None:
+        """Destroys a persistent image; does nothing when there is none."""
+        self.context.enter()
+        self.store.drop(key)
+
+    def compile(self, plan: Plan, timestamps: bool = False) -> Executable:
+        """Makes everything a plan needs and records its command buffer.
+
+        ``timestamps``: measure each stage (``Executable.stage_times_ms``). Raises ShaderError,
+        OutOfMemoryError, DeviceError.
+        """
+        self.context.enter()
+        executable = Executable(self, plan, timestamps)
+        self._save_cache()
+        try:
+            self.context.check_validation()
+        except BaseException:
+            executable.close()
+            raise
+        return executable
+
+    def check_validation(self) -> None:
+        """Raises ValidationError listing what the validation layers said since the last call."""
+        self.context.check_validation()
+
+    def live_handles(self) -> dict[str, int]:
+        """Number of Vulkan objects that exist now, by type; all zero after ``close``."""
+        return {**self.context.counts, "VkInstance": self.context.instance.live()}
+
+    def held_bytes(self) -> int:
+        """Bytes of memory that this device has taken from the driver."""
+        return self.memory.held()
+
+    def close(self) -> None:
+        """Closes all executables and destroys everything. Idempotent; does nothing in a forked
+        child."""
+        self._finalizer()
+        self.context.check_validation()
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _save_cache(self) -> None:
+        """Writes the pipeline cache to disk when it grew."""
+        ctx = self.context
+        size = ctx.api.ffi.new("size_t *")
+        get, null = ctx.api.lib.vkGetPipelineCacheData, ctx.api.null
+        ctx.check(get(ctx.device, self.pipeline_cache, size, null), "vkGetPipelineCacheData", "")
+        if size[0] == self._cache_size or size[0] > _PIPELINE_CACHE_LIMIT:
+            return
+        data = ctx.api.ffi.new("char[]", size[0])
+        result = get(ctx.device, self.pipeline_cache, size, data)
+        ctx.check(result, "vkGetPipelineCacheData", "the pipeline cache")
+        cache.write(self._cache_file, bytes(ctx.api.ffi.buffer(data, size[0])))
+        self._cache_size = size[0]
+
+
+def _image_plan(key: int, fmt: str, width: int, height: int) -> ImagePlan:
+    if fmt not in BYTES_PER_PIXEL:
+        raise DeviceError(f"format {fmt!r}; known: {', '.join(BYTES_PER_PIXEL)}")
+    return ImagePlan(-1, f"persistent {key}", fmt, width, height, key)
+
+
+def _load_cache(ctx: Context) -> tuple[CData, Path, int]:
+    """The VkPipelineCache, filled from disk where that file is of this very device and driver."""
+    p = ctx.properties
+    uuid = bytes(p.pipelineCacheUUID)
+    name = f"{p.vendorID:08x}-{p.deviceID:08x}-{p.driverVersion:08x}-{uuid.hex()}.bin"
+    file = config.cache_dir() / "pipelines" / name
+    data = cache.read(file) or b""
+    # VkPipelineCacheHeaderVersionOne: size, version, vendor, device, uuid.
+    header = b"".join(n.to_bytes(4, "little") for n in (32, 1, p.vendorID, p.deviceID)) + uuid
+    if data[:32] != header:
+        data = b""
+    arena = Arena(ctx.api)
+    info = arena.struct(
+        "VkPipelineCacheCreateInfo",
+        initialDataSize=len(data),
+        pInitialData=arena.text(data) if data else ctx.api.null,
+    )
+    handle = Owned(ctx).create("PipelineCache", info, "pipeline cache")
+    return handle, file, len(data)

@@ -1,0 +1,147 @@
+"""What a physical device is and allows, read from the driver.
+
+In: a VkPhysicalDevice. Out: ``DeviceInfo`` (for people) and ``DeviceLimits`` (for the packer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dressi.errors import DeviceError
+from dressi.packing.limits import UNLIMITED, DeviceLimits
+from dressi.vk.api import Api, Arena, CData
+
+FORMATS = {
+    "R32F": "VK_FORMAT_R32_SFLOAT",
+    "RG32F": "VK_FORMAT_R32G32_SFLOAT",
+    "RGBA32F": "VK_FORMAT_R32G32B32A32_SFLOAT",
+    "R32I": "VK_FORMAT_R32_SINT",
+    "RG32I": "VK_FORMAT_R32G32_SINT",
+    "RGBA32I": "VK_FORMAT_R32G32B32A32_SINT",
+}
+"""Format of an ImagePlan to Vulkan's name. Vulkan 1.0 requires all six as colour attachments."""
+
+_TYPES = {1: "gpu-integrated", 2: "gpu-discrete", 3: "gpu-virtual", 4: "cpu"}
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """One device as the driver describes it."""
+
+    index: int
+    """Position in ``list_devices()``; a selector of ``open_device``."""
+    name: str
+    driver: str
+    type: str
+    """gpu-discrete, gpu-integrated, gpu-virtual, cpu, or other."""
+    api_version: str
+
+
+def version_text(version: int) -> str:
+    """A packed Vulkan version as ``major.minor.patch``."""
+    return f"{version >> 22 & 0x7F}.{version >> 12 & 0x3FF}.{version & 0xFFF}"
+
+
+def extensions(api: Api, physical: CData) -> set[str]:
+    """Names of the device extensions that the driver offers."""
+    found = api.enumerate(
+        api.lib.vkEnumerateDeviceExtensionProperties, "VkExtensionProperties", physical, api.null
+    )
+    return {api.ffi.string(e.extensionName).decode() for e in found}
+
+
+def read_info(api: Api, instance: CData, physical: CData, index: int) -> DeviceInfo:
+    """Reads name, driver and type of a device."""
+    properties = api.ffi.new("VkPhysicalDeviceProperties *")
+    api.lib.vkGetPhysicalDeviceProperties(physical, properties)
+    driver = f"driver version {properties.driverVersion:#x}"
+    query = api.instance_function(instance, "vkGetPhysicalDeviceProperties2KHR")
+    if query is not None and "VK_KHR_driver_properties" in extensions(api, physical):
+        arena = Arena(api)
+        text = arena.struct("VkPhysicalDeviceDriverProperties")
+        query(physical, arena.struct("VkPhysicalDeviceProperties2", pNext=text))
+        names = (api.ffi.string(t).decode() for t in (text.driverName, text.driverInfo))
+        driver = " ".join(n for n in names if n) or driver
+    return DeviceInfo(
+        index=index,
+        name=api.ffi.string(properties.deviceName).decode(),
+        driver=driver,
+        type=_TYPES.get(properties.deviceType, "other"),
+        api_version=version_text(properties.apiVersion),
+    )
+
+
+def has_float_atomics(api: Api, instance: CData, physical: CData) -> bool:
+    """Whether a shader may add 32-bit floats to storage buffers atomically."""
+    query = api.instance_function(instance, "vkGetPhysicalDeviceFeatures2KHR")
+    if query is None or "VK_EXT_shader_atomic_float" not in extensions(api, physical):
+        return False
+    arena = Arena(api)
+    atomics = arena.struct("VkPhysicalDeviceShaderAtomicFloatFeaturesEXT")
+    query(physical, arena.struct("VkPhysicalDeviceFeatures2", pNext=atomics))
+    return bool(atomics.shaderBufferFloat32AtomicAdd)
+
+
+def format_features(api: Api, physical: CData, vk_format: str) -> int:
+    """VkFormatFeatureFlags of a format in optimal tiling."""
+    properties = api.ffi.new("VkFormatProperties *")
+    api.lib.vkGetPhysicalDeviceFormatProperties(physical, getattr(api.c, vk_format), properties)
+    return int(properties.optimalTilingFeatures)
+
+
+def has_format_feature(api: Api, physical: CData, feature: str) -> Callable[[str], bool]:
+    """A test ``format -> bool`` for a feature, for instance ``STORAGE_IMAGE``."""
+    bit = getattr(api.c, f"VK_FORMAT_FEATURE_{feature}_BIT")
+    return lambda name: bool(format_features(api, physical, FORMATS[name]) & bit)
+
+
+def read_limits(api: Api, physical: CData, name: str, float_atomics: bool) -> DeviceLimits:
+    """Reads what the packer looks at.
+
+    Raises DeviceError when the driver reports 0 input attachments or 0 colour outputs, without
+    which no plan can run.
+    """
+    properties = api.ffi.new("VkPhysicalDeviceProperties *")
+    api.lib.vkGetPhysicalDeviceProperties(physical, properties)
+    features = api.ffi.new("VkPhysicalDeviceFeatures *")
+    api.lib.vkGetPhysicalDeviceFeatures(physical, features)
+    m = properties.limits
+
+    def count(*values: int) -> int:
+        # Some drivers report 2^32 - 1 for 'no limit'; one number for that keeps comparisons simple.
+        return min(*values, UNLIMITED)
+
+    limits = DeviceLimits(
+        name,
+        image_dim=count(m.maxImageDimension2D, m.maxFramebufferWidth, m.maxFramebufferHeight),
+        input_attachments=count(
+            m.maxPerStageDescriptorInputAttachments, m.maxDescriptorSetInputAttachments
+        ),
+        color_outputs=count(m.maxColorAttachments, m.maxFragmentOutputAttachments),
+        sampled_images=count(m.maxPerStageDescriptorSampledImages, m.maxDescriptorSetSampledImages),
+        samplers=count(m.maxPerStageDescriptorSamplers, m.maxDescriptorSetSamplers),
+        storage_buffers=count(
+            m.maxPerStageDescriptorStorageBuffers, m.maxDescriptorSetStorageBuffers
+        ),
+        storage_images=count(m.maxPerStageDescriptorStorageImages, m.maxDescriptorSetStorageImages),
+        uniform_slots=count(m.maxUniformBufferRange // 16),
+        storage_words=m.maxStorageBufferRange // 4,
+        resources=count(m.maxPerStageResources),
+        combined_outputs=count(m.maxFragmentCombinedOutputResources),
+        fragment_stores=bool(features.fragmentStoresAndAtomics),
+        float_atomics=float_atomics,
+        linear_float32=all(
+            map(
+                has_format_feature(api, physical, "SAMPLED_IMAGE_FILTER_LINEAR"),
+                ("R32F", "RG32F", "RGBA32F"),
+            )
+        ),
+    )
+    if limits.input_attachments == 0:
+        raise DeviceError(
+            f"{name} reports maxPerStageDescriptorInputAttachments = 0; Vulkan requires at least 4"
+        )
+    if limits.color_outputs == 0:
+        raise DeviceError(f"{name} reports maxColorAttachments = 0; Vulkan requires at least 4")
+    return limits

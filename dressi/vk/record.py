@@ -1,0 +1,162 @@
+"""Recording of a plan's command buffer: fills, stages in order, copies.
+
+In: the plan and the Vulkan objects made for it. Out: a recorded VkCommandBuffer that may be
+submitted any number of times (paper, A.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dressi.errors import DeviceError
+from dressi.packing.plan import DrawPlan, Plan, StagePlan
+from dressi.vk.api import WHOLE_SIZE, Arena, CData
+from dressi.vk.context import Context
+from dressi.vk.image import Image, barrier
+from dressi.vk.memory import Buffer
+from dressi.vk.pipeline import Bound
+from dressi.vk.renderpass import RenderPass
+
+
+@dataclass(frozen=True)
+class Objects:
+    """Everything that the commands of a plan name."""
+
+    images: Sequence[Image]
+    buffers: Sequence[Buffer]
+    passes: Sequence[RenderPass | None]
+    """By stage; None for compute."""
+    bound: Sequence[Sequence[Bound]]
+    """By stage and substage."""
+    queries: CData = None
+    """VkQueryPool with ``n_timestamps(plan)`` timestamps, or None."""
+
+
+def n_timestamps(plan: Plan) -> int:
+    """One before the first stage, one after each, one after the copies."""
+    return len(plan.stages) + 2
+
+
+def record(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None:
+    """Records a whole step."""
+    lib, what = ctx.api.lib, f"plan '{plan.name}'"
+    begin = Arena(ctx.api).struct(
+        "VkCommandBufferBeginInfo",
+        flags=ctx.api.c.VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT,
+    )
+    ctx.check(lib.vkBeginCommandBuffer(commands, begin), "vkBeginCommandBuffer", what)
+    if objects.queries is not None:
+        lib.vkCmdResetQueryPool(commands, objects.queries, 0, n_timestamps(plan))
+    # Orders this step after the one before it, which may be in the same submit, and after uploads.
+    barrier(ctx, commands)
+    if objects.buffers:
+        for buffer in objects.buffers:
+            lib.vkCmdFillBuffer(commands, buffer.handle, 0, WHOLE_SIZE, 0)
+        barrier(ctx, commands)
+    _timestamp(ctx, commands, objects, 0)
+    for i, stage in enumerate(plan.stages):
+        render_pass = objects.passes[i]
+        if render_pass is not None:
+            _graphics(ctx, commands, stage, render_pass, objects.bound[i])
+        else:
+            _compute(ctx, commands, stage, objects.bound[i])
+        barrier(ctx, commands)
+        _timestamp(ctx, commands, objects, i + 1)
+    _copies(ctx, commands, plan, objects)
+    _timestamp(ctx, commands, objects, len(plan.stages) + 1)
+    ctx.check(lib.vkEndCommandBuffer(commands), "vkEndCommandBuffer", what)
+
+
+def _timestamp(ctx: Context, commands: CData, objects: Objects, index: int) -> None:
+    if objects.queries is not None:
+        bottom = ctx.api.c.VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT
+        ctx.api.lib.vkCmdWriteTimestamp(commands, bottom, objects.queries, index)
+
+
+def _bind(ctx: Context, commands: CData, bound: Bound, point: int) -> None:
+    lib, null = ctx.api.lib, ctx.api.null
+    lib.vkCmdBindPipeline(commands, point, bound.pipeline)
+    if bound.descriptors is not None:
+        lib.vkCmdBindDescriptorSets(commands, point, bound.layout, 0, 1, bound.descriptors, 0, null)
+
+
+def _graphics(
+    ctx: Context,
+    commands: CData,
+    stage: StagePlan,
+    render_pass: RenderPass,
+    bound: Sequence[Bound],
+) -> None:
+    lib, c = ctx.api.lib, ctx.api.c
+    inline = c.VK_SUBPASS_CONTENTS_INLINE
+    lib.vkCmdBeginRenderPass(commands, render_pass.begin, inline)
+    current: tuple[int, int, int, int] | None = None
+    for i, substage in enumerate(stage.substages):
+        if i:
+            lib.vkCmdNextSubpass(commands, inline)
+        _bind(ctx, commands, bound[i], c.VK_PIPELINE_BIND_POINT_GRAPHICS)
+        for draw in substage.draws:
+            rectangle = (draw.x, draw.y, draw.width, draw.height)
+            if rectangle != current:
+                _set_rectangle(ctx, commands, draw)
+                current = rectangle
+            lib.vkCmdDraw(commands, draw.n_vertices, 1, 0, draw.first_instance)
+    lib.vkCmdEndRenderPass(commands)
+
+
+def _set_rectangle(ctx: Context, commands: CData, draw: DrawPlan) -> None:
+    arena = Arena(ctx.api)
+    viewport = arena.struct(
+        "VkViewport",
+        x=draw.x,
+        y=draw.y,
+        width=draw.width,
+        height=draw.height,
+        minDepth=0.0,
+        maxDepth=1.0,
+    )
+    scissor = arena.struct(
+        "VkRect2D",
+        offset={"x": draw.x, "y": draw.y},
+        extent={"width": draw.width, "height": draw.height},
+    )
+    ctx.api.lib.vkCmdSetViewport(commands, 0, 1, viewport)
+    ctx.api.lib.vkCmdSetScissor(commands, 0, 1, scissor)
+
+
+def _compute(ctx: Context, commands: CData, stage: StagePlan, bound: Sequence[Bound]) -> None:
+    for i, substage in enumerate(stage.substages):
+        if i:
+            barrier(ctx, commands)
+        _bind(ctx, commands, bound[i], ctx.api.c.VK_PIPELINE_BIND_POINT_COMPUTE)
+        ctx.api.lib.vkCmdDispatch(commands, *substage.groups)
+
+
+def _copies(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None:
+    """The updates, in order; a copy sees what earlier ones wrote."""
+    c, arena = ctx.api.c, Arena(ctx.api)
+    general = c.VK_IMAGE_LAYOUT_GENERAL
+    layers = {"aspectMask": c.VK_IMAGE_ASPECT_COLOR_BIT, "layerCount": 1}
+    read: set[int] = set()
+    written: set[int] = set()
+    for source, target in plan.updates:
+        a, b = objects.images[source], objects.images[target]
+        if (a.format, a.width, a.height) != (b.format, b.width, b.height) or source == target:
+            raise DeviceError(
+                f"plan '{plan.name}' cannot copy '{a.name}' ({a.format} {a.width}x{a.height}) to "
+                f"'{b.name}' ({b.format} {b.width}x{b.height})"
+            )
+        if source in written or target in written or target in read:
+            barrier(ctx, commands)
+            read.clear()
+            written.clear()
+        read.add(source)
+        written.add(target)
+        region = arena.struct(
+            "VkImageCopy",
+            srcSubresource=layers,
+            dstSubresource=layers,
+            extent={"width": a.width, "height": a.height, "depth": 1},
+        )
+        ctx.api.lib.vkCmdCopyImage(commands, a.handle, general, b.handle, general, 1, region)

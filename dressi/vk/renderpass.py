@@ -1,0 +1,397 @@
+"""Render passes: attachments, subpasses, their dependencies, preserved attachments.
+
+In: a graphics StagePlan. Out: ``PassShape`` (plain data, worked out without Vulkan, paper A.9),
+then the VkRenderPass and VkFramebuffer built from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dressi.errors import DeviceError
+from dressi.packing.plan import StagePlan
+from dressi.vk.api import Arena, CData
+from dressi.vk.context import Context, Owned
+from dressi.vk.image import Image
+from dressi.vk.query import FORMATS
+from dressi.vk.store import DepthPool
+
+EXTERNAL = 0xFFFFFFFF
+"""VK_SUBPASS_EXTERNAL."""
+READ, WRITE, OTHER_READ, BUFFER, DEPTH = "read", "write", "other", "buffer", "depth"
+"""How a subpass uses something: input attachment, colour attachment, read at other pixels, storage
+buffer, depth attachment."""
+
+
+@dataclass(frozen=True)
+class SubpassShape:
+    """Attachment numbers of one subpass."""
+
+    inputs: tuple[int | None, ...]
+    """By input_attachment_index; None where the shader uses no such index."""
+    outputs: tuple[int, ...]
+    depth: int | None
+    preserve: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PassShape:
+    """A render pass as plain data. Depth attachments come after the images."""
+
+    images: tuple[int, ...]
+    """Positions in ``Plan.images``, by attachment number."""
+    load: tuple[str, ...]
+    """``load``, ``clear`` or ``dont_care`` for each image."""
+    clears: tuple[tuple[float, ...] | None, ...]
+    n_depths: int
+    subpasses: tuple[SubpassShape, ...]
+    dependencies: tuple[tuple[int, int, frozenset[tuple[str, str]]], ...]
+    """(source, destination, pairs of uses that must be ordered); EXTERNAL to and from the
+    outside."""
+
+
+def shape_of(stage: StagePlan) -> PassShape:
+    """Works out attachments and dependencies of a graphics stage.
+
+    Raises DeviceError for what a render pass cannot do: an image that is input and output of one
+    subpass, or that is to be cleared when an earlier subpass has used it.
+    """
+    uses = _uses(stage)
+    images: list[int] = []
+    load: dict[int, str] = {}
+    clears: dict[int, tuple[float, ...] | None] = {}
+    for substage, used in zip(stage.substages, uses, strict=True):
+        values = dict(zip(substage.outputs, substage.clears or (), strict=False))
+        for (kind, index), ways in used.items():
+            if kind != "image" or ways <= {OTHER_READ}:
+                continue
+            if {READ, WRITE} <= ways:
+                raise DeviceError(
+                    f"substage '{substage.name}' reads and writes image {index} in one subpass"
+                )
+            clear = values.get(index) if WRITE in ways else None
+            if index in load:
+                if clear is not None:
+                    raise DeviceError(
+                        f"substage '{substage.name}' clears image {index}, which an earlier "
+                        f"subpass of stage '{stage.name}' has used"
+                    )
+                continue
+            images.append(index)
+            clears[index] = clear
+            if WRITE not in ways:
+                load[index] = "load"
+            else:
+                load[index] = "dont_care" if clear is None else "clear"
+    number = {index: i for i, index in enumerate(images)}
+    return PassShape(
+        images=tuple(images),
+        load=tuple(load[i] for i in images),
+        clears=tuple(clears[i] for i in images),
+        n_depths=sum(s.depth for s in stage.substages),
+        subpasses=_subpasses(stage, uses, number),
+        dependencies=_dependencies(uses),
+    )
+
+
+Uses = dict[tuple[str, int], set[str]]
+"""(image, buffer or depth; index) to the ways in which one subpass uses it."""
+
+
+def _uses(stage: StagePlan) -> list[Uses]:
+    all_uses: list[Uses] = []
+    for position, substage in enumerate(stage.substages):
+        uses: Uses = {}
+        for index in substage.outputs:
+            uses.setdefault(("image", index), set()).add(WRITE)
+        for binding in substage.bindings:
+            if binding.kind == "input":
+                uses.setdefault(("image", binding.index), set()).add(READ)
+            elif binding.kind == "buffer":
+                uses.setdefault(("buffer", binding.index), set()).add(BUFFER)
+            elif binding.kind in ("texture", "sampler"):
+                uses.setdefault(("image", binding.index), set()).add(OTHER_READ)
+        if substage.depth:
+            uses[("depth", position)] = {DEPTH}
+        all_uses.append(uses)
+    return all_uses
+
+
+def _subpasses(
+    stage: StagePlan, uses: Sequence[Uses], number: dict[int, int]
+) -> tuple[SubpassShape, ...]:
+    subpasses: list[SubpassShape] = []
+    started: set[int] = set()
+    depth = len(number)
+    for substage, used in zip(stage.substages, uses, strict=True):
+        inputs: dict[int, int] = {
+            b.input_index: number[b.index] for b in substage.bindings if b.kind == "input"
+        }
+        mine = {
+            number[index]
+            for (kind, index), ways in used.items()
+            if kind == "image" and ways & {READ, WRITE}
+        }
+        subpasses.append(
+            SubpassShape(
+                inputs=tuple(inputs.get(i) for i in range(max(inputs, default=-1) + 1)),
+                outputs=tuple(number[i] for i in substage.outputs),
+                depth=depth if substage.depth else None,
+                # Also after its last use: without being preserved an image is undefined at the end,
+                # although it is stored.
+                preserve=tuple(sorted(started - mine)),
+            )
+        )
+        depth += substage.depth
+        started |= mine
+    return tuple(subpasses)
+
+
+def _dependencies(
+    uses: Sequence[Uses],
+) -> tuple[tuple[int, int, frozenset[tuple[str, str]]], ...]:
+    """Every pair of subpasses of which one writes what the other uses, and all first and last
+    uses."""
+    found: list[tuple[int, int, frozenset[tuple[str, str]]]] = []
+    writing = {WRITE, BUFFER, DEPTH}
+    for j, later in enumerate(uses):
+        for i, earlier in enumerate(uses[:j]):
+            pairs = {
+                (a, b)
+                for thing in earlier.keys() & later.keys()
+                for a in earlier[thing]
+                for b in later[thing]
+                if a in writing or b in writing
+            }
+            if pairs:
+                found.append((i, j, frozenset(pairs)))
+    before: set[tuple[str, int]] = set()
+    for j, used in enumerate(uses):
+        first = {way for thing, ways in used.items() if thing not in before for way in ways}
+        if first:
+            found.append((EXTERNAL, j, frozenset((WRITE, way) for way in first)))
+        before |= used.keys()
+    after: set[tuple[str, int]] = set()
+    for i in reversed(range(len(uses))):
+        last = {way for thing, ways in uses[i].items() if thing not in after for way in ways}
+        if last:
+            found.append((i, EXTERNAL, frozenset((way, WRITE) for way in last)))
+        after |= uses[i].keys()
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class RenderPass:
+    """A VkRenderPass with the framebuffer of one stage and the clear values of a run."""
+
+    handle: CData
+    framebuffer: CData
+    begin: CData
+    """Pointer to VkRenderPassBeginInfo."""
+    arena: Arena
+    """Keeps what ``begin`` points at."""
+
+
+class RenderPasses:
+    """Maker of an executable's render passes.
+
+    Stages that differ only in their images share a VkRenderPass, so that their pipelines can be
+    shared as well.
+    """
+
+    def __init__(self, ctx: Context, owned: Owned, depths: DepthPool) -> None:
+        self._ctx = ctx
+        self._owned = owned
+        self._depths = depths
+        self._handles: dict[tuple[object, ...], CData] = {}
+
+    def create(self, stage: StagePlan, images: Sequence[Image]) -> RenderPass:
+        """Render pass and framebuffer of a graphics stage; ``images``: all images of the plan."""
+        owned, shape = self._owned, shape_of(stage)
+        what, arena = f"stage '{stage.name}'", Arena(self._ctx.api)
+        for index in shape.images:
+            image = images[index]
+            if (image.width, image.height) != (stage.width, stage.height):
+                raise DeviceError(
+                    f"{what} is {stage.width}x{stage.height}, its attachment '{image.name}' is "
+                    f"{image.width}x{image.height}"
+                )
+        formats = tuple(images[i].format for i in shape.images)
+        key = (formats, shape.load, shape.n_depths, shape.subpasses, shape.dependencies)
+        if key not in self._handles:
+            self._handles[key] = self._create_handle(shape, formats, what)
+        handle = self._handles[key]
+        views = [images[i].view for i in shape.images]
+        views += [
+            self._depths.acquire(owned, stage.width, stage.height, nth)
+            for nth in range(shape.n_depths)
+        ]
+        frame = arena.struct(
+            "VkFramebufferCreateInfo",
+            renderPass=handle,
+            attachmentCount=len(views),
+            pAttachments=arena.array("VkImageView", views),
+            width=stage.width,
+            height=stage.height,
+            layers=1,
+        )
+        framebuffer = owned.create("Framebuffer", frame, what)
+        clears = [
+            _clear_value(images[i], c) for i, c in zip(shape.images, shape.clears, strict=True)
+        ]
+        clears += [{"depthStencil": {"depth": 1.0}}] * shape.n_depths
+        begin = arena.struct(
+            "VkRenderPassBeginInfo",
+            renderPass=handle,
+            framebuffer=framebuffer,
+            renderArea={"extent": {"width": stage.width, "height": stage.height}},
+            clearValueCount=len(clears),
+            pClearValues=arena.array("VkClearValue", clears),
+        )
+        return RenderPass(handle, framebuffer, begin, arena)
+
+    def _create_handle(self, shape: PassShape, formats: Sequence[str], what: str) -> CData:
+        ctx, arena = self._ctx, Arena(self._ctx.api)
+        attachments = _attachment_infos(ctx, arena, shape, formats)
+        subpasses = [_subpass_info(ctx, arena, s) for s in shape.subpasses]
+        dependencies = [_dependency_info(ctx, arena, *d) for d in shape.dependencies]
+        info = arena.struct(
+            "VkRenderPassCreateInfo",
+            attachmentCount=len(attachments),
+            pAttachments=arena.array("VkAttachmentDescription", attachments),
+            subpassCount=len(subpasses),
+            pSubpasses=arena.array("VkSubpassDescription", subpasses),
+            dependencyCount=len(dependencies),
+            pDependencies=arena.array("VkSubpassDependency", dependencies),
+        )
+        return self._owned.create("RenderPass", info, what)
+
+
+def _clear_value(image: Image, values: tuple[float, ...] | None) -> dict[str, object]:
+    if values is None:
+        return {}
+    if len(values) != 4:
+        raise DeviceError(f"image '{image.name}' has {len(values)} clear values; 4 are needed")
+    if image.format.endswith("I"):
+        return {"color": {"int32": [int(v) for v in values]}}
+    return {"color": {"float32": [float(v) for v in values]}}
+
+
+def _attachment_infos(
+    ctx: Context, arena: Arena, shape: PassShape, formats: Sequence[str]
+) -> list[CData]:
+    c = ctx.api.c
+    ops = {
+        "load": c.VK_ATTACHMENT_LOAD_OP_LOAD,
+        "clear": c.VK_ATTACHMENT_LOAD_OP_CLEAR,
+        "dont_care": c.VK_ATTACHMENT_LOAD_OP_DONT_CARE,
+    }
+    dont_care = c.VK_ATTACHMENT_STORE_OP_DONT_CARE
+
+    def info(vk_format: int, load: str, store: int, layout: int) -> CData:
+        return arena.struct(
+            "VkAttachmentDescription",
+            format=vk_format,
+            samples=c.VK_SAMPLE_COUNT_1_BIT,
+            loadOp=ops[load],
+            storeOp=store,
+            stencilLoadOp=ops["dont_care"],
+            stencilStoreOp=dont_care,
+            initialLayout=layout,
+            finalLayout=layout,
+        )
+
+    store, general = c.VK_ATTACHMENT_STORE_OP_STORE, c.VK_IMAGE_LAYOUT_GENERAL
+    infos = [
+        info(getattr(c, FORMATS[fmt]), load, store, general)
+        for fmt, load in zip(formats, shape.load, strict=True)
+    ]
+    layout = c.VK_IMAGE_LAYOUT_DEPTH_STENCIL_ATTACHMENT_OPTIMAL
+    depth = info(c.VK_FORMAT_D32_SFLOAT, "clear", dont_care, layout)
+    return infos + [depth] * shape.n_depths
+
+
+def _subpass_info(ctx: Context, arena: Arena, shape: SubpassShape) -> CData:
+    c = ctx.api.c
+
+    def references(numbers: Sequence[int | None]) -> CData:
+        general = c.VK_IMAGE_LAYOUT_GENERAL
+        unused = 0xFFFFFFFF  # VK_ATTACHMENT_UNUSED
+        return arena.array(
+            "VkAttachmentReference",
+            [{"attachment": unused if n is None else n, "layout": general} for n in numbers],
+        )
+
+    depth = ctx.api.null
+    if shape.depth is not None:
+        depth = arena.struct(
+            "VkAttachmentReference",
+            attachment=shape.depth,
+            layout=c.VK_IMAGE_LAYOUT_DEPTH_STENCIL_ATTACHMENT_OPTIMAL,
+        )
+    return arena.struct(
+        "VkSubpassDescription",
+        pipelineBindPoint=c.VK_PIPELINE_BIND_POINT_GRAPHICS,
+        inputAttachmentCount=len(shape.inputs),
+        pInputAttachments=references(shape.inputs),
+        colorAttachmentCount=len(shape.outputs),
+        pColorAttachments=references(shape.outputs),
+        pDepthStencilAttachment=depth,
+        preserveAttachmentCount=len(shape.preserve),
+        pPreserveAttachments=arena.array("uint32_t", shape.preserve),
+    )
+
+
+def _dependency_info(
+    ctx: Context, arena: Arena, source: int, target: int, pairs: frozenset[tuple[str, str]]
+) -> CData:
+    c = ctx.api.c
+    everything = (
+        c.VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
+        c.VK_ACCESS_MEMORY_READ_BIT | c.VK_ACCESS_MEMORY_WRITE_BIT,
+    )
+    fragment = c.VK_PIPELINE_STAGE_FRAGMENT_SHADER_BIT
+    vertex = c.VK_PIPELINE_STAGE_VERTEX_SHADER_BIT
+    masks = {
+        READ: (fragment, c.VK_ACCESS_INPUT_ATTACHMENT_READ_BIT),
+        WRITE: (
+            c.VK_PIPELINE_STAGE_COLOR_ATTACHMENT_OUTPUT_BIT,
+            c.VK_ACCESS_COLOR_ATTACHMENT_READ_BIT | c.VK_ACCESS_COLOR_ATTACHMENT_WRITE_BIT,
+        ),
+        OTHER_READ: (fragment | vertex, c.VK_ACCESS_SHADER_READ_BIT),
+        BUFFER: (
+            fragment | vertex,
+            c.VK_ACCESS_SHADER_READ_BIT | c.VK_ACCESS_SHADER_WRITE_BIT,
+        ),
+        DEPTH: (
+            c.VK_PIPELINE_STAGE_EARLY_FRAGMENT_TESTS_BIT
+            | c.VK_PIPELINE_STAGE_LATE_FRAGMENT_TESTS_BIT,
+            c.VK_ACCESS_DEPTH_STENCIL_ATTACHMENT_READ_BIT
+            | c.VK_ACCESS_DEPTH_STENCIL_ATTACHMENT_WRITE_BIT,
+        ),
+    }
+
+    def side(subpass: int, ways: set[str]) -> tuple[int, int]:
+        if subpass == EXTERNAL:
+            return everything
+        stages = access = 0
+        for way in ways:
+            stages |= masks[way][0]
+            access |= masks[way][1]
+        return stages, access
+
+    src_stages, src_access = side(source, {a for a, _ in pairs})
+    dst_stages, dst_access = side(target, {b for _, b in pairs})
+    inside = EXTERNAL not in (source, target)
+    local = inside and all({a, b} <= {READ, WRITE} for a, b in pairs)
+    return arena.struct(
+        "VkSubpassDependency",
+        srcSubpass=source,
+        dstSubpass=target,
+        srcStageMask=src_stages,
+        dstStageMask=dst_stages,
+        srcAccessMask=src_access,
+        dstAccessMask=dst_access,
+        dependencyFlags=c.VK_DEPENDENCY_BY_REGION_BIT if local else 0,
+    )

@@ -1,0 +1,75 @@
+"""Executes the notebooks; the exit status is 1 when a cell of one raises.
+
+Works on a copy under out/notebooks, so the tracked files stay without outputs; the executed
+notebooks are left there to look at. The kernel is this interpreter's own; Jupyter and IPython write
+nothing to the home folder.
+
+    python scripts/run_notebooks.py [NOTEBOOK ...]
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TIMEOUT_S = 600  # for a cell; a notebook is meant to take a minute or so on two CPU cores
+
+
+def run_notebook(path: Path) -> str | None:
+    """Executes ``path`` in its own folder, outputs written into it; returns the error's text."""
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(
+        notebook,
+        timeout=TIMEOUT_S,
+        kernel_name="python3",
+        extra_arguments=["--log-level=40"],  # errors only: newer kernels warn about plain TCP
+        resources={"metadata": {"path": str(path.parent)}},
+    )
+    try:
+        client.execute()
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        return str(error)
+    finally:
+        nbformat.write(notebook, path)
+    return None
+
+
+def main(names: list[str]) -> int:
+    """Runs the named notebooks, or all of notebooks/."""
+    source, copy = ROOT / "notebooks", ROOT / "out" / "notebooks"
+    shutil.rmtree(copy, ignore_errors=True)
+    ignored = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__")
+    shutil.copytree(source, copy, ignore=ignored)
+    paths = [copy / Path(name).name for name in names] or sorted(copy.glob("*.ipynb"))
+    if not paths:
+        print(f"no notebooks in {source.relative_to(ROOT)}/", file=sys.stderr)
+        return 1
+    failed = 0
+    for path in paths:
+        start = time.perf_counter()
+        error = run_notebook(path)
+        verdict = "ok" if error is None else "FAILED"
+        print(f"{path.name}: {verdict}, {time.perf_counter() - start:.1f} s", flush=True)
+        if error is not None:
+            failed += 1
+            print(error, file=sys.stderr, flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        # Before Jupyter is imported: the venv's kernel first, and no files in the home folder.
+        os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
+        os.environ["JUPYTER_RUNTIME_DIR"] = str(Path(scratch) / "runtime")
+        os.environ["IPYTHONDIR"] = str(Path(scratch) / "ipython")
+        status = main(sys.argv[1:])
+    sys.exit(status)

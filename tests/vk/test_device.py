@@ -1,0 +1,417 @@
+"""Opening, choosing and closing devices; persistent images; what goes wrong says so."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import warnings
+
+import faults
+import numpy as np
+import pytest
+from hand_plans import CHANNELS, FORMATS, draw, frag, image, pixels, plan, stage
+
+from dressi.errors import DeviceError, DeviceLostError, OutOfMemoryError, ValidationError
+from dressi.vk import Device, compile_glsl, list_devices, open_device, record
+from dressi.vk.api import load
+from dressi.vk.instance import choose
+from dressi.vk.query import DeviceInfo
+
+pytestmark = pytest.mark.gpu
+FILL = plan(stage(draw(frag("y = 1.0;"))))
+
+
+def info(index: int, name: str, kind: str) -> tuple[None, DeviceInfo]:
+    return None, DeviceInfo(index, name, "driver 1", kind, "1.3.0")
+
+
+DEVICES = [
+    info(0, "llvmpipe (LLVM 15)", "cpu"),
+    info(1, "Intel UHD", "gpu-integrated"),
+    info(2, "NVIDIA H200", "gpu-discrete"),
+    info(3, "NVIDIA A10 vGPU", "gpu-virtual"),
+]
+
+
+@pytest.mark.parametrize(
+    ("selector", "index"),
+    [(None, 2), (0, 0), ("1", 1), ("nvidia", 2), ("LLVMPIPE", 0), ("vgpu", 3)],
+)
+def test_selector_is_an_index_a_part_of_a_name_or_the_best(
+    selector: str | int | None, index: int
+) -> None:
+    assert choose(DEVICES, selector)[1].index == index
+
+
+@pytest.mark.parametrize("selector", ["geforce", 4, "17", -1])
+def test_wrong_selector_lists_the_devices(selector: str | int) -> None:
+    with pytest.raises(DeviceError) as caught:
+        choose(DEVICES, selector)
+    text = str(caught.value)
+    assert repr(selector) in text
+    assert "2: NVIDIA H200 (gpu-discrete, driver 1)" in text
+    assert "DRESSI_DEVICE" in text
+
+
+def test_no_device_says_what_to_install() -> None:
+    with pytest.raises(DeviceError, match="install"):
+        choose([], None)
+
+
+def test_environment_selects_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRESSI_DEVICE", "no such device")
+    with pytest.raises(DeviceError, match="no such device"):
+        open_device()
+
+
+def test_listed_devices_can_be_opened_by_index_and_name(device: Device) -> None:
+    for listed in list_devices():
+        assert listed.type in ("gpu-discrete", "gpu-integrated", "gpu-virtual", "cpu", "other")
+        for selector in (listed.index, listed.name.upper()):
+            with open_device(selector) as opened:
+                assert opened.info.name == listed.name
+
+
+def test_limits_are_at_least_what_vulkan_guarantees(device: Device) -> None:
+    limits = device.limits
+    assert limits.name == device.info.name
+    assert limits.image_dim >= 4096
+    assert limits.input_attachments >= 4 and limits.color_outputs >= 4
+    assert limits.storage_words >= 1 << 25 and limits.uniform_slots >= 1024
+    counts = (limits.input_attachments, limits.samplers, limits.resources, limits.combined_outputs)
+    assert max(counts) <= 1 << 20
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("size", [(1, 1), (101, 37), (3, 500)])
+def test_upload_comes_back_bit_by_bit(device: Device, fmt: str, size: tuple[int, int]) -> None:
+    width, height = size
+    rng = np.random.default_rng(0)
+    kind = np.int32 if fmt.endswith("I") else np.float32
+    data = rng.integers(-(1 << 30), 1 << 30, (height, width, CHANNELS[fmt])).astype(kind)
+    device.upload(5, fmt, width, height, data)
+    assert device.has(5)
+    assert (pixels(device.download(5), fmt, width, height) == data).all()
+    device.drop(5)
+
+
+def test_large_images_move_in_pieces(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(device.staging), "CHUNK", 1000)
+    data = np.arange(101 * 37, dtype=np.float32)
+    device.upload(5, "R32F", 101, 37, data)
+    assert device.download(5) == data.tobytes()
+    device.drop(5)
+
+
+def test_ensure_makes_zeros_and_keeps_what_is_there(device: Device) -> None:
+    device.ensure(5, "R32I", 3, 2)
+    assert device.download(5) == bytes(24)
+    device.upload(5, "R32I", 3, 2, bytes(range(24)))
+    device.ensure(5, "R32I", 3, 2)
+    assert device.download(5) == bytes(range(24))
+    device.drop(5)
+
+
+def test_upload_of_a_wrong_number_of_bytes_names_both(device: Device) -> None:
+    with pytest.raises(DeviceError, match=r"23 bytes .* R32F 3x2 = 24 bytes"):
+        device.upload(5, "R32F", 3, 2, bytes(23))
+    assert not device.has(5)
+
+
+def test_unknown_format_names_the_known(device: Device) -> None:
+    with pytest.raises(DeviceError, match=r"RGB32F.*RGBA32F"):
+        device.ensure(5, "RGB32F", 3, 2)
+
+
+def test_image_beyond_the_limit_names_it(device: Device) -> None:
+    beyond = device.limits.image_dim + 1
+    with pytest.raises(DeviceError, match=f"{beyond}x1 .* {beyond - 1} "):
+        device.ensure(5, "R32F", beyond, 1)
+
+
+def test_missing_key_is_named(device: Device) -> None:
+    with pytest.raises(DeviceError, match="key 12345"):
+        device.download(12345)
+
+
+def test_executable_refuses_to_run_on_a_replaced_image(device: Device) -> None:
+    device.ensure(5, "R32F", 8, 4)
+    p = plan(stage(draw(frag("y = 1.0;"))), images=(image(0, key=5),))
+    executable = device.compile(p)
+    executable.run()
+    device.upload(5, "R32F", 2, 2, bytes(16))
+    for _ in range(2):
+        with pytest.raises(DeviceError, match=r"5 \('img0'\)(.|\n)*compile the plan again"):
+            executable.run()
+    executable.close()
+    with pytest.raises(DeviceError, match=r"2x2.*wants R32F 8x4"):
+        device.compile(p)
+    device.drop(5)
+
+
+def test_other_images_may_come_and_go(device: Device) -> None:
+    with device.compile(FILL) as executable:
+        device.ensure(5, "R32F", 1, 1)
+        device.drop(5)
+        executable.run()
+
+
+def test_memory_that_is_not_there_names_image_and_bytes(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device.memory, "_heap_sizes", [device.held_bytes() + (1 << 20)] * 16)
+    big = plan(images=(image(0, "RGBA32F", 4096, 4096),))
+    with pytest.raises(OutOfMemoryError, match="img0") as caught:
+        device.compile(big)
+    assert caught.value.needed >= 4096 * 4096 * 16 > caught.value.available > 0
+
+
+def test_thousands_of_images_take_few_allocations(device: Device) -> None:
+    before = device.live_handles()["VkDeviceMemory"]
+    with device.compile(plan(images=tuple(image(i) for i in range(2000)))):
+        assert device.live_handles()["VkDeviceMemory"] - before <= 2
+
+
+def test_closed_things_say_so() -> None:
+    device = open_device()
+    executable = device.compile(FILL)
+    executable.close()
+    executable.close()
+    with pytest.raises(DeviceError, match="closed"):
+        executable.run()
+    device.close()
+    device.close()
+    for call in (lambda: device.ensure(1, "R32F", 1, 1), lambda: device.compile(FILL)):
+        with pytest.raises(DeviceError, match="closed"):
+            call()
+
+
+def test_close_destroys_executables_and_images() -> None:
+    with open_device() as device:
+        device.upload(1, "R32F", 1, 1, bytes(4))
+        depth = stage(draw(frag("y = 1.0;"), depth=True))
+        executable = device.compile(plan(depth), timestamps=True)
+        executable.run()
+        assert device.live_handles()["VkImage"] == 3
+    assert not any(device.live_handles().values())
+    executable.close()
+
+
+def test_forgotten_device_is_closed_by_the_collector() -> None:
+    device = open_device()
+    device.compile(FILL).run()
+    context = device.context
+    del device
+    gc.collect()
+    assert context.closed and not any(context.counts.values())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_forked_child_gets_an_error_at_once(device: Device) -> None:
+    device.ensure(5, "R32F", 8, 4)
+    executable = device.compile(FILL)
+    calls = (
+        executable.run,
+        executable.close,
+        lambda: executable.write_uniforms(b""),
+        lambda: executable.download(0),
+        lambda: device.upload(5, "R32F", 8, 4, bytes(128)),
+        lambda: device.download(5),
+        lambda: device.drop(5),
+        lambda: device.compile(FILL),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python 3.12 warns of fork beside the driver's threads
+        child = os.fork()
+    if child == 0:
+        refused = 0
+        for call in calls:
+            try:
+                call()
+            except DeviceError as error:
+                refused += "forked child" in str(error)
+        device.close()
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == len(calls)
+    executable.run()
+    executable.close()
+    device.drop(5)
+
+
+# Loaders, drivers and layers that are missing
+
+
+def python(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+REPORT = """
+import dressi.vk
+from dressi.errors import DeviceError
+try:
+    dressi.vk.open_device()
+except DeviceError as error:
+    print(error)
+"""
+
+
+def test_import_works_without_the_binding_and_opening_names_the_package() -> None:
+    text = python(f"import sys\nsys.modules['vulkan'] = None\n{REPORT}")
+    assert "pip install vulkan" in text
+
+
+def test_missing_loader_says_what_to_install() -> None:
+    block = """
+import sys
+class NoLoader:
+    def find_spec(self, name, path=None, target=None):
+        if name == "vulkan":
+            raise OSError("Cannot find Vulkan SDK version")
+sys.meta_path.insert(0, NoLoader())
+"""
+    text = python(block + REPORT)
+    assert "no Vulkan loader" in text
+    for hint in ("libvulkan1 mesa-vulkan-drivers", "LunarG", "brew install molten-vk"):
+        assert hint in text
+
+
+def test_missing_driver_says_what_to_install() -> None:
+    nowhere = {"VK_ICD_FILENAMES": "/nowhere.json", "VK_DRIVER_FILES": "/nowhere.json"}
+    assert "mesa-vulkan-drivers" in python(REPORT, **nowhere)
+
+
+def test_missing_layer_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load(), "enumerate", lambda *_: [])
+    with pytest.raises(DeviceError, match="vulkan-validationlayers"):
+        open_device(validate=True)
+
+
+@pytest.mark.parametrize(
+    "limit", ["maxPerStageDescriptorInputAttachments", "maxFragmentOutputAttachments"]
+)
+def test_limit_of_zero_is_named(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    lib = faults.install(monkeypatch)
+    lib.after["vkGetPhysicalDeviceProperties"] = lambda _, p: setattr(p.limits, limit, 0)
+    with pytest.raises(DeviceError, match="= 0"):
+        open_device()
+
+
+# Vulkan calls that fail
+
+CALLS_OF_OPEN = ("vkCreateInstance", "vkEnumeratePhysicalDevices", "vkCreateDevice")
+CALLS_OF_WORK = (
+    "vkCreateCommandPool",
+    "vkCreateFence",
+    "vkAllocateCommandBuffers",
+    "vkCreatePipelineCache",
+    "vkGetPipelineCacheData",
+    "vkCreateImage",
+    "vkCreateImageView",
+    "vkAllocateMemory",
+    "vkBindImageMemory",
+    "vkCreateBuffer",
+    "vkBindBufferMemory",
+    "vkMapMemory",
+    "vkCreateRenderPass",
+    "vkCreateFramebuffer",
+    "vkCreateShaderModule",
+    "vkCreateDescriptorSetLayout",
+    "vkCreatePipelineLayout",
+    "vkCreateGraphicsPipelines",
+    "vkCreateComputePipelines",
+    "vkCreateSampler",
+    "vkCreateDescriptorPool",
+    "vkAllocateDescriptorSets",
+    "vkCreateQueryPool",
+    "vkBeginCommandBuffer",
+    "vkEndCommandBuffer",
+    "vkQueueSubmit",
+    "vkWaitForFences",
+    "vkResetFences",
+    "vkGetQueryPoolResults",
+)
+ERRORS = {-1: OutOfMemoryError, -2: OutOfMemoryError, -3: DeviceError, -4: DeviceLostError}
+
+
+def everything(opened: list[Device]) -> None:
+    """A bit of each feature; the device is noted in ``opened`` as soon as it is there."""
+    from test_run import all_features_plan
+
+    device = open_device(validate=False)
+    opened.append(device)
+    device.upload(1, "R32F", 8, 4, bytes(128))
+    executable = device.compile(all_features_plan(), timestamps=True)
+    executable.run()
+    executable.download(0)
+    executable.download_buffer(0)
+    executable.stage_times_ms()
+
+
+@pytest.mark.parametrize("code", ERRORS)
+@pytest.mark.parametrize("call", [*CALLS_OF_OPEN, *CALLS_OF_WORK])
+def test_failing_call_is_a_typed_error_and_nothing_leaks(
+    monkeypatch: pytest.MonkeyPatch, call: str, code: int
+) -> None:
+    lib = faults.install(monkeypatch)
+    lib.fail[call] = code
+    opened: list[Device] = []
+    expected = DeviceError if call in CALLS_OF_OPEN[:2] else ERRORS[code]
+    with pytest.raises(expected, match=f"{call}|VkPhysicalDevice"):
+        everything(opened)
+    lib.fail.clear()
+    for device in opened:
+        if code == -4:
+            with pytest.raises(DeviceLostError, match="open a new device"):
+                device.ensure(2, "R32F", 1, 1)
+        device.close()
+        assert not any(device.live_handles().values())
+    created = {n: lib.called[n] for n in lib.called if n.startswith("vkCreate")}
+    for name, count in created.items():
+        if name == call or name.endswith("Pipelines"):
+            continue
+        destroyed = lib.called.get(name.replace("Create", "Destroy"), 0)
+        assert destroyed == count, name
+
+
+# Validation
+
+
+def validating() -> Device:
+    try:
+        return open_device(validate=True)
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+def test_planted_fault_is_a_validation_error() -> None:
+    """An integer output on a float attachment."""
+    with validating() as device:
+        with pytest.raises(ValidationError, match=r"1 message(.|\n)*error|warning"):
+            device.compile(plan(stage(draw(frag("y = 1;", "int")))))
+        device.check_validation()
+        with device.compile(FILL) as executable:
+            executable.run()
+
+
+def test_missing_barrier_is_a_validation_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Synchronization validation is on: the same image copied to twice with nothing in between."""
+    with validating() as device:
+        monkeypatch.setattr(record, "barrier", lambda *_: None)
+        updates = ((0, 2), (1, 2))
+        with pytest.raises(ValidationError, match="WRITE_AFTER_WRITE"):
+            device.compile(plan(images=(image(0), image(1), image(2)), updates=updates))
+
+
+def test_compile_glsl_needs_no_device() -> None:
+    assert compile_glsl([("frag", frag("y = 1.0;"))])[0][:4] == b"\x03\x02\x23\x07"
