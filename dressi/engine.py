@@ -198,7 +198,7 @@ class DressiAD:
         """Phases 4 to 6 for any graph: simplify, pack, check, compile."""
         check_indices(outputs, self._store.index_feeds(outputs))
         wanted = [*outputs, *(new for _, new in updates)]
-        lowered = simplify([_own_image(v) for v in wanted])
+        lowered = [_own_image(v) for v in simplify(wanted)]
         n = len(outputs)
         pairs = [(leaf, new) for (leaf, _), new in zip(updates, lowered[n:], strict=True)]
         packed = pack(lowered[:n], pairs, self.limits, self._options, name)

@@ -47,8 +47,13 @@ class Unit:
 
     @property
     def is_uniform(self) -> bool:
-        """Work on one pixel, which may be repeated inside a larger shader."""
-        return self.domain[0] == (1, 1) and self.kind == FRAG and not self.has_scatter
+        """Cheap work on one pixel, which may be repeated inside a larger shader (whose ``pos`` is another)."""
+        return (
+            self.domain[0] == (1, 1)
+            and self.kind == FRAG
+            and not self.has_scatter
+            and all(read == SAME for _, read in self.reads)
+        )
 
     @property
     def has_scatter(self) -> bool:

@@ -269,15 +269,18 @@ class Context:
         lib = self.api.lib
         result = lib.vkQueueSubmit(self.queue, 1, info, self._fence)
         self.check(result, "vkQueueSubmit", what)
+        done = False
         try:
             result = lib.vkWaitForFences(self.device, 1, self.fences, 1, _WAIT_NS)
             while result == 2:  # VK_TIMEOUT
                 result = lib.vkWaitForFences(self.device, 1, self.fences, 1, _WAIT_NS)
-        except BaseException:
-            lib.vkDeviceWaitIdle(self.device)
-            lib.vkResetFences(self.device, 1, self.fences)
-            raise
-        self.check(result, "vkWaitForFences", what)
+            self.check(result, "vkWaitForFences", what)
+            done = True
+        finally:
+            # Whoever handles the error may destroy what the device is still working on.
+            if not done:
+                lib.vkDeviceWaitIdle(self.device)
+                lib.vkResetFences(self.device, 1, self.fences)
         self.check(lib.vkResetFences(self.device, 1, self.fences), "vkResetFences", what)
 
     def run_once(self, record: Callable[[CData], None], what: str) -> None:

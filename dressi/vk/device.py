@@ -141,7 +141,14 @@ class Device:
         OutOfMemoryError, DeviceError.
         """
         self.context.enter()
-        executable = Executable(self, plan, timestamps)
+        try:
+            executable = Executable(self, plan, timestamps)
+        except DeviceError as error:
+            # What the layers have to say explains the error, and must not surface in a later call.
+            if self.context.instance.messages:
+                self.context.instance.messages.append(f"after which: {error}")
+                self.context.check_validation()
+            raise
         self._save_cache()
         try:
             self.context.check_validation()

@@ -32,8 +32,15 @@ if TYPE_CHECKING:
     from dressi.vk.device import Device
 
 
+_KEPT_SUBMITS = 8
+"""Prepared submits (one for each different ``n`` of ``run``) that are kept."""
+
+
 class Executable:
     """A plan that is ready to run. Made by ``Device.compile``; used by one thread at a time.
+
+    Close it when it is no longer needed: what it made lives until then, or until its device is
+    closed.
 
     Every method raises DeviceError when the executable or its device is closed, or in a forked
     child.
@@ -80,6 +87,7 @@ class Executable:
         self.build_times["spirv"] = time.perf_counter() - start
         self._images = self._make_images()
         memory = self._device.memory
+        self._check_sizes()
         self._buffers = [
             create_buffer(ctx, memory, owned, 4 * max(b.n_words, 1), f"buffer '{b.name}'")
             for b in plan.buffers
@@ -117,6 +125,19 @@ class Executable:
         self._commands = ctx.command_buffer(owned, f"plan '{plan.name}'")
         objects = Objects(self._images, self._buffers, passes, by_stage, self._queries)
         record(ctx, self._commands, plan, objects)
+
+    def _check_sizes(self) -> None:
+        """Raises DeviceError for buffers and uniforms that no shader of the device can see
+        whole."""
+        limits, plan = self._ctx.limits, self.plan
+        needs = [(f"buffer '{b.name}'", b.n_words, "storage_words") for b in plan.buffers]
+        needs.append((f"uniform block of plan '{plan.name}'", plan.uniform_slots, "uniform_slots"))
+        for what, needed, limit in needs:
+            if needed > getattr(limits, limit):
+                raise DeviceError(
+                    f"{what} has {needed} {limit.split('_')[1]}; {limits.name} allows "
+                    f"{getattr(limits, limit)} ({limit})"
+                )
 
     def _make_images(self) -> list[Image]:
         """The plan's own images, new, and the persistent ones, made where missing."""
@@ -191,6 +212,8 @@ class Executable:
             raise DeviceError(f"run({n}) of plan '{self.plan.name}': n must be at least 1")
         submit = self._submits.get(n)
         if submit is None:
+            if len(self._submits) >= _KEPT_SUBMITS:
+                self._submits.clear()
             submit = self._submits[n] = self._ctx.submit_info(self._commands, n)
         self._ctx.submit(submit[0], f"plan '{self.plan.name}'")
         self._ctx.check_validation()

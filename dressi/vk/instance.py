@@ -156,10 +156,10 @@ def choose(
     fitting = sorted(devices, key=lambda d: _BEST_FIRST.index(d[1].type))
     if selector is not None:
         text = str(selector).strip()
-        if text.isdigit() or isinstance(selector, int):
-            fitting = [d for d in devices if d[1].index == int(text)]
-        else:
-            fitting = [d for d in fitting if text.lower() in d[1].name.lower()]
+        by_index = [d for d in devices if str(d[1].index) == text]
+        by_name = [d for d in fitting if text.lower() in d[1].name.lower()]
+        # An index comes first; a text like '3090' that is none may still be part of a name.
+        fitting = by_index or ([] if isinstance(selector, int) else by_name)
     if not fitting:
         there = "\n".join(f"  {i.index}: {i.name} ({i.type}, {i.driver})" for _, i in devices)
         raise DeviceError(

@@ -130,6 +130,12 @@ def _compute(ctx: Context, commands: CData, stage: StagePlan, bound: Sequence[Bo
         if i:
             barrier(ctx, commands)
         _bind(ctx, commands, bound[i], ctx.api.c.VK_PIPELINE_BIND_POINT_COMPUTE)
+        allowed = tuple(ctx.properties.limits.maxComputeWorkGroupCount)
+        if any(n > most for n, most in zip(substage.groups, allowed, strict=True)):
+            raise DeviceError(
+                f"substage '{substage.name}' dispatches {substage.groups} work groups; "
+                f"{ctx.info.name} allows {allowed}"
+            )
         ctx.api.lib.vkCmdDispatch(commands, *substage.groups)
 
 

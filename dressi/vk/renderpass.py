@@ -208,8 +208,14 @@ class RenderPasses:
 
     def create(self, stage: StagePlan, images: Sequence[Image]) -> RenderPass:
         """Render pass and framebuffer of a graphics stage; ``images``: all images of the plan."""
-        owned, shape = self._owned, shape_of(stage)
+        ctx, owned, shape = self._ctx, self._owned, shape_of(stage)
         what, arena = f"stage '{stage.name}'", Arena(self._ctx.api)
+        limit = ctx.limits.image_dim
+        if not (1 <= stage.width <= limit and 1 <= stage.height <= limit):
+            raise DeviceError(
+                f"{what} is {stage.width}x{stage.height} pixels; {ctx.info.name} allows 1 to "
+                f"{limit} (image_dim) on each side"
+            )
         for index in shape.images:
             image = images[index]
             if (image.width, image.height) != (stage.width, stage.height):

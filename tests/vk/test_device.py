@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import faults
 import numpy as np
 import pytest
-from hand_plans import CHANNELS, FORMATS, draw, frag, image, pixels, plan, stage
+from hand_plans import (
+    CHANNELS,
+    FORMATS,
+    compute,
+    draw,
+    frag,
+    image,
+    pixels,
+    plan,
+    result,
+    stage,
+)
 
 from dressi.errors import DeviceError, DeviceLostError, OutOfMemoryError, ValidationError
+from dressi.packing.plan import BufferPlan, Plan
 from dressi.vk import Device, compile_glsl, list_devices, open_device, record
 from dressi.vk.api import load
 from dressi.vk.instance import choose
 from dressi.vk.query import DeviceInfo
 
 pytestmark = pytest.mark.gpu
+COMPUTE = "#version 450\nlayout(local_size_x = 1) in;\nvoid main() {}\n"
 FILL = plan(stage(draw(frag("y = 1.0;"))))
 
 
@@ -37,7 +52,7 @@ DEVICES = [
 
 @pytest.mark.parametrize(
     ("selector", "index"),
-    [(None, 2), (0, 0), ("1", 1), ("nvidia", 2), ("LLVMPIPE", 0), ("vgpu", 3)],
+    [(None, 2), (0, 0), ("1", 1), ("nvidia", 2), ("LLVMPIPE", 0), ("vgpu", 3), ("200", 2)],
 )
 def test_selector_is_an_index_a_part_of_a_name_or_the_best(
     selector: str | int | None, index: int
@@ -166,6 +181,52 @@ def test_memory_that_is_not_there_names_image_and_bytes(
     with pytest.raises(OutOfMemoryError, match="img0") as caught:
         device.compile(big)
     assert caught.value.needed >= 4096 * 4096 * 16 > caught.value.available > 0
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [
+        (plan(buffers=(BufferPlan(0, "words", 1 << 31),)), r"'words' has 2147483648 words"),
+        (plan(uniform_slots=1 << 22), r"4194304 slots"),
+        (plan(stage(draw(frag("", "")), width=1 << 20)), r"1048576x4 pixels"),
+        (plan(compute(COMPUTE, (), (1, 1 << 30, 1))), r"1073741824, 1\) work groups"),
+    ],
+)
+def test_what_is_too_large_for_the_device_names_both_numbers(
+    device: Device, p: Plan, text: str
+) -> None:
+    with pytest.raises(DeviceError, match=f"{text}(.|\n)* allows "):
+        device.compile(p)
+
+
+def test_device_works_in_another_thread() -> None:
+    def work() -> float:
+        with open_device() as device, device.compile(FILL) as executable:
+            executable.run()
+            return float(result(executable).mean())
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(work).result() == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
+def test_interrupt_is_raised_when_the_device_is_done(device: Device) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    executable = device.compile(FILL)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            for _ in range(100):
+                executable.run(1000)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    executable.run()
+    assert (result(executable) == 1).all()
+    executable.close()
 
 
 def test_thousands_of_images_take_few_allocations(device: Device) -> None:

@@ -25,7 +25,8 @@ PIXEL_COORD = register(
     Op(
         "pixel_coord",
         lambda xs, a: (VEC2, a["size"], a["layers"]),
-        "{y} = vec2({pos}) + 0.5;",
+        # Inside a larger shader {pos} is that shader's.
+        lambda f: "{y} = vec2(0.5);" if f.attr("size") == (1, 1) else "{y} = vec2({pos}) + 0.5;",
         kind=FREE,
         reference=_coord_ref,
     )
@@ -35,7 +36,7 @@ LAYER_INDEX = register(
     Op(
         "layer_index",
         lambda xs, a: (INT, (1, 1), a["layers"]),
-        "{y} = {layer};",
+        lambda f: "{y} = 0;" if f.attr("layers") == 1 else "{y} = {layer};",
         kind=FREE,
         reference=lambda f, xs: np.arange(f.attr("layers"), dtype=np.float64).reshape(-1, 1, 1, 1),
     )

@@ -50,17 +50,18 @@ RESOLVE = register(
 )
 
 
-def rasterize(corners: Sequence[Variable], size: Size) -> Variable:
+def rasterize(corners: Sequence[Variable], size: Size, layer: int = 0) -> Variable:
     """Rasterize triangles (3 corners) or quads (4: triangles 0 1 2 and 0 2 3) with the hardware.
 
     corners: VEC4 clip positions @ (n, 1), layers: corner k of every primitive; z in [0, w] is kept, what
     lies outside is clipped. size: (width, height) of the image; each layer is drawn into its own. Returns
     INT per fragment: the number of the primitive. Vulkan's top-left rule: adjacent primitives share no
-    pixel centre. Both orientations are drawn. No gradient.
+    pixel centre. Both orientations are drawn. layer: number of the depth peel; tells equal calls apart, since
+    each has a depth test of its own. No gradient.
     """
     if len(size) != 2 or min(size) < 1:
         raise GraphError(f"F.rasterize at {user_line()}: size must be (width, height), got {size!r}")
-    return apply(RASTERIZE, tuple(corners), size=(int(size[0]), int(size[1])))
+    return apply(RASTERIZE, tuple(corners), size=(int(size[0]), int(size[1])), layer=int(layer))
 
 
 def resolve(value: Any, depth: Variable, keep: Any = 1.0, background: float = 0.0) -> Variable:

@@ -81,19 +81,19 @@ LOOKUP = register(
         cases=(
             Case(
                 lambda t, i: lookup(t, i),
-                ((VEC3, -2, 2), (INT, -1, 12)),
+                ((VEC3, -2, 2), (INT, -1, 10)),
                 elementwise=False,
                 sizes=((11, 1), (7, 5)),
             ),
             Case(
                 lambda t, i: lookup(t, i + 0),
-                ((FLOAT, -2, 2), (INT, -1, 20)),
+                ((FLOAT, -2, 2), (INT, -1, 19)),
                 elementwise=False,
                 sizes=((5, 4), (33, 1)),
             ),
             Case(
                 lambda t, i: lookup(t, dynamic(i)),
-                ((VEC3, -2, 2), (INT, -1, 12)),
+                ((VEC3, -2, 2), (INT, -1, 10)),
                 elementwise=False,
                 sizes=((11, 1), (7, 5)),
             ),
@@ -205,7 +205,7 @@ SCATTER_ADD = register(
         "scatter_add",
         _scatter_infer,
         _scatter_glsl,
-        backward=lambda f, gy, i: lookup(gy, f.inputs[1]) if i == 0 else None,
+        backward=lambda f, gy, i: lookup(gy, dynamic(f.inputs[1])) if i == 0 else None,
         reference=_scatter_ref,
         scatter="add",
         domain=0,

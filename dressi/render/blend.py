@@ -1,0 +1,71 @@
+"""Blend: probabilities, edge mask, silhouettes and colours of peels (paper, 3.3.3 and A.3: BuildBlend).
+
+Differs from the listing, which divides by the number of stencils: as in the text, colours are divided by the
+sum of weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dressi.ad import F, Variable
+from dressi.errors import GraphError
+from dressi.render.project import Size
+
+if TYPE_CHECKING:
+    from dressi.render.hardsoftras import HardSoft, Peel
+
+
+def edge_mask(hard: Variable, delta: Variable, size: Size, max_delta: float) -> Variable:
+    """E: 1 within delta of the border of the hard stencil, else 0.
+
+    hard: FLOAT mask. delta: FLOAT @ 1x1, screen square units, up to max_delta. Pixels on both sides of the
+    border belong to E even for delta = 0; larger ones reach in a square. No gradient.
+    """
+    m = float(max(size))
+    steps = max(0, round(min(max_delta, 1.0) * m) - 1)
+    return F.dilate(F.border(hard), F.maximum(delta * m - 1.0, 0.0), max_radius=steps)
+
+
+def probability(peel: Peel, sigma: Variable) -> Variable:
+    """D_k = sigmoid(distance / sigma), 0 where there is no face. Gradient to the distance."""
+    return F.sigmoid(F.safe_div(peel.distance, sigma)) * peel.stencil
+
+
+def blend_silhouette(
+    peels: Sequence[Peel], hard: Variable, edge: Variable, sigma: Variable
+) -> Variable:
+    """FLOAT in [0, 1]: 1 - prod(1 - D_k) in the edge mask, the hard stencil elsewhere."""
+    outside: Variable | None = None
+    for peel in peels:
+        q = 1.0 - probability(peel, sigma)
+        outside = q if outside is None else outside * q
+    assert outside is not None
+    return F.where(edge, 1.0 - outside, hard)
+
+
+def blend_color(
+    hs: HardSoft, colors: Sequence[Variable], background: Variable | float = 0.0
+) -> Variable:
+    """Colour of the peels over a background.
+
+    colors: one FLOAT or VECn image a peel. In the edge mask the colours are averaged with weights D_k, elsewhere
+    the first peel's is taken; the silhouette then mixes it with the background. Never 0 / 0: where no
+    face has weight, the background shows. Raises GraphError unless there is a colour a peel.
+    """
+    if len(colors) != len(hs.peels):
+        raise GraphError(f"blend needs {len(hs.peels)} colours, one a peel, got {len(colors)}")
+    if len(colors) == 1:
+        # D C / D = C: nothing to weigh.
+        mixed = colors[0]
+    else:
+        weights = [probability(p, hs.sigma) for p in hs.peels]
+        total = F.add_n(weights)
+        soft = F.safe_div(
+            F.add_n([c * w for c, w in zip(colors, weights, strict=True)]), total
+        )
+        mixed = F.where(hs.edge, soft, colors[0])
+    return F.where(
+        hs.silhouette > 0.0, F.mix(background, mixed, hs.silhouette), background
+    )

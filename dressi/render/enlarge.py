@@ -1,0 +1,73 @@
+"""Enlarge: every projected face grown so that its edges move out by r (paper, 3.3.2, fig. 4a).
+
+In: ScreenFaces, r. Out: four clip positions a face (two triangles; the second is degenerate for acute
+faces). With F ops on per-face tables, because some devices have no geometry shader. No gradient.
+Differs: the paper stretches from the centroid; a homothety about the incentre moves all three edges by
+exactly r, with less area.
+"""
+
+from __future__ import annotations
+
+from dressi.ad import F, Variable
+from dressi.render.project import ScreenFaces
+
+COS_30 = 0.8660254
+"""The paper calls a face obtuse when its smallest angle is below 30 degrees."""
+
+MIN_AREA = 1e-10
+"""Twice the area (screen square units) below which a face has no usable incentre: its box is used."""
+
+
+def build_enlarge(screen: ScreenFaces, r: Variable) -> tuple[Variable, Variable, Variable, Variable]:
+    """Corners of the enlarged faces as VEC4 clip positions @ (F, 1).
+
+    r: FLOAT @ 1x1, screen square units, a run-time value; 0 gives the hard faces. Crossing faces come
+    back as they are, in clip space, for the hardware to clip. No gradient.
+    """
+    corners = [F.stop_gradient(c) for c in screen.corners]
+    a, b, c = (v.xy for v in corners)
+    ab, bc, ca = b - a, c - b, a - c
+    l_ab, l_bc, l_ca = F.length(ab), F.length(bc), F.length(ca)
+    area2 = F.abs(_cross(ab, -ca))
+    perimeter = l_ab + l_bc + l_ca
+    incentre = F.safe_div(a * l_bc + b * l_ca + c * l_ab, perimeter)
+    factor = 1.0 + r * F.safe_div(perimeter, area2)  # 1 + r / inradius
+    grown = [incentre + (p - incentre) * factor for p in (a, b, c)]
+
+    cos_a = F.safe_div(-F.dot(ab, ca), l_ab * l_ca)
+    cos_b = F.safe_div(-F.dot(bc, ab), l_bc * l_ab)
+    cos_c = F.safe_div(-F.dot(ca, bc), l_ca * l_bc)
+    obtuse = F.maximum(F.maximum(cos_a, cos_b), cos_c) > COS_30
+    boxed = F.maximum(obtuse, area2 < MIN_AREA)
+    low = F.minimum(F.minimum(a, b), c) - r
+    high = F.maximum(F.maximum(a, b), c) + r
+    box = [low, F.vec2(high.x, low.y), high, F.vec2(low.x, high.y)]
+
+    out = []
+    for k in range(4):
+        soft = F.where(boxed, box[k], grown[min(k, 2)])
+        out.append(
+            F.where(screen.crossing, _clip_of(corners[min(k, 2)], screen), _flat(soft, screen))
+        )
+    return out[0], out[1], out[2], out[3]
+
+
+def _cross(u: Variable, v: Variable) -> Variable:
+    return u.x * v.y - u.y * v.x
+
+
+def _to_ndc(xy: Variable, screen: ScreenFaces) -> Variable:
+    w, h = screen.size
+    m = screen.scale
+    return xy * (2.0 * m / w, 2.0 * m / h) - 1.0
+
+
+def _flat(xy: Variable, screen: ScreenFaces) -> Variable:
+    """Clip position in the middle of the depth range: the depth comes from the fragment."""
+    return F.vec4(_to_ndc(xy, screen), 0.5, 1.0)
+
+
+def _clip_of(corner: Variable, screen: ScreenFaces) -> Variable:
+    """The clip position that a corner came from."""
+    w = F.safe_div(1.0, corner.w)
+    return F.vec4(F.vec3(_to_ndc(corner.xy, screen), corner.z) * w, w)

@@ -1,0 +1,151 @@
+"""HardSoftRas: far-range gradients with a hardware rasterizer (paper, 3.3).
+
+In: vertex positions, faces, matrices, r. Out: K peels (ids, distances, barycentrics), then a blended
+silhouette and colour. Written purely with F ops; the backward is ordinary AD through ``F.lookup`` with the
+id image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dressi.ad import F, Variable
+from dressi.errors import GraphError
+from dressi.render.blend import blend_color, blend_silhouette, edge_mask
+from dressi.render.distance import perspective, signed_distance
+from dressi.render.enlarge import build_enlarge
+from dressi.render.project import (
+    ScreenFaces,
+    Size,
+    build_screen_faces,
+    check_faces,
+    is_crossing,
+    pixel_positions,
+)
+
+FAR_INSIDE = 1.0
+"""Distance given to faces that are clipped: wholly inside, so hard and without gradient."""
+
+
+@dataclass(frozen=True)
+class Peel:
+    """One layer of depth peeling, per pixel.
+
+    ids: INT, face number or -1. depth: FLOAT shifted depth, below 0.5 hard, above soft, 1 nothing.
+    distance: FLOAT signed, screen square units. bary: VEC3 perspective-correct weights (of the nearest
+    point of the face for soft pixels). stencil: FLOAT, 1 where there is a face. Gradient through distance
+    and bary.
+    """
+
+    ids: Variable
+    depth: Variable
+    distance: Variable
+    bary: Variable
+    stencil: Variable
+
+
+@dataclass(frozen=True)
+class HardSoft:
+    """What ``build_hardsoftras`` gives: the screen faces, K peels, the edge mask E and the silhouette."""
+
+    screen: ScreenFaces
+    peels: tuple[Peel, ...]
+    edge: Variable
+    hard: Variable
+    silhouette: Variable
+    sigma: Variable
+
+    def blend(self, colors: Sequence[Variable], background: Variable | float = 0.0) -> Variable:
+        """Colour image from the colours of the K peels over a background. Gradient to all of them."""
+        return blend_color(self, colors, background)
+
+
+def shift(depth: Variable, distance: Variable) -> Variable:
+    """Shift (paper, eq. 3): hard faces in [0, 0.5], soft faces behind, nearer edges first.
+    Differs: the listing has edge_dist * 0.5 + 0.5, which needs |edge_dist|."""
+    return F.where(distance >= 0.0, depth * 0.5, F.abs(distance) * 0.5 + 0.5)
+
+
+def build_rasterize(screen: ScreenFaces, r: Variable, K: int = 1) -> tuple[Peel, ...]:
+    """Rasterize enlarged faces and peel K layers.
+
+    r: FLOAT @ 1x1, screen square units, run-time value. A fragment is kept within r of its hard face. Layer
+    k holds what lies strictly behind the shifted depth of layer k - 1: faces of exactly equal depth share
+    a layer, and what lies on the near plane (depth 0) stays in layer 1. Gradient to the corners.
+    """
+    corners = build_enlarge(screen, r)
+    p = pixel_positions(screen.size, screen.layers)
+    peels: list[Peel] = []
+    for k in range(K):
+        frag = F.rasterize(corners, screen.size, layer=k)
+        a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in screen.corners)
+        face = signed_distance(a.xy, b.xy, c.xy, p)
+        distance = F.where(is_crossing((a, b, c)), FAR_INSIDE, face.distance)
+        z = F.dot(face.weights, F.vec3(a.z, b.z, c.z))
+        depth = shift(F.clamp(z, 0.0, 1.0), distance)
+        keep = distance >= -r
+        if peels:
+            keep = keep * (depth > peels[-1].depth)
+        ids = F.resolve(frag, depth, keep, background=-1)
+        shifted = F.resolve(depth, depth, keep, background=1)
+        peels.append(_shade_geometry(screen, ids, shifted, p))
+    return tuple(peels)
+
+
+def _shade_geometry(screen: ScreenFaces, ids: Variable, depth: Variable, p: Variable) -> Peel:
+    """The differentiable geometry of the faces that won."""
+    a, b, c = (F.lookup(t, ids) for t in screen.corners)
+    clipped = is_crossing((a, b, c))
+    face = signed_distance(a.xy, b.xy, c.xy, p)
+    covered = F.to_float(F.compare("gte", ids, 0))
+    return Peel(
+        ids=ids,
+        depth=depth,
+        distance=F.where(clipped, FAR_INSIDE, face.distance),
+        bary=perspective(face.weights, F.vec3(a.w, b.w, c.w)),
+        stencil=covered,
+    )
+
+
+def build_hardsoftras(
+    vtx_pos: Variable,
+    faces: Variable,
+    matrix: Variable,
+    size: Size,
+    r: Variable | float,
+    K: int = 1,
+    sigma: Variable | float | None = None,
+    delta: Variable | float | None = None,
+    max_delta: float = 0.1,
+    jitter: Variable | None = None,
+) -> HardSoft:
+    """The whole of HardSoftRas up to the silhouette.
+
+    vtx_pos: VEC3 @ (N, 1), world units. faces: IVEC3 @ (F, 1). matrix: MAT4 @ 1x1, layers = views. size:
+    image size in pixels. r: reach of gradients, screen square units (1 = the longer side). K: layers. sigma:
+    softness, default r / 7 (paper, A.1). delta: reach of the edge mask, default r; delta of one pixel with
+    K = 1 is antialiasing mode, delta = 1 is SoftRas mode. r, sigma and delta are run-time values when given
+    as Variables @ 1x1: changing them rebuilds nothing. max_delta: the largest delta that will be sent.
+    jitter: VEC2 @ 1x1 in pixels, shifts the projection.
+    Gradient to vtx_pos and matrix. Raises GraphError for wrong types, K < 1 or r outside [0, 1].
+    """
+    check_faces(faces)
+    if K < 1:
+        raise GraphError(f"HardSoftRas needs K >= 1, got {K}")
+    for name, value in (("r", r), ("delta", delta)):
+        if isinstance(value, (int, float)) and not 0 <= value <= 1:
+            raise GraphError(f"{name} must be in [0, 1] (1 is the longer side), got {value}")
+    radius = r if isinstance(r, Variable) else F.constant(float(r))
+    softness = radius * (1.0 / 7.0) if sigma is None else sigma
+    softness = softness if isinstance(softness, Variable) else F.constant(float(softness))
+    reach = radius if delta is None else delta
+    if isinstance(reach, (int, float)):
+        max_delta = float(reach)
+        reach = F.constant(float(reach))
+    screen = build_screen_faces(vtx_pos, faces, matrix, size, jitter)
+    peels = build_rasterize(screen, radius, K)
+    hard = peels[0].depth <= 0.5
+    edge = edge_mask(hard, reach, screen.size, max_delta)
+    silhouette = blend_silhouette(peels, hard, edge, softness)
+    return HardSoft(screen, peels, edge, hard, silhouette, softness)

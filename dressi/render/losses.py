@@ -1,0 +1,26 @@
+"""Losses. In: images. Out: FLOAT @ 1x1 (means), with gradient to the first image (and the second)."""
+
+from __future__ import annotations
+
+from dressi.ad import F, Variable
+
+
+def l1_loss(image: Variable, target: Variable, mask: Variable | None = None) -> Variable:
+    """Mean absolute difference over pixels, layers and components. mask: FLOAT weights a pixel."""
+    d = F.abs(image - target)
+    per_pixel = F.sum_components(d) * (1.0 / d.vtype.n)
+    return F.mean(per_pixel if mask is None else per_pixel * mask)
+
+
+def l2_loss(image: Variable, target: Variable, mask: Variable | None = None) -> Variable:
+    """Mean squared difference over pixels, layers and components. mask: FLOAT weights a pixel."""
+    d = image - target
+    per_pixel = F.dot(d, d) * (1.0 / d.vtype.n)
+    return F.mean(per_pixel if mask is None else per_pixel * mask)
+
+
+def silhouette_loss(
+    silhouette: Variable, target: Variable, mask: Variable | None = None
+) -> Variable:
+    """L2 of silhouettes (paper, 4.1). FLOAT in [0, 1] each."""
+    return l2_loss(silhouette, target, mask)
