@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dressi.ad.graph import Variable
+from dressi.ad.graph import leaves as all_leaves
 from dressi.ad.registry import COMP, RASTER
 from dressi.errors import GraphError
 from dressi.packing.glsl import Places, generate
@@ -17,7 +18,7 @@ from dressi.packing.limits import DeviceLimits
 from dressi.packing.plan import BufferPlan, DrawPlan, ImagePlan, Plan, StagePlan, SubstagePlan
 from dressi.packing.stage import Stage, pack_stages
 from dressi.packing.substage import Context, Substage, pack_substages
-from dressi.packing.units import in_buffer, make_units
+from dressi.packing.units import find_inline, in_buffer, make_units
 
 MAX_PLANES = 4
 """Planes of the widest type (MAT4); spaces the keys of persistent images."""
@@ -71,8 +72,10 @@ def pack(
     options = options or Options()
     pairs = list(updates)
     wanted = [*outputs, *(new for _, new in pairs)]
-    units = make_units(wanted)
     written_leaves = {leaf.uid for leaf, _ in pairs}
+    uniforms = _choose_uniforms(all_leaves(wanted), written_leaves, limits)
+    inline = find_inline(wanted, {v.uid for v in uniforms})
+    units = make_units(wanted, inline)
     read_leaves: dict[int, Variable] = {}
     for unit in units:
         for v, _ in unit.reads:
@@ -80,11 +83,12 @@ def pack(
                 read_leaves[v.uid] = v
     for leaf, _ in pairs:
         read_leaves.setdefault(leaf.uid, leaf)
-    uniforms = _choose_uniforms(read_leaves.values(), written_leaves, limits)
+    uniforms = [v for v in uniforms if v.uid in read_leaves]
     context = Context(
         limits,
         final={v.uid for v in wanted},
         uniforms={v.uid for v in uniforms},
+        inline=inline,
         pack_substages=options.pack_substages,
         pack_stages=options.pack_stages,
     )

@@ -317,7 +317,7 @@ class _Generator:
         """Expression for x at the pixel being computed."""
         if x.uid in self.names:
             return self.names[x.uid]
-        if x.creator is not None and x.creator.op.kind == FREE:
+        if x.creator is not None and x.uid in self.context.inline:
             self.emit(x.creator, text, body)
             return self.names[x.uid]
         v, ways = self.substage.reads[x.uid]

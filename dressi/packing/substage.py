@@ -38,6 +38,8 @@ class Context:
     """Variables that must be written to images: graph outputs and updates."""
     uniforms: set[int] = field(default_factory=set)
     """Leaves that lie in the uniform block."""
+    inline: set[int] = field(default_factory=set)
+    """Variables that every shader recomputes."""
     pack_substages: bool = True
     pack_stages: bool = True
 
@@ -135,45 +137,79 @@ def _read_outside(v: Variable, unit: Unit, mine: set[int]) -> bool:
 
 def why_not(unit: Unit, substage: Substage, context: Context) -> list[str]:
     """Obstacles that keep a unit out of a substage; empty when it fits. For the packer, logs and errors."""
+    return fixed_obstacles(unit, substage, context) or over_limits(
+        grown(unit, substage, context), context
+    )
+
+
+def fixed_obstacles(unit: Unit, substage: Substage, context: Context) -> list[str]:
+    """Obstacles that stay whatever else joins the substage."""
     out: list[str] = []
-    if substage.units:
-        mine = {id(u) for u in substage.units}
-        if unit.domain != substage.domain:
-            fits = (
-                unit.is_uniform
-                and substage.kind != COMP
-                and unit.domain[1] in (1, substage.domain[1])
-                and all(id(u) in mine for u in unit.users)
-                and not any(v.uid in context.final for v in unit.outputs)
-            )
-            if not fits:
-                out.append(f"runs over {_text(unit.domain)}, the substage over {_text(substage.domain)}")
-        if COMP in (unit.kind, substage.kind):
-            out.append("a dispatch stands alone")
-        if unit.kind == RASTER:
-            out.append("a rasterization begins its own substage")
-        if substage.kind == RASTER and not unit.is_uniform:
-            out.append("behind a rasterization only its fragments are shaded")
-        for v in unit.outputs:
-            held = substage.reads.get(v.uid)
-            if held is None:
-                continue
-            if in_buffer(v):
-                out.append(f"{v.label()} is scattered and read in the substage")
-            elif not held[1] <= {ATTACHMENT} and not (unit.is_uniform and _same_only(v, substage)):
-                out.append(f"{v.label()} is read at other pixels in the substage")
-    if out:
+    if not substage.units:
         return out
-    new = grown(unit, substage, context)
+    if unit.domain != substage.domain:
+        mine = {id(u) for u in substage.units}
+        fits = (
+            unit.is_uniform
+            and substage.kind != COMP
+            and unit.domain[1] in (1, substage.domain[1])
+            and all(id(u) in mine for u in unit.users)
+            and not any(v.uid in context.final for v in unit.outputs)
+        )
+        if not fits:
+            out.append(f"runs over {_text(unit.domain)}, the substage over {_text(substage.domain)}")
+    if COMP in (unit.kind, substage.kind):
+        out.append("a dispatch stands alone")
+    if unit.kind == RASTER:
+        out.append("a rasterization begins its own substage")
+    if substage.kind == RASTER and not unit.is_uniform:
+        out.append("behind a rasterization only its fragments are shaded")
+    for v in unit.outputs:
+        held = substage.reads.get(v.uid)
+        if held is None:
+            continue
+        if in_buffer(v):
+            out.append(f"{v.label()} is scattered and read in the substage")
+        elif not held[1] <= {ATTACHMENT} and not (unit.is_uniform and _same_only(v, substage)):
+            out.append(f"{v.label()} is read at other pixels in the substage")
+    return out
+
+
+_OUTPUT_LIMITS = ("color_outputs", "combined_outputs")
+
+
+def over_limits(new: Substage, context: Context) -> list[str]:
+    """Limits of the device that a substage breaks."""
+    out: list[str] = []
+    scatters = any(in_buffer(v) for v in new.outputs)
     for name, number in counts(new).items():
-        if name == "combined_outputs" and not any(in_buffer(v) for v in new.outputs):
+        if name == "combined_outputs" and not scatters:
             continue  # attachments alone are bounded by color_outputs
         allowed = getattr(context.limits, name)
         if number > allowed:
             out.append(f"needs {number} {name.replace('_', ' ')}, {context.limits.name} allows {allowed}")
-    if any(in_buffer(v) for v in new.outputs) and new.kind != COMP and not context.limits.fragment_stores:
+    if scatters and new.kind != COMP and not context.limits.fragment_stores:
         out.append(f"{context.limits.name} has no stores in fragment shaders")
     return out
+
+
+def _hopeless(new: Substage, context: Context) -> bool:
+    """Whether a substage breaks limits that no later unit can mend: outputs only grow, and leaves stay
+    inputs."""
+    n = counts(new)
+    scatters = any(in_buffer(v) for v in new.outputs)
+    if n["color_outputs"] > context.limits.color_outputs:
+        return True
+    if scatters and n["combined_outputs"] > context.limits.combined_outputs:
+        return True
+    if scatters and new.kind != COMP and not context.limits.fragment_stores:
+        return True
+    leaves = sum(
+        v.vtype.n_planes
+        for v, ways in new.reads.values()
+        if v.creator is None and new.way(v, ways) == ATTACHMENT
+    )
+    return leaves > context.limits.input_attachments
 
 
 def _same_only(v: Variable, substage: Substage) -> bool:
@@ -229,90 +265,120 @@ def begin(unit: Unit, context: Context) -> Substage:
 
 def pack_substages(units: Sequence[Unit], context: Context) -> list[Substage]:
     """Substages in order of execution, connected."""
-    waiting = {u.index: len(u.users) for u in units}
-    # Ready units by domain: only those of the active domain (and uniform ones) can join.
-    ready: dict[Domain, set[int]] = {}
-    latest: list[int] = []  # heap of -index over all ready units
-
-    def release(unit: Unit) -> None:
-        ready.setdefault(unit.domain, set()).add(unit.index)
-        heapq.heappush(latest, -unit.index)
-
-    for unit in units:
-        if waiting[unit.index] == 0:
-            release(unit)
-    done: list[Substage] = []
-    packed: set[int] = set()
-    while len(packed) < len(units):
-        while -latest[0] in packed:
-            heapq.heappop(latest)
-        unit = units[-latest[0]]
-        active = begin(unit, context)
-        _take(unit, packed, ready, waiting, release)
-        if context.pack_substages:
-            active = _fill(active, units, packed, ready, waiting, release, context)
-        done.append(active)
+    packer = _Packer(units, context)
+    done = packer.run()
     done.reverse()
     _connect(done)
     return done
 
 
-def _take(unit, packed, ready, waiting, release) -> None:  # type: ignore[no-untyped-def]
-    packed.add(unit.index)
-    ready[unit.domain].discard(unit.index)
-    for producer in unit.producers:
-        waiting[producer.index] -= 1
-        if waiting[producer.index] == 0:
-            release(producer)
+PATIENCE = 400
+"""Units that a substage may take beyond its limits in the hope that their producers, which follow, turn
+inputs into inner values again. A forward and backward chain over the same pixels needs that: cut at the first
+full substage, it would carry dozens of values through attachments."""
 
 
-def _fill(active, units, packed, ready, waiting, release, context) -> Substage:  # type: ignore[no-untyped-def]
-    """Add units while one fits. Candidates wait in a heap by (edges, later first); one that did not fit is
-    looked at again only when the substage's reads shrank, since obstacles other than limits stay."""
-    edges: dict[int, int] = {}
-    for member in active.units:
-        for producer in member.producers:
-            edges[producer.index] = edges.get(producer.index, 0) + 1
-    heap: list[tuple[int, int]] = []
-    known: set[int] = set()
+class _Packer:
+    """State of the greedy packing: which units are packed, which are ready."""
 
-    def offer() -> None:
-        for domain in {active.domain, ((1, 1), 1), ((1, 1), active.domain[1])}:
-            for index in ready.get(domain, ()):
-                if index not in known:
-                    known.add(index)
-                    heapq.heappush(heap, (-edges.get(index, 0), -index))
+    def __init__(self, units: Sequence[Unit], context: Context) -> None:
+        self.units = units
+        self.context = context
+        self.packed: set[int] = set()
+        self.waiting = {u.index: len(u.users) for u in units}
+        self.ready: dict[Domain, set[int]] = {}
+        # Heap of (pixels, -index) over ready units (and stale entries). New substages begin with the
+        # smallest domain: then a large one begins only when nothing else holds its Functions back (a
+        # pyramid that sums the loss, say), and forward and backward of a pixel end up in one shader.
+        self.latest: list[tuple[int, int]] = []
+        for unit in units:
+            if not unit.users:
+                self.release(unit)
 
-    offer()
-    retry: list[tuple[int, int]] = []
-    while heap:
-        key = heapq.heappop(heap)
-        unit = units[-key[1]]
-        if unit.index in packed:
-            continue
-        if -key[0] != edges.get(unit.index, 0):
-            heapq.heappush(heap, (-edges.get(unit.index, 0), -unit.index))
-            continue
-        obstacles = why_not(unit, active, context)
-        if obstacles:
-            if any("allows" in o for o in obstacles):
-                retry.append(key)
-            continue
-        before = len(active.reads)
-        active = grown(unit, active, context)
+    def release(self, unit: Unit) -> None:
+        self.ready.setdefault(unit.domain, set()).add(unit.index)
+        (w, h), layers = unit.domain
+        heapq.heappush(self.latest, (w * h * layers, -unit.index))
+
+    def take(self, unit: Unit) -> list[Unit]:
+        """Pack a unit; the producers that became ready."""
+        self.packed.add(unit.index)
+        self.ready[unit.domain].discard(unit.index)
+        released = []
         for producer in unit.producers:
-            edges[producer.index] = edges.get(producer.index, 0) + 1
-        released: list[Unit] = []
-        _take(unit, packed, ready, waiting, lambda u: (release(u), released.append(u)))
-        for new in released:
-            if new.domain in (active.domain, ((1, 1), 1), ((1, 1), active.domain[1])):
-                known.add(new.index)
-                heapq.heappush(heap, (-edges.get(new.index, 0), -new.index))
-        if len(active.reads) < before and retry:
-            for again in retry:
-                heapq.heappush(heap, again)
-            retry.clear()
-    return active
+            self.waiting[producer.index] -= 1
+            if self.waiting[producer.index] == 0:
+                self.release(producer)
+                released.append(producer)
+        return released
+
+    def untake(self, unit: Unit) -> None:
+        for producer in unit.producers:
+            if self.waiting[producer.index] == 0:
+                self.ready[producer.domain].discard(producer.index)
+            self.waiting[producer.index] += 1
+        self.packed.discard(unit.index)
+        self.release(unit)
+
+    def run(self) -> list[Substage]:
+        done: list[Substage] = []
+        while len(self.packed) < len(self.units):
+            while True:
+                unit = self.units[-heapq.heappop(self.latest)[1]]
+                if unit.index in self.ready[unit.domain]:
+                    break
+            active = begin(unit, self.context)
+            self.take(unit)
+            if self.context.pack_substages:
+                active = self.grow(active, patience=PATIENCE)
+                active = self.grow(active, patience=0)
+            done.append(active)
+        return done
+
+    def grow(self, active: Substage, patience: int) -> Substage:
+        """Add ready units, those with the most edges to the substage first. With patience, limits on inputs may
+        be broken on the way; the longest prefix that keeps them is the result."""
+        edges: dict[int, int] = {}
+        for member in active.units:
+            for producer in member.producers:
+                edges[producer.index] = edges.get(producer.index, 0) + 1
+        domains = {active.domain, ((1, 1), 1), ((1, 1), active.domain[1])}
+        heap: list[tuple[int, int]] = []
+
+        def offer(index: int) -> None:
+            heapq.heappush(heap, (-edges.get(index, 0), -index))
+
+        for domain in domains:
+            for index in self.ready.get(domain, ()):
+                offer(index)
+        best, journal = active, []
+        while heap and len(journal) <= patience:
+            key = heapq.heappop(heap)
+            unit = self.units[-key[1]]
+            if unit.index in self.packed:
+                continue
+            if -key[0] != edges.get(unit.index, 0):
+                offer(unit.index)
+                continue
+            if fixed_obstacles(unit, active, self.context):
+                continue
+            new = grown(unit, active, self.context)
+            fits = not over_limits(new, self.context)
+            if not fits and (patience == 0 or _hopeless(new, self.context)):
+                continue
+            active = new
+            for producer in unit.producers:
+                edges[producer.index] = edges.get(producer.index, 0) + 1
+            for released in self.take(unit):
+                if released.domain in domains:
+                    offer(released.index)
+            journal.append(unit)
+            if fits:
+                best = active
+                journal.clear()
+        for unit in reversed(journal):
+            self.untake(unit)
+        return best
 
 
 def _connect(substages: Sequence[Substage]) -> None:

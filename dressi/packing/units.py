@@ -35,7 +35,7 @@ class Unit:
     kind: str
     domain: Domain
     reads: list[tuple[Variable, str]] = field(default_factory=list)
-    """Inputs from outside the unit (constants and pixel coordinates left out) and how they are read."""
+    """Inputs from outside the unit (what is inline left out) and how they are read."""
     outputs: list[Variable] = field(default_factory=list)
     users: list[Unit] = field(default_factory=list)
     """Units that read an output, each once."""
@@ -73,9 +73,43 @@ def domain_of(f: Function) -> Domain:
     return f.output.size, f.output.layers
 
 
-def make_units(outputs: Iterable[Variable]) -> list[Unit]:
-    """Units in topological order, connected."""
-    functions = [f for f in topological(outputs) if f.op.kind != FREE]
+INLINE_UNIFORM, INLINE_PIXEL = 24, 4
+"""Functions that a value made of constants and uniforms may take to be written into every shader that uses it,
+for 1x1 values and for images: cheaper than a pass of its own, or than an attachment."""
+
+
+def find_inline(outputs: Iterable[Variable], uniforms: set[int]) -> set[int]:
+    """Variables that every shader recomputes: constants, coordinates, and short chains of cheap same-pixel
+    Functions of them and of uniform leaves."""
+    outs = list(outputs)
+    functions = topological(outs)
+    fetched = {v.uid for v in outs}
+    for f in functions:
+        fetched |= {x.uid for i, x in enumerate(f.inputs) if f.op.read(i) != SAME}
+    cost: dict[int, int] = {}
+    for f in functions:
+        y = f.output
+        if f.op.kind == FREE:
+            cost[y.uid] = 0
+            continue
+        if (
+            f.op.kind != FRAG
+            or f.op.scatter
+            or f.op.fragment_exit
+            or y.fragment_of is not None
+            or y.uid in fetched
+            or not all(x.uid in cost or x.uid in uniforms for x in f.inputs)
+        ):
+            continue
+        total = 1 + sum(cost.get(x.uid, 0) for x in f.inputs)
+        if total <= (INLINE_UNIFORM if y.size == (1, 1) else INLINE_PIXEL):
+            cost[y.uid] = total
+    return set(cost)
+
+
+def make_units(outputs: Iterable[Variable], inline: set[int]) -> list[Unit]:
+    """Units in topological order, connected. inline: what ``find_inline`` found."""
+    functions = [f for f in topological(outputs) if f.output.uid not in inline]
     groups: dict[int, list[Function]] = {}
     for f in functions:
         raster = f.output.fragment_of
@@ -94,28 +128,34 @@ def make_units(outputs: Iterable[Variable]) -> list[Unit]:
             made_by[f.output.uid] = unit
         units.append(unit)
     for unit in units:
-        _connect(unit, made_by)
+        _connect(unit, made_by, inline)
     return _topological_units(units)
 
 
-def _connect(unit: Unit, made_by: dict[int, Unit]) -> None:
+def _connect(unit: Unit, made_by: dict[int, Unit], inline: set[int]) -> None:
     inside = {f.output.uid for f in unit.functions}
     seen: set[tuple[int, str]] = set()
+
+    def read(x: Variable, how: str) -> None:
+        if x.uid in inside or (x.uid, how) in seen:
+            return
+        seen.add((x.uid, how))
+        if x.uid in inline:
+            assert x.creator is not None
+            for other in x.creator.inputs:
+                read(other, SAME)
+            return
+        unit.reads.append((x, how))
+        producer = made_by.get(x.uid)
+        if producer is not None and producer not in unit.producers:
+            unit.producers.append(producer)
+            producer.users.append(unit)
+
     for f in unit.functions:
         if f.output.fragment_of is None:
             unit.outputs.append(f.output)
         for i, x in enumerate(f.inputs):
-            if x.uid in inside or (x.creator is not None and x.creator.op.kind == FREE):
-                continue
-            read = f.op.read(i)
-            if (x.uid, read) in seen:
-                continue
-            seen.add((x.uid, read))
-            unit.reads.append((x, read))
-            producer = made_by.get(x.uid)
-            if producer is not None and producer not in unit.producers:
-                unit.producers.append(producer)
-                producer.users.append(unit)
+            read(x, f.op.read(i))
 
 
 def _topological_units(units: Sequence[Unit]) -> list[Unit]:

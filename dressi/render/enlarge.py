@@ -18,12 +18,23 @@ MIN_AREA = 1e-10
 """Twice the area (screen square units) below which a face has no usable incentre: its box is used."""
 
 
-def build_enlarge(screen: ScreenFaces, r: Variable) -> tuple[Variable, Variable, Variable, Variable]:
+SLACK_PX = 0.0625
+"""Pixels by which even hard faces grow: hardware snaps vertices to 1/256 pixel (1/16 at least), so coverage is
+decided by the exact inside test of the fragment, not by the snapped edges."""
+
+
+def build_enlarge(
+    screen: ScreenFaces, r: Variable, soft: Variable | None = None
+) -> tuple[Variable, Variable, Variable, Variable]:
     """Corners of the enlarged faces as VEC4 clip positions @ (F, 1).
 
-    r: FLOAT @ 1x1, screen square units, a run-time value; 0 gives the hard faces. Crossing faces come
-    back as they are, in clip space, for the hardware to clip. No gradient.
+    r: FLOAT @ 1x1, screen square units, a run-time value. soft: FLOAT mask @ (F, 1), the faces that are
+    enlarged; default all. Crossing faces come back as they are, in clip space, for the hardware to clip.
+    No gradient.
     """
+    if soft is not None:
+        r = r * soft
+    r = F.maximum(r, SLACK_PX / screen.scale)
     corners = [F.stop_gradient(c) for c in screen.corners]
     a, b, c = (v.xy for v in corners)
     ab, bc, ca = b - a, c - b, a - c

@@ -23,6 +23,7 @@ from dressi.render.project import (
     is_crossing,
     pixel_positions,
 )
+from dressi.render.topology import contour_mask, neighbor_table
 
 FAR_INSIDE = 1.0
 """Distance given to faces that are clipped: wholly inside, so hard and without gradient."""
@@ -67,14 +68,17 @@ def shift(depth: Variable, distance: Variable) -> Variable:
     return F.where(distance >= 0.0, depth * 0.5, F.abs(distance) * 0.5 + 0.5)
 
 
-def build_rasterize(screen: ScreenFaces, r: Variable, K: int = 1) -> tuple[Peel, ...]:
+def build_rasterize(
+    screen: ScreenFaces, r: Variable, K: int = 1, soft: Variable | None = None
+) -> tuple[Peel, ...]:
     """Rasterize enlarged faces and peel K layers.
 
     r: FLOAT @ 1x1, screen square units, run-time value. A fragment is kept within r of its hard face. Layer
     k holds what lies strictly behind the shifted depth of layer k - 1: faces of exactly equal depth share
-    a layer, and what lies on the near plane (depth 0) stays in layer 1. Gradient to the corners.
+    a layer, and what lies on the near plane (depth 0) stays in layer 1. soft: FLOAT mask @ (F, 1) of the
+    faces that get a soft rim; default all. Gradient to the corners.
     """
-    corners = build_enlarge(screen, r)
+    corners = build_enlarge(screen, r, soft)
     p = pixel_positions(screen.size, screen.layers)
     peels: list[Peel] = []
     for k in range(K):
@@ -119,6 +123,7 @@ def build_hardsoftras(
     delta: Variable | float | None = None,
     max_delta: float = 0.1,
     jitter: Variable | None = None,
+    rims: str | None = None,
 ) -> HardSoft:
     """The whole of HardSoftRas up to the silhouette.
 
@@ -127,7 +132,9 @@ def build_hardsoftras(
     softness, default r / 7 (paper, A.1). delta: reach of the edge mask, default r; delta of one pixel with
     K = 1 is antialiasing mode, delta = 1 is SoftRas mode. r, sigma and delta are run-time values when given
     as Variables @ 1x1: changing them rebuilds nothing. max_delta: the largest delta that will be sent.
-    jitter: VEC2 @ 1x1 in pixels, shifts the projection.
+    jitter: VEC2 @ 1x1 in pixels, shifts the projection. rims: which faces get a soft rim, ``all`` or
+    ``contour`` (those with an edge on the contour); default contour for K = 1, where the picture is the
+    same (the nearest point outside a shape lies on its contour) for a fraction of the fragments, else all.
     Gradient to vtx_pos and matrix. Raises GraphError for wrong types, K < 1 or r outside [0, 1].
     """
     check_faces(faces)
@@ -144,7 +151,11 @@ def build_hardsoftras(
         max_delta = float(reach)
         reach = F.constant(float(reach))
     screen = build_screen_faces(vtx_pos, faces, matrix, size, jitter)
-    peels = build_rasterize(screen, radius, K)
+    rims = ("contour" if K == 1 else "all") if rims is None else rims
+    if rims not in ("all", "contour"):
+        raise GraphError(f"rims must be all or contour, got {rims!r}")
+    soft = contour_mask(screen, neighbor_table(faces)) if rims == "contour" else None
+    peels = build_rasterize(screen, radius, K, soft)
     hard = peels[0].depth <= 0.5
     edge = edge_mask(hard, reach, screen.size, max_delta)
     silhouette = blend_silhouette(peels, hard, edge, softness)

@@ -13,28 +13,32 @@ import numpy.typing as npt
 from scipy import ndimage
 
 from dressi.errors import GraphError
-from dressi.render.io.images import linear_to_srgb
+from dressi.render.io.images import linear_to_srgb, srgb_to_linear
 
 Mask = npt.NDArray[np.float32]
 
 
 def photo_mask(
     image: npt.ArrayLike,
-    threshold: float = 0.19,
-    dilate_px: float = 3.0,
-    erode_px: float = 3.0,
+    threshold: float = 0.14,
+    dilate_px: float = 5.0,
+    erode_px: float = 5.0,
     fill_holes: bool = True,
     *,
-    max_hole_px: int = 400,
+    max_hole_px: int | None = None,
+    edge_px: float = 3.0,
     linear: bool = True,
 ) -> Mask:
     """(H, W) float32 mask, 1 on the object: the largest bright region, with its shadows closed.
 
-    image: (H, W, 3) or (H, W), colours in [0, 1]. threshold: on the brightest channel as an sRGB value.
-    dilate_px, erode_px: radii of discs. Dilating closes shadows that are open to the background;
-    eroding by as much takes the outline back to where it was. fill_holes: fill enclosed holes of at
-    most ``max_hole_px`` pixels (shadows), and leave larger ones, which are background seen through the
-    object. linear: the image is linear (what ``read_image`` gives); False: it holds sRGB values.
+    image: (H, W, 3) or (H, W), colours in [0, 1]. threshold: on the brightest channel as an sRGB value,
+    low enough for the object's shadows. dilate_px, erode_px: radii of discs. Dilating closes shadows
+    that are open to the background; eroding by as much takes the outline back to where it was.
+    fill_holes: fill enclosed holes (shadows); with max_hole_px only those of at most so many pixels,
+    which leaves background that is seen through the object. edge_px: a low threshold lies on the
+    outer foot of a blurred edge, so up to this many pixels are taken off where they are darker than
+    half of the brightest linear value near them, which is where the outline is; 0 leaves them.
+    linear: the image is linear (what ``read_image`` gives); False: it holds sRGB values.
 
     The frame's border is no background: the object is not eroded from there where it leaves the frame,
     and a dark region that touches the border is no hole, so it stays background.
@@ -45,23 +49,31 @@ def photo_mask(
         raise GraphError(f"photo_mask needs (H, W) or (H, W, C), got {array.shape}")
     if not np.isfinite(array).all():
         raise GraphError("photo_mask: the image holds NaN or infinity")
-    if not (dilate_px >= 0.0 and erode_px >= 0.0):
-        raise GraphError(f"photo_mask needs radii >= 0, got {dilate_px} and {erode_px}")
+    if not min(dilate_px, erode_px, edge_px) >= 0.0:
+        raise GraphError(f"photo_mask needs radii >= 0, got {dilate_px}, {erode_px}, {edge_px}")
     brightest = array if array.ndim == 2 else array[..., :3].max(axis=2)
-    bright = (linear_to_srgb(brightest) if linear else brightest) > threshold
-    if not bright.any():
+    encoded = linear_to_srgb(brightest) if linear else brightest
+    mask = encoded > threshold
+    if not mask.any():
         raise GraphError(f"photo_mask: no pixel is brighter than {threshold} (sRGB)")
-    bright = _largest(bright)  # first, or dilating would join dust and reflections to the object
+    mask = _largest(mask)  # first, or dilating would join dust and reflections to the object
     if dilate_px > 0.0:
-        bright = ndimage.distance_transform_edt(~bright) <= dilate_px
+        mask = ndimage.distance_transform_edt(~mask) <= dilate_px
     if fill_holes:
-        bright = bright | _small_holes(bright, max_hole_px)
-    if erode_px > 0.0 and not bright.all():
-        # The distance to the background inside the frame: the border itself erodes nothing.
-        bright = ndimage.distance_transform_edt(bright) > erode_px
-    if not bright.any():
+        mask = mask | _holes(mask, max_hole_px)
+    # The distance to the background inside the frame: the border itself erodes nothing.
+    if erode_px > 0.0 and not mask.all():
+        mask = ndimage.distance_transform_edt(mask) > erode_px
+    if edge_px > 0.0 and mask.any() and not mask.all():
+        value = brightest if linear else srgb_to_linear(brightest)
+        near = ndimage.maximum_filter(value, size=2 * int(np.ceil(edge_px)) + 3)
+        inner = ndimage.distance_transform_edt(mask) > edge_px
+        mask = mask & (inner | (value > 0.5 * near))
+        if fill_holes:
+            mask = mask | _holes(mask, max_hole_px)
+    if not mask.any():
         raise GraphError(f"photo_mask: eroding by {erode_px} pixels leaves nothing")
-    return _largest(bright).astype(np.float32)
+    return _largest(mask).astype(np.float32)
 
 
 def _largest(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -71,14 +83,14 @@ def _largest(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     return np.asarray(labels == sizes.argmax())
 
 
-def _small_holes(mask: npt.NDArray[np.bool_], max_px: int) -> npt.NDArray[np.bool_]:
+def _holes(mask: npt.NDArray[np.bool_], max_px: int | None) -> npt.NDArray[np.bool_]:
     labels, _ = ndimage.label(~mask)  # 4-connected: a hole does not leak through a diagonal
     sizes = np.bincount(labels.ravel())
-    small = sizes <= max_px
-    small[0] = False
+    is_hole = sizes <= (mask.size if max_px is None else max_px)
+    is_hole[0] = False
     border = (labels[0], labels[-1], labels[:, 0], labels[:, -1])
-    small[np.unique(np.concatenate(border))] = False
-    return np.asarray(small[labels])
+    is_hole[np.unique(np.concatenate(border))] = False
+    return np.asarray(is_hole[labels])
 
 
 def _pixels(

@@ -1,0 +1,49 @@
+"""Topology of faces on the host, as leaves that follow the face table. In: IVEC3 faces. Out: tables."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dressi.ad import F, Variable
+from dressi.ad.graph import Derived
+from dressi.ad.vtype import IVEC3
+from dressi.render.project import ScreenFaces
+
+
+def face_neighbors(faces: np.ndarray) -> np.ndarray:
+    """(F, 3) int32: the face across edge 01, 12, 20 of every face; -1 at a border and where more than two
+    faces meet. faces: (F, 3) ints."""
+    f = np.asarray(faces).reshape(-1, 3).astype(np.int64)
+    n = len(f)
+    start, end = f.reshape(-1), f[:, [1, 2, 0]].reshape(-1)
+    low, high = np.minimum(start, end), np.maximum(start, end)
+    order = np.lexsort((high, low))
+    low, high = low[order], high[order]
+    new = np.ones(3 * n, bool)
+    new[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
+    group = np.cumsum(new) - 1
+    first = np.flatnonzero(new)
+    pairs = first[np.bincount(group) == 2]
+    out = np.full(3 * n, -1, np.int64)
+    out[order[pairs]] = order[pairs + 1] // 3
+    out[order[pairs + 1]] = order[pairs] // 3
+    return out.reshape(n, 3).astype(np.int32)
+
+
+def neighbor_table(faces: Variable) -> Variable:
+    """IVEC3 @ (F, 1) leaf of ``face_neighbors``, kept up to date when other faces are sent."""
+    leaf = Variable(IVEC3, faces.size, name=f"{faces.name or 'faces'}.neighbors")
+    leaf.derived = Derived(faces, lambda a: face_neighbors(a).reshape(1, 1, -1, 3))
+    return leaf
+
+
+def contour_mask(screen: ScreenFaces, neighbors: Variable) -> Variable:
+    """FLOAT @ (F, 1), layers: 1 for faces with an edge on the contour of a view (across which no face lies, or
+    one that is turned the other way), else 0. No gradient."""
+    a, b, c = (F.stop_gradient(v).xy for v in screen.corners)
+    u, v = b - a, c - a
+    turn = F.sign(u.x * v.y - u.y * v.x) * (1.0 - screen.crossing)
+    # A border reads 0 (index -1), a clipped face is 0: both differ from +-1 and count as contour.
+    across = [F.lookup(turn, F.swizzle(neighbors, k)) for k in "xyz"]
+    same = [F.equal(turn, t) for t in across]
+    return 1.0 - same[0] * same[1] * same[2]
