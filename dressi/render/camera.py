@@ -1,11 +1,11 @@
 """Cameras as 4x4 matrices, and converters from other conventions.
 
 In: eye and target, angles in degrees, or OpenCV's K, R, t. Out: ``Camera`` with float64 matrices in
-Dressi's conventions: right-handed world, +Y up, the camera looks down -Z; clip space as Vulkan's (z in
-[0, 1], y down after projection); column vectors, NumPy row-major: clip = P @ V @ [x, y, z, 1].
+Dressi's conventions: right-handed world, +Y up, the camera looks down -Z; clip space as Vulkan's (z
+in [0, 1], y down after projection); column vectors, NumPy row-major: clip = P @ V @ [x, y, z, 1].
 
-Pixel coordinates are continuous: (0, 0) is the top left corner of the top left pixel, whose centre is
-(0.5, 0.5); x runs right and y runs down.
+Pixel coordinates are continuous: (0, 0) is the top left corner of the top left pixel, whose centre
+is (0.5, 0.5); x runs right and y runs down.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def perspective(fov_y_deg: float, aspect: float, near: float, far: float) -> Mat
 def ring(
     n_views: int,
     distance: float,
-    elevations: Sequence[float] = (25.0, -15.0),
+    elevations: Sequence[float] = (15.0, -15.0),
     *,
     fov_y_deg: float = 45.0,
     aspect: float = 1.0,
@@ -129,15 +129,16 @@ def ring(
     far: float | None = None,
     target: npt.ArrayLike = (0.0, 0.0, 0.0),
     start_deg: float = 0.0,
-    pole_elevation: float | None = 75.0,
+    pole_elevation: float | None = 80.0,
 ) -> list[Camera]:
     """Cameras around ``target``, in a fixed order; the first one stands on the +Z side.
 
     n_views: at least 1. distance: from the target, world units. elevations: degrees above the
-    horizon, used in turn around the ring, each in (-90, 90). near, far: 0.1 and 3 times the distance
-    where None. start_deg: azimuth of the first camera, from +Z towards +X. pole_elevation: from 6 views
-    on, the last two look down from this elevation and up from its negative; None keeps all in the ring.
-    The pole views stand half a step off the ring's azimuths. Raises GraphError for bad arguments.
+    horizon, used in turn around the ring, each in (-90, 90). near, far: 0.1 and 3 times the
+    distance where None. start_deg: azimuth of the first camera, from +Z towards +X. pole_elevation:
+    from 6 views on, the last two look down from this elevation and up from its negative; None keeps
+    all in the ring. The pole views stand half a step off the ring's azimuths. Raises GraphError for
+    bad arguments.
     """
     if n_views < 1 or not elevations:
         raise GraphError(f"ring needs n_views >= 1 and elevations, got {n_views}, {elevations}")
@@ -182,11 +183,13 @@ def from_opencv(
     """The Camera of OpenCV's, COLMAP's or Middlebury's K, R, t (x right, y down, z forward).
 
     K: (3, 3), pixels; skew and an off-centre principal point are kept. R: (3, 3), t: (3,) with
-    x_cam = R @ x_world + t. width, height: pixels of the image that K belongs to. near, far: along +z.
-    pixel_center: where the centre of the top left pixel lies in Dressi's pixel coordinates minus where
-    it lies in K's, pixels. 0.5 (default): K gives a pixel's centre integer coordinates (OpenCV,
-    Middlebury). 0: K gives the top left corner of the image (0, 0) (COLMAP, most renderers).
-    Raises GraphError: shapes, NaN, K's last row, focal length <= 0, R no rotation, size, near and far.
+    x_cam = R @ x_world + t. width, height: pixels of the image that K belongs to. near, far:
+    distances along +z, world units.
+    pixel_center: where the centre of the top left pixel lies in Dressi's pixel coordinates minus
+    where it lies in K's, pixels. 0.5 (default): K gives a pixel's centre integer coordinates
+    (OpenCV, Middlebury). 0: K gives the top left corner of the image (0, 0) (COLMAP, renderers).
+    Raises GraphError: shapes, NaN, K's last row, focal length <= 0, R no rotation, image size,
+    near and far.
     """
     k, rotation = np.asarray(K, dtype=np.float64), np.asarray(R, dtype=np.float64)
     for label, matrix in (("K", k), ("R", rotation)):
@@ -201,7 +204,9 @@ def from_opencv(
     error = float(np.abs(rotation @ rotation.T - np.eye(3)).max())
     if error > ROTATION_TOLERANCE or np.linalg.det(rotation) < 0.0:
         det = float(np.linalg.det(rotation))
-        raise GraphError(f"R of '{name}' is no rotation: |R R^T - 1| = {error:.3g}, det = {det:.3g}")
+        raise GraphError(
+            f"R of '{name}' is no rotation: |R R^T - 1| = {error:.3g}, det = {det:.3g}"
+        )
     if width < 1 or height < 1:
         raise GraphError(f"image size of '{name}' must be at least 1x1, got {width}x{height}")
     _check_range(near, far, "from_opencv")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from dressi.ad import F, Variable
 
 
@@ -21,12 +23,19 @@ class FaceDistance:
     weights: Variable
 
 
-def signed_distance(a: Variable, b: Variable, c: Variable, p: Variable) -> FaceDistance:
+HIDDEN = 4.0
+"""Squared distance (screen square units, beyond its diagonal) given to edges that do not count."""
+
+
+def signed_distance(
+    a: Variable, b: Variable, c: Variable, p: Variable, edges: Variable | None = None
+) -> FaceDistance:
     """Distance of p to the face a b c. VEC2 each, screen square.
 
     Gradient of the distance to a, b, c and p: of the segment that is nearest; its nearest point moves along
     with the corners (the derivative with respect to the position on the segment is 0 there). At distance
-    exactly 0 the subgradient is 0. Edge-on faces have no inside.
+    exactly 0 the subgradient is 0. Edge-on faces have no inside. edges: VEC3 mask of the edges ab, bc, ca that
+    count; with none of them the distance is +-2 (HIDDEN) and has no gradient.
     """
     ap, bp, cp = p - a, p - b, p - c
     w_a, w_b, w_c = _cross(bp, cp), _cross(cp, ap), _cross(ap, bp)
@@ -37,6 +46,10 @@ def signed_distance(a: Variable, b: Variable, c: Variable, p: Variable) -> FaceD
     t_ab, d_ab = _segment(ap, b - a)
     t_bc, d_bc = _segment(bp, c - b)
     t_ca, d_ca = _segment(cp, a - c)
+    if edges is not None:
+        d_ab = F.where(edges.x, d_ab, HIDDEN)
+        d_bc = F.where(edges.y, d_bc, HIDDEN)
+        d_ca = F.where(edges.z, d_ca, HIDDEN)
     first = (d_ab <= d_bc) * (d_ab <= d_ca)
     second = d_bc <= d_ca
     on_edge = F.where(
@@ -47,6 +60,9 @@ def signed_distance(a: Variable, b: Variable, c: Variable, p: Variable) -> FaceD
     fixed = F.stop_gradient(on_edge)
     # p - nearest, from the small differences p - a ...: exact to the last bits near an edge.
     away = F.length(ap * fixed.x + bp * fixed.y + cp * fixed.z)
+    if edges is not None:
+        any_edge = F.maximum(F.maximum(edges.x, edges.y), edges.z)
+        away = F.where(any_edge, away, float(np.sqrt(HIDDEN)))
     return FaceDistance(
         distance=F.where(inside, away, -away),
         inside=inside,

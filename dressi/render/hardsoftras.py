@@ -23,7 +23,7 @@ from dressi.render.project import (
     is_crossing,
     pixel_positions,
 )
-from dressi.render.topology import contour_mask, neighbor_table
+from dressi.render.topology import contour_edges, neighbor_table
 
 FAR_INSIDE = 1.0
 """Distance given to faces that are clipped: wholly inside, so hard and without gradient."""
@@ -69,15 +69,16 @@ def shift(depth: Variable, distance: Variable) -> Variable:
 
 
 def build_rasterize(
-    screen: ScreenFaces, r: Variable, K: int = 1, soft: Variable | None = None
+    screen: ScreenFaces, r: Variable, K: int = 1, edges: Variable | None = None
 ) -> tuple[Peel, ...]:
     """Rasterize enlarged faces and peel K layers.
 
     r: FLOAT @ 1x1, screen square units, run-time value. A fragment is kept within r of its hard face. Layer
     k holds what lies strictly behind the shifted depth of layer k - 1: faces of exactly equal depth share
-    a layer, and what lies on the near plane (depth 0) stays in layer 1. soft: FLOAT mask @ (F, 1) of the
-    faces that get a soft rim; default all. Gradient to the corners.
+    a layer, and what lies on the near plane (depth 0) stays in layer 1. edges: VEC3 mask @ (F, 1) of the
+    edges that distances are measured to; only faces with one get a soft rim; default all. Gradient to the corners.
     """
+    soft = None if edges is None else F.maximum(F.maximum(edges.x, edges.y), edges.z)
     corners = build_enlarge(screen, r, soft)
     p = pixel_positions(screen.size, screen.layers)
     peels: list[Peel] = []
@@ -93,15 +94,17 @@ def build_rasterize(
             keep = keep * (depth > peels[-1].depth)
         ids = F.resolve(frag, depth, keep, background=-1)
         shifted = F.resolve(depth, depth, keep, background=1)
-        peels.append(_shade_geometry(screen, ids, shifted, p))
+        peels.append(_shade_geometry(screen, ids, shifted, p, edges))
     return tuple(peels)
 
 
-def _shade_geometry(screen: ScreenFaces, ids: Variable, depth: Variable, p: Variable) -> Peel:
+def _shade_geometry(
+    screen: ScreenFaces, ids: Variable, depth: Variable, p: Variable, edges: Variable | None
+) -> Peel:
     """The differentiable geometry of the faces that won."""
     a, b, c = (F.lookup(t, ids) for t in screen.corners)
     clipped = is_crossing((a, b, c))
-    face = signed_distance(a.xy, b.xy, c.xy, p)
+    face = signed_distance(a.xy, b.xy, c.xy, p, None if edges is None else F.lookup(edges, ids))
     covered = F.to_float(F.compare("gte", ids, 0))
     return Peel(
         ids=ids,
@@ -154,8 +157,8 @@ def build_hardsoftras(
     rims = ("contour" if K == 1 else "all") if rims is None else rims
     if rims not in ("all", "contour"):
         raise GraphError(f"rims must be all or contour, got {rims!r}")
-    soft = contour_mask(screen, neighbor_table(faces)) if rims == "contour" else None
-    peels = build_rasterize(screen, radius, K, soft)
+    edges = contour_edges(screen, neighbor_table(faces)) if rims == "contour" else None
+    peels = build_rasterize(screen, radius, K, edges)
     hard = peels[0].depth <= 0.5
     edge = edge_mask(hard, reach, screen.size, max_delta)
     silhouette = blend_silhouette(peels, hard, edge, softness)

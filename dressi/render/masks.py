@@ -1,7 +1,7 @@
 """Silhouettes of an object photographed against a dark background, and their visual hull.
 
-In: photos, calibrated in OpenCV's convention (K gives pixel centres integer coordinates). Out: masks
-for the silhouette loss, and a voxel grid that tells whether masks and cameras agree.
+In: photos, calibrated in OpenCV's convention (K gives pixel centres integer coordinates). Out:
+masks for the silhouette loss, and a voxel grid that tells whether masks and cameras agree.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ def photo_mask(
 ) -> Mask:
     """(H, W) float32 mask, 1 on the object: the largest bright region, with its shadows closed.
 
-    image: (H, W, 3) or (H, W), colours in [0, 1]. threshold: on the brightest channel as an sRGB value,
-    low enough for the object's shadows. dilate_px, erode_px: radii of discs. Dilating closes shadows
-    that are open to the background; eroding by as much takes the outline back to where it was.
-    fill_holes: fill enclosed holes (shadows); with max_hole_px only those of at most so many pixels,
-    which leaves background that is seen through the object. edge_px: a low threshold lies on the
-    outer foot of a blurred edge, so up to this many pixels are taken off where they are darker than
-    half of the brightest linear value near them, which is where the outline is; 0 leaves them.
-    linear: the image is linear (what ``read_image`` gives); False: it holds sRGB values.
+    image: (H, W, 3) or (H, W), colours in [0, 1]. threshold: on the brightest channel as an sRGB
+    value, low enough for the object's shadows. dilate_px, erode_px: radii of discs. Dilating closes
+    shadows that are open to the background; eroding by as much takes the outline back to where it
+    was. fill_holes: fill enclosed holes (shadows); with max_hole_px only those of at most so many
+    pixels, which leaves background that is seen through the object. edge_px: a low threshold lies
+    on the outer foot of a blurred edge, so up to this many pixels are taken off where they are
+    darker than half of the brightest linear value near them, which is where the outline is; 0
+    leaves them. linear: the image is linear (what ``read_image`` gives); False: it holds sRGB
+    values.
 
-    The frame's border is no background: the object is not eroded from there where it leaves the frame,
-    and a dark region that touches the border is no hole, so it stays background.
+    The frame's border is no background: the object is not eroded from there where it leaves the
+    frame, and a dark region that touches the border is no hole, so it stays background.
     Raises GraphError (shape, NaN, negative radius, nothing above the threshold).
     """
     array = np.asarray(image, dtype=np.float64)
@@ -120,8 +121,8 @@ def visual_hull(
 ) -> npt.NDArray[np.bool_]:
     """(n, n, n) bool, indexed [x, y, z]: the cells that no mask rules out (space carving).
 
-    masks: (H, W) each, object where > 0.5. Ks, Rs, ts: OpenCV cameras, x_cam = R x + t. bbox: (2, 3),
-    smallest and largest corner, world units. resolution: n cells along each axis.
+    masks: (H, W) each, object where > 0.5. Ks, Rs, ts: OpenCV cameras, x_cam = R x + t.
+    bbox: (2, 3), smallest and largest corner, world units. resolution: n cells along each axis.
     A cell is carved where its centre falls on background; what a camera does not see (outside its
     frame, behind it) it cannot carve, as the object may leave the frame.
     Raises GraphError where the lists differ in length or the box is empty.
@@ -158,8 +159,8 @@ def hull_mask(
 ) -> Mask:
     """(H, W) float32 silhouette of a voxel grid in one OpenCV camera, 1 where any cell projects.
 
-    hull, bbox: as from ``visual_hull``. size: (width, height), pixels. Cells are drawn as dense grids
-    of points, at least one a pixel.
+    hull, bbox: as from ``visual_hull``. size: (width, height), pixels. Cells are drawn as dense
+    grids of points, at least one a pixel.
     """
     width, height = size
     box = np.asarray(bbox, dtype=np.float64)

@@ -1,9 +1,9 @@
-"""Triangle meshes as NumPy arrays: the container, its checks, topology tables and a UV-mapped sphere.
+"""Triangle meshes as NumPy arrays: container, checks, topology tables and a UV-mapped sphere.
 
 In: positions and faces. Out: ``Mesh`` and the static tables (neighbours, Laplacian) that the render
-builders hand to ``F.lookup``. Positions and UVs have separate topology, so that a vertex on a UV seam
-stays one vertex (one gradient) and has several UVs. Faces are counter-clockwise seen from outside;
-the UV origin is the top left corner of the texture.
+builders hand to ``F.lookup``. Positions and UVs have separate topology, so that a vertex on a UV
+seam stays one vertex (one gradient) and has several UVs. Faces are counter-clockwise seen from
+outside; the UV origin is the top left corner of the texture.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class Mesh:
                 continue
             array = np.asarray(getattr(self, field))
             if array.size and not np.issubdtype(array.dtype, np.integer):
-                raise GraphError(f"{field} of mesh '{self.name}' must be integers, not {array.dtype}")
+                raise GraphError(
+                    f"{field} of mesh '{self.name}' must be integers, not {array.dtype}"
+                )
             if array.size and (array.max() >= 2**31 or array.min() < -(2**31)):
                 raise GraphError(f"{field} of mesh '{self.name}' hold indices beyond int32")
             object.__setattr__(self, field, np.ascontiguousarray(array, dtype=np.int32))
@@ -68,7 +70,8 @@ class Mesh:
             self._check_faces("uv_faces", self.corner_faces, len(self.uvs), "uvs")
             if self.corner_faces.shape != self.faces.shape:
                 raise GraphError(
-                    f"mesh '{self.name}' has {len(self.faces)} faces but {len(self.corner_faces)} uv_faces"
+                    f"mesh '{self.name}' has {len(self.faces)} faces "
+                    f"but {len(self.corner_faces)} uv_faces"
                 )
         elif self.uv_faces is not None:
             raise GraphError(f"mesh '{self.name}' has uv_faces but no uvs")
@@ -76,13 +79,17 @@ class Mesh:
 
     def _check_table(self, field: str, row_name: str, table: FloatArray, width: int) -> None:
         if table.ndim != 2 or table.shape[1] != width:
-            raise GraphError(f"{field} of mesh '{self.name}' must be (N, {width}), not {table.shape}")
+            raise GraphError(
+                f"{field} of mesh '{self.name}' must be (N, {width}), not {table.shape}"
+            )
         if len(table) == 0:
             raise GraphError(f"mesh '{self.name}' is empty: {field} has no rows")
         bad = ~np.isfinite(table).all(axis=1)
         if bad.any():
             i = int(bad.argmax())
-            raise GraphError(f"{row_name} {i} of mesh '{self.name}' is not finite: {table[i].tolist()}")
+            raise GraphError(
+                f"{row_name} {i} of mesh '{self.name}' is not finite: {table[i].tolist()}"
+            )
 
     def _check_faces(self, field: str, faces: IntArray, n_rows: int, rows: str) -> None:
         if faces.ndim != 2 or faces.shape[1] != 3:
@@ -114,13 +121,16 @@ def icosphere(subdivisions: int = 4, radius: float = 1.0) -> Mesh:
     fan = [[0, 11, 5], [0, 5, 1], [0, 1, 7], [0, 7, 10], [0, 10, 11], [1, 5, 9], [5, 11, 4]]
     fan += [[11, 10, 2], [10, 7, 6], [7, 1, 8], [3, 9, 4], [3, 4, 2], [3, 2, 6], [3, 6, 8]]
     fan += [[3, 8, 9], [4, 9, 5], [2, 4, 11], [6, 2, 10], [8, 6, 7], [9, 8, 1]]
-    points, faces = np.array(corners, dtype=np.float64), np.array(fan, dtype=np.int32)
+    points: FloatArray = np.array(corners, dtype=np.float64)
+    faces = np.array(fan, dtype=np.int32)
     for _ in range(subdivisions):
         points, faces = _split(points, faces)
         points /= np.linalg.norm(points, axis=1, keepdims=True)
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     uvs, uv_faces = cube_atlas(points, faces)
-    return Mesh((points * radius).astype(np.float32), faces, uvs, uv_faces, f"icosphere{subdivisions}")
+    return Mesh(
+        (points * radius).astype(np.float32), faces, uvs, uv_faces, f"icosphere{subdivisions}"
+    )
 
 
 _CUBE = np.array(  # chart -> (u, up, outward) with u x up = outward: textures are not mirrored
@@ -142,12 +152,12 @@ def cube_atlas(
     """UVs of a sphere-like mesh: six charts (+X -X +Y / -Y +Z -Z) in a grid of 3 columns, 2 rows.
 
     positions: (V, 3), any scale, star-shaped about the origin. faces: (F, 3).
-    Each face goes, whole, to the cube side of its centroid; corners are projected from the centre and
-    warped by atan, which keeps texel areas within a factor of about 2. Every chart, with the corners
-    that hang over its cube side, stays ``gutter_px`` texels (at ``texture_size``) inside its cell, so
-    bilinear footprints of two charts never meet at that size or above.
-    Returns uvs (T, 2) float32 and uv_faces (F, 3) int32. Raises GraphError where a face reaches behind
-    its cube side (mesh too coarse or not star-shaped).
+    Each face goes, whole, to the cube side of its centroid; corners are projected from the centre
+    and warped by atan, which keeps texel areas within a factor of about 2. Every chart, with the
+    corners that hang over its cube side, stays ``gutter_px`` texels (at ``texture_size``) inside
+    its cell, so bilinear footprints of two charts never meet at that size or above.
+    Returns uvs (T, 2) float32 and uv_faces (F, 3) int32. Raises GraphError where a face reaches
+    behind its cube side (mesh too coarse or not star-shaped).
     """
     corners = np.asarray(positions, dtype=np.float64)[faces]
     centroid = corners.mean(axis=1)
@@ -192,12 +202,15 @@ def subdivide(mesh: Mesh) -> Mesh:
 def vertex_neighbors(
     faces: IntArray, n_vertices: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Unique neighbours along edges, as CSR: those of vertex i are ``columns[offsets[i]:offsets[i+1]]``.
+    """Unique neighbours along edges, as CSR: of vertex i ``columns[offsets[i]:offsets[i + 1]]``.
 
-    faces: (F, 3). Returns offsets (V + 1,) int32 and columns (E,) int32, ascending in each row; a lone
-    vertex has an empty row, and a face that repeats a corner makes no vertex its own neighbour.
+    faces: (F, 3). Returns offsets (V + 1,) int32 and columns (E,) int32, ascending in each row; a
+    lone vertex has an empty row, and a face that repeats a corner makes no vertex its own
+    neighbour.
     """
-    pairs = faces[:, [[0, 1], [1, 2], [2, 0], [1, 0], [2, 1], [0, 2]]].reshape(-1, 2).astype(np.int64)
+    pairs = (
+        faces[:, [[0, 1], [1, 2], [2, 0], [1, 0], [2, 1], [0, 2]]].reshape(-1, 2).astype(np.int64)
+    )
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     key = np.unique(pairs[:, 0] * n_vertices + pairs[:, 1])
     counts = np.bincount(key // n_vertices, minlength=n_vertices)
@@ -210,8 +223,8 @@ def uniform_laplacian(
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32]]:
     """Rows of L with ``(L x)_i = mean of i's neighbours - x_i``, as CSR (offsets, columns, values).
 
-    Each row holds -1 at its own vertex first, then 1/degree per neighbour; it sums to 0. Rows of lone
-    vertices are empty. values: float32.
+    Each row holds -1 at its own vertex first, then 1/degree per neighbour; it sums to 0. Rows of
+    lone vertices are empty. values: float32.
     """
     offsets, columns = vertex_neighbors(faces, n_vertices)
     degree = np.diff(offsets)
@@ -231,11 +244,13 @@ def area_normals(positions: FloatArray, faces: IntArray) -> npt.NDArray[np.float
 
 def _unit(vectors: FloatArray) -> npt.NDArray[np.float32]:
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0).astype(np.float32)
+    return np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0).astype(
+        np.float32
+    )
 
 
 def face_normals(positions: FloatArray, faces: IntArray) -> npt.NDArray[np.float32]:
-    """(F, 3) float32 unit normals, outward for counter-clockwise faces; zero for faces of no area."""
+    """(F, 3) float32 unit normals, outward for counter-clockwise faces; zero where area is 0."""
     return _unit(area_normals(positions, faces))
 
 
@@ -256,8 +271,8 @@ def flipped_faces(positions: FloatArray, faces: IntArray) -> npt.NDArray[np.bool
     """(F,) bool: the faces of a closed mesh that are folded over; ``.sum()`` counts them.
 
     A face is folded when its normal points against (dot < 0) the area-weighted mean normal of the
-    faces it shares an edge with. Where the mesh encloses a negative volume it is inside out, and the
-    faces that are *not* folded are the flipped ones. Faces of no area are not counted. A crease
+    faces it shares an edge with. Where the mesh encloses a negative volume it is inside out, and
+    the faces that are *not* folded are the flipped ones. Faces of no area are not counted. A crease
     sharper than 90 degrees on all sides of a face counts as a fold; a smooth undercut does not.
     """
     normals = area_normals(positions, faces)

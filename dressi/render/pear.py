@@ -1,7 +1,7 @@
-"""A procedural pear with a painted texture: the target of the demonstration fits, made without files.
+"""A procedural pear with a painted texture: the target of the demonstration fits, without files.
 
-In: nothing (all seeds fixed). Out: one closed mesh about 2 units high and a linear texture. The shape
-is a surface of revolution whose profile includes the stem; the stem is then bent to one side.
+In: nothing (all seeds fixed). Out: one closed mesh about 2 units high and a linear texture. The
+shape is a surface of revolution whose profile includes the stem; the stem is then bent to one side.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dressi.render.mesh import Mesh
 
 Array = npt.NDArray[np.float64]
 
-# (radius, height) from the top of the stem to the calyx. The stem is 0.05 thick, not less, so that a
-# sphere of 2562 vertices can grow it and it is about 10 pixels wide in a picture of 256 x 256.
+# (radius, height) from the top of the stem to the calyx. The stem is 0.05 thick, not less, so that
+# a sphere of 2562 vertices can grow it and it is about 10 pixels wide in a picture of 256 x 256.
 _PROFILE = np.array(
     [
         (0.000, 1.000), (0.040, 0.995), (0.060, 0.965), (0.056, 0.900), (0.051, 0.800),

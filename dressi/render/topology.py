@@ -37,13 +37,12 @@ def neighbor_table(faces: Variable) -> Variable:
     return leaf
 
 
-def contour_mask(screen: ScreenFaces, neighbors: Variable) -> Variable:
-    """FLOAT @ (F, 1), layers: 1 for faces with an edge on the contour of a view (across which no face lies, or
-    one that is turned the other way), else 0. No gradient."""
+def contour_edges(screen: ScreenFaces, neighbors: Variable) -> Variable:
+    """VEC3 mask @ (F, 1), layers: 1 for the edges ab, bc, ca that lie on the contour of a view (across which
+    no face lies, or one that is turned the other way), else 0. No gradient."""
     a, b, c = (F.stop_gradient(v).xy for v in screen.corners)
     u, v = b - a, c - a
     turn = F.sign(u.x * v.y - u.y * v.x) * (1.0 - screen.crossing)
     # A border reads 0 (index -1), a clipped face is 0: both differ from +-1 and count as contour.
-    across = [F.lookup(turn, F.swizzle(neighbors, k)) for k in "xyz"]
-    same = [F.equal(turn, t) for t in across]
-    return 1.0 - same[0] * same[1] * same[2]
+    across = F.vec3(*(F.lookup(turn, F.swizzle(neighbors, k)) for k in "xyz"))
+    return F.not_equal(across, turn)

@@ -101,7 +101,17 @@ def instance(name: str, k: int, case: Case, config: Config) -> Instance:
         x = Variable(vtype, *shape, requires_grad=not vtype.is_int, name=f"in{i}")
         inputs.append(x)
         feeds[x] = draw(vtype, low, high, shape, rng)
+    if name == "texture":
+        feeds[inputs[1]] = _off_kinks(feeds[inputs[1]], inputs[0].size)
     return Instance(inputs, feeds, case.build(*inputs))
+
+
+def _off_kinks(uv: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """uv moved 1/50 texel away from borders and centres of texels, where sampling has kinks."""
+    half = uv * size * 2
+    whole = np.floor(half)
+    moved = (whole + np.clip(half - whole, 0.04, 0.96)) / (2 * np.array(size))
+    return moved.astype(np.float32).astype(np.float64)
 
 
 def projected(y: Variable, weights: Variable) -> Variable:

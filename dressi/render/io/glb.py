@@ -1,7 +1,7 @@
 """``Mesh`` and albedo to a GLB file (binary glTF 2.0) that any viewer opens.
 
-In: a mesh, and a linear texture or none. Out: one node, one mesh, one primitive with positions, normals,
-UVs and one metallic-roughness material (metallic 0, roughness 1) whose PNG is embedded.
+In: a mesh, and a linear texture or none. Out: one node, one mesh, one primitive with positions,
+normals, UVs and one metallic-roughness material (metallic 0, roughness 1) whose PNG is embedded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dressi.render.mesh import Mesh, vertex_normals
 def _single_index(
     mesh: Mesh,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32] | None, npt.NDArray[np.integer]]:
-    """Rows of positions and of uvs for each unique (position, uv) pair, and faces over the pairs."""
+    """Rows of positions and uvs for each unique (position, uv) pair, and faces over the pairs."""
     if mesh.uvs is None:
         return np.arange(len(mesh.positions), dtype=np.int32), None, mesh.faces
     pairs = np.stack([mesh.faces, mesh.corner_faces], axis=-1).reshape(-1, 2)
@@ -30,9 +30,9 @@ def write_glb(path: PathLike, mesh: Mesh, texture: npt.ArrayLike | None = None) 
     """Write the mesh as GLB, atomically.
 
     mesh: checked first. Vertices are duplicated where UVs differ, so with UVs the order changes and
-    lone vertices are dropped. Normals are area-weighted over the undivided surface: smooth across seams.
-    texture: (H, W, 3) linear albedo in [0, 1], embedded as an 8-bit sRGB PNG; needs UVs. None: white.
-    Raises GraphError (bad mesh, bad texture, texture without UVs), OSError.
+    lone vertices are dropped. Normals are area-weighted over the undivided surface: smooth across
+    seams. texture: (H, W, 3) linear albedo in [0, 1], embedded as an 8-bit sRGB PNG; needs UVs.
+    None: white. Raises GraphError (bad mesh, bad texture, texture without UVs), OSError.
     """
     mesh.check()
     if texture is not None and mesh.uvs is None:

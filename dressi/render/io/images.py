@@ -1,7 +1,8 @@
 """Image files to linear float32 arrays and back.
 
-In: PNG, JPEG and whatever else Pillow opens. Out: (H, W, C) float32, row 0 on top, colours linear. Files
-are taken to hold sRGB values unless ``srgb=False`` (masks, normal maps); alpha is never converted.
+In: PNG, JPEG and whatever else Pillow opens. Out: (H, W, C) float32, row 0 on top, colours linear.
+Files are taken to hold sRGB values unless ``srgb=False`` (masks, normal maps); alpha is never
+converted.
 """
 
 from __future__ import annotations
@@ -62,9 +63,9 @@ def atomic_write(path: PathLike, data: bytes) -> None:
 def read_image(path: PathLike, srgb: bool = True) -> FloatImage:
     """(H, W, C) float32 linear image in [0, 1]; C is 1 grey, 2 grey + alpha, 3 RGB, 4 RGBA.
 
-    path: 8-bit images of any Pillow mode (palettes become RGB or RGBA) and 16-bit PNG in full depth.
-    srgb: decode colours from sRGB; False keeps the file's values, for data that is no colour.
-    Rotation tags are ignored: camera calibrations belong to the pixels as stored.
+    path: 8-bit images of any Pillow mode (palettes become RGB or RGBA) and 16-bit PNG in full
+    depth. srgb: decode colours from sRGB; False keeps the file's values, for data that is no
+    colour. Rotation tags are ignored: camera calibrations belong to the pixels as stored.
     Raises LoadError: missing, truncated, or no image.
     """
     name = os.fspath(path)
@@ -88,7 +89,7 @@ def read_image(path: PathLike, srgb: bool = True) -> FloatImage:
 def _decode_8(data: bytes) -> FloatImage:
     with warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        image = Image.open(io.BytesIO(data))
+        image: Image.Image = Image.open(io.BytesIO(data))
         image.load()
     if image.mode.startswith("I"):  # 16-bit grey of TIFF and others; convert() would saturate it
         array = np.asarray(image)
@@ -144,7 +145,9 @@ def _png_16(data: bytes) -> FloatImage | None:
     return values / np.float32(65535.0)
 
 
-def _png_unfilter(kinds: npt.NDArray[np.uint8], rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def _png_unfilter(
+    kinds: npt.NDArray[np.uint8], rows: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.uint8]:
     """Undo PNG's row filters on (H, W, bytes), one diagonal of pixels at a time.
 
     Pixel (y, x) needs those on its left, above, and left of above: all on earlier diagonals x + y.

@@ -1,8 +1,8 @@
 """Photo sets in the Middlebury multi-view stereo format.
 
-In: a ``*_par.txt`` with one line ``name k11..k33 r11..r33 t1 t2 t3`` for each image, and the images.
-Out: ``Photo`` with K, R, t in OpenCV's convention (K gives pixel centres integer coordinates), which
-``dressi.render.camera.from_opencv`` turns into a ``Camera``.
+In: a ``*_par.txt`` with one line ``name k11..k33 r11..r33 t1 t2 t3`` for each image, and the
+images. Out: ``Photo`` with K, R, t in OpenCV's convention (K gives pixel centres integer
+coordinates), which ``dressi.render.camera.from_opencv`` turns into a ``Camera``.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def _read_lines(path: PathLike) -> list[str]:
 def read_par(path: PathLike) -> list[tuple[str, Matrix, Matrix, Matrix]]:
     """(name, K (3, 3), R (3, 3), t (3,)) of each image, in the file's order.
 
-    Raises LoadError naming the line: no count, wrong number of fields, no number, NaN, fewer or more
-    images than the count says.
+    Raises LoadError naming the line: no count, wrong number of fields, no number, NaN, fewer or
+    more images than the count says.
     """
     file = os.fspath(path)
 
@@ -67,7 +67,9 @@ def read_par(path: PathLike) -> list[tuple[str, Matrix, Matrix, Matrix]]:
             raise fail(line, str(error)) from error
         if not np.isfinite(values).all():
             raise fail(line, "a number is NaN or infinite")
-        cameras.append((fields[0], values[:9].reshape(3, 3), values[9:18].reshape(3, 3), values[18:]))
+        cameras.append(
+            (fields[0], values[:9].reshape(3, 3), values[9:18].reshape(3, 3), values[18:])
+        )
     if len(cameras) != int(head[0]):
         raise fail(first, f"{head[0]} images are announced, {len(cameras)} follow")
     return cameras

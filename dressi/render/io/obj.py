@@ -1,9 +1,9 @@
 """Wavefront OBJ to ``Mesh``, with the diffuse texture that its material names.
 
-In: an OBJ file (v, vt, f; normals are skipped, they are computed from the faces). Out: one ``Mesh`` in
-the file's vertex order, with UVs in their own topology and v flipped (OBJ counts v from the bottom).
-Differs from trimesh's reader, which mixes up interleaved negative indices, fans concave polygons and
-drops all UVs when one face has none.
+In: an OBJ file (v, vt, f; normals are skipped, they are computed from the faces). Out: one ``Mesh``
+in the file's vertex order, with UVs in their own topology and v flipped (OBJ counts v from the
+bottom). Differs from trimesh's reader, which mixes up interleaved negative indices, fans concave
+polygons and drops all UVs when one face has none.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class _Reader:
         except ValueError as error:
             raise self.fail(line, str(error)) from error
         if not all(math.isfinite(value) and abs(value) < 3.4e38 for value in values):
-            raise self.fail(line, f"a number is NaN, infinite or beyond float32: {' '.join(fields)}")
+            raise self.fail(
+                line, f"a number is NaN, infinite or beyond float32: {' '.join(fields)}"
+            )
         return values
 
     def index(self, line: int, field: str, count: int, what: str) -> int:
@@ -66,7 +68,9 @@ class _Reader:
             raise self.fail(line, f"'{field}' is no {what} index") from error
         if value == 0 or value < -count:
             raise self.fail(line, f"{what} index {value} is out of range, there are {count} so far")
-        return value - 1 if value > 0 else count + value  # negative: back from here, not from the end
+        return (
+            value - 1 if value > 0 else count + value
+        )  # negative: back from here, not from the end
 
     def face(self, line: int, fields: list[str]) -> None:
         if len(fields) < 3:
@@ -116,10 +120,10 @@ def read_obj(path: PathLike, warnings: list[str] | None = None) -> tuple[Mesh, P
     path: the file. warnings: a list that gets one line for everything that was missing or dropped
     without being an error (mtllib or texture not found, second texture, faces without UV).
     Polygons are split in triangles: convex ones as a fan, concave ones by ear clipping. Corners
-    without a UV, in a file that has UVs, share one extra UV at (0, 0). The texture is the ``map_Kd``
-    of the first used material that has one; failing that, the one image STEM_texture.* beside the
-    file. Raises LoadError with the line: bad number, index out of range, self-intersecting polygon,
-    no faces.
+    without a UV, in a file that has UVs, share one extra UV at (0, 0). The texture is the
+    ``map_Kd`` of the first used material that has one; failing that, the one image STEM_texture.*
+    beside the file. Raises LoadError with the line: bad number, index out of range,
+    self-intersecting polygon, no faces.
     """
     file = os.fspath(path)
     try:
@@ -147,7 +151,9 @@ def _build(reader: _Reader, name: str) -> Mesh:
         if max(uvs) >= n_uvs:
             bad = max(uvs) + 1
             raise reader.fail(line, f"uv index {bad} is out of range, there are {n_uvs}")
-        for triangle in [(0, 1, 2)] if len(corners) == 3 else _triangulate(reader, line, points[corners]):
+        for triangle in (
+            [(0, 1, 2)] if len(corners) == 3 else _triangulate(reader, line, points[corners])
+        ):
             faces.append([corners[k] for k in triangle])
             uv_faces.append([uvs[k] for k in triangle])
     positions, corner_uvs = np.array(reader.points, np.float32), np.array(uv_faces, np.int32)
@@ -186,7 +192,8 @@ def _triangulate(
     def turn(i: int, j: int, k: int) -> float:
         return (xs[j] - xs[i]) * (ys[k] - ys[i]) - (ys[j] - ys[i]) * (xs[k] - xs[i])
 
-    # Convex: every corner of the fan turns left (a star polygon turns left too, but its fan does not).
+    # Convex: every corner of the fan turns left (a star polygon turns left too, but its fan does
+    # not).
     corners_left = all(turn(k - 1, k, (k + 1) % n) >= -tiny for k in range(n))
     if corners_left and all(turn(*triangle) >= -tiny for triangle in fan):
         return fan
@@ -201,8 +208,7 @@ def _triangulate(
             inside = any(
                 turn(i, j, p) >= -tiny and turn(j, k, p) >= -tiny and turn(k, i, p) >= -tiny
                 for p in left
-                if p not in (i, j, k)
-                and all((xs[p], ys[p]) != (xs[q], ys[q]) for q in (i, j, k))
+                if p not in (i, j, k) and all((xs[p], ys[p]) != (xs[q], ys[q]) for q in (i, j, k))
             )
             if not inside:
                 break

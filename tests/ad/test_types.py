@@ -1,0 +1,223 @@
+"""Types that an op's docstring does not declare raise GraphError at the call; declared ones do not.
+
+One table, written from the docstrings of F: for each op the types that it takes in each place.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from dressi.ad import F, Variable
+from dressi.ad.vtype import VType
+from dressi.errors import GraphError
+
+FLOATS = ("FLOAT", "VEC2", "VEC3", "VEC4")
+VECS = FLOATS[1:]
+INTS = ("INT", "IVEC2", "IVEC3", "IVEC4")
+MATS = ("MAT2", "MAT3", "MAT4")
+ALL = (*FLOATS, *MATS, *INTS)
+
+
+def one(*types: str) -> set[tuple[str, ...]]:
+    return {(t,) for t in types}
+
+
+def mixed(*bases: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """Equal types, or the scalar of a base with each of its vectors, both ways."""
+    out = set()
+    for base in bases:
+        out |= {(t, t) for t in base} | {(base[0], t) for t in base} | {(t, base[0]) for t in base}
+    return out
+
+
+def pairs(*types: str) -> set[tuple[str, ...]]:
+    return {(t, t) for t in types}
+
+
+# name -> (call, declared types of its arguments). "FLOAT, VECn" and so on are the docstrings' words.
+UNARY = ("sin cos tan asin acos atan exp log sqrt tanh abs sign floor ceil fract sigmoid softplus").split()
+TABLE: dict[str, tuple[Callable[..., Variable], set[tuple[str, ...]]]] = {
+    **{name: (getattr(F, name), one(*FLOATS)) for name in UNARY},
+    "add": (F.add, mixed(FLOATS, INTS) | pairs(*MATS)),
+    "sub": (F.sub, mixed(FLOATS, INTS) | pairs(*MATS)),
+    "mul": (F.mul, mixed(FLOATS, INTS)),
+    "div": (F.div, mixed(FLOATS, INTS)),
+    "minimum": (F.minimum, mixed(FLOATS, INTS)),
+    "maximum": (F.maximum, mixed(FLOATS, INTS)),
+    "pow": (F.pow, mixed(FLOATS)),
+    "safe_div": (F.safe_div, mixed(FLOATS)),
+    "equal": (F.equal, mixed(FLOATS, INTS)),
+    "not_equal": (F.not_equal, mixed(FLOATS, INTS)),
+    "compare": (lambda a, b: F.compare("lt", a, b), mixed(FLOATS, INTS)),
+    "dot": (F.dot, mixed(FLOATS)),
+    "cross": (F.cross, pairs("VEC3")),
+    "outer": (F.outer, pairs(*VECS)),
+    "matmul": (F.matmul, {(f"MAT{n}", t) for n in (2, 3, 4) for t in (f"VEC{n}", f"MAT{n}")}),
+    "scale": (F.scale, {(m, "FLOAT") for m in MATS}),
+    "transpose": (F.transpose, one(*MATS)),
+    "column": (lambda m: F.column(m, 1), one(*MATS)),
+    "to_int": (F.to_int, one(*FLOATS, *INTS)),
+    "to_float": (F.to_float, one(*FLOATS, *INTS)),
+    "swizzle": (lambda a: F.swizzle(a, "x"), one(*FLOATS, *INTS)),
+    "length": (F.length, one(*FLOATS)),
+    "normalize": (F.normalize, one(*FLOATS)),
+    "sum": (F.sum, one(*ALL)),
+    "mean": (F.mean, one(*FLOATS)),
+    "sum_layers": (F.sum_layers, one(*ALL)),
+    "sum_components": (F.sum_components, one(*ALL)),
+    "expand": (lambda a: F.expand(a, (4, 4), 3), one(*ALL)),
+    "stop_gradient": (F.stop_gradient, one(*ALL)),
+    "border": (F.border, one("FLOAT")),
+    "dilate": (lambda a: F.dilate(a, 1.0, 2), one("FLOAT")),
+    "sobol": (F.sobol, one("INT")),
+    "dynamic": (F.dynamic, one(*INTS)),
+    "lookup": (F.lookup, {(t, "INT") for t in ALL}),
+    "scatter_add": (lambda v, i: F.scatter_add(v, i, (4, 1)), {(t, "INT") for t in (*FLOATS, *MATS)}),
+    "texture": (F.texture, {(t, "VEC2") for t in FLOATS}),
+    "vec2": (F.vec2, {("FLOAT", "FLOAT"), ("INT", "INT")}),
+    "vec3": (F.vec3, {("VEC2", "FLOAT"), ("FLOAT", "VEC2"), ("IVEC2", "INT"), ("INT", "IVEC2")}),
+    "vec4": (
+        F.vec4,
+        {("VEC2", "VEC2"), ("VEC3", "FLOAT"), ("FLOAT", "VEC3")}
+        | {("IVEC2", "IVEC2"), ("IVEC3", "INT"), ("INT", "IVEC3")},
+    ),
+}
+ELSEWHERE = {
+    "constant",  # test_graph.py
+    "leaf",  # test_graph.py
+    "layer_index",  # no Variables go in
+    "pixel_coord",
+    "SparseMatrix",
+    "add_n",  # below
+    "clamp",
+    "mix",
+    "neg",
+    "where",
+    "vec",
+    "rasterize",
+    "resolve",
+    "sparse_matmul",
+}
+
+
+def var(name: str, size: tuple[int, int] = (4, 1)) -> Variable:
+    return Variable(VType[name], size)
+
+
+def test_the_table_names_every_function_of_F() -> None:
+    assert set(TABLE) | ELSEWHERE == set(F.__all__)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_declared_types_are_taken_and_all_others_raise(name: str) -> None:
+    call, declared = TABLE[name]
+    n = len(next(iter(declared)))
+    size = (1, 1) if name == "expand" else (4, 1)
+    wrong = []
+    for types in itertools.product(ALL, repeat=n):
+        try:
+            call(*(var(t, size) for t in types))
+            taken = True
+        except GraphError:
+            taken = False
+        except Exception as error:  # the test reports any other class
+            wrong.append(f"{types}: {type(error).__name__}: {error}")
+            continue
+        if taken != (types in declared):
+            wrong.append(f"{types}: {'taken' if taken else 'refused'}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_add_n_mix_clamp_neg_and_where_follow_the_same_rules() -> None:
+    bad: list[Callable[[], object]] = [
+        lambda: F.add_n([]),
+        lambda: F.add_n([var("FLOAT"), var("INT")]),
+        lambda: F.add_n([var("VEC2"), var("VEC3")]),
+        lambda: F.mix(var("VEC2"), var("VEC3"), 0.5),
+        lambda: F.mix(var("MAT2"), var("MAT2"), var("FLOAT")),
+        lambda: F.clamp(var("MAT2"), 0.0, 1.0),
+        lambda: F.clamp(var("FLOAT"), var("INT"), 1.0),
+        lambda: F.where(var("MAT2"), 1.0, 2.0),
+        lambda: F.where(var("VEC2"), var("VEC3"), var("VEC3")),
+        lambda: F.where(var("FLOAT"), var("VEC2"), var("VEC3")),
+        lambda: F.where(var("FLOAT"), var("INT"), var("FLOAT")),
+        lambda: F.vec(var("FLOAT")),
+        lambda: F.vec(var("VEC3"), var("VEC2")),
+        lambda: F.vec(var("FLOAT"), var("INT")),
+        lambda: F.sparse_matmul(_matrix(), var("INT")),
+        lambda: F.sparse_matmul(_matrix(), var("MAT2")),
+        lambda: F.sparse_matmul(_matrix(), var("VEC3", (5, 1))),
+        lambda: F.rasterize([var("VEC3")] * 3, (4, 4)),
+        lambda: F.rasterize([var("VEC4")] * 2, (4, 4)),
+        lambda: F.rasterize([var("VEC4"), var("VEC4"), var("VEC4", (5, 1))], (4, 4)),
+    ]
+    for k, call in enumerate(bad):
+        with pytest.raises(GraphError):
+            print(k, call())
+
+
+def _matrix() -> F.SparseMatrix:
+    return F.SparseMatrix(np.array([0, 1]), np.array([2]), np.array([1.0]), 4)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_negation_is_declared_for_everything(n: int) -> None:
+    for t in (f"VEC{n}", f"MAT{n}", f"IVEC{n}"):
+        assert (-var(t)).vtype is VType[t]
+
+
+NOT_VARIABLES = {"a string": "abc", "an array": np.zeros((4, 4, 3)), "None": None, "a list": ["a"]}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_what_is_no_variable_raises_graph_error(name: str) -> None:
+    """Not AttributeError or TypeError from inside the library."""
+    call, declared = TABLE[name]
+    types = sorted(declared)[0]
+    wrong = []
+    for i in range(len(types)):
+        for what, value in NOT_VARIABLES.items():
+            args: list[object] = [var(t) for t in types]
+            args[i] = value
+            try:
+                call(*args)
+                wrong.append(f"argument {i}: {what} is taken")
+            except GraphError:
+                pass
+            except Exception as error:  # the test reports any other class
+                wrong.append(f"argument {i}: {what}: {type(error).__name__}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+MISFITS = [
+    (lambda: var("FLOAT", (4, 3)) + var("FLOAT", (3, 4)), "4x3 and 3x4"),
+    (lambda: var("FLOAT", (4, 1)) + var("FLOAT", (5, 1)), "4x1 and 5x1"),
+    (lambda: Variable(VType.FLOAT, (2, 2), 2) * Variable(VType.FLOAT, (2, 2), 3), "layers 2 and 3"),
+    (lambda: F.lookup(Variable(VType.FLOAT, (4, 1), 2), Variable(VType.INT, (5, 1), 3)), "2 layers"),
+    (lambda: F.texture(Variable(VType.FLOAT, (4, 4), 2), Variable(VType.VEC2, (5, 1), 3)), "2 layers"),
+    (lambda: F.expand(var("FLOAT", (2, 2)), (3, 3)), "does not expand"),
+    (lambda: F.swizzle(var("VEC2"), "z"), "no components 'z'"),
+    (lambda: F.swizzle(var("VEC2"), ""), "no components ''"),
+    (lambda: F.column(var("MAT2"), 2), "no column 2"),
+    (lambda: F.column(var("MAT2"), -1), "no column -1"),
+    (lambda: F.texture(var("FLOAT"), var("VEC2"), wrap="around"), "'around'"),
+    (lambda: F.texture(var("FLOAT"), var("VEC2"), filter="cubic"), "'cubic'"),
+    (lambda: F.texture(var("FLOAT"), var("VEC2"), backward="none"), "'none'"),
+    (lambda: F.texture(var("FLOAT"), var("VEC2"), step=var("FLOAT")), "step"),
+    (lambda: F.dilate(var("FLOAT"), 1.0, -1), "-1"),
+    (lambda: F.rasterize([var("VEC4")] * 3, (0, 4)), "(0, 4)"),
+    (lambda: F.vec2(1.0, 2.0, 3.0), "3 components"),
+]
+
+
+@pytest.mark.parametrize("k", range(len(MISFITS)))
+def test_sizes_and_modes_that_do_not_fit_are_named(k: int) -> None:
+    call, text = MISFITS[k]
+    with pytest.raises(GraphError) as info:
+        call()
+    assert text in str(info.value)
+    assert "test_types.py:" in str(info.value), str(info.value)

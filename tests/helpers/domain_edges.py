@@ -1,0 +1,140 @@
+"""Points at the edge of the domain of ops (RELIABILITY R2): what the docstrings promise there.
+
+Used twice: in float64 (tests/ad) and on the device (tests/engine).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf, log, pi
+from typing import Any
+
+import numpy as np
+
+from dressi.ad import F, Variable
+from dressi.ad.vtype import vector
+
+FINITE = "finite"
+ANYTHING = None
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One point. inputs: numbers or vectors; forward: the value, or ANYTHING (also NaN or infinity, where
+    nothing is documented); grads: one an input: a value, FINITE, or ANYTHING."""
+
+    name: str
+    build: Callable[..., Variable]
+    inputs: tuple[Any, ...]
+    forward: Any
+    grads: tuple[Any, ...]
+
+
+def _e(name: str, build: Callable[..., Variable], inputs: Any, forward: Any, *grads: Any) -> Edge:
+    return Edge(name, build, inputs if isinstance(inputs, tuple) else (inputs,), forward, grads)
+
+
+ZERO3 = [0.0, 0.0, 0.0]
+
+EDGES: tuple[Edge, ...] = (
+    _e("sqrt(0)", F.sqrt, 0.0, 0.0, 0.0),
+    _e("sqrt(1e-30)", F.sqrt, 1e-30, 1e-15, 5e14),
+    _e("sqrt(0)^2", lambda x: F.sqrt(x) * F.sqrt(x), 0.0, 0.0, 0.0),
+    _e("log(0)", F.log, 0.0, -inf, 0.0),
+    _e("log(1)", F.log, 1.0, 0.0, 1.0),
+    _e("length(0)", F.length, (ZERO3,), 0.0, ZERO3),
+    _e("normalize(0)", F.normalize, (ZERO3,), ZERO3, ZERO3),
+    _e("normalize(1e-10)", F.normalize, ([1e-10, 0.0, 0.0],), [1.0, 0.0, 0.0], FINITE),
+    _e("normalize(0) . 1", lambda x: F.dot(F.normalize(x), (1, 1, 1)), (ZERO3,), 0.0, ZERO3),
+    _e("pow(0, 2)", F.pow, (0.0, 2.0), 0.0, 0.0, 0.0),
+    _e("pow(0, 1)", F.pow, (0.0, 1.0), 0.0, 1.0, 0.0),
+    _e("pow(0, 0.5)", F.pow, (0.0, 0.5), 0.0, 0.0, 0.0),
+    _e("pow(0, 0)", F.pow, (0.0, 0.0), 1.0, 0.0, 0.0),
+    _e("pow(0, -1)", F.pow, (0.0, -1.0), ANYTHING, 0.0, 0.0),
+    _e("pow(2, 0)", F.pow, (2.0, 0.0), 1.0, 0.0, log(2)),
+    _e("pow(1, 100)", F.pow, (1.0, 100.0), 1.0, 100.0, 0.0),
+    _e("asin(1)", F.asin, 1.0, pi / 2, 0.0),
+    _e("asin(-1)", F.asin, -1.0, -pi / 2, 0.0),
+    _e("acos(1)", F.acos, 1.0, 0.0, 0.0),
+    _e("acos(-1)", F.acos, -1.0, pi, 0.0),
+    _e("acos(0)", F.acos, 0.0, pi / 2, -1.0),
+    _e("atan(0)", F.atan, 0.0, 0.0, 1.0),
+    _e("atan(1e30)", F.atan, 1e30, pi / 2, 0.0),
+    _e("atan(-1e30)", F.atan, -1e30, -pi / 2, 0.0),
+    _e("1 / 0", F.div, (1.0, 0.0), inf, 0.0, 0.0),
+    _e("-1 / 0", F.div, (-1.0, 0.0), -inf, 0.0, 0.0),
+    _e("0 / 0", F.div, (0.0, 0.0), ANYTHING, 0.0, 0.0),
+    _e("safe_div(1, 0)", F.safe_div, (1.0, 0.0), 0.0, 0.0, 0.0),
+    _e("safe_div(0, 0)", F.safe_div, (0.0, 0.0), 0.0, 0.0, 0.0),
+    _e("safe_div(1, 1e-30)", F.safe_div, (0.0, 1e-30), 0.0, 1e30, 0.0),
+    _e("minimum tie", F.minimum, (1.5, 1.5), 1.5, 0.5, 0.5),
+    _e("maximum tie", F.maximum, (1.5, 1.5), 1.5, 0.5, 0.5),
+    _e("minimum tie at 0", F.minimum, (0.0, 0.0), 0.0, 0.5, 0.5),
+    _e("minimum of one", lambda x: F.minimum(x, x), 2.0, 2.0, 1.0),
+    _e("maximum, vector tie", F.maximum, ([1.0, 2.0], [1.0, 1.0]), [1.0, 2.0], [0.5, 1.0], [0.5, 0.0]),
+    _e("clamp below", lambda x: F.clamp(x, 0.0, 1.0), -1.0, 0.0, 0.0),
+    _e("clamp low border", lambda x: F.clamp(x, 0.0, 1.0), 0.0, 0.0, 0.5),
+    _e("clamp inside", lambda x: F.clamp(x, 0.0, 1.0), 0.25, 0.25, 1.0),
+    _e("clamp high border", lambda x: F.clamp(x, 0.0, 1.0), 1.0, 1.0, 0.5),
+    _e("clamp above", lambda x: F.clamp(x, 0.0, 1.0), 7.0, 1.0, 0.0),
+    _e("exp(80)", F.exp, 80.0, np.exp(80.0), np.exp(80.0)),
+    _e("exp(-100)", F.exp, -100.0, 0.0, 0.0),
+    _e("exp(100)", F.exp, 100.0, ANYTHING, ANYTHING),  # beyond float32, and so is its derivative
+    _e("abs(0)", F.abs, 0.0, 0.0, 0.0),
+    _e("abs(-2)", F.abs, -2.0, 2.0, -1.0),
+    _e("sign(0)", F.sign, 0.0, 0.0, ANYTHING),
+    _e("sigmoid(1e3)", F.sigmoid, 1e3, 1.0, 0.0),
+    _e("sigmoid(-1e3)", F.sigmoid, -1e3, 0.0, 0.0),
+    _e("sigmoid(-80)", F.sigmoid, -80.0, 0.0, 0.0),
+    _e("sigmoid(0)", F.sigmoid, 0.0, 0.5, 0.25),
+    _e("softplus(1e3)", F.softplus, 1e3, 1e3, 1.0),
+    _e("softplus(-1e3)", F.softplus, -1e3, 0.0, 0.0),
+    _e("softplus(0)", F.softplus, 0.0, log(2), 0.5),
+    _e("tanh(1e3)", F.tanh, 1e3, 1.0, 0.0),
+    _e("tanh(-1e3)", F.tanh, -1e3, -1.0, 0.0),
+    _e("tanh(50)", F.tanh, 50.0, 1.0, 0.0),
+    _e("tan(0)", F.tan, 0.0, 0.0, 1.0),
+    _e("fract(2)", F.fract, 2.0, 0.0, 1.0),
+    _e("fract(-0.25)", F.fract, -0.25, 0.75, 1.0),
+    _e("floor(-0.5)", F.floor, -0.5, -1.0, ANYTHING),
+    _e("ceil(-0.5)", F.ceil, -0.5, 0.0, ANYTHING),
+    _e("mix at 0", F.mix, (1.0, 3.0, 0.0), 1.0, 1.0, 0.0, 2.0),
+    _e("mix at 1", F.mix, (1.0, 3.0, 1.0), 3.0, 0.0, 1.0, 2.0),
+    # where: what is not selected does not leak, forward or backward.
+    _e("where(x > 0, sqrt x)", lambda x: F.where(x > 0.0, F.sqrt(x), 0.0), -1.0, 0.0, 0.0),
+    _e("where(x > 0, log x)", lambda x: F.where(x > 0.0, F.log(x), 0.0), -1.0, 0.0, 0.0),
+    _e("where(x > 0, log x) at 0", lambda x: F.where(x > 0.0, F.log(x), 0.0), 0.0, 0.0, 0.0),
+    _e("where(x != 0, 1 / x)", lambda x: F.where(F.not_equal(x, 0.0), 1.0 / x, 0.0), 0.0, 0.0, 0.0),
+    _e("where(x > 0, x^0.5)", lambda x: F.where(x > 0.0, F.pow(x, 0.5), 0.0), -1.0, 0.0, 0.0),
+    _e("where(x < 1, asin x)", lambda x: F.where(x < 1.0, F.asin(x), 0.0), 2.0, 0.0, 0.0),
+    _e("where(x < 9, exp(20 x))", lambda x: F.where(x < 9.0, F.exp(x * 20.0), 0.0), 10.0, 0.0, 0.0),
+    _e("where(1, 2, nan)", lambda x: F.where(1.0, x * 2.0, F.log(x)), -1.0, -2.0, 2.0),
+)
+
+
+def leaf_of(value: Any) -> Variable:
+    """A 1x1 leaf of the type of a number or vector."""
+    return Variable(vector(np.size(value)), requires_grad=True)
+
+
+def obstacles(edge: Edge, forward: np.ndarray, grads: Sequence[np.ndarray | None], rtol: float) -> list[str]:
+    """What differs from the promise; empty when all is well."""
+    out = []
+    if edge.forward is not ANYTHING and not _close(forward, edge.forward, rtol):
+        out.append(f"forward {forward.ravel()}, documented {edge.forward}")
+    for i, (got, want) in enumerate(zip(grads, edge.grads, strict=True)):
+        if want is ANYTHING:
+            continue
+        if got is None:
+            out.append(f"no gradient to input {i}")
+        elif isinstance(want, str):
+            if not np.isfinite(got).all():
+                out.append(f"gradient {i} is {got.ravel()}")
+        elif not _close(got, want, rtol):
+            out.append(f"gradient {i} is {got.ravel()}, documented {want}")
+    return out
+
+
+def _close(got: np.ndarray, want: Any, rtol: float) -> bool:
+    return bool(np.allclose(got.ravel(), np.ravel(want), rtol=rtol, atol=1e-12 + rtol * 1e-2))
