@@ -8,7 +8,7 @@ import numpy as np
 
 from dressi.ad.evaluate import evaluate
 from dressi.ad.functions.scatter import is_static
-from dressi.ad.graph import Variable, topological
+from dressi.ad.graph import Variable, leaves, topological
 from dressi.errors import GraphError
 
 
@@ -33,6 +33,8 @@ def check_indices(outputs: Sequence[Variable], feeds: Mapping[Variable, np.ndarr
         if f.op.name != "lookup" or not is_static(f.inputs[1]):
             continue
         table, index = f.inputs
+        if any(v not in feeds for v in leaves([index])):
+            continue  # nothing sent yet: checked when it is
         (values,) = evaluate([index], feeds)
         n = table.size[0] * table.size[1]
         bad = (values >= n) | (values < -1)

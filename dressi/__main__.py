@@ -1,0 +1,7 @@
+"""``python -m dressi``."""
+
+import sys
+
+from dressi.cli import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""The main jobs: what ``dressi demo``, ``dressi fit`` and ``dressi bench`` run."""

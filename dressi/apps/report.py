@@ -1,0 +1,66 @@
+"""What the commands print and write. In: figures. Out: a table, a JSON file, the yardstick of the device."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import dressi
+from dressi.ad import Variable
+from dressi.ad.simplify import materialize
+from dressi.ad.vtype import VEC4
+from dressi.engine import DressiAD
+from dressi.render.io.images import atomic_write
+
+COPY_SIZE = 1024
+
+
+def copy1024_ms(device: str | int | None = None, n: int = 9) -> float:
+    """Median ms of a plain 1024 x 1024 RGBA32F fragment copy, the yardstick beside every timing."""
+    source = Variable(VEC4, (COPY_SIZE, COPY_SIZE), name="source")
+    with DressiAD(device) as ad:
+        ad.set_loss_var(materialize(source))
+        ad.send_img(source, np.zeros((COPY_SIZE, COPY_SIZE, 4), np.float32))
+        return ad.stage_times_ms(n)[0][1]
+
+
+def commit() -> str:
+    """The commit of the checkout that the package runs from, with + when it has changes; or unknown."""
+    folder = Path(dressi.__file__).parent
+    try:
+        run = {"cwd": folder, "capture_output": True, "text": True, "timeout": 10}
+        head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], **run)  # type: ignore[call-overload]
+        dirty = subprocess.run(["git", "status", "--porcelain", "-uno"], **run)  # type: ignore[call-overload]
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return head.stdout.strip() + ("+" if dirty.stdout.strip() else "") if head.returncode == 0 else "unknown"
+
+
+def write_json(path: str | Path, data: Mapping[str, Any]) -> None:
+    """One JSON object, atomically."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(path, (json.dumps(data, indent=2) + "\n").encode())
+
+
+def print_table(title: str, rows: Mapping[str, Any]) -> None:
+    """A short two-column table on standard output."""
+    table = Table(title=title, show_header=False, title_justify="left")
+    for name, value in rows.items():
+        table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
+    Console(file=sys.stdout, width=100).print(table)
+
+
+def identity(ad: DressiAD) -> dict[str, str]:
+    """Device, driver and commit, for every JSON."""
+    info = ad.device_info
+    return {"device": info.name, "driver": info.driver, "commit": commit()}
+
+

@@ -1,0 +1,128 @@
+"""Pictures of a mesh from several views: targets for a fit, and pictures for people.
+
+In: Mesh, texture, matrices. Out: arrays (views, H, W, C), linear. Uses Dressi's own renderer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dressi.ad import F, Variable
+from dressi.ad.vtype import IVEC3, MAT4, VEC2, VEC3
+from dressi.engine import DressiAD
+from dressi.render.camera import Camera, look_at, perspective
+from dressi.render.hardsoftras import HardSoft, build_hardsoftras
+from dressi.render.mesh import Mesh
+from dressi.render.shading import lambert, smooth_normal, unlit, vertex_normals
+
+Size = tuple[int, int]
+
+ELEVATIONS_DEG = (20.0, -20.0, 5.0, -5.0)
+"""Near the horizon, so that tops and bottoms show in silhouette; alternating, so that no two views see the same
+contour."""
+
+
+def spread_views(n: int, distance: float = 4.0, fov_y_deg: float = 35.0) -> list[Camera]:
+    """n cameras around the origin. No two look along one line from both ends: those would see the same
+    silhouette twice. Raises GraphError for n < 1 (by look_at and perspective for the rest)."""
+    projection = perspective(fov_y_deg, 1.0, distance * 0.25, distance * 2.5)
+    cameras = []
+    for k in range(n):
+        azimuth = np.radians(180.0 * k / n + 180.0 * (k % 2))
+        elevation = np.radians(ELEVATIONS_DEG[k % len(ELEVATIONS_DEG)])
+        eye = distance * np.array(
+            [
+                np.cos(elevation) * np.sin(azimuth),
+                np.sin(elevation),
+                np.cos(elevation) * np.cos(azimuth),
+            ]
+        )
+        cameras.append(Camera(look_at(eye, (0, 0, 0), (0, 1, 0)), projection, f"view {k}"))
+    return cameras
+
+
+@dataclass(frozen=True)
+class MeshLeaves:
+    """Leaves of one mesh: what a renderer reads and a fit optimizes."""
+
+    pos: Variable
+    faces: Variable
+    uv: Variable | None
+    uv_faces: Variable | None
+    matrix: Variable
+
+
+def mesh_leaves(mesh: Mesh, n_views: int, requires_grad: bool = False) -> MeshLeaves:
+    """Leaves for a mesh and n views."""
+    uv = uv_faces = None
+    if mesh.uvs is not None:
+        uv = Variable(VEC2, (len(mesh.uvs), 1), name="vtx_uv")
+        uv_faces = Variable(IVEC3, (len(mesh.faces), 1), name="uv_faces")
+    return MeshLeaves(
+        Variable(VEC3, (len(mesh.positions), 1), requires_grad=requires_grad, name="vtx_pos"),
+        Variable(IVEC3, (len(mesh.faces), 1), name="faces"),
+        uv,
+        uv_faces,
+        Variable(MAT4, layers=n_views, name="matrix"),
+    )
+
+
+def send_mesh(ad: DressiAD, leaves: MeshLeaves, mesh: Mesh, matrices: np.ndarray) -> None:
+    """Send a mesh and the matrices of its views."""
+    ad.send_img(leaves.pos, mesh.positions)
+    ad.send_img(leaves.faces, mesh.faces)
+    if leaves.uv is not None and leaves.uv_faces is not None:
+        ad.send_img(leaves.uv, mesh.uvs)
+        ad.send_img(leaves.uv_faces, mesh.corner_faces)
+    ad.send_img(leaves.matrix, matrices[0] if leaves.matrix.layers == 1 else matrices)
+
+
+def shaded(hs: HardSoft, leaves: MeshLeaves) -> Variable:
+    """VEC3: white Lambert shading with smooth normals, lit from the upper left behind the viewer's shoulder."""
+    normal = smooth_normal(hs.peels[0], vertex_normals(leaves.pos, leaves.faces), leaves.faces)
+    to_light = F.constant((0.48, 0.64, 0.6))
+    key = lambert(
+        F.constant((1.0, 1.0, 1.0)), normal, to_light, F.constant((0.6,) * 3), F.constant((0.12,) * 3)
+    )
+    fill = F.maximum(F.dot(normal, -to_light), 0.0) * (0.15, 0.16, 0.2)
+    return hs.blend([key + fill])
+
+
+def render(
+    mesh: Mesh,
+    matrices: np.ndarray,
+    size: Size,
+    texture: np.ndarray | None = None,
+    supersample: int = 1,
+    device: str | int | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Coverage (views, H, W, 1) and colour (views, H, W, 3) over black, averaged over supersample^2 samples a
+    pixel. texture: (H, W, 3) linear, unlit; None: white Lambert shading."""
+    s = supersample
+    big = (size[0] * s, size[1] * s)
+    leaves = mesh_leaves(mesh, 1)
+    albedo = None
+    coverage, colour = [], []
+    with DressiAD(device) as ad:
+        hs = build_hardsoftras(leaves.pos, leaves.faces, leaves.matrix, big, 0.0)
+        if texture is None:
+            picture = shaded(hs, leaves)
+        else:
+            assert leaves.uv is not None and leaves.uv_faces is not None
+            albedo = Variable(VEC3, (texture.shape[1], texture.shape[0]), name="albedo")
+            colour_peel = unlit(hs.peels[0], leaves.uv, leaves.uv_faces, albedo)
+            picture = F.where(hs.hard, colour_peel, 0.0)
+            ad.send_img(albedo, texture)
+        if texture is None:
+            picture = F.where(hs.hard, picture, 0.0)
+        both = F.vec4(picture, hs.hard)
+        for matrix in matrices:  # one view at a time: the supersampled stack would not fit small devices
+            send_mesh(ad, leaves, mesh, matrix[None])
+            image = ad.recv_img(both).reshape(size[1], s, size[0], s, 4).mean((1, 3))
+            coverage.append(image[..., 3:])
+            colour.append(image[..., :3])
+    return np.stack(coverage), np.stack(colour)
+
+

@@ -1,0 +1,115 @@
+"""The command ``dressi`` (the same as ``python -m dressi``)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from dressi.errors import DressiError
+
+
+def _parser() -> argparse.ArgumentParser:
+    from dressi import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="dressi", description="Differentiable mesh rendering on any Vulkan device."
+    )
+    parser.add_argument("--version", action="version", version=f"dressi {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    info = commands.add_parser("info", help="list the Vulkan devices")
+    info.set_defaults(run=_info)
+
+    demo = commands.add_parser("demo", help="fit a sphere and its texture to views of a pear or a mesh")
+    demo.add_argument("--target", metavar="OBJ", help="mesh to fit instead of the pear")
+    _common(demo, "out/demo")
+    demo.add_argument("--iterations", type=int, default=150, help="on vertex positions (default 150)")
+    demo.add_argument(
+        "--texture-iterations", type=int, default=100, help="on the texture (default 100; 0: none)"
+    )
+    demo.add_argument("--views", type=int, default=6, help="number of views (default 6)")
+    demo.add_argument("--size", type=int, default=256, help="pixels on a side of a view (default 256)")
+    demo.set_defaults(run=_demo)
+
+    fit = commands.add_parser("fit", help="fit a shape and its texture to calibrated photos")
+    fit.add_argument("--images", required=True, metavar="DIR", help="folder of the photos")
+    fit.add_argument("--cameras", required=True, metavar="FILE", help="Middlebury *_par.txt")
+    _common(fit, "out/fit")
+    fit.add_argument("--iterations", type=int, default=None, help="on vertex positions, over all levels")
+    fit.add_argument("--texture-iterations", type=int, default=100, help="on the texture (default 100)")
+    fit.add_argument("--views", type=int, default=None, help="use only the first N photos")
+    fit.add_argument("--size", type=int, default=None, help="longer side of the finest level, pixels")
+    fit.set_defaults(run=_fit)
+
+    bench = commands.add_parser("bench", help="measure on this device")
+    bench.add_argument("--smoke", action="store_true", help="tiny sizes: only to see that it runs")
+    bench.add_argument("--json", metavar="FILE", help="write the figures as one JSON object")
+    bench.add_argument("--device", help="index or part of the name of the device")
+    bench.set_defaults(run=_bench)
+    return parser
+
+
+def _common(parser: argparse.ArgumentParser, out: str) -> None:
+    parser.add_argument("--out", default=out, metavar="DIR", help=f"folder for results (default {out})")
+    parser.add_argument("--json", metavar="FILE", help="write the figures as one JSON object")
+    parser.add_argument("--device", help="index or part of the name of the device")
+
+
+def _info(args: argparse.Namespace) -> None:
+    from dressi.vk import list_devices
+
+    for d in list_devices():
+        print(f"{d.index}  {d.name}  {d.type}  driver {d.driver}  Vulkan {d.api_version}")
+
+
+def _demo(args: argparse.Namespace) -> None:
+    from dressi.apps.demo import DemoOptions, run_demo
+
+    run_demo(
+        DemoOptions(
+            args.target,
+            args.out,
+            args.json,
+            args.iterations,
+            args.texture_iterations,
+            args.views,
+            args.size,
+            args.device,
+        )
+    )
+
+
+def _fit(args: argparse.Namespace) -> None:
+    from dressi.apps.photos import PhotoOptions, run_fit
+
+    run_fit(
+        PhotoOptions(
+            args.images,
+            args.cameras,
+            args.out,
+            args.json,
+            args.iterations,
+            args.texture_iterations,
+            args.views,
+            args.size,
+            args.device,
+        )
+    )
+
+
+def _bench(args: argparse.Namespace) -> None:
+    from dressi.apps.bench import run_bench
+
+    run_bench(args.smoke, args.json, args.device)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; 0, or 1 with a message on standard error for the library's own errors."""
+    args = _parser().parse_args(argv)
+    try:
+        args.run(args)
+    except DressiError as error:
+        print(f"dressi: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    return 0

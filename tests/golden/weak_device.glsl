@@ -1,0 +1,99 @@
+// plan weak_device: 6 functions, 3 substages, 3 stages, 6 images, 1 buffers, 0.0 MB
+// stage 0 graphics 6x5
+//   swizzle,texture,mul,+1 (4 functions) <- input uv, texture tex -> %0 RG32F, %1 R32F, %2 R32F
+// stage 1 compute 6x5
+//   texture_scatter (1 functions) <- texture %2, texture %0, buffer %3 -> buffers
+// stage 2 graphics 4x4
+//   add (1 functions) <- buffer %3 -> %4 R32F
+// ===== stage 0, substage 0, vertex: swizzle,texture,mul,+1
+#version 450
+// One triangle that covers the viewport.
+void main() {
+  gl_Position = vec4(gl_VertexIndex == 1 ? 3.0 : -1.0, gl_VertexIndex == 2 ? 3.0 : -1.0, 0.0, 1.0);
+}
+
+// ===== stage 0, substage 0, fragment: swizzle,texture,mul,+1
+#version 450
+#extension GL_EXT_samplerless_texture_functions : require
+layout(input_attachment_index = 0, set = 0, binding = 0) uniform subpassInput a0;
+layout(set = 0, binding = 1) uniform texture2D x1;
+layout(location = 0) out vec2 o0;  // %0 VEC2@6x5
+layout(location = 1) out float o1;  // %1 FLOAT@6x5
+layout(location = 2) out float o2;  // %2 FLOAT@6x5
+float fetch0(ivec2 p, int l) { return texelFetch(x1, ivec2(p.x, p.y), 0).x; }  // tex FLOAT@4x4
+float sample0_linear_mirror_f_0(vec2 uv, int l) { vec2 p = uv * vec2(4, 4) - 0.5; ivec2 i = ivec2(floor(p)); vec2 t = fract(p);
+  return mix(mix(fetch0(ivec2(min(((i.x + 0) - 8 * int(floor(float((i.x + 0)) / 8.0))), 7 - ((i.x + 0) - 8 * int(floor(float((i.x + 0)) / 8.0)))), min(((i.y + 0) - 8 * int(floor(float((i.y + 0)) / 8.0))), 7 - ((i.y + 0) - 8 * int(floor(float((i.y + 0)) / 8.0))))), l), fetch0(ivec2(min(((i.x + 1) - 8 * int(floor(float((i.x + 1)) / 8.0))), 7 - ((i.x + 1) - 8 * int(floor(float((i.x + 1)) / 8.0)))), min(((i.y + 0) - 8 * int(floor(float((i.y + 0)) / 8.0))), 7 - ((i.y + 0) - 8 * int(floor(float((i.y + 0)) / 8.0))))), l), t.x),
+    mix(fetch0(ivec2(min(((i.x + 0) - 8 * int(floor(float((i.x + 0)) / 8.0))), 7 - ((i.x + 0) - 8 * int(floor(float((i.x + 0)) / 8.0)))), min(((i.y + 1) - 8 * int(floor(float((i.y + 1)) / 8.0))), 7 - ((i.y + 1) - 8 * int(floor(float((i.y + 1)) / 8.0))))), l), fetch0(ivec2(min(((i.x + 1) - 8 * int(floor(float((i.x + 1)) / 8.0))), 7 - ((i.x + 1) - 8 * int(floor(float((i.x + 1)) / 8.0)))), min(((i.y + 1) - 8 * int(floor(float((i.y + 1)) / 8.0))), 7 - ((i.y + 1) - 8 * int(floor(float((i.y + 1)) / 8.0))))), l), t.x), t.y); }
+void main() {
+  ivec2 pos = ivec2(gl_FragCoord.xy); int layer = 0;
+  vec3 i1 = subpassLoad(a0).xyz;  // uv VEC3@6x5
+  vec2 v0;  // swizzle  test_golden.py
+  v0 = i1.xy;
+  float v2;  // texture  test_golden.py
+  v2 = sample0_linear_mirror_f_0(v0, layer);
+  float v5;
+  v5 = 1.0;
+  float v4;  // expand  test_golden.py
+  v4 = v5;
+  float v3;  // mul  test_golden.py
+  v3 = v4 * v2;
+  float v6;  // add_n  test_golden.py
+  v6 = v3 + v3;
+  o0 = v0;
+  o1 = v2;
+  o2 = v6;
+}
+
+// ===== stage 1, substage 0, compute: texture_scatter
+#version 450
+#extension GL_EXT_samplerless_texture_functions : require
+layout(local_size_x = 8, local_size_y = 8) in;
+layout(set = 0, binding = 0) uniform texture2D x0;
+layout(set = 0, binding = 1) uniform texture2D x1;
+layout(std430, set = 0, binding = 2) buffer Buffer2 { uint b2[]; };  // %3 FLOAT@4x4
+float fetch0(ivec2 p, int l) { return texelFetch(x0, ivec2(p.x, p.y), 0).x; }  // %2 FLOAT@6x5
+vec2 fetch1(ivec2 p, int l) { return texelFetch(x1, ivec2(p.x, p.y), 0).xy; }  // %0 VEC2@6x5
+void add_b2_one(int i, float v) {
+  uint seen = b2[i], old;
+  do { old = seen; seen = atomicCompSwap(b2[i], old, floatBitsToUint(uintBitsToFloat(old) + v)); } while (seen != old);
+}
+void add_b2(int i, float v) {
+  i *= 1;
+  if (v != 0.0) add_b2_one(i + 0, v);
+}
+void main() {
+  if (gl_GlobalInvocationID.x >= 6 || gl_GlobalInvocationID.y >= 5) return;
+  ivec2 pos = ivec2(gl_GlobalInvocationID.xy); int layer = 0;
+  float i1 = fetch0(pos, layer);  // %2 FLOAT@6x5
+  vec2 i2 = fetch1(pos, layer);  // %0 VEC2@6x5
+  if (i1 != float(0)) {
+    vec2 p = i2 * vec2(4, 4) - 0.5, o = floor(p), t = p - o;
+    for (int k = 0; k < 4; k++) {
+      ivec2 d = ivec2(k & 1, k >> 1), i = ivec2(o) + d;
+      vec2 s = mix(1.0 - t, t, vec2(d));
+      add_b2(min((i.y - 8 * int(floor(float(i.y) / 8.0))), 7 - (i.y - 8 * int(floor(float(i.y) / 8.0)))) * 4 + min((i.x - 8 * int(floor(float(i.x) / 8.0))), 7 - (i.x - 8 * int(floor(float(i.x) / 8.0)))), (s.x * s.y) * i1);
+    }
+  }  // texture_scatter  test_golden.py
+}
+
+// ===== stage 2, substage 0, vertex: add
+#version 450
+// One triangle that covers the viewport.
+void main() {
+  gl_Position = vec4(gl_VertexIndex == 1 ? 3.0 : -1.0, gl_VertexIndex == 2 ? 3.0 : -1.0, 0.0, 1.0);
+}
+
+// ===== stage 2, substage 0, fragment: add
+#version 450
+layout(std430, set = 0, binding = 0) readonly buffer Buffer0 { float b0[]; };  // %3 FLOAT@4x4
+layout(location = 0) out float o0;  // %4 FLOAT@4x4
+float fetch0(ivec2 p, int l) { int i = (p.y * 4 + p.x) * 1; return float(b0[i + 0]); }
+void main() {
+  ivec2 pos = ivec2(gl_FragCoord.xy); int layer = 0;
+  float i1 = fetch0(pos, layer);  // %3 FLOAT@4x4
+  float v2;
+  v2 = 0.0;
+  float v0;  // add  test_golden.py
+  v0 = i1 + v2;
+  o0 = v0;
+}
