@@ -40,6 +40,13 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--texture-iterations", type=int, default=100, help="on the texture (default 100)")
     fit.add_argument("--views", type=int, default=None, help="use only the first N photos")
     fit.add_argument("--size", type=int, default=None, help="longer side of the finest level, pixels")
+    fit.add_argument(
+        "--holdout",
+        type=int,
+        nargs=2,
+        metavar="I",
+        help="the two photos to keep out, from 0 (default: at 1/4 and 3/4 of the list)",
+    )
     fit.set_defaults(run=_fit)
 
     bench = commands.add_parser("bench", help="measure on this device")
@@ -94,6 +101,7 @@ def _fit(args: argparse.Namespace) -> None:
             args.views,
             args.size,
             args.device,
+            None if args.holdout is None else tuple(args.holdout),
         )
     )
 

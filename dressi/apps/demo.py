@@ -81,7 +81,7 @@ def run_demo(options: DemoOptions) -> dict[str, Any]:
     matrices = np.stack([c.matrix for c in spread_views(options.views)])
     coverage, colour = render(target, matrices, size, texture, 4, options.device)
 
-    start = icosphere(4, 0.35 * EXTENT)
+    start = icosphere(4, 0.28 * EXTENT)
     schedule = ShapeSchedule(iterations=options.iterations, r=(0.03, 1.0 / options.size))
     paint = TextureSchedule(iterations=max(options.texture_iterations, 1))
     with DressiAD(options.device) as ad:

@@ -33,9 +33,10 @@ def photo_mask(
 
     image: (H, W, 3) or (H, W), colours in [0, 1]. threshold: on the brightest channel as an sRGB
     value, low enough for the object's shadows. dilate_px, erode_px: radii of discs. Dilating closes
-    shadows that are open to the background; eroding by as much takes the outline back to where it
-    was. fill_holes: fill enclosed holes (shadows); with max_hole_px only those of at most so many
-    pixels, which leaves background that is seen through the object. edge_px: a low threshold lies
+    shadows that are open to the background; eroding by as much takes the outline back to its place.
+    fill_holes: fill enclosed holes (shadows); with max_hole_px only those of at most so many pixels
+    after dilating, which leaves larger openings of the object. How dark a hole is does not decide:
+    in the Middlebury photos, shadows are as dark as the background. edge_px: a low threshold lies
     on the outer foot of a blurred edge, so up to this many pixels are taken off where they are
     darker than half of the brightest linear value near them, which is where the outline is; 0
     leaves them. linear: the image is linear (what ``read_image`` gives); False: it holds sRGB
@@ -85,6 +86,7 @@ def _largest(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
 
 
 def _holes(mask: npt.NDArray[np.bool_], max_px: int | None) -> npt.NDArray[np.bool_]:
+    """The regions that the mask encloses; one that touches the frame is not enclosed."""
     labels, _ = ndimage.label(~mask)  # 4-connected: a hole does not leak through a diagonal
     sizes = np.bincount(labels.ravel())
     is_hole = sizes <= (mask.size if max_px is None else max_px)

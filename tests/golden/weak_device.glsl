@@ -4,7 +4,7 @@
 // stage 1 compute 6x5
 //   texture_scatter (1 functions) <- texture %2, texture %0, buffer %3 -> buffers
 // stage 2 graphics 4x4
-//   add (1 functions) <- buffer %3 -> %4 R32F
+//   expand (1 functions) <- buffer %3 -> %4 R32F
 // ===== stage 0, substage 0, vertex: swizzle,texture,mul,+1
 #version 450
 // One triangle that covers the viewport.
@@ -76,14 +76,14 @@ void main() {
   }  // texture_scatter  test_golden.py
 }
 
-// ===== stage 2, substage 0, vertex: add
+// ===== stage 2, substage 0, vertex: expand
 #version 450
 // One triangle that covers the viewport.
 void main() {
   gl_Position = vec4(gl_VertexIndex == 1 ? 3.0 : -1.0, gl_VertexIndex == 2 ? 3.0 : -1.0, 0.0, 1.0);
 }
 
-// ===== stage 2, substage 0, fragment: add
+// ===== stage 2, substage 0, fragment: expand
 #version 450
 layout(std430, set = 0, binding = 0) readonly buffer Buffer0 { float b0[]; };  // %3 FLOAT@4x4
 layout(location = 0) out float o0;  // %4 FLOAT@4x4
@@ -91,9 +91,7 @@ float fetch0(ivec2 p, int l) { int i = (p.y * 4 + p.x) * 1; return float(b0[i + 
 void main() {
   ivec2 pos = ivec2(gl_FragCoord.xy); int layer = 0;
   float i1 = fetch0(pos, layer);  // %3 FLOAT@4x4
-  float v2;
-  v2 = 0.0;
-  float v0;  // add  test_golden.py
-  v0 = i1 + v2;
+  float v0;  // expand  test_golden.py
+  v0 = i1;
   o0 = v0;
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dressi.ad import F, Variable, build_backward, simplify
+from dressi.ad.simplify import materialize
 from dressi.ad.vtype import FLOAT, INT, MAT4, VEC3, VEC4
 from dressi.packing import pack, plan_text, shaders_text
 from dressi.packing.limits import LLVMPIPE, MINIMUM, DeviceLimits
@@ -48,19 +49,19 @@ def weak_device() -> tuple[list[Variable], DeviceLimits]:
 @pytest.mark.parametrize("make", [fused, mesh, weak_device], ids=lambda f: f.__name__)
 def test_glsl_is_the_golden_one(make, request: pytest.FixtureRequest) -> None:  # type: ignore[no-untyped-def]
     outputs, limits = make()
-    lowered = [v if _has_image(v) else F.expand(v + 0.0, v.size, v.layers) for v in simplify(outputs)]
-    plan = pack([v for v in lowered if _has_image(v)], [], limits, name=make.__name__).plan
+    lowered = [materialize(v) if _in_buffer(v) else v for v in simplify(outputs)]
+    plan = pack(lowered, [], limits, name=make.__name__).plan
     text = "".join(f"// {line}\n" for line in plan_text(plan).splitlines()) + shaders_text(plan)
     # Numbers of unnamed Variables and lines of this file change with everything that is made before.
     numbers: dict[str, str] = {}
     text = re.sub(r"%\d+", lambda m: numbers.setdefault(m.group(), f"%{len(numbers)}"), text)
     text = re.sub(r"test_golden\.py:\d+", "test_golden.py", text)
     path = FOLDER / f"{make.__name__}.glsl"
-    if request.config.getoption("--update-golden"):
+    if request.config.getoption("--update-golden", default=False):
         path.write_text(text)
     assert path.is_file(), "no golden file; run with --update-golden and read what it wrote"
     assert text == path.read_text(), "run with --update-golden and read the difference in git"
 
 
-def _has_image(v: Variable) -> bool:
-    return v.creator is not None and v.creator.op.kind != "free" and not v.creator.op.scatter
+def _in_buffer(v: Variable) -> bool:
+    return v.creator is not None and v.creator.op.scatter is not None

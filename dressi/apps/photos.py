@@ -1,0 +1,278 @@
+"""``dressi fit``: a shape and its texture from calibrated photos of an object before a dark background.
+
+Masks by thresholding and filling; the shape from a sphere scaled to the bounding box, coarse to fine in reach,
+resolution and mesh; then the texture. Two photos are kept out of the fit and used to report.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import ndimage
+
+from dressi.apps.demo import EXTENT
+from dressi.apps.fitting import (
+    FitResult,
+    ShapeSchedule,
+    TextureSchedule,
+    fit_shape,
+    fit_texture,
+)
+from dressi.apps.report import copy1024_ms, identity, print_table, write_json
+from dressi.apps.views import render
+from dressi.engine import DressiAD
+from dressi.errors import GraphError, LoadError
+from dressi.render.camera import from_opencv
+from dressi.render.io.glb import write_glb
+from dressi.render.io.images import write_png
+from dressi.render.io.middlebury import Photo, load_photos, read_bounding_box
+from dressi.render.masks import photo_mask
+from dressi.render.mesh import Mesh, flipped_faces, icosphere, subdivide
+from dressi.render.metrics import iou, psnr
+from dressi.render.sheet import contact_sheet, loss_curves
+
+
+@dataclass(frozen=True)
+class PhotoOptions:
+    """Options of the command; see ``dressi fit --help``."""
+
+    images: str
+    cameras: str
+    out: str = "out/fit"
+    json: str | None = None
+    iterations: int | None = None
+    texture_iterations: int = 100
+    views: int | None = None
+    size: int | None = None
+    device: str | None = None
+    holdout: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of the fit: longer side in pixels, share of the iterations, subdivide first, schedule."""
+
+    size: int
+    share: float
+    refine: bool
+    schedule: ShapeSchedule
+
+
+DEFAULT_SIZE = 320
+DEFAULT_ITERATIONS = 400
+
+
+def levels(size: int, iterations: int) -> list[Level]:
+    """Coarse to fine: reach and resolution first find the parts, then the outline."""
+    coarse = max(size // 2, 16)
+    return [
+        Level(
+            coarse,
+            0.5,
+            False,
+            ShapeSchedule(
+                max(round(iterations * 0.5), 1),
+                (0.05, 1.5 / coarse),
+                (0.012, 0.004),
+                (30.0, 20.0),
+            ),
+        ),
+        Level(
+            size,
+            0.5,
+            True,
+            ShapeSchedule(
+                max(round(iterations * 0.5), 1),
+                (0.012, 1.0 / size),
+                (0.004, 0.0015),
+                (60.0, 60.0),
+            ),
+        ),
+    ]
+
+
+def run_fit(options: PhotoOptions) -> dict[str, Any]:
+    """Run the fit; writes its files and returns the figures. Raises LoadError, GraphError, DeviceError."""
+    begin = time.perf_counter()
+    size = options.size or DEFAULT_SIZE
+    iterations = options.iterations or DEFAULT_ITERATIONS
+    if not Path(options.images).is_dir():
+        raise LoadError(f"{options.images}: no such folder", options.images)
+    if size < 16 or iterations < 2 or options.texture_iterations < 0:
+        raise GraphError(
+            f"fit needs size >= 16 and iterations >= 2, got {size}, {iterations}, {options.texture_iterations}"
+        )
+    photos = load_photos(options.images, options.cameras)[: options.views]
+    if len(photos) < 4:
+        raise GraphError(f"fit needs at least 4 photos (2 are kept out), got {len(photos)}")
+    shapes = {p.image.shape for p in photos}
+    if len(shapes) > 1:
+        raise GraphError(f"the photos must have one size, got {sorted(shapes)}")
+    out = Path(options.out)
+    out.mkdir(parents=True, exist_ok=True)
+    height, width = photos[0].image.shape[:2]
+    masks = np.stack([photo_mask(p.image) for p in photos])[..., None]
+    images = np.stack([p.image for p in photos]) * masks
+    box = read_bounding_box(Path(options.cameras).parent / "README.txt")
+    if box is None:
+        box = estimate_box(photos, masks)
+    matrices = np.stack([_matrix(p, box) for p in photos])
+    kept = list(options.holdout or (len(photos) // 4 - 1, 3 * len(photos) // 4 - 1))
+    if len(set(kept)) != 2 or not all(0 <= i < len(photos) for i in kept):
+        raise GraphError(f"holdout needs two photos out of 0..{len(photos) - 1}, got {kept}")
+    train = [i for i in range(len(photos)) if i not in kept]
+
+    mesh = _start(box)
+    shape: list[FitResult] = []
+    with DressiAD(options.device) as ad:
+        who = identity(ad)
+        for level in levels(size, iterations):
+            if level.refine:
+                mesh = subdivide(mesh)
+            small = np.stack([_shrink(masks[i], level.size) for i in train])
+            label = f"shape {small.shape[2]}x{small.shape[1]}"
+            result = fit_shape(ad, mesh, matrices[train], small, level.schedule, label)
+            mesh = replace(mesh, positions=result.data)
+            shape.append(result)
+        paint: FitResult | None = None
+        if options.texture_iterations:
+            colours = np.stack([_shrink(images[i], size) for i in train])
+            cover = np.stack([_shrink(masks[i], size) for i in train])
+            schedule = TextureSchedule(options.texture_iterations, start=0.3)
+            paint = fit_texture(ad, mesh, matrices[train], colours, schedule, "texture", cover)
+    texture = paint.data if paint is not None else np.full((4, 4, 3), 0.5, np.float32)
+    full = (width, height)
+    cover_all, colour_all = render(mesh, matrices, full, texture, 1, options.device)
+    shaded_kept = render(mesh, matrices[kept], full, None, 2, options.device)[1]
+    ious = [iou(cover_all[i], masks[i]) for i in range(len(photos))]
+    both = [(cover_all[i] > 0.5) & (masks[i] > 0.5) for i in kept]
+    result_json: dict[str, Any] = {
+        **who,
+        "copy1024_ms": copy1024_ms(options.device),
+        "iou": float(np.mean([ious[i] for i in train])),
+        "heldout_iou": float(np.mean([ious[i] for i in kept])),
+        "heldout_ious": [ious[i] for i in kept],
+        "heldout_photos": [photos[i].name for i in kept],
+        "mean_distance_rel": None,
+        "psnr_db": float(
+            np.mean([psnr(colour_all[i], images[i], masks[i][..., 0]) for i in train])
+        ),
+        "heldout_psnr_db": float(
+            np.mean(
+                [
+                    psnr(colour_all[i], images[i], b[..., 0])
+                    for i, b in zip(kept, both, strict=True)
+                ]
+            )
+        ),
+        "geometry_ms": float(np.median([t for r in shape for t in r.times_ms])),
+        "texture_ms": paint.median_ms if paint is not None else 0.0,
+        "build_s": sum(r.build_s for r in shape) + (paint.build_s if paint is not None else 0.0),
+        "total_s": 0.0,
+        "flipped_faces": int(flipped_faces(mesh.positions, mesh.faces).sum()),
+        "vertices": len(mesh.positions),
+        "iterations": iterations,
+        "texture_iterations": options.texture_iterations,
+        "size": size,
+    }
+    rows = {}
+    for k, i in enumerate(kept):
+        rows[photos[i].name] = [
+            photos[i].image,
+            colour_all[i],
+            shaded_kept[k],
+            _overlay(cover_all[i], masks[i]),
+        ]
+    write_png(out / "heldout.png", contact_sheet(rows))
+    sheet = {
+        "photo": [_shrink(images[i], 160) for i in train[:7]],
+        "fit": [_shrink(colour_all[i], 160) for i in train[:7]],
+    }
+    write_png(out / "contact_sheet.png", contact_sheet(sheet))
+    curves = {f"shape, level {k}": r.losses for k, r in enumerate(shape)}
+    if paint is not None:
+        curves["texture"] = paint.losses
+    loss_curves(out / "loss_curves.png", curves, f"fit to {len(train)} photos")
+    world = replace(mesh, positions=mesh.positions / _scale(box) + box.mean(0), name="fit")
+    write_glb(out / "fit.glb", world, texture)
+    result_json["total_s"] = time.perf_counter() - begin
+    write_json(out / "result.json", result_json)
+    if options.json:
+        write_json(options.json, result_json)
+    print_table("dressi fit (two photos kept out)", result_json)
+    return result_json
+
+
+def _scale(box: npt.NDArray[np.float64]) -> float:
+    return EXTENT / float((box[1] - box[0]).max())
+
+
+def _matrix(photo: Photo, box: npt.NDArray[np.float64]) -> np.ndarray:
+    """World-to-clip matrix of a photo for positions that are centred and scaled to EXTENT."""
+    height, width = photo.image.shape[:2]
+    centre = box.mean(0)
+    depth = float((photo.R @ centre + photo.t)[2])
+    radius = float(np.linalg.norm(box[1] - box[0]))
+    camera = from_opencv(
+        photo.K, photo.R, photo.t, width, height, max(depth - radius, depth * 0.05), depth + radius
+    )
+    place = np.eye(4)
+    place[:3, :3] /= _scale(box)
+    place[:3, 3] = centre
+    return camera.matrix @ place
+
+
+def _start(box: npt.NDArray[np.float64]) -> Mesh:
+    """A sphere of 2562 vertices scaled to the box (normalized units)."""
+    mesh = icosphere(4)
+    half = (box[1] - box[0]) / 2 * _scale(box)
+    return replace(mesh, positions=mesh.positions * half.astype(np.float32))
+
+
+def _shrink(image: np.ndarray, longer: int) -> np.ndarray:
+    """Box-filtered copy with the given longer side (the aspect is kept as well as whole pixels can)."""
+    h, w = image.shape[:2]
+    factor = longer / max(h, w)
+    if factor >= 1:
+        return image.astype(np.float32)
+    nh, nw = max(round(h * factor), 1), max(round(w * factor), 1)
+    if h % nh == 0 and w % nw == 0:
+        return image.reshape(nh, h // nh, nw, w // nw, -1).mean((1, 3)).astype(np.float32)
+    smooth = ndimage.uniform_filter(image, (round(h / nh), round(w / nw), 1), mode="nearest")
+    y = ((np.arange(nh) + 0.5) * h / nh - 0.5).round().astype(int).clip(0, h - 1)
+    x = ((np.arange(nw) + 0.5) * w / nw - 0.5).round().astype(int).clip(0, w - 1)
+    return smooth[np.ix_(y, x)].astype(np.float32)
+
+
+def _overlay(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """White where both, red where only the rendering, blue where only the mask."""
+    a, b = got[..., 0] > 0.5, wanted[..., 0] > 0.5
+    return np.stack([a, a & b, b], -1).astype(np.float32)
+
+
+def estimate_box(photos: list[Photo], masks: np.ndarray) -> npt.NDArray[np.float64]:
+    """A box (2, 3) around the object where none is given: the point nearest to all rays through the masks'
+    centres, and the largest radius that the masks' areas ask for."""
+    a, b = np.zeros((3, 3)), np.zeros(3)
+    rays = []
+    for photo, mask in zip(photos, masks, strict=True):
+        y, x = np.nonzero(mask[..., 0] > 0.5)
+        direction = photo.R.T @ np.linalg.solve(photo.K, [x.mean(), y.mean(), 1.0])
+        direction /= np.linalg.norm(direction)
+        eye = -photo.R.T @ photo.t
+        project = np.eye(3) - np.outer(direction, direction)
+        a += project
+        b += project @ eye
+        rays.append((photo, x, y))
+    centre = np.linalg.solve(a, b)
+    radius = 0.0
+    for photo, x, y in rays:
+        depth = float((photo.R @ centre + photo.t)[2])
+        extent = max(np.ptp(x), np.ptp(y)) / 2
+        radius = max(radius, extent * depth / float(photo.K[0, 0]))
+    return np.stack([centre - radius, centre + radius])
