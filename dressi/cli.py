@@ -21,25 +21,43 @@ def _parser() -> argparse.ArgumentParser:
     info = commands.add_parser("info", help="list the Vulkan devices")
     info.set_defaults(run=_info)
 
-    demo = commands.add_parser("demo", help="fit a sphere and its texture to views of a pear or a mesh")
+    demo = commands.add_parser(
+        "demo", help="fit a sphere and its texture to views of a pear or a mesh"
+    )
     demo.add_argument("--target", metavar="OBJ", help="mesh to fit instead of the pear")
     _common(demo, "out/demo")
-    demo.add_argument("--iterations", type=int, default=150, help="on vertex positions (default 150)")
+    demo.add_argument(
+        "--iterations", type=int, default=150, help="on vertex positions (default 150)"
+    )
     demo.add_argument(
         "--texture-iterations", type=int, default=100, help="on the texture (default 100; 0: none)"
     )
     demo.add_argument("--views", type=int, default=6, help="number of views (default 6)")
-    demo.add_argument("--size", type=int, default=256, help="pixels on a side of a view (default 256)")
+    demo.add_argument(
+        "--size", type=int, default=256, help="pixels on a side of a view (default 256)"
+    )
+    demo.add_argument(
+        "--refine",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="move vertices by colour too while the texture is painted (default: with --target only)",
+    )
     demo.set_defaults(run=_demo)
 
     fit = commands.add_parser("fit", help="fit a shape and its texture to calibrated photos")
     fit.add_argument("--images", required=True, metavar="DIR", help="folder of the photos")
     fit.add_argument("--cameras", required=True, metavar="FILE", help="Middlebury *_par.txt")
     _common(fit, "out/fit")
-    fit.add_argument("--iterations", type=int, default=None, help="on vertex positions, over all levels")
-    fit.add_argument("--texture-iterations", type=int, default=100, help="on the texture (default 100)")
+    fit.add_argument(
+        "--iterations", type=int, default=None, help="on vertex positions, over all levels"
+    )
+    fit.add_argument(
+        "--texture-iterations", type=int, default=100, help="on the texture (default 100)"
+    )
     fit.add_argument("--views", type=int, default=None, help="use only the first N photos")
-    fit.add_argument("--size", type=int, default=None, help="longer side of the finest level, pixels")
+    fit.add_argument(
+        "--size", type=int, default=None, help="longer side of the finest level, pixels"
+    )
     fit.add_argument(
         "--holdout",
         type=int,
@@ -58,7 +76,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _common(parser: argparse.ArgumentParser, out: str) -> None:
-    parser.add_argument("--out", default=out, metavar="DIR", help=f"folder for results (default {out})")
+    parser.add_argument(
+        "--out", default=out, metavar="DIR", help=f"folder for results (default {out})"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the figures as one JSON object")
     parser.add_argument("--device", help="index or part of the name of the device")
 
@@ -83,6 +103,7 @@ def _demo(args: argparse.Namespace) -> None:
             args.views,
             args.size,
             args.device,
+            args.refine,
         )
     )
 

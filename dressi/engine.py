@@ -83,7 +83,9 @@ class DressiAD:
         Raises GraphError for an integer or per-fragment loss."""
         self._alive()
         if loss.vtype.is_int or loss.vtype.is_matrix:
-            raise GraphError(f"set_loss_var at {user_line()}: the loss must be FLOAT or VECn, got {loss.label()}")
+            raise GraphError(
+                f"set_loss_var at {user_line()}: the loss must be FLOAT or VECn, got {loss.label()}"
+            )
         check_graph([loss])
         self._loss = loss
         self._drop_builds()
@@ -117,7 +119,11 @@ class DressiAD:
         self._alive()
         if var.creator is None:
             return _present(self._store.receive(var), var)
-        if var is self._loss and self._step is not None and self._loss_version == self._store.version:
+        if (
+            var is self._loss
+            and self._step is not None
+            and self._loss_version == self._store.version
+        ):
             return self._read(self._step, var)
         build = self._evaluations.get(var.uid)
         if build is None:
@@ -189,7 +195,9 @@ class DressiAD:
         xs = list(gradients)
         new = list(self._optimizer(xs, [gradients[x] for x in xs]))
         if len(new) != len(xs):
-            raise GraphError(f"the optimizer returned {len(new)} Variables for {len(xs)} parameters")
+            raise GraphError(
+                f"the optimizer returned {len(new)} Variables for {len(xs)} parameters"
+            )
         return list(zip(xs, new, strict=True))
 
     def _build(
@@ -208,7 +216,9 @@ class DressiAD:
         executable = self._device.compile(packed.plan)
         self.n_rebuilds += 1
         log.debug("built %s", plan_text(packed.plan))
-        return _Build(packed, executable, {o.uid: v for o, v in zip(outputs, lowered, strict=False)})
+        return _Build(
+            packed, executable, {o.uid: v for o, v in zip(outputs, lowered, strict=False)}
+        )
 
     def _run(self, build: _Build, n: int) -> None:
         """Phase 7: execution."""
@@ -255,7 +265,8 @@ class DressiAD:
                 timed.run(1)
                 rows.append(timed.stage_times_ms())
             return [
-                (rows[0][k][0], float(np.median([r[k][1] for r in rows]))) for k in range(len(rows[0]))
+                (rows[0][k][0], float(np.median([r[k][1] for r in rows])))
+                for k in range(len(rows[0]))
             ]
         finally:
             timed.close()

@@ -34,7 +34,9 @@ class LeafStore:
     def send(self, v: Variable, value: Any) -> None:
         """Check and keep the data of a leaf; on the device at once. Raises GraphError for bad data."""
         if v.creator is not None:
-            raise GraphError(f"send_img: {v.label()} is computed by {v.creator.where}; only leaves hold data")
+            raise GraphError(
+                f"send_img: {v.label()} is computed by {v.creator.where}; only leaves hold data"
+            )
         array = as_array(value, v)
         layout(v.size, v.layers, self.limits)
         self._host[v.uid] = array

@@ -1,10 +1,10 @@
 """Executes the notebooks; the exit status is 1 when a cell of one raises.
 
-Works on a copy under out/notebooks, so the tracked files stay without outputs; the executed
-notebooks are left there to look at. The kernel is this interpreter's own; Jupyter and IPython write
-nothing to the home folder.
+Works on a copy under out/notebooks, so the tracked files stay as they are; the executed notebooks
+are left there to look at. ``--save`` writes them back with their outputs when all went well. The
+kernel is this interpreter's own; Jupyter and IPython write nothing to the home folder.
 
-    python scripts/run_notebooks.py [NOTEBOOK ...]
+    python scripts/run_notebooks.py [--save] [NOTEBOOK ...]
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 600  # for a cell; a notebook is meant to take a minute or so on two CPU cores
@@ -31,6 +32,7 @@ def run_notebook(path: Path) -> str | None:
         notebook,
         timeout=TIMEOUT_S,
         kernel_name="python3",
+        record_timing=False,
         extra_arguments=["--log-level=40"],  # errors only: newer kernels warn about plain TCP
         resources={"metadata": {"path": str(path.parent)}},
     )
@@ -43,8 +45,33 @@ def run_notebook(path: Path) -> str | None:
     return None
 
 
-def main(names: list[str]) -> int:
+def save(executed: Path, target: Path) -> None:
+    """Writes an executed notebook back, of progress bars the last line only."""
+    import nbformat
+
+    notebook = nbformat.read(executed, as_version=4)
+    notebook.metadata["language_info"] = {"name": "python"}
+    for cell in notebook.cells:
+        merged: list[Any] = []
+        streams: dict[str, Any] = {}
+        for output in cell.get("outputs", ()):
+            if output.output_type == "stream" and output.name in streams:
+                streams[output.name].text += output.text
+                continue
+            if output.output_type == "stream":
+                streams[output.name] = output
+            merged.append(output)
+        for output in streams.values():
+            lines = output.text.split("\n")
+            output.text = "\n".join(line.rstrip("\r").split("\r")[-1] for line in lines)
+        if cell.cell_type == "code":
+            cell.outputs = merged
+    nbformat.write(notebook, target)
+
+
+def main(arguments: list[str]) -> int:
     """Runs the named notebooks, or all of notebooks/."""
+    names = [name for name in arguments if name != "--save"]
     source, copy = ROOT / "notebooks", ROOT / "out" / "notebooks"
     shutil.rmtree(copy, ignore_errors=True)
     ignored = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__")
@@ -62,6 +89,9 @@ def main(names: list[str]) -> int:
         if error is not None:
             failed += 1
             print(error, file=sys.stderr, flush=True)
+    if not failed and "--save" in arguments:
+        for path in paths:
+            save(path, source / path.name)
     return 1 if failed else 0
 
 

@@ -18,7 +18,9 @@ def parameters(loss: Variable) -> list[Variable]:
     return [v for v in leaves([loss]) if v.requires_grad]
 
 
-def build_backward(loss: Variable, wrt: Iterable[Variable] | None = None) -> dict[Variable, Variable]:
+def build_backward(
+    loss: Variable, wrt: Iterable[Variable] | None = None
+) -> dict[Variable, Variable]:
     """Gradients of the sum of all pixels of ``loss`` (1 is seeded at every pixel).
 
     loss: FLOAT or VECn @ any size, any layers. wrt: the Variables to differentiate to; default all leaves

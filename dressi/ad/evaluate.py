@@ -30,7 +30,9 @@ def as_array(value: Any, like: Variable) -> np.ndarray:
         if a.dtype.kind not in "fiub":
             raise TypeError
     except (TypeError, ValueError):
-        raise GraphError(f"{name} at {user_line()}: cannot use {type(value).__name__} as data") from None
+        raise GraphError(
+            f"{name} at {user_line()}: cannot use {type(value).__name__} as data"
+        ) from None
     (w, h), n, tail = like.size, like.layers, like.vtype.tail
     full = (n, h, w, *tail)
     options = [full]
@@ -72,7 +74,9 @@ def evaluate(outputs: Sequence[Variable], feeds: Mapping[Variable, Any]) -> list
     feeds: leaf -> array in any shape that ``as_array`` takes; a leaf with data of its own may be left
     out. Raises GraphError for a leaf without data.
     """
-    values: dict[int, np.ndarray] = {v.uid: as_array(a, v).astype(np.float64) for v, a in feeds.items()}
+    values: dict[int, np.ndarray] = {
+        v.uid: as_array(a, v).astype(np.float64) for v, a in feeds.items()
+    }
 
     def get(v: Variable) -> np.ndarray:
         if v.uid not in values and v.creator is None:
@@ -190,5 +194,3 @@ def _fill_triangle(a: Any, b: Any, c: Any, w: int, h: int) -> np.ndarray:
         inside &= (e > 0) | ((e == 0) & top_left)
     out[y0:y1, x0:x1] = inside
     return out
-
-

@@ -261,7 +261,9 @@ def leaves(outputs: Iterable[Variable]) -> list[Variable]:
 def graph_text(outputs: Iterable[Variable]) -> str:
     """The graph as text, one Function a line: ``%7 VEC3@4x4 = mul(%5, albedo)  # file:line``."""
     outs = list(outputs)
-    lines = [f"leaf {v.label()}{'  requires_grad' if v.requires_grad else ''}" for v in leaves(outs)]
+    lines = [
+        f"leaf {v.label()}{'  requires_grad' if v.requires_grad else ''}" for v in leaves(outs)
+    ]
     for f in topological(outs):
         args = ", ".join(v.name or f"%{v.uid}" for v in f.inputs)
         attrs = "".join(f", {k}={_short(v)}" for k, v in f.attrs)

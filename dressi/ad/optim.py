@@ -20,7 +20,9 @@ from dressi.errors import GraphError
 Optimizer = Callable[[Sequence[Variable], Sequence[Variable]], Sequence[Variable]]
 
 
-def state(vtype: VType, size: tuple[int, int] = (1, 1), layers: int = 1, name: str = "state") -> Variable:
+def state(
+    vtype: VType, size: tuple[int, int] = (1, 1), layers: int = 1, name: str = "state"
+) -> Variable:
     """A leaf of zeros that the device keeps from step to step; set ``update`` to its next value."""
     leaf = Variable(vtype, size, layers, name=name)
     dtype = np.int32 if vtype.is_int else np.float32
@@ -109,5 +111,3 @@ def exponential_decay(start: float, end: float, n_steps: int) -> Variable:
 
     t = minimum(to_float(step_counter("schedule.step")) * (1.0 / n_steps), 1.0)
     return exp(t * float(np.log(end / start)) + float(np.log(start)))
-
-

@@ -112,11 +112,15 @@ def _fragment_of(function: Function) -> Function | None:
     op = function.op
     if op.kind == RASTER:
         return function
-    sources = {x.fragment_of.uid: x.fragment_of for x in function.inputs if x.fragment_of is not None}
+    sources = {
+        x.fragment_of.uid: x.fragment_of for x in function.inputs if x.fragment_of is not None
+    }
     if not sources:
         return None
     if len(sources) > 1:
-        raise GraphError(f"{function.where}: mixes fragments of two rasterizations; resolve them first")
+        raise GraphError(
+            f"{function.where}: mixes fragments of two rasterizations; resolve them first"
+        )
     if op.kind == MACRO or op.scatter or op.kind == COMP:
         raise GraphError(f"{function.where}: cannot work on fragments; use F.resolve first")
     for i, x in enumerate(function.inputs):

@@ -79,7 +79,10 @@ def _identity(f: Function, xs: Sequence[Variable]) -> Variable | None:
         return xs[0]
     if len(xs) != 2 or name not in ("add", "sub", "mul", "div"):
         return None
-    for i, neutral in ((1, 1.0 if name in ("mul", "div") else 0.0), (0, 1.0 if name == "mul" else 0.0)):
+    for i, neutral in (
+        (1, 1.0 if name in ("mul", "div") else 0.0),
+        (0, 1.0 if name == "mul" else 0.0),
+    ):
         if i == 0 and name in ("sub", "div"):
             continue
         other = xs[1 - i]

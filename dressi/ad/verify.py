@@ -21,7 +21,9 @@ def check_graph(outputs: Sequence[Variable]) -> None:
         vtype, size, layers = f.op.infer(f.inputs, dict(f.attrs))
         y = f.output
         if (vtype, size, layers) != (y.vtype, y.size, y.layers):
-            raise GraphError(f"{f.where}: made {y.label()}, its row says {vtype.name}@{size} x {layers}")
+            raise GraphError(
+                f"{f.where}: made {y.label()}, its row says {vtype.name}@{size} x {layers}"
+            )
 
 
 def check_indices(outputs: Sequence[Variable], feeds: Mapping[Variable, np.ndarray]) -> None:

@@ -41,6 +41,8 @@ class DemoOptions:
     views: int = 6
     size: int = 256
     device: str | None = None
+    refine: bool | None = None
+    """Whether vertices go on moving while the texture is painted; None: for a given target mesh only."""
 
 
 def load_target(path: str | None) -> tuple[Mesh, np.ndarray]:
@@ -66,7 +68,12 @@ def centred(mesh: Mesh) -> tuple[Mesh, np.ndarray, float]:
 def run_demo(options: DemoOptions) -> dict[str, Any]:
     """Run the demo; writes its files and returns the figures. Raises LoadError, GraphError, DeviceError."""
     begin = time.perf_counter()
-    if options.views < 1 or options.size < 8 or options.iterations < 1 or options.texture_iterations < 0:
+    if (
+        options.views < 1
+        or options.size < 8
+        or options.iterations < 1
+        or options.texture_iterations < 0
+    ):
         raise GraphError(
             f"demo needs views >= 1, size >= 8, iterations >= 1, got {options.views}, {options.size}, "
             f"{options.iterations}, {options.texture_iterations}"
@@ -83,40 +90,53 @@ def run_demo(options: DemoOptions) -> dict[str, Any]:
 
     start = icosphere(4, 0.28 * EXTENT)
     schedule = ShapeSchedule(iterations=options.iterations, r=(0.03, 1.0 / options.size))
-    paint = TextureSchedule(iterations=max(options.texture_iterations, 1))
+    refine = options.target is not None if options.refine is None else options.refine
+    paint = TextureSchedule(
+        iterations=max(options.texture_iterations, 1),
+        shape_lr=(0.005, 0.001) if refine else None,
+        shape=schedule,
+    )
     with DressiAD(options.device) as ad:
         who = identity(ad)
         shape = fit_shape(ad, start, matrices, coverage, schedule, "geometry")
         fitted = replace(start, positions=shape.data)
         albedo = None
         if options.texture_iterations:
-            albedo = fit_texture(ad, fitted, matrices, colour, paint, "texture")
+            albedo = fit_texture(
+                ad, fitted, matrices, colour, paint, "texture", silhouettes=coverage
+            )
     got_coverage, got_shaded = render(fitted, matrices, size, None, 4, options.device)
+    diagonal = float(np.linalg.norm(np.ptp(target.positions, axis=0)))
+    after_geometry = _shape_figures(fitted, target, got_coverage, coverage, diagonal)
+    if albedo is not None and albedo.positions is not None:
+        fitted = replace(fitted, positions=albedo.positions)
     picture = albedo.data if albedo is not None else np.ones((4, 4, 3), np.float32)
-    _, got_colour = render(fitted, matrices, size, picture, 4, options.device)
+    final_coverage, got_colour = render(fitted, matrices, size, picture, 4, options.device)
     start_shaded = render(start, matrices, size, None, 2, options.device)[1]
 
-    diagonal = float(np.linalg.norm(np.ptp(target.positions, axis=0)))
-    distance = mean_distance_to_surface(fitted.positions, target.positions, target.faces)
     inside = coverage[..., 0] > 0.5
     result: dict[str, Any] = {
         **who,
         "copy1024_ms": copy1024_ms(options.device),
-        "iou": float(np.mean([iou(a, b) for a, b in zip(got_coverage, coverage, strict=True)])),
-        "mean_distance_rel": distance / diagonal,
+        "iou": after_geometry["iou"],
+        "mean_distance_rel": after_geometry["mean_distance_rel"],
         "psnr_db": _stack_psnr(got_colour, colour, inside),
         "geometry_ms": shape.median_ms,
         "texture_ms": albedo.median_ms if albedo is not None else 0.0,
         "build_s": shape.build_s + (albedo.build_s if albedo is not None else 0.0),
         "total_s": 0.0,
-        "flipped_faces": int(flipped_faces(fitted.positions, fitted.faces).sum()),
+        "flipped_faces": after_geometry["flipped_faces"],
         "finite": bool(np.isfinite(fitted.positions).all()),
+        "refined": refine and albedo is not None,
         "target": "pear" if options.target is None else Path(options.target).name,
         "views": options.views,
         "size": options.size,
         "iterations": options.iterations,
         "texture_iterations": options.texture_iterations,
     }
+    if result["refined"]:
+        final = _shape_figures(fitted, target, final_coverage, coverage, diagonal)
+        result.update({f"final_{k}": v for k, v in final.items()})
     name = "pear" if options.target is None else Path(options.target).stem
     world = replace(fitted, positions=fitted.positions / scale + centre, name=name)
     write_glb(out / f"{name}.glb", world, picture)
@@ -132,6 +152,17 @@ def run_demo(options: DemoOptions) -> dict[str, Any]:
         write_json(options.json, result)
     print_table(f"dressi demo: {result['target']}", result)
     return result
+
+
+def _shape_figures(
+    fitted: Mesh, target: Mesh, got: np.ndarray, wanted: np.ndarray, diagonal: float
+) -> dict[str, Any]:
+    distance = mean_distance_to_surface(fitted.positions, target.positions, target.faces)
+    return {
+        "iou": float(np.mean([iou(a, b) for a, b in zip(got, wanted, strict=True)])),
+        "mean_distance_rel": distance / diagonal,
+        "flipped_faces": int(flipped_faces(fitted.positions, fitted.faces).sum()),
+    }
 
 
 def _stack_psnr(a: np.ndarray, b: np.ndarray, mask: np.ndarray) -> float:

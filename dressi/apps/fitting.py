@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from tqdm.auto import tqdm
 
-from dressi.ad import Adam, Variable
-from dressi.ad.vtype import FLOAT, VEC3
+from dressi.ad import Adam, F, Variable, step_counter
+from dressi.ad.vtype import FLOAT, VEC3, VType
 from dressi.apps.views import mesh_leaves, send_mesh
 from dressi.engine import DressiAD
 from dressi.render.hardsoftras import build_hardsoftras
 from dressi.render.losses import l2_loss, silhouette_loss
 from dressi.render.mesh import Mesh
-from dressi.render.regularizers import laplacian_loss, laplacian_matrix
+from dressi.render.regularizers import laplacian_loss, laplacian_matrix, normal_consistency
 from dressi.render.shading import unlit
 
 
@@ -28,14 +28,16 @@ class ShapeSchedule:
     """Schedule of a shape fit; every pair goes geometrically from start to end.
 
     r: reach, as a fraction of the longer side; reaches its end at ``r_until`` of the iterations. lr: Adam's
-    learning rate, world units. laplacian: weight of mean |L v|^2. beta2: Adam's second decay; 0.95 because
+    learning rate, world units. laplacian: weight of mean |L v|^2. normal: weight of the normal consistency, which keeps
+    faces from folding over. beta2: Adam's second decay; 0.95 because
     gradients shrink over a few dozen iterations, which 0.999 would not notice in time. K: peels.
     """
 
     iterations: int = 150
     r: tuple[float, float] = (0.03, 1 / 256)
     lr: tuple[float, float] = (0.01, 0.003)
-    laplacian: tuple[float, float] = (30.0, 30.0)
+    laplacian: tuple[float, float] = (20.0, 10.0)
+    normal: tuple[float, float] = (0.015, 0.015)
     r_until: float = 0.8
     beta2: float = 0.95
     K: int = 1
@@ -46,6 +48,7 @@ class FitResult:
     """What a fit gives back. times_ms: wall time of each iteration. build_s: from graph to recorded commands."""
 
     data: np.ndarray
+    positions: np.ndarray | None = None
     losses: list[float] = field(default_factory=list)
     times_ms: list[float] = field(default_factory=list)
     build_s: float = 0.0
@@ -76,17 +79,21 @@ def fit_shape(
     n_views, height, width = silhouettes.shape[:3]
     size = (width, height)
     leaves = mesh_leaves(mesh, n_views, requires_grad=True)
-    r, lr, weight = (Variable(FLOAT, name=n) for n in ("r", "lr", "laplacian_weight"))
+    names = ("r", "lr", "laplacian_weight", "normal_weight")
+    r, lr, weight, bend = (Variable(FLOAT, name=n) for n in names)
     target = Variable(FLOAT, size, n_views, name="target_silhouette")
     hs = build_hardsoftras(
         leaves.pos, leaves.faces, leaves.matrix, size, r, schedule.K, max_delta=max(schedule.r)
     )
     mask = None
     if weights is not None:
-        mask = Variable(FLOAT, size, n_views, name="pixel_weight")
-        ad.send_img(mask, weights if n_views > 1 else weights[0])
+        mask = _layered(ad, weights, FLOAT, "pixel_weight")
     laplacian = laplacian_matrix(mesh.faces, len(mesh.positions))
-    loss = silhouette_loss(hs.silhouette, target, mask) + laplacian_loss(leaves.pos, laplacian) * weight
+    loss = (
+        silhouette_loss(hs.silhouette, target, mask)
+        + laplacian_loss(leaves.pos, laplacian) * weight
+        + normal_consistency(leaves.pos, leaves.faces) * bend
+    )
     ad.set_loss_var(loss)
     ad.set_optimizer(Adam(lr, beta2=schedule.beta2))
     send_mesh(ad, leaves, mesh, matrices)
@@ -99,6 +106,7 @@ def fit_shape(
         ad.send_img(r, _between(schedule.r, min(t / schedule.r_until, 1.0)))
         ad.send_img(lr, _between(schedule.lr, t))
         ad.send_img(weight, _between(schedule.laplacian, t))
+        ad.send_img(bend, _between(schedule.normal, t))
 
     send(0)
     _run(ad, loss, schedule.iterations, label, result, send)
@@ -109,13 +117,16 @@ def fit_shape(
 @dataclass(frozen=True)
 class TextureSchedule:
     """Schedule of a texture fit. lr: Adam's learning rate, linear albedo. size: (width, height) texels.
-    backward: of F.texture."""
+    backward: of F.texture. shape_lr: not None: the vertices move too, by the colours, the silhouettes and the
+    regularizers of ``shape``, with this learning rate."""
 
     iterations: int = 100
     lr: tuple[float, float] = (0.06, 0.01)
     size: tuple[int, int] = (256, 256)
     backward: str = "exact"
     start: float = 1.0
+    shape_lr: tuple[float, float] | None = None
+    shape: ShapeSchedule = field(default_factory=ShapeSchedule)
 
 
 def fit_texture(
@@ -126,44 +137,78 @@ def fit_texture(
     schedule: TextureSchedule,
     label: str = "texture",
     weights: np.ndarray | None = None,
+    silhouettes: np.ndarray | None = None,
 ) -> FitResult:
-    """Paint the texture of a fixed mesh until its pictures match.
+    """Paint the texture of a mesh until its pictures match; with ``schedule.shape_lr`` its vertices move too.
 
-    colours: (views, H, W, 3) linear over black. weights: (views, H, W, 1) of each pixel's loss. Returns the
-    texture (H, W, 3), clipped to [0, 1].
+    colours: (views, H, W, 3) linear over black. weights: (views, H, W, 1) of each pixel's loss. silhouettes:
+    (views, H, W, 1), needed to move vertices. Returns the texture (H, W, 3), clipped to [0, 1].
     """
     n_views, height, width = colours.shape[:3]
     size = (width, height)
-    leaves = mesh_leaves(mesh, n_views)
+    joint = schedule.shape_lr is not None and silhouettes is not None
+    leaves = mesh_leaves(mesh, n_views, requires_grad=joint)
     assert leaves.uv is not None and leaves.uv_faces is not None
     albedo = Variable(VEC3, schedule.size, requires_grad=True, name="albedo")
-    lr = Variable(FLOAT, name="lr")
+    lr, shape_lr = Variable(FLOAT, name="lr"), Variable(FLOAT, name="shape_lr")
     target = Variable(VEC3, size, n_views, name="target_colour")
     pixel = 1.0 / max(size)  # antialiasing mode: K = 1, one pixel
-    hs = build_hardsoftras(leaves.pos, leaves.faces, leaves.matrix, size, pixel)
+    # A Sobol point a step shifts the projection within a pixel, so that texels between pixel centres are
+    # painted too, and the mean over steps is the box-filtered picture that a camera takes.
+    jitter = F.sobol(step_counter("jitter.step")) - 0.5
+    hs = build_hardsoftras(leaves.pos, leaves.faces, leaves.matrix, size, pixel, jitter=jitter)
     picture = hs.blend(
         [unlit(hs.peels[0], leaves.uv, leaves.uv_faces, albedo, schedule.backward, wrap="clamp")]
     )
     mask = None
     if weights is not None:
-        mask = Variable(FLOAT, size, n_views, name="pixel_weight")
-        ad.send_img(mask, weights if n_views > 1 else weights[0])
+        mask = _layered(ad, weights, FLOAT, "pixel_weight")
     loss = l2_loss(picture, target, mask)
+    rates = {albedo: lr}
+    if joint:
+        assert silhouettes is not None
+        outline = _layered(ad, silhouettes, FLOAT, "target_silhouette")
+        laplacian = laplacian_matrix(mesh.faces, len(mesh.positions))
+        loss = (
+            loss
+            + silhouette_loss(hs.silhouette, outline, mask)
+            + laplacian_loss(leaves.pos, laplacian) * schedule.shape.laplacian[1]
+            + normal_consistency(leaves.pos, leaves.faces) * schedule.shape.normal[1]
+        )
+        rates[leaves.pos] = shape_lr
     ad.set_loss_var(loss)
-    ad.set_optimizer(Adam(lr, beta2=0.95))
+    ad.set_optimizer(
+        lambda xs, gxs: [
+            Adam(rates[x], beta2=0.95)([x], [g])[0] for x, g in zip(xs, gxs, strict=True)
+        ]
+    )
     send_mesh(ad, leaves, mesh, matrices)
     ad.send_img(target, colours if n_views > 1 else colours[0])
-    ad.send_img(albedo, np.full((schedule.size[1], schedule.size[0], 3), schedule.start, np.float32))
+    ad.send_img(
+        albedo, np.full((schedule.size[1], schedule.size[0], 3), schedule.start, np.float32)
+    )
     result = FitResult(np.empty(0))
     last = max(schedule.iterations - 1, 1)
 
     def send(i: int) -> None:
         ad.send_img(lr, _between(schedule.lr, i / last))
+        if joint and schedule.shape_lr is not None:
+            ad.send_img(shape_lr, _between(schedule.shape_lr, i / last))
 
     send(0)
     _run(ad, loss, schedule.iterations, label, result, send)
     result.data = np.clip(ad.recv_img(albedo), 0.0, 1.0)
+    if joint:
+        result.positions = ad.recv_img(leaves.pos)
     return result
+
+
+def _layered(ad: DressiAD, images: np.ndarray, vtype: VType, name: str) -> Variable:
+    """A leaf for (views, H, W, C) images, sent."""
+    n, height, width = images.shape[:3]
+    leaf = Variable(vtype, (width, height), n, name=name)
+    ad.send_img(leaf, images if n > 1 else images[0])
+    return leaf
 
 
 def _run(  # type: ignore[no-untyped-def]

@@ -80,6 +80,7 @@ def levels(size: int, iterations: int) -> list[Level]:
                 (0.05, 1.5 / coarse),
                 (0.012, 0.004),
                 (30.0, 20.0),
+                (0.01, 0.01),
             ),
         ),
         Level(
@@ -91,6 +92,7 @@ def levels(size: int, iterations: int) -> list[Level]:
                 (0.012, 1.0 / size),
                 (0.004, 0.0015),
                 (60.0, 60.0),
+                (0.02, 0.02),
             ),
         ),
     ]
@@ -164,10 +166,7 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
         ),
         "heldout_psnr_db": float(
             np.mean(
-                [
-                    psnr(colour_all[i], images[i], b[..., 0])
-                    for i, b in zip(kept, both, strict=True)
-                ]
+                [psnr(colour_all[i], images[i], b[..., 0]) for i, b in zip(kept, both, strict=True)]
             )
         ),
         "geometry_ms": float(np.median([t for r in shape for t in r.times_ms])),

@@ -41,7 +41,11 @@ def commit() -> str:
         dirty = subprocess.run(["git", "status", "--porcelain", "-uno"], **run)  # type: ignore[call-overload]
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
-    return head.stdout.strip() + ("+" if dirty.stdout.strip() else "") if head.returncode == 0 else "unknown"
+    return (
+        head.stdout.strip() + ("+" if dirty.stdout.strip() else "")
+        if head.returncode == 0
+        else "unknown"
+    )
 
 
 def write_json(path: str | Path, data: Mapping[str, Any]) -> None:
@@ -62,5 +66,3 @@ def identity(ad: DressiAD) -> dict[str, str]:
     """Device, driver and commit, for every JSON."""
     info = ad.device_info
     return {"device": info.name, "driver": info.driver, "commit": commit()}
-
-

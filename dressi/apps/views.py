@@ -84,7 +84,11 @@ def shaded(hs: HardSoft, leaves: MeshLeaves) -> Variable:
     normal = smooth_normal(hs.peels[0], vertex_normals(leaves.pos, leaves.faces), leaves.faces)
     to_light = F.constant((0.48, 0.64, 0.6))
     key = lambert(
-        F.constant((1.0, 1.0, 1.0)), normal, to_light, F.constant((0.6,) * 3), F.constant((0.12,) * 3)
+        F.constant((1.0, 1.0, 1.0)),
+        normal,
+        to_light,
+        F.constant((0.6,) * 3),
+        F.constant((0.12,) * 3),
     )
     fill = F.maximum(F.dot(normal, -to_light), 0.0) * (0.15, 0.16, 0.2)
     return hs.blend([key + fill])
@@ -118,11 +122,11 @@ def render(
         if texture is None:
             picture = F.where(hs.hard, picture, 0.0)
         both = F.vec4(picture, hs.hard)
-        for matrix in matrices:  # one view at a time: the supersampled stack would not fit small devices
+        for (
+            matrix
+        ) in matrices:  # one view at a time: the supersampled stack would not fit small devices
             send_mesh(ad, leaves, mesh, matrix[None])
             image = ad.recv_img(both).reshape(size[1], s, size[0], s, 4).mean((1, 3))
             coverage.append(image[..., 3:])
             colour.append(image[..., :3])
     return np.stack(coverage), np.stack(colour)
-
-

@@ -114,7 +114,9 @@ def pack(
     copies = []
     for leaf, new in pairs:
         if (leaf.vtype, leaf.size, leaf.layers) != (new.vtype, new.size, new.layers):
-            raise GraphError(f"the update of {leaf.label()} is {new.label()}; type and size must match")
+            raise GraphError(
+                f"the update of {leaf.label()} is {new.label()}; type and size must match"
+            )
         copies += list(zip(places.images[new.uid], places.images[leaf.uid], strict=True))
     plan = Plan(name, tuple(images), tuple(buffers), planned, tuple(copies), places.n_slots)
     return Packed(
@@ -169,7 +171,9 @@ def _add_images(
     places.images[v.uid] = tuple(indices)
 
 
-def _add_buffer(v: Variable, places: Places, buffers: list[BufferPlan], limits: DeviceLimits) -> None:
+def _add_buffer(
+    v: Variable, places: Places, buffers: list[BufferPlan], limits: DeviceLimits
+) -> None:
     n = v.size[0] * v.size[1] * v.layers * v.vtype.n_words
     if n > limits.storage_words:
         raise GraphError(

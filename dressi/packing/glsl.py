@@ -97,7 +97,9 @@ def _helper(name: str) -> str:
         lines.append(f"bool {name}({scalar} a, {scalar} b) {{ return a {op} b; }}")
         prefix = "vec" if scalar == "float" else "ivec"
         for n in (2, 3, 4):
-            lines.append(f"bvec{n} {name}({prefix}{n} a, {prefix}{n} b) {{ return {vector}(a, b); }}")
+            lines.append(
+                f"bvec{n} {name}({prefix}{n} a, {prefix}{n} b) {{ return {vector}(a, b); }}"
+            )
     return "\n".join(lines)
 
 
@@ -117,7 +119,9 @@ class _Generator:
 
     # -- descriptors ---------------------------------------------------------------------------------
 
-    def bind(self, kind: str, index: int, letter: str, sampler: SamplerPlan | None = None) -> Binding:
+    def bind(
+        self, kind: str, index: int, letter: str, sampler: SamplerPlan | None = None
+    ) -> Binding:
         key = (kind, index, sampler)
         old = self.bindings.get(key)
         if old is None:
@@ -125,9 +129,7 @@ class _Generator:
             self.n_inputs += kind == "input"
             old = Binding(len(self.bindings), kind, index, letter, sampler, input_index)
         elif letter not in old.shaders:
-            old = Binding(
-                old.binding, kind, index, old.shaders + letter, sampler, old.input_index
-            )
+            old = Binding(old.binding, kind, index, old.shaders + letter, sampler, old.input_index)
         self.bindings[key] = old
         return old
 
@@ -223,7 +225,9 @@ class _Generator:
         text.extensions.add("GL_EXT_samplerless_texture_functions")
         if not any(f" {name};" in d for d in text.declarations):
             kind = "itexture2D" if t.is_int else "texture2D"
-            text.declarations.append(f"layout(set = 0, binding = {b.binding}) uniform {kind} {name};")
+            text.declarations.append(
+                f"layout(set = 0, binding = {b.binding}) uniform {kind} {name};"
+            )
         comps = "" if t.n == 4 else "." + _AXES[: t.n]
         return f"texelFetch({name}, @, 0){comps}"
 
@@ -236,7 +240,9 @@ class _Generator:
             return name
         t = v.vtype
         if self.substage.way(v, self.substage.reads[v.uid][1]) == HW_SAMPLER and self.hardware(v):
-            b = self.bind("sampler", self.places.images[v.uid][0], text.letter, SamplerPlan(mode, wrap))
+            b = self.bind(
+                "sampler", self.places.images[v.uid][0], text.letter, SamplerPlan(mode, wrap)
+            )
             text.declarations.append(
                 f"layout(set = 0, binding = {b.binding}) uniform sampler2D s{b.binding};  // {v.label()}"
             )
@@ -291,7 +297,11 @@ class _Generator:
             if f.op.read(i) == SAME:
                 marks[f"x{i}"] = self.operand(x, text, body)
             marks[f"T{i}"] = x.vtype.glsl
-            marks[f"w{i}"], marks[f"h{i}"], marks[f"l{i}"] = str(x.size[0]), str(x.size[1]), str(x.layers)
+            marks[f"w{i}"], marks[f"h{i}"], marks[f"l{i}"] = (
+                str(x.size[0]),
+                str(x.size[1]),
+                str(x.layers),
+            )
             if f.op.read(i) in (ANY, VERTEX):
                 marks[f"fetch{i}"] = self.fetch(x, text)
             elif f.op.read(i) == SAMPLER:
@@ -508,4 +518,3 @@ def _wrap(wrap: str, i: str, n: int) -> str:
 def generate(substage: Substage, places: Places, context: Context) -> Shader:
     """Shaders, bindings and outputs of one substage."""
     return _Generator(substage, places, context).generate()
-

@@ -15,7 +15,9 @@ def plan_text(plan: Plan) -> str:
     for stage in plan.stages:
         lines.append(f"{stage.name} {stage.kind} {stage.width}x{stage.height}")
         for s in stage.substages:
-            lines.append(f"  {s.name} ({s.n_functions} functions){_inputs(plan, s)} -> {_outputs(plan, s)}")
+            lines.append(
+                f"  {s.name} ({s.n_functions} functions){_inputs(plan, s)} -> {_outputs(plan, s)}"
+            )
     for source, target in plan.updates:
         lines.append(f"copy {plan.images[source].name} -> {plan.images[target].name}")
     return "\n".join(lines)
@@ -43,7 +45,11 @@ def shaders_text(plan: Plan) -> str:
     parts = []
     for stage in plan.stages:
         for k, s in enumerate(stage.substages):
-            for what, text in (("vertex", s.vertex), ("fragment", s.fragment), ("compute", s.compute)):
+            for what, text in (
+                ("vertex", s.vertex),
+                ("fragment", s.fragment),
+                ("compute", s.compute),
+            ):
                 if text:
                     parts.append(f"// ===== {stage.name}, substage {k}, {what}: {s.name}\n{text}")
     return "\n".join(parts)

@@ -157,7 +157,9 @@ def fixed_obstacles(unit: Unit, substage: Substage, context: Context) -> list[st
             and not any(v.uid in context.final for v in unit.outputs)
         )
         if not fits:
-            out.append(f"runs over {_text(unit.domain)}, the substage over {_text(substage.domain)}")
+            out.append(
+                f"runs over {_text(unit.domain)}, the substage over {_text(substage.domain)}"
+            )
     if COMP in (unit.kind, substage.kind):
         out.append("a dispatch stands alone")
     if unit.kind == RASTER:
@@ -187,7 +189,9 @@ def over_limits(new: Substage, context: Context) -> list[str]:
             continue  # attachments alone are bounded by color_outputs
         allowed = getattr(context.limits, name)
         if number > allowed:
-            out.append(f"needs {number} {name.replace('_', ' ')}, {context.limits.name} allows {allowed}")
+            out.append(
+                f"needs {number} {name.replace('_', ' ')}, {context.limits.name} allows {allowed}"
+            )
     if scatters and new.kind != COMP and not context.limits.fragment_stores:
         out.append(f"{context.limits.name} has no stores in fragment shaders")
     return out
@@ -214,9 +218,7 @@ def _hopeless(new: Substage, context: Context) -> bool:
 
 def _same_only(v: Variable, substage: Substage) -> bool:
     """Whether all reads of v inside the substage are of the same pixel."""
-    return all(
-        read == SAME for unit in substage.units for x, read in unit.reads if x.uid == v.uid
-    )
+    return all(read == SAME for unit in substage.units for x, read in unit.reads if x.uid == v.uid)
 
 
 def _text(domain: Domain) -> str:
@@ -237,9 +239,7 @@ def begin(unit: Unit, context: Context) -> Substage:
     base = empty()
     limit = context.limits.input_attachments
     attachments = [
-        v
-        for v, read in unit.reads
-        if access(v, read, unit.domain, context.uniforms) == ATTACHMENT
+        v for v, read in unit.reads if access(v, read, unit.domain, context.uniforms) == ATTACHMENT
     ]
     if sum(v.vtype.n_planes for v in attachments) > limit:
         used = 0

@@ -21,7 +21,8 @@ def check_plan(plan: Plan, limits: DeviceLimits) -> None:
     for stage in plan.stages:
         _need(bool(stage.substages), f"{stage.name} is empty")
         _need(
-            stage.kind == "graphics" or len(stage.substages) == 1, f"{stage.name}: a dispatch stands alone"
+            stage.kind == "graphics" or len(stage.substages) == 1,
+            f"{stage.name}: a dispatch stands alone",
         )
         before_images, before_buffers = set(written), set(filled)
         attached: set[int] = set()
@@ -52,7 +53,8 @@ def check_plan(plan: Plan, limits: DeviceLimits) -> None:
             }
             for kind, n in kinds.items():
                 _need(
-                    n <= limit.get(kind, n), f"{where}: {n} {kind} bindings, {limits.name} allows {limit.get(kind)}"
+                    n <= limit.get(kind, n),
+                    f"{where}: {n} {kind} bindings, {limits.name} allows {limit.get(kind)}",
                 )
             _need(
                 len(s.outputs) <= limits.color_outputs,
@@ -75,7 +77,8 @@ def check_plan(plan: Plan, limits: DeviceLimits) -> None:
         }
         both = attached & fetched
         _need(
-            not both, f"{stage.name}: {[plan.images[i].name for i in both]} both attached and fetched"
+            not both,
+            f"{stage.name}: {[plan.images[i].name for i in both]} both attached and fetched",
         )
         _need(
             len(attached) + sum(s.depth for s in stage.substages) <= limits.stage_attachments,

@@ -62,10 +62,6 @@ def blend_color(
     else:
         weights = [probability(p, hs.sigma) for p in hs.peels]
         total = F.add_n(weights)
-        soft = F.safe_div(
-            F.add_n([c * w for c, w in zip(colors, weights, strict=True)]), total
-        )
+        soft = F.safe_div(F.add_n([c * w for c, w in zip(colors, weights, strict=True)]), total)
         mixed = F.where(hs.edge, soft, colors[0])
-    return F.where(
-        hs.silhouette > 0.0, F.mix(background, mixed, hs.silhouette), background
-    )
+    return F.where(hs.silhouette > 0.0, F.mix(background, mixed, hs.silhouette), background)

@@ -106,5 +106,3 @@ def check_faces(faces: Variable) -> None:
     """Raise GraphError unless faces is an IVEC3 table."""
     if faces.vtype is not IVEC3 or faces.size[1] != 1 or faces.layers != 1:
         raise GraphError(f"faces must be an IVEC3 table @ (F, 1), got {faces.label()}")
-
-

@@ -130,7 +130,9 @@ def test_many_uses_are_added_in_a_tree_of_fan_in_4() -> None:
 def test_lookup_gradient_counts_every_use_of_a_row() -> None:
     table = Variable(VEC2, (4, 1), requires_grad=True)
     index = Variable(INT, (3, 2))
-    g = grad(F.lookup(table, index), table, {table: np.zeros((4, 2)), index: [[0, 1, 1], [3, 1, -1]]})
+    g = grad(
+        F.lookup(table, index), table, {table: np.zeros((4, 2)), index: [[0, 1, 1], [3, 1, -1]]}
+    )
     assert g[0, 0, :, 0].tolist() == [1, 3, 0, 1]
 
 

@@ -1,4 +1,5 @@
-"""Docstrings are contracts (STYLE): all of F and of the public API have one; F's say where gradients go."""
+"""Docstrings are contracts (STYLE): all of F and of the public API have one; F's say where
+gradients go."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def test_all_of_F_is_exported_and_sorted() -> None:
     public = {
         n
         for n, f in vars(F).items()
-        if inspect.isfunction(f) and not n.startswith("_") and f.__module__.startswith("dressi.ad.functions")
+        if inspect.isfunction(f)
+        and not n.startswith("_")
+        and f.__module__.startswith("dressi.ad.functions")
     }
     assert public <= set(F.__all__)
 

@@ -13,7 +13,7 @@ from dressi.ad.evaluate import as_array, coverage
 from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT3, VEC2, VEC3, VEC4, VType
 from dressi.errors import GraphError
 
-# -- arrays --------------------------------------------------------------------------------------------
+# -- arrays ----------------------------------------------------------------------------------------
 
 SHAPES = [
     (VEC3, (5, 4), 1, [(4, 5, 3), (1, 4, 5, 3)]),
@@ -62,7 +62,9 @@ def test_documented_shapes_are_taken(vtype: VType, size: Any, layers: int, shape
         (MAT3, (1, 1), 1, (2, 2)),
     ],
 )
-def test_wrong_shape_raises_and_names_both(vtype: VType, size: Any, layers: int, shape: Any) -> None:
+def test_wrong_shape_raises_and_names_both(
+    vtype: VType, size: Any, layers: int, shape: Any
+) -> None:
     v = Variable(vtype, size, layers, name="thing")
     with pytest.raises(GraphError) as info:
         as_array(np.zeros(shape), v)
@@ -155,7 +157,7 @@ def test_sobol_points_are_scipys_in_sobols_own_order() -> None:
     assert np.allclose(got[0, 0], qmc.Sobol(2, scramble=False).random(1024), atol=1e-9)
 
 
-# -- rasterization -------------------------------------------------------------------------------------
+# -- rasterization ---------------------------------------------------------------------------------
 
 
 def clip(points: Any, size: tuple[int, int], z: float = 0.5, w: float = 1.0) -> np.ndarray:
@@ -189,11 +191,14 @@ def test_both_orientations_and_all_orders_cover_the_same(order: tuple[int, ...])
 
 @pytest.mark.parametrize("seed", range(20))
 def test_fan_of_adjacent_triangles_has_no_holes_and_no_doubles(seed: int) -> None:
-    """Triangles around an inner point, some corners exactly on pixel centres: the whole square, once."""
+    """Triangles around an inner point, some corners exactly on pixel centres: the whole square,
+    once."""
     rng = np.random.default_rng(seed)
     size = (12, 9)
     middle = rng.integers(2, 7, 2) + (0.5 if seed % 2 else rng.uniform(0, 1, 2))
-    ring = np.array([(-1, -1), (6, -1), (13, -1), (13, 5), (13, 10), (6.5, 10), (-1, 10), (-1, 4.5)])
+    ring = np.array(
+        [(-1, -1), (6, -1), (13, -1), (13, 5), (13, 10), (6.5, 10), (-1, 10), (-1, 4.5)]
+    )
     n = np.zeros((9, 12), int)
     for k in range(len(ring)):
         n += coverage(clip([middle, ring[k], ring[(k + 1) % len(ring)]], size), size)
@@ -215,7 +220,11 @@ def test_quad_split_along_either_diagonal_covers_each_pixel_once(angle: float) -
 
 
 def test_degenerate_triangles_cover_nothing() -> None:
-    for t in ([(1, 1), (1, 1), (1, 1)], [(0, 0), (5, 5), (2.5, 2.5)], [(0, 2.5), (9, 2.5), (4, 2.5)]):
+    for t in (
+        [(1, 1), (1, 1), (1, 1)],
+        [(0, 0), (5, 5), (2.5, 2.5)],
+        [(0, 2.5), (9, 2.5), (4, 2.5)],
+    ):
         assert not coverage(clip(t, (8, 8)), (8, 8)).any()
 
 
@@ -270,7 +279,7 @@ def test_vertex_behind_the_camera_gives_nothing_outside_the_clip_volume() -> Non
     assert not coverage(corners, (8, 8)).any()
 
 
-# -- resolve -------------------------------------------------------------------------------------------
+# -- resolve ---------------------------------------------------------------------------------------
 
 
 def _two_triangles(z: tuple[float, float]) -> tuple[list[Variable], dict[Variable, np.ndarray]]:
@@ -278,7 +287,8 @@ def _two_triangles(z: tuple[float, float]) -> tuple[list[Variable], dict[Variabl
     corners = [Variable(VEC4, (2, 1)) for _ in range(3)]
     positions = [(-1.0, -1.0), (3.0, -1.0), (-1.0, 3.0)]
     return corners, {
-        c: np.array([[x, y, zk, 1] for zk in z]) for c, (x, y) in zip(corners, positions, strict=True)
+        c: np.array([[x, y, zk, 1] for zk in z])
+        for c, (x, y) in zip(corners, positions, strict=True)
     }
 
 
@@ -331,7 +341,9 @@ def test_texture_convention_top_left_and_half_texels() -> None:
     """Texel (i, j) has its centre at ((i + 0.5) / w, (j + 0.5) / h); row 0 is on top."""
     tex, uv = Variable(FLOAT, (3, 2)), Variable(VEC2)
     data = np.array([[0, 1, 2], [3, 4, 5.0]])
-    for (i, j), mode in itertools.product(itertools.product(range(3), range(2)), ("linear", "nearest")):
+    for (i, j), mode in itertools.product(
+        itertools.product(range(3), range(2)), ("linear", "nearest")
+    ):
         at = ((i + 0.5) / 3, (j + 0.5) / 2)
         (got,) = evaluate([F.texture(tex, uv, filter=mode)], {tex: data, uv: at})
         assert np.isclose(got.item(), data[j, i])
@@ -342,7 +354,8 @@ def test_texture_convention_top_left_and_half_texels() -> None:
 @pytest.mark.parametrize(
     ("wrap", "u", "want"),
     [
-        ("repeat", 1.0 + 1 / 8, 0), ("repeat", -1 / 8, 3), ("repeat", 1.0, 1.5), ("repeat", -7 / 8, 0),
+        ("repeat", 1.0 + 1 / 8, 0), ("repeat", -1 / 8, 3), ("repeat", 1.0, 1.5),
+        ("repeat", -7 / 8, 0),
         ("clamp", 1.0, 3), ("clamp", 2.5, 3), ("clamp", -3.0, 0),
         ("mirror", -1 / 8, 0), ("mirror", 1 + 1 / 8, 3), ("mirror", 1.0, 3), ("mirror", 2.125, 0),
     ],

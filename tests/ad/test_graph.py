@@ -24,7 +24,7 @@ def here() -> str:
     return f"test_graph.py:{frame.f_back.f_lineno + 1}"
 
 
-# -- Variables -----------------------------------------------------------------------------------------
+# -- Variables -------------------------------------------------------------------------------------
 
 
 def test_variable_keeps_what_it_was_made_with() -> None:
@@ -85,7 +85,9 @@ def test_operators_are_the_ops_of_the_same_name() -> None:
         (1.0 - a, 1 - x), (3.0 / a, 3 / x), (2.0 + a, x + 2), (2.0 * a, 2 * x),
         (a.x, x[..., :1]), (a.y, x[..., 1:]), (a.xy, x),
     ]  # fmt: skip
-    for got, want in zip(evaluate([c[0] for c in cases], feeds), (c[1] for c in cases), strict=True):
+    for got, want in zip(
+        evaluate([c[0] for c in cases], feeds), (c[1] for c in cases), strict=True
+    ):
         assert np.allclose(got[0], want)
 
 
@@ -93,12 +95,12 @@ def test_integer_and_float_do_not_mix_silently() -> None:
     i, f = Variable(INT, (2, 2)), Variable(FLOAT, (2, 2))
     with pytest.raises(GraphError, match="to_float"):
         i + f
-    with pytest.raises(GraphError, match="2.5"):
+    with pytest.raises(GraphError, match=r"2\.5"):
         i + 2.5
     assert (i + 2).vtype is INT
 
 
-# -- constants and leaves ------------------------------------------------------------------------------
+# -- constants and leaves --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -184,12 +186,14 @@ def test_leaf_of_the_wrong_shape_or_with_bad_numbers_raises() -> None:
         ([0], [], []),
     ],
 )
-def test_sparse_matrix_checks_itself(offsets: list[int], columns: list[int], values: list[float]) -> None:
+def test_sparse_matrix_checks_itself(
+    offsets: list[int], columns: list[int], values: list[float]
+) -> None:
     with pytest.raises(GraphError, match="SparseMatrix"):
         F.SparseMatrix(np.array(offsets), np.array(columns), np.array(values), 4)
 
 
-# -- printing and checking -----------------------------------------------------------------------------
+# -- printing and checking -------------------------------------------------------------------------
 
 
 def test_graph_text_is_one_function_a_line() -> None:
@@ -289,7 +293,7 @@ def test_neutral_operations_disappear_only_when_the_shape_stays() -> None:
     assert simplify([1.0 / a])[0] is not a
 
 
-# -- lines ---------------------------------------------------------------------------------------------
+# -- lines -----------------------------------------------------------------------------------------
 
 
 def test_error_names_op_line_and_inputs() -> None:
@@ -326,7 +330,7 @@ def test_every_error_is_one_of_ours_and_a_value_error() -> None:
     assert issubclass(GraphError, DressiError) and issubclass(GraphError, ValueError)
 
 
-# -- indices -------------------------------------------------------------------------------------------
+# -- indices ---------------------------------------------------------------------------------------
 
 
 def test_static_index_outside_its_table_is_named_with_row_and_table() -> None:
@@ -344,7 +348,7 @@ def test_static_index_outside_its_table_is_named_with_row_and_table() -> None:
         check_indices([y], {faces: np.array([[0, 1], [2, 0], [3, -2]])})
 
 
-# -- fragments -----------------------------------------------------------------------------------------
+# -- fragments -------------------------------------------------------------------------------------
 
 
 def _raster(size: tuple[int, int] = (4, 4), layer: int = 0) -> Variable:
@@ -390,7 +394,9 @@ def test_fragment_as_output_is_refused_by_check_graph() -> None:
 
 def test_equal_rasterizations_of_different_peels_are_not_merged() -> None:
     corners = [Variable(VEC4, (2, 1)) for _ in range(3)]
-    images = [F.resolve(i, F.to_float(i)) for i in (F.rasterize(corners, (4, 4), k) for k in (0, 1))]
+    images = [
+        F.resolve(i, F.to_float(i)) for i in (F.rasterize(corners, (4, 4), k) for k in (0, 1))
+    ]
     assert sum(f.op.name == "rasterize" for f in topological(simplify(images))) == 2
 
 

@@ -1,7 +1,10 @@
-"""Every op, generated from the registry: NumPy reference, lowering, gradient against central differences.
+"""Every op, generated from the registry: NumPy reference, lowering, gradient against central
+differences.
 
-RELIABILITY R1 without the device: all in float64, so the tolerances are tight. The configurations of a
-case (sizes 1x1, 13x1, 7x5, 101x37; layers 1 and 3; broadcasts) are its draws: each has a seed of its own.
+RELIABILITY R1 without the device: all in float64, so the tolerances are tight. The configurations
+of a
+case (sizes 1x1, 13x1, 7x5, 101x37; layers 1 and 3; broadcasts) are its draws: each has a seed of
+its own.
 """
 
 from __future__ import annotations
@@ -178,7 +181,8 @@ def test_one_variable_used_for_every_input_gets_the_sum(item: tuple[str, int, Ca
 @pytest.mark.parametrize("filter", ["linear", "nearest"])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_inverse_uv_backward_is_exact_in_the_mean(wrap: str, filter: str, layers: int) -> None:
-    """The mean over steps approaches the exact scatter, within 5 standard errors of it everywhere."""
+    """The mean over steps approaches the exact scatter, within 5 standard errors of it
+    everywhere."""
     rng = np.random.default_rng(seed_of(wrap, filter, layers))
     tex = Variable(F.vec2(0, 0).vtype, (5, 4), layers, requires_grad=True)
     uv = Variable(F.vec2(0, 0).vtype, (8, 6), layers)

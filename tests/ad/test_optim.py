@@ -28,7 +28,9 @@ STEPS = 20
 RTOL = 1e-9
 
 
-def run(optimizer: Optimizer, loss: Variable, feeds: dict[Variable, Any], steps: int = STEPS) -> list:
+def run(
+    optimizer: Optimizer, loss: Variable, feeds: dict[Variable, Any], steps: int = STEPS
+) -> list:
     """Parameters after each step, as the engine would: updates written back after every step."""
     grads = build_backward(loss)
     xs = list(grads)
@@ -164,7 +166,9 @@ def test_several_parameters_have_states_of_their_own() -> None:
     assert np.allclose(history[-1][1][0, 0], want_b[-1])
 
 
-@pytest.mark.parametrize("optimizer", [SGD(0.1), Momentum(0.1), Adam(0.1)], ids=lambda o: type(o).__name__)
+@pytest.mark.parametrize(
+    "optimizer", [SGD(0.1), Momentum(0.1), Adam(0.1)], ids=lambda o: type(o).__name__
+)
 @pytest.mark.parametrize("vtype", [FLOAT, VEC2, VEC3, MAT3], ids=lambda t: t.name)
 def test_every_float_type_can_be_optimized(optimizer: Optimizer, vtype: VType) -> None:
     """Matrices too: HardSoftRas says that the gradient flows to the camera's matrix."""

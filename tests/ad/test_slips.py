@@ -35,11 +35,16 @@ def scene(
 
 
 def square(z: float, half: float = 0.6, x: float = 0.0) -> list:
-    a, b, c, d = (x - half, -half, z), (x + half, -half, z), (x + half, half, z), (x - half, half, z)
+    a, b, c, d = (
+        (x - half, -half, z),
+        (x + half, -half, z),
+        (x + half, half, z),
+        (x - half, half, z),
+    )
     return [a, b, c, a, c, d]
 
 
-# -- AD ------------------------------------------------------------------------------------------------
+# -- AD --------------------------------------------------------------------------------------------
 
 
 def test_sin_backward_is_gy_cos_x() -> None:
@@ -70,7 +75,7 @@ def test_updates_pair_variables_with_variables_plane_by_plane() -> None:
     assert len({s for s, _ in packed.updates}) == len({t for _, t in packed.updates}) == 6
 
 
-# -- packing -------------------------------------------------------------------------------------------
+# -- packing ---------------------------------------------------------------------------------------
 
 
 def test_packer_pushes_its_last_substage() -> None:
@@ -94,15 +99,25 @@ def test_final_outputs_are_registered() -> None:
     assert packed.plan.n_substages == 1
 
 
-# -- HardSoftRas ---------------------------------------------------------------------------------------
+# -- HardSoftRas -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("depth", "distance", "want"),
-    [(0.4, 0.1, 0.2), (0.4, 0.0, 0.2), (1.0, 0.0, 0.5), (0.4, -0.2, 0.6), (0.0, 0.3, 0.0), (0.9, -1, 1)],
+    [
+        (0.4, 0.1, 0.2),
+        (0.4, 0.0, 0.2),
+        (1.0, 0.0, 0.5),
+        (0.4, -0.2, 0.6),
+        (0.0, 0.3, 0.0),
+        (0.9, -1, 1),
+    ],
 )
-def test_soft_depth_takes_the_magnitude_and_0_is_inside(depth: float, distance: float, want: float) -> None:
-    """The listing adds 0.5 to half of the signed distance, which brings soft faces before hard ones."""
+def test_soft_depth_takes_the_magnitude_and_0_is_inside(
+    depth: float, distance: float, want: float
+) -> None:
+    """The listing adds 0.5 to half of the signed distance, which brings soft faces before hard
+    ones."""
     d, s = Variable(FLOAT), Variable(FLOAT)
     assert np.isclose(evaluate([shift(d, s)], {d: depth, s: distance})[0].item(), want)
 
@@ -118,7 +133,7 @@ def test_pixel_on_an_edge_is_inside() -> None:
 
 def test_shift_uses_ndc_depth_not_w() -> None:
     """w = 7 everywhere: depth stays z / w / 2."""
-    hs, pos, feeds = scene(square(0.5))
+    hs, _, feeds = scene(square(0.5))
     m = np.diag([7.0, 7, 7, 7])
     matrix = next(v for v in feeds if v.vtype is MAT4)
     (depth,) = evaluate([hs.peels[0].depth], {**feeds, matrix: m})
@@ -136,7 +151,8 @@ def test_peeling_drops_nothing_on_the_near_plane_from_layer_1() -> None:
 
 
 def test_coplanar_faces_share_a_layer() -> None:
-    """As documented: of faces at exactly equal depth the second layer holds none (soft rims aside)."""
+    """As documented: of faces at exactly equal depth the second layer holds none (soft rims
+    aside)."""
     hs, _, feeds = scene(square(0.5) + square(0.5), K=2, r=0.05)
     one, two = evaluate([p.depth for p in hs.peels], feeds)
     middle = (0, slice(6, 10), slice(6, 10), 0)
@@ -144,7 +160,8 @@ def test_coplanar_faces_share_a_layer() -> None:
 
 
 def test_blend_divides_by_the_sum_of_weights() -> None:
-    """The listing divides by the number of stencils. Two overlapping squares, K = 2, mask everywhere."""
+    """The listing divides by the number of stencils. Two overlapping squares, K = 2, mask
+    everywhere."""
     hs, _, feeds = scene(square(0.3, x=-0.2) + square(0.6, x=0.2), K=2, r=0.3, delta=1.0)
     colors = [F.where(p.ids >= 2, (0.0, 1.0, 0.0), (1.0, 0.0, 0.0)) for p in hs.peels]
     image = hs.blend(colors)
@@ -164,12 +181,12 @@ def test_blend_divides_by_the_sum_of_weights() -> None:
 
 
 def test_rasterization_takes_positions_and_faces() -> None:
-    hs, pos, feeds = scene(square(0.5))
+    hs, _, _ = scene(square(0.5))
     names = {v.name for v in leaves([hs.peels[0].ids])}
     assert names >= {"pos", "faces", "matrix"}
 
 
-# -- the engine ----------------------------------------------------------------------------------------
+# -- the engine ------------------------------------------------------------------------------------
 
 
 @pytest.mark.gpu

@@ -38,8 +38,26 @@ def pairs(*types: str) -> set[tuple[str, ...]]:
     return {(t, t) for t in types}
 
 
-# name -> (call, declared types of its arguments). "FLOAT, VECn" and so on are the docstrings' words.
-UNARY = ("sin cos tan asin acos atan exp log sqrt tanh abs sign floor ceil fract sigmoid softplus").split()
+UNARY = [
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "exp",
+    "log",
+    "sqrt",
+    "tanh",
+    "abs",
+    "sign",
+    "floor",
+    "ceil",
+    "fract",
+    "sigmoid",
+    "softplus",
+]
+# name -> (call, declared types of its arguments), after the docstrings.
 TABLE: dict[str, tuple[Callable[..., Variable], set[tuple[str, ...]]]] = {
     **{name: (getattr(F, name), one(*FLOATS)) for name in UNARY},
     "add": (F.add, mixed(FLOATS, INTS) | pairs(*MATS)),
@@ -76,7 +94,10 @@ TABLE: dict[str, tuple[Callable[..., Variable], set[tuple[str, ...]]]] = {
     "sobol": (F.sobol, one("INT")),
     "dynamic": (F.dynamic, one(*INTS)),
     "lookup": (F.lookup, {(t, "INT") for t in ALL}),
-    "scatter_add": (lambda v, i: F.scatter_add(v, i, (4, 1)), {(t, "INT") for t in (*FLOATS, *MATS)}),
+    "scatter_add": (
+        lambda v, i: F.scatter_add(v, i, (4, 1)),
+        {(t, "INT") for t in (*FLOATS, *MATS)},
+    ),
     "texture": (F.texture, {(t, "VEC2") for t in FLOATS}),
     "vec2": (F.vec2, {("FLOAT", "FLOAT"), ("INT", "INT")}),
     "vec3": (F.vec3, {("VEC2", "FLOAT"), ("FLOAT", "VEC2"), ("IVEC2", "INT"), ("INT", "IVEC2")}),
@@ -197,8 +218,14 @@ MISFITS = [
     (lambda: var("FLOAT", (4, 3)) + var("FLOAT", (3, 4)), "4x3 and 3x4"),
     (lambda: var("FLOAT", (4, 1)) + var("FLOAT", (5, 1)), "4x1 and 5x1"),
     (lambda: Variable(VType.FLOAT, (2, 2), 2) * Variable(VType.FLOAT, (2, 2), 3), "layers 2 and 3"),
-    (lambda: F.lookup(Variable(VType.FLOAT, (4, 1), 2), Variable(VType.INT, (5, 1), 3)), "2 layers"),
-    (lambda: F.texture(Variable(VType.FLOAT, (4, 4), 2), Variable(VType.VEC2, (5, 1), 3)), "2 layers"),
+    (
+        lambda: F.lookup(Variable(VType.FLOAT, (4, 1), 2), Variable(VType.INT, (5, 1), 3)),
+        "2 layers",
+    ),
+    (
+        lambda: F.texture(Variable(VType.FLOAT, (4, 4), 2), Variable(VType.VEC2, (5, 1), 3)),
+        "2 layers",
+    ),
     (lambda: F.expand(var("FLOAT", (2, 2)), (3, 3)), "does not expand"),
     (lambda: F.swizzle(var("VEC2"), "z"), "no components 'z'"),
     (lambda: F.swizzle(var("VEC2"), ""), "no components ''"),

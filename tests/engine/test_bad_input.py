@@ -1,4 +1,5 @@
-"""Bad input (issue 2): an error of the library's own classes at the user's call, naming the thing."""
+"""Bad input (issue 2): an error of the library's own classes at the user's call, naming the
+thing."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def small(vulkan_device_available: bool) -> Iterator[DressiAD]:
         yield engine
 
 
-# -- data ----------------------------------------------------------------------------------------------
+# -- data ------------------------------------------------------------------------------------------
 
 BAD_DATA: dict[str, tuple[Variable, Any, str]] = {
     "swapped sides": (Variable(VEC3, (5, 4), name="thing"), np.zeros((5, 4, 3)), "(4, 5, 3)"),
@@ -71,7 +72,9 @@ def test_computed_variables_cannot_be_sent(ad: DressiAD) -> None:
     assert "F.sin at test_bad_input.py:" in got
 
 
-@pytest.mark.parametrize("thing", [None, 3.0, "x", np.zeros(3)], ids=["None", "number", "str", "array"])
+@pytest.mark.parametrize(
+    "thing", [None, 3.0, "x", np.zeros(3)], ids=["None", "number", "str", "array"]
+)
 def test_what_is_no_variable_is_refused(ad: DressiAD, thing: Any) -> None:
     for call in (
         lambda: ad.send_img(thing, np.zeros(3)),
@@ -88,7 +91,7 @@ def test_what_is_no_variable_has_no_gradient(ad: DressiAD) -> None:
     message(lambda: ad.recv_grad(3.0))  # type: ignore[arg-type]
 
 
-# -- indices -------------------------------------------------------------------------------------------
+# -- indices ---------------------------------------------------------------------------------------
 
 
 def _mesh() -> tuple[Variable, Variable, Variable]:
@@ -130,7 +133,7 @@ def test_minus_1_is_allowed_and_reads_0(ad: DressiAD) -> None:
     assert ad.recv_img(loss)[:, 0].tolist() == [1, 0]
 
 
-# -- losses and optimizers -----------------------------------------------------------------------------
+# -- losses and optimizers -------------------------------------------------------------------------
 
 
 def test_step_without_a_loss() -> None:
@@ -229,7 +232,7 @@ def test_gradient_of_what_the_loss_does_not_reach(ad: DressiAD) -> None:
     message(lambda: ad.recv_grad(Variable(INT, name="ids")))
 
 
-# -- limits --------------------------------------------------------------------------------------------
+# -- limits ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -238,7 +241,8 @@ def test_gradient_of_what_the_loss_does_not_reach(ad: DressiAD) -> None:
 def test_image_larger_than_the_device_allows(
     small: DressiAD, size: tuple[int, int], layers: int
 ) -> None:
-    """At the send, and for a value that is computed; naming the Variable, the limit and the size."""
+    """At the send, and for a value that is computed; naming the Variable, the limit and the
+    size."""
     v = Variable(FLOAT, size, layers, name="big")
     u = Variable(FLOAT, name="u")
     small.send_img(u, 1.0)
@@ -250,8 +254,12 @@ def test_image_larger_than_the_device_allows(
         assert "64x64" in got and f"{size[0]}x{size[1]}" in got and "big" in got, got
 
 
-@pytest.mark.parametrize(("size", "layers"), [((64, 64), 1), ((4096, 1), 1), ((16, 30), 8), ((1, 64), 1)])
-def test_image_of_exactly_the_limit_works(small: DressiAD, size: tuple[int, int], layers: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "layers"), [((64, 64), 1), ((4096, 1), 1), ((16, 30), 8), ((1, 64), 1)]
+)
+def test_image_of_exactly_the_limit_works(
+    small: DressiAD, size: tuple[int, int], layers: int
+) -> None:
     """(16, 30) x 8 is a grid: two layers a column."""
     v = Variable(FLOAT, size, layers, requires_grad=True)
     data = np.random.default_rng(0).normal(size=(layers, size[1], size[0], 1)).astype(np.float32)
@@ -274,7 +282,13 @@ def test_neighbours_and_lookups_in_a_grid_of_layers(small: DressiAD) -> None:
     }
     for v, a in feeds.items():
         small.send_img(v, a)
-    for y in (F.border(m), F.dilate(m, 2.0, 4), F.lookup(m, i), F.sum(m, per_layer=True), F.sum_layers(m)):
+    for y in (
+        F.border(m),
+        F.dilate(m, 2.0, 4),
+        F.lookup(m, i),
+        F.sum(m, per_layer=True),
+        F.sum_layers(m),
+    ):
         want = evaluate([y], feeds)[0]
         assert np.allclose(small.recv_img(y).reshape(want.shape), want)
 

@@ -1,4 +1,5 @@
-"""DressiAD: sending, receiving, stepping, rebuilding, closing. One engine for the module where it may be shared."""
+"""DressiAD: sending, receiving, stepping, rebuilding, closing. One engine for the module where it
+may be shared."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def close(a: np.ndarray, b: Any, rtol: float = 1e-5) -> bool:
     return bool(np.allclose(a, b, rtol=rtol, atol=1e-6))
 
 
-# -- arrays --------------------------------------------------------------------------------------------
+# -- arrays ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_faces_sent_later_change_the_gather_of_the_gradient(ad: DressiAD) -> Non
     assert ad.recv_grad(table).ravel().tolist() == [0, 0, 1, 2]
 
 
-# -- steps ---------------------------------------------------------------------------------------------
+# -- steps -----------------------------------------------------------------------------------------
 
 
 def _fit(size: tuple[int, int] = (5, 4), layers: int = 1, vtype: VType = VEC3) -> tuple:
@@ -178,7 +179,7 @@ def test_adam_keeps_its_moments_and_counter_on_the_device() -> None:
 
 def test_exec_steps_n_is_n_times_exec_step_to_the_bit() -> None:
     results = []
-    x, target, loss, data = _fit((7, 5), 2)
+    x, _, loss, data = _fit((7, 5), 2)
     for bursts in ((1,) * 12, (12,), (5, 7)):
         with DressiAD() as ad:
             for v, a in data.items():
@@ -381,7 +382,11 @@ def test_loss_may_be_a_leaf_a_constant_product_or_a_stack(ad: DressiAD) -> None:
     data = RNG.normal(size=(2, 2, 3, 2))
     ad.send_img(x, data)
     ad.set_optimizer(None)
-    for loss, want, g in ((x, data, 1.0), (x * 3.0, 3 * data, 3.0), (F.sum_layers(x), data.sum(0), 1.0)):
+    for loss, want, g in (
+        (x, data, 1.0),
+        (x * 3.0, 3 * data, 3.0),
+        (F.sum_layers(x), data.sum(0), 1.0),
+    ):
         ad.set_loss_var(loss)
         ad.exec_step()
         assert close(ad.recv_img(loss), want)
@@ -417,7 +422,7 @@ def test_dump_writes_graph_plan_and_glsl(tmp_path: Any, monkeypatch: pytest.Monk
     assert any("sin" in p.read_text() for p in tmp_path.iterdir())
 
 
-# -- life ----------------------------------------------------------------------------------------------
+# -- life ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first", [0, 1])

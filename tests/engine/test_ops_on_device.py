@@ -1,6 +1,7 @@
 """RELIABILITY R1 on the device: every op, forward and gradient, against float64.
 
-The gradients that the float64 evaluation gives are themselves compared with central differences in tests/ad.
+The gradients that the float64 evaluation gives are themselves compared with central differences in
+tests/ad.
 """
 
 from __future__ import annotations
@@ -137,7 +138,8 @@ def test_integers_above_2_24_survive_every_way(ad: DressiAD) -> None:
 @pytest.mark.parametrize("wrap", ["repeat", "clamp", "mirror"])
 @pytest.mark.parametrize("filter", ["linear", "nearest"])
 def test_texture_at_borders_and_exactly_at_1(ad: DressiAD, wrap: str, filter: str) -> None:
-    """u = 0, 1, -1, 2 exactly; sizes 1x1, 1x5, no powers of two; one layer (sampler) and three (fetches)."""
+    """u = 0, 1, -1, 2 exactly; sizes 1x1, 1x5, no powers of two; one layer (sampler) and three
+    (fetches)."""
     outputs, feeds = [], {}
     rng = np.random.default_rng(0)
     exact = [-1.0, -0.25, 0.0, 0.25, 0.5, 1.0, 1.75, 2.0]

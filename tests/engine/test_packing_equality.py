@@ -1,4 +1,5 @@
-"""RELIABILITY R8: packing and forced limits never change the result. 20 random graphs, forward and gradient."""
+"""RELIABILITY R8: packing and forced limits never change the result. 20 random graphs, forward and
+gradient."""
 
 from __future__ import annotations
 

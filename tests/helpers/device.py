@@ -10,8 +10,11 @@ import numpy as np
 from dressi import DressiAD, Variable
 
 
-def run_many(ad: DressiAD, outputs: Sequence[Variable], feeds: Mapping[Variable, Any]) -> list[np.ndarray]:
-    """Values of the outputs, (layers, H, W, *tail), from one plan. ``recv_img`` would make one plan each;
+def run_many(
+    ad: DressiAD, outputs: Sequence[Variable], feeds: Mapping[Variable, Any]
+) -> list[np.ndarray]:
+    """Values of the outputs, (layers, H, W, *tail), from one plan. ``recv_img`` would make one
+    plan each;
     that public way is tested in tests/engine/test_engine.py."""
     for v, data in feeds.items():
         ad.send_img(v, data)
@@ -28,7 +31,8 @@ def _full(a: np.ndarray, v: Variable) -> np.ndarray:
 
 
 def worst(got: np.ndarray, want: np.ndarray) -> float:
-    """Largest error of an entry, relative to it or to 1/100 of the largest (for sums that nearly cancel).
+    """Largest error of an entry, relative to it or to 1/100 of the largest (for sums that nearly
+    cancel).
     Where everything cancels to less than float32 can tell from 0, the absolute error."""
     got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
     if not np.isfinite(got).all():

@@ -21,7 +21,8 @@ ANYTHING = None
 
 @dataclass(frozen=True)
 class Edge:
-    """One point. inputs: numbers or vectors; forward: the value, or ANYTHING (also NaN or infinity, where
+    """One point. inputs: numbers or vectors; forward: the value, or ANYTHING (also NaN or
+    infinity, where
     nothing is documented); grads: one an input: a value, FINITE, or ANYTHING."""
 
     name: str
@@ -72,7 +73,14 @@ EDGES: tuple[Edge, ...] = (
     _e("maximum tie", F.maximum, (1.5, 1.5), 1.5, 0.5, 0.5),
     _e("minimum tie at 0", F.minimum, (0.0, 0.0), 0.0, 0.5, 0.5),
     _e("minimum of one", lambda x: F.minimum(x, x), 2.0, 2.0, 1.0),
-    _e("maximum, vector tie", F.maximum, ([1.0, 2.0], [1.0, 1.0]), [1.0, 2.0], [0.5, 1.0], [0.5, 0.0]),
+    _e(
+        "maximum, vector tie",
+        F.maximum,
+        ([1.0, 2.0], [1.0, 1.0]),
+        [1.0, 2.0],
+        [0.5, 1.0],
+        [0.5, 0.0],
+    ),
     _e("clamp below", lambda x: F.clamp(x, 0.0, 1.0), -1.0, 0.0, 0.0),
     _e("clamp low border", lambda x: F.clamp(x, 0.0, 1.0), 0.0, 0.0, 0.5),
     _e("clamp inside", lambda x: F.clamp(x, 0.0, 1.0), 0.25, 0.25, 1.0),
@@ -118,7 +126,9 @@ def leaf_of(value: Any) -> Variable:
     return Variable(vector(np.size(value)), requires_grad=True)
 
 
-def obstacles(edge: Edge, forward: np.ndarray, grads: Sequence[np.ndarray | None], rtol: float) -> list[str]:
+def obstacles(
+    edge: Edge, forward: np.ndarray, grads: Sequence[np.ndarray | None], rtol: float
+) -> list[str]:
     """What differs from the promise; empty when all is well."""
     out = []
     if edge.forward is not ANYTHING and not _close(forward, edge.forward, rtol):

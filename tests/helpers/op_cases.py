@@ -41,7 +41,8 @@ def case_id(item: tuple[str, int, Case]) -> str:
 
 
 def configs(name: str, k: int, case: Case, large: bool = True) -> Iterator[Config]:
-    """All shapes that a Case is run with. large: whether 101x37 is among them (first case of an op)."""
+    """All shapes that a Case is run with. large: whether 101x37 is among them (first case of an
+    op)."""
     n = len(case.inputs)
     if not case.elementwise:
         yield Config("given sizes, layers 1", tuple((s, 1) for s in case.sizes))
@@ -75,7 +76,9 @@ def seed_of(*parts: object) -> int:
     return zlib.crc32(repr(parts).encode())
 
 
-def draw(vtype: VType, low: float, high: float, shape: Shape, rng: np.random.Generator) -> np.ndarray:
+def draw(
+    vtype: VType, low: float, high: float, shape: Shape, rng: np.random.Generator
+) -> np.ndarray:
     """Random data (layers, H, W, *tail): uniform in [low, high], float32 values in float64."""
     (w, h), layers = shape
     full = (layers, h, w, *vtype.tail)

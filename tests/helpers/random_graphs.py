@@ -1,7 +1,10 @@
-"""Random graphs from a seed: same-pixel work, reads at other pixels, reductions, scatters, matrices, layers.
+"""Random graphs from a seed: same-pixel work, reads at other pixels, reductions, scatters,
+matrices, layers.
 
-Values stay of the order of 1 and away from kinks of comparisons only by luck, so that differences between
-two ways to run the same graph are rounding, not chaos: masks are compared against leaves, never against results.
+Values stay of the order of 1 and away from kinks of comparisons only by luck, so that differences
+between
+two ways to run the same graph are rounding, not chaos: masks are compared against leaves, never
+against results.
 """
 
 from __future__ import annotations
@@ -80,7 +83,9 @@ class _Builder:
             op = self.rng.integers(0, 4)
             return (a + b, a - b, a * b, F.tanh(a) / (1.5 + F.sigmoid(b)))[op]
         if kind == "unary":
-            return (F.sin(a), F.sigmoid(a), F.tanh(a * 0.7), F.abs(a + 3.0))[self.rng.integers(0, 4)]
+            return (F.sin(a), F.sigmoid(a), F.tanh(a * 0.7), F.abs(a + 3.0))[
+                self.rng.integers(0, 4)
+            ]
         if kind == "where":
             mask = self.values[0] > 0.1  # a leaf: the same on every way
             return F.where(mask, a, self.pick(a.vtype) * 0.5)

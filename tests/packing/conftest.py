@@ -14,5 +14,7 @@ if HELPERS not in sys.path:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--update-golden", action="store_true", help="rewrite tests/golden/*.glsl from what is made now"
+        "--update-golden",
+        action="store_true",
+        help="rewrite tests/golden/*.glsl from what is made now",
     )

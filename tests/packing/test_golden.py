@@ -1,4 +1,5 @@
-"""GLSL of three small graphs, word for word. ``pytest tests/packing --update-golden`` rewrites the files."""
+"""GLSL of three small graphs, word for word. ``pytest tests/packing --update-golden`` rewrites the
+files."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def mesh() -> tuple[list[Variable], DeviceLimits]:
 
 
 def weak_device() -> tuple[list[Variable], DeviceLimits]:
-    """A texture and its exact backward on a device without linear float filtering or float atomics."""
+    """A texture and its exact backward on a device without linear float filtering or float
+    atomics."""
     tex = Variable(FLOAT, (4, 4), requires_grad=True, name="tex")
     uv = Variable(VEC3, (6, 5), name="uv")
     y = F.texture(tex, uv.xy, wrap="mirror")
@@ -52,7 +54,7 @@ def test_glsl_is_the_golden_one(make, request: pytest.FixtureRequest) -> None:  
     lowered = [materialize(v) if _in_buffer(v) else v for v in simplify(outputs)]
     plan = pack(lowered, [], limits, name=make.__name__).plan
     text = "".join(f"// {line}\n" for line in plan_text(plan).splitlines()) + shaders_text(plan)
-    # Numbers of unnamed Variables and lines of this file change with everything that is made before.
+    # Numbers of unnamed Variables and lines of this file change with all that is made before.
     numbers: dict[str, str] = {}
     text = re.sub(r"%\d+", lambda m: numbers.setdefault(m.group(), f"%{len(numbers)}"), text)
     text = re.sub(r"test_golden\.py:\d+", "test_golden.py", text)

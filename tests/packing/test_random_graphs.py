@@ -1,4 +1,5 @@
-"""200 random graphs under several limits: the plan is valid and complete (RELIABILITY R8, without a device)."""
+"""200 random graphs under several limits: the plan is valid and complete (RELIABILITY R8, without
+a device)."""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ def test_smallest_device_holds_every_graph(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(0, 200, 10))
 def test_packing_is_the_same_every_time(seed: int) -> None:
-    """Generated GLSL does not depend on hash order or on earlier graphs (up to numbers in names)."""
+    """Generated GLSL does not depend on hash order or on earlier graphs (up to numbers in
+    names)."""
     first, second = (packed_graph(seed, LLVMPIPE)[1].plan for _ in range(2))
     assert [(s.kind, s.width, s.height, len(s.substages)) for s in first.stages] == [
         (s.kind, s.width, s.height, len(s.substages)) for s in second.stages

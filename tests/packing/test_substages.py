@@ -57,7 +57,7 @@ def bindings(p: Packed) -> list[str]:
     return [b.kind for s in p.plan.stages for sub in s.substages for b in sub.bindings]
 
 
-# -- substages -----------------------------------------------------------------------------------------
+# -- substages -------------------------------------------------------------------------------------
 
 
 @BOTH
@@ -211,7 +211,9 @@ def test_device_that_reports_few_or_no_input_attachments_still_works(n: int) -> 
     limits = MINIMUM.restrict(name="none", input_attachments=n)
     p = packed(F.sin(image("a")) * image("b") + image("c"), limits)
     assert all(
-        sum(b.kind == "input" for b in s.bindings) <= n for st in p.plan.stages for s in st.substages
+        sum(b.kind == "input" for b in s.bindings) <= n
+        for st in p.plan.stages
+        for s in st.substages
     )
 
 
@@ -251,7 +253,7 @@ def test_value_needed_by_a_later_stage_is_written() -> None:
     assert p.images[a.uid][0] in p.plan.stages[0].substages[0].outputs
 
 
-# -- rasterization -------------------------------------------------------------------------------------
+# -- rasterization ---------------------------------------------------------------------------------
 
 
 def _raster(layers: int = 1, size=SIZE):  # type: ignore[no-untyped-def]
@@ -260,7 +262,8 @@ def _raster(layers: int = 1, size=SIZE):  # type: ignore[no-untyped-def]
 
 
 def test_fragments_and_both_resolves_are_one_draw() -> None:
-    """|[rasterize -> lookup -> depth -> resolve ids, resolve depth]|: one draw for all attachments."""
+    """|[rasterize -> lookup -> depth -> resolve ids, resolve depth]|: one draw for all
+    attachments."""
     frag, table = _raster()
     depth = F.lookup(table, frag)
     p = packed([F.resolve(frag, depth, background=-1), F.resolve(depth, depth, background=1)])
@@ -299,7 +302,7 @@ def test_each_layer_is_a_draw_in_its_own_viewport() -> None:
     ]
 
 
-# -- why_not and errors --------------------------------------------------------------------------------
+# -- why_not and errors ----------------------------------------------------------------------------
 
 
 def _units(*outputs: Variable, limits: DeviceLimits = LLVMPIPE) -> tuple[list[Unit], Context]:
@@ -359,7 +362,13 @@ def test_function_that_fits_nowhere_names_both_numbers_and_the_users_line() -> N
     with pytest.raises(PackingError) as info:
         packed(y, limits)
     message = str(info.value)
-    for part in ("F.transpose at test_substages.py:", "4 color outputs", "toy allows 2", "m MAT4@8x6", "hint"):
+    for part in (
+        "F.transpose at test_substages.py:",
+        "4 color outputs",
+        "toy allows 2",
+        "m MAT4@8x6",
+        "hint",
+    ):
         assert part in message, message
 
 
@@ -384,7 +393,7 @@ def test_unknown_limit_is_a_type_error_that_names_the_known_ones() -> None:
         MINIMUM.restrict(inputs=3)
 
 
-# -- stages --------------------------------------------------------------------------------------------
+# -- stages ----------------------------------------------------------------------------------------
 
 
 def test_stage_with_too_many_attachments_is_split() -> None:
@@ -406,7 +415,7 @@ def test_tables_of_one_physical_size_share_a_render_pass() -> None:
     assert shape(packed([a, b])) == [2]
 
 
-# -- switches ------------------------------------------------------------------------------------------
+# -- switches --------------------------------------------------------------------------------------
 
 
 def _mixed() -> list[Variable]:
@@ -432,7 +441,7 @@ def test_stages_without_substages_is_one_function_a_subpass() -> None:
     assert p.plan.n_substages == 7 and len(p.plan.stages) < 7
 
 
-# -- presets and text ----------------------------------------------------------------------------------
+# -- presets and text ------------------------------------------------------------------------------
 
 
 def test_presets_hold_the_papers_table_1() -> None:

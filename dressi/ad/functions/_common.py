@@ -116,7 +116,9 @@ def elementwise(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
                 f"{vtype.name} and {x.vtype.name} do not mix; convert with F.to_float or F.to_int"
             )
         if x.vtype.is_matrix or vtype.is_matrix:
-            raise GraphError(f"{vtype.name} and {x.vtype.name} do not mix here; use F.matmul or F.scale")
+            raise GraphError(
+                f"{vtype.name} and {x.vtype.name} do not mix here; use F.matmul or F.scale"
+            )
         if vtype.n == 1:
             vtype = x.vtype
         elif x.vtype.n != 1:

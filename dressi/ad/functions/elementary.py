@@ -68,7 +68,13 @@ _unary("exp", "{y} = exp({x0});", np.exp, lambda x, y, gy: mul(gy, y))
 _unary("log", "{y} = log({x0});", np.log, lambda x, y, gy: safe_div(gy, x), 0.1, 4.0)
 _unary("sqrt", "{y} = sqrt({x0});", np.sqrt, lambda x, y, gy: safe_div(gy * 0.5, y), 0.1, 4.0)
 _unary(
-    "abs", "{y} = abs({x0});", np.abs, lambda x, y, gy: gy * sign(x), -2.0, 2.0, transcendental=False
+    "abs",
+    "{y} = abs({x0});",
+    np.abs,
+    lambda x, y, gy: gy * sign(x),
+    -2.0,
+    2.0,
+    transcendental=False,
 )
 _unary("sign", "{y} = sign({x0});", np.sign, None, transcendental=False)
 _unary("floor", "{y} = floor({x0});", np.floor, None, transcendental=False)
@@ -94,7 +100,9 @@ _unary(
 )
 _unary("tanh", "{y} = tanh({x0});", np.tanh, lambda x, y, gy: gy * (1.0 - y * y))
 _unary("asin", "{y} = asin({x0});", np.arcsin, lambda x, y, gy: _inverse_sine(x, gy), -0.9, 0.9)
-_unary("acos", "{y} = acos({x0});", np.arccos, lambda x, y, gy: neg(_inverse_sine(x, gy)), -0.9, 0.9)
+_unary(
+    "acos", "{y} = acos({x0});", np.arccos, lambda x, y, gy: neg(_inverse_sine(x, gy)), -0.9, 0.9
+)
 _unary("atan", "{y} = atan({x0});", np.arctan, lambda x, y, gy: gy / (1.0 + x * x))
 
 
@@ -110,7 +118,9 @@ def maximum_zero(x: Variable) -> Variable:
 def _pow_backward(f: Function, gy: Variable, i: int) -> Variable:
     x, p = f.inputs
     if i == 0:
-        g = where(compare("eq", x, 0.0), where(compare("eq", p, 1.0), 1.0, 0.0), p * safe_div(f.output, x))
+        g = where(
+            compare("eq", x, 0.0), where(compare("eq", p, 1.0), 1.0, 0.0), p * safe_div(f.output, x)
+        )
         return fit(gy * g, x)
     # d/dp x^p = x^p log x, and 0 at x = 0 (its limit for p > 0).
     positive = compare("gt", x, 0.0)

@@ -123,10 +123,14 @@ def _max_tap_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _max_tap_glsl(f: Function) -> str:
-    axis, dim, step = ("x", "w0", "ivec2({x1}, 0)") if f.attr("axis") == 0 else (
-        "y",
-        "h0",
-        "ivec2(0, {x1})",
+    axis, dim, step = (
+        ("x", "w0", "ivec2({x1}, 0)")
+        if f.attr("axis") == 0
+        else (
+            "y",
+            "h0",
+            "ivec2(0, {x1})",
+        )
     )
     return (
         "{y} = {fetch0}({pos}, {layer});\n"
@@ -262,7 +266,9 @@ def expand(x: Variable, size: Size, layers: int = 1) -> Variable:
     if x.size == size and x.layers == layers:
         return x
     if x.size not in ((1, 1), size) or x.layers not in (1, layers):
-        raise GraphError(f"F.expand at {x.line}: {x.label()} does not expand to {size} x {layers} layers")
+        raise GraphError(
+            f"F.expand at {x.line}: {x.label()} does not expand to {size} x {layers} layers"
+        )
     return apply(EXPAND, (x,), size=size, layers=layers)
 
 
@@ -280,7 +286,9 @@ def dilate(mask: Variable, radius: Any, max_radius: int) -> Variable:
     """
     (radius,) = lift(radius)
     if max_radius < 0:
-        raise GraphError(f"F.dilate at {mask.line}: max_radius must not be negative, got {max_radius}")
+        raise GraphError(
+            f"F.dilate at {mask.line}: max_radius must not be negative, got {max_radius}"
+        )
     return apply(DILATE, (mask, to_float(radius)), max_radius=int(max_radius))
 
 

@@ -21,7 +21,9 @@ from dressi.errors import GraphError
 def _matmul_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     m, v = xs
     if not m.vtype.is_matrix or v.vtype.is_int or v.vtype.n != m.vtype.n:
-        raise GraphError(f"cannot multiply {m.vtype.name} by {v.vtype.name}; needs MATn and VECn or MATn")
+        raise GraphError(
+            f"cannot multiply {m.vtype.name} by {v.vtype.name}; needs MATn and VECn or MATn"
+        )
     return v.vtype, *broadcast(xs)
 
 

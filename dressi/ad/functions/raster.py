@@ -60,7 +60,9 @@ def rasterize(corners: Sequence[Variable], size: Size, layer: int = 0) -> Variab
     each has a depth test of its own. No gradient.
     """
     if len(size) != 2 or min(size) < 1:
-        raise GraphError(f"F.rasterize at {user_line()}: size must be (width, height), got {size!r}")
+        raise GraphError(
+            f"F.rasterize at {user_line()}: size must be (width, height), got {size!r}"
+        )
     return apply(RASTERIZE, tuple(corners), size=(int(size[0]), int(size[1])), layer=int(layer))
 
 

@@ -178,7 +178,9 @@ CSR_GATHER = register(
 def _scatter_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     value, index = xs
     if index.vtype is not INT or value.vtype.is_int:
-        raise GraphError(f"needs float values and an INT index, got {value.vtype.name}, {index.vtype.name}")
+        raise GraphError(
+            f"needs float values and an INT index, got {value.vtype.name}, {index.vtype.name}"
+        )
     return value.vtype, attrs["size"], attrs["layers"]
 
 
@@ -244,7 +246,9 @@ class SparseMatrix:
     n_columns: int
 
     def __post_init__(self) -> None:
-        offsets, columns, values = (np.asarray(a) for a in (self.offsets, self.columns, self.values))
+        offsets, columns, values = (
+            np.asarray(a) for a in (self.offsets, self.columns, self.values)
+        )
         if len(offsets) < 2 or offsets[0] != 0 or (np.diff(offsets) < 0).any():
             raise GraphError("SparseMatrix: offsets must ascend from 0")
         if offsets[-1] != len(columns) or len(values) != len(columns):
@@ -279,7 +283,9 @@ def leaf(array: np.ndarray, vtype: VType, name: str | None = None) -> Variable:
     if a.ndim == 3:
         a = a[None]
     if a.ndim != 4 or a.shape[-1] != vtype.n:
-        raise GraphError(f"at {user_line()}: an array of shape {np.shape(array)} is no {vtype.name} image")
+        raise GraphError(
+            f"at {user_line()}: an array of shape {np.shape(array)} is no {vtype.name} image"
+        )
     out = Variable(vtype, (a.shape[2], a.shape[1]), a.shape[0], name=name)
     out.data = np.ascontiguousarray(a, dtype=np.int32 if vtype.is_int else np.float32)
     return out
@@ -301,7 +307,9 @@ def _spmv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     out = np.zeros((x.shape[0], 1, len(offsets) - 1, *x.shape[3:]))
     for layer in range(x.shape[0]):
-        np.add.at(out[layer, 0], rows, values[: len(rows), None] * x[layer, 0, columns[: len(rows)]])
+        np.add.at(
+            out[layer, 0], rows, values[: len(rows), None] * x[layer, 0, columns[: len(rows)]]
+        )
     return out
 
 
@@ -363,7 +371,9 @@ def scatter_add(value: Variable, index: Variable, size: Size, layers: int = 1) -
     big = index.size if index.size != (1, 1) else value.size
     value, index = expand(value, big, full), expand(index, big, full)
     if layers not in (1, full):
-        raise GraphError(f"F.scatter_add at {user_line()}: layers must be 1 or {full}, got {layers}")
+        raise GraphError(
+            f"F.scatter_add at {user_line()}: layers must be 1 or {full}, got {layers}"
+        )
     return apply(SCATTER_ADD, (value, index), size=size, layers=int(layers))
 
 

@@ -44,8 +44,14 @@ def _make(name: str) -> Op:
             lambda f: f"{{y}} = {{T}}({function}({_operand(f)}({{x0}}), {_operand(f)}({{x1}})));",
             reference=lambda f, xs: ref(xs[0], xs[1]).astype(np.float64),
             cases=(
-                Case(lambda a, b: compare(name, a, b), ((VEC3, -2, 2), (FLOAT, -2, 2)), gradient=False),
-                Case(lambda a, b: compare(name, a, b), ((INT, -2, 2), (INT, -2, 2)), gradient=False),
+                Case(
+                    lambda a, b: compare(name, a, b),
+                    ((VEC3, -2, 2), (FLOAT, -2, 2)),
+                    gradient=False,
+                ),
+                Case(
+                    lambda a, b: compare(name, a, b), ((INT, -2, 2), (INT, -2, 2)), gradient=False
+                ),
             ),
         )
     )

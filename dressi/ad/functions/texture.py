@@ -81,7 +81,9 @@ def taps(f: Function, uv: np.ndarray, size: tuple[int, int]) -> list[tuple[np.nd
     if f.attr("filter") == "nearest":
         i = np.floor(uv * (w, h)).astype(np.int64)
         zero = np.zeros(uv.shape[:-1])
-        return [(wrap_index(wrap, i[..., 0], w), wrap_index(wrap, i[..., 1], h), zero + 1, zero, zero)]
+        return [
+            (wrap_index(wrap, i[..., 0], w), wrap_index(wrap, i[..., 1], h), zero + 1, zero, zero)
+        ]
     p = uv * (w, h) - 0.5
     i = np.floor(p).astype(np.int64)
     fx, fy = np.moveaxis(p - i, -1, 0)
@@ -372,7 +374,9 @@ def texture(
         ("backward", backward, BACKWARDS),
     ):
         if value not in known:
-            raise GraphError(f"F.texture at {user_line()}: {what} must be one of {known}, got {value!r}")
+            raise GraphError(
+                f"F.texture at {user_line()}: {what} must be one of {known}, got {value!r}"
+            )
     if step is not None and (step.vtype is not INT or step.size != (1, 1)):
         raise GraphError(f"F.texture at {user_line()}: step must be INT @ 1x1, got {step.label()}")
     return apply(
@@ -383,4 +387,3 @@ def texture(
         backward=backward,
         step=None if step is None else _Ref(step),
     )
-
