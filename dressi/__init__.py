@@ -1,7 +1,7 @@
 """Dressi: a differentiable mesh renderer on any Vulkan device.
 
-``Variable`` and ``F`` build a graph; ``DressiAD`` differentiates, packs and runs it. Importing works
-without Vulkan; making a ``DressiAD`` opens a device.
+``Variable`` and ``F`` build a graph; ``DressiAD`` differentiates, packs and runs it. Importing
+works without Vulkan; making a ``DressiAD`` opens a device.
 """
 
 from dressi.ad import (

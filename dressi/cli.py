@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
         "--refine",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="move vertices by colour too while the texture is painted (default: with --target only)",
+        help="move vertices by colour too while painting (default: with --target only)",
     )
     demo.set_defaults(run=_demo)
 

@@ -4,7 +4,7 @@ DRESSI_DEVICE    index or part of a device name
 DRESSI_VALIDATE  1: Vulkan validation layers on, messages become errors
 DRESSI_CACHE     folder of the shader and pipeline caches (default: the user's cache folder)
 DRESSI_DUMP      folder that receives graph, plan and GLSL of every build
-DRESSI_DEBUG     0 to 6, more and more text on the logger "dressi"
+DRESSI_DEBUG     1 a line a build, 2 plans, 3 graphs, 4 shaders, on the logger "dressi"
 """
 
 from __future__ import annotations
@@ -39,6 +39,6 @@ def dump_dir() -> Path | None:
 
 
 def debug_level() -> int:
-    """``DRESSI_DEBUG`` from 0 (silent) to 6; a value that is not a number counts as 0."""
+    """``DRESSI_DEBUG`` from 0 (silent) to 4; a value that is not a number counts as 0."""
     text = os.environ.get("DRESSI_DEBUG", "0")
     return int(text) if text.isdigit() else 0

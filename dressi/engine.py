@@ -1,7 +1,7 @@
 """The engine: a loss and an optimizer in, optimized data out (paper, A.5: DressiAD).
 
-``exec_step`` is seven phases by name: backward, optimizer, traverse, substages, stages, Vulkan objects,
-execution. The first six run when something changed; a steady step is one submit.
+``exec_step`` is seven phases by name: backward, optimizer, traverse, substages, stages, Vulkan
+objects, execution. The first six run when something changed; a steady step is one submit.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class _Build:
 class DressiAD:
     """Differentiates, packs and runs a graph on one device.
 
-    device: index or part of a name (default ``DRESSI_DEVICE``, else the best: GPU before CPU). options:
-    switches of the packer. limits: numbers that replace those of the device, e.g. ``{"input_attachments":
-    4}`` to stand in for a weaker one. Raises DeviceError, naming what to install, when no device can be
-    had. Use as a context manager or call ``close``.
+    device: index or part of a name (default ``DRESSI_DEVICE``, else the best: GPU before CPU).
+    options: switches of the packer. limits: numbers that replace those of the device, e.g.
+    ``{"input_attachments": 4}`` to stand in for a weaker one. Raises DeviceError, naming what to
+    install, when no device can be had. Use as a context manager or call ``close``.
     """
 
     def __init__(
@@ -74,14 +74,17 @@ class DressiAD:
         self._gradients: dict[Variable, Variable] = {}
         self._loss_version = -1  # store version at the last step; -1: no step yet
         self._closed = False
+        self._made_states: list[Variable] = []  # by the optimizer, for the current step
         self.n_rebuilds = 0
+        _set_up_log()
 
-    # -- setting up ----------------------------------------------------------------------------------
+    # -- setting up
 
     def set_loss_var(self, loss: Variable) -> None:
         """The Variable to minimize: FLOAT or VECn, any size (1 is seeded at every pixel).
         Raises GraphError for an integer or per-fragment loss."""
         self._alive()
+        _need_variable("set_loss_var", loss)
         if loss.vtype.is_int or loss.vtype.is_matrix:
             raise GraphError(
                 f"set_loss_var at {user_line()}: the loss must be FLOAT or VECn, got {loss.label()}"
@@ -99,24 +102,25 @@ class DressiAD:
     def send_img(self, var: Variable, array: Any) -> None:
         """Send data to a leaf.
 
-        array: (H, W, C), (layers, H, W, C), a table (N, C), or numbers for 1x1; matrices (n, n) row by
-        row. May be called before the first step. Raises GraphError for a wrong shape, NaN, infinity, an
-        index outside its table, or an image larger than the device allows.
+        array: (H, W, C), (layers, H, W, C), a table (N, C), or numbers for 1x1; matrices (n, n) row
+        by row. May be called before the first step. Raises GraphError for a wrong shape, NaN,
+        infinity, an index outside its table, or an image larger than the device allows.
         """
         self._alive()
-        self._store.send(var, array)
-        if var.vtype.is_int and self._loss is not None:
-            check_indices([self._loss], self._store.index_feeds([self._loss]))
+        checked = [] if self._loss is None else [self._loss]
+        self._store.send(var, array, checked)
 
-    # -- reading back --------------------------------------------------------------------------------
+    # -- reading back
 
     def recv_img(self, var: Variable) -> np.ndarray:
         """Data of a Variable as float32 or int32: (H, W, C), (layers, H, W, C), (N, C) for tables.
 
-        A leaf: its current data. The loss: its value in the last step, if nothing was sent since. Any other
-        Variable (and the loss otherwise) is evaluated now, from the current data of the leaves.
+        A leaf: its current data. The loss: its value in the last step, if nothing was sent since.
+        Any other Variable (and the loss otherwise) is evaluated now, from the current data of the
+        leaves.
         """
         self._alive()
+        _need_variable("recv_img", var)
         if var.creator is None:
             return _present(self._store.receive(var), var)
         if (
@@ -133,25 +137,26 @@ class DressiAD:
         return self._read(build, var)
 
     def recv_grad(self, var: Variable) -> np.ndarray:
-        """Gradient of the (summed) loss to a leaf at the current data of all leaves, shaped like the leaf.
-        Raises GraphError when no loss is set or the loss does not depend on the leaf."""
+        """Gradient of the (summed) loss to a leaf at the current data of all leaves, shaped like
+        the leaf. Raises GraphError when no loss is set or the loss does not depend on the leaf."""
         self._alive()
+        _need_variable("recv_grad", var)
         loss = self._need_loss()
         if var not in self._gradients:
             grads = build_backward(loss, [var])
             if var not in grads:
                 raise GraphError(
-                    f"recv_grad at {user_line()}: the loss {loss.label()} does not depend on {var.label()} "
-                    "through differentiable ops"
+                    f"recv_grad at {user_line()}: the loss {loss.label()} does not depend on "
+                    f"{var.label()} through differentiable ops"
                 )
             self._gradients[var] = materialize(grads[var])
         return self.recv_img(self._gradients[var])
 
-    # -- running -------------------------------------------------------------------------------------
+    # -- running
 
     def exec_step(self) -> None:
-        """One iteration: forward, backward, optimizer. Raises GraphError when no loss is set, a leaf has no
-        data, or the loss depends on no parameter although an optimizer is set."""
+        """One iteration: forward, backward, optimizer. Raises GraphError when no loss is set, a
+        leaf has no data, or the loss depends on no parameter although an optimizer is set."""
         self.exec_steps(1)
 
     def exec_steps(self, n: int) -> None:
@@ -190,7 +195,8 @@ class DressiAD:
         if not gradients:
             raise GraphError(
                 f"the loss {loss.label()} made at {loss.line} does not depend on any parameter\n"
-                "  hint: set requires_grad on a leaf that the loss reaches through differentiable ops"
+                "  hint: set requires_grad on a leaf that the loss reaches through "
+                "differentiable ops"
             )
         xs = list(gradients)
         new = list(self._optimizer(xs, [gradients[x] for x in xs]))
@@ -204,18 +210,25 @@ class DressiAD:
         self, outputs: Sequence[Variable], updates: Sequence[tuple[Variable, Variable]], name: str
     ) -> _Build:
         """Phases 4 to 6 for any graph: simplify, pack, check, compile."""
+        check_graph(outputs)
         check_indices(outputs, self._store.index_feeds(outputs))
         wanted = [*outputs, *(new for _, new in updates)]
         lowered = [_own_image(v) for v in simplify(wanted)]
         n = len(outputs)
         pairs = [(leaf, new) for (leaf, _), new in zip(updates, lowered[n:], strict=True)]
-        packed = pack(lowered[:n], pairs, self.limits, self._options, name)
+        packed = pack(lowered[:n], pairs, self.limits, self._options, name, self._store.resident)
         check_plan(packed.plan, self.limits)
         self._dump(name, wanted, packed.plan)
         self._store.ensure(packed)
         executable = self._device.compile(packed.plan)
         self.n_rebuilds += 1
-        log.debug("built %s", plan_text(packed.plan))
+        plan = packed.plan
+        counts = (plan.n_functions, plan.n_substages, len(plan.stages))
+        log.info("built %s: %d functions, %d substages, %d stages", plan.name, *counts)
+        level = config.debug_level()
+        for at, text in ((2, plan_text(plan)), (3, graph_text(wanted)), (4, shaders_text(plan))):
+            if level >= at:
+                log.debug("%s", text)
         return _Build(
             packed, executable, {o.uid: v for o, v in zip(outputs, lowered, strict=False)}
         )
@@ -232,7 +245,7 @@ class DressiAD:
         planes = [build.executable.download(i) for i in build.packed.images[made.uid]]
         return _present(from_planes(planes, made, self.limits), var)
 
-    # -- looking inside ------------------------------------------------------------------------------
+    # -- looking inside
 
     @property
     def device_info(self) -> DeviceInfo:
@@ -254,7 +267,9 @@ class DressiAD:
         return shaders_text(self.plan)
 
     def stage_times_ms(self, n: int = 5) -> list[tuple[str, float]]:
-        """Median time of each stage in ms over n runs *of a step* (parameters move), by timestamps."""
+        """Median time of each stage in ms over n runs *of a step* (parameters move), by
+        timestamps."""
+        self._alive()
         build = self._current_step()
         timed = self._device.compile(build.packed.plan, timestamps=True)
         try:
@@ -273,9 +288,10 @@ class DressiAD:
 
     def build_times(self) -> dict[str, float]:
         """Seconds that the last build of a step spent in its parts on the Vulkan side."""
+        self._alive()
         return dict(self._current_step().executable.build_times)
 
-    # -- life ----------------------------------------------------------------------------------------
+    # -- life
 
     def close(self) -> None:
         """Free everything on the device. May be called twice."""
@@ -307,6 +323,9 @@ class DressiAD:
         for build in [self._step, *self._evaluations.values()]:
             if build is not None:
                 build.executable.close()
+        for leaf in self._made_states:
+            self._store.drop(leaf)
+        self._made_states = []
         self._step = None
         self._evaluations.clear()
         self._gradients.clear()
@@ -323,8 +342,21 @@ class DressiAD:
         (folder / f"{stem}.glsl").write_text(shaders_text(plan))
 
 
+def _need_variable(what: str, value: object) -> None:
+    if not isinstance(value, Variable):
+        raise GraphError(f"{what} at {user_line()}: needs a Variable, got {type(value).__name__}")
+
+
+def _set_up_log() -> None:
+    """DRESSI_DEBUG: 1 a line a build, 2 plans, 3 graphs, 4 shaders, on standard error."""
+    if config.debug_level() > 0 and not log.handlers:
+        log.addHandler(logging.StreamHandler())
+        log.setLevel(logging.DEBUG)
+
+
 def _own_image(v: Variable) -> Variable:
-    """v, or a copy of it where v itself has no image that can be read back (leaves, constants, buffers)."""
+    """v, or a copy of it where v itself has no image that can be read back (leaves, constants,
+    buffers)."""
     f = v.creator
     if f is None or f.op.kind == "free" or f.op.scatter is not None:
         return materialize(v)
@@ -351,7 +383,7 @@ def _with_states(
 
 def _present(a: np.ndarray, v: Variable) -> np.ndarray:
     """(layers, H, W, *tail) -> the shape that users see."""
-    out = np.asarray(a, np.int32 if v.vtype.is_int else np.float32)
+    out = np.array(a, np.int32 if v.vtype.is_int else np.float32)  # a copy that users may write to
     if v.is_table:
         out = out[:, 0]
     return out if v.layers > 1 else out[0]

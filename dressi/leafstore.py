@@ -1,18 +1,19 @@
 """Data of leaves, on the host and on the device.
 
-In: arrays from the user, leaves' own data, derived leaves. Out: persistent images of a device, uniform
-words. Belongs to one engine: two engines may share a leaf, each with its own data.
+In: arrays from the user, leaves' own data, derived leaves. Out: persistent images of a device,
+uniform words. Belongs to one engine: two engines may share a leaf, each with its own data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from dressi.ad.evaluate import as_array, evaluate
-from dressi.ad.graph import Variable, leaves
+from dressi.ad.graph import Variable, leaves, user_line
+from dressi.ad.verify import check_indices
 from dressi.errors import GraphError
 from dressi.packing import Packed, image_key
 from dressi.packing.arrays import from_planes, to_planes, to_words
@@ -31,22 +32,36 @@ class LeafStore:
         self._host: dict[int, np.ndarray] = {}
         self._resident: dict[int, Variable] = {}
 
-    def send(self, v: Variable, value: Any) -> None:
-        """Check and keep the data of a leaf; on the device at once. Raises GraphError for bad data."""
+    @property
+    def resident(self) -> set[int]:
+        """uids of the leaves that lie in images of the device."""
+        return set(self._resident)
+
+    def send(self, v: Variable, value: Any, checked: Sequence[Variable] = ()) -> None:
+        """Check and keep the data of a leaf; on the device at once. checked: graphs whose static
+        indices are checked against it. Raises GraphError for bad data, which leaves everything as
+        it was."""
+        if not isinstance(v, Variable):
+            raise GraphError(f"send_img at {user_line()}: needs a Variable, got {type(v).__name__}")
         if v.creator is not None:
             raise GraphError(
-                f"send_img: {v.label()} is computed by {v.creator.where}; only leaves hold data"
+                f"send_img at {user_line()}: {v.label()} is computed by {v.creator.where}; only "
+                "leaves hold data"
             )
         array = as_array(value, v)
-        layout(v.size, v.layers, self.limits)
+        try:
+            layout(v.size, v.layers, self.limits)
+        except GraphError as error:
+            raise GraphError(f"send_img at {user_line()}: {v.label()}: {error}") from None
+        if v.vtype.is_int and checked:
+            check_indices(checked, {**self.index_feeds(checked), v: array}, v)
         self._host[v.uid] = array
         self.version += 1
         if v.uid in self._resident or v.size != (1, 1):
             self._upload(v, array)
-        if v.vtype.is_int:
-            for other in list(self._resident.values()):
-                if other.derived is not None and v in leaves([other.derived.source]):
-                    self._upload(other, self._derive(other))
+        for other in list(self._resident.values()):
+            if other.derived is not None and v in leaves([other]):
+                self._upload(other, self._derive(other))
 
     def host(self, v: Variable) -> np.ndarray:
         """Data of a leaf as last sent (or its own). Raises GraphError when it has none."""
@@ -57,7 +72,8 @@ class LeafStore:
         if v.data is not None:
             return v.data
         raise GraphError(
-            f"the leaf {v.label()} made at {v.line} has no data\n  hint: call send_img before the step"
+            f"the leaf {v.label()} made at {v.line} has no data\n"
+            "  hint: call send_img before the step"
         )
 
     def index_feeds(self, outputs: Iterable[Variable]) -> dict[Variable, np.ndarray]:
@@ -68,12 +84,19 @@ class LeafStore:
             if v.vtype.is_int and v.derived is None and (v.uid in self._host or v.data is not None)
         }
 
+    def drop(self, v: Variable) -> None:
+        """Free the images of a leaf that nothing will read again."""
+        if self._resident.pop(v.uid, None) is not None:
+            for plane in range(v.vtype.n_planes):
+                self.device.drop(image_key(v, plane))
+
     def _derive(self, v: Variable) -> np.ndarray:
         assert v.derived is not None
-        source = v.derived.source
-        feeds = {leaf: self.host(leaf) for leaf in leaves([source])}
-        (index,) = evaluate([source], feeds)
-        return v.derived.compute(index)
+        parts = (
+            [v.derived.source] if v.derived.other is None else [v.derived.source, v.derived.other]
+        )
+        feeds = {leaf: self.host(leaf) for leaf in leaves(parts)}
+        return v.derived.compute(*evaluate(parts, feeds))
 
     def _upload(self, v: Variable, array: np.ndarray) -> None:
         width, height = layout(v.size, v.layers, self.limits).physical
@@ -94,7 +117,8 @@ class LeafStore:
         return b"".join(to_words(self.host(v), v) for v in packed.uniforms)
 
     def receive(self, v: Variable) -> np.ndarray:
-        """Current data of a leaf, (layers, H, W, *tail); from the device where steps may change it."""
+        """Current data of a leaf, (layers, H, W, *tail); from the device where steps may change
+        it."""
         if v.uid not in self._resident:
             return self.host(v)
         planes = [self.device.download(image_key(v, k)) for k in range(v.vtype.n_planes)]

@@ -1,4 +1,4 @@
-"""Automatic differentiation on 2D images: Variables, F ops, backward, optimizers, the NumPy oracle."""
+"""Automatic differentiation on 2D images: Variables, F ops, backward, optimizers, NumPy oracle."""
 
 from dressi.ad import functions as F
 from dressi.ad.autodiff import build_backward, parameters

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dressi.ad.functions import add_n, constant, expand, sum, sum_layers
-from dressi.ad.graph import Variable, leaves, origin, topological
+from dressi.ad.graph import Variable, leaves, origin, short, topological, user_line
 from dressi.errors import GraphError
 
 
@@ -23,11 +23,13 @@ def build_backward(
 ) -> dict[Variable, Variable]:
     """Gradients of the sum of all pixels of ``loss`` (1 is seeded at every pixel).
 
-    loss: FLOAT or VECn @ any size, any layers. wrt: the Variables to differentiate to; default all leaves
-    with ``requires_grad``. Returns Variable -> gradient of the same type, size and layers. A Variable
-    that the loss does not reach differentiably is absent.
-    Raises GraphError for an integer loss.
+    loss: FLOAT or VECn @ any size, any layers. wrt: the Variables to differentiate to; default all
+    leaves with ``requires_grad``. Returns Variable -> gradient of the same type, size and layers. A
+    Variable that the loss does not reach differentiably is absent. Raises GraphError for an integer
+    loss.
     """
+    if not isinstance(loss, Variable):
+        raise GraphError(f"the loss at {user_line()} must be a Variable, got {short(loss)}")
     if loss.vtype.is_int:
         raise GraphError(f"the loss {loss.label()} made at {loss.line} is an integer: no gradient")
     targets = list(wrt) if wrt is not None else parameters(loss)
@@ -63,7 +65,7 @@ def build_backward(
 
 
 def _total(gradients: list[Variable], like: Variable) -> Variable:
-    """The sum, at the full size of what it is the gradient of (ops may return a broadcastable one)."""
+    """The sum, at the full size of what it belongs to (ops may return a broadcastable one)."""
     return expand(add_n(gradients), like.size, like.layers)
 
 

@@ -1,8 +1,9 @@
 """The NumPy float64 evaluation of a graph: the oracle that everything else is tested against.
 
-In: Variables and arrays for their leaves. Out: arrays (layers, H, W, *tail), float64 or int64 values in
-float64. Rasterization follows Vulkan's rules: pixel centres, top-left rule, z clipped to [0, w]; vertices
-are not snapped to a sub-pixel grid, so coverage may differ from hardware within 1/256 pixel of an edge.
+In: Variables and arrays for their leaves. Out: arrays (layers, H, W, *tail), float64 or int64
+values in float64. Rasterization follows Vulkan's rules: pixel centres, top-left rule, z clipped to
+[0, w]; vertices are not snapped to a sub-pixel grid, so coverage may differ from hardware within
+1/256 pixel of an edge.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from dressi.errors import GraphError
 def as_array(value: Any, like: Variable) -> np.ndarray:
     """An array as users give it -> (layers, H, W, *tail) of the Variable, float64 or int64.
 
-    Accepts (H, W, C), (layers, H, W, C), tables (N, C) and (layers, N, C), without C where it is 1, and
-    matrices (n, n) or (layers, n, n) for 1x1. Raises GraphError naming both shapes, and for NaN,
-    infinity, fractions or overflow in integers.
+    Accepts (H, W, C), (layers, H, W, C), tables (N, C) and (layers, N, C), without C where it is 1,
+    and matrices (n, n) or (layers, n, n) for 1x1. Raises GraphError naming both shapes, and for
+    NaN, infinity, fractions or overflow in integers.
     """
     name = like.label()
     try:
@@ -50,7 +51,8 @@ def as_array(value: Any, like: Variable) -> np.ndarray:
         options += [o[:-1] for o in options]
     if a.shape not in options:
         raise GraphError(
-            f"{name} at {user_line()}: needs an array of shape {options[1 if n == 1 else 0]}, got {a.shape}"
+            f"{name} at {user_line()}: needs an array of shape {options[1 if n == 1 else 0]}, "
+            f"got {a.shape}"
         )
     finite = np.isfinite(a)
     if not finite.all():
@@ -71,8 +73,8 @@ def as_array(value: Any, like: Variable) -> np.ndarray:
 def evaluate(outputs: Sequence[Variable], feeds: Mapping[Variable, Any]) -> list[np.ndarray]:
     """Values of the outputs, (layers, H, W, *tail) float64.
 
-    feeds: leaf -> array in any shape that ``as_array`` takes; a leaf with data of its own may be left
-    out. Raises GraphError for a leaf without data.
+    feeds: leaf -> array in any shape that ``as_array`` takes; a leaf with data of its own may be
+    left out. Raises GraphError for a leaf without data.
     """
     values: dict[int, np.ndarray] = {
         v.uid: as_array(a, v).astype(np.float64) for v, a in feeds.items()
@@ -81,9 +83,9 @@ def evaluate(outputs: Sequence[Variable], feeds: Mapping[Variable, Any]) -> list
     def get(v: Variable) -> np.ndarray:
         if v.uid not in values and v.creator is None:
             if v.derived is not None:
-                source = v.derived.source
-                (index,) = evaluate([source], feeds) if source.uid not in values else (get(source),)
-                values[v.uid] = v.derived.compute(index).astype(np.float64)
+                d = v.derived
+                parts = [d.source] if d.other is None else [d.source, d.other]
+                values[v.uid] = d.compute(*evaluate(parts, feeds)).astype(np.float64)
             elif v.data is not None:
                 values[v.uid] = v.data.astype(np.float64)
             else:
@@ -165,7 +167,9 @@ def _clip(polygon: list[np.ndarray], inside: Any) -> list[np.ndarray]:
         q = polygon[i - 1]
         a, b = inside(q), inside(p)
         if (a >= 0) != (b >= 0):
-            out.append(q + (p - q) * (a / (a - b)))
+            # From the inside out, so that two triangles cut the edge they share at the same point.
+            u, v, du, dv = (q, p, a, b) if a >= 0 else (p, q, b, a)
+            out.append(u + (v - u) * (du / (du - dv)))
         if b >= 0:
             out.append(p)
     return out
@@ -187,9 +191,12 @@ def _fill_triangle(a: Any, b: Any, c: Any, w: int, h: int) -> np.ndarray:
     px, py = np.meshgrid(np.arange(x0, x1) + 0.5, np.arange(y0, y1) + 0.5)
     inside = np.ones_like(px, bool)
     for p, q in ((a, b), (b, c), (c, a)):
-        e = (q[0] - p[0]) * (py - p[1]) - (q[1] - p[1]) * (px - p[0])
-        # y grows downward and the order is clockwise on screen: a top edge runs to the right, a left
-        # edge runs up.
+        # From one end of the edge, whichever triangle asks: the two of an edge get the same number,
+        # rounded alike, with opposite signs. Else a centre on it may belong to both or none.
+        u, v, sign = (p, q, 1.0) if tuple(p) <= tuple(q) else (q, p, -1.0)
+        e = sign * ((v[0] - u[0]) * (py - u[1]) - (v[1] - u[1]) * (px - u[0]))
+        # y grows downward and the order is clockwise on screen: a top edge runs to the right, a
+        # left edge runs up.
         top_left = (q[1] == p[1] and q[0] > p[0]) or q[1] < p[1]
         inside &= (e > 0) | ((e == 0) & top_left)
     out[y0:y1, x0:x1] = inside

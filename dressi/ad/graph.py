@@ -1,12 +1,13 @@
 """The graph: Variables (typed 2D images) and Functions (one op applied to Variables).
 
-In: calls of ``F`` ops. Out: a directed acyclic graph that prints itself (``graph_text``), checks itself
-(``verify.check_graph``) and is read by autodiff, simplify and packing. Paper: A.4.
+In: calls of ``F`` ops. Out: a directed acyclic graph that prints itself (``graph_text``), checks
+itself (``verify.check_graph``) and is read by autodiff, simplify and packing. Paper: A.4.
 """
 
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +22,7 @@ from dressi.errors import GraphError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
     from dressi.ad.registry import Op
 
@@ -35,26 +37,29 @@ _origins: list[str] = []  # stack: while a backward is built, the forward functi
 class Derived:
     """A leaf whose data the engine computes on the host from another static integer Variable.
 
-    ``source``: the static Variable; ``compute``: its array -> this leaf's array. Used for the inverted
-    (CSR) form of static indices.
+    ``source``: the static Variable; ``compute``: its array -> this leaf's array. Used for the
+    inverted (CSR) form of static indices.
     """
 
     source: Variable
-    compute: Callable[[np.ndarray], np.ndarray]
+    compute: Callable[..., np.ndarray]
+    other: Variable | None = None
+    """A second leaf whose data, as last sent from the host, ``compute`` gets too."""
 
 
 class Variable:
     """A typed 2D image in the graph: ``size`` = (width, height) pixels, ``layers`` stacked images.
 
-    A Variable without a creator is a leaf and holds data (``DressiAD.send_img``). ``(N, 1)`` is a table:
-    users see arrays ``(N, C)``. ``(1, 1)`` is a uniform and broadcasts against any size; one layer
-    broadcasts against n. ``requires_grad``: whether the loss is differentiated to this leaf, which makes
-    it a parameter of the optimizer. ``name`` appears in reports and errors.
+    A Variable without a creator is a leaf and holds data (``DressiAD.send_img``). ``(N, 1)`` is a
+    table: users see arrays ``(N, C)``. ``(1, 1)`` is a uniform and broadcasts against any size; one
+    layer broadcasts against n. ``requires_grad``: whether the loss is differentiated to this leaf,
+    which makes it a parameter of the optimizer. ``name`` appears in reports and errors.
 
     Raises GraphError for a size or layer count below 1 or a type that is not a VType.
     """
 
     __slots__ = (
+        "_inverses",
         "creator",
         "data",
         "derived",
@@ -79,23 +84,12 @@ class Variable:
     ) -> None:
         if not isinstance(vtype, VType):
             raise GraphError(f"Variable at {user_line()}: vtype must be a VType, got {vtype!r}")
-        try:
-            width, height = (int(v) for v in size)
-            n_layers = int(layers)
-        except (TypeError, ValueError):
-            raise GraphError(
-                f"Variable at {user_line()}: size must be (width, height) and layers an int, "
-                f"got size={size!r}, layers={layers!r}"
-            ) from None
-        if width < 1 or height < 1 or n_layers < 1:
-            raise GraphError(
-                f"Variable {name or ''} at {user_line()}: size and layers must be at least 1, "
-                f"got size={size!r}, layers={layers!r}"
-            )
+        what = f"Variable {name}" if name else "Variable"
+        checked, n_layers = checked_shape(what, size, layers)
         if requires_grad and vtype.is_int:
-            raise GraphError(f"Variable {name or ''} at {user_line()}: an integer has no gradient")
+            raise GraphError(f"{what} at {user_line()}: an integer has no gradient")
         self.vtype = vtype
-        self.size: Size = (width, height)
+        self.size: Size = checked
         self.layers = n_layers
         self.requires_grad = requires_grad
         self.name = name
@@ -108,7 +102,10 @@ class Variable:
         self.update: Variable | None = None
         """State leaf only: its value after every step (moments, step counters)."""
         self.fragment_of: Function | None = None
-        """Not None: a value per rasterized fragment of that RASTER function, before the depth test."""
+        """Not None: a value per rasterized fragment of that RASTER function, before the depth
+        test."""
+        self._inverses: dict[int, tuple[Variable, Variable]] | None = None
+        """Static index only: the leaves with its inverse, by the number of rows (F.lookup)."""
 
     @property
     def is_table(self) -> bool:
@@ -163,8 +160,8 @@ class Variable:
 
     def __bool__(self) -> bool:
         raise GraphError(
-            f"{self.label()} at {user_line()}: a Variable has no truth value while the graph is being "
-            "built; use F.where"
+            f"{self.label()} at {user_line()}: a Variable has no truth value while the graph is "
+            "being built; use F.where"
         )
 
 
@@ -198,17 +195,46 @@ class Function:
         return f"Function({self.op.name}, {self.line})"
 
 
+def checked_shape(what: str, size: Any, layers: Any = 1) -> tuple[Size, int]:
+    """(width, height) and layers as ints. what: who asks, for the error.
+
+    Raises GraphError for what is no int or below 1.
+    """
+    try:
+        width, height = (operator.index(v) for v in size)
+        n_layers = operator.index(layers)
+    except (TypeError, ValueError):
+        raise GraphError(
+            f"{what} at {user_line()}: size must be (width, height) and layers an int, "
+            f"got size={size!r}, layers={layers!r}"
+        ) from None
+    if width < 1 or height < 1 or n_layers < 1:
+        raise GraphError(
+            f"{what} at {user_line()}: size and layers must be at least 1, "
+            f"got size={size!r}, layers={layers!r}"
+        )
+    return (width, height), n_layers
+
+
 def user_line() -> str:
-    """file:line of the innermost frame outside the library (or of the forward op, in a backward)."""
+    """file:line of the innermost frame outside the library (in a backward: of the forward op)."""
     if _origins:
         return _origins[-1]
     frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and _is_ours(frame):
         back = frame.f_back
         if back is None:
             break
         frame = back
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def _is_ours(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    # The __init__ of a dataclass is compiled from a string, but runs in its module.
+    return file.startswith(_PACKAGE) or (
+        file == "<string>" and str(frame.f_globals.get("__name__")).startswith("dressi.")
+    )
 
 
 @contextmanager
@@ -224,8 +250,8 @@ def origin(line: str) -> Iterator[None]:
 def topological(outputs: Iterable[Variable]) -> list[Function]:
     """All Functions that the outputs need, inputs first, in the order of their making.
 
-    A Function can only use Variables that exist, so creation order is a topological order; it is also
-    stable, which keeps generated GLSL stable.
+    A Function can only use Variables that exist, so creation order is a topological order; it is
+    also stable, which keeps generated GLSL stable.
     """
     seen: set[int] = set()
     found: list[Function] = []
@@ -242,7 +268,8 @@ def topological(outputs: Iterable[Variable]) -> list[Function]:
 
 
 def leaves(outputs: Iterable[Variable]) -> list[Variable]:
-    """All leaves that the outputs need, in the order of their making; derived leaves' sources too."""
+    """All leaves that the outputs need (derived leaves' sources too), in the order of their
+    making."""
     found: dict[int, Variable] = {}
     pending = list(outputs)
     while pending:
@@ -255,6 +282,8 @@ def leaves(outputs: Iterable[Variable]) -> list[Variable]:
                 found[variable.uid] = variable
                 if variable.derived is not None:
                     pending.append(variable.derived.source)
+                    if variable.derived.other is not None:
+                        pending.append(variable.derived.other)
     return sorted(found.values(), key=lambda v: v.uid)
 
 
@@ -266,12 +295,13 @@ def graph_text(outputs: Iterable[Variable]) -> str:
     ]
     for f in topological(outs):
         args = ", ".join(v.name or f"%{v.uid}" for v in f.inputs)
-        attrs = "".join(f", {k}={_short(v)}" for k, v in f.attrs)
+        attrs = "".join(f", {k}={short(v)}" for k, v in f.attrs)
         lines.append(f"{f.output.label()} = {f.op.name}({args}{attrs})  # {f.line}")
     lines.append("return " + ", ".join(v.name or f"%{v.uid}" for v in outs))
     return "\n".join(lines)
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """repr of a value, cut for reports and errors."""
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."

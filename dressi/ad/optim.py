@@ -1,19 +1,21 @@
 """Optimizers as graph builders. Their state stays on the device.
 
-An optimizer is a callable ``(xs, gxs) -> updated xs`` (paper, A.6: ``Optimizer``), so a user writes one
-with F ops. State (moments, step counters) lives in leaves with an ``update``: the engine writes the update
-back into the leaf after every step.
+An optimizer is a callable ``(xs, gxs) -> updated xs`` (paper, A.6: ``Optimizer``), so a user writes
+one with F ops. State (moments, step counters) lives in leaves with an ``update``: the engine writes
+the update back into the leaf after every step.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from dressi.ad.functions import constant, exp, safe_div, sqrt, to_float
-from dressi.ad.graph import Variable
+from dressi.ad.functions import constant, exp, minimum, sqrt, to_float
+from dressi.ad.functions.matrix import by_columns
+from dressi.ad.graph import Variable, user_line
 from dressi.ad.vtype import INT, VType
 from dressi.errors import GraphError
 
@@ -41,6 +43,11 @@ def _rate(lr: float | Variable) -> float | Variable:
     if not isinstance(lr, Variable) and not (np.isfinite(lr) and lr >= 0):
         raise GraphError(f"the learning rate must be finite and not negative, got {lr!r}")
     return lr
+
+
+def _bias_correction(beta: float, t: Variable) -> float | Variable:
+    """1 / (1 - beta^t), with beta^t as exp(t log beta): one function instead of a product state."""
+    return 1.0 if beta == 0.0 else 1.0 / (1.0 - exp(t * math.log(beta)))
 
 
 @dataclass
@@ -72,42 +79,53 @@ class Momentum:
 
 @dataclass
 class Adam:
-    """Adam (Kingma and Ba 2015) with bias correction. State: two moments of each parameter's size and one
-    step counter. lr: number, or FLOAT @ 1x1 (send a new value at any time without a rebuild)."""
+    """Adam (Kingma and Ba 2015) with bias correction; RMSprop for beta1 = 0.
+
+    lr: number, or FLOAT @ 1x1 (send a new value at any time without a rebuild). beta1, beta2: in
+    [0, 1); eps: above 0; GraphError else. State: two moments of each parameter's size and one step
+    counter.
+    """
 
     lr: float | Variable = 0.01
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
 
+    def __post_init__(self) -> None:
+        for name, beta in (("beta1", self.beta1), ("beta2", self.beta2)):
+            if not 0.0 <= beta < 1.0:
+                raise GraphError(f"Adam at {user_line()}: {name} must be in [0, 1), got {beta!r}")
+        if not 0.0 < self.eps < math.inf:
+            raise GraphError(f"Adam at {user_line()}: eps must be above 0, got {self.eps!r}")
+
     def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
-        lr = _rate(self.lr)
-        counter = step_counter("adam.step")
-        t = to_float(counter) + 1.0
-        # beta^t as exp(t log beta): exact enough, and one function instead of a product state.
-        correct1 = 1.0 - exp(t * float(np.log(self.beta1)))
-        correct2 = 1.0 - exp(t * float(np.log(self.beta2)))
-        rate = lr * safe_div(constant(1.0), correct1)
-        scale2 = safe_div(constant(1.0), correct2)
+        t = to_float(step_counter("adam.step")) + 1.0
+        rate = _rate(self.lr) * _bias_correction(self.beta1, t)
+        scale2 = _bias_correction(self.beta2, t)
+
+        def change(m: Variable, v: Variable) -> Variable:
+            return m * rate / (sqrt(v * scale2) + self.eps)
+
         out = []
         for x, g in zip(xs, gxs, strict=True):
             name = x.name or "x"
             m = state(x.vtype, x.size, x.layers, f"{name}.m")
             v = state(x.vtype, x.size, x.layers, f"{name}.v")
             m.update = m * self.beta1 + g * (1.0 - self.beta1)
-            v.update = v * self.beta2 + g * g * (1.0 - self.beta2)
-            out.append(x - m.update * rate / (sqrt(v.update * scale2) + self.eps))
+            v.update = v * self.beta2 + by_columns(lambda g: g * g, g) * (1.0 - self.beta2)
+            out.append(x - by_columns(change, m.update, v.update))
         return out
 
 
 def exponential_decay(start: float, end: float, n_steps: int) -> Variable:
-    """FLOAT @ 1x1 that goes from start to end geometrically over n_steps and then stays; on the device.
-    Raises GraphError unless start, end and n_steps are positive."""
+    """FLOAT @ 1x1 that goes from start to end geometrically over n_steps and then stays.
+
+    It lives on the device. Raises GraphError unless start, end and n_steps are positive.
+    """
     if not (start > 0 and end > 0 and n_steps > 0):
         raise GraphError(
-            f"exponential_decay needs positive numbers, got start={start}, end={end}, n_steps={n_steps}"
+            "exponential_decay needs positive numbers, "
+            f"got start={start}, end={end}, n_steps={n_steps}"
         )
-    from dressi.ad.functions import minimum
-
     t = minimum(to_float(step_counter("schedule.step")) * (1.0 / n_steps), 1.0)
-    return exp(t * float(np.log(end / start)) + float(np.log(start)))
+    return exp(t * math.log(end / start) + math.log(start))

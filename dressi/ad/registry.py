@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.graph import Function, Size, Variable
+from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.vtype import VType
 from dressi.errors import GraphError
 
 # How an input is read matters to the packer.
 SAME, ANY, SAMPLER, VERTEX = "same", "any", "sampler", "vertex"
 
-# Shader types. MACRO is replaced by other ops before packing; FREE costs nothing and is written into
-# every shader that uses it (constants, pixel coordinates).
+# Shader types. MACRO is replaced by other ops before packing; FREE costs nothing and is written
+# into every shader that uses it (constants, pixel coordinates).
 FRAG, RASTER, COMP, MACRO, FREE = "frag", "raster", "comp", "macro", "free"
 
 Shape = tuple[VType, Size, int]
@@ -32,9 +32,9 @@ class Case:
     """One generated test of an op: how to call it and on what.
 
     ``build``: Variables -> output. ``inputs``: (vtype, low, high) for each random input, drawn
-    uniformly. ``gradient``: whether central differences are compared. ``transcendental``: the wider of
-    the two tolerances of RELIABILITY R1. ``elementwise``: whether the case is repeated over sizes, layers
-    and broadcasts; else the inputs have the given ``sizes``.
+    uniformly. ``gradient``: whether central differences are compared. ``transcendental``: the wider
+    of the two tolerances of RELIABILITY R1. ``elementwise``: whether the case is repeated over
+    sizes, layers and broadcasts; else the inputs have the given ``sizes``.
     """
 
     build: Callable[..., Variable]
@@ -49,13 +49,14 @@ class Case:
 class Op:
     """One op.
 
-    ``glsl``: the snippet, or a callable of the Function that returns it. Markers: {y} output, {x0}...
-    inputs, {T} output type, {T0}... input types, {fetch0}(ivec2 pos, int layer) for inputs read at any
-    pixel, {sample0}(vec2 uv, int layer) for samplers, {w0} {h0} {l0} size and layers of an input, {wy}
-    {hy} {ly} of the output, {pos} {layer} the pixel being computed, {add}(index, value) for scatter, and
-    attributes by name. ``reads``: how each input is read (the last entry repeats).
-    ``scatter``: None, or "add": the Function writes its output anywhere, into a zeroed buffer, and its
-    domain (the pixels that run it) is ``domain`` = the index of the input that gives it.
+    ``glsl``: the snippet, or a callable of the Function that returns it. Markers: {y} output,
+    {x0}... inputs, {T} output type, {T0}... input types, {fetch0}(ivec2 pos, int layer) for inputs
+    read at any pixel, {sample0}(vec2 uv, int layer) for samplers, {w0} {h0} {l0} size and layers of
+    an input, {wy} {hy} {ly} of the output, {pos} {layer} the pixel being computed, {add}(index,
+    value) for scatter, and attributes by name. ``reads``: how each input is read (the last entry
+    repeats). ``scatter``: None, or "add": the Function writes its output anywhere, into a zeroed
+    buffer, and its domain (the pixels that run it) is ``domain`` = the index of the input that
+    gives it.
     """
 
     name: str
@@ -70,7 +71,7 @@ class Op:
     scatter: str | None = None
     domain: int | None = None
     fragment_exit: bool = False
-    """F.resolve: takes values per fragment, (value, depth, keep), through the depth test to pixels."""
+    """F.resolve: takes (value, depth, keep) per fragment through the depth test to pixels."""
     cases: tuple[Case, ...] = ()
 
     def read(self, i: int) -> str:
@@ -93,7 +94,9 @@ def apply(op: Op, inputs: Sequence[Variable], **attrs: Any) -> Variable:
     function = Function(op, inputs, attrs)
     for x in inputs:
         if not isinstance(x, Variable):
-            raise GraphError(f"{function.where}: needs Variables, got {type(x).__name__} {x!r}")
+            raise GraphError(
+                f"{function.where}: needs Variables, got {type(x).__name__} {short(x)}"
+            )
     try:
         vtype, size, layers = op.infer(inputs, attrs)
     except GraphError as error:
@@ -108,7 +111,7 @@ def apply(op: Op, inputs: Sequence[Variable], **attrs: Any) -> Variable:
 
 
 def _fragment_of(function: Function) -> Function | None:
-    """Values per fragment stay per fragment until F.resolve; mixing two rasterizations is an error."""
+    """Values per fragment stay so until F.resolve; mixing two rasterizations is an error."""
     op = function.op
     if op.kind == RASTER:
         return function

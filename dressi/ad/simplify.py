@@ -1,7 +1,7 @@
 """Graph to graph, before packing: macros become the ops that they stand for, duplicates are merged.
 
-In: outputs of a graph. Out: the same number of outputs of an equal graph without MACRO ops. The user's
-graph is not touched. Paper, 3.2.3: duplicated function removal.
+In: outputs of a graph. Out: the same number of outputs of an equal graph without MACRO ops. The
+user's graph is not touched. Paper, 3.2.3: duplicated function removal.
 """
 
 from __future__ import annotations
@@ -63,13 +63,12 @@ def _fetchable(f: Function, i: int, x: Variable) -> Variable:
 
 
 def materialize(x: Variable) -> Variable:
-    """x, written to an image of its own by a Function (leaves, constants and buffers need one to be read
-    back)."""
+    """x, written to an image of its own: leaves, constants and buffers need one to be read back."""
     return apply(EXPAND, (x,), size=x.size, layers=x.layers)
 
 
 def _identity(f: Function, xs: Sequence[Variable]) -> Variable | None:
-    """Ops that give back an input: x + 0, x - 0, x * 1, stop_gradient(x); None otherwise.
+    """Ops that give back an input: x + 0, x - 0, x * 1, x / 1, stop_gradient(x); None otherwise.
 
     x * 0 stays: with x infinite it is NaN, which must not be hidden.
     """

@@ -1,4 +1,5 @@
-"""Checks of a graph. In: outputs (and data of integer leaves). Out: nothing, or GraphError at the place."""
+"""Checks of a graph. In: outputs, data of integer leaves. Out: nothing, or GraphError at the
+place."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from dressi.errors import GraphError
 
 
 def check_graph(outputs: Sequence[Variable]) -> None:
-    """Raise GraphError when an output is per fragment or a Function's types do not follow its row."""
+    """Raise GraphError when an output is per fragment or a Function does not follow its row."""
     for v in outputs:
         if v.fragment_of is not None:
             raise GraphError(f"{v.label()} made at {v.line} is a value per fragment; use F.resolve")
@@ -26,16 +27,22 @@ def check_graph(outputs: Sequence[Variable]) -> None:
             )
 
 
-def check_indices(outputs: Sequence[Variable], feeds: Mapping[Variable, np.ndarray]) -> None:
+def check_indices(
+    outputs: Sequence[Variable],
+    feeds: Mapping[Variable, np.ndarray],
+    changed: Variable | None = None,
+) -> None:
     """Raise GraphError for a static index that points outside its table.
 
-    feeds: data of integer leaves. -1 is allowed: it means nothing and reads 0.
+    feeds: data of integer leaves. changed: look only at indices that depend on this leaf. -1 is
+    allowed: it means nothing and reads 0.
     """
     for f in topological(outputs):
         if f.op.name != "lookup" or not is_static(f.inputs[1]):
             continue
         table, index = f.inputs
-        if any(v not in feeds for v in leaves([index])):
+        needed = leaves([index])
+        if any(v not in feeds for v in needed) or (changed is not None and changed not in needed):
             continue  # nothing sent yet: checked when it is
         (values,) = evaluate([index], feeds)
         n = table.size[0] * table.size[1]
@@ -43,6 +50,6 @@ def check_indices(outputs: Sequence[Variable], feeds: Mapping[Variable, np.ndarr
         if bad.any():
             at = tuple(int(i) for i in np.argwhere(bad)[0])
             raise GraphError(
-                f"{f.where}: index {int(values[at])} at row {at[2] + at[1] * index.size[0]} is outside the "
-                f"table {table.label()} of {n} rows"
+                f"{f.where}: index {int(values[at])} at row {at[2] + at[1] * index.size[0]} is "
+                f"outside the table {table.label()} of {n} rows"
             )

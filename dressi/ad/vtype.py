@@ -1,8 +1,8 @@
-"""Types of graph values. In: nothing. Out: ``VType`` and its facts (components, planes, formats, GLSL name).
+"""Types of graph values. In: nothing. Out: ``VType`` (components, planes, formats, GLSL name).
 
-Paper: ``VType`` in A.4. A VEC3 travels in a four-channel image (RGB32F is no colour attachment on real
-GPUs); a MATn is n column planes, each an image of VECn, so a matrix can cross a substage border as
-attachments too. Integers stay in integer images: ids in float images break above 2^24.
+Paper: ``VType`` in A.4. A VEC3 travels in a four-channel image (RGB32F is no colour attachment on
+real GPUs); a MATn is n column planes, each an image of VECn, so a matrix can cross a substage
+border as attachments too. Integers stay in integer images: ids in float images break above 2^24.
 """
 
 from __future__ import annotations

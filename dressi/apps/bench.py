@@ -1,6 +1,7 @@
-"""``dressi bench``: times of whole iterations on this device, beside a plain copy measured in the same run.
+"""``dressi bench``: times of whole iterations on this device, beside a plain copy measured in the
+same run.
 
-The paper's tables and scaling plots come with the Engine issue; this measures what the main job does.
+It measures what the main job does: silhouette and texture fits, and the packer's switches.
 """
 
 from __future__ import annotations

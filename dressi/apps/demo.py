@@ -1,6 +1,8 @@
-"""``dressi demo``: the paper's cross-platform application (4.1). A white sphere becomes a pear, or any mesh.
+"""``dressi demo``: the paper's cross-platform application (4.1). A white sphere becomes a pear, or
+any mesh.
 
-Six views: 150 iterations on vertex positions by silhouettes, then 100 on the albedo texture by colours.
+Six views: 150 iterations on vertex positions by silhouettes, then 100 on the albedo texture by
+colours.
 """
 
 from __future__ import annotations
@@ -13,7 +15,13 @@ from typing import Any
 import numpy as np
 
 from dressi.apps.fitting import ShapeSchedule, TextureSchedule, fit_shape, fit_texture
-from dressi.apps.report import copy1024_ms, identity, print_table, write_json
+from dressi.apps.report import (
+    copy1024_ms,
+    identity,
+    print_table,
+    try_loss_curves,
+    write_json,
+)
 from dressi.apps.views import render, spread_views
 from dressi.engine import DressiAD
 from dressi.errors import GraphError, LoadError
@@ -23,7 +31,7 @@ from dressi.render.io.obj import read_obj
 from dressi.render.mesh import Mesh, flipped_faces, icosphere
 from dressi.render.metrics import iou, mean_distance_to_surface, psnr
 from dressi.render.pear import make_pear
-from dressi.render.sheet import contact_sheet, loss_curves
+from dressi.render.sheet import contact_sheet
 
 EXTENT = 2.0
 """Largest side of the target's box after scaling; learning rates are in these units."""
@@ -42,11 +50,13 @@ class DemoOptions:
     size: int = 256
     device: str | None = None
     refine: bool | None = None
-    """Whether vertices go on moving while the texture is painted; None: for a given target mesh only."""
+    """Whether vertices go on moving while the texture is painted; None: for a given target mesh
+    only."""
 
 
 def load_target(path: str | None) -> tuple[Mesh, np.ndarray]:
-    """The target mesh and its texture (H, W, 3): the pear, or an OBJ (white where it has no texture)."""
+    """The target mesh and its texture (H, W, 3): the pear, or an OBJ (white where it has no
+    texture)."""
     if path is None:
         return make_pear()
     mesh, texture_path = read_obj(path)
@@ -58,7 +68,8 @@ def load_target(path: str | None) -> tuple[Mesh, np.ndarray]:
 
 
 def centred(mesh: Mesh) -> tuple[Mesh, np.ndarray, float]:
-    """The mesh with its box centred at the origin and EXTENT on its largest side; (mesh, centre, scale)."""
+    """The mesh with its box centred at the origin and EXTENT on its largest side; (mesh, centre,
+    scale)."""
     low, high = mesh.positions.min(0), mesh.positions.max(0)
     scale = EXTENT / float((high - low).max())
     centre = (low + high) / 2
@@ -66,7 +77,8 @@ def centred(mesh: Mesh) -> tuple[Mesh, np.ndarray, float]:
 
 
 def run_demo(options: DemoOptions) -> dict[str, Any]:
-    """Run the demo; writes its files and returns the figures. Raises LoadError, GraphError, DeviceError."""
+    """Run the demo; writes its files and returns the figures. Raises LoadError, GraphError,
+    DeviceError."""
     begin = time.perf_counter()
     if (
         options.views < 1
@@ -75,7 +87,8 @@ def run_demo(options: DemoOptions) -> dict[str, Any]:
         or options.texture_iterations < 0
     ):
         raise GraphError(
-            f"demo needs views >= 1, size >= 8, iterations >= 1, got {options.views}, {options.size}, "
+            "demo needs views >= 1, size >= 8, iterations >= 1, got "
+            f"{options.views}, {options.size}, "
             f"{options.iterations}, {options.texture_iterations}"
         )
     if options.target is not None and not Path(options.target).is_file():
@@ -145,7 +158,7 @@ def run_demo(options: DemoOptions) -> dict[str, Any]:
     curves = {"geometry (silhouette L2 + Laplacian)": shape.losses}
     if albedo is not None:
         curves["texture (colour L2)"] = albedo.losses
-    loss_curves(out / "loss_curves.png", curves, f"{name}, {options.views} views")
+    try_loss_curves(out / "loss_curves.png", curves, f"{name}, {options.views} views")
     result["total_s"] = time.perf_counter() - begin
     write_json(out / "result.json", result)
     if options.json:

@@ -1,7 +1,8 @@
 """Fits that the commands share: a shape to silhouettes, a texture to colours.
 
-In: a start mesh, matrices, target images. Out: fitted data, loss curves, times. All state stays on the device;
-each iteration sends four numbers (r, learning rate, regularizer weight, sigma follows r).
+In: a start mesh, matrices, target images. Out: fitted data, loss curves, times. All state stays on
+the device; each iteration sends four numbers (r, learning rate, regularizer weight, sigma follows
+r).
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from dressi.render.shading import unlit
 class ShapeSchedule:
     """Schedule of a shape fit; every pair goes geometrically from start to end.
 
-    r: reach, as a fraction of the longer side; reaches its end at ``r_until`` of the iterations. lr: Adam's
-    learning rate, world units. laplacian: weight of mean |L v|^2. normal: weight of the normal consistency, which keeps
-    faces from folding over. beta2: Adam's second decay; 0.95 because
-    gradients shrink over a few dozen iterations, which 0.999 would not notice in time. K: peels.
+    r: reach, as a fraction of the longer side; reaches its end at ``r_until`` of the iterations.
+    lr: Adam's learning rate, world units. laplacian: weight of mean |L v|^2. normal: weight of the
+    normal consistency, which keeps faces from folding over. beta2: Adam's second decay; 0.95
+    because gradients shrink over a few dozen iterations, which 0.999 would not notice in time. K:
+    peels.
     """
 
     iterations: int = 150
@@ -45,7 +47,8 @@ class ShapeSchedule:
 
 @dataclass
 class FitResult:
-    """What a fit gives back. times_ms: wall time of each iteration. build_s: from graph to recorded commands."""
+    """What a fit gives back. times_ms: wall time of each iteration. build_s: from graph to recorded
+    commands."""
 
     data: np.ndarray
     positions: np.ndarray | None = None
@@ -73,8 +76,8 @@ def fit_shape(
 ) -> FitResult:
     """Move the vertices of a mesh until its silhouettes match.
 
-    matrices: (views, 4, 4). silhouettes: (views, H, W, 1) coverage in [0, 1]. weights: the same shape, of
-    each pixel's loss. Returns positions (N, 3).
+    matrices: (views, 4, 4). silhouettes: (views, H, W, 1) coverage in [0, 1]. weights: the same
+    shape, of each pixel's loss. Returns positions (N, 3).
     """
     n_views, height, width = silhouettes.shape[:3]
     size = (width, height)
@@ -116,9 +119,9 @@ def fit_shape(
 
 @dataclass(frozen=True)
 class TextureSchedule:
-    """Schedule of a texture fit. lr: Adam's learning rate, linear albedo. size: (width, height) texels.
-    backward: of F.texture. shape_lr: not None: the vertices move too, by the colours, the silhouettes and the
-    regularizers of ``shape``, with this learning rate."""
+    """Schedule of a texture fit. lr: Adam's learning rate, linear albedo. size: (width, height)
+    texels. backward: of F.texture. shape_lr: not None: the vertices move too, by the colours, the
+    silhouettes and the regularizers of ``shape``, with this learning rate."""
 
     iterations: int = 100
     lr: tuple[float, float] = (0.06, 0.01)
@@ -139,10 +142,12 @@ def fit_texture(
     weights: np.ndarray | None = None,
     silhouettes: np.ndarray | None = None,
 ) -> FitResult:
-    """Paint the texture of a mesh until its pictures match; with ``schedule.shape_lr`` its vertices move too.
+    """Paint the texture of a mesh until its pictures match; with ``schedule.shape_lr`` its vertices
+    move too.
 
-    colours: (views, H, W, 3) linear over black. weights: (views, H, W, 1) of each pixel's loss. silhouettes:
-    (views, H, W, 1), needed to move vertices. Returns the texture (H, W, 3), clipped to [0, 1].
+    colours: (views, H, W, 3) linear over black. weights: (views, H, W, 1) of each pixel's loss.
+    silhouettes: (views, H, W, 1), needed to move vertices. Returns the texture (H, W, 3), clipped
+    to [0, 1].
     """
     n_views, height, width = colours.shape[:3]
     size = (width, height)
@@ -153,8 +158,9 @@ def fit_texture(
     lr, shape_lr = Variable(FLOAT, name="lr"), Variable(FLOAT, name="shape_lr")
     target = Variable(VEC3, size, n_views, name="target_colour")
     pixel = 1.0 / max(size)  # antialiasing mode: K = 1, one pixel
-    # A Sobol point a step shifts the projection within a pixel, so that texels between pixel centres are
-    # painted too, and the mean over steps is the box-filtered picture that a camera takes.
+    # A Sobol point a step shifts the projection within a pixel, so that texels between pixel
+    # centres are painted too, and the mean over steps is the box-filtered picture that a camera
+    # takes.
     jitter = F.sobol(step_counter("jitter.step")) - 0.5
     hs = build_hardsoftras(leaves.pos, leaves.faces, leaves.matrix, size, pixel, jitter=jitter)
     picture = hs.blend(

@@ -1,7 +1,9 @@
-"""``dressi fit``: a shape and its texture from calibrated photos of an object before a dark background.
+"""``dressi fit``: a shape and its texture from calibrated photos of an object before a dark
+background.
 
-Masks by thresholding and filling; the shape from a sphere scaled to the bounding box, coarse to fine in reach,
-resolution and mesh; then the texture. Two photos are kept out of the fit and used to report.
+Masks by thresholding and filling; the shape from a sphere scaled to the bounding box, coarse to
+fine in reach, resolution and mesh; then the texture. Two photos are kept out of the fit and used to
+report.
 """
 
 from __future__ import annotations
@@ -23,7 +25,13 @@ from dressi.apps.fitting import (
     fit_shape,
     fit_texture,
 )
-from dressi.apps.report import copy1024_ms, identity, print_table, write_json
+from dressi.apps.report import (
+    copy1024_ms,
+    identity,
+    print_table,
+    try_loss_curves,
+    write_json,
+)
 from dressi.apps.views import render
 from dressi.engine import DressiAD
 from dressi.errors import GraphError, LoadError
@@ -34,7 +42,7 @@ from dressi.render.io.middlebury import Photo, load_photos, read_bounding_box
 from dressi.render.masks import photo_mask
 from dressi.render.mesh import Mesh, flipped_faces, icosphere, subdivide
 from dressi.render.metrics import iou, psnr
-from dressi.render.sheet import contact_sheet, loss_curves
+from dressi.render.sheet import contact_sheet
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,8 @@ class PhotoOptions:
 
 @dataclass(frozen=True)
 class Level:
-    """One level of the fit: longer side in pixels, share of the iterations, subdivide first, schedule."""
+    """One level of the fit: longer side in pixels, share of the iterations, subdivide first,
+    schedule."""
 
     size: int
     share: float
@@ -99,7 +108,8 @@ def levels(size: int, iterations: int) -> list[Level]:
 
 
 def run_fit(options: PhotoOptions) -> dict[str, Any]:
-    """Run the fit; writes its files and returns the figures. Raises LoadError, GraphError, DeviceError."""
+    """Run the fit; writes its files and returns the figures. Raises LoadError, GraphError,
+    DeviceError."""
     begin = time.perf_counter()
     size = options.size or DEFAULT_SIZE
     iterations = options.iterations or DEFAULT_ITERATIONS
@@ -107,7 +117,8 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
         raise LoadError(f"{options.images}: no such folder", options.images)
     if size < 16 or iterations < 2 or options.texture_iterations < 0:
         raise GraphError(
-            f"fit needs size >= 16 and iterations >= 2, got {size}, {iterations}, {options.texture_iterations}"
+            f"fit needs size >= 16 and iterations >= 2, got {size}, {iterations}, "
+            f"{options.texture_iterations}"
         )
     photos = load_photos(options.images, options.cameras)[: options.views]
     if len(photos) < 4:
@@ -196,7 +207,7 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
     curves = {f"shape, level {k}": r.losses for k, r in enumerate(shape)}
     if paint is not None:
         curves["texture"] = paint.losses
-    loss_curves(out / "loss_curves.png", curves, f"fit to {len(train)} photos")
+    try_loss_curves(out / "loss_curves.png", curves, f"fit to {len(train)} photos")
     world = replace(mesh, positions=mesh.positions / _scale(box) + box.mean(0), name="fit")
     write_glb(out / "fit.glb", world, texture)
     result_json["total_s"] = time.perf_counter() - begin
@@ -234,7 +245,8 @@ def _start(box: npt.NDArray[np.float64]) -> Mesh:
 
 
 def _shrink(image: np.ndarray, longer: int) -> np.ndarray:
-    """Box-filtered copy with the given longer side (the aspect is kept as well as whole pixels can)."""
+    """Box-filtered copy with the given longer side (the aspect is kept as well as whole pixels
+    can)."""
     h, w = image.shape[:2]
     factor = longer / max(h, w)
     if factor >= 1:
@@ -255,8 +267,8 @@ def _overlay(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def estimate_box(photos: list[Photo], masks: np.ndarray) -> npt.NDArray[np.float64]:
-    """A box (2, 3) around the object where none is given: the point nearest to all rays through the masks'
-    centres, and the largest radius that the masks' areas ask for."""
+    """A box (2, 3) around the object where none is given: the point nearest to all rays through the
+    masks' centres, and the largest radius that the masks' areas ask for."""
     a, b = np.zeros((3, 3)), np.zeros(3)
     rays = []
     for photo, mask in zip(photos, masks, strict=True):

@@ -1,11 +1,12 @@
-"""What the commands print and write. In: figures. Out: a table, a JSON file, the yardstick of the device."""
+"""What the commands print and write. In: figures. Out: a table, a JSON file, the yardstick of the
+device."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from dressi.ad import Variable
 from dressi.ad.simplify import materialize
 from dressi.ad.vtype import VEC4
 from dressi.engine import DressiAD
+from dressi.errors import DressiError
 from dressi.render.io.images import atomic_write
+from dressi.render.sheet import loss_curves
 
 COPY_SIZE = 1024
 
@@ -33,19 +36,19 @@ def copy1024_ms(device: str | int | None = None, n: int = 9) -> float:
 
 
 def commit() -> str:
-    """The commit of the checkout that the package runs from, with + when it has changes; or unknown."""
+    """The commit of the checkout that the package runs from, with + when it has changes; or
+    unknown."""
     folder = Path(dressi.__file__).parent
     try:
-        run = {"cwd": folder, "capture_output": True, "text": True, "timeout": 10}
-        head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], **run)  # type: ignore[call-overload]
-        dirty = subprocess.run(["git", "status", "--porcelain", "-uno"], **run)  # type: ignore[call-overload]
+        head, status = (
+            subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=10)
+            for words in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "-uno"])
+        )
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
-    return (
-        head.stdout.strip() + ("+" if dirty.stdout.strip() else "")
-        if head.returncode == 0
-        else "unknown"
-    )
+    if head.returncode != 0:
+        return "unknown"
+    return head.stdout.strip() + ("+" if status.stdout.strip() else "")
 
 
 def write_json(path: str | Path, data: Mapping[str, Any]) -> None:
@@ -60,6 +63,15 @@ def print_table(title: str, rows: Mapping[str, Any]) -> None:
     for name, value in rows.items():
         table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
     Console(file=sys.stdout, width=100).print(table)
+
+
+def try_loss_curves(path: Path, curves: Mapping[str, Sequence[float]], title: str) -> None:
+    """Loss curves as a PNG; without matplotlib (an extra) a line that says so instead of an error,
+    because the fit itself is done."""
+    try:
+        loss_curves(path, curves, title)
+    except DressiError as error:
+        print(f"no loss curves: {error}", file=sys.stderr)
 
 
 def identity(ad: DressiAD) -> dict[str, str]:

@@ -20,13 +20,13 @@ from dressi.render.shading import lambert, smooth_normal, unlit, vertex_normals
 Size = tuple[int, int]
 
 ELEVATIONS_DEG = (20.0, -20.0, 5.0, -5.0)
-"""Near the horizon, so that tops and bottoms show in silhouette; alternating, so that no two views see the same
-contour."""
+"""Near the horizon, so that tops and bottoms show in silhouette; alternating, so that no two views
+see the same contour."""
 
 
 def spread_views(n: int, distance: float = 4.0, fov_y_deg: float = 35.0) -> list[Camera]:
-    """n cameras around the origin. No two look along one line from both ends: those would see the same
-    silhouette twice. Raises GraphError for n < 1 (by look_at and perspective for the rest)."""
+    """n cameras around the origin. No two look along one line from both ends: those would see the
+    same silhouette twice. Raises GraphError for n < 1 (by look_at and perspective for the rest)."""
     projection = perspective(fov_y_deg, 1.0, distance * 0.25, distance * 2.5)
     cameras = []
     for k in range(n):
@@ -80,7 +80,8 @@ def send_mesh(ad: DressiAD, leaves: MeshLeaves, mesh: Mesh, matrices: np.ndarray
 
 
 def shaded(hs: HardSoft, leaves: MeshLeaves) -> Variable:
-    """VEC3: white Lambert shading with smooth normals, lit from the upper left behind the viewer's shoulder."""
+    """VEC3: white Lambert shading with smooth normals, lit from the upper left behind the viewer's
+    shoulder."""
     normal = smooth_normal(hs.peels[0], vertex_normals(leaves.pos, leaves.faces), leaves.faces)
     to_light = F.constant((0.48, 0.64, 0.6))
     key = lambert(
@@ -102,8 +103,8 @@ def render(
     supersample: int = 1,
     device: str | int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Coverage (views, H, W, 1) and colour (views, H, W, 3) over black, averaged over supersample^2 samples a
-    pixel. texture: (H, W, 3) linear, unlit; None: white Lambert shading."""
+    """Coverage (views, H, W, 1) and colour (views, H, W, 3) over black, averaged over supersample^2
+    samples a pixel. texture: (H, W, 3) linear, unlit; None: white Lambert shading."""
     s = supersample
     big = (size[0] * s, size[1] * s)
     leaves = mesh_leaves(mesh, 1)

@@ -1,4 +1,5 @@
-"""Packing: a graph into as few Vulkan render passes and subpasses as the limits allow (paper, 3.2.3)."""
+"""Packing: a graph into as few Vulkan render passes and subpasses as the limits allow (paper,
+3.2.3)."""
 
 from dressi.packing.build import Options, Packed, image_key, pack
 from dressi.packing.limits import PRESETS, DeviceLimits

@@ -31,7 +31,7 @@ def to_planes(array: np.ndarray, v: Variable, limits: DeviceLimits) -> list[byte
 
 def _to_physical(a: np.ndarray, lay: Layout, t: VType) -> bytes:
     (cw, ch), channels = lay.cell, t.channels
-    cells = np.zeros((lay.rows * lay.columns, ch * cw, channels), _dtype(t))
+    cells: np.ndarray = np.zeros((lay.rows * lay.columns, ch * cw, channels), _dtype(t))
     flat = a.reshape(lay.layers, -1, t.n)
     if lay.shift >= 0:
         cells[: lay.layers, : flat.shape[1], : t.n] = flat
@@ -50,7 +50,7 @@ def from_planes(planes: Sequence[bytes], v: Variable, limits: DeviceLimits) -> n
 
 def _from_physical(data: bytes, lay: Layout, t: VType) -> np.ndarray:
     (cw, ch), channels, (w, h) = lay.cell, t.channels, lay.size
-    grid = np.frombuffer(data, _dtype(t)).reshape(lay.rows, ch, lay.columns, cw, channels)
+    grid: np.ndarray = np.frombuffer(data, _dtype(t)).reshape(lay.rows, ch, lay.columns, cw, channels)
     cells = grid.transpose(0, 2, 1, 3, 4).reshape(lay.rows * lay.columns, ch * cw, channels)
     flat = cells[: lay.layers, : w * h, : t.n]
     return np.ascontiguousarray(flat).reshape(lay.layers, h, w, t.n)
@@ -59,7 +59,7 @@ def _from_physical(data: bytes, lay: Layout, t: VType) -> np.ndarray:
 def to_words(array: np.ndarray, v: Variable) -> bytes:
     """Uniform slots of a 1x1 leaf: layer by layer, plane by plane, four words each."""
     t = v.vtype
-    out = np.zeros((v.layers, t.n_planes, 4), _dtype(t))
+    out: np.ndarray = np.zeros((v.layers, t.n_planes, 4), _dtype(t))
     a = array.reshape(v.layers, *t.tail)
     out[:, :, : t.n] = np.swapaxes(a, -1, -2) if t.is_matrix else a[:, None, :]
     return out.tobytes()

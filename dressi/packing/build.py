@@ -1,6 +1,7 @@
 """From a simplified graph to a frozen Plan: units, substages, stages, places, GLSL.
 
-In: outputs and updates of a graph, limits, options. Out: ``Packed``: the Plan and where each Variable lies.
+In: outputs and updates of a graph, limits, options. Out: ``Packed``: the Plan and where each
+Variable lies.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ MAX_PLANES = 4
 class Options:
     """Switches of the packer; results do not depend on them.
 
-    ``pack_substages`` off: one Function a shader. ``pack_stages`` off: one substage a render pass. Both off
-    is the paper's baseline.
+    ``pack_substages`` off: one Function a shader. ``pack_stages`` off: one substage a render pass.
+    Both off is the paper's baseline.
     """
 
     pack_substages: bool = True
@@ -63,17 +64,20 @@ def pack(
     limits: DeviceLimits,
     options: Options | None = None,
     name: str = "step",
+    resident: Iterable[int] = (),
 ) -> Packed:
     """Pack a graph without macros.
 
-    outputs: Variables to keep in images (made by FRAG or RASTER Functions). updates: (leaf, its next value):
-    copied after the last stage. Raises PackingError, and GraphError for images too large for the device.
+    outputs: Variables to keep in images (made by FRAG or RASTER Functions). updates: (leaf, its
+    next value): copied after the last stage. resident: uids of 1x1 leaves that live in images on
+    the device because steps change them. Raises PackingError, and GraphError for images too large
+    for the device.
     """
     options = options or Options()
     pairs = list(updates)
     wanted = [*outputs, *(new for _, new in pairs)]
     written_leaves = {leaf.uid for leaf, _ in pairs}
-    uniforms = _choose_uniforms(all_leaves(wanted), written_leaves, limits)
+    uniforms = _choose_uniforms(all_leaves(wanted), written_leaves | set(resident), limits)
     inline = find_inline(wanted, {v.uid for v in uniforms})
     units = make_units(wanted, inline)
     read_leaves: dict[int, Variable] = {}
@@ -133,11 +137,13 @@ def pack(
 def _choose_uniforms(
     leaves: Iterable[Variable], written: set[int], limits: DeviceLimits
 ) -> list[Variable]:
-    """1x1 leaves that no step writes, as many as the uniform block holds (the rest become images)."""
+    """1x1 leaves that no step writes, as many as the uniform block holds (the rest become
+    images)."""
     chosen, used = [], 0
     for v in leaves:
         n = v.vtype.n_planes * v.layers
-        if v.size == (1, 1) and v.uid not in written and used + n <= limits.uniform_slots:
+        stays = v.uid not in written and not v.requires_grad and v.update is None
+        if v.size == (1, 1) and stays and used + n <= limits.uniform_slots:
             chosen.append(v)
             used += n
     return chosen

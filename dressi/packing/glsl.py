@@ -1,8 +1,8 @@
 """GLSL generation: one substage -> its shaders and bindings.
 
-In: a Substage, the layouts, where each Variable lies. Out: ``Shader`` (strings and bindings). The text is
-meant to be read: every snippet carries the op and the user's line it came from. Paper, 3.2.3: function
-objects expanded into GLSL with loading and saving of images.
+In: a Substage, the layouts, where each Variable lies. Out: ``Shader`` (strings and bindings). The
+text is meant to be read: every snippet carries the op and the user's line it came from. Paper,
+3.2.3: function objects expanded into GLSL with loading and saving of images.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ void main() {
 
 @dataclass
 class Places:
-    """Where Variables lie: positions in the plan's images and buffers, slots in the uniform block."""
+    """Where Variables lie: positions in the plan's images and buffers, slots in the uniform
+    block."""
 
     images: dict[int, tuple[int, ...]] = field(default_factory=dict)
     buffers: dict[int, int] = field(default_factory=dict)
@@ -117,7 +118,7 @@ class _Generator:
         self.n_inputs = 0
         self.written = {v.uid for v in substage.outputs if in_buffer(v)}
 
-    # -- descriptors ---------------------------------------------------------------------------------
+    # -- descriptors
 
     def bind(
         self, kind: str, index: int, letter: str, sampler: SamplerPlan | None = None
@@ -154,7 +155,7 @@ class _Generator:
             )
         return name
 
-    # -- reading -------------------------------------------------------------------------------------
+    # -- reading
 
     def uniform_value(self, v: Variable, text: _Text, layer: str) -> str:
         self.uniform_block(text)
@@ -232,10 +233,10 @@ class _Generator:
         return f"texelFetch({name}, @, 0){comps}"
 
     def sampler(self, f: Function, i: int, text: _Text) -> str:
-        """Name of a function T s(vec2 uv, int layer): hardware where the device can, else four fetches."""
+        """Name of a function T s(vec2 uv, int layer): hardware where the device can, else four
+        fetches."""
         v, mode, wrap = f.inputs[i], f.attr("filter"), f.attr("wrap")
-        name = f"sample{i}_{f.attr('filter')}_{wrap}_{self.names[v.uid] if v.uid in self.names else 'f'}"
-        name += f"_{self.fetch_key(v)}"
+        name = f"sample{self.fetch_key(v)}_{mode}_{wrap}"
         if any(f" {name}(" in d for d in text.functions):
             return name
         t = v.vtype
@@ -244,12 +245,12 @@ class _Generator:
                 "sampler", self.places.images[v.uid][0], text.letter, SamplerPlan(mode, wrap)
             )
             text.declarations.append(
-                f"layout(set = 0, binding = {b.binding}) uniform sampler2D s{b.binding};  // {v.label()}"
+                f"layout(set = 0, binding = {b.binding}) uniform sampler2D s{b.binding};"
+                f"  // {v.label()}"
             )
             comps = "" if t.n == 4 else "." + _AXES[: t.n]
-            text.functions.append(
-                f"{t.glsl} {name}(vec2 uv, int l) {{ return textureLod(s{b.binding}, uv, 0.0){comps}; }}"
-            )
+            value = f"textureLod(s{b.binding}, uv, 0.0){comps}"
+            text.functions.append(f"{t.glsl} {name}(vec2 uv, int l) {{ return {value}; }}")
             return name
         fetch = self.fetch(v, text)
         w, h = v.size
@@ -259,13 +260,15 @@ class _Generator:
                 f"return {fetch}(ivec2({_wrap(wrap, 'i.x', w)}, {_wrap(wrap, 'i.y', h)}), l);"
             )
         else:
-            taps = [
-                f"{fetch}(ivec2({_wrap(wrap, f'(i.x + {dx})', w)}, {_wrap(wrap, f'(i.y + {dy})', h)}), l)"
-                for dx, dy in ((0, 0), (1, 0), (0, 1), (1, 1))
+            xs = [_wrap(wrap, f"(i.x + {d})", w) for d in (0, 1)]
+            ys = [_wrap(wrap, f"(i.y + {d})", h) for d in (0, 1)]
+            rows = [
+                f"mix({fetch}(ivec2({xs[0]}, {y}), l), {fetch}(ivec2({xs[1]}, {y}), l), t.x)"
+                for y in ys
             ]
             body = (
-                f"vec2 p = uv * vec2({w}, {h}) - 0.5; ivec2 i = ivec2(floor(p)); vec2 t = fract(p);\n"
-                f"  return mix(mix({taps[0]}, {taps[1]}, t.x),\n    mix({taps[2]}, {taps[3]}, t.x), t.y);"
+                f"vec2 p = uv * vec2({w}, {h}) - 0.5; ivec2 i = ivec2(floor(p)); vec2 t = fract(p);"
+                f"\n  return mix({rows[0]},\n    {rows[1]}, t.y);"
             )
         text.functions.append(f"{t.glsl} {name}(vec2 uv, int l) {{ {body} }}")
         return name
@@ -274,10 +277,11 @@ class _Generator:
         return sorted(self.substage.reads).index(v.uid)
 
     def hardware(self, v: Variable) -> bool:
-        """Whether the hardware sampler can read v: one layer (wrapping stops at the image), an image."""
+        """Whether the hardware sampler can read v: one layer (wrapping stops at the image), an
+        image."""
         return v.layers == 1 and self.limits.linear_float32 and not v.is_table and not in_buffer(v)
 
-    # -- snippets ------------------------------------------------------------------------------------
+    # -- snippets
 
     def emit(self, f: Function, text: _Text, body: list[str]) -> None:
         """Append the statements of one Function."""
@@ -385,7 +389,7 @@ class _Generator:
         )
         return name
 
-    # -- whole shaders -------------------------------------------------------------------------------
+    # -- whole shaders
 
     def position(self, pixel: str) -> list[str]:
         """Statements that define pos (logical pixel) and layer from a physical pixel."""
@@ -461,7 +465,8 @@ class _Generator:
                 shader.clears.append(clear)
 
     def raster_vertex(self) -> tuple[str, int]:
-        """Vertex shader that fetches the corners of primitives from tables, and the number of vertices."""
+        """Vertex shader that fetches the corners of primitives from tables, and the number of
+        vertices."""
         raster = next(f for f in self.functions if f.op.kind == RASTER)
         text = _Text(self, "v")
         n_corners = len(raster.inputs)
@@ -495,13 +500,15 @@ class _Generator:
                 form = t.plane.format.lower()
                 kind = "iimage2D" if t.is_int else "image2D"
                 text.declarations.append(
-                    f"layout({form}, set = 0, binding = {b.binding}) uniform writeonly {kind} w{b.binding};"
+                    f"layout({form}, set = 0, binding = {b.binding}) "
+                    f"uniform writeonly {kind} w{b.binding};"
                 )
                 value = self.names[v.uid] + (f"[{k}]" if t.is_matrix else "")
                 pad = ", 0" * (4 - t.plane.n)
                 four = "ivec4" if t.is_int else "vec4"
                 body.append(
-                    f"  imageStore(w{b.binding}, ivec2(gl_GlobalInvocationID.xy), {four}({value}{pad}));"
+                    f"  imageStore(w{b.binding}, ivec2(gl_GlobalInvocationID.xy), "
+                    f"{four}({value}{pad}));"
                 )
         head = "layout(local_size_x = 8, local_size_y = 8) in;"
         shader.compute = text.render(body, head)

@@ -1,9 +1,9 @@
 """How a logical image lies in a physical one.
 
-In: size, layers, limits. Out: ``Layout``. A stack of layers is ONE image, layers below each other (in
-several columns where the stack is taller than the device allows), so one pass treats all views at once.
-A table (N, 1) is folded to a near-square cell of power-of-two width: an N x 1 target uses a fraction of
-the hardware and breaks at 4096 on the smallest devices.
+In: size, layers, limits. Out: ``Layout``. A stack of layers is ONE image, layers below each other
+(in several columns where the stack is taller than the device allows), so one pass treats all views
+at once. A table (N, 1) is folded to a near-square cell of power-of-two width: an N x 1 target uses
+a fraction of the hardware and breaks at 4096 on the smallest devices.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Size = tuple[int, int]
 class Layout:
     """Placement of ``layers`` images of ``size`` in one physical image.
 
-    ``cell``: physical size of one layer; ``columns`` x rows cells. ``shift``: log2 of the cell width for a
-    table, else -1.
+    ``cell``: physical size of one layer; ``columns`` x rows cells. ``shift``: log2 of the cell
+    width for a table, else -1.
     """
 
     size: Size

@@ -1,9 +1,9 @@
 """What a device allows, as plain data.
 
-In: nothing (presets) or the numbers that ``dressi.vk`` read from a driver. Out: ``DeviceLimits``, the only
-thing that flows back from the device to the packer. Packing tests run on the presets, with no device.
-Any device can be limited further (``dataclasses.replace``) to stand in for a weaker one, as in the
-paper's table 1.
+In: nothing (presets) or the numbers that ``dressi.vk`` read from a driver. Out: ``DeviceLimits``,
+the only thing that flows back from the device to the packer. Packing tests run on the presets, with
+no device. Any device can be limited further (``dataclasses.replace``) to stand in for a weaker one,
+as in the paper's table 1.
 """
 
 from __future__ import annotations

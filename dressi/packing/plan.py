@@ -1,8 +1,8 @@
 """The Plan: the frozen border between packing and Vulkan.
 
-In: the packer's stages. Out: strings, numbers and tuples that ``dressi.vk`` executes without knowing a
-single op, and that print, compare and pickle. A test can write a Plan by hand.
-Paper: the result of A.8 (stage packing), before A.9 (Vulkan object creation).
+In: the packer's stages. Out: strings, numbers and tuples that ``dressi.vk`` executes without
+knowing a single op, and that print, compare and pickle. A test can write a Plan by hand. Paper: the
+result of A.8 (stage packing), before A.9 (Vulkan object creation).
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ class ImagePlan:
     width: int
     height: int
     key: int | None = None
-    """Not None: a persistent image of the device's store (a leaf, a parameter, optimizer state), which
-    outlives the plan and is shared by all plans that name the same key. None: owned by the plan."""
+    """Not None: a persistent image of the device's store (a leaf, a parameter, optimizer state),
+    which outlives the plan and is shared by all plans that name the same key. None: owned by the
+    plan."""
 
     @property
     def n_bytes(self) -> int:
@@ -55,11 +56,11 @@ class SamplerPlan:
 class Binding:
     """One descriptor of set 0.
 
-    ``kind``: ``input`` (input attachment), ``texture`` (sampled image, no sampler), ``sampler`` (combined
-    image sampler), ``buffer`` (storage buffer), ``storage`` (storage image, compute only), ``uniform``
-    (the plan's one uniform block; ``index`` is ignored).
-    ``index``: position in ``Plan.images`` (or ``Plan.buffers`` for ``buffer``).
-    ``shaders``: letters out of v (vertex), f (fragment), c (compute).
+    ``kind``: ``input`` (input attachment), ``texture`` (sampled image, no sampler), ``sampler``
+    (combined image sampler), ``buffer`` (storage buffer), ``storage`` (storage image, compute
+    only), ``uniform`` (the plan's one uniform block; ``index`` is ignored). ``index``: position in
+    ``Plan.images`` (or ``Plan.buffers`` for ``buffer``). ``shaders``: letters out of v (vertex), f
+    (fragment), c (compute).
     """
 
     binding: int
@@ -92,15 +93,16 @@ class SubstagePlan:
     outputs: tuple[int, ...] = ()
     """Images written as colour attachments, in the order of their locations."""
     clears: tuple[tuple[float, ...] | None, ...] = ()
-    """For each output: four clear values (ints for integer formats), or None when every pixel is written."""
+    """For each output: four clear values (ints for integer formats), or None when every pixel is
+    written."""
     vertex: str = ""
     """GLSL. Empty for compute."""
     fragment: str = ""
     compute: str = ""
     draws: tuple[DrawPlan, ...] = ()
     depth: bool = False
-    """Whether the subpass has a depth attachment of its own (cleared to 1, compare LESS, written), and
-    draws with no culling."""
+    """Whether the subpass has a depth attachment of its own (cleared to 1, compare LESS, written),
+    and draws with no culling."""
     groups: tuple[int, int, int] = (1, 1, 1)
     """Work groups of the dispatch."""
     n_functions: int = 0
@@ -120,14 +122,16 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """A whole step: fills, stages in order (each sees everything that earlier ones wrote), then copies."""
+    """A whole step: fills, stages in order (each sees everything that earlier ones wrote), then
+    copies."""
 
     name: str
     images: tuple[ImagePlan, ...]
     buffers: tuple[BufferPlan, ...]
     stages: tuple[StagePlan, ...]
     updates: tuple[tuple[int, int], ...] = ()
-    """(source image, destination image), copied after the last stage: optimizer results into parameters."""
+    """(source image, destination image), copied after the last stage: optimizer results into
+    parameters."""
     uniform_slots: int = 0
     """vec4 slots of the uniform block; 0: none is bound."""
 

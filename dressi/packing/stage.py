@@ -1,6 +1,7 @@
 """Stage packing: substages into render passes, by the same strategy (paper, A.8).
 
-In: substages in order of execution. Out: stages in order of execution, each a list of substages in order.
+In: substages in order of execution. Out: stages in order of execution, each a list of substages in
+order.
 """
 
 from __future__ import annotations

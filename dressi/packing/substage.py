@@ -1,8 +1,9 @@
 """Substage packing: units into shaders, greedily from the last outputs backwards (paper, A.7).
 
-In: units, limits. Out: substages in order of execution. Of the units all of whose users are packed, the one
-with the most edges to the active substage that fits is taken; when none fits, a new substage begins.
-Differs from the listing: it pushes its last substage and registers the graph's final outputs.
+In: units, limits. Out: substages in order of execution. Of the units all of whose users are packed,
+the one with the most edges to the active substage that fits is taken; when none fits, a new
+substage begins. Differs from the listing: it pushes its last substage and registers the graph's
+final outputs.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class Substage:
     outputs: list[Variable] = field(default_factory=list)
     """Variables written to images or buffers."""
     as_textures: set[int] = field(default_factory=set)
-    """Same-pixel inputs that are fetched as textures because there are too few input attachments."""
+    """Same-pixel inputs that are fetched as textures because there are too few input
+    attachments."""
     users: list[Substage] = field(default_factory=list)
     producers: list[Substage] = field(default_factory=list)
 
@@ -70,7 +72,8 @@ class Substage:
         return ",".join(names[:3]) + (f",+{len(names) - 3}" if len(names) > 3 else "")
 
     def way(self, v: Variable, ways: Collection[str]) -> str:
-        """The one way by which the shader gets at v (an image read at other pixels too is no attachment)."""
+        """The one way by which the shader gets at v (an image read at other pixels too is no
+        attachment)."""
         if ways == {ATTACHMENT} and v.uid not in self.as_textures and self.kind != COMP:
             return ATTACHMENT
         for way in (UNIFORM, BUFFER, HW_SAMPLER):
@@ -136,7 +139,8 @@ def _read_outside(v: Variable, unit: Unit, mine: set[int]) -> bool:
 
 
 def why_not(unit: Unit, substage: Substage, context: Context) -> list[str]:
-    """Obstacles that keep a unit out of a substage; empty when it fits. For the packer, logs and errors."""
+    """Obstacles that keep a unit out of a substage; empty when it fits. For the packer, logs and
+    errors."""
     return fixed_obstacles(unit, substage, context) or over_limits(
         grown(unit, substage, context), context
     )
@@ -198,8 +202,8 @@ def over_limits(new: Substage, context: Context) -> list[str]:
 
 
 def _hopeless(new: Substage, context: Context) -> bool:
-    """Whether a substage breaks limits that no later unit can mend: outputs only grow, and leaves stay
-    inputs."""
+    """Whether a substage breaks limits that no later unit can mend: outputs only grow, and leaves
+    stay inputs."""
     n = counts(new)
     scatters = any(in_buffer(v) for v in new.outputs)
     if n["color_outputs"] > context.limits.color_outputs:
@@ -273,9 +277,9 @@ def pack_substages(units: Sequence[Unit], context: Context) -> list[Substage]:
 
 
 PATIENCE = 400
-"""Units that a substage may take beyond its limits in the hope that their producers, which follow, turn
-inputs into inner values again. A forward and backward chain over the same pixels needs that: cut at the first
-full substage, it would carry dozens of values through attachments."""
+"""Units that a substage may take beyond its limits in the hope that their producers, which follow,
+turn inputs into inner values again. A forward and backward chain over the same pixels needs that:
+cut at the first full substage, it would carry dozens of values through attachments."""
 
 
 class _Packer:
@@ -287,9 +291,10 @@ class _Packer:
         self.packed: set[int] = set()
         self.waiting = {u.index: len(u.users) for u in units}
         self.ready: dict[Domain, set[int]] = {}
-        # Heap of (pixels, -index) over ready units (and stale entries). New substages begin with the
-        # smallest domain: then a large one begins only when nothing else holds its Functions back (a
-        # pyramid that sums the loss, say), and forward and backward of a pixel end up in one shader.
+        # Heap of (pixels, -index) over ready units (and stale entries). New substages begin with
+        # the smallest domain: then a large one begins only when nothing else holds its Functions
+        # back (a pyramid that sums the loss, say), and forward and backward of a pixel end up in
+        # one shader.
         self.latest: list[tuple[int, int]] = []
         for unit in units:
             if not unit.users:
@@ -336,8 +341,8 @@ class _Packer:
         return done
 
     def grow(self, active: Substage, patience: int) -> Substage:
-        """Add ready units, those with the most edges to the substage first. With patience, limits on inputs may
-        be broken on the way; the longest prefix that keeps them is the result."""
+        """Add ready units, those with the most edges to the substage first. With patience, limits
+        on inputs may be broken on the way; the longest prefix that keeps them is the result."""
         edges: dict[int, int] = {}
         for member in active.units:
             for producer in member.producers:
@@ -351,7 +356,8 @@ class _Packer:
         for domain in domains:
             for index in self.ready.get(domain, ()):
                 offer(index)
-        best, journal = active, []
+        best = active
+        journal: list[Unit] = []
         while heap and len(journal) <= patience:
             key = heapq.heappop(heap)
             unit = self.units[-key[1]]

@@ -1,8 +1,8 @@
 """From Functions to units: what the packer moves around.
 
-In: output Variables of a simplified graph. Out: units. A unit is one Function, or a rasterization with
-everything per fragment behind it (they decide depth and discard together, so they share one shader).
-The packer knows no op by name: only shader type, reads, sizes.
+In: output Variables of a simplified graph. Out: units. A unit is one Function, or a rasterization
+with everything per fragment behind it (they decide depth and discard together, so they share one
+shader). The packer knows no op by name: only shader type, reads, sizes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Unit:
 
     @property
     def is_uniform(self) -> bool:
-        """Cheap work on one pixel, which may be repeated inside a larger shader (whose ``pos`` is another)."""
+        """Cheap work on one pixel, which may be repeated inside a larger shader (whose ``pos`` is
+        another)."""
         return (
             self.domain[0] == (1, 1)
             and self.kind == FRAG
@@ -74,13 +75,14 @@ def domain_of(f: Function) -> Domain:
 
 
 INLINE_UNIFORM, INLINE_PIXEL = 24, 4
-"""Functions that a value made of constants and uniforms may take to be written into every shader that uses it,
-for 1x1 values and for images: cheaper than a pass of its own, or than an attachment."""
+"""Functions that a value made of constants and uniforms may take to be written into every shader
+that uses it, for 1x1 values and for images: cheaper than a pass of its own, or than an
+attachment."""
 
 
 def find_inline(outputs: Iterable[Variable], uniforms: set[int]) -> set[int]:
-    """Variables that every shader recomputes: constants, coordinates, and short chains of cheap same-pixel
-    Functions of them and of uniform leaves."""
+    """Variables that every shader recomputes: constants, coordinates, and short chains of cheap
+    same-pixel Functions of them and of uniform leaves."""
     outs = list(outputs)
     functions = topological(outs)
     fetched = {v.uid for v in outs}

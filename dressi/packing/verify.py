@@ -1,4 +1,5 @@
-"""Checks of a Plan against limits and against itself. In: Plan, limits. Out: nothing, or PackingError."""
+"""Checks of a Plan against limits and against itself. In: Plan, limits. Out: nothing, or
+PackingError."""
 
 from __future__ import annotations
 
@@ -8,13 +9,15 @@ from dressi.packing.plan import BYTES_PER_PIXEL, Plan
 
 
 def check_plan(plan: Plan, limits: DeviceLimits) -> None:
-    """Raise PackingError at the first broken rule: references, sizes, order of writes and reads, limits."""
+    """Raise PackingError at the first broken rule: references, sizes, order of writes and reads,
+    limits."""
     for k, image in enumerate(plan.images):
         _need(image.index == k, f"image {image.name} stands at {k}, says {image.index}")
         _need(image.format in BYTES_PER_PIXEL, f"image {image.name}: unknown format {image.format}")
         _need(
             0 < image.width <= limits.image_dim and 0 < image.height <= limits.image_dim,
-            f"image {image.name} is {image.width}x{image.height}, {limits.name} allows {limits.image_dim}",
+            f"image {image.name} is {image.width}x{image.height}, {limits.name} allows "
+            f"{limits.image_dim}",
         )
     written = {i.index for i in plan.images if i.key is not None}
     filled: set[int] = set()
@@ -58,7 +61,8 @@ def check_plan(plan: Plan, limits: DeviceLimits) -> None:
                 )
             _need(
                 len(s.outputs) <= limits.color_outputs,
-                f"{where}: {len(s.outputs)} colour outputs, {limits.name} allows {limits.color_outputs}",
+                f"{where}: {len(s.outputs)} colour outputs, {limits.name} allows "
+                f"{limits.color_outputs}",
             )
             _need(len(s.clears) == len(s.outputs), f"{where}: clears and outputs differ in number")
             for index in s.outputs:

@@ -1,7 +1,8 @@
-"""Blend: probabilities, edge mask, silhouettes and colours of peels (paper, 3.3.3 and A.3: BuildBlend).
+"""Blend: probabilities, edge mask, silhouettes and colours of peels (paper, 3.3.3 and A.3:
+BuildBlend).
 
-Differs from the listing, which divides by the number of stencils: as in the text, colours are divided by the
-sum of weights.
+Differs from the listing, which divides by the number of stencils: as in the text, colours are
+divided by the sum of weights.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 def edge_mask(hard: Variable, delta: Variable, size: Size, max_delta: float) -> Variable:
     """E: 1 within delta of the border of the hard stencil, else 0.
 
-    hard: FLOAT mask. delta: FLOAT @ 1x1, screen square units, up to max_delta. Pixels on both sides of the
-    border belong to E even for delta = 0; larger ones reach in a square. No gradient.
+    hard: FLOAT mask. delta: FLOAT @ 1x1, screen square units, up to max_delta. Pixels on both sides
+    of the border belong to E even for delta = 0; larger ones reach in a square. No gradient.
     """
     m = float(max(size))
     steps = max(0, round(min(max_delta, 1.0) * m) - 1)
@@ -50,9 +51,10 @@ def blend_color(
 ) -> Variable:
     """Colour of the peels over a background.
 
-    colors: one FLOAT or VECn image a peel. In the edge mask the colours are averaged with weights D_k, elsewhere
-    the first peel's is taken; the silhouette then mixes it with the background. Never 0 / 0: where no
-    face has weight, the background shows. Raises GraphError unless there is a colour a peel.
+    colors: one FLOAT or VECn image a peel. In the edge mask the colours are averaged with weights
+    D_k, elsewhere the first peel's is taken; the silhouette then mixes it with the background.
+    Never 0 / 0: where no face has weight, the background shows. Raises GraphError unless there is a
+    colour a peel.
     """
     if len(colors) != len(hs.peels):
         raise GraphError(f"blend needs {len(hs.peels)} colours, one a peel, got {len(colors)}")

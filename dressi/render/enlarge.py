@@ -1,9 +1,9 @@
 """Enlarge: every projected face grown so that its edges move out by r (paper, 3.3.2, fig. 4a).
 
-In: ScreenFaces, r. Out: four clip positions a face (two triangles; the second is degenerate for acute
-faces). With F ops on per-face tables, because some devices have no geometry shader. No gradient.
-Differs: the paper stretches from the centroid; a homothety about the incentre moves all three edges by
-exactly r, with less area.
+In: ScreenFaces, r. Out: four clip positions a face (two triangles; the second is degenerate for
+acute faces). With F ops on per-face tables, because some devices have no geometry shader. No
+gradient. Differs: the paper stretches from the centroid; a homothety about the incentre moves all
+three edges by exactly r, with less area.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ COS_30 = 0.8660254
 """The paper calls a face obtuse when its smallest angle is below 30 degrees."""
 
 MIN_AREA = 1e-10
-"""Twice the area (screen square units) below which a face has no usable incentre: its box is used."""
+"""Twice the area (screen square units) below which a face has no usable incentre: its box is
+used."""
 
 
 SLACK_PX = 0.0625
-"""Pixels by which even hard faces grow: hardware snaps vertices to 1/256 pixel (1/16 at least), so coverage is
-decided by the exact inside test of the fragment, not by the snapped edges."""
+"""Pixels by which even hard faces grow: hardware snaps vertices to 1/256 pixel (1/16 at least), so
+coverage is decided by the exact inside test of the fragment, not by the snapped edges."""
 
 
 def build_enlarge(
@@ -28,9 +29,9 @@ def build_enlarge(
 ) -> tuple[Variable, Variable, Variable, Variable]:
     """Corners of the enlarged faces as VEC4 clip positions @ (F, 1).
 
-    r: FLOAT @ 1x1, screen square units, a run-time value. soft: FLOAT mask @ (F, 1), the faces that are
-    enlarged; default all. Crossing faces come back as they are, in clip space, for the hardware to clip.
-    No gradient.
+    r: FLOAT @ 1x1, screen square units, a run-time value. soft: FLOAT mask @ (F, 1), the faces that
+    are enlarged; default all. Crossing faces come back as they are, in clip space, for the hardware
+    to clip. No gradient.
     """
     if soft is not None:
         r = r * soft

@@ -1,8 +1,8 @@
 """HardSoftRas: far-range gradients with a hardware rasterizer (paper, 3.3).
 
-In: vertex positions, faces, matrices, r. Out: K peels (ids, distances, barycentrics), then a blended
-silhouette and colour. Written purely with F ops; the backward is ordinary AD through ``F.lookup`` with the
-id image.
+In: vertex positions, faces, matrices, r. Out: K peels (ids, distances, barycentrics), then a
+blended silhouette and colour. Written purely with F ops; the backward is ordinary AD through
+``F.lookup`` with the id image.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Peel:
     """One layer of depth peeling, per pixel.
 
     ids: INT, face number or -1. depth: FLOAT shifted depth, below 0.5 hard, above soft, 1 nothing.
-    distance: FLOAT signed, screen square units. bary: VEC3 perspective-correct weights (of the nearest
-    point of the face for soft pixels). stencil: FLOAT, 1 where there is a face. Gradient through distance
-    and bary.
+    distance: FLOAT signed, screen square units. bary: VEC3 perspective-correct weights (of the
+    nearest point of the face for soft pixels). stencil: FLOAT, 1 where there is a face. Gradient
+    through distance and bary.
     """
 
     ids: Variable
@@ -48,7 +48,8 @@ class Peel:
 
 @dataclass(frozen=True)
 class HardSoft:
-    """What ``build_hardsoftras`` gives: the screen faces, K peels, the edge mask E and the silhouette."""
+    """What ``build_hardsoftras`` gives: the screen faces, K peels, the edge mask E and the
+    silhouette."""
 
     screen: ScreenFaces
     peels: tuple[Peel, ...]
@@ -58,7 +59,8 @@ class HardSoft:
     sigma: Variable
 
     def blend(self, colors: Sequence[Variable], background: Variable | float = 0.0) -> Variable:
-        """Colour image from the colours of the K peels over a background. Gradient to all of them."""
+        """Colour image from the colours of the K peels over a background. Gradient to all of
+        them."""
         return blend_color(self, colors, background)
 
 
@@ -73,10 +75,11 @@ def build_rasterize(
 ) -> tuple[Peel, ...]:
     """Rasterize enlarged faces and peel K layers.
 
-    r: FLOAT @ 1x1, screen square units, run-time value. A fragment is kept within r of its hard face. Layer
-    k holds what lies strictly behind the shifted depth of layer k - 1: faces of exactly equal depth share
-    a layer, and what lies on the near plane (depth 0) stays in layer 1. edges: VEC3 mask @ (F, 1) of the
-    edges that distances are measured to; only faces with one get a soft rim; default all. Gradient to the corners.
+    r: FLOAT @ 1x1, screen square units, run-time value. A fragment is kept within r of its hard
+    face. Layer k holds what lies strictly behind the shifted depth of layer k - 1: faces of exactly
+    equal depth share a layer, and what lies on the near plane (depth 0) stays in layer 1. edges:
+    VEC3 mask @ (F, 1) of the edges that distances are measured to; only faces with one get a soft
+    rim; default all. Gradient to the corners.
     """
     soft = None if edges is None else F.maximum(F.maximum(edges.x, edges.y), edges.z)
     corners = build_enlarge(screen, r, soft)
@@ -86,8 +89,11 @@ def build_rasterize(
         frag = F.rasterize(corners, screen.size, layer=k)
         a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in screen.corners)
         face = signed_distance(a.xy, b.xy, c.xy, p)
-        distance = F.where(is_crossing((a, b, c)), FAR_INSIDE, face.distance)
-        z = F.dot(face.weights, F.vec3(a.z, b.z, c.z))
+        clipped = is_crossing((a, b, c))
+        distance = F.where(clipped, FAR_INSIDE, face.forward)
+        # A clipped face is flat in its own projection, and its true weights reach beyond [0, 1].
+        weights = F.where(clipped, face.beta, face.weights)
+        z = F.dot(weights, F.vec3(a.z, b.z, c.z))
         depth = shift(F.clamp(z, 0.0, 1.0), distance)
         keep = distance >= -r
         if peels:
@@ -110,7 +116,7 @@ def _shade_geometry(
         ids=ids,
         depth=depth,
         distance=F.where(clipped, FAR_INSIDE, face.distance),
-        bary=perspective(face.weights, F.vec3(a.w, b.w, c.w)),
+        bary=perspective(F.where(clipped, face.beta, face.weights), F.vec3(a.w, b.w, c.w)),
         stencil=covered,
     )
 
@@ -130,15 +136,16 @@ def build_hardsoftras(
 ) -> HardSoft:
     """The whole of HardSoftRas up to the silhouette.
 
-    vtx_pos: VEC3 @ (N, 1), world units. faces: IVEC3 @ (F, 1). matrix: MAT4 @ 1x1, layers = views. size:
-    image size in pixels. r: reach of gradients, screen square units (1 = the longer side). K: layers. sigma:
-    softness, default r / 7 (paper, A.1). delta: reach of the edge mask, default r; delta of one pixel with
-    K = 1 is antialiasing mode, delta = 1 is SoftRas mode. r, sigma and delta are run-time values when given
-    as Variables @ 1x1: changing them rebuilds nothing. max_delta: the largest delta that will be sent.
-    jitter: VEC2 @ 1x1 in pixels, shifts the projection. rims: which faces get a soft rim, ``all`` or
-    ``contour`` (those with an edge on the contour); default contour for K = 1, where the picture is the
-    same (the nearest point outside a shape lies on its contour) for a fraction of the fragments, else all.
-    Gradient to vtx_pos and matrix. Raises GraphError for wrong types, K < 1 or r outside [0, 1].
+    vtx_pos: VEC3 @ (N, 1), world units. faces: IVEC3 @ (F, 1). matrix: MAT4 @ 1x1, layers = views.
+    size: image size in pixels. r: reach of gradients, screen square units (1 = the longer side). K:
+    layers. sigma: softness, default r / 7 (paper, A.1). delta: reach of the edge mask, default r;
+    delta of one pixel with K = 1 is antialiasing mode, delta = 1 is SoftRas mode. r, sigma and
+    delta are run-time values when given as Variables @ 1x1: changing them rebuilds nothing.
+    max_delta: the largest delta that will be sent. jitter: VEC2 @ 1x1 in pixels, shifts the
+    projection. rims: which faces get a soft rim, ``all`` or ``contour`` (those with an edge on the
+    contour); default contour for K = 1, where the picture is the same (the nearest point outside a
+    shape lies on its contour) for a fraction of the fragments, else all. Gradient to vtx_pos and
+    matrix. Raises GraphError for wrong types, K < 1 or r outside [0, 1].
     """
     check_faces(faces)
     if K < 1:
@@ -150,6 +157,8 @@ def build_hardsoftras(
     softness = radius * (1.0 / 7.0) if sigma is None else sigma
     softness = softness if isinstance(softness, Variable) else F.constant(float(softness))
     reach = radius if delta is None else delta
+    if delta is None and not isinstance(r, Variable):
+        max_delta = float(r)
     if isinstance(reach, (int, float)):
         max_delta = float(reach)
         reach = F.constant(float(reach))
@@ -157,7 +166,7 @@ def build_hardsoftras(
     rims = ("contour" if K == 1 else "all") if rims is None else rims
     if rims not in ("all", "contour"):
         raise GraphError(f"rims must be all or contour, got {rims!r}")
-    edges = contour_edges(screen, neighbor_table(faces)) if rims == "contour" else None
+    edges = contour_edges(screen, neighbor_table(faces, vtx_pos)) if rims == "contour" else None
     peels = build_rasterize(screen, radius, K, edges)
     hard = peels[0].depth <= 0.5
     edge = edge_mask(hard, reach, screen.size, max_delta)

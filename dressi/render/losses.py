@@ -1,4 +1,5 @@
-"""Losses. In: images. Out: FLOAT @ 1x1 (means), with gradient to the first image (and the second)."""
+"""Losses. In: images. Out: FLOAT @ 1x1 (means), with gradient to the first image (and the
+second)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """From world positions to the screen square, and from vertices to faces.
 
-In: vertex tables, matrices. Out: ``ScreenFaces``, per-face corner tables that everything behind reads.
-Screen square: pixels divided by max(width, height), origin top left, y down.
+In: vertex tables, matrices. Out: ``ScreenFaces``, per-face corner tables that everything behind
+reads. Screen square: pixels divided by max(width, height), origin top left, y down.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ from dressi.errors import GraphError
 
 Size = tuple[int, int]
 
+MIN_W = 1e-6
+"""Smallest |w| (distance from the plane of the camera, world units) of a projected vertex."""
+
 
 @dataclass(frozen=True)
 class ScreenFaces:
     """Corners of every face on the screen.
 
-    corners: three VEC4 tables @ (F, 1), layers = views: (x, y) in the screen square, depth z in [0, 1]
-    between near and far, 1 / w. crossing: FLOAT @ (F, 1), 1 where the face crosses the near or far plane or
-    lies behind the camera: such faces are clipped, hard, and carry no gradient. size: image size in pixels.
+    corners: three VEC4 tables @ (F, 1), layers = views: (x, y) in the screen square, depth z in [0,
+    1] between near and far, 1 / w. crossing: FLOAT @ (F, 1), 1 where the face crosses the near or
+    far plane or lies behind the camera: such faces are clipped, hard, and carry no gradient. size:
+    image size in pixels.
     """
 
     corners: tuple[Variable, Variable, Variable]
@@ -46,7 +50,8 @@ def project(vtx_pos: Variable, matrix: Variable) -> Variable:
     """
     if vtx_pos.vtype is not VEC3 or matrix.vtype is not MAT4 or matrix.size != (1, 1):
         raise GraphError(
-            f"project needs VEC3 positions and a MAT4 @ 1x1, got {vtx_pos.label()}, {matrix.label()}"
+            "project needs VEC3 positions and a MAT4 @ 1x1, got "
+            f"{vtx_pos.label()}, {matrix.label()}"
         )
     return matrix @ F.vec4(vtx_pos, 1.0)
 
@@ -54,11 +59,15 @@ def project(vtx_pos: Variable, matrix: Variable) -> Variable:
 def to_screen(clip: Variable, size: Size, jitter: Variable | None = None) -> Variable:
     """VEC4 (x, y in the screen square, z / w, 1 / w) of clip positions. Gradient to clip.
 
-    jitter: VEC2 @ 1x1, pixels, shifts the whole projection (so that a surface point keeps its own uv).
+    jitter: VEC2 @ 1x1, pixels, shifts the whole projection (so that a surface point keeps its own
+    uv).
     """
     w, h = size
     m = float(max(size))
-    inv_w = F.safe_div(1.0, clip.w)
+    # A vertex in the plane of the camera (w = 0) has no place on the screen; moved by a hair it has
+    # one, and its faces, which cross the near plane, stay exact enough to be clipped.
+    small = F.stop_gradient(F.abs(clip.w) < MIN_W)
+    inv_w = F.safe_div(1.0, F.where(small, MIN_W, clip.w))
     ndc = clip.xyz * inv_w
     xy = ndc.xy * (0.5 * w / m, 0.5 * h / m) + (0.5 * w / m, 0.5 * h / m)
     if jitter is not None:
@@ -67,7 +76,8 @@ def to_screen(clip: Variable, size: Size, jitter: Variable | None = None) -> Var
 
 
 def gather(table: Variable, faces: Variable) -> tuple[Variable, Variable, Variable]:
-    """The three corner tables @ (F, 1) of a vertex table. faces: IVEC3 @ (F, 1). Gradient to table."""
+    """The three corner tables @ (F, 1) of a vertex table. faces: IVEC3 @ (F, 1). Gradient to
+    table."""
     if faces.vtype is not IVEC3:
         raise GraphError(f"faces must be IVEC3, got {faces.label()}")
     return F.lookup(table, faces.x), F.lookup(table, faces.y), F.lookup(table, faces.z)
@@ -78,8 +88,8 @@ def build_screen_faces(
 ) -> ScreenFaces:
     """Project vertices and gather the corners of faces.
 
-    vtx_pos: VEC3 @ (N, 1). faces: IVEC3 @ (F, 1). matrix: MAT4 @ 1x1, layers = views (clip = matrix @ x).
-    size: image size in pixels. Gradient to vtx_pos and matrix, except through crossing faces.
+    vtx_pos: VEC3 @ (N, 1). faces: IVEC3 @ (F, 1). matrix: MAT4 @ 1x1, layers = views (clip = matrix
+    @ x). size: image size in pixels. Gradient to vtx_pos and matrix, except through crossing faces.
     """
     corners = gather(to_screen(project(vtx_pos, matrix), size, jitter), faces)
     crossing = is_crossing(corners)

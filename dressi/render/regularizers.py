@@ -23,12 +23,13 @@ def laplacian_loss(vtx_pos: Variable, laplacian: F.SparseMatrix) -> Variable:
 
 
 def normal_consistency(vtx_pos: Variable, faces: Variable) -> Variable:
-    """Mean over edges between faces of 1 - cos(angle between their normals): 0 for a plane, 2 for a fold.
+    """Mean over edges between faces of 1 - cos(angle between their normals): 0 for a plane, 2 for a
+    fold.
 
     vtx_pos: VEC3 @ (N, 1). faces: IVEC3 @ (F, 1), static. Borders count 0. Gradient to vtx_pos.
     """
     normal = face_normals(vtx_pos, faces)
-    neighbors = neighbor_table(faces)
+    neighbors = neighbor_table(faces, vtx_pos)
     total = None
     for axis in "xyz":
         other = F.swizzle(neighbors, axis)

@@ -1,4 +1,5 @@
-"""Shading as builders over F: unlit and Lambert. In: a peel and attributes. Out: VEC3 linear colours."""
+"""Shading as builders over F: unlit and Lambert. In: a peel and attributes. Out: VEC3 linear
+colours."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from dressi.render.project import gather
 
 
 def surface_uv(peel: Peel, uv: Variable, uv_faces: Variable) -> Variable:
-    """VEC2 texture coordinates at each pixel. uv: VEC2 @ (T, 1); uv_faces: IVEC3 @ (F, 1), rows of uv.
-    Gradient to uv and to the barycentrics."""
+    """VEC2 texture coordinates at each pixel. uv: VEC2 @ (T, 1); uv_faces: IVEC3 @ (F, 1), rows of
+    uv. Gradient to uv and to the barycentrics."""
     return interpolate(gather(uv, uv_faces), peel.ids, peel.bary)
 
 
@@ -23,8 +24,8 @@ def unlit(
     step: Variable | None = None,
     wrap: str = "repeat",
 ) -> Variable:
-    """Albedo texture without light. albedo: VEC3 @ any size, linear. backward, step, wrap: see F.texture.
-    Gradient to albedo, uv and positions."""
+    """Albedo texture without light. albedo: VEC3 @ any size, linear. backward, step, wrap: see
+    F.texture. Gradient to albedo, uv and positions."""
     where = surface_uv(peel, uv, uv_faces)
     return F.texture(albedo, where, wrap=wrap, backward=backward, step=step) * peel.stencil
 
@@ -41,8 +42,8 @@ def lambert(
 ) -> Variable:
     """albedo * (ambient + light * max(n . l, 0)).
 
-    albedo: VEC3 @ pixels. normal: VEC3 unit @ pixels, world space. to_light: VEC3 unit @ 1x1. light, ambient:
-    VEC3 @ 1x1, linear. Gradient to all.
+    albedo: VEC3 @ pixels. normal: VEC3 unit @ pixels, world space. to_light: VEC3 unit @ 1x1.
+    light, ambient: VEC3 @ 1x1, linear. Gradient to all.
     """
     return albedo * (ambient + light * F.maximum(F.dot(normal, to_light), 0.0))
 

@@ -1,4 +1,5 @@
-"""Topology of faces on the host, as leaves that follow the face table. In: IVEC3 faces. Out: tables."""
+"""Topology of faces on the host, as leaves that follow the face table. In: IVEC3 faces. Out:
+tables."""
 
 from __future__ import annotations
 
@@ -10,9 +11,16 @@ from dressi.ad.vtype import IVEC3
 from dressi.render.project import ScreenFaces
 
 
+def weld(positions: np.ndarray) -> np.ndarray:
+    """(N,) int: for each vertex the first one at exactly the same place. positions: (N, 3)."""
+    rows = np.asarray(positions).reshape(-1, 3)
+    _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first[np.asarray(inverse).reshape(-1)]
+
+
 def face_neighbors(faces: np.ndarray) -> np.ndarray:
-    """(F, 3) int32: the face across edge 01, 12, 20 of every face; -1 at a border and where more than two
-    faces meet. faces: (F, 3) ints."""
+    """(F, 3) int32: the face across edge 01, 12, 20 of every face; -1 at a border and where more
+    than two faces meet. faces: (F, 3) ints."""
     f = np.asarray(faces).reshape(-1, 3).astype(np.int64)
     n = len(f)
     start, end = f.reshape(-1), f[:, [1, 2, 0]].reshape(-1)
@@ -30,16 +38,28 @@ def face_neighbors(faces: np.ndarray) -> np.ndarray:
     return out.reshape(n, 3).astype(np.int32)
 
 
-def neighbor_table(faces: Variable) -> Variable:
-    """IVEC3 @ (F, 1) leaf of ``face_neighbors``, kept up to date when other faces are sent."""
+def neighbor_table(faces: Variable, vtx_pos: Variable | None = None) -> Variable:
+    """IVEC3 @ (F, 1) leaf of ``face_neighbors``, kept up to date when other faces are sent.
+
+    vtx_pos: VEC3 leaf; vertices that were *sent* at exactly the same place (duplicates at uv seams)
+    count as one. A Variable that is no leaf is not looked at.
+    """
     leaf = Variable(IVEC3, faces.size, name=f"{faces.name or 'faces'}.neighbors")
-    leaf.derived = Derived(faces, lambda a: face_neighbors(a).reshape(1, 1, -1, 3))
+    if vtx_pos is not None and vtx_pos.creator is None and vtx_pos.layers == 1:
+        leaf.derived = Derived(faces, _welded_neighbors, vtx_pos)
+    else:
+        leaf.derived = Derived(faces, lambda a: face_neighbors(a).reshape(1, 1, -1, 3))
     return leaf
 
 
+def _welded_neighbors(faces: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    index = np.asarray(faces).reshape(-1, 3).astype(np.int64)
+    return face_neighbors(weld(positions)[index]).reshape(1, 1, -1, 3)
+
+
 def contour_edges(screen: ScreenFaces, neighbors: Variable) -> Variable:
-    """VEC3 mask @ (F, 1), layers: 1 for the edges ab, bc, ca that lie on the contour of a view (across which
-    no face lies, or one that is turned the other way), else 0. No gradient."""
+    """VEC3 mask @ (F, 1), layers: 1 for the edges ab, bc, ca that lie on the contour of a view
+    (across which no face lies, or one that is turned the other way), else 0. No gradient."""
     a, b, c = (F.stop_gradient(v).xy for v in screen.corners)
     u, v = b - a, c - a
     turn = F.sign(u.x * v.y - u.y * v.x) * (1.0 - screen.crossing)

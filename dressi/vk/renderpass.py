@@ -164,6 +164,11 @@ def _dependencies(
                 for b in later[thing]
                 if a in writing or b in writing
             }
+            # An attachment that both only read: its store after the last subpass writes memory too.
+            if any(
+                earlier[thing] | later[thing] == {READ} for thing in earlier.keys() & later.keys()
+            ):
+                pairs |= {(READ, WRITE), (WRITE, WRITE)}
             if pairs:
                 found.append((i, j, frozenset(pairs)))
     before: set[tuple[str, int]] = set()

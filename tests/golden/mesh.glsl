@@ -5,7 +5,7 @@
 //   lookup,lookup,lookup (3 functions) <- texture %0, input index0, input index1, input index2 -> %1 RGBA32F, %2 RGBA32F, %3 RGBA32F
 // stage 2 graphics 8x6
 //   rasterize,lookup,swizzle,+1 (4 functions) <- texture %1, texture %2, texture %3 -> %4 R32I
-//   lookup,mul,add_n,+1 (4 functions) <- texture %1, input %4, buffer %5 -> %6 RGBA32F
+//   lookup,zero_mul,add_n,+1 (4 functions) <- texture %1, input %4, buffer %5 -> %6 RGBA32F
 // stage 3 graphics 4x2
 //   csr_gather,matmul (2 functions) <- buffer %5, texture index0.offsets, texture index0.items, uniforms -> %7 RGBA32F
 // ===== stage 0, substage 0, vertex: matmul
@@ -121,14 +121,14 @@ void main() {
   o0 = v3;
 }
 
-// ===== stage 2, substage 1, vertex: lookup,mul,add_n,+1
+// ===== stage 2, substage 1, vertex: lookup,zero_mul,add_n,+1
 #version 450
 // One triangle that covers the viewport.
 void main() {
   gl_Position = vec4(gl_VertexIndex == 1 ? 3.0 : -1.0, gl_VertexIndex == 2 ? 3.0 : -1.0, 0.0, 1.0);
 }
 
-// ===== stage 2, substage 1, fragment: lookup,mul,add_n,+1
+// ===== stage 2, substage 1, fragment: lookup,zero_mul,add_n,+1
 #version 450
 #extension GL_EXT_samplerless_texture_functions : require
 #extension GL_EXT_shader_atomic_float : require
@@ -136,6 +136,14 @@ layout(set = 0, binding = 0) uniform texture2D x0;
 layout(input_attachment_index = 0, set = 0, binding = 1) uniform isubpassInput a1;
 layout(std430, set = 0, binding = 2) buffer Buffer2 { float b2[]; };  // %5 VEC4@3x1
 layout(location = 0) out vec4 o0;  // %6 VEC4@8x6
+bool equal_(float a, float b) { return a == b; }
+bvec2 equal_(vec2 a, vec2 b) { return equal(a, b); }
+bvec3 equal_(vec3 a, vec3 b) { return equal(a, b); }
+bvec4 equal_(vec4 a, vec4 b) { return equal(a, b); }
+bool equal_(int a, int b) { return a == b; }
+bvec2 equal_(ivec2 a, ivec2 b) { return equal(a, b); }
+bvec3 equal_(ivec3 a, ivec3 b) { return equal(a, b); }
+bvec4 equal_(ivec4 a, ivec4 b) { return equal(a, b); }
 vec4 fetch0(ivec2 p, int l) { return texelFetch(x0, ivec2((p.x & 1), (p.x >> 1)), 0); }  // %1 VEC4@3x1
 void add_b2(int i, vec4 v) {
   i *= 4;
@@ -155,8 +163,8 @@ void main() {
   v4 = vec4(1.0, 1.0, 1.0, 1.0);
   vec4 v3;  // expand  test_golden.py
   v3 = v4;
-  vec4 v2;  // mul  test_golden.py
-  v2 = v3 * v0;
+  vec4 v2;  // zero_mul  test_golden.py
+  v2 = v3 * v0; v2 = mix(v2, vec4(0.0), equal_(vec4(v3), vec4(0.0)));
   vec4 v5;  // add_n  test_golden.py
   v5 = v2 + v2;
   if (i1 >= 0 && i1 < 3) add_b2(i1, v5);  // scatter_add  test_golden.py

@@ -1,18 +1,18 @@
 // plan weak_device: 6 functions, 3 substages, 3 stages, 6 images, 1 buffers, 0.0 MB
 // stage 0 graphics 6x5
-//   swizzle,texture,mul,+1 (4 functions) <- input uv, texture tex -> %0 RG32F, %1 R32F, %2 R32F
+//   swizzle,texture,zero_mul,+1 (4 functions) <- input uv, texture tex -> %0 RG32F, %1 R32F, %2 R32F
 // stage 1 compute 6x5
 //   texture_scatter (1 functions) <- texture %2, texture %0, buffer %3 -> buffers
 // stage 2 graphics 4x4
 //   expand (1 functions) <- buffer %3 -> %4 R32F
-// ===== stage 0, substage 0, vertex: swizzle,texture,mul,+1
+// ===== stage 0, substage 0, vertex: swizzle,texture,zero_mul,+1
 #version 450
 // One triangle that covers the viewport.
 void main() {
   gl_Position = vec4(gl_VertexIndex == 1 ? 3.0 : -1.0, gl_VertexIndex == 2 ? 3.0 : -1.0, 0.0, 1.0);
 }
 
-// ===== stage 0, substage 0, fragment: swizzle,texture,mul,+1
+// ===== stage 0, substage 0, fragment: swizzle,texture,zero_mul,+1
 #version 450
 #extension GL_EXT_samplerless_texture_functions : require
 layout(input_attachment_index = 0, set = 0, binding = 0) uniform subpassInput a0;
@@ -20,8 +20,16 @@ layout(set = 0, binding = 1) uniform texture2D x1;
 layout(location = 0) out vec2 o0;  // %0 VEC2@6x5
 layout(location = 1) out float o1;  // %1 FLOAT@6x5
 layout(location = 2) out float o2;  // %2 FLOAT@6x5
+bool equal_(float a, float b) { return a == b; }
+bvec2 equal_(vec2 a, vec2 b) { return equal(a, b); }
+bvec3 equal_(vec3 a, vec3 b) { return equal(a, b); }
+bvec4 equal_(vec4 a, vec4 b) { return equal(a, b); }
+bool equal_(int a, int b) { return a == b; }
+bvec2 equal_(ivec2 a, ivec2 b) { return equal(a, b); }
+bvec3 equal_(ivec3 a, ivec3 b) { return equal(a, b); }
+bvec4 equal_(ivec4 a, ivec4 b) { return equal(a, b); }
 float fetch0(ivec2 p, int l) { return texelFetch(x1, ivec2(p.x, p.y), 0).x; }  // tex FLOAT@4x4
-float sample0_linear_mirror_f_0(vec2 uv, int l) { vec2 p = uv * vec2(4, 4) - 0.5; ivec2 i = ivec2(floor(p)); vec2 t = fract(p);
+float sample0_linear_mirror(vec2 uv, int l) { vec2 p = uv * vec2(4, 4) - 0.5; ivec2 i = ivec2(floor(p)); vec2 t = fract(p);
   return mix(mix(fetch0(ivec2(min(((i.x + 0) - 8 * int(floor(float((i.x + 0)) / 8.0))), 7 - ((i.x + 0) - 8 * int(floor(float((i.x + 0)) / 8.0)))), min(((i.y + 0) - 8 * int(floor(float((i.y + 0)) / 8.0))), 7 - ((i.y + 0) - 8 * int(floor(float((i.y + 0)) / 8.0))))), l), fetch0(ivec2(min(((i.x + 1) - 8 * int(floor(float((i.x + 1)) / 8.0))), 7 - ((i.x + 1) - 8 * int(floor(float((i.x + 1)) / 8.0)))), min(((i.y + 0) - 8 * int(floor(float((i.y + 0)) / 8.0))), 7 - ((i.y + 0) - 8 * int(floor(float((i.y + 0)) / 8.0))))), l), t.x),
     mix(fetch0(ivec2(min(((i.x + 0) - 8 * int(floor(float((i.x + 0)) / 8.0))), 7 - ((i.x + 0) - 8 * int(floor(float((i.x + 0)) / 8.0)))), min(((i.y + 1) - 8 * int(floor(float((i.y + 1)) / 8.0))), 7 - ((i.y + 1) - 8 * int(floor(float((i.y + 1)) / 8.0))))), l), fetch0(ivec2(min(((i.x + 1) - 8 * int(floor(float((i.x + 1)) / 8.0))), 7 - ((i.x + 1) - 8 * int(floor(float((i.x + 1)) / 8.0)))), min(((i.y + 1) - 8 * int(floor(float((i.y + 1)) / 8.0))), 7 - ((i.y + 1) - 8 * int(floor(float((i.y + 1)) / 8.0))))), l), t.x), t.y); }
 void main() {
@@ -30,13 +38,13 @@ void main() {
   vec2 v0;  // swizzle  test_golden.py
   v0 = i1.xy;
   float v2;  // texture  test_golden.py
-  v2 = sample0_linear_mirror_f_0(v0, layer);
+  v2 = sample0_linear_mirror(v0, layer);
   float v5;
   v5 = 1.0;
   float v4;  // expand  test_golden.py
   v4 = v5;
-  float v3;  // mul  test_golden.py
-  v3 = v4 * v2;
+  float v3;  // zero_mul  test_golden.py
+  v3 = v4 * v2; v3 = mix(v3, float(0.0), equal_(float(v4), float(0.0)));
   float v6;  // add_n  test_golden.py
   v6 = v3 + v3;
   o0 = v0;

@@ -46,7 +46,7 @@ ONE = np.array([(0, 1, 2)])
 # -- forward ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [(101, 37), (37, 101), (1, 1), (2, 1), (1, 7), (9, 1), (64, 64)])
+@pytest.mark.parametrize("size", [(101, 37), (37, 101), (1, 1), (2, 2), (1, 7), (9, 2), (64, 64)])
 @pytest.mark.parametrize("K", [1, 2])
 def test_all_sizes_agree_with_the_oracle(ad: DressiAD, size: tuple[int, int], K: int) -> None:
     scene = Scene("", ACUTE, ONE, size, K=K, look="color", r=0.1)
@@ -706,3 +706,10 @@ def test_depth_is_hardwares_z_over_w(ad: DressiAD) -> None:
     depth = image_of(ad, scene.hs.peels[0].depth)[image_of(ad, scene.hs.hard) == 1]
     want = FAR / (NEAR - FAR) * -4.0 + NEAR * FAR / (NEAR - FAR)
     assert np.allclose(depth, 0.5 * want / 4.0, atol=1e-5)
+
+
+def test_an_image_of_height_1_cannot_be_drawn_into() -> None:
+    """(N, 1) is a table, folded; a rasterization into it would be wrong, so it is refused at the call."""
+    corner = Variable(VEC4, (3, 1), name="corner")
+    with pytest.raises(GraphError, match=r"height 1 is a table.*9x1"):
+        F.rasterize([corner] * 3, (9, 1))

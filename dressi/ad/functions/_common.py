@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from dressi.ad.graph import Function, Variable, user_line
+from dressi.ad.graph import Function, Variable, short, user_line
 from dressi.ad.registry import FREE, Op, Shape, apply, broadcast, register
 from dressi.ad.vtype import VType, vector
 from dressi.errors import GraphError
 
-Arrays = Sequence[np.ndarray]
+_MAX_FLOAT = float(np.finfo(np.float32).max)
 
 
 def literal(value: float, integer: bool) -> str:
@@ -51,39 +51,74 @@ CONST = register(
 def constant(value: Any, vtype: VType | None = None) -> Variable:
     """A value written into the shaders that use it.
 
-    value: number (repeated in every component or entry), flat sequence of 2 to 4 numbers, or an n x n array
-    for a matrix type. vtype: the type;
-    default FLOAT or VECn (INT for Python ints is chosen only when asked for). Raises GraphError for NaN,
-    infinity or a wrong count. No gradient.
+    value: number (repeated in every component or entry), flat sequence of 2 to 4 numbers, or an
+    n x n array for a matrix type. vtype: the type; default FLOAT or VECn (INT for Python ints is
+    chosen only when asked for). Raises GraphError for what is no number, NaN, infinity, a wrong
+    count, fractions for an integer type, and values beyond float32 or int32. No gradient.
     """
-    array = np.asarray(value, dtype=np.float64)
+    array = numbers("constant", value)
     if vtype is None:
-        if array.size not in (1, 2, 3, 4):
-            raise GraphError(f"F.constant at {user_line()}: needs 1 to 4 numbers, got {array.size}")
-        vtype = vector(array.size)
+        vtype = _type_of("constant", array)
+    if not isinstance(vtype, VType):
+        raise GraphError(f"F.constant at {user_line()}: vtype must be a VType, got {vtype!r}")
+    return _constant("constant", array, vtype)
+
+
+def _constant(name: str, array: np.ndarray, vtype: VType) -> Variable:
+    where = f"F.{name} at {user_line()}"
     if array.size == 1 and vtype.n_words > 1:
         array = np.full(vtype.n_words, array.reshape(-1)[0])
     if array.size != vtype.n_words:
-        raise GraphError(
-            f"F.constant at {user_line()}: {vtype.name} needs {vtype.n_words} numbers, got {array.size}"
-        )
+        raise GraphError(f"{where}: {vtype.name} needs {vtype.n_words} numbers, got {array.size}")
+    if not np.isfinite(array).all():
+        raise GraphError(f"{where}: NaN or infinity in {array.tolist()}")
+    if vtype.is_int and (array != np.trunc(array)).any():
+        raise GraphError(f"{where}: {array.tolist()} is not {vtype.name}")
+    if vtype.is_int and (array.max() > 2**31 - 1 or array.min() < -(2**31)):
+        raise GraphError(f"{where}: {array.tolist()} is beyond 32-bit integers")
+    if np.abs(array).max() > _MAX_FLOAT:
+        raise GraphError(f"{where}: {array.tolist()} is beyond float32")
     values = tuple(float(v) for v in array.reshape(-1))
-    if not all(math.isfinite(v) for v in values):
-        raise GraphError(f"F.constant at {user_line()}: NaN or infinity in {value!r}")
-    if vtype.is_int and any(v != int(v) for v in values):
-        raise GraphError(f"F.constant at {user_line()}: {value!r} is not {vtype.name}")
     return apply(CONST, (), values=values, vtype=vtype)
+
+
+def numbers(name: str, value: Any) -> np.ndarray:
+    """A float64 array of a number or nested sequence; else GraphError. name: the op."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):  # nested sequences of unequal lengths
+        array = np.asarray(None)
+    if array.dtype.kind not in "fiub" and array.size:
+        hint = "\n  hint: F.vec makes a vector of Variables" if type(value) in (list, tuple) else ""
+        raise GraphError(
+            f"F.{name} at {user_line()}: needs Variables or numbers, "
+            f"got {type(value).__name__} {short(value)}{hint}"
+        )
+    return array.astype(np.float64)
+
+
+def _type_of(name: str, array: np.ndarray, integer: bool = False) -> VType:
+    if array.size not in (1, 2, 3, 4):
+        raise GraphError(f"F.{name} at {user_line()}: needs 1 to 4 numbers, got {array.size}")
+    return vector(array.size, integer)
 
 
 def is_constant(x: Variable, value: float | None = None) -> bool:
     """Whether x is a constant (of that value in all components)."""
-    if x.creator is None or x.creator.op is not CONST:
-        return False
-    return value is None or all(v == value for v in x.creator.attr("values"))
+    values = constant_values(x)
+    return bool(values) and (value is None or all(v == value for v in values))
 
 
-def lift(*values: Any) -> list[Variable]:
-    """Variables as they are; numbers and sequences as constants of the base type of the Variables."""
+def constant_values(x: Variable) -> tuple[float, ...]:
+    """The numbers of a constant, row by row; empty when x is none."""
+    return x.creator.attr("values") if x.creator is not None and x.creator.op is CONST else ()
+
+
+def lift(name: str, *values: Any) -> list[Variable]:
+    """Variables as they are; numbers and sequences as constants of the base type of the Variables.
+
+    name: the op, for the GraphError that anything else raises.
+    """
     integer = any(isinstance(v, Variable) and v.vtype.is_int for v in values) and not any(
         isinstance(v, Variable) and not v.vtype.is_int for v in values
     )
@@ -92,20 +127,54 @@ def lift(*values: Any) -> list[Variable]:
         if isinstance(v, Variable):
             out.append(v)
         else:
-            try:
-                size = np.asarray(v, dtype=np.float64).size
-            except (TypeError, ValueError):
-                raise GraphError(
-                    f"at {user_line()}: cannot use {type(v).__name__} {v!r} in a graph"
-                ) from None
-            if size not in (1, 2, 3, 4):
-                raise GraphError(f"at {user_line()}: needs 1 to 4 numbers, got {size}")
-            out.append(constant(v, vector(size, integer)))
+            array = numbers(name, v)
+            out.append(_constant(name, array, _type_of(name, array, integer)))
     return out
+
+
+def call(op: Op, *values: Any, **attrs: Any) -> Variable:
+    """Apply an op to Variables, numbers and sequences."""
+    return apply(op, lift(op.name, *values), **attrs)
+
+
+def needs_variable(name: str, x: Any) -> Variable:
+    """x, or GraphError when it is no Variable. name: the op."""
+    if not isinstance(x, Variable):
+        raise GraphError(
+            f"F.{name} at {user_line()}: needs a Variable, got {type(x).__name__} {short(x)}"
+        )
+    return x
+
+
+def needs_int(name: str, what: str, value: Any) -> int:
+    """value as an int, or GraphError. name: the op; what: its argument."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise GraphError(
+            f"F.{name} at {user_line()}: {what} must be an int, got {short(value)}"
+        ) from None
+
+
+def same(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    """One input of any type; the output is like it."""
+    return xs[0].vtype, xs[0].size, xs[0].layers
+
+
+def linear(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    """Elementwise, and matrices of one type."""
+    if xs[0].vtype.is_matrix and all(x.vtype == xs[0].vtype for x in xs):
+        return xs[0].vtype, *broadcast(xs)
+    return elementwise(xs, attrs)
 
 
 def elementwise(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     """Equal types, or scalars mixed with one vector type of the same base."""
+    for x in xs:
+        if x.vtype.is_matrix:
+            raise GraphError(
+                f"takes no {x.vtype.name}; use F.matmul, F.scale, or F.column one by one"
+            )
     size, layers = broadcast(xs)
     vtype = xs[0].vtype
     for x in xs[1:]:
@@ -114,10 +183,6 @@ def elementwise(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
         if x.vtype.is_int != vtype.is_int:
             raise GraphError(
                 f"{vtype.name} and {x.vtype.name} do not mix; convert with F.to_float or F.to_int"
-            )
-        if x.vtype.is_matrix or vtype.is_matrix:
-            raise GraphError(
-                f"{vtype.name} and {x.vtype.name} do not mix here; use F.matmul or F.scale"
             )
         if vtype.n == 1:
             vtype = x.vtype
@@ -129,7 +194,7 @@ def elementwise(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
 def float_elementwise(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     """Elementwise on FLOAT and VECn only."""
     vtype, size, layers = elementwise(xs, attrs)
-    if vtype.is_int or vtype.is_matrix:
+    if vtype.is_int:
         raise GraphError(f"needs FLOAT or VECn, got {vtype.name}")
     return vtype, size, layers
 
@@ -142,5 +207,8 @@ def fit(g: Variable, x: Variable) -> Variable:
 
 
 def table_index(n_width: str, index: str, is_table: bool) -> str:
-    """GLSL position of linear index ``index`` in an image of width ``n_width`` (a table has height 1)."""
+    """GLSL position of linear index ``index`` in an image of width ``n_width``.
+
+    is_table: whether the image has height 1.
+    """
     return f"ivec2({index}, 0)" if is_table else f"ivec2({index} % {n_width}, {index} / {n_width})"

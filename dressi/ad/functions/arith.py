@@ -1,4 +1,4 @@
-"""Arithmetic: + - * / negation, minimum, maximum, clamp, mix, sums of many, type conversion, int bit ops."""
+"""Arithmetic: + - * / negation, minimum, maximum, clamp, mix, sums of many, type conversion."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import elementwise, fit, is_constant, lift
-from dressi.ad.graph import Function, Variable
-from dressi.ad.registry import Case, Op, Shape, apply, broadcast, register
+from dressi.ad.functions._common import (
+    call,
+    elementwise,
+    fit,
+    is_constant,
+    lift,
+    linear,
+    needs_variable,
+)
+from dressi.ad.functions.select import compare, zero_div, zero_mul
+from dressi.ad.graph import Function, Variable, short, user_line
+from dressi.ad.registry import OPS, Case, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, INT, IVEC2, MAT3, VEC2, VEC3, VEC4, vector
 from dressi.errors import GraphError
-
-
-def _arith(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    """Elementwise, and matrices of one type."""
-    if all(x.vtype.is_matrix for x in xs) and len({x.vtype for x in xs}) == 1:
-        size, layers = broadcast(xs)
-        return xs[0].vtype, size, layers
-    return elementwise(xs, attrs)
-
 
 ADD = register(
     Op(
         "add",
-        _arith,
+        linear,
         "{y} = {x0} + {x1};",
         backward=lambda f, gy, i: fit(gy, f.inputs[i]),
         reference=lambda f, xs: xs[0] + xs[1],
@@ -40,7 +40,7 @@ ADD = register(
 SUB = register(
     Op(
         "sub",
-        _arith,
+        linear,
         "{y} = {x0} - {x1};",
         backward=lambda f, gy, i: fit(gy if i == 0 else neg(gy), f.inputs[i]),
         reference=lambda f, xs: xs[0] - xs[1],
@@ -55,7 +55,7 @@ MUL = register(
         "mul",
         elementwise,
         "{y} = {x0} * {x1};",
-        backward=lambda f, gy, i: fit(mul(gy, f.inputs[1 - i]), f.inputs[i]),
+        backward=lambda f, gy, i: fit(zero_mul(gy, f.inputs[1 - i]), f.inputs[i]),
         reference=lambda f, xs: xs[0] * xs[1],
         cases=(
             Case(lambda a, b: a * b, ((FLOAT, -2, 2), (FLOAT, -2, 2))),
@@ -84,18 +84,14 @@ DIV = register(
 
 
 def _div_backward(f: Function, gy: Variable, i: int) -> Variable:
-    # A zero upstream gives exactly 0 even where the divisor is 0 (0 * inf would be NaN).
-    from dressi.ad.functions.select import safe_div
-
-    x0, x1 = f.inputs
-    g = safe_div(gy, x1)
-    return fit(g if i == 0 else neg(mul(g, f.output)), (x0, x1)[i])
+    g = zero_div(gy, f.inputs[1])
+    return fit(g if i == 0 else neg(zero_mul(g, f.output)), f.inputs[i])
 
 
 NEG = register(
     Op(
         "neg",
-        _arith,
+        linear,
         "{y} = -{x0};",
         backward=lambda f, gy, i: neg(gy),
         reference=lambda f, xs: -xs[0],
@@ -108,8 +104,6 @@ def _tie(name: str, glsl: str, ref: Any, first: str) -> Op:
     """minimum and maximum: at a tie each input gets half of the gradient, so that sums are kept."""
 
     def backward(f: Function, gy: Variable, i: int) -> Variable:
-        from dressi.ad.functions.select import compare
-
         a, b = f.inputs[i], f.inputs[1 - i]
         weight = 0.5 * (compare(first, a, b) + compare(first + "e", a, b))
         return fit(gy * weight, a)
@@ -122,17 +116,11 @@ def _tie(name: str, glsl: str, ref: Any, first: str) -> Op:
             backward=backward,
             reference=ref,
             cases=(
-                Case(lambda a, b: apply(_named(name), (a, b)), ((VEC3, -2, 2), (VEC3, -2, 2))),
-                Case(lambda a, b: apply(_named(name), (a, b)), ((FLOAT, -2, 2), (VEC3, -2, 2))),
+                Case(lambda a, b: apply(OPS[name], (a, b)), ((VEC3, -2, 2), (VEC3, -2, 2))),
+                Case(lambda a, b: apply(OPS[name], (a, b)), ((FLOAT, -2, 2), (VEC3, -2, 2))),
             ),
         )
     )
-
-
-def _named(name: str) -> Op:
-    from dressi.ad.registry import OPS
-
-    return OPS[name]
 
 
 MINIMUM = _tie(
@@ -143,14 +131,10 @@ MAXIMUM = _tie(
 )
 
 
-def _add_n_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    return _arith(xs, attrs)
-
-
 ADD_N = register(
     Op(
         "add_n",
-        _add_n_infer,
+        linear,
         lambda f: "{y} = " + " + ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ";",
         backward=lambda f, gy, i: fit(gy, f.inputs[i]),
         reference=lambda f, xs: sum(xs[1:], start=xs[0]),
@@ -187,20 +171,30 @@ TO_FLOAT = _convert("to_float", False, "{y} = {T}({x0});", lambda f, xs: xs[0])
 
 
 def add(a: Any, b: Any) -> Variable:
-    """a + b. FLOAT, VECn, INT, IVECn, MATn @ any size; a scalar mixes with a vector. Gradient to both."""
-    a, b = lift(a, b)
-    return apply(ADD, (a, b))
+    """a + b. FLOAT, VECn, INT, IVECn, MATn @ any size; scalars mix with vectors. Gradient to
+    both."""
+    return call(ADD, a, b)
 
 
 def sub(a: Any, b: Any) -> Variable:
-    """a - b. FLOAT, VECn, INT, IVECn, MATn @ any size; a scalar mixes with a vector. Gradient to both."""
-    a, b = lift(a, b)
-    return apply(SUB, (a, b))
+    """a - b. FLOAT, VECn, INT, IVECn, MATn @ any size; scalars mix with vectors. Gradient to
+    both."""
+    return call(SUB, a, b)
 
 
 def mul(a: Any, b: Any) -> Variable:
-    """a * b, component by component. FLOAT, VECn, INT, IVECn @ any size. Gradient to both."""
-    a, b = lift(a, b)
+    """a * b, component by component. Gradient to both.
+
+    FLOAT, VECn, INT, IVECn @ any size; a scalar mixes with a vector. MATn times FLOAT, in either
+    order, is F.scale; other products of matrices are F.matmul.
+    """
+    from dressi.ad.functions.matrix import scale
+
+    a, b = lift("mul", a, b)
+    if a.vtype.is_matrix and b.vtype is FLOAT:
+        return scale(a, b)
+    if b.vtype.is_matrix and a.vtype is FLOAT:
+        return scale(b, a)
     if is_constant(b, 1.0) and b.vtype.n == 1:
         return a
     if is_constant(a, 1.0) and a.vtype.n == 1:
@@ -209,10 +203,11 @@ def mul(a: Any, b: Any) -> Variable:
 
 
 def div(a: Any, b: Any) -> Variable:
-    """a / b, component by component; integers truncate. x / 0 is infinite; the gradient at b = 0 is 0.
-    Gradient to both."""
-    a, b = lift(a, b)
-    return apply(DIV, (a, b))
+    """a / b, component by component; integers truncate. Gradient to both; 0 where b is 0.
+
+    FLOAT, VECn, INT, IVECn @ any size; a scalar mixes with a vector. x / 0 is infinite.
+    """
+    return call(DIV, a, b)
 
 
 def neg(a: Variable) -> Variable:
@@ -222,12 +217,12 @@ def neg(a: Variable) -> Variable:
 
 def minimum(a: Any, b: Any) -> Variable:
     """Smaller of a and b per component. At a tie both get half of the gradient."""
-    return apply(MINIMUM, lift(a, b))
+    return call(MINIMUM, a, b)
 
 
 def maximum(a: Any, b: Any) -> Variable:
     """Larger of a and b per component. At a tie both get half of the gradient."""
-    return apply(MAXIMUM, lift(a, b))
+    return call(MAXIMUM, a, b)
 
 
 def clamp(x: Any, low: Any, high: Any) -> Variable:
@@ -236,17 +231,19 @@ def clamp(x: Any, low: Any, high: Any) -> Variable:
 
 
 def mix(a: Any, b: Any, t: Any) -> Variable:
-    """a + (b - a) * t. Gradient to all three."""
-    a, b, t = lift(a, b, t)
+    """a + (b - a) * t. FLOAT, VECn; MATn with a FLOAT t. Gradient to all three."""
+    a, b, t = lift("mix", a, b, t)
     return a + (b - a) * t
 
 
 def add_n(xs: Sequence[Variable]) -> Variable:
     """Sum of many as a balanced tree of fan-in 4 (Vulkan guarantees only 4 input attachments).
     Gradient to all. Raises GraphError for an empty list."""
-    items = list(xs)
+    if not isinstance(xs, (list, tuple)):
+        raise GraphError(f"F.add_n at {user_line()}: needs a list of Variables, got {short(xs)}")
+    items = lift("add_n", *xs)
     if not items:
-        raise GraphError("F.add_n: nothing to add")
+        raise GraphError(f"F.add_n at {user_line()}: nothing to add")
     while len(items) > 1:
         items = [
             apply(ADD_N, items[i : i + 4]) if len(items[i : i + 4]) > 1 else items[i]
@@ -256,10 +253,11 @@ def add_n(xs: Sequence[Variable]) -> Variable:
 
 
 def to_int(x: Variable) -> Variable:
-    """INT or IVECn of x, toward zero. No gradient."""
-    return x if x.vtype.is_int else apply(TO_INT, (x,))
+    """INT or IVECn of x (FLOAT, VECn, INT, IVECn), toward zero. No gradient."""
+    return x if needs_variable("to_int", x).vtype.is_int else apply(TO_INT, (x,))
 
 
 def to_float(x: Variable) -> Variable:
-    """FLOAT or VECn of x. No gradient (integers have none)."""
-    return apply(TO_FLOAT, (x,)) if x.vtype.is_int else x
+    """FLOAT or VECn of x (FLOAT, VECn, INT, IVECn). Gradient: gy to a float x, none to integers."""
+    t = needs_variable("to_float", x).vtype
+    return apply(TO_FLOAT, (x,)) if t.is_int or t.is_matrix else x

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import fit, float_elementwise, lift
-from dressi.ad.functions.arith import mul, neg
-from dressi.ad.functions.select import compare, safe_div, where
+from dressi.ad.functions._common import call, fit, float_elementwise
+from dressi.ad.functions.arith import neg
+from dressi.ad.functions.select import compare, safe_div, where, zero_div, zero_mul
 from dressi.ad.graph import Function, Variable
-from dressi.ad.registry import Case, Op, apply, register
+from dressi.ad.registry import OPS, Case, Op, apply, register
 from dressi.ad.vtype import FLOAT, VEC3
 
 Backward = Callable[[Variable, Variable, Variable], Variable]  # (x, y, gy) -> gx
@@ -38,7 +38,7 @@ def _unary(
             reference=lambda f, xs: ref(xs[0]),
             cases=tuple(
                 Case(
-                    lambda a, name=name: apply(_row(name), (a,)),
+                    lambda a, name=name: apply(OPS[name], (a,)),
                     ((t, low, high),),
                     gradient=backward is not None,
                     transcendental=transcendental,
@@ -49,29 +49,23 @@ def _unary(
     )
 
 
-def _row(name: str) -> Op:
-    from dressi.ad.registry import OPS
-
-    return OPS[name]
-
-
 def _sigmoid(x: np.ndarray) -> np.ndarray:
     e = np.exp(-np.abs(x))
     return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
 
 
 # Differs: the paper's listing has cos(gy) as the gradient of sin.
-_unary("sin", "{y} = sin({x0});", np.sin, lambda x, y, gy: gy * cos(x))
-_unary("cos", "{y} = cos({x0});", np.cos, lambda x, y, gy: neg(gy * sin(x)))
-_unary("tan", "{y} = tan({x0});", np.tan, lambda x, y, gy: gy * (1.0 + y * y), -1.0, 1.0)
-_unary("exp", "{y} = exp({x0});", np.exp, lambda x, y, gy: mul(gy, y))
-_unary("log", "{y} = log({x0});", np.log, lambda x, y, gy: safe_div(gy, x), 0.1, 4.0)
-_unary("sqrt", "{y} = sqrt({x0});", np.sqrt, lambda x, y, gy: safe_div(gy * 0.5, y), 0.1, 4.0)
+_unary("sin", "{y} = sin({x0});", np.sin, lambda x, y, gy: zero_mul(gy, cos(x)))
+_unary("cos", "{y} = cos({x0});", np.cos, lambda x, y, gy: neg(zero_mul(gy, sin(x))))
+_unary("tan", "{y} = tan({x0});", np.tan, lambda x, y, gy: zero_mul(gy, 1.0 + y * y), -1.0, 1.0)
+_unary("exp", "{y} = exp({x0});", np.exp, lambda x, y, gy: zero_mul(gy, y))
+_unary("log", "{y} = log({x0});", np.log, lambda x, y, gy: zero_div(gy, x), 0.1, 4.0)
+_unary("sqrt", "{y} = sqrt({x0});", np.sqrt, lambda x, y, gy: zero_div(gy * 0.5, y), 0.1, 4.0)
 _unary(
     "abs",
     "{y} = abs({x0});",
     np.abs,
-    lambda x, y, gy: gy * sign(x),
+    lambda x, y, gy: zero_mul(gy, sign(x)),
     -2.0,
     2.0,
     transcendental=False,
@@ -86,7 +80,7 @@ _unary(
     "{T} {y}_e = exp(-abs({x0})); "
     "{y} = mix({y}_e, {T}(1.0), greaterThanEqual_({x0}, {T}(0.0))) / ({T}(1.0) + {y}_e);",
     _sigmoid,
-    lambda x, y, gy: gy * (y * (1.0 - y)),
+    lambda x, y, gy: zero_mul(gy, y * (1.0 - y)),
     -5.0,
     5.0,
 )
@@ -94,25 +88,21 @@ _unary(
     "softplus",
     "{y} = max({x0}, {T}(0.0)) + log({T}(1.0) + exp(-abs({x0})));",
     lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
-    lambda x, y, gy: gy * sigmoid(x),
+    lambda x, y, gy: zero_mul(gy, sigmoid(x)),
     -5.0,
     5.0,
 )
-_unary("tanh", "{y} = tanh({x0});", np.tanh, lambda x, y, gy: gy * (1.0 - y * y))
+_unary("tanh", "{y} = tanh({x0});", np.tanh, lambda x, y, gy: zero_mul(gy, 1.0 - y * y))
 _unary("asin", "{y} = asin({x0});", np.arcsin, lambda x, y, gy: _inverse_sine(x, gy), -0.9, 0.9)
 _unary(
     "acos", "{y} = acos({x0});", np.arccos, lambda x, y, gy: neg(_inverse_sine(x, gy)), -0.9, 0.9
 )
-_unary("atan", "{y} = atan({x0});", np.arctan, lambda x, y, gy: gy / (1.0 + x * x))
+_unary("atan", "{y} = atan({x0});", np.arctan, lambda x, y, gy: zero_div(gy, 1.0 + x * x))
 
 
 def _inverse_sine(x: Variable, gy: Variable) -> Variable:
-    return safe_div(gy, sqrt(maximum_zero(1.0 - x * x)))
-
-
-def maximum_zero(x: Variable) -> Variable:
-    """maximum(x, 0) written with where: gradient 0 at and below 0."""
-    return where(compare("gt", x, 0.0), x, 0.0)
+    rest = 1.0 - x * x
+    return zero_div(gy, sqrt(where(compare("gt", rest, 0.0), rest, 0.0)))
 
 
 def _pow_backward(f: Function, gy: Variable, i: int) -> Variable:
@@ -121,10 +111,10 @@ def _pow_backward(f: Function, gy: Variable, i: int) -> Variable:
         g = where(
             compare("eq", x, 0.0), where(compare("eq", p, 1.0), 1.0, 0.0), p * safe_div(f.output, x)
         )
-        return fit(gy * g, x)
+        return fit(zero_mul(gy, g), x)
     # d/dp x^p = x^p log x, and 0 at x = 0 (its limit for p > 0).
     positive = compare("gt", x, 0.0)
-    return fit(gy * where(positive, f.output * log(where(positive, x, 1.0)), 0.0), p)
+    return fit(zero_mul(gy, where(positive, f.output * log(where(positive, x, 1.0)), 0.0)), p)
 
 
 POW = register(
@@ -144,7 +134,7 @@ POW = register(
 
 
 def _apply(name: str, x: Any) -> Variable:
-    return apply(_row(name), lift(x))
+    return call(OPS[name], x)
 
 
 def sin(x: Any) -> Variable:
@@ -234,4 +224,4 @@ def softplus(x: Any) -> Variable:
 
 def pow(x: Any, p: Any) -> Variable:
     """x^p for x >= 0; x^0 = 1. Gradient to both; 0 at x = 0 (1 for p = 1)."""
-    return apply(POW, lift(x, p))
+    return call(POW, x, p)

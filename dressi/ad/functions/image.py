@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import lift
+from dressi.ad.functions._common import constant, lift, needs_int, needs_variable
 from dressi.ad.functions.arith import clamp, to_float, to_int
-from dressi.ad.graph import Function, Size, Variable
+from dressi.ad.graph import Function, Size, Variable, checked_shape, user_line
 from dressi.ad.registry import ANY, FREE, MACRO, SAME, Case, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, INT, VEC2, VEC3
 from dressi.errors import GraphError
@@ -123,24 +123,19 @@ def _max_tap_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _max_tap_glsl(f: Function) -> str:
-    axis, dim, step = (
-        ("x", "w0", "ivec2({x1}, 0)")
-        if f.attr("axis") == 0
-        else (
-            "y",
-            "h0",
-            "ivec2(0, {x1})",
-        )
-    )
+    horizontal = ("x", "w0", "ivec2({x1}, 0)")
+    vertical = ("y", "h0", "ivec2(0, {x1})")
+    axis, dim, step = horizontal if f.attr("axis") == 0 else vertical
     return (
         "{y} = {fetch0}({pos}, {layer});\n"
-        f"  if ({{pos}}.{axis} >= {{x1}}) {{y}} = max({{y}}, {{fetch0}}({{pos}} - {step}, {{layer}}));\n"
+        f"  if ({{pos}}.{axis} >= {{x1}}) "
+        f"{{y}} = max({{y}}, {{fetch0}}({{pos}} - {step}, {{layer}}));\n"
         f"  if ({{pos}}.{axis} + {{x1}} < {{{dim}}}) "
         f"{{y}} = max({{y}}, {{fetch0}}({{pos}} + {step}, {{layer}}));"
     )
 
 
-MAX_TAP = register(
+MAX_TAP: Op = register(
     Op(
         "max_tap",
         lambda xs, a: _float_image(xs[:1], a),
@@ -149,7 +144,7 @@ MAX_TAP = register(
         reference=_max_tap_ref,
         cases=(
             Case(
-                lambda a: apply(MAX_TAP, (a, lift_int(2)), axis=0),
+                lambda a: apply(MAX_TAP, (a, constant(2, INT)), axis=0),
                 ((FLOAT, 0, 1),),
                 gradient=False,
                 elementwise=False,
@@ -160,35 +155,36 @@ MAX_TAP = register(
 )
 
 
-def lift_int(value: int) -> Variable:
-    """An INT constant."""
-    from dressi.ad.functions._common import constant
-
-    return constant(value, INT)
-
-
 def _dilate_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     if xs[1].vtype is not FLOAT or xs[1].size != (1, 1):
         raise GraphError(f"the radius must be a FLOAT of size 1x1, got {xs[1].label()}")
     return _float_image(xs[:1], attrs)
 
 
+def _widths(max_radius: int) -> list[int]:
+    """How far each pass reaches: 1, 3, 9, ... until their sum is at least max_radius."""
+    widths: list[int] = []
+    while sum(widths) < max_radius:
+        widths.append(3 ** len(widths))
+    return widths
+
+
 def _dilate_expand(f: Function, xs: Sequence[Variable]) -> Variable:
-    """Steps that triple the reach: 3 taps a pass, log3(radius) passes an axis, radius a run-time value."""
+    """Steps that triple the reach: 3 taps a pass, log3(radius) passes an axis."""
     image, radius = xs
-    reach, k = 0, 0
-    while reach < f.attr("max_radius"):
-        width = 3**k
+    reach = 0
+    for width in _widths(f.attr("max_radius")):
         step = to_int(clamp(radius + 0.5 - float(reach), 0.0, float(width)))
         for axis in (0, 1):
             image = apply(MAX_TAP, (image, step), axis=axis)
-        reach, k = reach + width, k + 1
+        reach += width
     return image
 
 
 def _dilate_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     x, out = xs[0], xs[0].copy()
-    radius = int(np.floor(np.clip(xs[1].reshape(-1)[0] + 0.5, 0, None)))
+    reach = sum(_widths(f.attr("max_radius")))
+    radius = int(np.floor(np.clip(xs[1].reshape(-1)[0] + 0.5, 0, reach)))
     for axis in (1, 2):
         base = out.copy()
         n = x.shape[axis]
@@ -216,7 +212,7 @@ DILATE = register(
                 elementwise=False,
                 sizes=((37, 21),),
             )
-            for r in (0.0, 1.0, 2.0, 5.0, 11.6)
+            for r in (0.0, 1.0, 2.0, 5.0, 11.6, 99.0)
         ),
     )
 )
@@ -236,10 +232,16 @@ def _sobol_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
+def _sobol_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    if xs[0].vtype is not INT:
+        raise GraphError(f"needs INT, got {xs[0].vtype.name}")
+    return VEC2, xs[0].size, xs[0].layers
+
+
 SOBOL = register(
     Op(
         "sobol",
-        lambda xs, a: (VEC2, xs[0].size, xs[0].layers),
+        _sobol_infer,
         "uint {y}_n = uint({x0}), {y}_v = 0x80000000u, {y}_r = 0u;\n"
         "  for (uint i = {y}_n; i != 0u; i >>= 1) { if ((i & 1u) != 0u) {y}_r ^= {y}_v; "
         "{y}_v ^= {y}_v >> 1; }\n"
@@ -253,21 +255,27 @@ SOBOL = register(
 def pixel_coord(size: Size, layers: int = 1) -> Variable:
     """VEC2 @ size: position of each pixel's centre in pixels from the top left, (x + 0.5, y + 0.5).
     No gradient."""
-    return apply(PIXEL_COORD, (), size=(int(size[0]), int(size[1])), layers=int(layers))
+    size, layers = checked_shape("F.pixel_coord", size, layers)
+    return apply(PIXEL_COORD, (), size=size, layers=layers)
 
 
 def layer_index(layers: int) -> Variable:
     """INT @ 1x1, layers: the number of the layer, from 0. No gradient."""
-    return apply(LAYER_INDEX, (), layers=int(layers))
+    return apply(LAYER_INDEX, (), layers=checked_shape("F.layer_index", (1, 1), layers)[1])
 
 
 def expand(x: Variable, size: Size, layers: int = 1) -> Variable:
-    """x repeated to the given size and layers: 1x1 to any size, one layer to n. Gradient: summed."""
+    """x repeated to the given size and layers: 1x1 to any size, one layer to n.
+
+    x: any type. Gradient: summed. Raises GraphError when x does not fit.
+    """
+    needs_variable("expand", x)
+    size, layers = checked_shape("F.expand", size, layers)
     if x.size == size and x.layers == layers:
         return x
     if x.size not in ((1, 1), size) or x.layers not in (1, layers):
         raise GraphError(
-            f"F.expand at {x.line}: {x.label()} does not expand to {size} x {layers} layers"
+            f"F.expand at {user_line()}: {x.label()} does not expand to {size} x {layers} layers"
         )
     return apply(EXPAND, (x,), size=size, layers=layers)
 
@@ -281,13 +289,13 @@ def border(mask: Variable) -> Variable:
 def dilate(mask: Variable, radius: Any, max_radius: int) -> Variable:
     """Maximum of a FLOAT image over the square of (2 R + 1)^2 pixels, R = floor(radius + 0.5).
 
-    radius: FLOAT @ 1x1, pixels, a run-time value up to max_radius (larger ones act as the reach that the
-    passes have, at least max_radius). Stops at the border of each layer. No gradient.
+    radius: FLOAT @ 1x1, pixels, a run-time value up to max_radius (larger ones act as the reach
+    that the passes have, at least max_radius). Stops at the border of each layer. No gradient.
     """
-    (radius,) = lift(radius)
-    if max_radius < 0:
+    (radius,) = lift("dilate", radius)
+    if needs_int("dilate", "max_radius", max_radius) < 0:
         raise GraphError(
-            f"F.dilate at {mask.line}: max_radius must not be negative, got {max_radius}"
+            f"F.dilate at {user_line()}: max_radius must not be negative, got {max_radius}"
         )
     return apply(DILATE, (mask, to_float(radius)), max_radius=int(max_radius))
 

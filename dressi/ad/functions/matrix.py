@@ -1,16 +1,17 @@
 """Matrices: product with vectors and matrices, transpose, outer product, scaling, columns.
 
-Arrays are (..., n, n) row by row, column vectors: y = M x. On the device a matrix is n column planes.
+Arrays are (..., n, n) row by row, column vectors: y = M x. On the device a matrix is n column
+planes, and what works component by component on vectors works on matrices through ``by_columns``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import lift
+from dressi.ad.functions._common import call, constant, needs_int
 from dressi.ad.functions.vector import sum_components
 from dressi.ad.graph import Function, Variable
 from dressi.ad.registry import Case, Op, Shape, apply, broadcast, register
@@ -112,10 +113,17 @@ SCALE = register(
     )
 )
 
-COMPMUL = register(
+
+def _compmul_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    if xs[0].vtype != _matrix_type(xs[1]):
+        raise GraphError(f"needs two MATn, got {xs[0].vtype.name} and {xs[1].vtype.name}")
+    return xs[0].vtype, *broadcast(xs)
+
+
+COMPMUL: Op = register(
     Op(
         "matrix_comp_mul",
-        lambda xs, a: (_matrix_type(xs[0]), *broadcast(xs)),
+        _compmul_infer,
         "{y} = matrixCompMult({x0}, {x1});",
         backward=lambda f, gy, i: apply(COMPMUL, (gy, f.inputs[1 - i])),
         reference=lambda f, xs: xs[0] * xs[1],
@@ -128,15 +136,38 @@ COLUMN = register(
         "column",
         lambda xs, a: _column_infer(xs, a),
         lambda f: f"{{y}} = {{x0}}[{f.attr('index')}];",
-        backward=lambda f, gy, i: outer(gy, _unit(f.inputs[0].vtype.n, f.attr("index"))),
+        backward=lambda f, gy, i: _column_backward(gy, f.attr("index")),
         reference=lambda f, xs: xs[0][..., :, f.attr("index")],
         cases=(Case(lambda m: column(m, 1), ((MAT3, -2, 2),)),),
     )
 )
 
 
-def _unit(n: int, index: int) -> Variable:
-    return lift(tuple(1.0 if k == index else 0.0 for k in range(n)))[0]
+def _column_backward(gy: Variable, index: int) -> Variable:
+    zero = constant(0.0, gy.vtype)
+    return from_columns(*(gy if k == index else zero for k in range(gy.vtype.n)))
+
+
+def _from_columns_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    t = xs[0].vtype
+    if any(x.vtype != t for x in xs) or t.is_int or t.is_matrix or t.n != len(xs):
+        raise GraphError(f"needs n VECn, got {', '.join(x.vtype.name for x in xs)}")
+    return matrix(t.n), *broadcast(xs)
+
+
+FROM_COLUMNS = register(
+    Op(
+        "from_columns",
+        _from_columns_infer,
+        lambda f: "{y} = {T}(" + ", ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ");",
+        backward=lambda f, gy, i: column(gy, i),
+        reference=lambda f, xs: np.stack(np.broadcast_arrays(*xs), axis=-1),
+        cases=(
+            Case(lambda a, b: from_columns(a, b), ((VEC2, -2, 2), (VEC2, -2, 2))),
+            Case(lambda a, b, c: from_columns(a, b, c), ((VEC3, -2, 2),) * 3),
+        ),
+    )
+)
 
 
 def _column_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -148,8 +179,7 @@ def _column_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
 
 def matmul(m: Variable, v: Any) -> Variable:
     """M v: MATn with VECn or MATn @ broadcast sizes. Gradient to both."""
-    (v,) = lift(v)
-    return apply(MATMUL, (m, v))
+    return call(MATMUL, m, v)
 
 
 def transpose(m: Variable) -> Variable:
@@ -157,17 +187,32 @@ def transpose(m: Variable) -> Variable:
     return apply(TRANSPOSE, (m,))
 
 
-def outer(a: Variable, b: Variable) -> Variable:
+def outer(a: Any, b: Any) -> Variable:
     """MATn a b^T of two VECn. Gradient to both."""
-    return apply(OUTER, (a, b))
+    return call(OUTER, a, b)
 
 
 def scale(m: Variable, s: Any) -> Variable:
     """MATn times FLOAT. Gradient to both."""
-    (s,) = lift(s)
-    return apply(SCALE, (m, s))
+    return call(SCALE, m, s)
 
 
 def column(m: Variable, index: int) -> Variable:
     """Column ``index`` of MATn as VECn. Gradient into that column."""
-    return apply(COLUMN, (m,), index=int(index))
+    return apply(COLUMN, (m,), index=needs_int("column", "index", index))
+
+
+def from_columns(*columns: Variable) -> Variable:
+    """MATn of n VECn, its columns. Gradient to every column."""
+    return apply(FROM_COLUMNS, columns)
+
+
+def by_columns(function: Callable[..., Variable], *xs: Variable) -> Variable:
+    """function(*xs); of MATn column by column, so that an elementwise function works on its
+    entries.
+
+    Gradient: through the function.
+    """
+    if not xs[0].vtype.is_matrix:
+        return function(*xs)
+    return from_columns(*(function(*(column(x, k) for x in xs)) for k in range(xs[0].vtype.n)))

@@ -1,11 +1,12 @@
 """Rasterization: candidate fragments, and their way through the depth test to pixels.
 
-``rasterize`` gives, per *fragment*, the number of the primitive that made it. Ops on it stay per fragment
-(``Variable.fragment_of``), in the same shader, because they decide depth and discard. ``resolve`` takes a
-fragment value through the depth test: the pixel gets the value of its nearest kept fragment. Neither has
-a gradient: differentiate through ``lookup`` with the resolved id. Paper: Rasterize, SetFragDepth and
-PeelDepth in A.5. Differs: in the listing, the order of an attachment after SetFragDepth is implied; here
-it is a data flow edge, so the packer cannot separate what belongs together.
+``rasterize`` gives, per *fragment*, the number of the primitive that made it. Ops on it stay per
+fragment (``Variable.fragment_of``), in the same shader, because they decide depth and discard.
+``resolve`` takes a fragment value through the depth test: the pixel gets the value of its nearest
+kept fragment. Neither has a gradient: differentiate through ``lookup`` with the resolved id. Paper:
+Rasterize, SetFragDepth and PeelDepth in A.5. Differs: in the listing, the order of an attachment
+after SetFragDepth is implied; here it is a data flow edge, so the packer cannot separate what
+belongs together.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dressi.ad.functions._common import lift
-from dressi.ad.graph import Size, Variable, user_line
+from dressi.ad.functions._common import lift, needs_int
+from dressi.ad.graph import Size, Variable, checked_shape, short, user_line
 from dressi.ad.registry import RASTER, SAME, VERTEX, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, INT, VEC4
 from dressi.errors import GraphError
@@ -53,26 +54,34 @@ RESOLVE = register(
 def rasterize(corners: Sequence[Variable], size: Size, layer: int = 0) -> Variable:
     """Rasterize triangles (3 corners) or quads (4: triangles 0 1 2 and 0 2 3) with the hardware.
 
-    corners: VEC4 clip positions @ (n, 1), layers: corner k of every primitive; z in [0, w] is kept, what
-    lies outside is clipped. size: (width, height) of the image; each layer is drawn into its own. Returns
-    INT per fragment: the number of the primitive. Vulkan's top-left rule: adjacent primitives share no
-    pixel centre. Both orientations are drawn. layer: number of the depth peel; tells equal calls apart, since
-    each has a depth test of its own. No gradient.
+    corners: VEC4 clip positions @ (n, 1), layers: corner k of every primitive; z in [0, w] is kept,
+    what lies outside is clipped. size: (width, height) of the image; each layer is drawn into its
+    own. Returns INT per fragment: the number of the primitive. Vulkan's top-left rule: adjacent
+    primitives share no pixel centre. Both orientations are drawn. layer: number of the depth peel;
+    tells equal calls apart, since each has a depth test of its own. No gradient.
     """
-    if len(size) != 2 or min(size) < 1:
+    if not isinstance(corners, (list, tuple)):
         raise GraphError(
-            f"F.rasterize at {user_line()}: size must be (width, height), got {size!r}"
+            f"F.rasterize at {user_line()}: corners must be a list of Variables, got "
+            f"{short(corners)}"
         )
-    return apply(RASTERIZE, tuple(corners), size=(int(size[0]), int(size[1])), layer=int(layer))
+    size, _ = checked_shape("F.rasterize", size)
+    layer = needs_int("rasterize", "layer", layer)
+    if size[1] == 1 and size[0] > 1:
+        raise GraphError(
+            f"F.rasterize at {user_line()}: an image of height 1 is a table and cannot be "
+            f"drawn into; got {size[0]}x{size[1]}"
+        )
+    return apply(RASTERIZE, tuple(corners), size=size, layer=layer)
 
 
 def resolve(value: Any, depth: Variable, keep: Any = 1.0, background: float = 0.0) -> Variable:
     """Value of the nearest kept fragment at every pixel.
 
-    value: per fragment, any type but matrices. depth: FLOAT per fragment in [0, 1], smaller is nearer; at
-    a tie the primitive drawn first wins. keep: FLOAT per fragment, 0 discards. background: value (in every
-    component) where there is no fragment. All resolves of one rasterization share depth and keep.
-    No gradient.
+    value: per fragment, any type but matrices. depth: FLOAT per fragment in [0, 1], smaller is
+    nearer; at a tie the primitive drawn first wins. keep: FLOAT per fragment, 0 discards.
+    background: value (in every component) where there is no fragment. All resolves of one
+    rasterization share depth and keep. No gradient.
     """
-    value, depth, keep = lift(value, depth, keep)
+    value, depth, keep = lift("resolve", value, depth, keep)
     return apply(RESOLVE, (value, depth, keep), background=float(background))

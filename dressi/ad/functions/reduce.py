@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import table_index
-from dressi.ad.graph import Function, Size, Variable
+from dressi.ad.functions._common import needs_variable, table_index
+from dressi.ad.graph import Function, Size, Variable, user_line
 from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3
 from dressi.errors import GraphError
 
 BLOCK = 8
-"""Pixels on a side of the blocks that one level of the pyramid adds: 64 inputs a pixel, so 256 x 256 is
-summed in three passes."""
+"""Pixels on a side of the blocks that one level of the pyramid adds: 64 inputs a pixel, so 256 x
+256 is summed in three passes."""
 
 
 def _block_size(size: Size) -> Size:
@@ -58,7 +58,7 @@ def _block_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return padded.reshape(layers, oh, bh, ow, bw, *tail).sum(axis=(2, 4))
 
 
-BLOCK_SUM = register(
+BLOCK_SUM: Op = register(
     Op(
         "block_sum",
         lambda xs, a: (xs[0].vtype, _block_size(xs[0].size), xs[0].layers),
@@ -132,7 +132,9 @@ SUM = register(
 
 
 def sum(x: Variable, per_layer: bool = False) -> Variable:
-    """Sum over all pixels and layers, @ 1x1 (``per_layer``: one sum a layer). Gradient: gy everywhere."""
+    """Sum over all pixels and layers, @ 1x1 (``per_layer``: one a layer). Gradient: gy
+    everywhere."""
+    needs_variable("sum", x)
     if x.size == (1, 1) and (x.layers == 1 or per_layer):
         return x
     return apply(SUM, (x,), per_layer=bool(per_layer))
@@ -141,12 +143,12 @@ def sum(x: Variable, per_layer: bool = False) -> Variable:
 def mean(x: Variable, per_layer: bool = False) -> Variable:
     """Mean over all pixels and layers, @ 1x1 (``per_layer``: one mean a layer). FLOAT, VECn.
     Gradient: gy / count everywhere."""
-    if x.vtype.is_int or x.vtype.is_matrix:
-        raise GraphError(f"F.mean at {x.line}: needs FLOAT or VECn, got {x.vtype.name}")
+    if needs_variable("mean", x).vtype.is_int or x.vtype.is_matrix:
+        raise GraphError(f"F.mean at {user_line()}: needs FLOAT or VECn, got {x.label()}")
     count = x.size[0] * x.size[1] * (1 if per_layer else x.layers)
     return sum(x, per_layer) * (1.0 / count)
 
 
 def sum_layers(x: Variable) -> Variable:
     """Sum over layers, pixel by pixel. Gradient: gy in every layer."""
-    return x if x.layers == 1 else apply(SUM_LAYERS, (x,))
+    return x if needs_variable("sum_layers", x).layers == 1 else apply(SUM_LAYERS, (x,))

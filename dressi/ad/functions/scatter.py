@@ -1,23 +1,34 @@
 """Indexed reads and their transposes: lookup, scatter-add, sparse matrix product.
 
-``lookup`` has an exact backward. A static index (topology, sent from the host) is inverted once on the CPU
-into CSR form and its backward is a gather, without atomics. A dynamic index (ids of a rasterization) is
-scattered with float atomics. Paper: LookupFaces in A.3; DESIGN, section 4.
+``lookup`` has an exact backward. A static index (topology, sent from the host) is inverted once on
+the CPU into CSR form and its backward is a gather, without atomics. A dynamic index (ids of a
+rasterization) is scattered with float atomics. Paper: LookupFaces in A.3; DESIGN, section 4.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import table_index
+from dressi.ad.evaluate import as_array
+from dressi.ad.functions._common import needs_variable, table_index
 from dressi.ad.functions.image import expand
-from dressi.ad.graph import Derived, Function, Size, Variable, topological, user_line
+from dressi.ad.graph import (
+    Derived,
+    Function,
+    Size,
+    Variable,
+    checked_shape,
+    short,
+    topological,
+    user_line,
+)
 from dressi.ad.registry import ANY, COMP, RASTER, SAME, Case, Op, Shape, apply, register
-from dressi.ad.vtype import FLOAT, INT, VEC3, VType, vector
+from dressi.ad.vtype import FLOAT, INT, VEC3, VType
 from dressi.errors import GraphError
 
 
@@ -114,10 +125,10 @@ def is_static(index: Variable) -> bool:
 
 
 def invert_index(index: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """CSR of the inverse of an index: for each of n rows, the positions that point to it, ascending.
+    """CSR of the inverse of an index: for each of n rows, the positions that point to it.
 
-    index: (M,) integers; those outside [0, n) are left out. Returns offsets (n + 1,) and items (M,),
-    both int32; items past offsets[n] are 0.
+    index: (M,) integers; those outside [0, n) are left out. Returns offsets
+    (n + 1,) and items (M,), both int32; a row's items ascend, those past offsets[n] are 0.
     """
     flat = np.asarray(index).reshape(-1).astype(np.int64)
     ok = (flat >= 0) & (flat < n)
@@ -131,7 +142,18 @@ def invert_index(index: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def inverted(index: Variable, n: int) -> tuple[Variable, Variable]:
-    """Leaves with the CSR inverse of a static index, kept up to date by the engine."""
+    """Leaves with the CSR inverse of a static index, kept up to date by the engine.
+
+    The same ones every time, so that building a backward again makes no new images.
+    """
+    if index._inverses is None:
+        index._inverses = {}
+    if n not in index._inverses:
+        index._inverses[n] = _inverse_leaves(index, n)
+    return index._inverses[n]
+
+
+def _inverse_leaves(index: Variable, n: int) -> tuple[Variable, Variable]:
     count = index.size[0] * index.size[1]
     offsets = Variable(INT, (n + 1, 1), name=f"{index.name or 'index'}.offsets")
     items = Variable(INT, (count, 1), name=f"{index.name or 'index'}.items")
@@ -222,17 +244,24 @@ SCATTER_ADD = register(
     )
 )
 
+
+def _dynamic_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    if not xs[0].vtype.is_int:
+        raise GraphError(f"needs INT or IVECn, got {xs[0].vtype.name}")
+    return xs[0].vtype, xs[0].size, xs[0].layers
+
+
 DYNAMIC = register(
     Op(
         "dynamic",
-        lambda xs, a: (xs[0].vtype, xs[0].size, xs[0].layers),
+        _dynamic_infer,
         "{y} = {x0};",
         reference=lambda f, xs: xs[0],
     )
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SparseMatrix:
     """A constant sparse matrix in CSR form for ``F.sparse_matmul``.
 
@@ -253,17 +282,35 @@ class SparseMatrix:
             raise GraphError("SparseMatrix: offsets must ascend from 0")
         if offsets[-1] != len(columns) or len(values) != len(columns):
             raise GraphError(
-                f"SparseMatrix: offsets end at {offsets[-1]}, {len(columns)} columns, {len(values)} values"
+                f"SparseMatrix: offsets end at {offsets[-1]}, {len(columns)} columns, "
+                f"{len(values)} values"
             )
-        if len(columns) and not (0 <= columns.min() and columns.max() < self.n_columns):
+        if len(columns) and (columns.min() < 0 or columns.max() >= self.n_columns):
             raise GraphError(
-                f"SparseMatrix: column {columns.min()}..{columns.max()} out of range 0..{self.n_columns - 1}"
+                f"SparseMatrix: columns {columns.min()}..{columns.max()} out of range "
+                f"0..{self.n_columns - 1}"
             )
 
     @property
     def n_rows(self) -> int:
         return len(self.offsets) - 1
 
+    def __repr__(self) -> str:
+        return f"SparseMatrix({self.n_rows}x{self.n_columns}, {len(self.values)} values)"
+
+    # Made once a matrix, so that building a graph again makes no new images.
+    @cached_property
+    def leaves(self) -> tuple[Variable, Variable, Variable]:
+        """Tables with the offsets, columns and values; never empty, as images cannot be."""
+        columns = self.columns if len(self.columns) else np.zeros(1)
+        values = self.values if len(self.values) else np.zeros(1)
+        return (
+            leaf(self.offsets, INT, "csr.offsets"),
+            leaf(columns, INT, "csr.columns"),
+            leaf(values, FLOAT, "csr.values"),
+        )
+
+    @cached_property
     def transposed(self) -> SparseMatrix:
         """The transpose, rows in ascending order."""
         offsets, items = invert_index(self.columns, self.n_columns)
@@ -273,21 +320,28 @@ class SparseMatrix:
 
 
 def leaf(array: np.ndarray, vtype: VType, name: str | None = None) -> Variable:
-    """A leaf that holds ``array`` until something else is sent. array: (N, C), (H, W, C) or
-    (layers, H, W, C), C = components of vtype. No gradient unless set."""
-    a = np.asarray(array)
-    if a.ndim == 1:
+    """A leaf that holds ``array`` until something else is sent.
+
+    array: (N, C), (H, W, C) or (layers, H, W, C), C = components of vtype ((n, n) for a matrix), or
+    (N,) for FLOAT and INT; without N for 1x1. Raises GraphError for other shapes, NaN, infinity,
+    and values that float32 or int32 cannot hold. No gradient unless ``requires_grad`` is set.
+    """
+    if not isinstance(vtype, VType):
+        raise GraphError(f"F.leaf at {user_line()}: vtype must be a VType, got {vtype!r}")
+    try:
+        a = np.asarray(array)
+    except ValueError:  # nested sequences of unequal lengths
+        a = np.asarray(None)
+    if a.ndim == 1 and vtype.n == 1:
         a = a[:, None]
-    if a.ndim == 2:
-        a = a[None]
-    if a.ndim == 3:
-        a = a[None]
-    if a.ndim != 4 or a.shape[-1] != vtype.n:
+    tail = vtype.tail
+    if not len(tail) <= a.ndim <= 3 + len(tail) or a.shape[-len(tail) :] != tail:
         raise GraphError(
-            f"at {user_line()}: an array of shape {np.shape(array)} is no {vtype.name} image"
+            f"F.leaf at {user_line()}: an array of shape {a.shape} is no {vtype.name} image"
         )
+    a = a.reshape((1,) * (3 + len(tail) - a.ndim) + a.shape)
     out = Variable(vtype, (a.shape[2], a.shape[1]), a.shape[0], name=name)
-    out.data = np.ascontiguousarray(a, dtype=np.int32 if vtype.is_int else np.float32)
+    out.data = as_array(a, out).astype(np.int32 if vtype.is_int else np.float32)
     return out
 
 
@@ -296,7 +350,8 @@ def _spmv_glsl(f: Function) -> str:
         "{T} {y}_s = {T}(0);\n"
         "  int {y}_e = {fetch1}(ivec2({pos}.x + 1, 0), 0);\n"
         "  for (int k = {fetch1}(ivec2({pos}.x, 0), 0); k < {y}_e; k++)\n"
-        "    {y}_s += {fetch3}(ivec2(k, 0), 0) * {fetch0}(ivec2({fetch2}(ivec2(k, 0), 0), 0), {layer});\n"
+        "    {y}_s += {fetch3}(ivec2(k, 0), 0) * "
+        "{fetch0}(ivec2({fetch2}(ivec2(k, 0), 0), 0), {layer});\n"
         "  {y} = {y}_s;"
     )
 
@@ -320,7 +375,7 @@ SPMV = register(
         _spmv_glsl,
         reads=(ANY, ANY, ANY, ANY),
         backward=lambda f, gy, i: (
-            sparse_matmul(f.attr("matrix").value.transposed(), gy) if i == 0 else None
+            sparse_matmul(f.attr("matrix").transposed, gy) if i == 0 else None
         ),
         reference=_spmv_ref,
         cases=(
@@ -343,30 +398,27 @@ SPMV = register(
 )
 
 
-class _ById:
-    """An attribute that compares by identity (arrays have no hash)."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __repr__(self) -> str:
-        return type(self.value).__name__
-
-
 def lookup(table: Variable, index: Variable) -> Variable:
     """table[index] at every pixel of index.
 
-    table: any type @ (N, 1) or an image, read by linear index row by row; its layers go with the index's
-    (one layer serves all). index: INT @ any size. An index outside the table (a background id of -1) gives
-    0 and no gradient. Gradient to table: exact sum (gather for static indices, atomic scatter-add else).
+    table: any type @ (N, 1) or an image, read by linear index row by row; its layers go with the
+    index's (one layer serves all). index: INT @ any size. An index outside the table (a background
+    id of -1) gives 0 and no gradient. Gradient to table: exact sum (gather for static indices,
+    atomic scatter-add else).
     """
     return apply(LOOKUP, (table, index))
 
 
 def scatter_add(value: Variable, index: Variable, size: Size, layers: int = 1) -> Variable:
-    """Image @ size whose pixel i is the sum of all values with index i; contributions of exactly 0 are
-    skipped. layers 1: all layers of value are summed. Gradient to value. Float atomics: the order of the
-    sum, and so its last bits, may change from run to run."""
+    """Image @ size whose pixel i is the sum of all values with index i. Gradient to value.
+
+    Contributions of exactly 0 are skipped. value: FLOAT, VECn, MATn. index: INT; 1x1 or one layer
+    broadcasts. layers 1: all layers of value are summed. Float atomics: the order of the sum, and
+    so its last bits, may change from run to run.
+    """
+    needs_variable("scatter_add", value)
+    needs_variable("scatter_add", index)
+    size, layers = checked_shape("F.scatter_add", size, layers)
     full = max(value.layers, index.layers)
     big = index.size if index.size != (1, 1) else value.size
     value, index = expand(value, big, full), expand(index, big, full)
@@ -374,27 +426,31 @@ def scatter_add(value: Variable, index: Variable, size: Size, layers: int = 1) -
         raise GraphError(
             f"F.scatter_add at {user_line()}: layers must be 1 or {full}, got {layers}"
         )
-    return apply(SCATTER_ADD, (value, index), size=size, layers=int(layers))
+    return apply(SCATTER_ADD, (value, index), size=size, layers=layers)
 
 
 def dynamic(index: Variable) -> Variable:
-    """The same integers, but treated as changing every step (no inversion on the CPU)."""
+    """The same integers (INT, IVECn), but treated as changing every step.
+
+    Nothing is inverted on the CPU: lookups with them are differentiated by scatter-add. No
+    gradient: integers have none.
+    """
     return apply(DYNAMIC, (index,))
 
 
 def sparse_matmul(matrix: SparseMatrix, x: Variable) -> Variable:
-    """matrix @ x for a table x: FLOAT or VECn @ (n_columns, 1) -> @ (n_rows, 1). Gradient: transpose @ gy.
-    Raises GraphError when the sizes do not fit."""
+    """matrix @ x for a table x: FLOAT or VECn @ (n_columns, 1) -> @ (n_rows, 1).
+
+    Gradient: transpose @ gy. Raises GraphError when the sizes do not fit.
+    """
+    if not isinstance(matrix, SparseMatrix):
+        raise GraphError(
+            f"F.sparse_matmul at {user_line()}: needs an F.SparseMatrix, got {short(matrix)}"
+        )
+    needs_variable("sparse_matmul", x)
     if x.size != (matrix.n_columns, 1) or x.vtype.is_int or x.vtype.is_matrix:
         raise GraphError(
-            f"F.sparse_matmul at {user_line()}: a matrix of {matrix.n_columns} columns needs a FLOAT or "
-            f"VECn table of that many rows, got {x.label()}"
+            f"F.sparse_matmul at {user_line()}: a matrix of {matrix.n_columns} columns needs a "
+            f"FLOAT or VECn table of that many rows, got {x.label()}"
         )
-    columns = matrix.columns if len(matrix.columns) else np.zeros(1)
-    values = matrix.values if len(matrix.values) else np.zeros(1)
-    parts = (
-        leaf(matrix.offsets, INT, "csr.offsets"),
-        leaf(columns, INT, "csr.columns"),
-        leaf(values, vector(1), "csr.values"),
-    )
-    return apply(SPMV, (x, *parts), matrix=_ById(matrix))
+    return apply(SPMV, (x, *matrix.leaves), matrix=matrix)

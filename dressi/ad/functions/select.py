@@ -1,4 +1,9 @@
-"""Comparison and selection. A comparison gives a FLOAT or VECn mask of 1 and 0; ``where`` never leaks NaN."""
+"""Comparison and selection, and the products and quotients of gradients that let nothing leak.
+
+A comparison gives a FLOAT or VECn mask of 1 and 0. What ``where`` does not select gets a gradient
+of exactly 0; ``zero_mul`` and ``zero_div``, which backwards are written with, keep it 0 where the
+local derivative is infinite or NaN.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import elementwise, fit, lift
-from dressi.ad.graph import Function, Variable
-from dressi.ad.registry import Case, Op, Shape, apply, broadcast, register
-from dressi.ad.vtype import FLOAT, INT, VEC3, vector
+from dressi.ad.functions._common import (
+    call,
+    constant,
+    constant_values,
+    elementwise,
+    fit,
+    float_elementwise,
+    is_constant,
+    lift,
+    linear,
+)
+from dressi.ad.graph import Function, Variable, user_line
+from dressi.ad.registry import OPS, Case, Op, Shape, apply, broadcast, register
+from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3, vector
 from dressi.errors import GraphError
 
 _COMPARE = {
@@ -25,8 +40,6 @@ _COMPARE = {
 
 def _compare_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     vtype, size, layers = elementwise(xs, attrs)
-    if vtype.is_matrix:
-        raise GraphError("matrices cannot be compared")
     return vector(vtype.n), size, layers
 
 
@@ -62,7 +75,7 @@ _ROWS = {name: _make(name) for name in _COMPARE}
 
 def _where_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     cond, a, b = xs
-    vtype, _, _ = elementwise((a, b), attrs)
+    vtype, _, _ = linear((a, b), attrs)
     size, layers = broadcast(xs)
     if cond.vtype.is_matrix or cond.vtype.n not in (1, vtype.n):
         raise GraphError(f"the condition is {cond.vtype.name}, the values are {vtype.name}")
@@ -83,7 +96,7 @@ def _where_backward(f: Function, gy: Variable, i: int) -> Variable | None:
     if i == 0:
         return None
     cond = f.inputs[0]
-    zero = zeros_like(gy)
+    zero = constant(0.0, gy.vtype)
     return fit(where(cond, gy, zero) if i == 1 else where(cond, zero, gy), f.inputs[i])
 
 
@@ -93,26 +106,43 @@ WHERE = register(
         _where_infer,
         _where_glsl,
         backward=_where_backward,
-        reference=lambda f, xs: np.where(xs[0] != 0, xs[1], xs[2]),
+        reference=lambda f, xs: np.where(
+            (xs[0][..., None] if f.output.vtype.is_matrix else xs[0]) != 0, xs[1], xs[2]
+        ),
         cases=(
             Case(lambda a, b: where(a > 0.3, a, b * 2.0), ((FLOAT, -2, 2), (VEC3, -2, 2))),
             Case(lambda a, b: where(a > b, a, b), ((VEC3, -2, 2), (VEC3, -2, 2))),
+            Case(
+                lambda a, b: where(apply(OPS["sum_components"], (a,)) > 0.0, a, b),
+                ((MAT2, -2, 2), (MAT2, -2, 2)),
+            ),
         ),
     )
 )
 
+_QUOTIENT = (
+    "{y} = {T}({x0}) / mix({T}({x1}), {T}(1.0), equal_({T}({x1}), {T}(0.0))); "
+    "{y} = mix({y}, {T}(0.0), equal_({T}({x1}), {T}(0.0)));"
+)
+_ZERO_IF_0 = " {y} = mix({y}, {T}(0.0), equal_({T}({x0}), {T}(0.0)));"
+
+
+def _quotient(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    return np.where(xs[1] == 0, 0.0, np.divide(xs[0], np.where(xs[1] == 0, 1.0, xs[1])))
+
+
+def _quotient_backward(f: Function, gy: Variable, i: int) -> Variable:
+    g = zero_div(gy, f.inputs[1])
+    return fit(g if i == 0 else -zero_mul(g, f.output), f.inputs[i])
+
+
 SAFE_DIV = register(
     Op(
         "safe_div",
-        elementwise,
-        lambda f: (
-            "{y} = {T}({x0}) / mix({T}({x1}), {T}(1.0), equal_({T}({x1}), {T}(0.0))); "
-            "{y} = mix({y}, {T}(0.0), equal_({T}({x1}), {T}(0.0)));"
-        ),
-        backward=lambda f, gy, i: _safe_div_backward(f, gy, i),
-        reference=lambda f, xs: np.where(
-            xs[1] == 0, 0.0, np.divide(xs[0], np.where(xs[1] == 0, 1.0, xs[1]))
-        ),
+        float_elementwise,
+        _QUOTIENT,
+        backward=_quotient_backward,
+        reference=_quotient,
         cases=(
             Case(lambda a, b: safe_div(a, b), ((VEC3, -2, 2), (FLOAT, 0.5, 2))),
             Case(lambda a: safe_div(a, a * 0.0), ((FLOAT, -2, 2),)),
@@ -121,21 +151,61 @@ SAFE_DIV = register(
 )
 
 
-def _safe_div_backward(f: Function, gy: Variable, i: int) -> Variable:
-    g = safe_div(gy, f.inputs[1])
-    return fit(g if i == 0 else -(g * f.output), f.inputs[i])
+ZERO_DIV = register(
+    Op(
+        "zero_div",
+        float_elementwise,
+        _QUOTIENT + _ZERO_IF_0,
+        backward=_quotient_backward,
+        reference=lambda f, xs: np.where(xs[0] == 0, 0.0, _quotient(f, xs)),
+        cases=(
+            Case(lambda a, b: zero_div(a, b), ((VEC3, -2, 2), (FLOAT, 0.5, 2))),
+            Case(lambda a, b: zero_div(a * 0.0, a * 0.0 + b), ((FLOAT, -2, 2), (FLOAT, 0.5, 2))),
+        ),
+    )
+)
+
+ZERO_MUL = register(
+    Op(
+        "zero_mul",
+        float_elementwise,
+        "{y} = {x0} * {x1};" + _ZERO_IF_0,
+        backward=lambda f, gy, i: fit(zero_mul(gy, f.inputs[1 - i]), f.inputs[i]),
+        reference=lambda f, xs: np.where(xs[0] == 0, 0.0, xs[0] * xs[1]),
+        cases=(
+            Case(lambda a, b: zero_mul(a, b), ((FLOAT, -2, 2), (VEC3, -2, 2))),
+            Case(lambda a, b: zero_mul(a, b), ((VEC3, -2, 2), (FLOAT, -2, 2))),
+        ),
+    )
+)
 
 
-def zeros_like(x: Variable) -> Variable:
-    """A constant 0 of x's type (1x1: it broadcasts)."""
-    from dressi.ad.functions._common import constant
+def zero_mul(g: Variable, d: Variable) -> Variable:
+    """g * d, and exactly 0 where g is 0, even if d is infinite or NaN. Gradient to both.
 
-    return constant(np.zeros(x.vtype.n_words), x.vtype)
+    FLOAT, VECn. For backwards: g is a gradient, d a derivative.
+    """
+    if is_constant(d) or (is_constant(g) and 0.0 not in constant_values(g)):
+        return g * d
+    return apply(ZERO_MUL, (g, d))
+
+
+def zero_div(g: Variable, d: Variable) -> Variable:
+    """g / d, and exactly 0 where g or d is 0. FLOAT, VECn. For backwards. Gradient to both."""
+    return apply(ZERO_DIV, (g, d))
 
 
 def compare(kind: str, a: Any, b: Any) -> Variable:
-    """Mask of 1 and 0 (FLOAT or VECn) of ``a kind b`` per component. kind: lt lte gt gte eq ne. No gradient."""
-    return apply(_ROWS[kind], lift(a, b))
+    """Mask of 1 and 0 (FLOAT or VECn) of ``a kind b`` per component. No gradient.
+
+    a, b: FLOAT, VECn, INT, IVECn; a scalar mixes with a vector. kind: lt lte gt gte eq ne. Raises
+    GraphError for another kind.
+    """
+    if kind not in _ROWS:
+        raise GraphError(
+            f"F.compare at {user_line()}: kind must be one of {tuple(_ROWS)}, got {kind!r}"
+        )
+    return call(_ROWS[kind], a, b)
 
 
 def equal(a: Any, b: Any) -> Variable:
@@ -151,14 +221,16 @@ def not_equal(a: Any, b: Any) -> Variable:
 def where(cond: Any, a: Any, b: Any) -> Variable:
     """a where cond != 0, else b.
 
-    cond: FLOAT, INT, or a VECn mask with as many components as the values. NaN in the value that is not
-    selected does not leak, forward or backward. Gradient to a and b; none to cond.
+    cond: FLOAT, INT, or a VECn mask with as many components as the values. a, b: FLOAT, VECn, INT,
+    IVECn, or MATn of one type. NaN and infinity in the value that is not selected do not leak: not
+    forward, nor backward through ops that work component by component, F.dot and F.length. Gradient
+    to a and b; none to cond.
     """
-    (cond,) = lift(cond)
-    a, b = lift(a, b)
+    (cond,) = lift("where", cond)
+    a, b = lift("where", a, b)
     return apply(WHERE, (cond, a, b))
 
 
 def safe_div(a: Any, b: Any) -> Variable:
     """a / b, and 0 where b is 0 (forward and gradient). FLOAT, VECn. Gradient to both."""
-    return apply(SAFE_DIV, lift(a, b))
+    return call(SAFE_DIV, a, b)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dressi.ad.functions._common import same
 from dressi.ad.graph import Variable
 from dressi.ad.registry import Case, Op, apply, register
 from dressi.ad.vtype import VEC3
@@ -9,7 +10,7 @@ from dressi.ad.vtype import VEC3
 STOP = register(
     Op(
         "stop_gradient",
-        lambda xs, a: (xs[0].vtype, xs[0].size, xs[0].layers),
+        same,
         "{y} = {x0};",
         reference=lambda f, xs: xs[0],
         cases=(Case(lambda a: stop_gradient(a), ((VEC3, -2, 2),), gradient=False),),

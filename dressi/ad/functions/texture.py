@@ -1,12 +1,13 @@
 """Texture sampling with the hardware sampler, and its two backwards.
 
 Texel (i, j) covers uv in [i/w, (i+1)/w] x [j/h, (j+1)/h]; uv (0, 0) is the top left corner (glTF).
-``exact`` backward: every pixel adds its gradient to the texels that it read (four for linear), by float
-atomics. ``inverse_uv`` backward (paper, Algorithm 1): a compute pass writes, for every texel, which pixel
-landed there, and texels gather. Differs: the paper keeps the last writer, which is biased (a texel hit
-by many pixels gets the gradient of one) and order-dependent. Here a texel keeps one of its pixels drawn
-uniformly (the largest of a keyed permutation of pixel numbers) and the count, and landing places are
-jittered by up to a texel with a Sobol sequence, so that the expectation over steps is the exact gradient.
+``exact`` backward: every pixel adds its gradient to the texels that it read (four for linear), by
+float atomics. ``inverse_uv`` backward (paper, Algorithm 1): a compute pass writes, for every texel,
+which pixel landed there, and texels gather. Differs: the paper keeps the last writer, which is
+biased (a texel hit by many pixels gets the gradient of one) and order-dependent. Here a texel keeps
+one of its pixels drawn uniformly (the largest of a keyed permutation of pixel numbers) and the
+count, and landing places are jittered by up to a texel with a Sobol sequence, so that the
+expectation over steps is the exact gradient.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import constant
+from dressi.ad.functions._common import constant, needs_variable
 from dressi.ad.functions.image import expand, sobol
 from dressi.ad.graph import Function, Variable, user_line
 from dressi.ad.registry import ANY, COMP, SAME, SAMPLER, Case, Op, Shape, apply, broadcast, register
@@ -53,6 +54,11 @@ def wrap_glsl(wrap: str, i: str, n: int) -> str:
     return f"min({period}, {2 * n - 1} - {period})"
 
 
+def _at(i: str, wrap: str, w: int, h: int) -> str:
+    """GLSL for the number of the texel that ivec2 i wraps to, row by row."""
+    return f"{wrap_glsl(wrap, f'{i}.y', h)} * {w} + {wrap_glsl(wrap, f'{i}.x', w)}"
+
+
 def wrap_index(wrap: str, i: np.ndarray, n: int) -> np.ndarray:
     """Texel index brought into [0, n)."""
     if wrap == "clamp":
@@ -75,7 +81,8 @@ def _sample_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
 
 
 def taps(f: Function, uv: np.ndarray, size: tuple[int, int]) -> list[tuple[np.ndarray, ...]]:
-    """(x, y, weight, d weight / du, d weight / dv) of each texel that uv reads, arrays like uv[..., 0]."""
+    """(x, y, weight, d weight / du, d weight / dv) of each texel that uv reads, each as uv[...,
+    0]."""
     w, h = size
     wrap = f.attr("wrap")
     if f.attr("filter") == "nearest":
@@ -87,7 +94,7 @@ def taps(f: Function, uv: np.ndarray, size: tuple[int, int]) -> list[tuple[np.nd
     p = uv * (w, h) - 0.5
     i = np.floor(p).astype(np.int64)
     fx, fy = np.moveaxis(p - i, -1, 0)
-    out = []
+    out: list[tuple[np.ndarray, ...]] = []
     for dx, dy in ((0, 0), (1, 0), (0, 1), (1, 1)):
         wx, wy = (fx if dx else 1 - fx), (fy if dy else 1 - fy)
         out.append(
@@ -167,7 +174,7 @@ def _scatter_glsl(f: Function) -> str:
         return (
             "if ({x0} != {T}(0)) {\n"
             f"    ivec2 i = ivec2(floor({{x1}} * vec2({w}, {h})));\n"
-            f"    {{add}}({base}{wrap_glsl(wrap, 'i.y', h)} * {w} + {wrap_glsl(wrap, 'i.x', w)}, {{x0}});\n"
+            f"    {{add}}({base}{_at('i', wrap, w, h)}, {{x0}});\n"
             "  }"
         )
     return (
@@ -176,7 +183,7 @@ def _scatter_glsl(f: Function) -> str:
         "    for (int k = 0; k < 4; k++) {\n"
         "      ivec2 d = ivec2(k & 1, k >> 1), i = ivec2(o) + d;\n"
         "      vec2 s = mix(1.0 - t, t, vec2(d));\n"
-        f"      {{add}}({base}{wrap_glsl(wrap, 'i.y', h)} * {w} + {wrap_glsl(wrap, 'i.x', w)}, "
+        f"      {{add}}({base}{_at('i', wrap, w, h)}, "
         "(s.x * s.y) * {x0});\n"
         "    }\n"
         "  }"
@@ -221,7 +228,8 @@ def _grad_uv_glsl(f: Function) -> str:
         "ivec2 {y}_i = ivec2(floor({y}_p));\n"
         f"  {{T0}} {{y}}_a = {tap(0, 0)}, {{y}}_b = {tap(1, 0)}, {{y}}_c = {tap(0, 1)}, "
         f"{{y}}_d = {tap(1, 1)};\n"
-        f"  {{y}} = vec2({w}.0 * dot({{x2}}, mix({{y}}_b - {{y}}_a, {{y}}_d - {{y}}_c, {{y}}_f.y)), "
+        f"  {{y}} = vec2("
+        f"{w}.0 * dot({{x2}}, mix({{y}}_b - {{y}}_a, {{y}}_d - {{y}}_c, {{y}}_f.y)), "
         f"{h}.0 * dot({{x2}}, mix({{y}}_c - {{y}}_a, {{y}}_d - {{y}}_b, {{y}}_f.x)));"
     )
 
@@ -260,7 +268,7 @@ def _inverse_glsl(f: Function) -> str:
         f"    uint x = n ^ 0x5bd1e995u; {_permute_glsl(_A, _B)}\n"
         "    vec2 j = fract({x3} + vec2(float(x & 65535u), float(x >> 16)) / 65536.0);\n"
         f"    ivec2 i = ivec2(floor({{x0}} * vec2({w}, {h}) + {jitter}));\n"
-        f"    int t = 2 * ({base}{wrap_glsl(wrap, 'i.y', h)} * {w} + {wrap_glsl(wrap, 'i.x', w)});\n"
+        f"    int t = 2 * ({base}{_at('i', wrap, w, h)});\n"
         f"    x = n ^ (uint({{x2}}) * 0x9e3779b1u); {_permute_glsl(_A, _B)}\n"
         "    atomicMax({buffer}[t], x); atomicAdd({buffer}[t + 1], 1u);\n"
         "  }"
@@ -362,11 +370,12 @@ def texture(
 ) -> Variable:
     """Sample a texture.
 
-    tex: FLOAT or VECn @ any size; its layers go with uv's (one serves all). uv: VEC2 @ any size, [0, 1]^2
-    over the texture, (0, 0) at the top left. filter: linear or nearest. wrap: repeat, clamp or mirror.
-    backward: how the gradient reaches tex, ``exact`` (scatter-add to the texels read) or ``inverse_uv``
-    (paper, 3.2.2: one pixel a texel, unbiased over steps; give ``step``, an INT @ 1x1 that counts
-    steps). Gradient to uv: from the four taps (0 for nearest). Raises GraphError for unknown modes.
+    tex: FLOAT or VECn @ any size; its layers go with uv's (one serves all). uv: VEC2 @ any size,
+    [0, 1]^2 over the texture, (0, 0) at the top left. filter: linear or nearest. wrap: repeat,
+    clamp or mirror. backward: how the gradient reaches tex, ``exact`` (scatter-add to the texels
+    read) or ``inverse_uv`` (paper, 3.2.2: one pixel a texel, unbiased over steps; give ``step``, an
+    INT @ 1x1 that counts steps). Gradient to uv: from the four taps (0 for nearest). Raises
+    GraphError for unknown modes.
     """
     for what, value, known in (
         ("filter", filter, FILTERS),
@@ -377,6 +386,8 @@ def texture(
             raise GraphError(
                 f"F.texture at {user_line()}: {what} must be one of {known}, got {value!r}"
             )
+    if step is not None:
+        needs_variable("texture", step)
     if step is not None and (step.vtype is not INT or step.size != (1, 1)):
         raise GraphError(f"F.texture at {user_line()}: step must be INT @ 1x1, got {step.label()}")
     return apply(

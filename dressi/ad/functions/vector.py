@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import float_elementwise, lift
+from dressi.ad.functions._common import call, fit, float_elementwise, needs_variable
 from dressi.ad.functions.arith import neg
 from dressi.ad.functions.elementary import sqrt
-from dressi.ad.functions.select import safe_div
+from dressi.ad.functions.select import safe_div, zero_mul
 from dressi.ad.graph import Function, Variable
 from dressi.ad.registry import Case, Op, Shape, apply, broadcast, register
 from dressi.ad.vtype import FLOAT, IVEC3, MAT2, VEC2, VEC3, VEC4, vector
@@ -23,6 +24,8 @@ def _swizzle_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     x, comps = xs[0], attrs["comps"]
     if x.vtype.is_matrix:
         raise GraphError("a matrix has no components; use F.column")
+    if not isinstance(comps, str):
+        raise GraphError(f"the components must be letters such as 'xy', got {comps!r}")
     if not 1 <= len(comps) <= 4 or any(c not in _AXES[: x.vtype.n] for c in comps):
         raise GraphError(f"{x.vtype.name} has no components {comps!r}")
     return vector(len(comps), x.vtype.is_int), x.size, x.layers
@@ -65,7 +68,7 @@ def _unswizzle_glsl(f: Function) -> str:
     return f"{{y}} = {{T}}({', '.join(parts)});" if n > 1 else f"{{y}} = {parts[0]};"
 
 
-UNSWIZZLE = register(
+UNSWIZZLE: Op = register(
     Op(
         "unswizzle",
         lambda xs, a: (vector(a["n"]), xs[0].size, xs[0].layers),
@@ -131,8 +134,7 @@ def _wide(f: Function) -> str:
 
 
 def _dot_backward(f: Function, gy: Variable, i: int) -> Variable:
-    g = gy * f.inputs[1 - i]
-    return sum_components(g) if f.inputs[i].vtype.n == 1 and g.vtype.n > 1 else g
+    return fit(zero_mul(gy, f.inputs[1 - i]), f.inputs[i])
 
 
 def _sum_components_glsl(f: Function) -> str:
@@ -174,7 +176,7 @@ def _splat_glsl(f: Function) -> str:
     return "{y} = {T}(" + ", ".join([f"vec{t.n}({{x0}})"] * t.n) + ");"  # mat(s) is diagonal
 
 
-SPLAT = register(
+SPLAT: Op = register(
     Op(
         "splat",
         lambda xs, a: (a["vtype"], xs[0].size, xs[0].layers),
@@ -188,10 +190,17 @@ SPLAT = register(
     )
 )
 
+
+def _cross_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    if any(x.vtype is not VEC3 for x in xs):
+        raise GraphError(f"needs two VEC3, got {', '.join(x.vtype.name for x in xs)}")
+    return VEC3, *broadcast(xs)
+
+
 CROSS = register(
     Op(
         "cross",
-        lambda xs, a: _cross_infer(xs, a),
+        _cross_infer,
         "{y} = cross({x0}, {x1});",
         backward=lambda f, gy, i: cross(f.inputs[1], gy) if i == 0 else cross(gy, f.inputs[0]),
         reference=lambda f, xs: np.cross(xs[0], xs[1]),
@@ -200,29 +209,23 @@ CROSS = register(
 )
 
 
-def _cross_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    if any(x.vtype is not VEC3 for x in xs):
-        raise GraphError(f"needs two VEC3, got {', '.join(x.vtype.name for x in xs)}")
-    return VEC3, *broadcast(xs)
-
-
 def vec(*parts: Any) -> Variable:
-    """A vector of all components of the parts, in order: VEC2-4 or IVEC2-4. Gradient to every part."""
-    return apply(CONCAT, lift(*parts))
+    """All components of the parts in order, as VEC2-4 or IVEC2-4. Gradient to every part."""
+    return call(CONCAT, *parts)
 
 
 def vec2(*parts: Any) -> Variable:
-    """VEC2 of the parts' components. Gradient to every part. Raises GraphError unless there are two."""
+    """VEC2 (or IVEC2) of the parts' two components; else GraphError. Gradient to every part."""
     return _checked(vec(*parts), VEC2)
 
 
 def vec3(*parts: Any) -> Variable:
-    """VEC3 of the parts' components. Gradient to every part. Raises GraphError unless there are three."""
+    """VEC3 (or IVEC3) of the parts' three components; else GraphError. Gradient to every part."""
     return _checked(vec(*parts), VEC3)
 
 
 def vec4(*parts: Any) -> Variable:
-    """VEC4 of the parts' components. Gradient to every part. Raises GraphError unless there are four."""
+    """VEC4 (or IVEC4) of the parts' four components; else GraphError. Gradient to every part."""
     return _checked(vec(*parts), VEC4)
 
 
@@ -233,36 +236,39 @@ def _checked(v: Variable, vtype: Any) -> Variable:
 
 
 def swizzle(x: Variable, comps: str) -> Variable:
-    """Components by letters out of xyzw, e.g. ``"xy"``; repeats allowed. Gradient back into place."""
-    if comps == _AXES[: x.vtype.n] and not x.vtype.is_matrix:
+    """Components by letters of xyzw, e.g. ``"xy"``; repeats allowed. Gradient back into place."""
+    t = needs_variable("swizzle", x).vtype
+    if comps == _AXES[: t.n] and not t.is_matrix:
         return x
     return apply(SWIZZLE, (x,), comps=comps)
 
 
 def dot(a: Any, b: Any) -> Variable:
     """FLOAT inner product of two vectors. Gradient to both."""
-    return apply(DOT, lift(a, b))
+    return call(DOT, a, b)
 
 
 def sum_components(x: Variable) -> Variable:
     """FLOAT sum of the components (of the entries of a matrix). Gradient: gy in each."""
-    if x.vtype.n == 1:
+    if needs_variable("sum_components", x).vtype.n == 1:
         return x
     return apply(SUM_COMPONENTS, (x,))
 
 
-def cross(a: Variable, b: Variable) -> Variable:
+def cross(a: Any, b: Any) -> Variable:
     """VEC3 cross product. Gradient to both."""
-    return apply(CROSS, (a, b))
+    return call(CROSS, a, b)
 
 
 def length(x: Variable) -> Variable:
-    """FLOAT Euclidean length. The subgradient at length 0 is 0."""
+    """FLOAT Euclidean length of FLOAT or VECn. The subgradient at length 0 is 0."""
+    needs_variable("length", x)
     return sqrt(dot(x, x))
 
 
 def normalize(x: Variable) -> Variable:
-    """x / |x|, and 0 (with gradient 0) where |x| is 0."""
+    """x / |x| of FLOAT or VECn, and 0 (with gradient 0) where |x| is 0."""
+    needs_variable("normalize", x)
     return safe_div(x, length(x))
 
 
@@ -283,4 +289,4 @@ def _attach_operators() -> None:
     v.__gt__ = lambda a, b: compare("gt", a, b)
     v.__ge__ = lambda a, b: compare("gte", a, b)
     for comps in ("x", "y", "z", "w", "xy", "xyz"):
-        setattr(v, comps, property(lambda a, comps=comps: swizzle(a, comps)))
+        setattr(v, comps, property(partial(swizzle, comps=comps)))
