@@ -199,12 +199,17 @@ class DressiAD:
                 "differentiable ops"
             )
         xs = list(gradients)
-        new = list(self._optimizer(xs, [gradients[x] for x in xs]))
-        if len(new) != len(xs):
+        newest = Variable(loss.vtype).uid
+        made = self._optimizer(xs, [gradients[x] for x in xs])
+        new = list(made) if isinstance(made, (list, tuple)) else []
+        if len(new) != len(xs) or not all(isinstance(v, Variable) for v in new):
             raise GraphError(
-                f"the optimizer returned {len(new)} Variables for {len(xs)} parameters"
+                f"the optimizer returned {len(new)} Variables for {len(xs)} parameters: {made!r}"
             )
-        return list(zip(xs, new, strict=True))
+        pairs = list(zip(xs, new, strict=True))
+        # Moments and counters that this call made: freed with the step, or they would pile up.
+        self._made_states = [v for v, _ in _with_states([], pairs) if v.uid > newest]
+        return pairs
 
     def _build(
         self, outputs: Sequence[Variable], updates: Sequence[tuple[Variable, Variable]], name: str

@@ -50,7 +50,9 @@ def from_planes(planes: Sequence[bytes], v: Variable, limits: DeviceLimits) -> n
 
 def _from_physical(data: bytes, lay: Layout, t: VType) -> np.ndarray:
     (cw, ch), channels, (w, h) = lay.cell, t.channels, lay.size
-    grid: np.ndarray = np.frombuffer(data, _dtype(t)).reshape(lay.rows, ch, lay.columns, cw, channels)
+    grid: np.ndarray = np.frombuffer(data, _dtype(t)).reshape(
+        lay.rows, ch, lay.columns, cw, channels
+    )
     cells = grid.transpose(0, 2, 1, 3, 4).reshape(lay.rows * lay.columns, ch * cw, channels)
     flat = cells[: lay.layers, : w * h, : t.n]
     return np.ascontiguousarray(flat).reshape(lay.layers, h, w, t.n)

@@ -25,6 +25,10 @@ from dressi.render.project import (
 )
 from dressi.render.topology import contour_edges, neighbor_table
 
+PEEL_BIAS = 1e-6
+"""Shifted depth by which the next layer must lie behind: an edge or vertex that several faces share
+gives them the same distance up to rounding, and would be peeled once for each."""
+
 FAR_INSIDE = 1.0
 """Distance given to faces that are clipped: wholly inside, so hard and without gradient."""
 
@@ -97,7 +101,7 @@ def build_rasterize(
         depth = shift(F.clamp(z, 0.0, 1.0), distance)
         keep = distance >= -r
         if peels:
-            keep = keep * (depth > peels[-1].depth)
+            keep = keep * (depth > peels[-1].depth + PEEL_BIAS)
         ids = F.resolve(frag, depth, keep, background=-1)
         shifted = F.resolve(depth, depth, keep, background=1)
         peels.append(_shade_geometry(screen, ids, shifted, p, edges))
@@ -148,6 +152,8 @@ def build_hardsoftras(
     matrix. Raises GraphError for wrong types, K < 1 or r outside [0, 1].
     """
     check_faces(faces)
+    if len(size) != 2 or min(size) < 1:
+        raise GraphError(f"HardSoftRas needs a size (width, height) of at least 1x1, got {size!r}")
     if K < 1:
         raise GraphError(f"HardSoftRas needs K >= 1, got {K}")
     for name, value in (("r", r), ("delta", delta)):
