@@ -19,7 +19,6 @@ from dressi.packing.plan import Binding, SamplerPlan
 from dressi.packing.substage import Context, Substage
 from dressi.packing.units import (
     ATTACHMENT,
-    HW_SAMPLER,
     UNIFORM,
     in_buffer,
 )
@@ -236,11 +235,12 @@ class _Generator:
         """Name of a function T s(vec2 uv, int layer): hardware where the device can, else four
         fetches."""
         v, mode, wrap = f.inputs[i], f.attr("filter"), f.attr("wrap")
-        name = f"sample{self.fetch_key(v)}_{mode}_{wrap}"
+        hardware = f.attr("hardware") and self.hardware(v)
+        name = f"sample{self.fetch_key(v)}_{mode}_{wrap}{'_hw' if hardware else ''}"
         if any(f" {name}(" in d for d in text.functions):
             return name
         t = v.vtype
-        if self.substage.way(v, self.substage.reads[v.uid][1]) == HW_SAMPLER and self.hardware(v):
+        if hardware:
             b = self.bind(
                 "sampler", self.places.images[v.uid][0], text.letter, SamplerPlan(mode, wrap)
             )
@@ -325,7 +325,10 @@ class _Generator:
         if f.op.scatter:
             body.append(f"  {code}{origin}")
         else:
-            body.append(f"  {y.vtype.glsl} {name};{origin}\n  {code}")
+            # Coverage is decided by signs of edge functions that two faces share: fused
+            # multiply-adds would round them differently and leave holes.
+            precise = "precise " if self.substage.kind == RASTER else ""
+            body.append(f"  {precise}{y.vtype.glsl} {name};{origin}\n  {code}")
 
     def operand(self, x: Variable, text: _Text, body: list[str]) -> str:
         """Expression for x at the pixel being computed."""

@@ -572,3 +572,14 @@ def test_values_against_float64_on_a_graph_of_everything(ad: DressiAD) -> None:
         assert np.allclose(ad.recv_grad(v).reshape(want.shape), want, rtol=1e-3, atol=1e-6)
     assert np.allclose(ad.recv_img(y), evaluate([y], feeds)[0], rtol=1e-4)
     assert len(leaves([y])) == 2
+
+
+def test_hardware_sampler_agrees_with_four_fetches(ad: DressiAD) -> None:
+    """Weights of a hardware sampler may have as few as 8 bits: 1/256 of the largest difference."""
+    tex, uv = Variable(VEC3, (8, 4)), Variable(VEC2, (33, 21))
+    values = RNG.uniform(0, 1, (4, 8, 3))
+    ad.send_img(tex, values)
+    ad.send_img(uv, RNG.uniform(-1, 2, (21, 33, 2)))
+    exact, hardware = (F.texture(tex, uv, hardware=h) for h in (False, True))
+    difference = np.abs(ad.recv_img(exact) - ad.recv_img(hardware)).max()
+    assert difference < 2 / 256

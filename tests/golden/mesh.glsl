@@ -104,17 +104,17 @@ vec4 fetch1(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & 1), (p.x >> 1))
 vec4 fetch2(ivec2 p, int l) { return texelFetch(x2, ivec2((p.x & 1), (p.x >> 1)), 0); }  // %3 VEC4@3x1
 void main() {
   ivec2 pos = ivec2(gl_FragCoord.xy); int layer = 0;
-  int v0;  // rasterize  test_golden.py
+  precise int v0;  // rasterize  test_golden.py
   v0 = primitive_id;
-  vec4 v1;  // lookup  test_golden.py
+  precise vec4 v1;  // lookup  test_golden.py
   int v1_i = clamp(v0, 0, 2);
   v1 = fetch0(ivec2(v1_i, 0), layer);
   if (v1_i != v0) v1 = vec4(0);
-  float v2;  // swizzle  test_golden.py
+  precise float v2;  // swizzle  test_golden.py
   v2 = v1.z;
-  float v4;
+  precise float v4;
   v4 = 1.0;
-  int v3;  // resolve  test_golden.py
+  precise int v3;  // resolve  test_golden.py
   v3 = v0;
   if (v4 == 0.0) discard;
   gl_FragDepth = v2;

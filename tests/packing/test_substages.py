@@ -80,12 +80,14 @@ def test_read_at_other_pixels_closes_the_substage_and_the_stage(limits: DeviceLi
 @BOTH
 def test_texture_read_closes_the_substage(limits: DeviceLimits) -> None:
     """|[sin]| -> |[texture]|: the sampled image comes from another stage."""
-    p = packed(F.texture(F.sin(image("t", VEC3, (4, 4))), image("uv", VEC2)), limits)
-    assert shape(p) == [1, 1]
-    kinds = bindings(p)
-    assert kinds[0] == "input" and sorted(kinds[1:]) == (
-        ["input", "sampler"] if limits.linear_float32 else ["input", "texture"]
-    )
+    for hardware in (False, True):
+        read = F.texture(F.sin(image("t", VEC3, (4, 4))), image("uv", VEC2), hardware=hardware)
+        p = packed(read, limits)
+        assert shape(p) == [1, 1]
+        kinds = bindings(p)
+        sampler = hardware and limits.linear_float32
+        assert kinds[0] == "input"
+        assert sorted(kinds[1:]) == (["input", "sampler"] if sampler else ["input", "texture"])
 
 
 def test_texture_of_a_leaf_shares_the_shader_with_what_uses_it() -> None:

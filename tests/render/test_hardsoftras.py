@@ -709,7 +709,7 @@ def test_depth_is_hardwares_z_over_w(ad: DressiAD) -> None:
 
 
 def test_an_image_of_height_1_cannot_be_drawn_into() -> None:
-    """(N, 1) is a table, folded; a rasterization into it would be wrong, so it is refused at the call."""
+    """(N, 1) is a table, folded; drawing into it would be wrong, so it is refused at the call."""
     corner = Variable(VEC4, (3, 1), name="corner")
     with pytest.raises(GraphError, match=r"height 1 is a table.*9x1"):
         F.rasterize([corner] * 3, (9, 1))

@@ -1,5 +1,8 @@
-"""Texture sampling with the hardware sampler, and its two backwards.
+"""Texture sampling, with or without the hardware sampler, and its two backwards.
 
+Differs: the paper always takes the hardware sampler. GPUs weigh its four texels with 8 bits, so the
+picture would not be the function whose gradient is computed; four fetches in the shader are the
+default, the sampler is asked for (``hardware=True``).
 Texel (i, j) covers uv in [i/w, (i+1)/w] x [j/h, (j+1)/h]; uv (0, 0) is the top left corner (glTF).
 ``exact`` backward: every pixel adds its gradient to the texels that it read (four for linear), by
 float atomics. ``inverse_uv`` backward (paper, Algorithm 1): a compute pass writes, for every texel,
@@ -367,6 +370,7 @@ def texture(
     wrap: str = "repeat",
     backward: str = "exact",
     step: Variable | None = None,
+    hardware: bool = False,
 ) -> Variable:
     """Sample a texture.
 
@@ -374,8 +378,9 @@ def texture(
     [0, 1]^2 over the texture, (0, 0) at the top left. filter: linear or nearest. wrap: repeat,
     clamp or mirror. backward: how the gradient reaches tex, ``exact`` (scatter-add to the texels
     read) or ``inverse_uv`` (paper, 3.2.2: one pixel a texel, unbiased over steps; give ``step``, an
-    INT @ 1x1 that counts steps). Gradient to uv: from the four taps (0 for nearest). Raises
-    GraphError for unknown modes.
+    INT @ 1x1 that counts steps). hardware: sample with the device's sampler where it can (one
+    layer, linear filtering of 32-bit floats): faster on GPUs, with weights of 8 bits on most.
+    Gradient to uv: from the four taps (0 for nearest). Raises GraphError for unknown modes.
     """
     for what, value, known in (
         ("filter", filter, FILTERS),
@@ -397,4 +402,5 @@ def texture(
         wrap=wrap,
         backward=backward,
         step=None if step is None else _Ref(step),
+        hardware=bool(hardware),
     )
