@@ -29,6 +29,11 @@ PEEL_BIAS = 1e-6
 """Shifted depth by which the next layer must lie behind: an edge or vertex that several faces share
 gives them the same distance up to rounding, and would be peeled once for each."""
 
+HAIR_PX = 1 / 256
+"""Pixels outside a face that still count as its edge. A clipped face is covered as the hardware snaps
+it, its unclipped neighbour by the exact test; without a hair of overlap a pixel between them could
+belong to neither. Such pixels lie behind all other hard ones, so they only fill holes."""
+
 FAR_INSIDE = 1.0
 """Distance given to faces that are clipped: wholly inside, so hard and without gradient."""
 
@@ -94,11 +99,13 @@ def build_rasterize(
         a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in screen.corners)
         face = signed_distance(a.xy, b.xy, c.xy, p)
         clipped = is_crossing((a, b, c))
-        distance = F.where(clipped, FAR_INSIDE, face.forward)
+        outside = F.minimum(face.forward, 0.0)
+        hair = (outside < 0.0) * (outside >= -HAIR_PX / screen.scale) * (1.0 - clipped)
+        distance = F.where(clipped, FAR_INSIDE, F.where(hair, 0.0, face.forward))
         # A clipped face is flat in its own projection, and its true weights reach beyond [0, 1].
         weights = F.where(clipped, face.beta, face.weights)
         z = F.dot(weights, F.vec3(a.z, b.z, c.z))
-        depth = shift(F.clamp(z, 0.0, 1.0), distance)
+        depth = shift(F.where(hair, 1.0, F.clamp(z, 0.0, 1.0)), distance)
         keep = distance >= -r
         if peels:
             keep = keep * (depth > peels[-1].depth + PEEL_BIAS)
