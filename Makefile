@@ -35,14 +35,16 @@ test: lint
 	$(PY) -m pytest tests/ad tests/packing --no-vulkan
 	$(SAY) 'everything, with validation layers'
 	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest --require-vulkan
+	$(SAY) 'what touches the device again, with the garbage collector running all the time'
+	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest -m gpu --require-vulkan --gc-stress
 	$(SAY) 'notebooks'
 	$(ON_LAVAPIPE) $(PY) scripts/run_notebooks.py
 	$(SAY) 'a short benchmark'
 	$(ON_LAVAPIPE) $(DRESSI) bench --smoke
 
-# The collector after every few allocations: finds memory that Vulkan still reads but Python has freed. Slow.
+# The collector after every few allocations: finds memory that Vulkan still reads but Python has freed.
 test-gc: setup
-	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest tests/vk --require-vulkan --gc-stress $(ARGS)
+	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest -m gpu --require-vulkan --gc-stress $(ARGS)
 
 clean:
 	rm -rf out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -106,7 +106,7 @@ def run_demo(options: DemoOptions) -> dict[str, Any]:
     refine = options.target is not None if options.refine is None else options.refine
     paint = TextureSchedule(
         iterations=max(options.texture_iterations, 1),
-        shape_lr=(0.005, 0.001) if refine else None,
+        shape_lr=(0.01, 0.0015) if refine else None,
         shape=schedule,
     )
     with DressiAD(options.device) as ad:
