@@ -134,11 +134,15 @@ def _bench(args: argparse.Namespace) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; 0, or 1 with a message on standard error for the library's own errors."""
+    """Run the command; 0, or 1 with a message on standard error for the library's own errors and
+    files that cannot be written, 130 after Ctrl-C."""
     args = _parser().parse_args(argv)
     try:
         args.run(args)
-    except DressiError as error:
+    except (DressiError, OSError) as error:
         print(f"dressi: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("dressi: interrupted", file=sys.stderr)
+        return 130
     return 0

@@ -6,12 +6,17 @@ objects, execution. The first six run when something changed; a steady step is o
 
 from __future__ import annotations
 
+import functools
+import itertools
 import logging
-from collections.abc import Sequence
+import operator
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -21,13 +26,32 @@ from dressi.ad.graph import Variable, graph_text, leaves, user_line
 from dressi.ad.optim import Optimizer
 from dressi.ad.simplify import materialize, simplify
 from dressi.ad.verify import check_graph, check_indices
-from dressi.errors import DeviceError, GraphError
+from dressi.errors import DeviceError, DressiError, GraphError
 from dressi.leafstore import LeafStore
 from dressi.packing import Options, Packed, Plan, check_plan, pack, plan_text, shaders_text
 from dressi.packing.arrays import from_planes
 from dressi.vk import Device, DeviceInfo, Executable, open_device
 
 log = logging.getLogger("dressi")
+
+MAX_EVALUATIONS = 64
+"""Compiled evaluations (``recv_img`` of something computed) that an engine keeps; the one that was
+used longest ago goes first."""
+
+_dumps = itertools.count()  # over all engines of the process, so that no dump overwrites another
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _exclusive(method: Method) -> Method:
+    """One thread at a time: another one waits for its turn."""
+
+    @functools.wraps(method)
+    def locked(self: DressiAD, *args: Any, **kwargs: Any) -> Any:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return cast(Method, locked)
 
 
 @dataclass
@@ -37,6 +61,8 @@ class _Build:
     packed: Packed
     executable: Executable
     outputs: dict[int, Variable]
+    asked: tuple[Variable, ...]
+    """The outputs as the user made them."""
     uniforms_version: int = -1
     flags: tuple[bool, ...] = ()
     leaves: tuple[Variable, ...] = ()
@@ -58,9 +84,15 @@ class DressiAD:
         limits: dict[str, int | bool] | None = None,
         validate: bool | None = None,
     ) -> None:
+        if options is not None and not isinstance(options, Options):
+            raise GraphError(f"options must be dressi.Options, got {type(options).__name__}")
+        self._lock = threading.RLock()
         self._device: Device = open_device(device, validate)
         try:
-            self.limits = self._device.limits.restrict(**(limits or {}))
+            try:
+                self.limits = self._device.limits.restrict(**(limits or {}))
+            except TypeError as error:
+                raise GraphError(f"limits at {user_line()}: {error}") from None
             self._store = LeafStore(self._device)
             self._store.limits = self.limits
         except BaseException:
@@ -70,7 +102,7 @@ class DressiAD:
         self._loss: Variable | None = None
         self._optimizer: Optimizer | None = None
         self._step: _Build | None = None
-        self._evaluations: dict[int, _Build] = {}
+        self._evaluations: OrderedDict[int, _Build] = OrderedDict()
         self._gradients: dict[Variable, Variable] = {}
         self._loss_version = -1  # store version at the last step; -1: no step yet
         self._closed = False
@@ -80,6 +112,7 @@ class DressiAD:
 
     # -- setting up
 
+    @_exclusive
     def set_loss_var(self, loss: Variable) -> None:
         """The Variable to minimize: FLOAT or VECn, any size (1 is seeded at every pixel).
         Raises GraphError for an integer or per-fragment loss."""
@@ -93,12 +126,19 @@ class DressiAD:
         self._loss = loss
         self._drop_builds()
 
+    @_exclusive
     def set_optimizer(self, optimizer: Optimizer | None) -> None:
         """``optimizer(xs, gxs) -> updated xs``, a graph builder; None: forward only."""
         self._alive()
+        if optimizer is not None and (isinstance(optimizer, type) or not callable(optimizer)):
+            raise GraphError(
+                f"set_optimizer at {user_line()}: needs an optimizer like Adam(lr=0.01) or a "
+                f"function (xs, gxs) -> updated xs, got {optimizer!r}"
+            )
         self._optimizer = optimizer
         self._drop_builds()
 
+    @_exclusive
     def send_img(self, var: Variable, array: Any) -> None:
         """Send data to a leaf.
 
@@ -108,10 +148,13 @@ class DressiAD:
         """
         self._alive()
         checked = [] if self._loss is None else [self._loss]
+        for build in self._evaluations.values():
+            checked.extend(build.asked)
         self._store.send(var, array, checked)
 
     # -- reading back
 
+    @_exclusive
     def recv_img(self, var: Variable) -> np.ndarray:
         """Data of a Variable as float32 or int32: (H, W, C), (layers, H, W, C), (N, C) for tables.
 
@@ -133,9 +176,13 @@ class DressiAD:
         if build is None:
             build = self._build([var], [], "evaluation")
             self._evaluations[var.uid] = build
+            if len(self._evaluations) > MAX_EVALUATIONS:
+                self._evaluations.popitem(last=False)[1].executable.close()
+        self._evaluations.move_to_end(var.uid)
         self._run(build, 1)
         return self._read(build, var)
 
+    @_exclusive
     def recv_grad(self, var: Variable) -> np.ndarray:
         """Gradient of the (summed) loss to a leaf at the current data of all leaves, shaped like
         the leaf. Raises GraphError when no loss is set or the loss does not depend on the leaf."""
@@ -159,13 +206,20 @@ class DressiAD:
         leaf has no data, or the loss depends on no parameter although an optimizer is set."""
         self.exec_steps(1)
 
+    @_exclusive
     def exec_steps(self, n: int) -> None:
-        """n iterations in one submit, with no host work in between."""
+        """n iterations in one submit, with no host work in between (Ctrl-C waits for its end)."""
         self._alive()
-        if int(n) < 1:
-            raise GraphError(f"exec_steps at {user_line()}: n must be at least 1, got {n}")
+        try:
+            count = operator.index(n)
+        except TypeError:
+            count = 0
+        if count < 1 or isinstance(n, bool):
+            raise GraphError(
+                f"exec_steps at {user_line()}: n must be an integer of at least 1, got {n!r}"
+            )
         build = self._current_step()
-        self._run(build, int(n))
+        self._run(build, count)
         self._loss_version = self._store.version
 
     def _current_step(self) -> _Build:
@@ -201,7 +255,7 @@ class DressiAD:
         xs = list(gradients)
         newest = Variable(loss.vtype).uid
         made = self._optimizer(xs, [gradients[x] for x in xs])
-        new = list(made) if isinstance(made, (list, tuple)) else []
+        new = list(made) if isinstance(made, Iterable) else []
         if len(new) != len(xs) or not all(isinstance(v, Variable) for v in new):
             raise GraphError(
                 f"the optimizer returned {len(new)} Variables for {len(xs)} parameters: {made!r}"
@@ -235,7 +289,10 @@ class DressiAD:
             if level >= at:
                 log.debug("%s", text)
         return _Build(
-            packed, executable, {o.uid: v for o, v in zip(outputs, lowered, strict=False)}
+            packed,
+            executable,
+            {o.uid: v for o, v in zip(outputs, lowered, strict=False)},
+            tuple(outputs),
         )
 
     def _run(self, build: _Build, n: int) -> None:
@@ -258,6 +315,7 @@ class DressiAD:
         return self._device.info
 
     @property
+    @_exclusive
     def plan(self) -> Plan:
         """The Plan of a step (built now if need be). ``print(plan_text(ad.plan))`` shows it."""
         self._alive()
@@ -271,6 +329,7 @@ class DressiAD:
         """All generated shaders of a step."""
         return shaders_text(self.plan)
 
+    @_exclusive
     def stage_times_ms(self, n: int = 5) -> list[tuple[str, float]]:
         """Median time of each stage in ms over n runs *of a step* (parameters move), by
         timestamps."""
@@ -291,6 +350,7 @@ class DressiAD:
         finally:
             timed.close()
 
+    @_exclusive
     def build_times(self) -> dict[str, float]:
         """Seconds that the last build of a step spent in its parts on the Vulkan side."""
         self._alive()
@@ -298,6 +358,7 @@ class DressiAD:
 
     # -- life
 
+    @_exclusive
     def close(self) -> None:
         """Free everything on the device. May be called twice."""
         if not self._closed:
@@ -340,11 +401,14 @@ class DressiAD:
         folder: Path | None = config.dump_dir()
         if folder is None:
             return
-        folder.mkdir(parents=True, exist_ok=True)
-        stem = f"{self.n_rebuilds:03d}_{name}"
-        (folder / f"{stem}.graph.txt").write_text(graph_text(outputs) + "\n")
-        (folder / f"{stem}.plan.txt").write_text(plan_text(plan) + "\n")
-        (folder / f"{stem}.glsl").write_text(shaders_text(plan))
+        stem = folder / f"{next(_dumps):03d}_{name}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            stem.with_suffix(".graph.txt").write_text(graph_text(outputs) + "\n")
+            stem.with_suffix(".plan.txt").write_text(plan_text(plan) + "\n")
+            stem.with_suffix(".glsl").write_text(shaders_text(plan))
+        except OSError as error:
+            raise DressiError(f"DRESSI_DUMP={folder}: cannot write: {error}") from None
 
 
 def _need_variable(what: str, value: object) -> None:

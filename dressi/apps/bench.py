@@ -16,7 +16,7 @@ from rich.table import Table
 
 from dressi.ad import Adam, Variable
 from dressi.ad.vtype import FLOAT, VEC3
-from dressi.apps.report import copy1024_ms, identity, write_json
+from dressi.apps.report import check_outputs, copy1024_ms, identity, write_json
 from dressi.apps.views import mesh_leaves, send_mesh, spread_views
 from dressi.engine import DressiAD
 from dressi.packing import Options
@@ -108,6 +108,7 @@ def _measure(case: Case, device: str | None, n: int) -> dict[str, Any]:
 
 def run_bench(smoke: bool, json_file: str | None, device: str | None) -> dict[str, Any]:
     """Measure the cases; prints a table, writes JSON. smoke: tiny sizes, once."""
+    check_outputs(None, json_file)
     with DressiAD(device) as ad:
         who = identity(ad)
     copy = copy1024_ms(device, 3 if smoke else 15)

@@ -16,6 +16,7 @@ import numpy as np
 
 from dressi.apps.fitting import ShapeSchedule, TextureSchedule, fit_shape, fit_texture
 from dressi.apps.report import (
+    check_outputs,
     copy1024_ms,
     identity,
     print_table,
@@ -71,7 +72,10 @@ def centred(mesh: Mesh) -> tuple[Mesh, np.ndarray, float]:
     """The mesh with its box centred at the origin and EXTENT on its largest side; (mesh, centre,
     scale)."""
     low, high = mesh.positions.min(0), mesh.positions.max(0)
-    scale = EXTENT / float((high - low).max())
+    extent = float((high - low).max())
+    if not extent > 0:
+        raise GraphError(f"mesh '{mesh.name}' has no extent: all its vertices coincide")
+    scale = EXTENT / extent
     centre = (low + high) / 2
     return replace(mesh, positions=(mesh.positions - centre) * scale), centre, scale
 
@@ -87,14 +91,15 @@ def run_demo(options: DemoOptions) -> dict[str, Any]:
         or options.texture_iterations < 0
     ):
         raise GraphError(
-            "demo needs views >= 1, size >= 8, iterations >= 1, got "
-            f"{options.views}, {options.size}, "
-            f"{options.iterations}, {options.texture_iterations}"
+            "demo needs views >= 1, size >= 8, iterations >= 1, texture_iterations >= 0, got "
+            f"views {options.views}, size {options.size}, iterations {options.iterations}, "
+            f"texture_iterations {options.texture_iterations}"
         )
     if options.target is not None and not Path(options.target).is_file():
-        raise LoadError(f"{options.target}: no such file", options.target)
+        kind = "it is a folder" if Path(options.target).is_dir() else "no such file"
+        raise LoadError(f"{options.target}: {kind}", options.target)
+    check_outputs(options.out, options.json)
     out = Path(options.out)
-    out.mkdir(parents=True, exist_ok=True)
     original, texture = load_target(options.target)
     target, centre, scale = centred(original)
     size = (options.size, options.size)

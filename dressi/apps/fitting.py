@@ -17,6 +17,7 @@ from dressi.ad import Adam, F, Variable, step_counter
 from dressi.ad.vtype import FLOAT, VEC3, VType
 from dressi.apps.views import mesh_leaves, send_mesh
 from dressi.engine import DressiAD
+from dressi.errors import DressiError
 from dressi.render.hardsoftras import build_hardsoftras
 from dressi.render.losses import l2_loss, silhouette_loss
 from dressi.render.mesh import Mesh
@@ -233,7 +234,7 @@ def _run(  # type: ignore[no-untyped-def]
         result.losses.append(value)
         bar.set_postfix(loss=f"{value:.3e}", refresh=False)
     if not np.isfinite(result.losses).all():
-        raise FloatingPointError(f"{label}: the loss became {result.losses[-1]}")
+        raise DressiError(f"{label}: the loss became {result.losses[-1]}")
 
 
 __all__ = [

@@ -26,6 +26,7 @@ from dressi.apps.fitting import (
     fit_texture,
 )
 from dressi.apps.report import (
+    check_outputs,
     copy1024_ms,
     identity,
     print_table,
@@ -111,25 +112,28 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
     """Run the fit; writes its files and returns the figures. Raises LoadError, GraphError,
     DeviceError."""
     begin = time.perf_counter()
-    size = options.size or DEFAULT_SIZE
-    iterations = options.iterations or DEFAULT_ITERATIONS
+    size = DEFAULT_SIZE if options.size is None else options.size
+    iterations = DEFAULT_ITERATIONS if options.iterations is None else options.iterations
     if not Path(options.images).is_dir():
         raise LoadError(f"{options.images}: no such folder", options.images)
     if size < 16 or iterations < 2 or options.texture_iterations < 0:
         raise GraphError(
-            f"fit needs size >= 16 and iterations >= 2, got {size}, {iterations}, "
-            f"{options.texture_iterations}"
+            "fit needs size >= 16, iterations >= 2, texture_iterations >= 0, got "
+            f"size {size}, iterations {iterations}, texture_iterations {options.texture_iterations}"
         )
+    if options.views is not None and options.views < 4:
+        raise GraphError(f"fit needs at least 4 views (2 are kept out), got {options.views}")
     photos = load_photos(options.images, options.cameras)[: options.views]
     if len(photos) < 4:
         raise GraphError(f"fit needs at least 4 photos (2 are kept out), got {len(photos)}")
     shapes = {p.image.shape for p in photos}
     if len(shapes) > 1:
         raise GraphError(f"the photos must have one size, got {sorted(shapes)}")
+    check_outputs(options.out, options.json)
     out = Path(options.out)
-    out.mkdir(parents=True, exist_ok=True)
     height, width = photos[0].image.shape[:2]
-    masks = np.stack([photo_mask(p.image) for p in photos])[..., None]
+    size = min(size, max(width, height))  # photos are never enlarged
+    masks = np.stack([_mask(p) for p in photos])[..., None]
     images = np.stack([p.image for p in photos]) * masks
     box = read_bounding_box(Path(options.cameras).parent / "README.txt")
     if box is None:
@@ -216,6 +220,23 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
         write_json(options.json, result_json)
     print_table("dressi fit (two photos kept out)", result_json)
     return result_json
+
+
+MOST_COVERED = 0.95
+"""Share of a photo above which its mask is no object before a dark background."""
+
+
+def _mask(photo: Photo) -> np.ndarray:
+    """The mask of a photo; GraphError naming the photo when there is no object to be found."""
+    try:
+        mask = photo_mask(photo.image)
+    except GraphError as error:
+        raise GraphError(f"{photo.name}: {error}") from None
+    if mask.mean() > MOST_COVERED:
+        raise GraphError(
+            f"{photo.name}: {mask.mean():.0%} of the photo is brighter than a background should be"
+        )
+    return mask
 
 
 def _scale(box: npt.NDArray[np.float64]) -> float:

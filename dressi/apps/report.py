@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,23 @@ def commit() -> str:
     if head.returncode != 0:
         return "unknown"
     return head.stdout.strip() + ("+" if status.stdout.strip() else "")
+
+
+def check_outputs(out: str | None, json_file: str | None) -> None:
+    """Make the folder and see that the JSON file can be written, before minutes of work. Raises
+    DressiError naming the path."""
+    for option, path in (("--out", out), ("--json", json_file)):
+        if path is None:
+            continue
+        folder = Path(path) if option == "--out" else Path(path).resolve().parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if option == "--json" and Path(path).is_dir():
+                raise IsADirectoryError("it is a folder")
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise DressiError(f"{option} {path}: cannot write there: {error}") from None
 
 
 def write_json(path: str | Path, data: Mapping[str, Any]) -> None:

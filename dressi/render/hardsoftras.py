@@ -7,8 +7,11 @@ blended silhouette and colour. Written purely with F ops; the backward is ordina
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from dressi.ad import F, Variable
 from dressi.errors import GraphError
@@ -30,9 +33,9 @@ PEEL_BIAS = 1e-6
 gives them the same distance up to rounding, and would be peeled once for each."""
 
 HAIR_PX = 1 / 256
-"""Pixels outside a face that still count as its edge. A clipped face is covered as the hardware snaps
-it, its unclipped neighbour by the exact test; without a hair of overlap a pixel between them could
-belong to neither. Such pixels lie behind all other hard ones, so they only fill holes."""
+"""Pixels outside a face that still count as its edge. A clipped face is covered as the hardware
+snaps it, its unclipped neighbour by the exact test; without a hair of overlap a pixel between them
+could belong to neither. Such pixels lie behind all other hard ones, so they only fill holes."""
 
 FAR_INSIDE = 1.0
 """Distance given to faces that are clipped: wholly inside, so hard and without gradient."""
@@ -142,7 +145,7 @@ def build_hardsoftras(
     sigma: Variable | float | None = None,
     delta: Variable | float | None = None,
     max_delta: float = 0.1,
-    jitter: Variable | None = None,
+    jitter: Variable | tuple[float, float] | None = None,
     rims: str | None = None,
 ) -> HardSoft:
     """The whole of HardSoftRas up to the silhouette.
@@ -151,28 +154,47 @@ def build_hardsoftras(
     size: image size in pixels. r: reach of gradients, screen square units (1 = the longer side). K:
     layers. sigma: softness, default r / 7 (paper, A.1). delta: reach of the edge mask, default r;
     delta of one pixel with K = 1 is antialiasing mode, delta = 1 is SoftRas mode. r, sigma and
-    delta are run-time values when given as Variables @ 1x1: changing them rebuilds nothing.
+    delta are run-time values when given as Variables @ 1x1: changing them rebuilds nothing (r is
+    then clamped to [0, 1]).
     max_delta: the largest delta that will be sent. jitter: VEC2 @ 1x1 in pixels, shifts the
     projection. rims: which faces get a soft rim, ``all`` or ``contour`` (those with an edge on the
     contour); default contour for K = 1, where the picture is the same (the nearest point outside a
     shape lies on its contour) for a fraction of the fragments, else all. Gradient to vtx_pos and
     matrix. Raises GraphError for wrong types, K < 1 or r outside [0, 1].
     """
+    inputs: dict[str, object] = {"vtx_pos": vtx_pos, "faces": faces, "matrix": matrix}
+    for what, given in inputs.items():
+        if not isinstance(given, Variable):
+            raise GraphError(
+                f"HardSoftRas: {what} must be a Variable, got {type(given).__name__}\n"
+                "  hint: make a leaf and send the array to it, or F.leaf(array, vtype)"
+            )
+    if jitter is not None and not isinstance(jitter, Variable):
+        jitter = F.constant(jitter)
     check_faces(faces)
-    if len(size) != 2 or min(size) < 1:
+    if not isinstance(size, (tuple, list)) or len(size) != 2 or min(size) < 1:
         raise GraphError(f"HardSoftRas needs a size (width, height) of at least 1x1, got {size!r}")
-    if K < 1:
-        raise GraphError(f"HardSoftRas needs K >= 1, got {K}")
-    for name, value in (("r", r), ("delta", delta)):
-        if isinstance(value, (int, float)) and not 0 <= value <= 1:
-            raise GraphError(f"{name} must be in [0, 1] (1 is the longer side), got {value}")
-    radius = r if isinstance(r, Variable) else F.constant(float(r))
+    n_peels: object = K
+    if not isinstance(n_peels, (int, np.integer)) or n_peels < 1:
+        raise GraphError(f"HardSoftRas needs an integer K >= 1, got {K!r}")
+    settings = {"r": r, "delta": delta, "sigma": sigma, "max_delta": max_delta}
+    for name, value in settings.items():
+        if isinstance(value, Variable) or (value is None and name != "r"):
+            continue
+        if not isinstance(value, numbers.Real) or not 0 <= value <= 1:
+            raise GraphError(
+                f"{name} must be a number in [0, 1] (1 is the longer side) or a Variable, "
+                f"got {value!r}"
+            )
+        if name == "sigma" and value == 0:
+            raise GraphError("sigma must be positive, got 0")
+    radius = F.clamp(r, 0.0, 1.0) if isinstance(r, Variable) else F.constant(float(r))
     softness = radius * (1.0 / 7.0) if sigma is None else sigma
     softness = softness if isinstance(softness, Variable) else F.constant(float(softness))
     reach = radius if delta is None else delta
     if delta is None and not isinstance(r, Variable):
         max_delta = float(r)
-    if isinstance(reach, (int, float)):
+    if not isinstance(reach, Variable):
         max_delta = float(reach)
         reach = F.constant(float(reach))
     screen = build_screen_faces(vtx_pos, faces, matrix, size, jitter)

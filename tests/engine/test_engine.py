@@ -583,3 +583,59 @@ def test_hardware_sampler_agrees_with_four_fetches(ad: DressiAD) -> None:
     exact, hardware = (F.texture(tex, uv, hardware=h) for h in (False, True))
     difference = np.abs(ad.recv_img(exact) - ad.recv_img(hardware)).max()
     assert difference < 2 / 256
+
+
+def test_two_threads_take_turns() -> None:
+    """Without a lock the second thread reset the fence that the first waited for: both hung."""
+    import threading
+
+    x = Variable(FLOAT, (16, 16), requires_grad=True)
+    loss = F.mean(F.exp(x))
+    with DressiAD() as ad:
+        ad.send_img(x, np.zeros((16, 16)))
+        ad.set_loss_var(loss)
+        ad.set_optimizer(SGD(1e-3))
+
+        def work() -> None:
+            for _ in range(100):
+                ad.exec_step()
+                ad.recv_img(loss)
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(2)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(60)
+        assert not any(t.is_alive() for t in threads)
+
+
+def test_bad_index_is_reported_after_an_evaluation_was_built(ad: DressiAD) -> None:
+    t, i = Variable(FLOAT, (3, 1)), Variable(INT, (4, 1))
+    y = F.lookup(t, i)
+    ad.send_img(t, [1.0, 2.0, 3.0])
+    ad.send_img(i, [0, 1, 2, 2])
+    assert ad.recv_img(y).reshape(-1).tolist() == [1, 2, 3, 3]
+    with pytest.raises(GraphError, match="index 9"):
+        ad.send_img(i, [0, 1, 2, 9])
+    assert ad.recv_img(y).reshape(-1).tolist() == [1, 2, 3, 3]
+
+
+def test_evaluations_that_are_kept_are_bounded() -> None:
+    x = Variable(FLOAT, (8, 8))
+    with DressiAD() as ad:
+        ad.send_img(x, np.ones((8, 8)))
+        for k in range(70):
+            assert (ad.recv_img(x * 2.0 + float(k)) == 2.0 + k).all()
+        assert len(ad._evaluations) <= 64
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, "3", None, True])
+def test_exec_steps_takes_positive_integers_only(ad: DressiAD, n: Any) -> None:
+    with pytest.raises(GraphError, match="exec_steps"):
+        ad.exec_steps(n)
+
+
+@pytest.mark.parametrize("optimizer", [3, Adam, "adam"])
+def test_what_is_no_optimizer_is_refused_at_once(ad: DressiAD, optimizer: Any) -> None:
+    with pytest.raises(GraphError, match="set_optimizer"):
+        ad.set_optimizer(optimizer)
