@@ -7,7 +7,6 @@ blended silhouette and colour. Written purely with F ops; the backward is ordina
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -177,11 +176,11 @@ def build_hardsoftras(
     n_peels: object = K
     if not isinstance(n_peels, (int, np.integer)) or n_peels < 1:
         raise GraphError(f"HardSoftRas needs an integer K >= 1, got {K!r}")
-    settings = {"r": r, "delta": delta, "sigma": sigma, "max_delta": max_delta}
+    settings: dict[str, object] = {"r": r, "delta": delta, "sigma": sigma, "max_delta": max_delta}
     for name, value in settings.items():
         if isinstance(value, Variable) or (value is None and name != "r"):
             continue
-        if not isinstance(value, numbers.Real) or not 0 <= value <= 1:
+        if not isinstance(value, (int, float, np.number)) or not 0 <= float(value) <= 1:
             raise GraphError(
                 f"{name} must be a number in [0, 1] (1 is the longer side) or a Variable, "
                 f"got {value!r}"
