@@ -132,6 +132,8 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
     check_outputs(options.out, options.json)
     out = Path(options.out)
     height, width = photos[0].image.shape[:2]
+    for photo in photos:
+        _check_calibration(photo, options.cameras)
     size = min(size, max(width, height))  # photos are never enlarged
     masks = np.stack([_mask(p) for p in photos])[..., None]
     images = np.stack([p.image for p in photos]) * masks
@@ -220,6 +222,15 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
         write_json(options.json, result_json)
     print_table("dressi fit (two photos kept out)", result_json)
     return result_json
+
+
+def _check_calibration(photo: Photo, cameras: str) -> None:
+    """LoadError naming file and photo when K, R, t are no camera."""
+    height, width = photo.image.shape[:2]
+    try:
+        from_opencv(photo.K, photo.R, photo.t, width, height, 1.0, 2.0, name=photo.name)
+    except GraphError as error:
+        raise LoadError(f"{cameras}: {error}", cameras, photo.name) from None
 
 
 MOST_COVERED = 0.95

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dressi.cli import main
+from dressi.render.io.images import write_png
 
 pytestmark = pytest.mark.gpu
 
@@ -84,3 +86,19 @@ def test_what_is_wrong_is_said_in_one_message(
     error = capsys.readouterr().err
     assert error.startswith("dressi: ") and says in error and "Traceback" not in error
     assert not [p for p in tmp_path.rglob("*") if p.name.endswith(".tmp")]
+
+
+def test_calibration_that_is_no_camera_names_the_photo(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    identity = "1 0 0 0 1 0 0 0 1"
+    rows = []
+    for k in range(4):
+        write_png(tmp_path / f"{k}.png", np.full((24, 32, 3), 0.1 * k, np.float32))
+        K = "0 0 0 0 0 0 0 0 0" if k == 2 else "40 0 16 0 40 12 0 0 1"
+        rows.append(f"{k}.png {K} {identity} 0 0 5")
+    (tmp_path / "par.txt").write_text("4\n" + "\n".join(rows) + "\n")
+    arguments = ["--images", str(tmp_path), "--cameras", str(tmp_path / "par.txt")]
+    assert main(["fit", *arguments, "--out", str(tmp_path / "out")]) == 1
+    error = capsys.readouterr().err
+    assert "LoadError" in error and "par.txt" in error and "2.png" in error

@@ -67,11 +67,6 @@ def read_par(path: PathLike) -> list[tuple[str, Matrix, Matrix, Matrix]]:
             raise fail(line, str(error)) from error
         if not np.isfinite(values).all():
             raise fail(line, "a number is NaN or infinite")
-        k, rotation = values[:9].reshape(3, 3), values[9:18].reshape(3, 3)
-        if not (k[0, 0] > 0 and k[1, 1] > 0 and k[2, 2] != 0):
-            raise fail(line, f"K of {fields[0]} has no focal length: {k.tolist()}")
-        if np.abs(rotation @ rotation.T - np.eye(3)).max() > 1e-2:
-            raise fail(line, f"R of {fields[0]} is no rotation: {rotation.tolist()}")
         cameras.append(
             (fields[0], values[:9].reshape(3, 3), values[9:18].reshape(3, 3), values[18:])
         )
