@@ -31,6 +31,7 @@ class LeafStore:
         """Grows with every send."""
         self._host: dict[int, np.ndarray] = {}
         self._resident: dict[int, Variable] = {}
+        self._sources: dict[int, set[int]] = {}  # of each resident derived leaf: what it follows
 
     @property
     def resident(self) -> set[int]:
@@ -59,8 +60,9 @@ class LeafStore:
         self.version += 1
         if v.uid in self._resident or v.size != (1, 1):
             self._upload(v, array)
-        for other in list(self._resident.values()):
-            if other.derived is not None and v in leaves([other]):
+        for uid, sources in self._sources.items():
+            if v.uid in sources:
+                other = self._resident[uid]
                 self._upload(other, self._derive(other))
 
     def host(self, v: Variable) -> np.ndarray:
@@ -86,6 +88,7 @@ class LeafStore:
 
     def drop(self, v: Variable) -> None:
         """Free the images of a leaf that nothing will read again."""
+        self._sources.pop(v.uid, None)
         if self._resident.pop(v.uid, None) is not None:
             for plane in range(v.vtype.n_planes):
                 self.device.drop(image_key(v, plane))
@@ -103,6 +106,9 @@ class LeafStore:
         for plane, data in enumerate(to_planes(array, v, self.limits)):
             self.device.upload(image_key(v, plane), v.vtype.format, width, height, data)
         self._resident[v.uid] = v
+        if v.derived is not None and v.uid not in self._sources:
+            # Once, not at every send: a fit sends its learning rate in each iteration.
+            self._sources[v.uid] = {leaf.uid for leaf in leaves([v])}
 
     def ensure(self, packed: Packed) -> None:
         """Upload every leaf that a plan reads and that is not on the device yet."""

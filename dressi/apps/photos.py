@@ -64,11 +64,9 @@ class PhotoOptions:
 
 @dataclass(frozen=True)
 class Level:
-    """One level of the fit: longer side in pixels, share of the iterations, subdivide first,
-    schedule."""
+    """One level of the fit: longer side in pixels, whether to subdivide first, schedule."""
 
     size: int
-    share: float
     refine: bool
     schedule: ShapeSchedule
 
@@ -83,7 +81,6 @@ def levels(size: int, iterations: int) -> list[Level]:
     return [
         Level(
             coarse,
-            0.5,
             False,
             ShapeSchedule(
                 max(round(iterations * 0.5), 1),
@@ -95,7 +92,6 @@ def levels(size: int, iterations: int) -> list[Level]:
         ),
         Level(
             size,
-            0.5,
             True,
             ShapeSchedule(
                 max(round(iterations * 0.5), 1),
