@@ -16,6 +16,7 @@ from dressi.errors import GraphError
 from dressi.packing.glsl import Places, generate
 from dressi.packing.layout import layout
 from dressi.packing.limits import DeviceLimits
+from dressi.packing.options import Options
 from dressi.packing.plan import BufferPlan, DrawPlan, ImagePlan, Plan, StagePlan, SubstagePlan
 from dressi.packing.stage import Stage, pack_stages
 from dressi.packing.substage import Context, Substage, pack_substages
@@ -23,18 +24,6 @@ from dressi.packing.units import find_inline, in_buffer, make_units
 
 MAX_PLANES = 4
 """Planes of the widest type (MAT4); spaces the keys of persistent images."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """Switches of the packer; results do not depend on them.
-
-    ``pack_substages`` off: one Function a shader. ``pack_stages`` off: one substage a render pass.
-    Both off is the paper's baseline.
-    """
-
-    pack_substages: bool = True
-    pack_stages: bool = True
 
 
 @dataclass(frozen=True)
@@ -208,6 +197,7 @@ def _plan_substage(s: Substage, places: Places, context: Context) -> SubstagePla
             compute=shader.compute,
             groups=(-(-width // 8), -(-height // 8), 1),
             n_functions=s.n_functions,
+            functions=_function_names(s),
         )
     if s.kind == RASTER:
         draws = tuple(
@@ -226,4 +216,9 @@ def _plan_substage(s: Substage, places: Places, context: Context) -> SubstagePla
         draws=draws,
         depth=s.kind == RASTER,
         n_functions=s.n_functions,
+        functions=_function_names(s),
     )
+
+
+def _function_names(s: Substage) -> tuple[str, ...]:
+    return tuple(f"{f.op.name}  {f.line}" for u in s.units for f in u.functions)

@@ -36,12 +36,16 @@ class ImagePlan:
 
 @dataclass(frozen=True)
 class BufferPlan:
-    """One storage buffer of 32-bit words, set to zero at the start of every step."""
+    """One storage buffer of 32-bit words."""
 
     index: int
     """Position in ``Plan.buffers``."""
     name: str
     n_words: int
+    key: int | None = None
+    """Not None: a persistent buffer of the device's store, as with images."""
+    fill: bool = True
+    """Whether it is set to zero at the start of every step (what a plan only reads is not)."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,8 @@ class SubstagePlan:
     groups: tuple[int, int, int] = (1, 1, 1)
     """Work groups of the dispatch."""
     n_functions: int = 0
+    functions: tuple[str, ...] = ()
+    """``op file:line`` of each Function, in order of execution, for reports."""
 
 
 @dataclass(frozen=True)

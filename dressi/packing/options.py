@@ -1,0 +1,35 @@
+"""Switches of packing, caching and execution. In: the user's choice. Out: ``Options``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Options:
+    """Every lever has a switch, and results do not depend on them (paper, table 2).
+
+    ``pack_substages``: several Functions a shader. ``pack_stages``: several substages a render
+    pass. ``cache``: parts of the graph that did not change are not run again. ``rematerialize``:
+    cheap same-pixel values are computed again where they are read instead of being carried through
+    images. ``zero_copy``: a step writes updates into the images of their leaves where nothing reads
+    the old value later. ``fold_constants``: arithmetic on constants is done while packing.
+    ``merge_duplicates``: equal Functions of equal inputs become one. ``drop_dead_outputs``: images
+    that nothing reads are not written. ``reuse_images``: values whose lifetimes do not meet share
+    an image.
+    """
+
+    pack_substages: bool = True
+    pack_stages: bool = True
+    cache: bool = True
+    rematerialize: bool = True
+    zero_copy: bool = True
+    fold_constants: bool = True
+    merge_duplicates: bool = True
+    drop_dead_outputs: bool = True
+    reuse_images: bool = True
+
+    @classmethod
+    def baseline(cls) -> Options:
+        """Everything off: one Function a render pass, the naive way of the paper's table 2."""
+        return cls(*[False] * 9)
