@@ -11,8 +11,10 @@ import itertools
 import logging
 import operator
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,14 +25,17 @@ import numpy as np
 from dressi import config
 from dressi.ad.autodiff import build_backward
 from dressi.ad.graph import Variable, graph_text, leaves, user_line
-from dressi.ad.optim import Optimizer
-from dressi.ad.simplify import materialize, simplify
+from dressi.ad.optim import Optimizer, with_states
+from dressi.ad.simplify import materialize, own_image, simplify
 from dressi.ad.verify import check_graph, check_indices
 from dressi.errors import DeviceError, DressiError, GraphError
 from dressi.leafstore import LeafStore
 from dressi.packing import Options, Packed, Plan, check_plan, pack, plan_text, shaders_text
 from dressi.packing.arrays import from_planes
-from dressi.vk import Device, DeviceInfo, Executable, open_device
+from dressi.packing.draw import GraphView, graph_view
+from dressi.report import MemoryUse, Rebuild, Report, build_report, chrome_trace, write_trace
+from dressi.stepper import Part, Step
+from dressi.vk import Device, DeviceInfo, open_device
 
 log = logging.getLogger("dressi")
 
@@ -55,26 +60,28 @@ def _exclusive(method: Method) -> Method:
 
 
 @dataclass
-class _Build:
-    """A compiled graph: the outputs by their uid in the user's graph, and what runs them."""
+class _Evaluation:
+    """A compiled graph for one answer."""
 
-    packed: Packed
-    executable: Executable
-    outputs: dict[int, Variable]
-    asked: tuple[Variable, ...]
-    """The outputs as the user made them."""
-    uniforms_version: int = -1
-    flags: tuple[bool, ...] = ()
-    leaves: tuple[Variable, ...] = ()
+    part: Part
+    asked: Variable
+    """As the user made it."""
+    output: Variable
+    """The same, lowered."""
 
 
 class DressiAD:
     """Differentiates, packs and runs a graph on one device.
 
     device: index or part of a name (default ``DRESSI_DEVICE``, else the best: GPU before CPU).
-    options: switches of the packer. limits: numbers that replace those of the device, e.g.
-    ``{"input_attachments": 4}`` to stand in for a weaker one. Raises DeviceError, naming what to
-    install, when no device can be had. Use as a context manager or call ``close``.
+    options: switches of packing and execution. limits: numbers that replace those of the device,
+    e.g. ``{"input_attachments": 4}`` to stand in for a weaker one. memory_limit: bytes of device
+    memory that may be taken; what does not fit raises OutOfMemoryError before it is made. Raises
+    DeviceError, naming what to install, when no device can be had. Use as a context manager or call
+    ``close``.
+
+    Parts of a step whose inputs did not change since the last one are not run again: after a few
+    steps with the same leaves sent in each, the step is packed again without them (``rebuilds``).
     """
 
     def __init__(
@@ -83,11 +90,11 @@ class DressiAD:
         options: Options | None = None,
         limits: dict[str, int | bool] | None = None,
         validate: bool | None = None,
+        memory_limit: int | None = None,
     ) -> None:
-        if options is not None and not isinstance(options, Options):
-            raise GraphError(f"options must be dressi.Options, got {type(options).__name__}")
+        _check_options(options)
         self._lock = threading.RLock()
-        self._device: Device = open_device(device, validate)
+        self._device: Device = open_device(device, validate, _checked_limit(memory_limit))
         try:
             try:
                 self.limits = self._device.limits.restrict(**(limits or {}))
@@ -101,13 +108,21 @@ class DressiAD:
         self._options = options or Options()
         self._loss: Variable | None = None
         self._optimizer: Optimizer | None = None
-        self._step: _Build | None = None
-        self._evaluations: OrderedDict[int, _Build] = OrderedDict()
+        self._step: Step | None = None
+        self._outputs: dict[int, Variable] = {}  # of the step: uid in the user's graph -> lowered
+        self._flags: tuple[tuple[Variable, bool], ...] = ()
+        self._flag_changes = -1
+        self._evaluations: OrderedDict[int, _Evaluation] = OrderedDict()
         self._gradients: dict[Variable, Variable] = {}
         self._loss_version = -1  # store version at the last step; -1: no step yet
         self._closed = False
         self._made_states: list[Variable] = []  # by the optimizer, for the current step
+        self._rebuilds: list[Rebuild] = []
+        self._n_steps = 0
+        self._phases: list[tuple[str, float, float]] = []
+        self._host_s: deque[float] = deque(maxlen=64)
         self.n_rebuilds = 0
+        """Plans compiled so far, evaluations and cached halves included."""
         _set_up_log()
 
     # -- setting up
@@ -138,6 +153,20 @@ class DressiAD:
         self._optimizer = optimizer
         self._drop_builds()
 
+    @property
+    def options(self) -> Options:
+        """The switches. Setting them builds the step anew; data stays."""
+        return self._options
+
+    @options.setter
+    def options(self, options: Options) -> None:
+        with self._lock:
+            self._alive()
+            _check_options(options)
+            if options != self._options:
+                self._options = options
+                self._drop_builds()
+
     @_exclusive
     def send_img(self, var: Variable, array: Any) -> None:
         """Send data to a leaf.
@@ -148,8 +177,7 @@ class DressiAD:
         """
         self._alive()
         checked = [] if self._loss is None else [self._loss]
-        for build in self._evaluations.values():
-            checked.extend(build.asked)
+        checked.extend(e.asked for e in self._evaluations.values())
         self._store.send(var, array, checked)
 
     # -- reading back
@@ -166,21 +194,24 @@ class DressiAD:
         _need_variable("recv_img", var)
         if var.creator is None:
             return _present(self._store.receive(var), var)
-        if (
-            var is self._loss
-            and self._step is not None
-            and self._loss_version == self._store.version
-        ):
-            return self._read(self._step, var)
-        build = self._evaluations.get(var.uid)
-        if build is None:
-            build = self._build([var], [], "evaluation")
-            self._evaluations[var.uid] = build
+        step = self._step
+        if var is self._loss and step is not None and self._loss_version == self._store.version:
+            made = self._outputs[var.uid]
+            return self._read(next(p for p in step.parts().values() if _holds(p, made)), made, var)
+        known = self._evaluations.get(var.uid)
+        if known is None:
+            self._phases.clear()
+            packed, (made,) = self._pack([var], [], "evaluation")
+            known = _Evaluation(self._compile(packed), var, made)
+            self._evaluations[var.uid] = known
             if len(self._evaluations) > MAX_EVALUATIONS:
-                self._evaluations.popitem(last=False)[1].executable.close()
+                self._evaluations.popitem(last=False)[1].part.executable.close()
         self._evaluations.move_to_end(var.uid)
-        self._run(build, 1)
-        return self._read(build, var)
+        now = (self._store.version, self._n_steps)
+        if known.part.ran_at != now:
+            known.part.run(1, self._store)
+            known.part.ran_at = now
+        return self._read(known.part, known.output, var)
 
     @_exclusive
     def recv_grad(self, var: Variable) -> np.ndarray:
@@ -208,7 +239,8 @@ class DressiAD:
 
     @_exclusive
     def exec_steps(self, n: int) -> None:
-        """n iterations in one submit, with no host work in between (Ctrl-C waits for its end)."""
+        """n iterations with no host work in between. Ctrl-C stops between some of them."""
+        begin, waited = time.perf_counter(), self._device.context.waited_s
         self._alive()
         try:
             count = operator.index(n)
@@ -218,28 +250,42 @@ class DressiAD:
             raise GraphError(
                 f"exec_steps at {user_line()}: n must be an integer of at least 1, got {n!r}"
             )
-        build = self._current_step()
-        self._run(build, count)
+        step = self._current_step()
+        done = step.steps
+        try:
+            step.run(count)
+        finally:
+            self._n_steps += step.steps - done
         self._loss_version = self._store.version
+        now = self._device.context.waited_s - waited
+        self._host_s.append(time.perf_counter() - begin - now)
 
-    def _current_step(self) -> _Build:
+    def _current_step(self) -> Step:
         """Phases 1 to 6, when something changed since the last step."""
         if self._step is not None:
-            if self._step.flags == tuple(v.requires_grad for v in self._step.leaves):
+            if self._flag_changes == Variable.flag_changes:
+                return self._step
+            self._flag_changes = Variable.flag_changes
+            if all(v.requires_grad == flag for v, flag in self._flags):
                 return self._step
             self._drop_builds()
         loss = self._need_loss()
-        # 1) backward
-        gradients = build_backward(loss) if self._optimizer is not None else {}
-        # 2) optimizer
-        updates = self._call_optimizer(loss, gradients)
-        # 3) traverse: state that the graph keeps from step to step joins
-        updates = _with_states([loss], updates)
-        # 4) substages, 5) stages, 6) Vulkan objects
-        self._step = self._build([loss], updates, "step")
-        self._step.leaves = tuple(leaves([loss]))
-        self._step.flags = tuple(v.requires_grad for v in self._step.leaves)
-        return self._step
+        begin = time.perf_counter()
+        self._phases.clear()
+        with self._phase("backward"):
+            gradients = build_backward(loss) if self._optimizer is not None else {}
+        with self._phase("optimizer"):
+            updates = self._call_optimizer(loss, gradients)
+        with self._phase("traverse"):  # state that the graph keeps from step to step joins
+            updates = with_states([loss], updates)
+        packed, (made,) = self._pack([loss], updates, "step")  # substages, stages
+        cache = self._options.cache
+        step = Step(packed, self._compile, self._store, self._rebuilds, cache)  # Vulkan objects
+        self._step, self._outputs = step, {loss.uid: made}
+        self._flags = tuple((v, v.requires_grad) for v in leaves([loss]))
+        self._flag_changes = Variable.flag_changes
+        self._rebuilds.append(step.rebuild("first", "", time.perf_counter() - begin))
+        return step
 
     def _call_optimizer(
         self, loss: Variable, gradients: dict[Variable, Variable]
@@ -262,49 +308,55 @@ class DressiAD:
             )
         pairs = list(zip(xs, new, strict=True))
         # Moments and counters that this call made: freed with the step, or they would pile up.
-        self._made_states = [v for v, _ in _with_states([], pairs) if v.uid > newest]
+        self._made_states = [v for v, _ in with_states([], pairs) if v.uid > newest]
         return pairs
 
-    def _build(
+    def _pack(
         self, outputs: Sequence[Variable], updates: Sequence[tuple[Variable, Variable]], name: str
-    ) -> _Build:
-        """Phases 4 to 6 for any graph: simplify, pack, check, compile."""
-        check_graph(outputs)
-        check_indices(outputs, self._store.index_feeds(outputs))
-        wanted = [*outputs, *(new for _, new in updates)]
-        lowered = [_own_image(v) for v in simplify(wanted)]
+    ) -> tuple[Packed, list[Variable]]:
+        """Simplify and pack any graph; the packed form and the lowered outputs."""
+        options, wanted = self._options, [*outputs, *(new for _, new in updates)]
+        with self._phase("simplify"):
+            check_graph(outputs)
+            check_indices(outputs, self._store.index_feeds(outputs))
+            simple = simplify(wanted, options.merge_duplicates, options.fold_constants)
+            lowered = [own_image(v) for v in simple]
         n = len(outputs)
         pairs = [(leaf, new) for (leaf, _), new in zip(updates, lowered[n:], strict=True)]
-        packed = pack(lowered[:n], pairs, self.limits, self._options, name, self._store.resident)
-        check_plan(packed.plan, self.limits)
-        self._dump(name, wanted, packed.plan)
-        self._store.ensure(packed)
-        executable = self._device.compile(packed.plan)
-        self.n_rebuilds += 1
+        with self._phase("pack"):
+            packed = pack(lowered[:n], pairs, self.limits, options, name, self._store.resident)
+        self._dump(name, graph_text(wanted), ".graph.txt")
+        if config.debug_level() >= 3:
+            log.debug("%s", graph_text(wanted))
+        return packed, lowered[:n]
+
+    def _compile(self, packed: Packed) -> Part:
+        """Check a packed plan, upload its leaves, make its Vulkan objects."""
         plan = packed.plan
+        with self._phase(f"check {plan.name}"):
+            check_plan(plan, self.limits)
+            self._dump(plan.name, plan_text(plan), ".plan.txt")
+            self._dump(plan.name, shaders_text(plan), ".glsl")
+        with self._phase(f"compile {plan.name}"):
+            self._store.ensure(packed)
+            executable = self._device.compile(plan)
+        self.n_rebuilds += 1
         counts = (plan.n_functions, plan.n_substages, len(plan.stages))
         log.info("built %s: %d functions, %d substages, %d stages", plan.name, *counts)
-        level = config.debug_level()
-        for at, text in ((2, plan_text(plan)), (3, graph_text(wanted)), (4, shaders_text(plan))):
-            if level >= at:
-                log.debug("%s", text)
-        return _Build(
-            packed,
-            executable,
-            {o.uid: v for o, v in zip(outputs, lowered, strict=False)},
-            tuple(outputs),
-        )
+        if config.debug_level() >= 2:
+            log.debug("%s", plan_text(plan))
+        if config.debug_level() >= 4:
+            log.debug("%s", shaders_text(plan))
+        return Part(packed, executable)
 
-    def _run(self, build: _Build, n: int) -> None:
-        """Phase 7: execution."""
-        if build.packed.uniforms and build.uniforms_version != self._store.version:
-            build.executable.write_uniforms(self._store.uniform_words(build.packed))
-            build.uniforms_version = self._store.version
-        build.executable.run(n)
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        yield
+        self._phases.append((name, begin, time.perf_counter() - begin))
 
-    def _read(self, build: _Build, var: Variable) -> np.ndarray:
-        made = build.outputs[var.uid]
-        planes = [build.executable.download(i) for i in build.packed.images[made.uid]]
+    def _read(self, part: Part, made: Variable, var: Variable) -> np.ndarray:
+        planes = [part.executable.download(i) for i in part.packed.images[made.uid]]
         return _present(from_planes(planes, made, self.limits), var)
 
     # -- looking inside
@@ -317,9 +369,28 @@ class DressiAD:
     @property
     @_exclusive
     def plan(self) -> Plan:
-        """The Plan of a step (built now if need be). ``print(plan_text(ad.plan))`` shows it."""
+        """The Plan of what a step runs (built now if need be). ``print(plan_text(ad.plan))`` shows
+        it."""
         self._alive()
-        return self._current_step().packed.plan
+        return self._current_step().main.packed.plan
+
+    @property
+    @_exclusive
+    def plans(self) -> dict[str, Plan]:
+        """``step``, and, once the cache acts, ``static``: the clean part, run after changes."""
+        self._alive()
+        return {k: p.packed.plan for k, p in self._current_step().parts().items()}
+
+    @property
+    @_exclusive
+    def ran(self) -> tuple[str, ...]:
+        """Names of the stages that the last ``exec_steps`` ran, in order: plan and stage."""
+        return () if self._step is None else tuple(self._step.last.stages())
+
+    @property
+    def rebuilds(self) -> tuple[Rebuild, ...]:
+        """Every build of a step so far: the first ones and those of the cache."""
+        return tuple(self._rebuilds)
 
     def graph_text(self) -> str:
         """The user's graph as text."""
@@ -327,18 +398,40 @@ class DressiAD:
 
     def glsl_text(self) -> str:
         """All generated shaders of a step."""
-        return shaders_text(self.plan)
+        return "\n".join(shaders_text(plan) for plan in self.plans.values())
+
+    def show_graph(self) -> GraphView:
+        """Functions in substages in stages, clean ones pale (paper, figure on stage packing).
+        Shows itself in a notebook; ``save("graph.svg")`` or ``save("graph.dot")``."""
+        return graph_view(self.plans)
+
+    @_exclusive
+    def memory(self) -> MemoryUse:
+        """Bytes of live images, buffers and depth attachments, and what is held and allowed."""
+        self._alive()
+        images, buffers, depth = self._device.stored_bytes()
+        parts = [e.part for e in self._evaluations.values()]
+        if self._step is not None:
+            parts += self._step.parts().values()
+        for part in parts:
+            mine = part.executable.own_bytes()
+            images, buffers = images + mine[0], buffers + mine[1]
+        memory = self._device.memory
+        return MemoryUse(images, buffers, depth, memory.held(), memory.budget)
 
     @_exclusive
     def stage_times_ms(self, n: int = 5) -> list[tuple[str, float]]:
-        """Median time of each stage in ms over n runs *of a step* (parameters move), by
-        timestamps."""
+        """Median time of each stage of a step in ms over n runs, by timestamps, copies last. The
+        data of leaves is what it was before."""
         self._alive()
-        build = self._current_step()
-        timed = self._device.compile(build.packed.plan, timestamps=True)
+        return self._stage_times(self._current_step().main, n)
+
+    def _stage_times(self, part: Part, n: int) -> list[tuple[str, float]]:
+        timed = self._device.compile(part.packed.plan, timestamps=True)
+        kept = self._store.save(part.packed)
         try:
-            if build.packed.uniforms:
-                timed.write_uniforms(self._store.uniform_words(build.packed))
+            if part.packed.uniforms:
+                timed.write_uniforms(self._store.uniform_words(part.packed))
             rows = []
             for _ in range(n):
                 timed.run(1)
@@ -349,12 +442,53 @@ class DressiAD:
             ]
         finally:
             timed.close()
+            self._store.restore(kept)
+
+    @_exclusive
+    def report(self, times: bool = True, n: int = 5) -> Report:
+        """Stages, substages, traffic, times, memory, cache and rebuilds of a step, as text or in a
+        notebook. times: measure each stage over n runs (data stays as it is)."""
+        self._alive()
+        step = self._current_step()
+        measured = {k: self._stage_times(p, n) for k, p in step.parts().items()} if times else {}
+        return build_report(
+            self.plans,
+            measured,
+            self.memory(),
+            self._rebuilds,
+            device=self._device.info.name,
+            driver=self._device.info.driver,
+            steps=step.steps,
+            static_runs=step.static_runs,
+            build_times={name: seconds for name, _, seconds in self._phases},
+        )
+
+    @_exclusive
+    def trace(self, path: str | Path, n: int = 5) -> None:
+        """Write the last build and one step as a Chrome trace (chrome://tracing, Perfetto)."""
+        report = self.report(n=n)
+        host = self.host_ms() * 1e-3
+        trace = chrome_trace(
+            self._phases,
+            report.stage_times(),
+            host=[("submit", 0.0, host), ("wait", host, (report.gpu_ms or 0.0) * 1e-3)],
+            static_stages=report.stage_times(clean=True),
+            traffic=report.traffic_by_name(),
+            gpu_delay_s=host,
+            device=self._device.info.name,
+        )
+        write_trace(path, trace)
+
+    def host_ms(self) -> float:
+        """Median ms of the last calls of ``exec_step`` outside the wait for the device; 0 before
+        the first."""
+        return 1e3 * float(np.median(self._host_s)) if self._host_s else 0.0
 
     @_exclusive
     def build_times(self) -> dict[str, float]:
         """Seconds that the last build of a step spent in its parts on the Vulkan side."""
         self._alive()
-        return dict(self._current_step().executable.build_times)
+        return dict(self._current_step().main.executable.build_times)
 
     # -- life
 
@@ -386,9 +520,10 @@ class DressiAD:
         return self._loss
 
     def _drop_builds(self) -> None:
-        for build in [self._step, *self._evaluations.values()]:
-            if build is not None:
-                build.executable.close()
+        if self._step is not None:
+            self._step.close()
+        for evaluation in self._evaluations.values():
+            evaluation.part.executable.close()
         for leaf in self._made_states:
             self._store.drop(leaf)
         self._made_states = []
@@ -397,16 +532,13 @@ class DressiAD:
         self._gradients.clear()
         self._loss_version = -1
 
-    def _dump(self, name: str, outputs: Sequence[Variable], plan: Plan) -> None:
+    def _dump(self, name: str, text: str, suffix: str) -> None:
         folder: Path | None = config.dump_dir()
         if folder is None:
             return
-        stem = folder / f"{next(_dumps):03d}_{name}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            stem.with_suffix(".graph.txt").write_text(graph_text(outputs) + "\n")
-            stem.with_suffix(".plan.txt").write_text(plan_text(plan) + "\n")
-            stem.with_suffix(".glsl").write_text(shaders_text(plan))
+            (folder / f"{next(_dumps):03d}_{name}{suffix}").write_text(text + "\n")
         except OSError as error:
             raise DressiError(f"DRESSI_DUMP={folder}: cannot write: {error}") from None
 
@@ -416,38 +548,34 @@ def _need_variable(what: str, value: object) -> None:
         raise GraphError(f"{what} at {user_line()}: needs a Variable, got {type(value).__name__}")
 
 
+def _check_options(options: object) -> None:
+    if options is not None and not isinstance(options, Options):
+        raise GraphError(f"options must be dressi.Options, got {type(options).__name__}")
+
+
+def _checked_limit(memory_limit: Any) -> int | None:
+    if memory_limit is None:
+        return None
+    try:
+        limit = operator.index(memory_limit)
+    except TypeError:
+        limit = 0
+    if limit < 1 or isinstance(memory_limit, bool):
+        raise GraphError(
+            f"memory_limit must be a number of bytes, at least 1, or None, got {memory_limit!r}"
+        )
+    return limit
+
+
+def _holds(part: Part, made: Variable) -> bool:
+    return made.uid in part.packed.images
+
+
 def _set_up_log() -> None:
     """DRESSI_DEBUG: 1 a line a build, 2 plans, 3 graphs, 4 shaders, on standard error."""
     if config.debug_level() > 0 and not log.handlers:
         log.addHandler(logging.StreamHandler())
         log.setLevel(logging.DEBUG)
-
-
-def _own_image(v: Variable) -> Variable:
-    """v, or a copy of it where v itself has no image that can be read back (leaves, constants,
-    buffers)."""
-    f = v.creator
-    if f is None or f.op.kind == "free" or f.op.scatter is not None:
-        return materialize(v)
-    return v
-
-
-def _with_states(
-    outputs: Sequence[Variable], updates: Sequence[tuple[Variable, Variable]]
-) -> list[tuple[Variable, Variable]]:
-    """Updates, and those of every state leaf that they or the outputs read."""
-    pairs = list(updates)
-    known = {leaf.uid for leaf, _ in pairs}
-    frontier = [*outputs, *(new for _, new in pairs)]
-    while frontier:
-        found = [v for v in leaves(frontier) if v.update is not None and v.uid not in known]
-        frontier = []
-        for v in found:
-            known.add(v.uid)
-            assert v.update is not None
-            pairs.append((v, v.update))
-            frontier.append(v.update)
-    return pairs
 
 
 def _present(a: np.ndarray, v: Variable) -> np.ndarray:

@@ -20,6 +20,8 @@ from dressi.packing.arrays import from_planes, to_planes, to_words
 from dressi.packing.layout import layout
 from dressi.vk import Device
 
+_NOTHING: frozenset[int] = frozenset()
+
 
 class LeafStore:
     """Where the leaves of one engine keep their data."""
@@ -31,7 +33,8 @@ class LeafStore:
         """Grows with every send."""
         self._host: dict[int, np.ndarray] = {}
         self._resident: dict[int, Variable] = {}
-        self._sources: dict[int, set[int]] = {}  # of each resident derived leaf: what it follows
+        self._sources: dict[int, set[int]] = {}  # of each derived leaf in use: what it follows
+        self._changed: set[int] = set()
 
     @property
     def resident(self) -> set[int]:
@@ -58,12 +61,23 @@ class LeafStore:
             check_indices(checked, {**self.index_feeds(checked), v: array}, v)
         self._host[v.uid] = array
         self.version += 1
+        self._changed.add(v.uid)
         if v.uid in self._resident or v.size != (1, 1):
             self._upload(v, array)
         for uid, sources in self._sources.items():
             if v.uid in sources:
-                other = self._resident[uid]
-                self._upload(other, self._derive(other))
+                self._changed.add(uid)
+                other = self._resident.get(uid)
+                if other is not None:
+                    self._upload(other, self._derive(other))
+
+    def take_changed(self) -> frozenset[int]:
+        """uids of the leaves whose data changed since the last call (derived ones too)."""
+        if not self._changed:
+            return _NOTHING
+        changed = frozenset(self._changed)
+        self._changed.clear()
+        return changed
 
     def host(self, v: Variable) -> np.ndarray:
         """Data of a leaf as last sent (or its own). Raises GraphError when it has none."""
@@ -106,6 +120,9 @@ class LeafStore:
         for plane, data in enumerate(to_planes(array, v, self.limits)):
             self.device.upload(image_key(v, plane), v.vtype.format, width, height, data)
         self._resident[v.uid] = v
+        self._follow(v)
+
+    def _follow(self, v: Variable) -> None:
         if v.derived is not None and v.uid not in self._sources:
             # Once, not at every send: a fit sends its learning rate in each iteration.
             self._sources[v.uid] = {leaf.uid for leaf in leaves([v])}
@@ -117,6 +134,24 @@ class LeafStore:
                 self._upload(v, self.host(v))
         for v in packed.uniforms:
             self.host(v)
+            self._follow(v)
+
+    def save(self, packed: Packed) -> dict[int, tuple[str, int, int, bytes]]:
+        """Pixels of the leaves that a plan writes, by key, for ``restore``."""
+        plan = packed.plan
+        written = {target for _, target in plan.updates}
+        written |= {i for stage in plan.stages for s in stage.substages for i in s.outputs}
+        kept = {}
+        for image in (plan.images[i] for i in sorted(written)):
+            if image.key is not None:
+                data = self.device.download(image.key)
+                kept[image.key] = (image.format, image.width, image.height, data)
+        return kept
+
+    def restore(self, kept: dict[int, tuple[str, int, int, bytes]]) -> None:
+        """Put back what ``save`` gave."""
+        for key, (fmt, width, height, data) in kept.items():
+            self.device.upload(key, fmt, width, height, data)
 
     def uniform_words(self, packed: Packed) -> bytes:
         """The uniform block of a plan."""

@@ -10,10 +10,10 @@ import itertools
 import operator
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -60,6 +60,7 @@ class Variable:
 
     __slots__ = (
         "_inverses",
+        "_requires_grad",
         "creator",
         "data",
         "derived",
@@ -67,7 +68,6 @@ class Variable:
         "layers",
         "line",
         "name",
-        "requires_grad",
         "size",
         "uid",
         "update",
@@ -91,7 +91,7 @@ class Variable:
         self.vtype = vtype
         self.size: Size = checked
         self.layers = n_layers
-        self.requires_grad = requires_grad
+        self._requires_grad = requires_grad
         self.name = name
         self.uid = next(_uids)
         self.line = user_line()
@@ -106,6 +106,21 @@ class Variable:
         test."""
         self._inverses: dict[int, tuple[Variable, Variable]] | None = None
         """Static index only: the leaves with its inverse, by the number of rows (F.lookup)."""
+
+    flag_changes: ClassVar[int] = 0
+    """Grows whenever a ``requires_grad`` changes, so that engines see in O(1) that none did."""
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the loss is differentiated to this leaf; may be changed at any time."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if value and self.vtype.is_int:
+            raise GraphError(f"{self.label()} at {user_line()}: an integer has no gradient")
+        self._requires_grad = value
+        Variable.flag_changes += 1
 
     @property
     def is_table(self) -> bool:
@@ -247,11 +262,12 @@ def origin(line: str) -> Iterator[None]:
         _origins.pop()
 
 
-def topological(outputs: Iterable[Variable]) -> list[Function]:
+def topological(outputs: Iterable[Variable], cut: Collection[int] = ()) -> list[Function]:
     """All Functions that the outputs need, inputs first, in the order of their making.
 
-    A Function can only use Variables that exist, so creation order is a topological order; it is
-    also stable, which keeps generated GLSL stable.
+    cut: uids of Variables at which to stop, as if they were leaves. A Function can only use
+    Variables that exist, so creation order is a topological order; it is also stable, which keeps
+    generated GLSL stable.
     """
     seen: set[int] = set()
     found: list[Function] = []
@@ -262,7 +278,9 @@ def topological(outputs: Iterable[Variable]) -> list[Function]:
             continue
         seen.add(function.uid)
         found.append(function)
-        stack.extend(v.creator for v in function.inputs if v.creator is not None)
+        stack.extend(
+            v.creator for v in function.inputs if v.creator is not None and v.uid not in cut
+        )
     found.sort(key=lambda f: f.uid)
     return found
 

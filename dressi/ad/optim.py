@@ -15,7 +15,7 @@ import numpy as np
 
 from dressi.ad.functions import constant, exp, minimum, sqrt, to_float
 from dressi.ad.functions.matrix import by_columns
-from dressi.ad.graph import Variable, user_line
+from dressi.ad.graph import Variable, leaves, user_line
 from dressi.ad.vtype import INT, VType
 from dressi.errors import GraphError
 
@@ -115,6 +115,24 @@ class Adam:
             v.update = v * self.beta2 + by_columns(lambda g: g * g, g) * (1.0 - self.beta2)
             out.append(x - by_columns(change, m.update, v.update))
         return out
+
+
+def with_states(
+    outputs: Sequence[Variable], updates: Sequence[tuple[Variable, Variable]]
+) -> list[tuple[Variable, Variable]]:
+    """Updates, and those of every state leaf that they or the outputs read."""
+    pairs = list(updates)
+    known = {leaf.uid for leaf, _ in pairs}
+    frontier = [*outputs, *(new for _, new in pairs)]
+    while frontier:
+        found = [v for v in leaves(frontier) if v.update is not None and v.uid not in known]
+        frontier = []
+        for v in found:
+            known.add(v.uid)
+            assert v.update is not None
+            pairs.append((v, v.update))
+            frontier.append(v.update)
+    return pairs
 
 
 def exponential_decay(start: float, end: float, n_steps: int) -> Variable:

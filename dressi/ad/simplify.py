@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from dressi.ad.functions._common import is_constant
+import numpy as np
+
+from dressi.ad.functions._common import constant, constant_values, is_constant
 from dressi.ad.functions.image import EXPAND
 from dressi.ad.graph import Function, Variable, origin, topological
-from dressi.ad.registry import FREE, MACRO, SAME, apply
+from dressi.ad.registry import FRAG, FREE, MACRO, SAME, apply
 
 
-def simplify(outputs: Sequence[Variable], merge: bool = True) -> list[Variable]:
-    """Lowered outputs. ``merge``: whether equal Functions of equal inputs become one."""
+def simplify(outputs: Sequence[Variable], merge: bool = True, fold: bool = True) -> list[Variable]:
+    """Lowered outputs. ``merge``: whether equal Functions of equal inputs become one. ``fold``:
+    whether arithmetic on constants is done here, and operations that give back an input go away."""
     new: dict[int, Variable] = {}
     seen: dict[Hashable, Variable] = {}
     done: set[int] = set()
@@ -33,9 +36,10 @@ def simplify(outputs: Sequence[Variable], merge: bool = True) -> list[Variable]:
                     done.add(inner.uid)
                     new[inner.output.uid] = place(inner)
             return new.get(made.uid, made)
-        short = _identity(f, xs)
-        if short is not None:
-            return short
+        if fold or f.op.name == "stop_gradient":
+            short = _identity(f, xs)
+            if short is not None:
+                return short
         key = (f.op.name, tuple(x.uid for x in xs), f.attrs)
         if merge and key in seen:
             return seen[key]
@@ -45,6 +49,8 @@ def simplify(outputs: Sequence[Variable], merge: bool = True) -> list[Variable]:
             with origin(f.line):
                 result = apply(f.op, xs, **dict(f.attrs))
             result.name = f.output.name
+        if fold:
+            result = _folded(result)
         seen[key] = result
         return result
 
@@ -55,11 +61,45 @@ def simplify(outputs: Sequence[Variable], merge: bool = True) -> list[Variable]:
     return [new.get(v.uid, v) for v in outputs]
 
 
+def _folded(y: Variable) -> Variable:
+    """The number that an operation on constants gives, or y. Only for arithmetic that float64,
+    rounded once, gets as exactly as a device: a sine would differ in the last bits."""
+    f = y.creator
+    assert f is not None
+    values = [constant_values(x) for x in f.inputs]
+    if not values or not all(values) or f.op.kind != FRAG or f.op.reference is None:
+        return y
+    if f.op.scatter or any(case.transcendental for case in f.op.cases):
+        return y
+    if y.size != (1, 1) or y.layers != 1 or any(f.op.read(i) != SAME for i in range(len(values))):
+        return y
+    arrays = [
+        np.asarray(v, np.int64 if x.vtype.is_int else np.float64).reshape(1, 1, 1, *x.vtype.tail)
+        for v, x in zip(values, f.inputs, strict=True)
+    ]
+    with np.errstate(all="ignore"):
+        result = np.asarray(f.op.reference(f, arrays), np.float64).reshape(-1)
+    limit = 2.0**31 - 1 if y.vtype.is_int else float(np.finfo(np.float32).max)
+    if not np.isfinite(result).all() or np.abs(result).max() > limit:
+        return y
+    with origin(f.line):
+        return constant(np.float32(result) if not y.vtype.is_int else result, y.vtype)
+
+
 def _fetchable(f: Function, i: int, x: Variable) -> Variable:
     """A constant that is read at other pixels must be an image first."""
     if f.op.read(i) == SAME or x.creator is None or x.creator.op.kind != FREE:
         return x
     return materialize(x)
+
+
+def own_image(v: Variable) -> Variable:
+    """v, or a copy of it where v itself has no image that can be read back (leaves, constants,
+    buffers)."""
+    f = v.creator
+    if f is None or f.op.kind == FREE or f.op.scatter is not None:
+        return materialize(v)
+    return v
 
 
 def materialize(x: Variable) -> Variable:

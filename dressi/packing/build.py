@@ -6,7 +6,7 @@ Variable lies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dressi.ad.graph import Variable
@@ -15,9 +15,11 @@ from dressi.ad.registry import COMP, RASTER
 from dressi.errors import GraphError
 from dressi.packing.glsl import Places, generate
 from dressi.packing.layout import layout
+from dressi.packing.lifetimes import reuse_images, write_in_place
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.options import Options
 from dressi.packing.plan import BufferPlan, DrawPlan, ImagePlan, Plan, StagePlan, SubstagePlan
+from dressi.packing.rematerialize import rematerialize
 from dressi.packing.stage import Stage, pack_stages
 from dressi.packing.substage import Context, Substage, pack_substages
 from dressi.packing.units import find_inline, in_buffer, make_units
@@ -39,12 +41,67 @@ class Packed:
     leaves: tuple[Variable, ...] = ()
     """Leaves that lie in persistent images."""
     uniforms: tuple[Variable, ...] = ()
-    stages: tuple[Stage, ...] = field(default=(), repr=False)
+    substages: tuple[Substage, ...] = field(default=(), repr=False)
+    """In order of execution."""
+    task: Task | None = field(default=None, repr=False)
 
 
-def image_key(v: Variable, plane: int) -> int:
-    """Key of the persistent image of one plane of a leaf."""
+@dataclass(frozen=True)
+class Task:
+    """What is to be packed, and the choices that hold for all parts of it."""
+
+    name: str
+    outputs: tuple[Variable, ...]
+    """Variables to keep in images (made by FRAG or RASTER Functions)."""
+    updates: tuple[tuple[Variable, Variable], ...]
+    """(leaf, its next value)."""
+    limits: DeviceLimits
+    options: Options
+    uniforms: tuple[Variable, ...]
+    """Leaves in the uniform block."""
+    inline: frozenset[int]
+
+    @property
+    def wanted(self) -> list[Variable]:
+        return [*self.outputs, *(new for _, new in self.updates)]
+
+    def context(self, final: Iterable[Variable]) -> Context:
+        return Context(
+            self.limits,
+            final={v.uid for v in final},
+            uniforms={v.uid for v in self.uniforms},
+            inline=set(self.inline),
+            pack_substages=self.options.pack_substages,
+            pack_stages=self.options.pack_stages,
+        )
+
+
+def image_key(v: Variable, plane: int = 0) -> int:
+    """Key of the persistent image of one plane of a leaf or a cached value (or of its buffer)."""
     return v.uid * MAX_PLANES + plane
+
+
+def make_task(
+    outputs: Sequence[Variable],
+    updates: Iterable[tuple[Variable, Variable]],
+    limits: DeviceLimits,
+    options: Options | None = None,
+    name: str = "step",
+    resident: Iterable[int] = (),
+) -> Task:
+    """Check the updates, choose uniforms and what shaders recompute. Arguments as for ``pack``."""
+    options = options or Options()
+    pairs = tuple(updates)
+    for leaf, new in pairs:
+        if (leaf.vtype, leaf.size, leaf.layers) != (new.vtype, new.size, new.layers):
+            raise GraphError(
+                f"the update of {leaf.label()} is {new.label()}; type and size must match"
+            )
+    wanted = [*outputs, *(new for _, new in pairs)]
+    written = {leaf.uid for leaf, _ in pairs}
+    uniforms = _choose_uniforms(all_leaves(wanted), written | set(resident), limits)
+    inline = find_inline(wanted, {v.uid for v in uniforms}, chains=options.rematerialize)
+    return Task(name, tuple(outputs), pairs, limits, options, tuple(uniforms), frozenset(inline))
 
 
 def pack(
@@ -58,69 +115,104 @@ def pack(
     """Pack a graph without macros.
 
     outputs: Variables to keep in images (made by FRAG or RASTER Functions). updates: (leaf, its
-    next value): copied after the last stage. resident: uids of 1x1 leaves that live in images on
-    the device because steps change them. Raises PackingError, and GraphError for images too large
-    for the device.
+    next value): written in place where nothing reads the old value later, else copied after the
+    last stage. resident: uids of 1x1 leaves that live in images on the device because steps change
+    them. Raises PackingError, and GraphError for images too large for the device.
     """
-    options = options or Options()
-    pairs = list(updates)
-    wanted = [*outputs, *(new for _, new in pairs)]
-    written_leaves = {leaf.uid for leaf, _ in pairs}
-    uniforms = _choose_uniforms(all_leaves(wanted), written_leaves | set(resident), limits)
-    inline = find_inline(wanted, {v.uid for v in uniforms})
-    units = make_units(wanted, inline)
-    read_leaves: dict[int, Variable] = {}
-    for unit in units:
-        for v, _ in unit.reads:
-            if v.creator is None:
-                read_leaves[v.uid] = v
-    for leaf, _ in pairs:
-        read_leaves.setdefault(leaf.uid, leaf)
-    uniforms = [v for v in uniforms if v.uid in read_leaves]
-    context = Context(
-        limits,
-        final={v.uid for v in wanted},
-        uniforms={v.uid for v in uniforms},
-        inline=inline,
-        pack_substages=options.pack_substages,
-        pack_stages=options.pack_stages,
-    )
+    return pack_task(make_task(outputs, updates, limits, options, name, resident))
+
+
+def pack_task(task: Task) -> Packed:
+    """Functions into substages, substages into stages, stages into a Plan."""
+    substages = pack_functions(task, task.wanted)
+    return assemble(task, task.name, substages, task.outputs, task.updates)
+
+
+def pack_functions(
+    task: Task, wanted: Sequence[Variable], cut: Collection[int] = ()
+) -> list[Substage]:
+    """Substages, in order of execution, that compute ``wanted``; cut: uids of Variables that are
+    not computed because their persistent images hold them."""
+    units = make_units([v for v in wanted if v.uid not in cut], set(task.inline), cut)
+    context = task.context(wanted)
     substages = pack_substages(units, context)
+    if task.options.rematerialize:
+        substages = rematerialize(substages, context, task.options.drop_dead_outputs)
+    return substages
+
+
+def assemble(
+    task: Task,
+    name: str,
+    substages: Sequence[Substage],
+    outputs: Sequence[Variable],
+    updates: Sequence[tuple[Variable, Variable]],
+    keyed: Collection[int] = (),
+    all_uniforms: bool = False,
+) -> Packed:
+    """The Plan of some connected substages. What they read and do not make lies in persistent
+    images. keyed: uids of what they write into persistent images. all_uniforms: keep the whole
+    uniform block, so that shaders stay as they were."""
+    limits, options = task.limits, task.options
+    context = task.context([*outputs, *(new for _, new in updates)])
     stages = pack_stages(substages, context)
     ordered = [s for stage in stages for s in stage.substages]
+    made = {v.uid for s in ordered for v in s.outputs}
+    outside: dict[int, Variable] = {}
+    for s in ordered:
+        for v, _ in s.reads.values():
+            if v.uid not in made:
+                outside[v.uid] = v
+    for leaf, new in updates:
+        outside.setdefault(leaf.uid, leaf)
+        if new.uid not in made:
+            outside.setdefault(new.uid, new)
+    uniforms = [v for v in task.uniforms if all_uniforms or v.uid in outside]
     places = Places()
     for v in uniforms:
         places.slots[v.uid] = places.n_slots
         places.n_slots += v.vtype.n_planes * v.layers
     images: list[ImagePlan] = []
     buffers: list[BufferPlan] = []
-    leaves = [v for v in read_leaves.values() if v.uid not in context.uniforms]
-    for v in leaves:
-        _add_images(v, places, images, limits, persistent=True)
+    for v in outside.values():
+        if in_buffer(v):
+            _add_buffer(v, places, buffers, limits, persistent=True, fill=False)
+        elif v.uid not in context.uniforms:
+            _add_images(v, places, images, limits, persistent=True)
     for s in ordered:
         for v in s.outputs:
             if in_buffer(v):
-                _add_buffer(v, places, buffers, limits)
+                _add_buffer(v, places, buffers, limits, v.uid in keyed)
             else:
-                _add_images(v, places, images, limits)
+                _add_images(v, places, images, limits, v.uid in keyed)
     planned = tuple(_plan_stage(stage, i, places, context) for i, stage in enumerate(stages))
-    copies = []
-    for leaf, new in pairs:
-        if (leaf.vtype, leaf.size, leaf.layers) != (new.vtype, new.size, new.layers):
-            raise GraphError(
-                f"the update of {leaf.label()} is {new.label()}; type and size must match"
-            )
-        copies += list(zip(places.images[new.uid], places.images[leaf.uid], strict=True))
+    copies = [
+        pair
+        for leaf, new in updates
+        for pair in zip(places.images[new.uid], places.images[leaf.uid], strict=True)
+    ]
     plan = Plan(name, tuple(images), tuple(buffers), planned, tuple(copies), places.n_slots)
+    where = places.images
+    if options.zero_copy:
+        plan, moves = write_in_place(plan)
+        where = _moved(where, moves)
+    if options.reuse_images:
+        plan, moves = reuse_images(plan, {i for v in outputs for i in where.get(v.uid, ())})
+        where = _moved(where, moves)
     return Packed(
         plan,
-        places.images,
+        where,
         places.buffers,
         places.slots,
-        tuple(leaves),
+        tuple(v for v in outside.values() if v.creator is None and v.uid not in context.uniforms),
         tuple(uniforms),
-        tuple(stages),
+        tuple(ordered),
+        task,
     )
+
+
+def _moved(where: dict[int, tuple[int, ...]], moves: dict[int, int]) -> dict[int, tuple[int, ...]]:
+    return {uid: tuple(moves[i] for i in planes) for uid, planes in where.items()}
 
 
 def _choose_uniforms(
@@ -167,7 +259,12 @@ def _add_images(
 
 
 def _add_buffer(
-    v: Variable, places: Places, buffers: list[BufferPlan], limits: DeviceLimits
+    v: Variable,
+    places: Places,
+    buffers: list[BufferPlan],
+    limits: DeviceLimits,
+    persistent: bool = False,
+    fill: bool = True,
 ) -> None:
     n = v.size[0] * v.size[1] * v.layers * v.vtype.n_words
     if n > limits.storage_words:
@@ -176,7 +273,8 @@ def _add_buffer(
             f"{limits.storage_words}"
         )
     places.buffers[v.uid] = len(buffers)
-    buffers.append(BufferPlan(len(buffers), v.name or f"%{v.uid}", n))
+    key = image_key(v) if persistent else None
+    buffers.append(BufferPlan(len(buffers), v.name or f"%{v.uid}", n, key, fill))
 
 
 def _plan_stage(stage: Stage, index: int, places: Places, context: Context) -> StagePlan:

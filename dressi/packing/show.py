@@ -6,7 +6,7 @@ from dressi.packing.plan import Plan, SubstagePlan
 
 
 def plan_text(plan: Plan) -> str:
-    """One line a stage, one a substage with its inputs and outputs, then copies and totals."""
+    """Totals, one line a stage, one a substage with its inputs and outputs, then copies."""
     lines = [
         f"plan {plan.name}: {plan.n_functions} functions, {plan.n_substages} substages, "
         f"{len(plan.stages)} stages, {len(plan.images)} images, {len(plan.buffers)} buffers, "
@@ -37,7 +37,10 @@ def _inputs(plan: Plan, s: SubstagePlan) -> str:
 
 def _outputs(plan: Plan, s: SubstagePlan) -> str:
     images = [plan.images[i] for i in s.outputs]
-    return ", ".join(f"{i.name} {i.format}" for i in images) or "buffers"
+    # Kept: an image that outlives the plan, of a leaf (updated in place) or a cached value.
+    kept = {i.index for i in images if i.key is not None}
+    words = (f"{i.name} {i.format}{' kept' if i.index in kept else ''}" for i in images)
+    return ", ".join(words) or "buffers"
 
 
 def shaders_text(plan: Plan) -> str:

@@ -7,7 +7,7 @@ shader). The packer knows no op by name: only shader type, reads, sizes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dressi.ad.graph import Function, Size, Variable, topological
@@ -80,9 +80,9 @@ that uses it, for 1x1 values and for images: cheaper than a pass of its own, or 
 attachment."""
 
 
-def find_inline(outputs: Iterable[Variable], uniforms: set[int]) -> set[int]:
-    """Variables that every shader recomputes: constants, coordinates, and short chains of cheap
-    same-pixel Functions of them and of uniform leaves."""
+def find_inline(outputs: Iterable[Variable], uniforms: set[int], chains: bool = True) -> set[int]:
+    """Variables that every shader recomputes: constants, coordinates, and (with ``chains``) short
+    chains of cheap same-pixel Functions of them and of uniform leaves."""
     outs = list(outputs)
     functions = topological(outs)
     fetched = {v.uid for v in outs}
@@ -95,7 +95,8 @@ def find_inline(outputs: Iterable[Variable], uniforms: set[int]) -> set[int]:
             cost[y.uid] = 0
             continue
         if (
-            f.op.kind != FRAG
+            not chains
+            or f.op.kind != FRAG
             or f.op.scatter
             or f.op.fragment_exit
             or y.fragment_of is not None
@@ -109,9 +110,12 @@ def find_inline(outputs: Iterable[Variable], uniforms: set[int]) -> set[int]:
     return set(cost)
 
 
-def make_units(outputs: Iterable[Variable], inline: set[int]) -> list[Unit]:
-    """Units in topological order, connected. inline: what ``find_inline`` found."""
-    functions = [f for f in topological(outputs) if f.output.uid not in inline]
+def make_units(
+    outputs: Iterable[Variable], inline: set[int], cut: Collection[int] = ()
+) -> list[Unit]:
+    """Units in topological order, connected. inline: what ``find_inline`` found. cut: uids of
+    Variables that are not computed but read, like leaves."""
+    functions = [f for f in topological(outputs, cut) if f.output.uid not in inline]
     groups: dict[int, list[Function]] = {}
     for f in functions:
         raster = f.output.fragment_of

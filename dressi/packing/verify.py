@@ -20,15 +20,17 @@ def check_plan(plan: Plan, limits: DeviceLimits) -> None:
             f"{limits.image_dim}",
         )
     written = {i.index for i in plan.images if i.key is not None}
-    filled: set[int] = set()
+    renewed: set[int] = set()
+    filled = {b.index for b in plan.buffers if not b.fill}
     for stage in plan.stages:
         _need(bool(stage.substages), f"{stage.name} is empty")
         _need(
             stage.kind == "graphics" or len(stage.substages) == 1,
             f"{stage.name}: a dispatch stands alone",
         )
-        before_images, before_buffers = set(written), set(filled)
+        before_images = set(written)
         attached: set[int] = set()
+        here: set[int] = set()
         for s in stage.substages:
             where = f"{stage.name}, {s.name}"
             kinds: dict[str, int] = {}
@@ -67,12 +69,15 @@ def check_plan(plan: Plan, limits: DeviceLimits) -> None:
             _need(len(s.clears) == len(s.outputs), f"{where}: clears and outputs differ in number")
             for index in s.outputs:
                 image = plan.images[index]
-                _need(index not in written, f"{where}: {image.name} is written twice")
+                again = index in here or (image.key is not None and index in renewed)
+                _need(not again, f"{where}: {image.name} is written twice")
                 _need(
                     (image.width, image.height) == (stage.width, stage.height),
                     f"{where}: output {image.name} has another size than the framebuffer",
                 )
                 written.add(index)
+                here.add(index)
+                renewed.add(index)
                 attached.add(index)
             filled |= {b.index for b in s.bindings if b.kind == "buffer"}
             written |= {b.index for b in s.bindings if b.kind == "storage"}
@@ -88,7 +93,6 @@ def check_plan(plan: Plan, limits: DeviceLimits) -> None:
             len(attached) + sum(s.depth for s in stage.substages) <= limits.stage_attachments,
             f"{stage.name}: {len(attached)} attachments, {limits.stage_attachments} allowed",
         )
-        del before_buffers
     for source, target in plan.updates:
         a, b2 = plan.images[source], plan.images[target]
         _need(source in written, f"update of {b2.name} from {a.name}, which nothing writes")

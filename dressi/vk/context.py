@@ -8,8 +8,9 @@ and ``Owned`` (a set of handles that are destroyed together, in reverse order).
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dressi.errors import DeviceError, DeviceLostError, OutOfMemoryError, ValidationError
@@ -24,6 +25,8 @@ from dressi.vk.query import (
     read_limits,
 )
 
+IN_FLIGHT = 2
+"""Submits that the device has at the same time."""
 _WAIT_NS = 200_000_000
 """A fence is waited for in slices of 0.2 s, so that Python sees Ctrl-C in between."""
 
@@ -95,6 +98,8 @@ class Context:
         self.counts: Counter[str] = Counter()
         self.owners: dict[int, Owned] = {}
         self.closed = False
+        self.waited_s = 0.0
+        """Seconds spent waiting for fences, in all."""
         self._lost = ""
         self._pid = os.getpid()
         self.device = self.api.null
@@ -174,9 +179,13 @@ class Context:
             queueFamilyIndex=self.family,
         )
         self.pool = owned.create("CommandPool", pool, "command pool")
-        fence = owned.create("Fence", arena.struct("VkFenceCreateInfo"), "submit fence")
-        self.fences = arena.array("VkFence", [fence])
-        self._fence = fence
+        self._fences = [
+            arena.array(
+                "VkFence",
+                [owned.create("Fence", arena.struct("VkFenceCreateInfo"), f"submit fence {i}")],
+            )
+            for i in range(IN_FLIGHT)
+        ]
         self._transient = self.command_buffer(owned, "one-time commands")
         self._arena = arena
         self._transient_submit = self.submit_info(self._transient, 1)
@@ -266,22 +275,36 @@ class Context:
 
     def submit(self, info: CData, what: str) -> None:
         """Submits and waits. Ctrl-C is raised only after the device has finished."""
+        self.submit_all((info,), what)
+
+    def submit_all(self, infos: Sequence[CData], what: str) -> None:
+        """Submits one after the other, two in flight, so that the device never waits for the host,
+        and waits for all. Ctrl-C stops between two, after the device has finished."""
         lib = self.api.lib
-        result = lib.vkQueueSubmit(self.queue, 1, info, self._fence)
-        self.check(result, "vkQueueSubmit", what)
-        done = False
         try:
-            result = lib.vkWaitForFences(self.device, 1, self.fences, 1, _WAIT_NS)
-            while result == 2:  # VK_TIMEOUT
-                result = lib.vkWaitForFences(self.device, 1, self.fences, 1, _WAIT_NS)
-            self.check(result, "vkWaitForFences", what)
-            done = True
-        finally:
+            for i, info in enumerate(infos):
+                if i >= IN_FLIGHT:
+                    self._wait(i % IN_FLIGHT, what)
+                result = lib.vkQueueSubmit(self.queue, 1, info, self._fences[i % IN_FLIGHT][0])
+                self.check(result, "vkQueueSubmit", what)
+            for i in range(max(len(infos) - IN_FLIGHT, 0), len(infos)):
+                self._wait(i % IN_FLIGHT, what)
+        except BaseException:
             # Whoever handles the error may destroy what the device is still working on.
-            if not done:
-                lib.vkDeviceWaitIdle(self.device)
-                lib.vkResetFences(self.device, 1, self.fences)
-        self.check(lib.vkResetFences(self.device, 1, self.fences), "vkResetFences", what)
+            lib.vkDeviceWaitIdle(self.device)
+            for fence in self._fences:
+                lib.vkResetFences(self.device, 1, fence)
+            raise
+
+    def _wait(self, nth: int, what: str) -> None:
+        lib, fence = self.api.lib, self._fences[nth]
+        begin = time.perf_counter()
+        result = 2  # VK_TIMEOUT
+        while result == 2:
+            result = lib.vkWaitForFences(self.device, 1, fence, 1, _WAIT_NS)
+        self.waited_s += time.perf_counter() - begin
+        self.check(result, "vkWaitForFences", what)
+        self.check(lib.vkResetFences(self.device, 1, fence), "vkResetFences", what)
 
     def run_once(self, record: Callable[[CData], None], what: str) -> None:
         """Records commands with ``record(command_buffer)``, runs them once and waits."""

@@ -39,12 +39,17 @@ def list_devices() -> list[DeviceInfo]:
         instance.close()
 
 
-def open_device(selector: str | int | None = None, validate: bool | None = None) -> Device:
+def open_device(
+    selector: str | int | None = None,
+    validate: bool | None = None,
+    memory_limit: int | None = None,
+) -> Device:
     """Opens a device.
 
     ``selector``: index, or part of a name in any case; None: ``DRESSI_DEVICE``, else the best
     (discrete, integrated, virtual GPU, then CPU). ``validate``: validation layers on; None:
-    ``DRESSI_VALIDATE``. Raises DeviceError that lists the devices there are, or says what to
+    ``DRESSI_VALIDATE``. ``memory_limit``: bytes that may be taken from the driver; None: all there
+    are. Raises DeviceError that lists the devices there are, or says what to
     install.
     """
     if selector is None:
@@ -54,7 +59,7 @@ def open_device(selector: str | int | None = None, validate: bool | None = None)
     instance = Instance(validate)
     try:
         physical, info = choose(instance.devices(), selector)
-        return Device(Context(instance, physical, info))
+        return Device(Context(instance, physical, info), memory_limit)
     except BaseException:
         instance.close()
         raise
@@ -67,10 +72,10 @@ class Device:
     DeviceLostError after the driver lost it.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, memory_limit: int | None = None) -> None:
         self.context = context
         try:
-            self.memory = Memory(context)
+            self.memory = Memory(context, memory_limit)
             self.staging = Staging(context, self.memory)
             self.store = ImageStore(context, self.memory)
             self.depths = DepthPool(context, self.memory)
@@ -130,7 +135,7 @@ class Device:
         return self.store.has(key)
 
     def drop(self, key: int) -> None:
-        """Destroys a persistent image; does nothing when there is none."""
+        """Destroys a persistent image or buffer; does nothing when there is none."""
         self.context.enter()
         self.store.drop(key)
 
@@ -164,6 +169,10 @@ class Device:
     def live_handles(self) -> dict[str, int]:
         """Number of Vulkan objects that exist now, by type; all zero after ``close``."""
         return {**self.context.counts, "VkInstance": self.context.instance.live()}
+
+    def stored_bytes(self) -> tuple[int, int, int]:
+        """Bytes of the persistent images, the persistent buffers, and the depth images."""
+        return (*self.store.n_bytes(), self.depths.n_bytes())
 
     def held_bytes(self) -> int:
         """Bytes of memory that this device has taken from the driver."""

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from dressi.vk.device import Device
 
 
-_KEPT_SUBMITS = 8
-"""Prepared submits (one for each different ``n`` of ``run``) that are kept."""
+CHUNK = 32
+"""Runs of one submit. Two submits are in flight, so the device never waits, and Ctrl-C (or the
+watchdog of a display driver) comes between them."""
 
 
 class Executable:
@@ -52,6 +53,7 @@ class Executable:
     def __init__(self, device: Device, plan: Plan, timestamps: bool = False) -> None:
         start = time.perf_counter()
         self.plan = plan
+        self._what = f"plan '{plan.name}'"
         self.build_times = {"spirv": 0.0, "pipelines": 0.0, "other": 0.0}
         self._device = device
         self._ctx = device.context
@@ -82,6 +84,7 @@ class Executable:
                 ("comp", substage.compute),
             )
             sources += [t for t in texts if t[1]]
+        self._check_room()
         start = time.perf_counter()
         codes = compile_glsl(sources)
         self.build_times["spirv"] = time.perf_counter() - start
@@ -90,6 +93,8 @@ class Executable:
         self._check_sizes()
         self._buffers = [
             create_buffer(ctx, memory, owned, 4 * max(b.n_words, 1), f"buffer '{b.name}'")
+            if b.key is None
+            else self._device.store.buffer(b.key, 4 * max(b.n_words, 1), b.name)
             for b in plan.buffers
         ]
         if plan.uniform_slots:
@@ -125,6 +130,15 @@ class Executable:
         self._commands = ctx.command_buffer(owned, f"plan '{plan.name}'")
         objects = Objects(self._images, self._buffers, passes, by_stage, self._queries)
         record(ctx, self._commands, plan, objects)
+
+    def _check_room(self) -> None:
+        """Raises OutOfMemoryError, before anything is made, when the plan breaks the budget."""
+        store = self._device.store
+        new = sum(self.own_bytes())
+        for image in self.plan.images:
+            if image.key is not None and not store.has(image.key):
+                new += image.n_bytes
+        self._device.memory.check_room(new, self._what)
 
     def _check_sizes(self) -> None:
         """Raises DeviceError for buffers and uniforms that no shader of the device can see
@@ -183,6 +197,11 @@ class Executable:
             for plan, image in zip(self.plan.images, self._images, strict=True)
             if not image.alive
         ]
+        gone += [
+            f"{b.key} ('{b.name}')"
+            for b in self.plan.buffers
+            if b.key is not None and not self._device.store.has_buffer(b.key)
+        ]
         if gone:
             raise DeviceError(
                 f"plan '{self.plan.name}' was compiled for persistent images that were dropped or "
@@ -206,17 +225,25 @@ class Executable:
             self._ctx.api.ffi.memmove(self._uniforms.pointer, flat, size)
 
     def run(self, n: int = 1) -> None:
-        """Runs the plan ``n`` times, in order, in one submit, and waits until it is done."""
+        """Runs the plan ``n`` times, in order, with no host work in between, and waits until it is
+        done. Ctrl-C stops after some of the runs (whole ones)."""
         self._enter()
         if n < 1:
             raise DeviceError(f"run({n}) of plan '{self.plan.name}': n must be at least 1")
+        if n == 1:
+            self._ctx.submit_all((self._submit(1),), self._what)
+        else:
+            submits = [self._submit(CHUNK)] * (n // CHUNK)
+            if n % CHUNK:
+                submits.append(self._submit(n % CHUNK))
+            self._ctx.submit_all(submits, self._what)
+        self._ctx.check_validation()
+
+    def _submit(self, n: int) -> CData:
         submit = self._submits.get(n)
         if submit is None:
-            if len(self._submits) >= _KEPT_SUBMITS:
-                self._submits.clear()
             submit = self._submits[n] = self._ctx.submit_info(self._commands, n)
-        self._ctx.submit(submit[0], f"plan '{self.plan.name}'")
-        self._ctx.check_validation()
+        return submit[0]
 
     def download(self, image_index: int) -> bytes:
         """Pixels of an image of ``plan.images``, tightly packed, row 0 first."""
@@ -271,6 +298,14 @@ class Executable:
         return [
             (name, ((ticks[i + 1] - ticks[i]) & mask) * period_ms) for i, name in enumerate(names)
         ]
+
+    def own_bytes(self) -> tuple[int, int]:
+        """Bytes of the images and of the buffers that belong to this executable alone."""
+        plan = self.plan
+        return (
+            sum(i.n_bytes for i in plan.images if i.key is None),
+            sum(4 * max(b.n_words, 1) for b in plan.buffers if b.key is None),
+        )
 
     def close(self) -> None:
         """Destroys everything that the plan owns; persistent images stay. Idempotent."""

@@ -72,8 +72,10 @@ class Allocation:
 class Memory:
     """The allocator of one device."""
 
-    def __init__(self, ctx: Context) -> None:
+    def __init__(self, ctx: Context, budget: int | None = None) -> None:
         self._ctx = ctx
+        self.budget = budget
+        """Bytes that may be taken from the driver in all; None: as much as there is."""
         self._pools: dict[tuple[int, str], _Pool] = {}
         properties = ctx.api.ffi.new("VkPhysicalDeviceMemoryProperties *")
         ctx.api.lib.vkGetPhysicalDeviceMemoryProperties(ctx.physical, properties)
@@ -141,6 +143,8 @@ class Memory:
         total = self._heap_sizes[heap]
         # Small heaps (the 256 MB window of a GPU) are not eaten up by one block.
         usual = min(_BLOCK, max(total // 16, 1 << 20), total - self._held[heap])
+        if self.budget is not None:
+            usual = min(usual, max(self.budget // 16, 1 << 16), self.budget - self.held())
         return self.raw_block(index, max(size, usual), what)
 
     def raw_block(self, index: int, size: int, what: str) -> _Block:
@@ -148,8 +152,10 @@ class Memory:
         ctx, arena = self._ctx, Arena(self._ctx.api)
         heap = self._types[index][1]
         total = self._heap_sizes[heap]
-        if size > total - self._held[heap]:
+        if size > self.left(heap):
             self.trim()
+        if self.budget is not None and size > self.budget - self.held():
+            raise over_budget(what, size, self.budget, self.held())
         left = total - self._held[heap]
         if size > left:
             raise OutOfMemoryError(
@@ -181,9 +187,37 @@ class Memory:
                 pool.blocks.remove(block)
                 self._free_block(index, block)
 
+    def left(self, heap: int) -> int:
+        """Bytes that may still be taken from a heap."""
+        free = self._heap_sizes[heap] - self._held[heap]
+        return free if self.budget is None else min(free, self.budget - self.held())
+
+    def unused(self) -> int:
+        """Bytes of the holes in what is held."""
+        pools = self._pools.values()
+        return sum(size for pool in pools for b in pool.blocks for _, size in b.free)
+
+    def check_room(self, needed: int, what: str) -> None:
+        """Raises OutOfMemoryError when ``needed`` bytes more break the budget; before anything is
+        made."""
+        if self.budget is not None and needed > self.budget - self.held() + self.unused():
+            raise over_budget(what, needed, self.budget, self.held() - self.unused())
+
     def held(self) -> int:
         """Bytes of device memory that this device holds now."""
         return sum(self._held)
+
+
+def over_budget(what: str, needed: int, budget: int, used: int) -> OutOfMemoryError:
+    """The error of something that does not fit into the budget of a device."""
+    left = max(budget - used, 0)
+    return OutOfMemoryError(
+        f"{what} does not fit into memory_limit\n"
+        f"  needs {needed} bytes, {left} of {budget} are left ({used} in use)\n"
+        "  hint: raise memory_limit, or use smaller images, fewer layers or fewer peels",
+        needed=needed,
+        available=left,
+    )
 
 
 @dataclass(frozen=True)

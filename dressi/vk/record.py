@@ -50,8 +50,9 @@ def record(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None:
         lib.vkCmdResetQueryPool(commands, objects.queries, 0, n_timestamps(plan))
     # Orders this step after the one before it, which may be in the same submit, and after uploads.
     barrier(ctx, commands)
-    if objects.buffers:
-        for buffer in objects.buffers:
+    filled = [b for b, p in zip(objects.buffers, plan.buffers, strict=True) if p.fill]
+    if filled:
+        for buffer in filled:
             lib.vkCmdFillBuffer(commands, buffer.handle, 0, WHOLE_SIZE, 0)
         barrier(ctx, commands)
     _timestamp(ctx, commands, objects, 0)

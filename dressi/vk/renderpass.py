@@ -54,8 +54,8 @@ class PassShape:
 def shape_of(stage: StagePlan) -> PassShape:
     """Works out attachments and dependencies of a graphics stage.
 
-    Raises DeviceError for what a render pass cannot do: an image that is input and output of one
-    subpass, or that is to be cleared when an earlier subpass has used it.
+    Raises DeviceError for what a render pass cannot do: to clear an image that the same or an
+    earlier subpass has used.
     """
     uses = _uses(stage)
     images: list[int] = []
@@ -66,11 +66,11 @@ def shape_of(stage: StagePlan) -> PassShape:
         for (kind, index), ways in used.items():
             if kind != "image" or ways <= {OTHER_READ}:
                 continue
-            if {READ, WRITE} <= ways:
-                raise DeviceError(
-                    f"substage '{substage.name}' reads and writes image {index} in one subpass"
-                )
             clear = values.get(index) if WRITE in ways else None
+            if READ in ways and clear is not None:
+                raise DeviceError(
+                    f"substage '{substage.name}' clears image {index}, which it reads"
+                )
             if index in load:
                 if clear is not None:
                     raise DeviceError(
@@ -80,7 +80,7 @@ def shape_of(stage: StagePlan) -> PassShape:
                 continue
             images.append(index)
             clears[index] = clear
-            if WRITE not in ways:
+            if READ in ways:  # also when the subpass writes it, each pixel after reading it
                 load[index] = "load"
             else:
                 load[index] = "dont_care" if clear is None else "clear"

@@ -1,4 +1,4 @@
-"""Images that outlive a plan: the persistent ones, by key, and the shared depth images.
+"""What outlives a plan: the persistent images and buffers, by key, and the shared depth images.
 
 In: ImagePlans with keys; sizes. Out: ``Image`` objects and views.
 """
@@ -13,21 +13,22 @@ from dressi.packing.plan import ImagePlan
 from dressi.vk.api import CData
 from dressi.vk.context import Context, Owned
 from dressi.vk.image import Image, create_image_and_view, create_images, to_layout
-from dressi.vk.memory import Memory
+from dressi.vk.memory import Buffer, Memory, create_buffer
 from dressi.vk.query import format_features
 
 
 class ImageStore:
-    """The persistent images of a device, by key.
+    """The persistent images and buffers of a device, by key.
 
-    ``generation`` grows whenever an image goes away, so that an executable can see in O(1) that all
-    its images are still there.
+    ``generation`` grows whenever one goes away, so that an executable can see in O(1) that all of
+    its own are still there.
     """
 
     def __init__(self, ctx: Context, memory: Memory) -> None:
         self._ctx = ctx
         self._memory = memory
         self._images: dict[int, tuple[Owned, Image]] = {}
+        self._buffers: dict[int, tuple[Owned, Buffer]] = {}
         self.generation = 0
 
     def get(self, key: int) -> Image:
@@ -57,11 +58,36 @@ class ImageStore:
                 raise
             self._images[plan.key] = (owned, image)
 
+    def buffer(self, key: int, n_bytes: int, name: str) -> Buffer:
+        """The persistent buffer of a key, made where it is missing or has another size."""
+        have = self._buffers.get(key)
+        if have is not None and have[1].size == n_bytes:
+            return have[1]
+        self.drop(key)
+        owned = Owned(self._ctx)
+        try:
+            made = create_buffer(self._ctx, self._memory, owned, n_bytes, f"buffer '{name}'")
+        except BaseException:
+            owned.destroy()
+            raise
+        self._buffers[key] = (owned, made)
+        return made
+
+    def has_buffer(self, key: int) -> bool:
+        """Whether the key has a buffer."""
+        return key in self._buffers
+
     def drop(self, key: int) -> None:
-        """Destroys the image of a key, if there is one."""
-        if key in self._images:
-            self.generation += 1
-            self._images.pop(key)[0].destroy()
+        """Destroys the image and the buffer of a key, if there are any."""
+        for kept in (self._images, self._buffers):
+            if key in kept:
+                self.generation += 1
+                kept.pop(key)[0].destroy()
+
+    def n_bytes(self) -> tuple[int, int]:
+        """Bytes of the pixels of all images, and of all buffers."""
+        images = sum(i.row_bytes * i.height for _, i in self._images.values())
+        return images, sum(b.size for _, b in self._buffers.values())
 
 
 def fits(image: Image, plan: ImagePlan) -> bool:
@@ -92,6 +118,10 @@ class DepthPool:
         entry[0] += 1
         owned.defer(lambda: self._release(key))
         return entry[2]
+
+    def n_bytes(self) -> int:
+        """Bytes of all depth images."""
+        return sum(4 * width * height for width, height, _ in self._entries)
 
     def _create(self, owned: Owned, width: int, height: int, what: str) -> CData:
         ctx, c = self._ctx, self._ctx.api.c

@@ -66,7 +66,7 @@ def test_updates_pair_variables_with_variables_plane_by_plane() -> None:
     """The listing's upd_inp_map mixes variables and images: plane k goes to plane k."""
     m, n = Variable(MAT3, (4, 4), name="m"), Variable(MAT3, (4, 4), name="n")
     new_m, new_n = simplify([m + m, n + n])
-    plan = pack([], [(m, new_m), (n, new_n)], LLVMPIPE)
+    plan = pack([], [(m, new_m), (n, new_n)], LLVMPIPE, Options(zero_copy=False))
     packed = plan.plan
     names = [(packed.images[s].name, packed.images[t].name) for s, t in packed.updates]
     assert [t for _, t in names] == [f"{v}[{k}]" for v in "mn" for k in range(3)]

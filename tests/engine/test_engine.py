@@ -407,7 +407,7 @@ def test_text_of_graph_plan_and_shaders_is_there() -> None:
         ad.set_loss_var(F.sin(x))
         ad.set_optimizer(SGD())
         assert "= sin(x)" in ad.graph_text()
-        assert "copy" in plan_text(ad.plan) and "#version 450" in ad.glsl_text()
+        assert "x R32F kept" in plan_text(ad.plan) and "#version 450" in ad.glsl_text()
         assert all(ms >= 0 for _, ms in ad.stage_times_ms(2))
         assert all(s >= 0 for s in ad.build_times().values())
 

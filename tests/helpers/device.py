@@ -18,12 +18,13 @@ def run_many(
     that public way is tested in tests/engine/test_engine.py."""
     for v, data in feeds.items():
         ad.send_img(v, data)
-    build = ad._build(outputs, [], "test")
+    packed, made = ad._pack(outputs, [], "test")
+    part = ad._compile(packed)
     try:
-        ad._run(build, 1)
-        return [_full(ad._read(build, v), v) for v in outputs]
+        part.run(1, ad._store)
+        return [_full(ad._read(part, m, v), v) for m, v in zip(made, outputs, strict=True)]
     finally:
-        build.executable.close()
+        part.executable.close()
 
 
 def _full(a: np.ndarray, v: Variable) -> np.ndarray:

@@ -49,14 +49,21 @@ def _in_image(v: Variable) -> bool:
 
 
 def check_complete(outputs: list[Variable], packed: Packed) -> None:
-    """Each Function that no shader recomputes stands in exactly one substage, behind its inputs."""
+    """Each Function that no shader recomputes stands in a substage (in exactly one when nothing is
+    rematerialized), behind its inputs."""
+    assert packed.task is not None
     seen: dict[int, Function] = {}
-    for stage in packed.stages:
-        for s in stage.substages:
-            for unit in s.units:
-                for f in unit.functions:
-                    assert f.uid not in seen, f"{f.where} stands in two substages"
-                    seen[f.uid] = f
+    for s in packed.substages:
+        made: set[int] = set()
+        for f in (f for unit in s.units for f in unit.functions):
+            assert f.output.uid not in made, f"{f.where} stands twice in a substage"
+            again = packed.task.options.rematerialize
+            assert again or f.uid not in seen, f"{f.where} stands in two substages"
+            for x in f.inputs:
+                inline = x.uid in packed.task.inline
+                assert x.uid in made or x.uid in s.reads or inline, f"{f.where}: lost {x.label()}"
+            made.add(f.output.uid)
+            seen[f.uid] = f
     wanted = [*outputs]
     inline = find_inline(wanted, {v.uid for v in packed.uniforms})
     for f in topological(wanted):

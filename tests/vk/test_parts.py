@@ -82,9 +82,16 @@ def test_unused_input_index_is_a_gap() -> None:
     assert shape_of(stage(draw(CODE, (0,), bindings))).subpasses[0].inputs == (None, None, 1)
 
 
-def test_reading_and_writing_in_one_subpass_is_refused() -> None:
-    with pytest.raises(DeviceError, match="'loop' reads and writes image 3"):
-        shape_of(stage(draw(CODE, (3,), reads(3), name="loop")))
+def test_an_image_that_a_subpass_reads_and_writes_is_loaded() -> None:
+    """An update in place: each pixel is read, then written."""
+    shape = shape_of(stage(draw(CODE, (3,), reads(3), name="loop")))
+    assert shape.load == ("load",)
+    assert shape.subpasses[0].inputs == shape.subpasses[0].outputs == (0,)
+
+
+def test_reading_and_clearing_in_one_subpass_is_refused() -> None:
+    with pytest.raises(DeviceError, match="'loop' clears image 3, which it reads"):
+        shape_of(stage(draw(CODE, (3,), reads(3), name="loop", clears=((0, 0, 0, 0),))))
 
 
 def test_clearing_after_use_is_refused() -> None:
