@@ -119,6 +119,7 @@ class DressiAD:
         self._made_states: list[Variable] = []  # by the optimizer, for the current step
         self._rebuilds: list[Rebuild] = []
         self._n_steps = 0
+        self._why = "nothing was there"
         self._phases: list[tuple[str, float, float]] = []
         self._host_s: deque[float] = deque(maxlen=64)
         self.n_rebuilds = 0
@@ -139,7 +140,7 @@ class DressiAD:
             )
         check_graph([loss])
         self._loss = loss
-        self._drop_builds()
+        self._drop_builds("a loss was set")
 
     @_exclusive
     def set_optimizer(self, optimizer: Optimizer | None) -> None:
@@ -151,7 +152,7 @@ class DressiAD:
                 f"function (xs, gxs) -> updated xs, got {optimizer!r}"
             )
         self._optimizer = optimizer
-        self._drop_builds()
+        self._drop_builds("an optimizer was set")
 
     @property
     def options(self) -> Options:
@@ -165,7 +166,7 @@ class DressiAD:
             _check_options(options)
             if options != self._options:
                 self._options = options
-                self._drop_builds()
+                self._drop_builds("the options changed")
 
     @_exclusive
     def send_img(self, var: Variable, array: Any) -> None:
@@ -268,7 +269,7 @@ class DressiAD:
             self._flag_changes = Variable.flag_changes
             if all(v.requires_grad == flag for v, flag in self._flags):
                 return self._step
-            self._drop_builds()
+            self._drop_builds("a requires_grad changed")
         loss = self._need_loss()
         begin = time.perf_counter()
         self._phases.clear()
@@ -284,7 +285,7 @@ class DressiAD:
         self._step, self._outputs = step, {loss.uid: made}
         self._flags = tuple((v, v.requires_grad) for v in leaves([loss]))
         self._flag_changes = Variable.flag_changes
-        self._rebuilds.append(step.rebuild("first", "", time.perf_counter() - begin))
+        self._rebuilds.append(step.rebuild("first", self._why, time.perf_counter() - begin))
         return step
 
     def _call_optimizer(
@@ -519,7 +520,8 @@ class DressiAD:
             raise GraphError(f"at {user_line()}: no loss is set\n  hint: call set_loss_var first")
         return self._loss
 
-    def _drop_builds(self) -> None:
+    def _drop_builds(self, reason: str) -> None:
+        self._why = reason
         if self._step is not None:
             self._step.close()
         for evaluation in self._evaluations.values():

@@ -203,6 +203,7 @@ def build_hardsoftras(
     edges = contour_edges(screen, neighbor_table(faces, vtx_pos)) if rims == "contour" else None
     peels = build_rasterize(screen, radius, K, edges)
     hard = peels[0].depth <= 0.5
-    edge = edge_mask(hard, reach, screen.size, max_delta)
+    stencil = F.pack_bits(peels[0].depth, 0.5, below=True)
+    edge = edge_mask(stencil, reach, screen.size, max_delta)
     silhouette = blend_silhouette(peels, hard, edge, softness)
     return HardSoft(screen, peels, edge, hard, silhouette, softness)

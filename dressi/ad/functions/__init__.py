@@ -15,6 +15,7 @@ from dressi.ad.functions.arith import (
     to_float,
     to_int,
 )
+from dressi.ad.functions.bits import border_bits, dilate_bits, pack_bits, unpack_bits
 from dressi.ad.functions.elementary import (
     abs,
     acos,
@@ -75,6 +76,7 @@ __all__ = [
     "asin",
     "atan",
     "border",
+    "border_bits",
     "ceil",
     "clamp",
     "column",
@@ -83,6 +85,7 @@ __all__ = [
     "cos",
     "cross",
     "dilate",
+    "dilate_bits",
     "div",
     "dot",
     "dynamic",
@@ -106,6 +109,7 @@ __all__ = [
     "normalize",
     "not_equal",
     "outer",
+    "pack_bits",
     "pixel_coord",
     "pow",
     "rasterize",
@@ -132,6 +136,7 @@ __all__ = [
     "to_float",
     "to_int",
     "transpose",
+    "unpack_bits",
     "vec",
     "vec2",
     "vec3",

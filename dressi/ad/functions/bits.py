@@ -1,0 +1,344 @@
+"""Masks of one bit a pixel: 32 pixels of a row in one INT.
+
+A neighbourhood operation on a mask reads several texels a pixel; on packed masks it reads as many a
+word, so a dilation by any radius costs less than one pass over the image. Bit k of word i is pixel
+32 i + k. No gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.functions._common import constant, lift, needs_int
+from dressi.ad.functions.arith import clamp, to_float, to_int
+from dressi.ad.graph import Function, Size, Variable, checked_shape, user_line
+from dressi.ad.registry import ANY, MACRO, SAME, Case, Op, Shape, apply, register
+from dressi.ad.vtype import FLOAT, INT
+from dressi.errors import GraphError
+
+WORD = 32
+MOST = WORD - 1
+"""Pixels that one pass along a row reaches: further ones lie two words away."""
+
+
+def _to_words(mask: np.ndarray) -> np.ndarray:
+    """(layers, H, W) booleans -> (layers, H, words, 1) signed words."""
+    layers, height, width = mask.shape
+    n = -(-width // WORD)
+    padded = np.zeros((layers, height, n * WORD), np.int64)
+    padded[..., :width] = mask
+    words = (padded.reshape(layers, height, n, WORD) << np.arange(WORD)).sum(-1)
+    return np.where(words >= 1 << 31, words - (1 << 32), words)[..., None]
+
+
+def _from_words(words: np.ndarray, width: int) -> np.ndarray:
+    """The inverse of ``_to_words``."""
+    bits = (words.astype(np.int64) >> np.arange(WORD)) & 1
+    return bits.reshape(*words.shape[:2], -1)[..., :width].astype(bool)
+
+
+def _pack_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    x, threshold = xs
+    if x.vtype is not FLOAT or threshold.vtype is not FLOAT:
+        raise GraphError(f"needs FLOAT, got {x.vtype.name} and {threshold.vtype.name}")
+    if threshold.size != (1, 1) or threshold.layers != 1:
+        raise GraphError(f"the threshold must be one number, got {threshold.label()}")
+    return INT, (-(-x.size[0] // WORD), x.size[1]), x.layers
+
+
+PACK_BITS: Op = register(
+    Op(
+        "pack_bits",
+        _pack_infer,
+        lambda f: (
+            "{y} = 0;\n"
+            "  for (int {y}_k = 0; {y}_k < 32; ++{y}_k) {\n"
+            "    ivec2 {y}_p = ivec2({pos}.x * 32 + {y}_k, {pos}.y);\n"
+            f"    if ({{y}}_p.x < {{w0}} && {{fetch0}}({{y}}_p, {{layer}}) {f.attr('compare')} "
+            "{x1}) {y} |= 1 << {y}_k;\n  }"
+        ),
+        reads=(ANY, SAME),
+        reference=lambda f, xs: _to_words(
+            (xs[0] <= xs[1].reshape(-1)[0])[..., 0]
+            if f.attr("compare") == "<="
+            else (xs[0] >= xs[1].reshape(-1)[0])[..., 0]
+        ),
+        cases=tuple(
+            Case(
+                lambda a, below=below: pack_bits(a, 0.4, below),
+                ((FLOAT, 0, 1),),
+                gradient=False,
+                elementwise=False,
+                sizes=((70, 3),),
+            )
+            for below in (False, True)
+        ),
+    )
+)
+
+
+def _unpack_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    width, height = attrs["size"]
+    _need_words(xs[0], width)
+    if xs[0].size[1] != height:
+        raise GraphError(f"{xs[0].label()} has no {height} rows")
+    return FLOAT, (width, height), xs[0].layers
+
+
+def _need_words(x: Variable, width: int) -> None:
+    if x.vtype is not INT or x.size[0] != -(-width // WORD):
+        raise GraphError(f"{x.label()} is not a packed mask of {width} pixels a row")
+
+
+UNPACK_BITS: Op = register(
+    Op(
+        "unpack_bits",
+        _unpack_infer,
+        "{y} = float((uint({fetch0}(ivec2({pos}.x >> 5, {pos}.y), {layer})) "
+        ">> uint({pos}.x & 31)) & 1u);",
+        reads=(ANY,),
+        reference=lambda f, xs: _from_words(xs[0], f.attr("size")[0])[..., None].astype(np.float64),
+        cases=(
+            Case(
+                lambda a: unpack_bits(a, (70, 5)),
+                ((INT, -(2**31), 2**31 - 1),),
+                gradient=False,
+                elementwise=False,
+                sizes=((3, 5),),
+            ),
+        ),
+    )
+)
+
+
+def _same_words(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    if xs[0].vtype is not INT:
+        raise GraphError(f"needs INT, got {xs[0].vtype.name}")
+    if "width" in attrs:
+        _need_words(xs[0], attrs["width"])
+    return INT, xs[0].size, xs[0].layers
+
+
+def _border_glsl(f: Function) -> str:
+    last = (f.attr("width") - 1) % WORD  # the last bit of a row that is a pixel
+    end, valid = 1 << last, (1 << last + 1) - 1
+    at = "uint({fetch0}({pos} + ivec2(%s), {layer}))"
+    return (
+        f"uint {{y}}_c = {at % '0, 0'}, {{y}}_w = 0xFFFFFFFFu;\n"
+        f"  uint {{y}}_l = {{y}}_c << 1 | ({{pos}}.x > 0 ? {at % '-1, 0'} >> 31 : {{y}}_c & 1u);\n"
+        "  uint {y}_r = {y}_c >> 1;\n"
+        f"  if ({{pos}}.x < {{w0}} - 1) {{y}}_r |= {at % '1, 0'} << 31;\n"
+        f"  else {{ {{y}}_r = ({{y}}_r & ~{end}u) | ({{y}}_c & {end}u); {{y}}_w = {valid}u; }}\n"
+        f"  uint {{y}}_u = {{pos}}.y > 0 ? {at % '0, -1'} : {{y}}_c;\n"
+        f"  uint {{y}}_d = {{pos}}.y < {{h0}} - 1 ? {at % '0, 1'} : {{y}}_c;\n"
+        "  {y} = int((({y}_c ^ {y}_l) | ({y}_c ^ {y}_r) | ({y}_c ^ {y}_u) | ({y}_c ^ {y}_d)) "
+        "& {y}_w);"
+    )
+
+
+def _border_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    m = _from_words(xs[0], f.attr("width"))
+    out = np.zeros_like(m)
+    dx, dy = m[:, :, 1:] != m[:, :, :-1], m[:, 1:] != m[:, :-1]
+    out[:, :, 1:] |= dx
+    out[:, :, :-1] |= dx
+    out[:, 1:] |= dy
+    out[:, :-1] |= dy
+    return _to_words(out)
+
+
+BORDER_BITS: Op = register(
+    Op(
+        "border_bits",
+        _same_words,
+        _border_glsl,
+        reads=(ANY,),
+        reference=_border_ref,
+        cases=tuple(
+            Case(
+                lambda a, w=w: border_bits(pack_bits(unpack_bits(a, (w, 5)), 0.5), w),
+                ((INT, -(2**31), 2**31 - 1),),
+                gradient=False,
+                elementwise=False,
+                sizes=((3, 5),),
+            )
+            for w in (96, 70, 65)
+        ),
+    )
+)
+
+# Along a row by n <= 31 pixels: words doubled up to n, with what crosses from the words beside.
+_ROW_GLSL = (
+    "uint {y}_c = uint({fetch0}({pos}, {layer})), {y}_v = {y}_c, {y}_l = 0u, {y}_r = 0u;\n"
+    "  if ({pos}.x > 0) {y}_l = uint({fetch0}({pos} - ivec2(1, 0), {layer}));\n"
+    "  if ({pos}.x < {w0} - 1) {y}_r = uint({fetch0}({pos} + ivec2(1, 0), {layer}));\n"
+    "  for (int {y}_d = 0; {y}_d < {x1};) {\n"
+    "    int {y}_s = min({y}_d + 1, min({x1}, 31) - {y}_d);\n"
+    "    if ({y}_s <= 0) break;\n"
+    "    {y}_c |= {y}_c << {y}_s | {y}_l >> (32 - {y}_s); {y}_l |= {y}_l << {y}_s;\n"
+    "    {y}_v |= {y}_v >> {y}_s | {y}_r << (32 - {y}_s); {y}_r |= {y}_r >> {y}_s;\n"
+    "    {y}_d += {y}_s;\n  }\n"
+    "  {y} = int({y}_c | {y}_v);"
+)
+
+# Along a column: three taps, as far apart as asked.
+_COLUMN_GLSL = (
+    "{y} = {fetch0}({pos}, {layer});\n"
+    "  if ({pos}.y >= {x1}) {y} |= {fetch0}({pos} - ivec2(0, {x1}), {layer});\n"
+    "  if ({pos}.y + {x1} < {h0}) {y} |= {fetch0}({pos} + ivec2(0, {x1}), {layer});"
+)
+
+
+def _spread(m: np.ndarray, axis: int, steps: Sequence[int]) -> np.ndarray:
+    out = m.copy()
+    for step in steps:
+        if 0 < step < m.shape[axis]:
+            lo, hi = [slice(None)] * 3, [slice(None)] * 3
+            lo[axis], hi[axis] = slice(0, -step), slice(step, None)
+            out[tuple(hi)] |= m[tuple(lo)]
+            out[tuple(lo)] |= m[tuple(hi)]
+    return out
+
+
+def _reach_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    n = int(xs[1].reshape(-1)[0])
+    m = _from_words(xs[0], xs[0].shape[2] * WORD)
+    if f.op is ROW_BITS:
+        return _to_words(_spread(m, 2, range(1, min(n, MOST) + 1)))
+    return _to_words(_spread(m, 1, (n,)))
+
+
+ROW_BITS: Op = register(
+    Op(
+        "dilate_bits_row",
+        _same_words,
+        _ROW_GLSL,
+        reads=(ANY, SAME),
+        reference=_reach_ref,
+        cases=tuple(
+            Case(
+                lambda a, n=n: apply(ROW_BITS, (a, constant(n, INT))),
+                ((INT, 0, 3000),),
+                gradient=False,
+                elementwise=False,
+                sizes=((4, 3),),
+            )
+            for n in (0, 1, 2, 5, 16, 31)
+        ),
+    )
+)
+
+COLUMN_BITS: Op = register(
+    Op(
+        "dilate_bits_column",
+        _same_words,
+        _COLUMN_GLSL,
+        reads=(ANY, SAME),
+        reference=_reach_ref,
+        cases=(
+            Case(
+                lambda a: apply(COLUMN_BITS, (a, constant(2, INT))),
+                ((INT, 0, 3000),),
+                gradient=False,
+                elementwise=False,
+                sizes=((4, 7),),
+            ),
+        ),
+    )
+)
+
+
+def _steps(max_radius: int) -> tuple[list[int], list[int]]:
+    """Reach of each pass along rows, and along columns (1, 3, 9, ...)."""
+    rows = [MOST] * (-(-max_radius // MOST))
+    columns: list[int] = []
+    while sum(columns) < max_radius:
+        columns.append(3 ** len(columns))
+    return rows, columns
+
+
+def _dilate_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    if xs[1].vtype is not FLOAT or xs[1].size != (1, 1):
+        raise GraphError(f"the radius must be a FLOAT of size 1x1, got {xs[1].label()}")
+    return _same_words(xs, attrs)
+
+
+def _dilate_expand(f: Function, xs: Sequence[Variable]) -> Variable:
+    words, radius = xs
+    radius = clamp(radius + 0.5, 0.0, float(f.attr("max_radius")) + 0.5)
+    for op, steps in zip((ROW_BITS, COLUMN_BITS), _steps(f.attr("max_radius")), strict=True):
+        reach = 0
+        for step in steps:
+            n = to_int(clamp(radius - float(reach), 0.0, float(step)))
+            words = apply(op, (words, n))
+            reach += step
+    return words
+
+
+def _dilate_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    most = f.attr("max_radius")
+    n = int(np.floor(np.clip(xs[1].reshape(-1)[0] + 0.5, 0, most + 0.5)))
+    m = _from_words(xs[0], xs[0].shape[2] * WORD)
+    return _to_words(_spread(_spread(m, 2, range(1, n + 1)), 1, range(1, n + 1)))
+
+
+DILATE_BITS: Op = register(
+    Op(
+        "dilate_bits",
+        _dilate_infer,
+        kind=MACRO,
+        expand=_dilate_expand,
+        reference=_dilate_ref,
+        cases=tuple(
+            Case(
+                lambda a, r=r: dilate_bits(a, r, 40),
+                ((INT, 0, 40),),
+                gradient=False,
+                elementwise=False,
+                sizes=((5, 53),),
+            )
+            for r in (0.0, 1.0, 2.4, 5.0, 31.0, 33.5, 99.0)
+        ),
+    )
+)
+
+
+def pack_bits(x: Variable, threshold: Any = 0.5, below: bool = False) -> Variable:
+    """INT @ (ceil(W / 32), H): a bit for each pixel of a FLOAT image, set where x >= threshold.
+
+    threshold: FLOAT @ 1x1. below: set where x <= threshold instead. No gradient. Raises GraphError
+    for other types.
+    """
+    compare = "<=" if below else ">="
+    return apply(PACK_BITS, lift("pack_bits", x, threshold), compare=compare)
+
+
+def unpack_bits(words: Variable, size: Size) -> Variable:
+    """FLOAT @ size: 1 where the bit of a packed mask is set, else 0. No gradient. Raises GraphError
+    when the words are not of that size."""
+    (width, height), _ = checked_shape("F.unpack_bits", size)
+    return apply(UNPACK_BITS, (words,), size=(width, height))
+
+
+def border_bits(words: Variable, width: int) -> Variable:
+    """Packed ``F.border``: the pixels that differ from one of their four neighbours in the same
+    layer. width: pixels of a row. No gradient."""
+    return apply(BORDER_BITS, (words,), width=needs_int("border_bits", "width", width))
+
+
+def dilate_bits(words: Variable, radius: Any, max_radius: int) -> Variable:
+    """Packed ``F.dilate``: set where a pixel of the square of (2 R + 1)^2 is, R = floor(radius +
+    0.5).
+
+    radius: FLOAT @ 1x1, pixels, a run-time value up to max_radius. Stops at the border of each
+    layer; bits behind the last pixel of a row may be set as well. No gradient.
+    """
+    (radius,) = lift("dilate_bits", radius)
+    if needs_int("dilate_bits", "max_radius", max_radius) < 0:
+        raise GraphError(
+            f"F.dilate_bits at {user_line()}: max_radius must not be negative, got {max_radius}"
+        )
+    return apply(DILATE_BITS, (words, to_float(radius)), max_radius=int(max_radius))

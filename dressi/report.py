@@ -1,0 +1,516 @@
+"""What an engine did, as a table: stages, times, traffic, memory, rebuilds; and as a Chrome trace.
+
+In: plans by name, measured times, counts. Out: ``Report`` (text, and HTML for notebooks), and a
+dictionary in the Chrome Trace Event Format for chrome://tracing or Perfetto.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dressi.errors import DressiError
+from dressi.packing.flow import STATIC, ordered
+from dressi.packing.plan import Plan, StagePlan
+from dressi.packing.traffic import (
+    Traffic,
+    bound,
+    buffers_written,
+    plan_traffic,
+    stage_traffic,
+    substage_traffic,
+    update_traffic,
+)
+
+COLUMNS = 110
+"""Width of the text: it fits a terminal on half a screen."""
+
+_HEADS = "stage ms % attached fetched written size substages functions"
+
+
+@dataclass(frozen=True)
+class SubstageRow:
+    """One subpass or dispatch of a report."""
+
+    name: str
+    n_functions: int
+    functions: tuple[str, ...]
+    traffic: Traffic
+
+
+@dataclass(frozen=True)
+class StageRow:
+    """One render pass or dispatch of a report."""
+
+    plan: str
+    name: str
+    kind: str
+    width: int
+    height: int
+    substages: tuple[SubstageRow, ...]
+    traffic: Traffic
+    ms: float | None
+    """Time on the device; None: not measured."""
+    clean: bool
+    """Whether it is run only after a change of something that it depends on."""
+
+    @property
+    def full_name(self) -> str:
+        """As in ``ad.ran``: plan and stage."""
+        return f"{self.plan} {self.name}"
+
+    @property
+    def n_functions(self) -> int:
+        return sum(s.n_functions for s in self.substages)
+
+
+@dataclass(frozen=True)
+class Updates:
+    """How a plan writes new values into leaves (or, the static one, keeps what it computed)."""
+
+    plan: str
+    in_place: tuple[str, ...]
+    """Images and buffers that outlive the plan and are written by its stages."""
+    copied: tuple[str, ...]
+    """Images that are copied to after the last stage."""
+    kept_bytes: int
+    """Of those in place."""
+    traffic: Traffic
+    """Of the copies."""
+    ms: float | None
+    """Of the copies."""
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """One build of a step."""
+
+    step: int
+    """Steps that were done before."""
+    kind: str
+    """first, fast (stages packed again) or full (Functions packed again)."""
+    reason: str
+    seconds: float
+    functions: int
+    substages: int
+    stages: int
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Memory of the device, in bytes."""
+
+    images: int
+    buffers: int
+    depth: int
+    """Depth attachments."""
+    held: int
+    """Taken from the driver: what is in use, alignment, and what is kept for the next build."""
+    limit: int | None = None
+    """``memory_limit`` of the engine; None: what the device has."""
+
+    @property
+    def used(self) -> int:
+        """Images, buffers and depth attachments."""
+        return self.images + self.buffers + self.depth
+
+    def __str__(self) -> str:
+        limit = "no limit" if self.limit is None else f"limit {_mb(self.limit)}"
+        return (
+            f"{_mb(self.used)} in use (images {_mb(self.images)}, buffers {_mb(self.buffers)}, "
+            f"depth {_mb(self.depth)}), {_mb(self.held)} held, {limit}"
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """What ``ad.report()`` gives. ``print`` it, or let a notebook show it."""
+
+    device: str
+    driver: str
+    stages: tuple[StageRow, ...]
+    updates: tuple[Updates, ...]
+    traffic: Traffic
+    """Of a step without its clean part: fills, stages, copies."""
+    memory: MemoryUse
+    rebuilds: tuple[Rebuild, ...] = ()
+    steps: int = 0
+    static_runs: int = 0
+    """Times that the static part was run."""
+    step_ms: float | None = None
+    """A whole step as the host sees it."""
+    build_times: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of each phase of the last build."""
+
+    @property
+    def gpu_ms(self) -> float | None:
+        """Sum over the stages and copies of a step, the clean part left out; None: not measured."""
+        times = [r.ms for r in self.stages if not r.clean]
+        times += [u.ms for u in self.updates if u.plan != STATIC]
+        known = [t for t in times if t is not None]
+        return sum(known) if known else None
+
+    @property
+    def hits(self) -> int:
+        """Steps in which the static part did not run."""
+        return max(0, self.steps - self.static_runs)
+
+    def stage_times(self, clean: bool = False) -> list[tuple[str, float]]:
+        """(name, ms) of the stages of a step (or of the clean part) that were measured, copies
+        last."""
+        times = [(r.full_name, r.ms) for r in self.stages if r.clean == clean]
+        times += [(f"{u.plan} updates", u.ms) for u in self.updates if (u.plan == STATIC) == clean]
+        return [(name, ms) for name, ms in times if ms is not None]
+
+    def traffic_by_name(self) -> dict[str, Traffic]:
+        """Traffic of what ``stage_times`` names."""
+        rows = {r.full_name: r.traffic for r in self.stages}
+        return rows | {f"{u.plan} updates": u.traffic for u in self.updates}
+
+    # -- text
+
+    def text(self) -> str:
+        """The report in at most 110 columns. Bytes ``attached``: read as input attachments;
+        ``fetched``: as textures and buffers, and by copies."""
+        table = [_clip(line) for line in self._table()]
+        return "\n".join([*_wrapped(self._head()), "", *table, "", *_wrapped(self._tail())])
+
+    __str__ = __repr__ = text
+
+    def _head(self) -> Iterator[str]:
+        yield f"{self.device}, driver {self.driver}"
+        for clean in (False, True):
+            rows = [r for r in self.stages if r.clean == clean]
+            if rows or not clean:
+                what = "static part" if clean else "step"
+                yield f"{what}: {_totals(rows)}"
+        t = self.traffic
+        yield f"a step reads {_size(t.read)} and writes {_size(t.written)}"
+        if self.step_ms is not None or self.gpu_ms is not None:
+            whole = "" if self.step_ms is None else f"a step takes {self.step_ms:.3f} ms"
+            inside = "" if self.gpu_ms is None else f"its stages {self.gpu_ms:.3f} ms"
+            yield ", ".join(part for part in (whole, inside) if part)
+
+    def _table(self) -> Iterator[str]:
+        yield (
+            f"{'stage':<18}{'ms':>9}{'%':>6}{'attached':>9}{'fetched':>9}{'written':>9}  "
+            f"{'size':<11}{'sub':>4}{'fun':>6}  first ops"
+        )
+        for r in self.stages:
+            ops = ",".join(s.name for s in r.substages)
+            size = f"{r.width}x{r.height}"
+            yield (
+                f"{r.full_name:<18}{_ms(r.ms):>9}{self._share(r):>6}{_columns(r.traffic)}  "
+                f"{size:<11}{len(r.substages):>4}{r.n_functions:>6}  {ops}"
+            )
+            if len(r.substages) > 1:
+                for k, s in enumerate(r.substages):
+                    yield (
+                        f"  {f'substage {k}':<16}{'':>15}{_columns(s.traffic)}  {'':<15}"
+                        f"{s.n_functions:>6}  {s.name}"
+                    )
+        for u in self.updates:
+            if u.copied:
+                share = self._percent(u.ms) if u.plan != STATIC else "clean"
+                yield (
+                    f"{f'{u.plan} updates':<18}{_ms(u.ms):>9}{share:>6}{_columns(u.traffic)}  "
+                    f"copies to {', '.join(u.copied)}"
+                )
+
+    def _tail(self) -> Iterator[str]:
+        for u in self.updates:
+            if u.plan != STATIC and (u.copied or u.in_place):
+                names = f" ({', '.join(u.in_place)})" if u.in_place else ""
+                yield f"updates: {len(u.copied)} copied, {len(u.in_place)} in place{names}"
+        yield self.cache_line()
+        yield f"memory: {self.memory}"
+        if self.build_times:
+            parts = ", ".join(f"{name} {s:.3f} s" for name, s in self.build_times.items())
+            yield f"last build: {parts}"
+        yield f"rebuilds: {len(self.rebuilds)}"
+        for b in self.rebuilds:
+            counts = f"{b.functions} -> {b.substages} -> {b.stages}"
+            yield f"  step {b.step:<7}{b.kind:<6}{b.seconds:>8.3f} s  {counts:<22}{b.reason}"
+
+    def cache_line(self) -> str:
+        """The cache in a line."""
+        n = sum(r.clean for r in self.stages)
+        if not n:
+            return f"static part: none, {_many(self.steps, 'step')}"
+        kept = sum(u.kept_bytes for u in self.updates if u.plan == STATIC)
+        return (
+            f"static part: {_many(n, 'stage')}, ran {self.static_runs} of "
+            f"{_many(self.steps, 'step')} (hits {self.hits}), keeps {_size(kept)}"
+        )
+
+    def _share(self, row: StageRow) -> str:
+        return "clean" if row.clean else self._percent(row.ms)
+
+    def _percent(self, ms: float | None) -> str:
+        whole = self.gpu_ms
+        return f"{100 * ms / whole:.1f}" if ms is not None and whole else "-"
+
+    # -- notebook
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for r in self.stages:
+            cells = [_ms(r.ms), self._share(r), *_sizes(r.traffic)]
+            cells += [f"{r.width}x{r.height}", str(len(r.substages)), str(r.n_functions)]
+            inside = "".join(
+                f"<li>{_html(s.name)}: {s.n_functions} functions, reads "
+                f"{_size(s.traffic.read)}, writes {_size(s.traffic.written)}</li>"
+                for s in r.substages
+            )
+            name = f"<details><summary>{_html(r.full_name)}</summary><ul>{inside}</ul></details>"
+            rows.append(_html_row(name, cells, pale=r.clean))
+        for u in self.updates:
+            if u.copied:
+                clean = u.plan == STATIC
+                share = "clean" if clean else self._percent(u.ms)
+                cells = [_ms(u.ms), share, *_sizes(u.traffic), "", "", ""]
+                rows.append(_html_row(f"{_html(u.plan)} updates", cells, pale=clean))
+        head = "".join(f"<th>{name}</th>" for name in _HEADS.split())
+        above = "".join(f"<div>{_html(line)}</div>" for line in self._head())
+        below = "".join(f"<div>{_html(line)}</div>" for line in self._tail())
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        return f"<div>{above}{table}{below}</div>"
+
+
+def build_report(
+    plans: Mapping[str, Plan],
+    times_ms: Mapping[str, Sequence[tuple[str, float]]],
+    memory: MemoryUse,
+    rebuilds: Sequence[Rebuild] = (),
+    *,
+    device: str,
+    driver: str,
+    steps: int = 0,
+    static_runs: int = 0,
+    step_ms: float | None = None,
+    build_times: Mapping[str, float] | None = None,
+) -> Report:
+    """A Report of the plans of a step.
+
+    plans: "step", and "static" where there is a clean part. times_ms: for each plan that was
+    measured, (name of a stage or "updates", ms), as ``Executable.stage_times_ms`` gives them.
+    """
+    rows, updates, traffic = [], [], Traffic()
+    for name, plan in ordered(plans).items():
+        times = dict(times_ms.get(name, ()))
+        rows += [_stage_row(plan, name, stage, times) for stage in plan.stages]
+        updates.append(_updates(plan, name, times))
+        if name != STATIC:
+            traffic += plan_traffic(plan)
+    return Report(
+        device,
+        driver,
+        tuple(rows),
+        tuple(updates),
+        traffic,
+        memory,
+        tuple(rebuilds),
+        steps,
+        static_runs,
+        step_ms,
+        dict(build_times or {}),
+    )
+
+
+def _stage_row(plan: Plan, name: str, stage: StagePlan, times: Mapping[str, float]) -> StageRow:
+    members = tuple(
+        SubstageRow(s.name, s.n_functions, s.functions, substage_traffic(plan, s))
+        for s in stage.substages
+    )
+    return StageRow(
+        name,
+        stage.name,
+        stage.kind,
+        stage.width,
+        stage.height,
+        members,
+        stage_traffic(plan, stage),
+        times.get(stage.name),
+        name == STATIC,
+    )
+
+
+def _updates(plan: Plan, name: str, times: Mapping[str, float]) -> Updates:
+    substages = [s for stage in plan.stages for s in stage.substages]
+    images = dict.fromkeys(i for s in substages for i in (*s.outputs, *bound(s, "storage")))
+    kept = [plan.images[i] for i in images if plan.images[i].key is not None]
+    buffers = sorted({i for s in substages for i in buffers_written(plan, s)})
+    kept_buffers = [plan.buffers[i] for i in buffers if plan.buffers[i].key is not None]
+    return Updates(
+        name,
+        (*(i.name for i in kept), *(b.name for b in kept_buffers)),
+        tuple(plan.images[target].name for _, target in plan.updates),
+        sum(i.n_bytes for i in kept) + sum(4 * b.n_words for b in kept_buffers),
+        update_traffic(plan),
+        times.get("updates") if plan.updates else None,
+    )
+
+
+# -- trace
+
+
+def chrome_trace(
+    phases: Sequence[tuple[str, float, float]],
+    stages: Sequence[tuple[str, float]],
+    *,
+    host: Sequence[tuple[str, float, float]] = (),
+    static_stages: Sequence[tuple[str, float]] = (),
+    traffic: Mapping[str, Traffic] | None = None,
+    gpu_delay_s: float = 0.0,
+    device: str = "device",
+) -> dict[str, Any]:
+    """One build and one step in the Chrome Trace Event Format.
+
+    phases: (name, start, duration) of the last build on the host, in seconds of any clock. host:
+    the same of one step (what it does before and while it waits); it is drawn right after the
+    build, however long that is past. stages: (name, ms) of a step on the device, laid end to end
+    from ``gpu_delay_s`` after the start of the step. static_stages: those of the clean part, on a
+    row of their own that ends where the step begins. traffic: by name of a stage.
+    """
+    bytes_of = traffic or {}
+    events = [
+        _named("process_name", 1, 0, "host"),
+        _named("thread_name", 1, 1, "last build"),
+        _named("thread_name", 1, 2, "a step"),
+        _named("process_name", 2, 0, device),
+        _named("thread_name", 2, 1, "a step"),
+    ]
+    end = _host_row(events, 1, phases, 0.0)
+    static_us = sum(1e3 * ms for _, ms in static_stages)
+    begin = max(end, static_us)
+    _host_row(events, 2, host, begin)
+    _device_row(events, 1, stages, begin + 1e6 * gpu_delay_s, bytes_of)
+    if static_stages:
+        events.append(_named("thread_name", 2, 2, "static part, only after a change"))
+        _device_row(events, 2, static_stages, begin - static_us, bytes_of)
+    return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def write_trace(path: str | Path, trace: Mapping[str, Any]) -> None:
+    """Write a trace as JSON. Raises DressiError when the file cannot be written."""
+    try:
+        Path(path).write_text(json.dumps(trace, indent=1), encoding="utf-8")
+    except OSError as error:
+        raise DressiError(f"cannot write the trace {path}: {error}") from None
+
+
+def _named(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
+    return {"name": what, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _event(
+    name: str, process: int, thread: int, start_us: float, us: float, args: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "ph": "X",
+        "pid": process,
+        "tid": thread,
+        "ts": round(max(0.0, start_us), 3),
+        "dur": round(max(0.0, us), 3),
+        "args": args,
+    }
+
+
+def _host_row(
+    events: list[dict[str, Any]],
+    thread: int,
+    parts: Sequence[tuple[str, float, float]],
+    begin_us: float,
+) -> float:
+    """Adds spans of the host, the first at begin_us; where the last one ends."""
+    first = min((start for _, start, _ in parts), default=0.0)
+    end = begin_us
+    for name, start, duration in parts:
+        at = begin_us + 1e6 * (start - first)
+        events.append(_event(name, 1, thread, at, 1e6 * duration, {}))
+        end = max(end, at + 1e6 * duration)
+    return end
+
+
+def _device_row(
+    events: list[dict[str, Any]],
+    thread: int,
+    stages: Sequence[tuple[str, float]],
+    begin_us: float,
+    traffic: Mapping[str, Traffic],
+) -> None:
+    at = begin_us
+    for name, ms in stages:
+        t = traffic.get(name)
+        args = {} if t is None else {"bytes read": t.read, "bytes written": t.written}
+        events.append(_event(name, 2, thread, at, 1e3 * ms, args))
+        at += 1e3 * max(0.0, ms)
+
+
+# -- words
+
+
+def _totals(rows: Sequence[StageRow]) -> str:
+    n_substages = sum(len(r.substages) for r in rows)
+    return (
+        f"{_many(sum(r.n_functions for r in rows), 'function')} -> "
+        f"{_many(n_substages, 'substage')} -> {_many(len(rows), 'stage')}"
+    )
+
+
+def _columns(t: Traffic) -> str:
+    return "".join(f"{text:>9}" for text in _sizes(t))
+
+
+def _sizes(t: Traffic) -> tuple[str, str, str]:
+    """Attached, fetched, written."""
+    return _size(t.attachments_read), _size(t.textures_read + t.buffers), _size(t.written)
+
+
+def _ms(ms: float | None) -> str:
+    return "-" if ms is None else f"{ms:.3f}"
+
+
+def _mb(n: int) -> str:
+    return f"{n / 1e6:.1f} MB"
+
+
+def _size(n: int) -> str:
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if n >= unit:
+            return f"{n / unit:.1f} {name}"
+    return f"{n} B"
+
+
+def _many(n: int, what: str) -> str:
+    return f"{n} {what}" + ("" if n == 1 else "s")
+
+
+def _wrapped(lines: Iterator[str]) -> Iterator[str]:
+    for line in lines:
+        indent = " " * (len(line) - len(line.lstrip()) + 4)
+        yield from textwrap.wrap(
+            line, COLUMNS, subsequent_indent=indent, break_on_hyphens=False, tabsize=1
+        )
+
+
+def _clip(line: str) -> str:
+    line = " ".join(line.splitlines())
+    return (line if len(line) <= COLUMNS else line[: COLUMNS - 3] + "...").rstrip()
+
+
+def _html_row(name: str, cells: Sequence[str], pale: bool) -> str:
+    """name: HTML; cells: text."""
+    style = ' style="opacity:0.5"' if pale else ""
+    numbers = "".join(f'<td style="text-align:right">{_html(c)}</td>' for c in cells)
+    return f'<tr{style}><td style="text-align:left">{name}</td>{numbers}</tr>'
+
+
+def _html(text: str) -> str:
+    return html.escape(text)
