@@ -259,20 +259,20 @@ def test_sizes_and_modes_that_do_not_fit_are_named(k: int) -> None:
 
 
 def test_packed_masks_name_what_does_not_fit() -> None:
-    words = F.pack_bits(var(FLOAT, (70, 5)))
-    assert (words.vtype, words.size) == (INT, (3, 5))
+    words = F.pack_bits(var("FLOAT", (70, 5)))
+    assert (words.vtype, words.size) == (VType.INT, (3, 5))
     bad: list[Callable[[], object]] = [
-        lambda: F.pack_bits(var(VEC3)),
-        lambda: F.pack_bits(var(INT)),
-        lambda: F.pack_bits(var(FLOAT), var(FLOAT, (4, 1))),
+        lambda: F.pack_bits(var("VEC3")),
+        lambda: F.pack_bits(var("INT")),
+        lambda: F.pack_bits(var("FLOAT"), var("FLOAT", (4, 1))),
         lambda: F.unpack_bits(words, (97, 5)),
         lambda: F.unpack_bits(words, (70, 4)),
-        lambda: F.unpack_bits(var(FLOAT, (3, 5)), (70, 5)),
+        lambda: F.unpack_bits(var("FLOAT", (3, 5)), (70, 5)),
         lambda: F.border_bits(words, 97),
         lambda: F.border_bits(words, 2.5),  # type: ignore[arg-type]
-        lambda: F.dilate_bits(var(FLOAT, (3, 5)), 1.0, 4),
+        lambda: F.dilate_bits(var("FLOAT", (3, 5)), 1.0, 4),
         lambda: F.dilate_bits(words, 1.0, -1),
-        lambda: F.dilate_bits(words, var(FLOAT, (3, 5)), 4),
+        lambda: F.dilate_bits(words, var("FLOAT", (3, 5)), 4),
     ]
     for call in bad:
         with pytest.raises(GraphError):
