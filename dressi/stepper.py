@@ -60,6 +60,7 @@ class DirtyFlags:
         """Factor of both counts; doubles, so that n steps cost O(log n) rebuilds at most."""
         self.built: tuple[Flags | None, str] = (None, "")
         """The flags that the current halves were made for, and how."""
+        self._settled = False
         self._refused: set[tuple[Flags, str]] = set()
         self._considered = 0
 
@@ -68,7 +69,15 @@ class DirtyFlags:
         if flags == self.flags:
             self.count += n
         else:
-            self.flags, self.count = flags, n - 1
+            self.flags, self.count, self._settled = flags, n - 1, False
+
+    def is_settled(self, flags: Flags, n: int) -> bool:
+        """Whether nothing can become due while the flags stay the same: most steps end here."""
+        if n != 1 or flags != self.flags:
+            return False
+        if not self._settled:
+            self._settled = not (self._open(flags, FULL) or self._open(flags, FAST))
+        return self._settled
 
     def due(self) -> str | None:
         """The rebuild that should come before this step."""
@@ -110,6 +119,7 @@ class DirtyFlags:
     def undo(self) -> None:
         """The step is whole again."""
         self.built = (None, "")
+        self._settled = False
 
 
 @dataclass
@@ -159,10 +169,11 @@ class Step:
         flags = self._store.take_changed() & self._watched
         if self._split is not None and flags & self._split.depends:
             self._stale = True
-        self.last = Run()
-        if not self._cache:
+        if not self._cache or (not self._stale and self.flags.is_settled(flags, n)):
             self._advance(n)
+            self.last = Run([("step", self.main, n)])
             return
+        self.last = Run()
         while n > 0:
             self.flags.note(flags)
             kind = self.flags.due()
@@ -181,13 +192,13 @@ class Step:
                 self.last.parts.append(("static", self.static, 1))
                 self._stale = False
             self._advance(many)
+            self.last.parts.append(("step", self.main, many))
             n -= many
             flags = NOTHING
 
     def _advance(self, n: int) -> None:
         if self.main.packed.plan.stages or self.main.packed.plan.updates:
             self.main.run(n, self._store)
-        self.last.parts.append(("step", self.main, n))
         self.steps += n
 
     def parts(self) -> dict[str, Part]:

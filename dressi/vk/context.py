@@ -275,7 +275,19 @@ class Context:
 
     def submit(self, info: CData, what: str) -> None:
         """Submits and waits. Ctrl-C is raised only after the device has finished."""
-        self.submit_all((info,), what)
+        try:
+            result = self.api.lib.vkQueueSubmit(self.queue, 1, info, self._fences[0][0])
+            self.check(result, "vkQueueSubmit", what)
+            self._wait(0, what)
+        except BaseException:
+            self._settle()
+            raise
+
+    def _settle(self) -> None:
+        """Whoever handles an error may destroy what the device is still working on."""
+        self.api.lib.vkDeviceWaitIdle(self.device)
+        for fence in self._fences:
+            self.api.lib.vkResetFences(self.device, 1, fence)
 
     def submit_all(self, infos: Sequence[CData], what: str) -> None:
         """Submits one after the other, two in flight, so that the device never waits for the host,
@@ -290,10 +302,7 @@ class Context:
             for i in range(max(len(infos) - IN_FLIGHT, 0), len(infos)):
                 self._wait(i % IN_FLIGHT, what)
         except BaseException:
-            # Whoever handles the error may destroy what the device is still working on.
-            lib.vkDeviceWaitIdle(self.device)
-            for fence in self._fences:
-                lib.vkResetFences(self.device, 1, fence)
+            self._settle()
             raise
 
     def _wait(self, nth: int, what: str) -> None:

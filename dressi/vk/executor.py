@@ -231,7 +231,7 @@ class Executable:
         if n < 1:
             raise DeviceError(f"run({n}) of plan '{self.plan.name}': n must be at least 1")
         if n == 1:
-            self._ctx.submit_all((self._submit(1),), self._what)
+            self._ctx.submit(self._submit(1), self._what)
         else:
             submits = [self._submit(CHUNK)] * (n // CHUNK)
             if n % CHUNK:

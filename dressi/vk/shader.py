@@ -66,8 +66,13 @@ def _compile(sources: Sequence[tuple[str, str]]) -> list[bytes]:
     return codes
 
 
+_COMMENT = re.compile(r"[ \t]*//[^\n]*")
+
+
 def _key(stage: str, text: str) -> str:
-    content = b"\0".join((_CACHE_VERSION, stage.encode(), text.encode()))
+    """Name of a file of the cache. Comments hold names and lines of the user's program, which make
+    no difference to the code."""
+    content = b"\0".join((_CACHE_VERSION, stage.encode(), _COMMENT.sub("", text).encode()))
     return hashlib.blake2b(content, digest_size=20).hexdigest() + ".spv"
 
 
