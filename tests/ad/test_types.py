@@ -114,7 +114,8 @@ ELSEWHERE = {
     "constant",  # test_graph.py
     "leaf",  # test_graph.py
     "layer_index",  # no Variables go in
-    "pack_bits",  # below
+    "take_layer",  # below
+    "pack_bits",
     "unpack_bits",
     "border_bits",
     "dilate_bits",
@@ -277,3 +278,14 @@ def test_packed_masks_name_what_does_not_fit() -> None:
     for call in bad:
         with pytest.raises(GraphError):
             call()
+
+
+def test_take_layer_takes_any_stack_and_one_integer() -> None:
+    for t in ALL:
+        y = F.take_layer(Variable(VType[t], (4, 3), 5), 7)
+        assert (y.vtype, y.size, y.layers) == (VType[t], (4, 3), 1)
+    for bad in (1.5, "x", var("FLOAT", (1, 1)), var("INT", (4, 1)), Variable(VType.INT, layers=2)):
+        with pytest.raises(GraphError):
+            F.take_layer(var("FLOAT", (4, 1)), bad)
+    with pytest.raises(GraphError):
+        F.take_layer(3.0, 0)  # type: ignore[arg-type]

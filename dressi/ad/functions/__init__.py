@@ -36,7 +36,15 @@ from dressi.ad.functions.elementary import (
     tan,
     tanh,
 )
-from dressi.ad.functions.image import border, dilate, expand, layer_index, pixel_coord, sobol
+from dressi.ad.functions.image import (
+    border,
+    dilate,
+    expand,
+    layer_index,
+    pixel_coord,
+    sobol,
+    take_layer,
+)
 from dressi.ad.functions.matrix import column, matmul, outer, scale, transpose
 from dressi.ad.functions.raster import rasterize, resolve
 from dressi.ad.functions.reduce import mean, sum, sum_layers
@@ -130,6 +138,7 @@ __all__ = [
     "sum_components",
     "sum_layers",
     "swizzle",
+    "take_layer",
     "tan",
     "tanh",
     "texture",

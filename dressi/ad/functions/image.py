@@ -252,6 +252,88 @@ SOBOL = register(
 )
 
 
+def _take_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    x, index = xs
+    if index.vtype is not INT or index.size != (1, 1) or index.layers != 1:
+        raise GraphError(f"the layer must be one INT, got {index.label()}")
+    return x.vtype, x.size, 1
+
+
+def _take_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    at = int(xs[1].reshape(-1)[0]) % xs[0].shape[0]
+    return xs[0][at : at + 1]
+
+
+def _take_backward(f: Function, gy: Variable, i: int) -> Variable | None:
+    if i == 1:
+        return None
+    x, index = f.inputs
+    return apply(PUT_LAYER, (gy, index), size=x.size, layers=x.layers)
+
+
+TAKE_LAYER: Op = register(
+    Op(
+        "take_layer",
+        _take_infer,
+        "{y} = {fetch0}({pos}, (({x1} % {l0}) + {l0}) % {l0});",
+        reads=(ANY, SAME),
+        backward=_take_backward,
+        reference=_take_ref,
+        cases=tuple(
+            Case(
+                lambda a, n=n: take_layer(a * (to_float(layer_index(3)) * 1.5 + 1.0), n),
+                ((VEC3, -2, 2),),
+                elementwise=False,
+                sizes=((4, 3),),
+            )
+            for n in (0, 2, 7, -1)
+        ),
+    )
+)
+
+
+def _put_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    layers = f.attr("layers")
+    out = np.zeros((layers, *xs[0].shape[1:]))
+    out[int(xs[1].reshape(-1)[0]) % layers] = xs[0][0]
+    return out
+
+
+PUT_LAYER: Op = register(
+    Op(
+        "put_layer",
+        lambda xs, a: (_take_infer(xs, a)[0], a["size"], a["layers"]),
+        "{y} = (({x1} % {ly}) + {ly}) % {ly} == {layer} ? {x0} : {T}(0);",
+        reads=(SAME, SAME),
+        backward=lambda f, gy, i: take_layer(gy, f.inputs[1]) if i == 0 else None,
+        reference=_put_ref,
+        cases=(
+            Case(
+                lambda a: apply(
+                    PUT_LAYER, (take_layer(a, 2), constant(1, INT)), size=(4, 3), layers=3
+                ),
+                ((VEC3, -2, 2),),
+                elementwise=False,
+                sizes=((4, 3),),
+            ),
+        ),
+    )
+)
+
+
+def take_layer(x: Variable, index: Any) -> Variable:
+    """One layer of a stack, e.g. the view of this step.
+
+    x: any type @ any size, n layers. index: INT @ 1x1, run-time value, taken modulo n, so that a
+    step counter goes through all layers in turn. Gradient to x: to that layer, 0 elsewhere. Raises
+    GraphError for another index.
+    """
+    needs_variable("take_layer", x)
+    if not isinstance(index, Variable):
+        index = constant(needs_int("take_layer", "index", index), INT)
+    return apply(TAKE_LAYER, (x, index))
+
+
 def pixel_coord(size: Size, layers: int = 1) -> Variable:
     """VEC2 @ size: position of each pixel's centre in pixels from the top left, (x + 0.5, y + 0.5).
     No gradient."""
