@@ -1,5 +1,6 @@
 # make demo    sets everything up, then fits a sphere to six views of a pear; results in out/demo
 # make test    sets everything up, then lint, tests, notebooks and a short benchmark
+# make bench   measures everything on this device: tables on the screen, JSON and plots in out/bench
 #
 # ARGS="..." is passed on to `dressi demo` and `dressi bench`. DRESSI_DEVICE (index or part of a name) picks
 # the device; the tests run on Mesa's CPU driver lavapipe ("llvmpipe") unless it is set.
@@ -19,7 +20,7 @@ demo: setup
 	$(DRESSI) demo --out out/demo $(ARGS)
 
 bench: setup
-	$(DRESSI) bench $(ARGS)
+	$(DRESSI) bench all --out out/bench $(ARGS)
 
 notebooks: setup
 	$(PY) scripts/run_notebooks.py

@@ -68,9 +68,27 @@ def _parser() -> argparse.ArgumentParser:
     fit.set_defaults(run=_fit)
 
     bench = commands.add_parser("bench", help="measure on this device")
+    bench.add_argument(
+        "table",
+        nargs="?",
+        metavar="TABLE",
+        help="steps, table1, table2, scaling, packing or all (default steps; with --smoke all)",
+    )
     bench.add_argument("--smoke", action="store_true", help="tiny sizes: only to see that it runs")
     bench.add_argument("--json", metavar="FILE", help="write the figures as one JSON object")
     bench.add_argument("--device", help="index or part of the name of the device")
+    bench.add_argument(
+        "--data", metavar="DIR", help="folder of the meshes (default shared/data/bench beside us)"
+    )
+    bench.add_argument(
+        "--out",
+        metavar="DIR",
+        help="folder for plots of scaling and the JSON files of all (default out/bench; with "
+        "--smoke nothing is written)",
+    )
+    bench.add_argument(
+        "--only", metavar="AXIS", help="scaling: views, resolution, faces or K alone"
+    )
     bench.set_defaults(run=_bench)
     return parser
 
@@ -128,9 +146,10 @@ def _fit(args: argparse.Namespace) -> None:
 
 
 def _bench(args: argparse.Namespace) -> None:
-    from dressi.apps.bench import run_bench
+    from dressi.apps.bench import Settings, run_bench
 
-    run_bench(args.smoke, args.json, args.device)
+    settings = Settings(args.smoke, args.device, args.data, args.out, args.only)
+    run_bench(args.table, settings, args.json)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -13,14 +13,11 @@ from dressi.ad import F, Variable
 
 @dataclass(frozen=True)
 class FaceDistance:
-    """distance: FLOAT, screen square units, positive inside. forward: FLOAT, the same without
-    gradient, from a formula that gives equal bits for an edge seen from both of its faces (so that
-    ties are ties). inside: FLOAT mask. weights: VEC3 barycentric weights (screen space) of the
-    pixel, or of the nearest point of the face when the pixel is outside. beta: VEC3 weights of the
-    pixel itself, not clamped."""
+    """distance: FLOAT, screen square units, positive inside. inside: FLOAT mask. weights: VEC3
+    barycentric weights (screen space) of the pixel, or of the nearest point of the face when the
+    pixel is outside. beta: VEC3 weights of the pixel itself, not clamped."""
 
     distance: Variable
-    forward: Variable
     inside: Variable
     weights: Variable
     beta: Variable
@@ -65,17 +62,70 @@ def signed_distance(
     fixed = F.stop_gradient(on_edge)
     # p - nearest, from the small differences p - a ...: exact to the last bits near an edge.
     away = F.length(ap * fixed.x + bp * fixed.y + cp * fixed.z)
-    nearest = F.sqrt(F.minimum(F.minimum(d_ab, d_bc), d_ca))
     if edges is not None:
         any_edge = F.maximum(F.maximum(edges.x, edges.y), edges.z)
         away = F.where(any_edge, away, HIDDEN_DISTANCE)
     return FaceDistance(
         distance=F.where(inside, away, -away),
-        forward=F.where(inside, nearest, -nearest),
         inside=inside,
         weights=F.where(inside, beta, on_edge),
         beta=beta,
     )
+
+
+@dataclass(frozen=True)
+class FaceTest:
+    """What a fragment needs to know of its face. distance: FLOAT, screen square units, positive
+    inside. areas: VEC3, twice the signed areas opposite the corners, and area2, their sum: the
+    barycentric weights of the pixel, not clamped, are areas / area2."""
+
+    distance: Variable
+    areas: Variable
+    area2: Variable
+
+    def mix(self, values: Variable) -> Variable:
+        """Linear interpolation (screen space) of the three corner values in a VEC3; 0 where the
+        face is edge-on."""
+        return F.safe_div(F.dot(self.areas, values), self.area2)
+
+
+def face_test(a: Variable, b: Variable, c: Variable, p: Variable) -> FaceTest:
+    """Signed distance of p to the face a b c, to the same number as ``signed_distance`` but for
+    rounding, without gradient and cheaper: it runs for every fragment. VEC2 each, screen square.
+
+    Signs of areas decide what is inside and squared distances have equal bits for an edge seen from
+    both of its faces: every pixel of a closed surface is inside one of them, and ties are ties.
+    """
+    a, b, c, p = (F.stop_gradient(v) for v in (a, b, c, p))
+    ap, bp, cp = p - a, p - b, p - c
+    areas = _cross(bp, cp), _cross(cp, ap), _cross(ap, bp)
+    area2 = areas[0] + areas[1] + areas[2]
+    side = F.sign(area2)
+    least = F.minimum(F.minimum(areas[0] * side, areas[1] * side), areas[2] * side)
+    inside = (least >= 0.0) * F.not_equal(side, 0.0)
+    ends = F.dot(ap, ap), F.dot(bp, bp), F.dot(cp, cp)
+    squared = F.minimum(
+        F.minimum(
+            _squared(ap, bp, b - a, areas[2], ends[0], ends[1]),
+            _squared(bp, cp, c - b, areas[0], ends[1], ends[2]),
+        ),
+        _squared(cp, ap, a - c, areas[1], ends[2], ends[0]),
+    )
+    nearest = F.sqrt(squared)
+    return FaceTest(F.where(inside, nearest, -nearest), F.vec3(*areas), area2)
+
+
+TINY = 1e-30
+"""Keeps the quotient of an edge without length finite; the nearer end is taken then."""
+
+
+def _squared(
+    ap: Variable, bp: Variable, edge: Variable, area: Variable, aa: Variable, bb: Variable
+) -> Variable:
+    """Squared distance to a segment. area: cross(ap, bp); aa, bb: squared distances to its ends."""
+    beside = area * area / F.maximum(F.dot(edge, edge), TINY)
+    past_end = F.maximum(F.dot(ap, edge) <= 0.0, F.dot(bp, edge) >= 0.0)
+    return F.where(past_end, F.minimum(aa, bb), beside)
 
 
 def _cross(u: Variable, v: Variable) -> Variable:
@@ -87,12 +137,9 @@ def _segment(ap: Variable, bp: Variable, edge: Variable) -> tuple[Variable, Vari
     from its ends to the pixel. The squared distance has the same bits with a and b exchanged."""
     along, length2 = F.dot(ap, edge), F.dot(edge, edge)
     t = F.clamp(F.safe_div(along, length2), 0.0, 1.0)
-    ap, bp = F.stop_gradient(ap), F.stop_gradient(bp)
-    area = _cross(ap, bp)
-    beside = F.safe_div(area * area, F.stop_gradient(length2))
-    end = F.minimum(F.dot(ap, ap), F.dot(bp, bp))
-    before, behind = along <= 0.0, F.dot(bp, F.stop_gradient(edge)) >= 0.0
-    return t, F.where(F.maximum(before, behind), end, beside)
+    ap, bp, edge = (F.stop_gradient(v) for v in (ap, bp, edge))
+    squared = _squared(ap, bp, edge, _cross(ap, bp), F.dot(ap, ap), F.dot(bp, bp))
+    return t, squared
 
 
 def perspective(weights: Variable, inv_w: Variable) -> Variable:

@@ -15,7 +15,7 @@ import numpy as np
 from dressi.ad import F, Variable
 from dressi.errors import GraphError
 from dressi.render.blend import blend_color, blend_silhouette, edge_mask
-from dressi.render.distance import perspective, signed_distance
+from dressi.render.distance import face_test, perspective, signed_distance
 from dressi.render.enlarge import build_enlarge
 from dressi.render.project import (
     ScreenFaces,
@@ -99,14 +99,14 @@ def build_rasterize(
     for k in range(K):
         frag = F.rasterize(corners, screen.size, layer=k)
         a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in screen.corners)
-        face = signed_distance(a.xy, b.xy, c.xy, p)
+        face = face_test(a.xy, b.xy, c.xy, p)
         clipped = is_crossing((a, b, c))
-        outside = F.minimum(face.forward, 0.0)
-        hair = (outside < 0.0) * (outside >= -HAIR_PX / screen.scale) * (1.0 - clipped)
-        distance = F.where(clipped, FAR_INSIDE, F.where(hair, 0.0, face.forward))
-        # A clipped face is flat in its own projection, and its true weights reach beyond [0, 1].
-        weights = F.where(clipped, face.beta, face.weights)
-        z = F.dot(weights, F.vec3(a.z, b.z, c.z))
+        hair = (face.distance < 0.0) * (face.distance >= -HAIR_PX / screen.scale)
+        hair = hair * (1.0 - clipped)
+        distance = F.where(clipped, FAR_INSIDE, F.where(hair, 0.0, face.distance))
+        # Outside of a face the distance decides, not the depth. (A clipped face is flat in its own
+        # projection; weights beyond [0, 1] are right there.)
+        z = face.mix(F.vec3(a.z, b.z, c.z))
         depth = shift(F.where(hair, 1.0, F.clamp(z, 0.0, 1.0)), distance)
         keep = distance >= -r
         if peels:

@@ -184,12 +184,20 @@ _ROW_GLSL = (
     "  {y} = int({y}_c | {y}_v);"
 )
 
-# Along a column: three taps, as far apart as asked.
-_COLUMN_GLSL = (
-    "{y} = {fetch0}({pos}, {layer});\n"
-    "  if ({pos}.y >= {x1}) {y} |= {fetch0}({pos} - ivec2(0, {x1}), {layer});\n"
-    "  if ({pos}.y + {x1} < {h0}) {y} |= {fetch0}({pos} + ivec2(0, {x1}), {layer});"
-)
+TAPS = 4
+"""Rows that one pass along columns reads on either side."""
+
+
+def _column_glsl(f: Function) -> str:
+    """Taps ``step`` rows apart, the farthest n rows away: what an earlier pass has spread over
+    ``step`` rows becomes one run."""
+    return (
+        "{y} = {fetch0}({pos}, {layer});\n"
+        f"  for (int {{y}}_k = 1; {{y}}_k <= {TAPS}; ++{{y}}_k) {{\n"
+        f"    int {{y}}_d = min({{y}}_k * {f.attr('step')}, {{x1}});\n"
+        "    if ({pos}.y >= {y}_d) {y} |= {fetch0}({pos} - ivec2(0, {y}_d), {layer});\n"
+        "    if ({pos}.y + {y}_d < {h0}) {y} |= {fetch0}({pos} + ivec2(0, {y}_d), {layer});\n  }"
+    )
 
 
 def _spread(m: np.ndarray, axis: int, steps: Sequence[int]) -> np.ndarray:
@@ -208,7 +216,7 @@ def _reach_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     m = _from_words(xs[0], xs[0].shape[2] * WORD)
     if f.op is ROW_BITS:
         return _to_words(_spread(m, 2, range(1, min(n, MOST) + 1)))
-    return _to_words(_spread(m, 1, (n,)))
+    return _to_words(_spread(m, 1, [min(k * f.attr("step"), n) for k in range(1, TAPS + 1)]))
 
 
 ROW_BITS: Op = register(
@@ -235,29 +243,21 @@ COLUMN_BITS: Op = register(
     Op(
         "dilate_bits_column",
         _same_words,
-        _COLUMN_GLSL,
+        _column_glsl,
         reads=(ANY, SAME),
         reference=_reach_ref,
-        cases=(
+        cases=tuple(
             Case(
-                lambda a: apply(COLUMN_BITS, (a, constant(2, INT))),
+                lambda a, n=n: apply(COLUMN_BITS, (a, constant(n, INT)), step=2),
                 ((INT, 0, 3000),),
                 gradient=False,
                 elementwise=False,
-                sizes=((4, 7),),
-            ),
+                sizes=((4, 17),),
+            )
+            for n in (0, 3, 8)
         ),
     )
 )
-
-
-def _steps(max_radius: int) -> tuple[list[int], list[int]]:
-    """Reach of each pass along rows, and along columns (1, 3, 9, ...)."""
-    rows = [MOST] * (-(-max_radius // MOST))
-    columns: list[int] = []
-    while sum(columns) < max_radius:
-        columns.append(3 ** len(columns))
-    return rows, columns
 
 
 def _dilate_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -267,14 +267,22 @@ def _dilate_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
 
 
 def _dilate_expand(f: Function, xs: Sequence[Variable]) -> Variable:
+    """Along rows 31 pixels a pass; along columns 4, then 36, then 324: each pass repeats the run of
+    2 reach + 1 that the ones before have made."""
     words, radius = xs
-    radius = clamp(radius + 0.5, 0.0, float(f.attr("max_radius")) + 0.5)
-    for op, steps in zip((ROW_BITS, COLUMN_BITS), _steps(f.attr("max_radius")), strict=True):
-        reach = 0
-        for step in steps:
-            n = to_int(clamp(radius - float(reach), 0.0, float(step)))
-            words = apply(op, (words, n))
-            reach += step
+    most = f.attr("max_radius")
+    radius = clamp(radius + 0.5, 0.0, most + 0.5)
+
+    def rest(reach: int, width: int) -> Variable:
+        return to_int(clamp(radius - float(reach), 0.0, float(width)))
+
+    for reach in range(0, most, MOST):
+        words = apply(ROW_BITS, (words, rest(reach, MOST)))
+    reach = 0
+    while reach < most:
+        step = 2 * reach + 1
+        words = apply(COLUMN_BITS, (words, rest(reach, TAPS * step)), step=step)
+        reach += TAPS * step
     return words
 
 

@@ -44,6 +44,10 @@ def _lookup_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
 def _lookup_glsl(f: Function) -> str:
     table = f.inputs[0]
     w, h = table.size
+    maker = f.inputs[1].creator
+    if maker is not None and maker.op.kind == RASTER and w * h >= maker.inputs[0].size[0]:
+        # The number of a primitive that was drawn: never out of range.
+        return f"{{y}} = {{fetch0}}({table_index('{w0}', '{x1}', table.is_table)}, {{layer}});"
     at = table_index("{w0}", "{y}_i", table.is_table)
     return (
         f"int {{y}}_i = clamp({{x1}}, 0, {w * h - 1});\n"

@@ -1,0 +1,11 @@
+"""``dressi bench``: what whole iterations cost on this device, beside a plain copy measured in the
+same run.
+
+``steps`` times fits, ``table1`` and ``table2`` are the paper's, ``scaling`` follows one quantity at
+a time, ``packing`` times the compiler. docs/benchmarks.md says how to read them.
+"""
+
+from dressi.apps.bench.common import Settings
+from dressi.apps.bench.run import ALL, OUT, TABLES, run_bench
+
+__all__ = ["ALL", "OUT", "TABLES", "Settings", "run_bench"]

@@ -1,0 +1,73 @@
+"""One table or all of them: measured, printed, written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dressi.apps.bench import packing, scaling, steps, table1, table2
+from dressi.apps.bench.common import Copies, Settings, Table, print_table
+from dressi.apps.report import check_outputs, identity, write_json
+from dressi.engine import DressiAD
+from dressi.errors import DressiError
+
+TABLES: dict[str, Callable[[Settings, Copies], Table]] = {
+    "steps": steps.measure,
+    "table1": table1.measure,
+    "table2": table2.measure,
+    "scaling": scaling.measure,
+    "packing": packing.measure,
+}
+ALL = "all"
+OUT = "out/bench"
+
+
+def run_bench(
+    table: str | None = None, settings: Settings | None = None, json_file: str | None = None
+) -> dict[str, Any]:
+    """Measure one table, or all; prints, writes JSON, returns what was written.
+
+    table: a key of TABLES or ``all``; None: steps, or with ``smoke`` all. json_file: one object
+    with ``device driver commit copy1024_ms rows`` (and ``conditions``); rows of ``all`` carry their
+    ``table``. Files of their own (the JSON of each table of ``all``, plots of scaling) go to
+    ``settings.out``. Raises DressiError for an unknown table and missing data.
+    """
+    settings = settings or Settings()
+    name = table or (ALL if settings.smoke else "steps")
+    if name != ALL and name not in TABLES:
+        raise DressiError(f"bench: there is no table '{name}'; known: {', '.join(TABLES)}, {ALL}")
+    if settings.only is not None and settings.only not in scaling.AXES:
+        known = ", ".join(scaling.AXES)
+        raise DressiError(f"bench: --only {settings.only}: there is no such axis; known: {known}")
+    if settings.only is not None and name != "scaling":
+        raise DressiError(f"bench: --only goes with scaling, not with {name}")
+    out = settings.out
+    if out is None and name in (ALL, "scaling") and not settings.smoke:
+        out = OUT  # a smoke run leaves nothing behind unless it is asked to
+    settings = settings.with_out(out)
+    check_outputs(out, json_file)
+    names = list(TABLES) if name == ALL else [name]
+    if {"steps", "table1", "table2"} & set(names):
+        settings.check_data()  # before minutes of work
+    with DressiAD(settings.device) as ad:
+        who = identity(ad)
+
+    copies, done = Copies(settings), []
+    for each in names:
+        made = TABLES[each](settings, copies)
+        if settings.smoke:  # conditions are for the sizes that they were stated for
+            made = replace(made, conditions=())
+        done.append((each, made))
+        one = {**who, "copy1024_ms": copies.median, **made.json()}
+        print_table(f"{each}: {who['device']}, {who['driver']}", copies.median, made)
+        if name == ALL and out is not None:
+            write_json(Path(out) / f"{each}.json", one)
+    result: dict[str, Any] = {**who, "copy1024_ms": copies.median, **done[-1][1].json()}
+    if name == ALL:
+        for key in ("rows", "conditions"):
+            result[key] = [{"table": n, **row} for n, made in done for row in made.json()[key]]
+    if json_file:
+        write_json(json_file, result)
+    return result

@@ -1,0 +1,101 @@
+"""``dressi bench table1``: substages and stages under three limits on input attachments (the
+paper's table 1), geometry and texture of six views at 256 x 256.
+
+Only packing: nothing runs, so a limit may be wider than the device's. All other limits are the
+device's own. The cached figures are those of the part of a step that is left when everything that
+no step changes has been computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from dressi.apps.bench import pear
+from dressi.apps.bench.common import Copies, Settings, Table
+from dressi.apps.bench.steps import bumpy
+from dressi.apps.fitting import ShapeSchedule
+from dressi.apps.problems import Problem, pear_problem, texture_problem
+from dressi.engine import DressiAD
+from dressi.packing import DeviceLimits, Plan, check_plan
+from dressi.packing.build import make_task, pack_task
+from dressi.packing.limits import UNLIMITED
+from dressi.packing.reactive import split_functions
+
+LIMITS = (UNLIMITED, 8, 4)
+COLUMNS = (
+    "target",
+    "limit",
+    "substages",
+    "stages",
+    "substages_cached",
+    "stages_cached",
+    "max_inputs",
+)
+
+
+def problems(settings: Settings) -> dict[str, Problem]:
+    """The two targets of the table. What the target images hold is of no matter here."""
+    size, atlas_size = (32, 32) if settings.smoke else (256, 1024)
+    data = bumpy(settings, "t2_14220.npz")
+    n = len(data.matrices)
+    black = np.zeros((n, size, size, 3), np.float32)
+    return {
+        "geometry": pear_problem(pear.load(settings), ShapeSchedule()),
+        "texture": texture_problem(data.mesh, data.matrices, black, atlas_size),
+    }
+
+
+def max_inputs(*plans: Plan) -> int:
+    """The most input attachments that one shader of some plans reads."""
+    shaders = [b for plan in plans for stage in plan.stages for b in stage.substages]
+    return max(sum(b.kind == "input" for b in shader.bindings) for shader in shaders)
+
+
+def measure_limit(target: str, problem: Problem, limits: DeviceLimits) -> dict[str, Any]:
+    """One row. Raises PackingError where a Function needs more than the limits allow."""
+    outputs, updates = problem.graph()
+    task = make_task(outputs, updates, limits)
+    plan = pack_task(task).plan
+    check_plan(plan, limits)
+    split = split_functions(task, dirty=())
+    halves = [plan] if split is None else [split.static.plan, split.step.plan]
+    for half in halves:
+        check_plan(half, limits)
+    return {
+        "target": target,
+        "limit": limits.input_attachments,
+        "substages": plan.n_substages,
+        "stages": len(plan.stages),
+        "substages_cached": halves[-1].n_substages,
+        "stages_cached": len(halves[-1].stages),
+        "max_inputs": max_inputs(plan, *halves),
+    }
+
+
+def conditions(rows: Sequence[dict[str, Any]]) -> list[tuple[str, bool]]:
+    """What the rows of one target, from the loosest limit to the tightest, have to show."""
+    target, counts = rows[0]["target"], COLUMNS[2:6]
+    never_more = all(a[key] <= b[key] for a, b in pairwise(rows) for key in counts)
+    falls = never_more and all(a["substages"] < b["substages"] for a, b in pairwise(rows))
+    return [
+        (f"{target}: fewer substages under a looser limit, and never more stages", falls),
+        (f"{target}: never over the limit", all(r["max_inputs"] <= r["limit"] for r in rows)),
+    ]
+
+
+def measure(settings: Settings, copies: Copies) -> Table:
+    """All rows."""
+    rows, asked = [], []
+    with DressiAD(settings.device) as ad:
+        device = ad.limits
+    for target, problem in problems(settings).items():
+        made = [
+            measure_limit(target, problem, device.restrict(input_attachments=n)) for n in LIMITS
+        ]
+        rows += made
+        asked += conditions(made)
+    return Table(COLUMNS, rows, asked)

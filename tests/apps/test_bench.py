@@ -1,0 +1,354 @@
+"""``dressi bench``: rows, keys and files of small runs, what the problems are, and what is said
+about bad input. Nothing here looks at a time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dressi.ad import Adam, Variable
+from dressi.apps.bench import (
+    TABLES,
+    Settings,
+    packing,
+    pear,
+    run_bench,
+    scaling,
+    steps,
+    table1,
+    table2,
+)
+from dressi.apps.bench.common import Copies, start
+from dressi.apps.fitting import ShapeSchedule
+from dressi.apps.problems import (
+    bumpy_stand_in,
+    cube_sphere,
+    hard_silhouettes,
+    load_bumpy,
+    load_pear_fit,
+    pear_problem,
+    pear_stand_in,
+    silhouette_problem,
+    sphere,
+    squashed,
+    texture_problem,
+    view_matrices,
+)
+from dressi.cli import main
+from dressi.errors import DressiError, LoadError
+from dressi.packing import PRESETS, Options, check_plan, pack
+from dressi.render.mesh import icosphere, surface_area, vertex_neighbors
+
+HEAD = {"device", "driver", "commit", "copy1024_ms", "rows"}
+KEYS = {
+    "steps": "case ms gpu_ms host_ms bytes stages ratio_to_copy",
+    "table1": "target limit substages stages substages_cached stages_cached max_inputs",
+    "table2": "target name ms substages stages rel_diff ratio_to_copy",
+    "scaling": "views resolution faces K ms stages ratio_to_copy",
+    "packing": "kind functions seconds substages stages seconds_per_nlogn ratio_to_copy",
+}
+SMOKE = Settings(smoke=True)
+
+
+# -- the command
+
+
+@pytest.mark.gpu
+def test_smoke_writes_every_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, out = tmp_path / "deep" / "all.json", tmp_path / "out"
+    assert main(["bench", "--smoke", "--json", str(one), "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("copy 1024 x 1024 RGBA32F") == len(TABLES)
+    together = json.loads(one.read_text())
+    assert set(together) >= HEAD
+    assert {row["table"] for row in together["rows"]} == set(TABLES)
+    for name in TABLES:
+        data = json.loads((out / f"{name}.json").read_text())
+        assert set(data) >= HEAD and data["copy1024_ms"] > 0, name
+        assert data["rows"], name
+        for row in data["rows"]:
+            assert set(KEYS[name].split()) <= set(row), name
+    assert {p.name for p in out.glob("*.png")} == {f"scaling_{a}.png" for a in scaling.AXES}
+
+
+@pytest.mark.gpu
+def test_smoke_leaves_nothing_behind_unless_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run_bench("scaling", replace(SMOKE, only="K"))
+    assert [row["K"] for row in result["rows"]] == [1, 2]
+    assert all(row["axis"] == "K" for row in result["rows"])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nothing"], "no table 'nothing'; known: steps, table1, table2, scaling, packing, all"),
+        (["steps", "--data", "nowhere"], "pear_fit.npz: no such file"),
+        (["table1", "--data", "nowhere"], "--data"),
+        (["--data", "nowhere"], "--data"),
+        (["scaling", "--only", "colour"], "--only colour"),
+        (["steps", "--only", "views"], "--only goes with scaling"),
+        (["--smoke", "--json", "."], "--json"),
+        (["--smoke", "--out", "afile"], "--out"),
+        (["packing", "--smoke", "--device", "no such device"], "no such device"),
+    ],
+    ids=lambda v: " ".join(v) if isinstance(v, list) else "",
+)
+def test_bad_input_is_one_message(
+    arguments: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("afile").write_text("")
+    assert main(["bench", *arguments]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("dressi: ") and says in error and "Traceback" not in error
+    assert [p.name for p in tmp_path.rglob("*")] == ["afile"]
+
+
+@pytest.mark.gpu
+def test_without_matplotlib_figures_come_and_a_line_says_why_plots_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(path: Path, axis: str, rows: object) -> None:
+        raise DressiError("plots need matplotlib")
+
+    monkeypatch.setattr(scaling, "plot", missing)
+    result = run_bench("scaling", Settings(smoke=True, only="views", out=str(tmp_path)))
+    assert len(result["rows"]) == 2
+    assert "no plot: plots need matplotlib" in capsys.readouterr().err
+
+
+# -- tables
+
+
+@pytest.mark.gpu
+def test_table2_has_five_variants_of_two_targets_with_equal_gradients() -> None:
+    """The gradient is read from Adam's first moment, so it is that of the measured step."""
+    rows = table2.measure(SMOKE, Copies(SMOKE)).rows
+    assert [(r["target"], r["name"]) for r in rows] == [
+        (target, name) for target in ("vertex", "texture") for name in table2.VARIANTS
+    ]
+    assert all(r["rel_diff"] < table2.REL_DIFF_BELOW for r in rows)
+    assert all(r["rel_diff"] == 0 for r in rows if r["name"] == "full")
+    for target in ("vertex", "texture"):
+        n = {r["name"]: r["stages"] for r in rows if r["target"] == target}
+        assert n["full"] <= n["no_stage_pack"] < n["baseline"]
+
+
+@pytest.mark.gpu
+def test_a_first_moment_after_one_step_is_a_tenth_of_the_gradient() -> None:
+    problem = table2.problems(SMOKE)["vertex"]
+    kept: list[Any] = []
+    kept_problem = replace(problem, optimizer=table2.keeping_moments(problem.optimizer, kept))
+    with start(problem, SMOKE) as ad:
+        gradient = ad.recv_grad(problem.parameter)
+    with start(kept_problem, SMOKE) as ad:
+        ad.exec_step()
+        assert len(kept) == 1
+        moment = ad.recv_img(kept[0])
+    assert np.abs(gradient).max() > 0
+    np.testing.assert_allclose(moment * 10, gradient, rtol=1e-4, atol=1e-6 * np.abs(gradient).max())
+
+
+def test_table1_packs_without_running_and_keeps_to_the_limit() -> None:
+    for target, problem in table1.problems(SMOKE).items():
+        rows = [
+            table1.measure_limit(target, problem, PRESETS["llvmpipe"].restrict(input_attachments=n))
+            for n in table1.LIMITS
+        ]
+        assert [r["limit"] for r in rows] == [1048576, 8, 4]
+        assert all(0 < r["max_inputs"] <= r["limit"] for r in rows)
+        assert rows[0]["substages"] < rows[1]["substages"] < rows[2]["substages"]
+
+
+def test_table1_without_packing_is_over_the_tight_count() -> None:
+    """What the table shows is the packer's doing: unpacked, limits make no difference."""
+    outputs, updates = table1.problems(SMOKE)["geometry"].graph()
+    counts = {
+        n: pack(
+            outputs,
+            updates,
+            PRESETS["llvmpipe"].restrict(input_attachments=n),
+            Options.baseline(),
+        ).plan.n_substages
+        for n in table1.LIMITS
+    }
+    assert len(set(counts.values())) == 1
+
+
+def _row2(name: str, ms: float, rel_diff: float = 0.0) -> dict[str, Any]:
+    return {"target": "vertex", "name": name, "ms": ms, "rel_diff": rel_diff}
+
+
+def test_conditions_of_table2_say_what_holds() -> None:
+    good = [_row2("full", 10), _row2("no_stage_pack", 11), _row2("baseline", 151, 1e-7)]
+    assert [holds for _, holds in table2.conditions(good)] == [True] * 4
+    bad = [_row2("full", 10), _row2("no_stage_pack", 9), _row2("baseline", 149, 1e-5)]
+    assert [holds for _, holds in table2.conditions(bad)] == [False, True, False, False]
+    slow = [_row2("full", 10), _row2("no_stage_pack", 200), _row2("baseline", 199)]
+    assert [holds for _, holds in table2.conditions(slow)] == [True, False, True, True]
+
+
+def test_the_peer_is_compared_over_each_ones_own_copy() -> None:
+    """A machine on which the copy takes twice as long is given twice the time."""
+    row = steps.beside_peer({"ms": 20.0, "ratio_to_copy": 20.0 / 4.6}, 74.0)
+    assert row["times_faster"] == pytest.approx(74.0 / 2.3 / (20.0 / 4.6))
+    assert "times_faster" not in steps.beside_peer({"ms": 20.0, "ratio_to_copy": 4.0}, None)
+    case = steps.CASES[0]
+    for times, holds in ((1.9, False), (2.1, True)):
+        assert steps.conditions([case], [{"times_faster": times}])[0][1] is holds
+    texture = steps.CASES[-1]
+    row = {"times_faster": 11.0, "held_bytes": 300e6}
+    assert [holds for _, holds in steps.conditions([texture], [row])] == [True, False]
+
+
+def test_conditions_of_packing_look_at_ten_thousand_functions_and_at_growth() -> None:
+    def rows(*seconds: float) -> list[dict[str, Any]]:
+        n = (1000, 12000, 24000)
+        return [
+            {"kind": "chain", "functions": k, "seconds": t, "seconds_per_nlogn": t / k}
+            for k, t in zip(n, seconds, strict=True)
+        ]
+
+    assert [holds for _, holds in packing.conditions(rows(0.4, 4.8, 9.6))] == [True, True]
+    assert [holds for _, holds in packing.conditions(rows(0.4, 5.1, 18.0))] == [False, False]
+    assert len(packing.conditions(rows(0.4, 4.8, 9.6)[:1])) == 1
+
+
+def test_cases_are_those_that_the_peer_was_measured_on() -> None:
+    known = {case.name: case.peer_ms for case in steps.CASES}
+    assert len(known) == len(steps.CASES)
+    assert known["silhouette 8 x 128, 1280 faces, K = 3"] == 239.0
+    assert known["silhouette 1 x 1024, 682 faces, K = 1"] == 137.0
+    assert known["texture 6 x 256, atlas 1024, jitter"] == 1139.0
+
+
+# -- problems
+
+
+@pytest.mark.gpu
+def test_the_pear_of_a_smoke_run_moves_towards_its_target() -> None:
+    fit = pear_stand_in()
+    problem = pear_problem(fit, ShapeSchedule(iterations=30))
+    before = pear.quality(fit, fit.start.positions, None)
+    with start(problem, SMOKE) as ad:
+        ad.exec_steps(30)
+        after = pear.quality(fit, ad.recv_img(problem.parameter), None)
+    assert after["iou"] > before["iou"] + 0.02
+    assert after["distance"] < before["distance"]
+
+
+@pytest.mark.gpu
+def test_schedules_on_the_device_have_the_values_that_the_host_would_send() -> None:
+    """Geometric from start to end, by counters that steps increase; r stops half way."""
+    schedule = ShapeSchedule(iterations=11, r=(0.08, 0.02), lr=(0.01, 0.0025), r_until=0.5)
+    problem = pear_problem(pear_stand_in(), schedule)
+    assert isinstance(problem.optimizer, Adam) and isinstance(problem.optimizer.lr, Variable)
+    seen_r, seen_lr = [], []
+    with start(problem, SMOKE) as ad:
+        for _ in range(11):
+            seen_r.append(float(ad.recv_img(problem.r).item()))
+            seen_lr.append(float(ad.recv_img(problem.optimizer.lr).item()))
+            ad.exec_step()
+        assert ad.rebuilds[0].kind == "first" and len(ad.rebuilds) <= 3
+    i = np.arange(11)
+    np.testing.assert_allclose(seen_r, 0.08 * 0.25 ** np.minimum(i / 5, 1.0), rtol=1e-5)
+    np.testing.assert_allclose(seen_lr, 0.01 * 0.25 ** (i / 10), rtol=1e-5)
+
+
+@pytest.mark.gpu
+def test_texture_problem_moves_only_the_texture() -> None:
+    data = bumpy_stand_in()
+    targets = np.full((2, 24, 24, 3), 0.9, np.float32)
+    for jitter in (False, True):
+        problem = texture_problem(data.mesh, data.matrices[:2], targets, 16, jitter)
+        with start(problem, SMOKE) as ad:
+            ad.exec_step()
+            first = float(ad.recv_img(problem.loss).reshape(-1)[0])
+            ad.exec_steps(20)
+            assert float(ad.recv_img(problem.loss).reshape(-1)[0]) < first
+            assert ad.recv_img(problem.parameter).max() > 0.55
+
+
+def test_problem_graph_is_what_pack_takes() -> None:
+    """Parameter, two moments and the step counter are updated, without a device."""
+    mesh = icosphere(1)
+    problem = silhouette_problem(mesh, view_matrices(2), np.zeros((2, 16, 16, 1), np.float32))
+    outputs, updates = problem.graph()
+    names = sorted(str(leaf.name) for leaf, _ in updates)
+    assert names == ["adam.step", "vtx_pos", "vtx_pos.m", "vtx_pos.v"]
+    check_plan(pack(outputs, updates, PRESETS["minimum"]).plan, PRESETS["minimum"])
+
+
+@pytest.mark.parametrize("n_faces", [12, 48, 1000, 4800])
+def test_cube_sphere_is_closed_round_and_outward(n_faces: int) -> None:
+    mesh = cube_sphere(n_faces, 2.0).check()
+    assert abs(len(mesh.faces) - n_faces) <= 0.1 * n_faces
+    assert len(mesh.positions) == len(mesh.faces) // 2 + 2  # Euler
+    np.testing.assert_allclose(np.linalg.norm(mesh.positions, axis=1), 2.0, rtol=1e-6)
+    a, b, c = np.moveaxis(mesh.positions[mesh.faces], 1, 0)
+    assert (np.einsum("fi,fi->f", np.cross(b - a, c - a), a + b + c) > 0).all()
+    offsets, _ = vertex_neighbors(mesh.faces, len(mesh.positions))
+    assert np.diff(offsets).min() >= 3
+    if n_faces >= 1000:
+        assert surface_area(mesh.positions, mesh.faces) == pytest.approx(16 * np.pi, rel=0.01)
+
+
+def test_sphere_is_an_icosphere_where_one_has_as_many_faces() -> None:
+    assert len(sphere(1280).faces) == 1280 and sphere(1280).uvs is not None
+    assert len(sphere(500_000).faces) == 12 * 204**2
+
+
+# -- data
+
+
+@pytest.mark.gpu
+def test_the_pear_starts_where_its_readme_says(shared_data: Path) -> None:
+    """Distance 0.107 and IoU 0.684: cameras, masks and both measures are those of the others."""
+    fit = load_pear_fit(shared_data / "bench" / "pear_fit.npz")
+    start_quality = pear.quality(fit, fit.start.positions, None)
+    assert start_quality["distance"] == pytest.approx(0.107, abs=5e-4)
+    assert start_quality["iou"] == pytest.approx(0.684, abs=5e-4)
+
+
+@pytest.mark.gpu
+def test_bumpy_cameras_cover_what_their_readme_says(shared_data: Path) -> None:
+    """About 58 % of the window, and the same point of view upside up: y was flipped once."""
+    data = load_bumpy(shared_data / "bench" / "t1_682.npz")
+    assert len(data.mesh.faces) == 682 and data.mesh.uvs is not None
+    covered = hard_silhouettes(data.mesh, data.matrices, 64).mean(axis=(1, 2, 3))
+    assert covered == pytest.approx(0.58, abs=0.04)
+    top = np.array([0.0, 0.1, 0.0, 1.0])
+    clip = data.matrices @ top
+    assert (clip[:, 1] < 0).all() and (clip[:, 2] > 0).all() and (clip[:, 2] < clip[:, 3]).all()
+
+
+def test_damaged_data_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "pear_fit.npz"
+    path.write_bytes(b"not a zip file")
+    with pytest.raises(LoadError, match=r"pear_fit\.npz"):
+        load_pear_fit(path)
+    np.savez(path, start_verts=np.zeros((3, 3)))
+    with pytest.raises(LoadError, match="start_faces"):
+        load_pear_fit(path)
+    np.savez(tmp_path / "t1.npz", pos=np.zeros((3, 3)))
+    with pytest.raises(LoadError, match=r"t1\.npz"):
+        load_bumpy(tmp_path / "t1.npz")
+
+
+def test_squashed_differs_on_the_contour() -> None:
+    mesh = icosphere(2)
+    assert np.ptp(squashed(mesh).positions, axis=0) == pytest.approx([1.6, 2.5, 2.0], rel=0.06)
