@@ -31,21 +31,21 @@ def _block_size(size: Size) -> Size:
 def _block_glsl(f: Function) -> str:
     x = f.inputs[0]
     w, h = x.size
-    if x.size[1] == 1:
+    merge = f.attr("merge_layers")
+    layer = "{y}_l" if merge else "{layer}"
+    lines = ["{T} {y}_s = {T}(0);"]
+    if merge:
+        lines.append("for (int {y}_l = 0; {y}_l < {l0}; {y}_l++)")
+    if h == 1:
         n = BLOCK * BLOCK
-        return (
-            "{T} {y}_s = {T}(0);\n"
-            f"  for (int i = {{pos}}.x * {n}; i < min(({{pos}}.x + 1) * {n}, {w}); i++) "
-            f"{{y}}_s += {{fetch0}}({table_index('', 'i', True)}, {{layer}});\n"
-            "  {y} = {y}_s;"
-        )
-    return (
-        "{T} {y}_s = {T}(0);\n"
-        f"  for (int j = {{pos}}.y * {BLOCK}; j < min(({{pos}}.y + 1) * {BLOCK}, {h}); j++)\n"
-        f"  for (int i = {{pos}}.x * {BLOCK}; i < min(({{pos}}.x + 1) * {BLOCK}, {w}); i++)\n"
-        "    {y}_s += {fetch0}(ivec2(i, j), {layer});\n"
-        "  {y} = {y}_s;"
-    )
+        lines.append(f"for (int i = {{pos}}.x * {n}; i < min(({{pos}}.x + 1) * {n}, {w}); i++)")
+        lines.append(f"  {{y}}_s += {{fetch0}}({table_index('', 'i', True)}, {layer});")
+    else:
+        for i, axis, size in (("j", "y", h), ("i", "x", w)):
+            start, end = f"{{pos}}.{axis} * {BLOCK}", f"({{pos}}.{axis} + 1) * {BLOCK}"
+            lines.append(f"for (int {i} = {start}; {i} < min({end}, {size}); {i}++)")
+        lines.append(f"  {{y}}_s += {{fetch0}}(ivec2(i, j), {layer});")
+    return "\n  ".join([*lines, "{y} = {y}_s;"])
 
 
 def _block_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
@@ -55,31 +55,31 @@ def _block_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     bw, bh = (BLOCK * BLOCK, 1) if h == 1 else (BLOCK, BLOCK)
     padded = np.zeros((layers, oh * bh, ow * bw, *tail))
     padded[:, :h, :w] = x
-    return padded.reshape(layers, oh, bh, ow, bw, *tail).sum(axis=(2, 4))
+    out = padded.reshape(layers, oh, bh, ow, bw, *tail).sum(axis=(2, 4))
+    return out.sum(axis=0, keepdims=True) if f.attr("merge_layers") else out
 
 
 BLOCK_SUM: Op = register(
     Op(
         "block_sum",
-        lambda xs, a: (xs[0].vtype, _block_size(xs[0].size), xs[0].layers),
+        lambda xs, a: (
+            xs[0].vtype,
+            _block_size(xs[0].size),
+            1 if a["merge_layers"] else xs[0].layers,
+        ),
         _block_glsl,
         reads=(ANY,),
         reference=_block_ref,
-        cases=(
+        cases=tuple(
             Case(
-                lambda a: apply(BLOCK_SUM, (a,)),
-                ((VEC3, -2, 2),),
+                lambda a, merge=merge: apply(BLOCK_SUM, (a,), merge_layers=merge),
+                (given,),
                 gradient=False,
                 elementwise=False,
-                sizes=((13, 9),),
-            ),
-            Case(
-                lambda a: apply(BLOCK_SUM, (a,)),
-                ((INT, -9, 9),),
-                gradient=False,
-                elementwise=False,
-                sizes=((100, 1),),
-            ),
+                sizes=(size,),
+            )
+            for merge in (False, True)
+            for given, size in (((VEC3, -2, 2), (13, 9)), ((INT, -9, 9), (100, 1)))
         ),
     )
 )
@@ -100,9 +100,16 @@ SUM_LAYERS = register(
 
 
 def _sum_expand(f: Function, xs: Sequence[Variable]) -> Variable:
+    """A pyramid. Layers are added up on the way, so that a stack takes as many passes as an image:
+    in the last pass but one, where there are pixels enough left to share the work."""
     x = xs[0]
-    while x.size != (1, 1):
-        x = apply(BLOCK_SUM, (x,))
+    n_passes, size = 0, x.size
+    while size != (1, 1):
+        n_passes, size = n_passes + 1, _block_size(size)
+    merge_at = max(n_passes - 2, 0)
+    for k in range(n_passes):
+        merge = k == merge_at and x.layers > 1 and not f.attr("per_layer")
+        x = apply(BLOCK_SUM, (x,), merge_layers=merge)
     if x.layers > 1 and not f.attr("per_layer"):
         x = apply(SUM_LAYERS, (x,))
     return x
