@@ -70,6 +70,9 @@ class Op:
     expand: Callable[[Function, Sequence[Variable]], Variable] | None = None
     scatter: str | None = None
     domain: int | None = None
+    once: tuple[int, ...] = ()
+    """Inputs read at any pixel of which each pixel is read about once over all pixels of the
+    output: a reduction or a gather may compute them itself."""
     fragment_exit: bool = False
     """F.resolve: takes (value, depth, keep) per fragment through the depth test to pixels."""
     cases: tuple[Case, ...] = ()

@@ -22,6 +22,7 @@ def simplify(outputs: Sequence[Variable], merge: bool = True, fold: bool = True)
     new: dict[int, Variable] = {}
     seen: dict[Hashable, Variable] = {}
     done: set[int] = set()
+    lowered: set[int] = set()  # uids of what is as it will stay: macros need not look behind it
 
     def place(f: Function) -> Variable:
         xs = [new.get(x.uid, x) for x in f.inputs]
@@ -31,7 +32,7 @@ def simplify(outputs: Sequence[Variable], merge: bool = True, fold: bool = True)
             assert f.op.expand is not None
             with origin(f.line):
                 made = f.op.expand(f, xs)
-            for inner in topological([made]):
+            for inner in topological([made], lowered):
                 if inner.uid not in done:
                     done.add(inner.uid)
                     new[inner.output.uid] = place(inner)
@@ -40,7 +41,7 @@ def simplify(outputs: Sequence[Variable], merge: bool = True, fold: bool = True)
             short = _identity(f, xs)
             if short is not None:
                 return short
-        key = (f.op.name, tuple(x.uid for x in xs), f.attrs)
+        key = _key(f, xs)
         if merge and key in seen:
             return seen[key]
         if all(a is b for a, b in zip(xs, f.inputs, strict=True)):
@@ -49,9 +50,13 @@ def simplify(outputs: Sequence[Variable], merge: bool = True, fold: bool = True)
             with origin(f.line):
                 result = apply(f.op, xs, **dict(f.attrs))
             result.name = f.output.name
-        if fold:
-            result = _folded(result)
+        number = _folded(result) if fold else result
+        if number is not result:
+            c = number.creator
+            assert c is not None
+            result = seen.setdefault(_key(c, ()), number) if merge else number
         seen[key] = result
+        lowered.add(result.uid)
         return result
 
     for f in topological(outputs):
@@ -59,6 +64,13 @@ def simplify(outputs: Sequence[Variable], merge: bool = True, fold: bool = True)
             done.add(f.uid)
             new[f.output.uid] = place(f)
     return [new.get(v.uid, v) for v in outputs]
+
+
+def _key(f: Function, xs: Sequence[Variable]) -> Hashable:
+    """Equal for equal Functions of equal inputs. 0.0 and -0.0 are equal numbers, but not the same
+    constant."""
+    attrs: Hashable = f.attrs if xs else repr(f.attrs)
+    return (f.op.name, tuple(x.uid for x in xs), attrs)
 
 
 def _folded(y: Variable) -> Variable:

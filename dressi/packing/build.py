@@ -7,12 +7,13 @@ Variable lies.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dressi.ad.graph import Variable
 from dressi.ad.graph import leaves as all_leaves
 from dressi.ad.registry import COMP, RASTER
 from dressi.errors import GraphError
+from dressi.packing.fold import fold
 from dressi.packing.glsl import Places, generate
 from dressi.packing.layout import layout
 from dressi.packing.lifetimes import reuse_images, write_in_place
@@ -26,6 +27,11 @@ from dressi.packing.units import find_inline, in_buffer, make_units
 
 MAX_PLANES = 4
 """Planes of the widest type (MAT4); spaces the keys of persistent images."""
+
+
+TRIES_UP_TO = 4000
+"""Units of a graph that is packed in two ways, to keep the one with fewer passes; for larger ones
+the time is not spent twice."""
 
 
 @dataclass(frozen=True)
@@ -133,12 +139,26 @@ def pack_functions(
 ) -> list[Substage]:
     """Substages, in order of execution, that compute ``wanted``; cut: uids of Variables that are
     not computed because their persistent images hold them."""
-    units = make_units([v for v in wanted if v.uid not in cut], set(task.inline), cut)
-    context = task.context(wanted)
-    substages = pack_substages(units, context)
-    if task.options.rematerialize:
-        substages = rematerialize(substages, context, task.options.drop_dead_outputs)
-    return substages
+    missing = [v for v in wanted if v.uid not in cut]
+    ways = []
+    for by_level in (False, True):
+        units = make_units(missing, set(task.inline), cut)
+        context = replace(task.context(wanted), by_level=by_level)
+        substages = pack_substages(units, context)
+        if task.options.rematerialize and task.options.pack_substages:
+            substages = rematerialize(substages, context, task.options.drop_dead_outputs)
+            substages = fold(substages, context)
+        if len(units) > TRIES_UP_TO or not task.options.pack_substages:
+            return substages
+        ways.append(substages)
+    return min(ways, key=lambda way: (len(pack_stages(way, context)), _traffic(way)))
+
+
+def _traffic(substages: Sequence[Substage]) -> int:
+    """Words that the substages write to images."""
+    return sum(
+        v.size[0] * v.size[1] * v.layers * v.vtype.n_words for s in substages for v in s.outputs
+    )
 
 
 def assemble(
@@ -319,4 +339,5 @@ def _plan_substage(s: Substage, places: Places, context: Context) -> SubstagePla
 
 
 def _function_names(s: Substage) -> tuple[str, ...]:
-    return tuple(f"{f.op.name}  {f.line}" for u in s.units for f in u.functions)
+    folded = [u for chain in s.computed.values() for u in chain]
+    return tuple(f"{f.op.name}  {f.line}" for u in (*folded, *s.units) for f in u.functions)

@@ -78,6 +78,14 @@ class _Text:
         self.functions: list[str] = []
         self.extensions: set[str] = set()
         self.fetches: dict[int, str] = {}
+        self.known: set[str] = set()
+
+    def is_new(self, name: str) -> bool:
+        """Whether something is asked for the first time, and so must be declared."""
+        if name in self.known:
+            return False
+        self.known.add(name)
+        return True
 
     def render(self, body: list[str], head: str = "") -> str:
         text = "\n".join(self.functions + body)
@@ -113,6 +121,7 @@ class _Generator:
         self.bindings: dict[tuple[str, int, SamplerPlan | None], Binding] = {}
         self.functions = [f for u in substage.units for f in u.functions]
         self.inside = {f.output.uid for f in self.functions}
+        self.read_key = {uid: k for k, uid in enumerate(sorted(substage.reads))}
         self.names: dict[int, str] = {}
         self.n_inputs = 0
         self.written = {v.uid for v in substage.outputs if in_buffer(v)}
@@ -134,8 +143,7 @@ class _Generator:
         return old
 
     def uniform_block(self, text: _Text) -> None:
-        line_key = "uniform Uniforms"
-        if not any(line_key in d for d in text.declarations):
+        if text.is_new("Uniforms"):
             b = self.bind("uniform", 0, text.letter)
             text.declarations.append(
                 f"layout(std140, set = 0, binding = {b.binding}) uniform Uniforms "
@@ -146,7 +154,7 @@ class _Generator:
         """Name of the array of a buffer, declared with the given element type."""
         b = self.bind("buffer", self.places.buffers[v.uid], text.letter)
         name = f"b{b.binding}"
-        if not any(f" {name}[]" in d for d in text.declarations):
+        if text.is_new(name):
             access = "" if v.uid in self.written else "readonly "
             text.declarations.append(
                 f"layout(std430, set = 0, binding = {b.binding}) {access}buffer Buffer{b.binding} "
@@ -176,7 +184,9 @@ class _Generator:
             return text.fetches[v.uid]
         name = text.fetches[v.uid] = f"fetch{len(text.fetches)}"
         head = f"{v.vtype.glsl} {name}(ivec2 p, int l) {{"
-        if v.uid in self.context.uniforms:
+        if v.uid in self.substage.computed:
+            text.functions.append(self._computed(v, name, text))
+        elif v.uid in self.context.uniforms:
             text.functions.append(f"{head} return {self.uniform_value(v, text, 'l')}; }}")
         elif in_buffer(v):
             text.functions.append(f"{head} {self._buffer_read(v, text)} }}")
@@ -188,6 +198,17 @@ class _Generator:
                 value = f"{v.vtype.glsl}({value})"
             text.functions.append(f"{head} return {value}; }}  // {v.label()}")
         return name
+
+    def _computed(self, v: Variable, name: str, text: _Text) -> str:
+        """A function that computes v at any pixel from what its own substage would have read."""
+        outer, self.names = self.names, {}
+        body: list[str] = []
+        for unit in self.substage.computed[v.uid]:
+            for f in unit.functions:
+                self.emit(f, text, body)
+        result, self.names = self.names[v.uid], outer
+        head = f"{v.vtype.glsl} {name}(ivec2 pos, int layer) {{  // {v.label()}"
+        return "\n".join([head, *body, f"  return {result};", "}"])
 
     def _buffer_read(self, v: Variable, text: _Text) -> str:
         t = v.vtype
@@ -223,7 +244,7 @@ class _Generator:
         b = self.bind("texture", image, text.letter)
         name = f"x{b.binding}"
         text.extensions.add("GL_EXT_samplerless_texture_functions")
-        if not any(f" {name};" in d for d in text.declarations):
+        if text.is_new(name):
             kind = "itexture2D" if t.is_int else "texture2D"
             text.declarations.append(
                 f"layout(set = 0, binding = {b.binding}) uniform {kind} {name};"
@@ -236,8 +257,8 @@ class _Generator:
         fetches."""
         v, mode, wrap = f.inputs[i], f.attr("filter"), f.attr("wrap")
         hardware = f.attr("hardware") and self.hardware(v)
-        name = f"sample{self.fetch_key(v)}_{mode}_{wrap}{'_hw' if hardware else ''}"
-        if any(f" {name}(" in d for d in text.functions):
+        name = f"sample{self.read_key[v.uid]}_{mode}_{wrap}{'_hw' if hardware else ''}"
+        if not text.is_new(name):
             return name
         t = v.vtype
         if hardware:
@@ -272,9 +293,6 @@ class _Generator:
             )
         text.functions.append(f"{t.glsl} {name}(vec2 uv, int l) {{ {body} }}")
         return name
-
-    def fetch_key(self, v: Variable) -> int:
-        return sorted(self.substage.reads).index(v.uid)
 
     def hardware(self, v: Variable) -> bool:
         """Whether the hardware sampler can read v: one layer (wrapping stops at the image), an

@@ -7,7 +7,7 @@ In: a Plan. Out: an equal Plan with fewer copies and images, and where each old 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from dressi.packing.plan import Plan, StagePlan, SubstagePlan
@@ -53,7 +53,7 @@ def write_in_place(plan: Plan) -> tuple[Plan, Moves]:
     uses = _uses(plan)
     moves: Moves = {}
     for source, target in plan.updates:
-        if source not in moves and _in_place(plan, uses, source, target, moves):
+        if source not in moves and _in_place(plan, uses, source, target):
             moves[source] = target
             uses[target].writes += uses[source].writes
             uses[target].reads += uses[source].reads
@@ -61,11 +61,9 @@ def write_in_place(plan: Plan) -> tuple[Plan, Moves]:
     return _moved(replace(plan, updates=kept), moves)
 
 
-def _in_place(
-    plan: Plan, uses: list[_Use], source: int, target: int, moves: Mapping[int, int]
-) -> bool:
+def _in_place(plan: Plan, uses: list[_Use], source: int, target: int) -> bool:
     new, old = uses[source], uses[target]
-    if plan.images[source].key is not None or target in moves.values() or old.writes:
+    if plan.images[source].key is not None or old.writes:
         return False
     if len(new.writes) != 1 or new.cleared:
         return False

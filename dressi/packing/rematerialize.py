@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dressi.ad.graph import Variable
 from dressi.ad.registry import COMP, FRAG, SAME
-from dressi.packing.substage import Context, Substage
+from dressi.packing.substage import Context, Substage, over_limits
 from dressi.packing.units import ATTACHMENT, TEXTURE, Unit, access
 
 MAX_CHAIN = 6
@@ -28,6 +28,7 @@ def rematerialize(
     after = [_recompute(s, unit_of, context) for s in substages]
     if drop:
         after = _drop_dead(after, context)
+    after = _dissolve(after, context)
     return connect(after)
 
 
@@ -77,20 +78,92 @@ def _chain(
     return True
 
 
+def _dissolve(substages: Sequence[Substage], context: Context) -> list[Substage]:
+    """Without substages of few same-pixel Functions that every reader can run itself: a pass saved,
+    and often traffic (three components of a table are three images, the table is one). It also
+    keeps what all layers of a stack share out of a pass of its own."""
+    after = list(substages)
+    readers = readers_of(after)
+    for i, s in enumerate(substages):
+        if not _can_dissolve(s, context):
+            continue
+        users = sorted({k for v in s.outputs for k in readers.get(v.uid, ())} - {i})
+        new = [_with_units(after[k], s, context) for k in users]
+        fitting = [n for n in new if n is not None]
+        if len(fitting) < len(users):
+            continue
+        for k, n in zip(users, fitting, strict=True):
+            after[k] = n
+            for uid in n.reads:
+                readers.setdefault(uid, set()).add(k)
+        after[i] = replace(s, units=[])
+    return [s for s in after if s.units]
+
+
+def readers_of(substages: Sequence[Substage]) -> dict[int, set[int]]:
+    """Variable uid -> positions of the substages that read it."""
+    readers: dict[int, set[int]] = {}
+    for k, s in enumerate(substages):
+        for uid in s.reads:
+            readers.setdefault(uid, set()).add(k)
+    return readers
+
+
+def _can_dissolve(s: Substage, context: Context) -> bool:
+    return (
+        s.kind == FRAG
+        and s.n_functions <= MAX_CHAIN
+        and not any(v.uid in context.final for v in s.outputs)
+        and all(f.op.kind == FRAG and not f.op.scatter for u in s.units for f in u.functions)
+        and all(read == SAME for u in s.units for _, read in u.reads)
+        # What other passes make may still move between them; leaves are there from the start.
+        and all(v.creator is None for v, _ in s.reads.values())
+        and s.domain[0] != (1, 1)
+    )
+
+
+def _with_units(user: Substage, s: Substage, context: Context) -> Substage | None:
+    """The user with the units of s that it needs in front; None when it reads them at other pixels,
+    shades pixels more than once, or breaks a limit."""
+    made = {v.uid for v in s.outputs}
+    reads = [(v, read) for u in user.units for v, read in u.reads if v.uid in made]
+    if user.kind != FRAG or user.domain[0] != s.domain[0] or any(r != SAME for _, r in reads):
+        return None
+    needed = {v.uid for v, _ in reads}
+    front: list[Unit] = []
+    for unit in reversed(s.units):
+        if any(v.uid in needed for v in unit.outputs):
+            front.insert(0, unit)
+            needed |= {v.uid for v, _ in unit.reads}
+    inside = {id(u) for u in user.units}
+    units = [*(u for u in front if id(u) not in inside), *user.units]
+    units.sort(key=lambda u: u.index)  # a topological order, whatever came in before
+    new = rebuilt(user, units, user.outputs, context)
+    return None if over_limits(new, context) else new
+
+
 def rebuilt(
     s: Substage, units: Sequence[Unit], outputs: Sequence[Variable], context: Context
 ) -> Substage:
     """The substage with other units; what it reads follows from them."""
     new = replace(s, units=list(units), outputs=list(outputs), reads={}, users=[], producers=[])
-    inside = {v.uid for u in units for v in u.outputs}
-    for unit in reversed(units):
+    inside = {v.uid for u in units for v in u.outputs} | set(s.computed)
+
+    def add(unit: Unit, known: set[int], attach: bool) -> None:
         for v, read in unit.reads:
-            if v.uid in inside:
+            if v.uid in known:
                 continue
             way = access(v, read, s.domain, context.uniforms)
-            if s.kind == COMP and way == ATTACHMENT:
+            if way == ATTACHMENT and not attach:
                 way = TEXTURE
             new.reads.setdefault(v.uid, (v, set()))[1].add(way)
+
+    for unit in reversed(units):
+        add(unit, inside, s.kind != COMP)
+    for chain in s.computed.values():
+        known = {v.uid for u in chain for v in u.outputs} | set(s.computed)
+        for unit in chain:
+            add(unit, known, False)
     return new
 
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from dressi.ad.graph import Variable
 from dressi.ad.registry import COMP, FRAG, RASTER, SAME
 from dressi.errors import PackingError
+from dressi.packing.active import Active, Change, Item, one_way
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.units import (
     ATTACHMENT,
     BUFFER,
     HW_SAMPLER,
     TEXTURE,
-    UNIFORM,
     VERTEX_TEXTURE,
     Domain,
     Unit,
@@ -43,9 +43,12 @@ class Context:
     """Variables that every shader recomputes."""
     pack_substages: bool = True
     pack_stages: bool = True
+    by_level: bool = False
+    """Whether a unit that a later pass reads at other pixels keeps out of a substage that has to
+    come later than the unit would have to."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Substage:
     """Units of one shader, in order of execution, and how it gets at its inputs."""
 
@@ -59,12 +62,18 @@ class Substage:
     as_textures: set[int] = field(default_factory=set)
     """Same-pixel inputs that are fetched as textures because there are too few input
     attachments."""
+    computed: dict[int, list[Unit]] = field(default_factory=dict)
+    """Variables by uid that are computed where they are read at any pixel: by these units."""
     users: list[Substage] = field(default_factory=list)
     producers: list[Substage] = field(default_factory=list)
 
+    def __repr__(self) -> str:
+        return f"Substage({self.name} over {_text(self.domain)})"
+
     @property
     def n_functions(self) -> int:
-        return sum(len(u.functions) for u in self.units)
+        folded = sum(len(u.functions) for chain in self.computed.values() for u in chain)
+        return folded + sum(len(u.functions) for u in self.units)
 
     @property
     def name(self) -> str:
@@ -74,12 +83,7 @@ class Substage:
     def way(self, v: Variable, ways: Collection[str]) -> str:
         """The one way by which the shader gets at v (an image read at other pixels too is no
         attachment)."""
-        if ways == {ATTACHMENT} and v.uid not in self.as_textures and self.kind != COMP:
-            return ATTACHMENT
-        for way in (UNIFORM, BUFFER, HW_SAMPLER):
-            if way in ways:
-                return way
-        return VERTEX_TEXTURE if ways == {VERTEX_TEXTURE} else TEXTURE
+        return one_way(ways, v.uid not in self.as_textures and self.kind != COMP)
 
 
 def counts(substage: Substage) -> dict[str, int]:
@@ -107,24 +111,20 @@ def counts(substage: Substage) -> dict[str, int]:
     n["resources"] = (
         n["input_attachments"] + n["sampled_images"] + n["storage_buffers"] + n["color_outputs"] + 1
     )
+    depth = substage.kind == RASTER
+    n["stage_attachments"] = n["input_attachments"] + n["color_outputs"] + depth
     return n
 
 
 def grown(unit: Unit, substage: Substage, context: Context) -> Substage:
     """The substage that there would be with the unit (in front) in it."""
-    made = {v.uid for v in unit.outputs}
     new = Substage(substage.kind if substage.units else unit.kind, substage.domain)
     if not substage.units:
         new.domain = unit.domain
     new.units = [unit, *substage.units]
     new.as_textures = substage.as_textures
-    new.reads = {k: r for k, r in substage.reads.items() if k not in made}
-    for v, read in unit.reads:
-        way = access(v, read, new.domain, context.uniforms)
-        if new.kind == COMP and way == ATTACHMENT:
-            way = TEXTURE
-        old = new.reads.get(v.uid)
-        new.reads[v.uid] = (v, (old[1] if old else set()) | {way})
+    new.reads = dict(substage.reads)
+    _read_through(new, unit, context)
     mine = {id(u) for u in substage.units}
     new.outputs = [
         v
@@ -132,6 +132,19 @@ def grown(unit: Unit, substage: Substage, context: Context) -> Substage:
         if in_buffer(v) or v.uid in context.final or _read_outside(v, unit, mine)
     ] + substage.outputs
     return new
+
+
+def _read_through(substage: Substage, unit: Unit, context: Context) -> None:
+    """Change what a substage reads as the unit joins: its outputs are inner values now, its inputs
+    come from outside."""
+    for v in unit.outputs:
+        substage.reads.pop(v.uid, None)
+    for v, read in unit.reads:
+        way = access(v, read, substage.domain, context.uniforms)
+        if substage.kind == COMP and way == ATTACHMENT:
+            way = TEXTURE
+        old = substage.reads.get(v.uid)
+        substage.reads[v.uid] = (v, (old[1] if old else set()) | {way})
 
 
 def _read_outside(v: Variable, unit: Unit, mine: set[int]) -> bool:
@@ -201,25 +214,6 @@ def over_limits(new: Substage, context: Context) -> list[str]:
     return out
 
 
-def _hopeless(new: Substage, context: Context) -> bool:
-    """Whether a substage breaks limits that no later unit can mend: outputs only grow, and leaves
-    stay inputs."""
-    n = counts(new)
-    scatters = any(in_buffer(v) for v in new.outputs)
-    if n["color_outputs"] > context.limits.color_outputs:
-        return True
-    if scatters and n["combined_outputs"] > context.limits.combined_outputs:
-        return True
-    if scatters and new.kind != COMP and not context.limits.fragment_stores:
-        return True
-    leaves = sum(
-        v.vtype.n_planes
-        for v, ways in new.reads.values()
-        if v.creator is None and new.way(v, ways) == ATTACHMENT
-    )
-    return leaves > context.limits.input_attachments
-
-
 def _same_only(v: Variable, substage: Substage) -> bool:
     """Whether all reads of v inside the substage are of the same pixel."""
     return all(read == SAME for unit in substage.units for x, read in unit.reads if x.uid == v.uid)
@@ -241,7 +235,11 @@ def begin(unit: Unit, context: Context) -> Substage:
     Where there are too few input attachments for one Function, the rest is fetched as textures.
     """
     base = empty()
-    limit = context.limits.input_attachments
+    written = sum(v.vtype.n_planes for v in unit.outputs if not in_buffer(v))
+    limit = min(
+        context.limits.input_attachments,
+        context.limits.stage_attachments - written - (unit.kind == RASTER),
+    )
     attachments = [
         v for v, read in unit.reads if access(v, read, unit.domain, context.uniforms) == ATTACHMENT
     ]
@@ -267,131 +265,176 @@ def begin(unit: Unit, context: Context) -> Substage:
     return grown(unit, base, context)
 
 
-def pack_substages(units: Sequence[Unit], context: Context) -> list[Substage]:
-    """Substages in order of execution, connected."""
-    packer = _Packer(units, context)
-    done = packer.run()
-    done.reverse()
-    _connect(done)
-    return done
-
-
 PATIENCE = 400
 """Units that a substage may take beyond its limits in the hope that their producers, which follow,
 turn inputs into inner values again. A forward and backward chain over the same pixels needs that:
 cut at the first full substage, it would carry dozens of values through attachments."""
 
+REJECTIONS = 64
+"""Units without edges to the substage that are tried in a row before it counts as full. Without a
+bound, each of the n/8 substages would try all ready units."""
+
 
 class _Packer:
-    """State of the greedy packing: which units are packed, which are ready."""
+    """State of the greedy packing: which units are packed, which are ready.
+
+    Ready units are those all of whose users are packed. They wait on shelves, except those that
+    became ready while the active substage grew: only these have edges to it.
+    """
 
     def __init__(self, units: Sequence[Unit], context: Context) -> None:
-        self.units = units
+        self.items = [Item(u, context) for u in units]
         self.context = context
-        self.packed: set[int] = set()
-        self.waiting = {u.index: len(u.users) for u in units}
-        self.ready: dict[Domain, set[int]] = {}
-        # Heap of (pixels, -index) over ready units (and stale entries). New substages begin with
-        # the smallest domain: then a large one begins only when nothing else holds its Functions
-        # back (a pyramid that sums the loss, say), and forward and backward of a pixel end up in
-        # one shader.
+        if context.by_level:
+            self.find_levels(units)
+        self.packed = [False] * len(units)
+        self.waiting = [len(u.users) for u in units]
+        self.shelves: dict[tuple[Domain, bool], list[int]] = {}
+        """By domain and whether they write images: heaps of -index over ready units (and packed
+        ones, dropped when met)."""
+        # Heap of (pixels, -index) over the same. New substages begin with the smallest domain:
+        # then a large one begins only when nothing else holds its Functions back (a pyramid that
+        # sums the loss, say), and forward and backward of a pixel end up in one shader.
         self.latest: list[tuple[int, int]] = []
-        for unit in units:
-            if not unit.users:
-                self.release(unit)
+        for item in self.items:
+            if not item.unit.users:
+                self.shelve(item)
 
-    def release(self, unit: Unit) -> None:
-        self.ready.setdefault(unit.domain, set()).add(unit.index)
-        (w, h), layers = unit.domain
-        heapq.heappush(self.latest, (w * h * layers, -unit.index))
+    def find_levels(self, units: Sequence[Unit]) -> None:
+        made_by = {v.uid: self.items[u.index] for u in units for v in u.outputs}
+        for item in self.items:
+            for v, read in item.unit.reads:
+                maker = made_by.get(v.uid)
+                if maker is not None:
+                    apart = read != SAME or maker.unit.domain != item.unit.domain
+                    item.level = max(item.level, maker.level + apart)
 
-    def take(self, unit: Unit) -> list[Unit]:
+    def shelve(self, item: Item) -> None:
+        (w, h), layers = item.unit.domain
+        heapq.heappush(self.latest, (w * h * layers, -item.index))
+        shelf = self.shelves.setdefault((item.unit.domain, item.paints), [])
+        heapq.heappush(shelf, -item.index)
+
+    def fetch(self, active: Active) -> Item | None:
+        """The latest unit on the shelves for a substage, taken down. All that stands there writes
+        all its outputs: without room for images, only units that scatter come into question."""
+        kinds = (True, False) if active.has_room else (False,)
+        while True:
+            heaps = [self.shelves.get((active.domain, paints)) for paints in kinds]
+            filled = [heap for heap in heaps if heap]
+            if not filled:
+                return None
+            item = self.items[-heapq.heappop(min(filled))]
+            if not self.packed[item.index]:
+                return item
+
+    def take(self, unit: Unit) -> list[int]:
         """Pack a unit; the producers that became ready."""
-        self.packed.add(unit.index)
-        self.ready[unit.domain].discard(unit.index)
+        self.packed[unit.index] = True
         released = []
         for producer in unit.producers:
             self.waiting[producer.index] -= 1
             if self.waiting[producer.index] == 0:
-                self.release(producer)
-                released.append(producer)
+                released.append(producer.index)
         return released
 
     def untake(self, unit: Unit) -> None:
         for producer in unit.producers:
-            if self.waiting[producer.index] == 0:
-                self.ready[producer.domain].discard(producer.index)
             self.waiting[producer.index] += 1
-        self.packed.discard(unit.index)
-        self.release(unit)
+        self.packed[unit.index] = False
+
+    def is_ready(self, index: int) -> bool:
+        return self.waiting[index] == 0 and not self.packed[index]
 
     def run(self) -> list[Substage]:
+        """Substages, the last one first."""
         done: list[Substage] = []
-        while len(self.packed) < len(self.units):
-            while True:
-                unit = self.units[-heapq.heappop(self.latest)[1]]
-                if unit.index in self.ready[unit.domain]:
-                    break
-            active = begin(unit, self.context)
-            self.take(unit)
-            if self.context.pack_substages:
-                active = self.grow(active, patience=PATIENCE)
-                active = self.grow(active, patience=0)
-            done.append(active)
+        n_packed = 0
+        while n_packed < len(self.items):
+            item = self.items[-heapq.heappop(self.latest)[1]]
+            if self.packed[item.index]:
+                continue
+            substage = begin(item.unit, self.context)
+            active = Active(substage.kind, substage.domain, substage.as_textures, self.context)
+            change = active.change(item, patient=False)
+            assert change is not None, item.unit.name
+            active.add(change)
+            released = dict.fromkeys(self.take(item.unit))
+            if self.context.pack_substages and substage.kind != COMP:
+                self.grow(active, released, PATIENCE)
+                self.grow(active, released, 0)
+            for index in released:
+                if self.is_ready(index):
+                    self.shelve(self.items[index])
+            n_packed += len(active.joined)
+            done.append(_with_all(substage, active.joined, self.context))
         return done
 
-    def grow(self, active: Substage, patience: int) -> Substage:
-        """Add ready units, those with the most edges to the substage first. With patience, limits
-        on inputs may be broken on the way; the longest prefix that keeps them is the result."""
-        edges: dict[int, int] = {}
-        for member in active.units:
-            for producer in member.producers:
-                edges[producer.index] = edges.get(producer.index, 0) + 1
+    def grow(self, active: Active, released: dict[int, None], patience: int) -> None:
+        """Add ready units, those with the most edges to the substage first, later ones first. With
+        patience, limits on inputs may be broken on the way; the longest prefix that keeps them is
+        the result. released: units that became ready since the substage began; added to."""
+        near: list[tuple[int, int]] = []
         domains = {active.domain, ((1, 1), 1), ((1, 1), active.domain[1])}
-        heap: list[tuple[int, int]] = []
 
         def offer(index: int) -> None:
-            heapq.heappush(heap, (-edges.get(index, 0), -index))
+            if self.items[index].unit.domain in domains:
+                heapq.heappush(near, (-active.edges[index], -index))
 
-        for domain in domains:
-            for index in self.ready.get(domain, ()):
+        for index in released:
+            if self.is_ready(index):
                 offer(index)
-        best = active
-        journal: list[Unit] = []
-        while heap and len(journal) <= patience:
-            key = heapq.heappop(heap)
-            unit = self.units[-key[1]]
-            if unit.index in self.packed:
+        fetched: list[Item] = []
+        rejections = beyond = 0  # beyond: units taken since the limits were kept
+        while beyond <= patience:
+            item: Item | None
+            if near:
+                item = self.items[-heapq.heappop(near)[1]]
+            else:
+                item = self.fetch(active) if rejections < REJECTIONS else None
+                if item is None:
+                    break
+                fetched.append(item)
+                rejections += 1
+            change = active.change(item, patience > 0)
+            if change is None:
                 continue
-            if -key[0] != edges.get(unit.index, 0):
-                offer(unit.index)
-                continue
-            if fixed_obstacles(unit, active, self.context):
-                continue
-            new = grown(unit, active, self.context)
-            fits = not over_limits(new, self.context)
-            if not fits and (patience == 0 or _hopeless(new, self.context)):
-                continue
-            active = new
-            for producer in unit.producers:
-                edges[producer.index] = edges.get(producer.index, 0) + 1
-            for released in self.take(unit):
-                if released.domain in domains:
-                    offer(released.index)
-            journal.append(unit)
-            if fits:
-                best = active
-                journal.clear()
-        for unit in reversed(journal):
-            self.untake(unit)
-        return best
+            active.add(change)
+            rejections = 0
+            beyond = 0 if change.fits else beyond + 1
+            for index in self.take(item.unit):
+                released[index] = None
+                offer(index)
+        for _ in range(beyond):
+            self.untake(active.undo().unit)
+        for item in fetched:
+            if not self.packed[item.index]:
+                shelf = self.shelves[item.unit.domain, item.paints]
+                heapq.heappush(shelf, -item.index)
+
+
+def _with_all(substage: Substage, joined: Sequence[Change], context: Context) -> Substage:
+    """A substage that has the first unit, with all others that joined."""
+    for change in joined[1:]:
+        substage.units.append(change.item.unit)
+        _read_through(substage, change.item.unit, context)
+    substage.units.reverse()
+    substage.outputs = [v for change in reversed(joined) for v in change.outputs]
+    return substage
+
+
+def pack_substages(units: Sequence[Unit], context: Context) -> list[Substage]:
+    """Substages in order of execution, connected."""
+    done = _Packer(units, context).run()
+    done.reverse()
+    _connect(done)
+    return done
 
 
 def _connect(substages: Sequence[Substage]) -> None:
     made_by = {v.uid: s for s in substages for v in s.outputs}
     for s in substages:
-        for v, _ in s.reads.values():
-            producer = made_by.get(v.uid)
-            if producer is not None and producer is not s and producer not in s.producers:
-                s.producers.append(producer)
-                producer.users.append(s)
+        found = (made_by.get(v.uid) for v, _ in s.reads.values())
+        s.producers.extend(dict.fromkeys(p for p in found if p is not None and p is not s))
+        for producer in s.producers:
+            producer.users.append(s)

@@ -26,7 +26,7 @@ ATTACHMENT, TEXTURE, HW_SAMPLER, BUFFER, UNIFORM, VERTEX_TEXTURE = (
 )
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Unit:
     """Functions that are packed together. ``index`` is the position in topological order."""
 
@@ -40,6 +40,9 @@ class Unit:
     users: list[Unit] = field(default_factory=list)
     """Units that read an output, each once."""
     producers: list[Unit] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"Unit({self.index}: {self.name})"  # not its users and theirs in turn
 
     @property
     def name(self) -> str:
@@ -141,6 +144,7 @@ def make_units(
 def _connect(unit: Unit, made_by: dict[int, Unit], inline: set[int]) -> None:
     inside = {f.output.uid for f in unit.functions}
     seen: set[tuple[int, str]] = set()
+    known: set[int] = set()
 
     def read(x: Variable, how: str) -> None:
         if x.uid in inside or (x.uid, how) in seen:
@@ -153,7 +157,8 @@ def _connect(unit: Unit, made_by: dict[int, Unit], inline: set[int]) -> None:
             return
         unit.reads.append((x, how))
         producer = made_by.get(x.uid)
-        if producer is not None and producer not in unit.producers:
+        if producer is not None and producer.index not in known:
+            known.add(producer.index)
             unit.producers.append(producer)
             producer.users.append(unit)
 

@@ -19,16 +19,16 @@ def check_plan(plan: Plan, limits: DeviceLimits) -> None:
             f"image {image.name} is {image.width}x{image.height}, {limits.name} allows "
             f"{limits.image_dim}",
         )
-    written = {i.index for i in plan.images if i.key is not None}
+    # Image -> position of the first stage that writes it; -1: it outlives the plan.
+    written = {i.index: -1 for i in plan.images if i.key is not None}
     renewed: set[int] = set()
     filled = {b.index for b in plan.buffers if not b.fill}
-    for stage in plan.stages:
+    for position, stage in enumerate(plan.stages):
         _need(bool(stage.substages), f"{stage.name} is empty")
         _need(
             stage.kind == "graphics" or len(stage.substages) == 1,
             f"{stage.name}: a dispatch stands alone",
         )
-        before_images = set(written)
         attached: set[int] = set()
         here: set[int] = set()
         for s in stage.substages:
@@ -47,7 +47,7 @@ def check_plan(plan: Plan, limits: DeviceLimits) -> None:
                 elif b.kind in ("texture", "sampler"):
                     image = plan.images[b.index]
                     _need(
-                        b.index in before_images,
+                        written.get(b.index, position) < position,
                         f"{where}: {image.name} is fetched before an earlier stage wrote it",
                     )
             limit = {
@@ -75,12 +75,14 @@ def check_plan(plan: Plan, limits: DeviceLimits) -> None:
                     (image.width, image.height) == (stage.width, stage.height),
                     f"{where}: output {image.name} has another size than the framebuffer",
                 )
-                written.add(index)
+                written.setdefault(index, position)
                 here.add(index)
                 renewed.add(index)
                 attached.add(index)
             filled |= {b.index for b in s.bindings if b.kind == "buffer"}
-            written |= {b.index for b in s.bindings if b.kind == "storage"}
+            for b in s.bindings:
+                if b.kind == "storage":
+                    written.setdefault(b.index, position)
         fetched = {
             b.index for s in stage.substages for b in s.bindings if b.kind in ("texture", "sampler")
         }

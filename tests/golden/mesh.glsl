@@ -107,9 +107,7 @@ void main() {
   precise int v0;  // rasterize  test_golden.py
   v0 = primitive_id;
   precise vec4 v1;  // lookup  test_golden.py
-  int v1_i = clamp(v0, 0, 2);
-  v1 = fetch0(ivec2(v1_i, 0), layer);
-  if (v1_i != v0) v1 = vec4(0);
+  v1 = fetch0(ivec2(v0, 0), layer);
   precise float v2;  // swizzle  test_golden.py
   v2 = v1.z;
   precise float v4;

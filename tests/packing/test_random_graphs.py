@@ -53,11 +53,15 @@ def check_complete(outputs: list[Variable], packed: Packed) -> None:
     rematerialized), behind its inputs."""
     assert packed.task is not None
     seen: dict[int, Function] = {}
+    again = packed.task.options.rematerialize
     for s in packed.substages:
-        made: set[int] = set()
+        made: set[int] = set(s.computed)
+        folded = [u for chain in s.computed.values() for u in chain]
+        for f in (f for unit in folded for f in unit.functions):
+            assert again or f.uid not in seen, f"{f.where} stands in two substages"
+            seen[f.uid] = f
         for f in (f for unit in s.units for f in unit.functions):
             assert f.output.uid not in made, f"{f.where} stands twice in a substage"
-            again = packed.task.options.rematerialize
             assert again or f.uid not in seen, f"{f.where} stands in two substages"
             for x in f.inputs:
                 inline = x.uid in packed.task.inline

@@ -106,8 +106,10 @@ def test_another_size_is_another_stage(limits: DeviceLimits) -> None:
 
 
 def test_another_number_of_layers_is_another_stage() -> None:
-    """|[sin 8x6]| -> |[add 8x6 x3]|"""
-    p = packed(F.sin(image("a")) + image("b", layers=3))
+    """|[sin 8x6]| -> |[add 8x6 x3]|; with rematerialization each layer has its own sine."""
+    y = F.sin(image("a")) + image("b", layers=3)
+    assert shape(packed(y)) == [1]
+    p = packed(y, options=Options(rematerialize=False))
     assert shape(p) == [1, 1]
     assert [(s.width, s.height) for s in p.plan.stages] == [SIZE, (8, 18)]
 

@@ -69,6 +69,7 @@ BLOCK_SUM: Op = register(
         ),
         _block_glsl,
         reads=(ANY,),
+        once=(0,),
         reference=_block_ref,
         cases=tuple(
             Case(
@@ -92,6 +93,7 @@ SUM_LAYERS = register(
         "  for (int l = 0; l < {l0}; l++) {y}_s += {fetch0}({pos}, l);\n"
         "  {y} = {y}_s;",
         reads=(ANY,),
+        once=(0,),
         backward=lambda f, gy, i: gy,
         reference=lambda f, xs: xs[0].sum(axis=0, keepdims=True),
         cases=(Case(lambda a: sum_layers(a), ((VEC3, -2, 2),)),),

@@ -196,6 +196,7 @@ CSR_GATHER = register(
         lambda xs, a: (xs[0].vtype, a["size"], xs[0].layers),
         _csr_glsl,
         reads=(ANY, ANY, ANY),
+        once=(0,),
         reference=_csr_ref,
     )
 )

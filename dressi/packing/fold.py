@@ -1,0 +1,101 @@
+"""Folding: a substage whose results are read by one other substage only, each pixel about once,
+becomes functions that its reader calls.
+
+In: connected substages. Out: connected substages, some fewer. A sum over layers, a block of a
+pyramid or a gather over a mesh reads what was written just for it: computing it in place saves the
+pass, the image, and the traffic, and costs no arithmetic. It is also what makes a stack of views
+take as many passes as one view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dressi.ad.graph import Variable
+from dressi.ad.registry import FRAG, SAME, SAMPLER, VERTEX
+from dressi.packing.rematerialize import connect, readers_of, rebuilt
+from dressi.packing.substage import Context, Substage, over_limits
+from dressi.packing.units import Unit
+
+MAX_FOLDED = 40
+"""Functions that one substage may take in: the reader has fewer pixels to share the work."""
+MAX_SHRINK_FUNCTIONS = 8
+"""The same where the reader reduces an image to fewer pixels."""
+
+
+def fold(substages: Sequence[Substage], context: Context) -> list[Substage]:
+    """Substages in order of execution, the ones that can be folded gone."""
+    after: list[Substage | None] = list(substages)
+    readers = readers_of(substages)
+    for i in range(len(after) - 1, -1, -1):
+        s = after[i]
+        if s is None or not _foldable(s, context):
+            continue
+        users = {k for v in s.outputs for k in readers.get(v.uid, ())}
+        if len(users) != 1:
+            continue
+        at = users.pop()
+        user = after[at]
+        assert user is not None
+        new = _taken_in(user, s, context)
+        if new is not None:
+            after[at], after[i] = new, None
+            for uid in s.reads:  # its reads are the reader's now
+                readers[uid] = readers[uid] - {i} | {at}
+    return connect([s for s in after if s is not None])
+
+
+def _foldable(s: Substage, context: Context) -> bool:
+    functions = [f for u in s.units for f in u.functions]
+    return (
+        s.kind == FRAG
+        and bool(s.outputs)
+        and not any(v.uid in context.final for v in s.outputs)
+        and all(f.op.kind == FRAG and not f.op.scatter for f in functions)
+        and all(read not in (SAMPLER, VERTEX) for u in s.units for _, read in u.reads)
+    )
+
+
+def _taken_in(user: Substage, s: Substage, context: Context) -> Substage | None:
+    """The reader with the substage inside; None when that would repeat work or break a limit."""
+    if user.kind != FRAG:
+        return None
+    made = {v.uid: v for v in s.outputs}
+    inside = [u for chain in user.computed.values() for u in chain]
+    for unit in [*user.units, *inside]:
+        for f in unit.functions:
+            if any(x.uid in made and i not in f.op.once for i, x in enumerate(f.inputs)):
+                return None
+    chains = {uid: _chain(v, s) for uid, v in made.items()}
+    most = MAX_FOLDED
+    if _pixels(s) > 2 * _pixels(user) and s.domain[0] != user.domain[0]:
+        # A reduction: elementwise work only, or the reads of one level times those of the next
+        # would be left to a few pixels.
+        if s.computed or any(read != SAME for u in s.units for _, read in u.reads):
+            return None
+        most = MAX_SHRINK_FUNCTIONS
+    added = sum(len(u.functions) for chain in chains.values() for u in chain)
+    held = sum(len(u.functions) for u in inside)
+    if added > most or held + added > MAX_FOLDED:
+        return None
+    computed = {**user.computed, **chains}
+    new = rebuilt(replace(user, computed=computed), user.units, user.outputs, context)
+    return None if over_limits(new, context) else new
+
+
+def _chain(v: Variable, s: Substage) -> list[Unit]:
+    """The units of a substage that one of its outputs needs, in order of execution."""
+    needed = {v.uid}
+    chain: list[Unit] = []
+    for unit in reversed(s.units):
+        if any(x.uid in needed for x in unit.outputs):
+            chain.append(unit)
+            needed |= {x.uid for x, _ in unit.reads}
+    chain.reverse()
+    return chain
+
+
+def _pixels(s: Substage) -> int:
+    (width, height), layers = s.domain
+    return width * height * layers

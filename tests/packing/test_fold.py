@@ -1,0 +1,127 @@
+"""Folding, dissolving and levels: passes that go away because their readers do the work, and stages
+that do not grow with the number of views."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dressi.ad import F, Variable, build_backward, simplify
+from dressi.ad.vtype import FLOAT, INT, IVEC3, VEC3
+from dressi.apps import problems
+from dressi.packing import PRESETS, Options, check_plan, pack
+from dressi.packing.build import Packed
+from dressi.packing.limits import LLVMPIPE
+
+SIZE = (16, 16)
+
+
+def packed(*outputs: Variable, options: Options | None = None) -> Packed:
+    result = pack(simplify(outputs), [], LLVMPIPE, options)
+    check_plan(result.plan, LLVMPIPE)
+    return result
+
+
+def ops(p: Packed) -> list[list[str]]:
+    """Op names of each stage."""
+    return [[f.split()[0] for s in stage.substages for f in s.functions] for stage in p.plan.stages]
+
+
+def test_a_sum_over_layers_computes_what_it_adds() -> None:
+    """|[mul sin 16x16 x5]| -> |[sum_layers 16x16]| is one pass."""
+    x = Variable(VEC3, SIZE, 5, name="x")
+    p = packed(F.sum_layers(F.sin(x) * 2.0) + 1.0)
+    assert ops(p) == [["sin", "mul", "sum_layers", "add"]]
+    assert p.plan.stages[0].substages[0].fragment.count("sin(") == 1
+    apart = packed(F.sum_layers(F.sin(x) * 2.0) + 1.0, options=Options(rematerialize=False))
+    assert ops(apart) == [["sin", "mul"], ["sum_layers", "add"]]
+
+
+def test_a_reduction_takes_in_little_and_never_another_reduction() -> None:
+    """A pixel of the reader does the work of 64."""
+    x = Variable(FLOAT, (64, 64), name="x")
+    assert ops(packed(F.sum(x * x))) == [["mul", "block_sum"], ["block_sum"]]
+    long = x
+    for _ in range(10):
+        long = F.sin(long) + 0.1
+    assert ops(packed(F.sum(long)))[1:] == [["block_sum"], ["block_sum"]]
+
+
+def test_what_two_passes_read_is_not_folded() -> None:
+    x = Variable(FLOAT, SIZE, 3, name="x")
+    y = F.sin(x)
+    p = packed(F.sum_layers(y), F.border(y))
+    assert sum(row.count("sin") for row in ops(p)) == 1
+
+
+def test_a_read_of_neighbours_is_not_folded() -> None:
+    """It would compute every value five times."""
+    p = packed(F.border(F.sin(Variable(FLOAT, SIZE, name="x"))))
+    assert ops(p) == [["sin"], ["border"]]
+
+
+def test_outputs_are_not_folded() -> None:
+    x = Variable(FLOAT, SIZE, 3, name="x")
+    y = F.sin(x)
+    p = packed(F.sum_layers(y), y)
+    assert len(p.plan.stages) == 2 and len(p.images) >= 2
+
+
+def test_the_gather_of_a_gradient_computes_what_it_adds() -> None:
+    """Backward of a lookup with a static index: the gradient at the faces is not stored."""
+    table, faces = Variable(VEC3, (40, 1), requires_grad=True), Variable(IVEC3, (70, 1))
+    corner = F.lookup(table, faces.x)
+    loss = F.sin(corner) * 3.0
+    p = packed(build_backward(loss)[table])
+    assert ["csr_gather" in row for row in ops(p)] == [True]
+
+
+def test_components_of_a_table_are_taken_where_they_are_read() -> None:
+    """No pass of its own for |[swizzle swizzle swizzle]|, whose readers have 6 layers."""
+    faces = Variable(IVEC3, (40, 1), name="faces")
+    table = Variable(VEC3, (30, 1), 6, name="table")
+    p = packed(*(F.lookup(table, faces.x) + F.lookup(table, faces.y) for _ in range(1)))
+    assert len(p.plan.stages) == 1
+
+
+def test_a_producer_for_a_later_pass_does_not_wait_for_an_earlier_one() -> None:
+    """b is gathered by the last pass. Packed with the second one, to which it has more edges, it
+    would make three passes of two."""
+    x, i = Variable(FLOAT, (40, 1), name="x"), Variable(INT, (40, 1), name="i")
+    a, b = F.sin(x), F.cos(x)
+    second = F.lookup(a, F.dynamic(i)) + b
+    last = F.lookup(b, F.dynamic(i)) + F.lookup(a, F.dynamic(i)) * second
+    assert len(packed(last).plan.stages) == 2
+
+
+def _stages(preset: str, K: int) -> list[int]:
+    """Stages of the pear's step (silhouettes, Laplacian, normal consistency, Adam) with 1, 2, 6 and
+    8 views."""
+    mesh, stages = problems.sphere(1280), []
+    for views in (1, 2, 6, 8):
+        problem = problems.silhouette_problem(
+            mesh,
+            problems.view_matrices(views),
+            np.zeros((views, 256, 256, 1), np.float32),
+            K,
+            bend=0.01,
+        )
+        outputs, updates = problem.graph()
+        plan = pack(outputs, updates, PRESETS[preset]).plan
+        check_plan(plan, PRESETS[preset])
+        stages.append(len(plan.stages))
+    return stages
+
+
+@pytest.mark.parametrize("preset", ["llvmpipe", "nvidia"])
+@pytest.mark.parametrize("K", [1, 3])
+def test_views_add_no_stages(K: int, preset: str) -> None:
+    stages = _stages(preset, K)
+    assert max(stages[1:]) <= stages[0], stages
+
+
+@pytest.mark.parametrize("preset", ["mali", "minimum"])
+def test_on_weak_devices_more_views_add_no_stages(preset: str) -> None:
+    """With 4 input attachments, a stack may take two passes more than one view, however high."""
+    stages = _stages(preset, 1)
+    assert len(set(stages[1:])) == 1 and stages[1] <= stages[0] + 2, stages
