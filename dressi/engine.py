@@ -118,7 +118,7 @@ class DressiAD:
         self._closed = False
         self._made_states: list[Variable] = []  # by the optimizer, for the current step
         self._rebuilds: list[Rebuild] = []
-        self._n_steps = 0
+        self._epoch = 0  # calls of exec_steps
         self._why = "nothing was there"
         self._phases: list[tuple[str, float, float]] = []
         self._host_s: deque[float] = deque(maxlen=64)
@@ -208,7 +208,7 @@ class DressiAD:
             if len(self._evaluations) > MAX_EVALUATIONS:
                 self._evaluations.popitem(last=False)[1].part.executable.close()
         self._evaluations.move_to_end(var.uid)
-        now = (self._store.version, self._n_steps)
+        now = (self._store.version, self._epoch)
         if known.part.ran_at != now:
             known.part.run(1, self._store)
             known.part.ran_at = now
@@ -252,11 +252,9 @@ class DressiAD:
                 f"exec_steps at {user_line()}: n must be an integer of at least 1, got {n!r}"
             )
         step = self._current_step()
-        done = step.steps
-        try:
-            step.run(count)
-        finally:
-            self._n_steps += step.steps - done
+        self._epoch += 1  # also if Ctrl-C comes in between: what was evaluated is old then
+        self._loss_version = -1
+        step.run(count)
         self._loss_version = self._store.version
         now = self._device.context.waited_s - waited
         self._host_s.append(time.perf_counter() - begin - now)

@@ -40,7 +40,7 @@ class Part:
     uniforms_version: int = -1
     """Version of the store whose data the uniform block holds."""
     ran_at: tuple[int, int] = (-1, -1)
-    """Version of the store, and number of steps done, at the last run."""
+    """Version of the store, and calls of exec_steps, at the last run."""
 
     def run(self, n: int, store: LeafStore) -> None:
         if self.packed.uniforms and self.uniforms_version != store.version:
@@ -111,10 +111,9 @@ class DirtyFlags:
             self._refused = {r for r in self._refused if r[0] == self.flags}
         else:
             self._refused.add((self.flags, kind))
-        if kind == FULL:
-            self._considered += 1
-            if self._considered > 1:
-                self.patience *= 2
+        self._considered += 1
+        if self._considered > 2:  # the first pair
+            self.patience *= 2
 
     def undo(self) -> None:
         """The step is whole again."""
@@ -221,15 +220,14 @@ class Step:
     def _rebuild(self, kind: str) -> None:
         begin = time.perf_counter()
         flags = self.flags.flags or NOTHING
-        assert self.whole.task is not None
         if kind == FAST:
             split = split_substages(self.whole, flags)
         else:
-            split = split_functions(self.whole.task, flags)
+            split = split_functions(self.whole, flags)
         made_for = self.flags.built[0]
         serves = self._split is not None and made_for is not None and flags <= made_for
-        if split is not None and self._split is not None and serves and kind == FULL:
-            if self.flags.built[1] == FULL and split.gain < self._split.gain + MIN_GAIN:
+        if split is not None and self._split is not None and serves:
+            if split.left > (1.0 - MIN_GAIN) * self._split.left:
                 split = None  # what there is does as well
         whole_again = split is None and self._split is not None and not serves
         try:

@@ -277,7 +277,7 @@ class _Generator:
         w, h = v.size
         if mode == "nearest":
             body = (
-                f"ivec2 i = ivec2(floor(uv * vec2({w}, {h}))); "
+                f"precise vec2 p = uv * vec2({w}, {h}); ivec2 i = ivec2(floor(p)); "
                 f"return {fetch}(ivec2({_wrap(wrap, 'i.x', w)}, {_wrap(wrap, 'i.y', h)}), l);"
             )
         else:
@@ -288,8 +288,9 @@ class _Generator:
                 for y in ys
             ]
             body = (
-                f"vec2 p = uv * vec2({w}, {h}) - 0.5; ivec2 i = ivec2(floor(p)); vec2 t = fract(p);"
-                f"\n  return mix({rows[0]},\n    {rows[1]}, t.y);"
+                f"precise vec2 p = uv * vec2({w}, {h}) - 0.5; ivec2 i = ivec2(floor(p)); "
+                f"vec2 t = fract(p);\n  precise {t.glsl} v = mix({rows[0]},\n    {rows[1]}, t.y); "
+                "return v;"
             )
         text.functions.append(f"{t.glsl} {name}(vec2 uv, int l) {{ {body} }}")
         return name
@@ -343,10 +344,9 @@ class _Generator:
         if f.op.scatter:
             body.append(f"  {code}{origin}")
         else:
-            # Coverage is decided by signs of edge functions that two faces share: fused
-            # multiply-adds would round them differently and leave holes.
-            precise = "precise " if self.substage.kind == RASTER else ""
-            body.append(f"  {precise}{y.vtype.glsl} {name};{origin}\n  {code}")
+            # Without fused multiply-adds: where a graph is cut into shaders would change the bits,
+            # and an edge that two faces share would leave holes.
+            body.append(f"  precise {y.vtype.glsl} {name};{origin}\n  {code}")
 
     def operand(self, x: Variable, text: _Text, body: list[str]) -> str:
         """Expression for x at the pixel being computed."""

@@ -20,7 +20,9 @@ from dressi.packing.substage import Substage
 from dressi.packing.units import Domain, Unit, in_buffer, make_units
 
 MIN_GAIN = 0.1
-"""Share of the predicted work that must be clean for a rebuild to be worth its time."""
+"""Share of the predicted work of a step that a rebuild must leave out to be worth its time."""
+MIN_CLEAN = 0.02
+"""Share of the Functions x pixels that must be clean for the full way to be tried at all."""
 PASS_COST = 4096.0
 """What a pass costs before it touches a pixel, in Functions x pixels (30 us on lavapipe, where a
 Function takes about 7 ns a pixel)."""
@@ -34,8 +36,10 @@ class Split:
     step: Packed
     keys: tuple[int, ...]
     """Keys of the persistent images and buffers that the static half writes."""
+    left: float
+    """Predicted work of the step half, in Functions x pixels."""
     gain: float
-    """Share of the predicted work that the step half leaves out."""
+    """Share of the predicted work of a whole step that the step half leaves out."""
     depends: frozenset[int]
     """uids of the leaves that the static half depends on."""
 
@@ -56,18 +60,17 @@ def split_substages(packed: Packed, dirty: Collection[int]) -> Split | None:
         else:
             clean.append(s)
     cut = _cut({v.uid: v for s in clean for v in s.outputs}, _read_by(rest), task)
-    clean = _ancestors(clean, cut)
-    gain = _share(
-        ((s.n_functions, s.domain) for s in clean), ((s.n_functions, s.domain) for s in rest)
-    )
-    if gain < MIN_GAIN:
+    if work(rest) > (1.0 - MIN_GAIN) * work(packed.substages):
         return None
-    return _halves(task, connect(clean), connect(rest), cut, gain, all_uniforms=True)
+    clean = _ancestors(clean, cut)
+    return _halves(packed, connect(clean), connect(rest), cut, all_uniforms=True)
 
 
-def split_functions(task: Task, dirty: Collection[int]) -> Split | None:
+def split_functions(packed: Packed, dirty: Collection[int]) -> Split | None:
     """The full way: Functions packed again, once those that are clean and once those that are not.
-    None when too little is clean."""
+    packed: the whole step. None when too little is clean."""
+    task = packed.task
+    assert task is not None
     changed = _always_dirty(task) | set(dirty)
     units = make_units(task.wanted, set(task.inline))
     stale: set[int] = set()
@@ -79,10 +82,8 @@ def split_functions(task: Task, dirty: Collection[int]) -> Split | None:
             rest.append(unit)
         else:
             clean.append(unit)
-    gain = _share(
-        ((len(u.functions), u.domain) for u in clean), ((len(u.functions), u.domain) for u in rest)
-    )
-    if gain < MIN_GAIN:
+    share = [sum(len(u.functions) * _pixels(u.domain) for u in part) for part in (clean, rest)]
+    if share[0] < MIN_CLEAN * sum(share):
         return None
     read = {v.uid for u in rest for v, _ in u.reads}
     cut = _cut({v.uid: v for u in clean for v in u.outputs}, read, task)
@@ -90,7 +91,19 @@ def split_functions(task: Task, dirty: Collection[int]) -> Split | None:
         cut = _cheaper(cut, clean, rest, task)
     static = pack_functions(task, list(cut.values()))
     step = pack_functions(task, task.wanted, set(cut))
-    return _halves(task, static, step, cut, gain)
+    if work(step) > (1.0 - MIN_GAIN) * work(packed.substages):
+        return None
+    return _halves(packed, static, step, cut)
+
+
+def work(substages: Iterable[Substage]) -> float:
+    """Predicted work, in Functions x pixels."""
+    return sum(s.n_functions * _pixels(s.domain) + PASS_COST for s in substages)
+
+
+def _pixels(domain: Domain) -> int:
+    (width, height), layers = domain
+    return width * height * layers
 
 
 def _always_dirty(task: Task) -> set[int]:
@@ -117,19 +130,6 @@ def _ancestors(clean: Sequence[Substage], cut: Collection[int]) -> list[Substage
             kept.append(s)
     kept.reverse()
     return kept
-
-
-def _share(clean: Iterable[tuple[int, Domain]], rest: Iterable[tuple[int, Domain]]) -> float:
-    """Part of the predicted work that is clean."""
-
-    def work(parts: Iterable[tuple[int, Domain]]) -> float:
-        total = 0.0
-        for n, ((width, height), layers) in parts:
-            total += n * width * height * layers + PASS_COST * (n > 0)
-        return total
-
-    saved = work(clean)
-    return saved / (saved + work(rest)) if saved else 0.0
 
 
 def _cheaper(
@@ -173,13 +173,14 @@ def _size(v: Variable) -> int:
 
 
 def _halves(
-    task: Task,
+    packed: Packed,
     static: Sequence[Substage],
     step: Sequence[Substage],
     cut: dict[int, Variable],
-    gain: float,
     all_uniforms: bool = False,
 ) -> Split:
+    task = packed.task
+    assert task is not None
     keyed = set(cut)
     kept = [v for v in task.outputs if v.uid in keyed]
     first = assemble(task, "static", static, kept, (), keyed, all_uniforms)
@@ -191,4 +192,5 @@ def _halves(
         for plane in range(1 if in_buffer(v) else v.vtype.n_planes)
     )
     depends = frozenset(v.uid for s in static for v, _ in s.reads.values() if v.creator is None)
-    return Split(first, second, keys, gain, depends)
+    left = work(step)
+    return Split(first, second, keys, left, 1.0 - left / work(packed.substages), depends)

@@ -54,6 +54,8 @@ class Api:
         self.lib: Any = module.lib
         self.c: Any = module
         self.null: CData = module.ffi.NULL
+        self.n_instances = 0
+        """Instances made so far in this process."""
 
     def enumerate(self, function: CData, ctype: str, *args: CData) -> CData:
         """Calls a two-step enumeration function (count, then array).

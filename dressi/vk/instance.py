@@ -69,6 +69,9 @@ class Instance:
                 f"  {install_hint()}"
             )
         self.handle = out[0]
+        api.n_instances += 1
+        if api.n_instances == 2:
+            _keep_driver_loaded(api)
         if validate:
             try:
                 self._listen()
@@ -167,6 +170,15 @@ def choose(
             "  hint: give an index or part of a name (DRESSI_DEVICE or open_device)"
         )
     return fitting[0]
+
+
+def _keep_driver_loaded(api: Api) -> None:
+    """One more instance that is never destroyed. Without any, the loader unloads the driver and
+    loads it again for the next engine; NVIDIA's fails after some sixty times (each load takes
+    static thread-local storage for good). Not for the first engine: most programs have only one."""
+    info = Arena(api).struct("VkInstanceCreateInfo")
+    out = api.ffi.new("VkInstance *")
+    api.lib.vkCreateInstance(info, api.null, out)  # without it all goes on as before
 
 
 def _api_version(api: Api) -> int:

@@ -26,19 +26,19 @@ void main() {
   layer = pos.y / 6; pos.y -= layer * 6;
   vec3 i1 = subpassLoad(a0).xyz;  // albedo VEC3@8x6x2
   vec3 i2 = uintBitsToFloat(u[0 + layer * 1]).xyz;  // light VEC3@1x1x2
-  vec3 v0;  // mul  test_golden.py
+  precise vec3 v0;  // mul  test_golden.py
   v0 = i1 * i2;
-  vec3 v3;  // sigmoid  test_golden.py
+  precise vec3 v3;  // sigmoid  test_golden.py
   vec3 v3_e = exp(-abs(v0)); v3 = mix(v3_e, vec3(1.0), greaterThanEqual_(v0, vec3(0.0))) / (vec3(1.0) + v3_e);
-  vec2 v7;
+  precise vec2 v7;
   v7 = vec2(pos) + 0.5;
-  float v6;  // swizzle  test_golden.py
+  precise float v6;  // swizzle  test_golden.py
   v6 = v7.x;
-  float v8;
+  precise float v8;
   v8 = 0.5;
-  float v5;  // mul  test_golden.py
+  precise float v5;  // mul  test_golden.py
   v5 = v6 * v8;
-  vec3 v4;  // add  test_golden.py
+  precise vec3 v4;  // add  test_golden.py
   v4 = v3 + v5;
   o0 = vec4(v4, 0);
 }

@@ -25,7 +25,7 @@ void main() {
   pos = ivec2((pos.y << 2) + pos.x, 0);
   mat4 i1 = mat4(uintBitsToFloat(u[0 + 0]), uintBitsToFloat(u[0 + 1]), uintBitsToFloat(u[0 + 2]), uintBitsToFloat(u[0 + 3]));  // matrix MAT4@1x1
   vec4 i2 = subpassLoad(a1);  // pos VEC4@5x1
-  vec4 v0;  // matmul  test_golden.py
+  precise vec4 v0;  // matmul  test_golden.py
   v0 = i1 * i2;
   o0 = v0;
 }
@@ -52,17 +52,17 @@ void main() {
   ivec2 pos = ivec2(gl_FragCoord.xy); int layer = 0;
   pos = ivec2((pos.y << 1) + pos.x, 0);
   int i1 = subpassLoad(a1).x;  // index0 INT@3x1
-  vec4 v0;  // lookup  test_golden.py
+  precise vec4 v0;  // lookup  test_golden.py
   int v0_i = clamp(i1, 0, 4);
   v0 = fetch0(ivec2(v0_i, 0), layer);
   if (v0_i != i1) v0 = vec4(0);
   int i3 = subpassLoad(a2).x;  // index1 INT@3x1
-  vec4 v2;  // lookup  test_golden.py
+  precise vec4 v2;  // lookup  test_golden.py
   int v2_i = clamp(i3, 0, 4);
   v2 = fetch0(ivec2(v2_i, 0), layer);
   if (v2_i != i3) v2 = vec4(0);
   int i5 = subpassLoad(a3).x;  // index2 INT@3x1
-  vec4 v4;  // lookup  test_golden.py
+  precise vec4 v4;  // lookup  test_golden.py
   int v4_i = clamp(i5, 0, 4);
   v4 = fetch0(ivec2(v4_i, 0), layer);
   if (v4_i != i5) v4 = vec4(0);
@@ -153,17 +153,17 @@ void add_b2(int i, vec4 v) {
 void main() {
   ivec2 pos = ivec2(gl_FragCoord.xy); int layer = 0;
   int i1 = subpassLoad(a1).x;  // %4 INT@8x6
-  vec4 v0;  // lookup  test_golden.py
+  precise vec4 v0;  // lookup  test_golden.py
   int v0_i = clamp(i1, 0, 2);
   v0 = fetch0(ivec2(v0_i, 0), layer);
   if (v0_i != i1) v0 = vec4(0);
-  vec4 v4;
+  precise vec4 v4;
   v4 = vec4(1.0, 1.0, 1.0, 1.0);
-  vec4 v3;  // expand  test_golden.py
+  precise vec4 v3;  // expand  test_golden.py
   v3 = v4;
-  vec4 v2;  // zero_mul  test_golden.py
+  precise vec4 v2;  // zero_mul  test_golden.py
   v2 = v3 * v0; v2 = mix(v2, vec4(0.0), equal_(vec4(v3), vec4(0.0)));
-  vec4 v5;  // add_n  test_golden.py
+  precise vec4 v5;  // add_n  test_golden.py
   v5 = v2 + v2;
   if (i1 >= 0 && i1 < 3) add_b2(i1, v5);  // scatter_add  test_golden.py
   o0 = v0;
@@ -190,7 +190,7 @@ int fetch2(ivec2 p, int l) { return texelFetch(x2, ivec2((p.x & 1), (p.x >> 1)),
 void main() {
   ivec2 pos = ivec2(gl_FragCoord.xy); int layer = 0;
   pos = ivec2((pos.y << 2) + pos.x, 0);
-  vec4 v0;  // csr_gather  test_golden.py
+  precise vec4 v0;  // csr_gather  test_golden.py
   vec4 v0_s = vec4(0);
   int v0_e = fetch1(ivec2((pos.y * 5 + pos.x) + 1, 0), 0);
   for (int k = fetch1(ivec2((pos.y * 5 + pos.x), 0), 0); k < v0_e; k++) {
@@ -199,9 +199,9 @@ void main() {
   }
   v0 = v0_s;
   mat4 i3 = mat4(uintBitsToFloat(u[0 + 0]), uintBitsToFloat(u[0 + 1]), uintBitsToFloat(u[0 + 2]), uintBitsToFloat(u[0 + 3]));  // matrix MAT4@1x1
-  mat4 v2;  // transpose  test_golden.py
+  precise mat4 v2;  // transpose  test_golden.py
   v2 = transpose(i3);
-  vec4 v1;  // matmul  test_golden.py
+  precise vec4 v1;  // matmul  test_golden.py
   v1 = v2 * v0;
   o0 = v1;
 }

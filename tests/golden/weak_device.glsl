@@ -29,23 +29,23 @@ bvec2 equal_(ivec2 a, ivec2 b) { return equal(a, b); }
 bvec3 equal_(ivec3 a, ivec3 b) { return equal(a, b); }
 bvec4 equal_(ivec4 a, ivec4 b) { return equal(a, b); }
 float fetch0(ivec2 p, int l) { return texelFetch(x1, ivec2(p.x, p.y), 0).x; }  // tex FLOAT@4x4
-float sample0_linear_mirror(vec2 uv, int l) { vec2 p = uv * vec2(4, 4) - 0.5; ivec2 i = ivec2(floor(p)); vec2 t = fract(p);
-  return mix(mix(fetch0(ivec2(min(((i.x + 0) - 8 * int(floor(float((i.x + 0)) / 8.0))), 7 - ((i.x + 0) - 8 * int(floor(float((i.x + 0)) / 8.0)))), min(((i.y + 0) - 8 * int(floor(float((i.y + 0)) / 8.0))), 7 - ((i.y + 0) - 8 * int(floor(float((i.y + 0)) / 8.0))))), l), fetch0(ivec2(min(((i.x + 1) - 8 * int(floor(float((i.x + 1)) / 8.0))), 7 - ((i.x + 1) - 8 * int(floor(float((i.x + 1)) / 8.0)))), min(((i.y + 0) - 8 * int(floor(float((i.y + 0)) / 8.0))), 7 - ((i.y + 0) - 8 * int(floor(float((i.y + 0)) / 8.0))))), l), t.x),
-    mix(fetch0(ivec2(min(((i.x + 0) - 8 * int(floor(float((i.x + 0)) / 8.0))), 7 - ((i.x + 0) - 8 * int(floor(float((i.x + 0)) / 8.0)))), min(((i.y + 1) - 8 * int(floor(float((i.y + 1)) / 8.0))), 7 - ((i.y + 1) - 8 * int(floor(float((i.y + 1)) / 8.0))))), l), fetch0(ivec2(min(((i.x + 1) - 8 * int(floor(float((i.x + 1)) / 8.0))), 7 - ((i.x + 1) - 8 * int(floor(float((i.x + 1)) / 8.0)))), min(((i.y + 1) - 8 * int(floor(float((i.y + 1)) / 8.0))), 7 - ((i.y + 1) - 8 * int(floor(float((i.y + 1)) / 8.0))))), l), t.x), t.y); }
+float sample0_linear_mirror(vec2 uv, int l) { precise vec2 p = uv * vec2(4, 4) - 0.5; ivec2 i = ivec2(floor(p)); vec2 t = fract(p);
+  precise float v = mix(mix(fetch0(ivec2(min(((i.x + 0) - 8 * int(floor(float((i.x + 0)) / 8.0))), 7 - ((i.x + 0) - 8 * int(floor(float((i.x + 0)) / 8.0)))), min(((i.y + 0) - 8 * int(floor(float((i.y + 0)) / 8.0))), 7 - ((i.y + 0) - 8 * int(floor(float((i.y + 0)) / 8.0))))), l), fetch0(ivec2(min(((i.x + 1) - 8 * int(floor(float((i.x + 1)) / 8.0))), 7 - ((i.x + 1) - 8 * int(floor(float((i.x + 1)) / 8.0)))), min(((i.y + 0) - 8 * int(floor(float((i.y + 0)) / 8.0))), 7 - ((i.y + 0) - 8 * int(floor(float((i.y + 0)) / 8.0))))), l), t.x),
+    mix(fetch0(ivec2(min(((i.x + 0) - 8 * int(floor(float((i.x + 0)) / 8.0))), 7 - ((i.x + 0) - 8 * int(floor(float((i.x + 0)) / 8.0)))), min(((i.y + 1) - 8 * int(floor(float((i.y + 1)) / 8.0))), 7 - ((i.y + 1) - 8 * int(floor(float((i.y + 1)) / 8.0))))), l), fetch0(ivec2(min(((i.x + 1) - 8 * int(floor(float((i.x + 1)) / 8.0))), 7 - ((i.x + 1) - 8 * int(floor(float((i.x + 1)) / 8.0)))), min(((i.y + 1) - 8 * int(floor(float((i.y + 1)) / 8.0))), 7 - ((i.y + 1) - 8 * int(floor(float((i.y + 1)) / 8.0))))), l), t.x), t.y); return v; }
 void main() {
   ivec2 pos = ivec2(gl_FragCoord.xy); int layer = 0;
   vec3 i1 = subpassLoad(a0).xyz;  // uv VEC3@6x5
-  vec2 v0;  // swizzle  test_golden.py
+  precise vec2 v0;  // swizzle  test_golden.py
   v0 = i1.xy;
-  float v2;  // texture  test_golden.py
+  precise float v2;  // texture  test_golden.py
   v2 = sample0_linear_mirror(v0, layer);
-  float v5;
+  precise float v5;
   v5 = 1.0;
-  float v4;  // expand  test_golden.py
+  precise float v4;  // expand  test_golden.py
   v4 = v5;
-  float v3;  // zero_mul  test_golden.py
+  precise float v3;  // zero_mul  test_golden.py
   v3 = v4 * v2; v3 = mix(v3, float(0.0), equal_(float(v4), float(0.0)));
-  float v6;  // add_n  test_golden.py
+  precise float v6;  // add_n  test_golden.py
   v6 = v3 + v3;
   o0 = v0;
   o1 = v2;
@@ -99,7 +99,7 @@ float fetch0(ivec2 p, int l) { int i = (p.y * 4 + p.x) * 1; return float(b0[i + 
 void main() {
   ivec2 pos = ivec2(gl_FragCoord.xy); int layer = 0;
   float i1 = fetch0(pos, layer);  // %3 FLOAT@4x4
-  float v0;  // expand  test_golden.py
+  precise float v0;  // expand  test_golden.py
   v0 = i1;
   o0 = v0;
 }

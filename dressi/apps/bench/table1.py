@@ -59,9 +59,10 @@ def measure_limit(target: str, problem: Problem, limits: DeviceLimits) -> dict[s
     """One row. Raises PackingError where a Function needs more than the limits allow."""
     outputs, updates = problem.graph()
     task = make_task(outputs, updates, limits)
-    plan = pack_task(task).plan
+    whole = pack_task(task)
+    plan = whole.plan
     check_plan(plan, limits)
-    split = split_functions(task, dirty=())
+    split = split_functions(whole, dirty=())
     halves = [plan] if split is None else [split.static.plan, split.step.plan]
     for half in halves:
         check_plan(half, limits)
