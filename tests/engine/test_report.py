@@ -288,7 +288,8 @@ def test_clean_stages_are_marked_and_hits_counted() -> None:
         for _ in range(14):
             ad.exec_step()
         assert "static" in ad.plans
-        assert {"first", "full"} <= {b.kind for b in ad.rebuilds}
+        kinds = {b.kind for b in ad.rebuilds}
+        assert "first" in kinds and kinds & {"fast", "full"}
         before = ad.report()
         clean = [r for r in before.stages if r.clean]
         assert [r.full_name for r in clean] == [
