@@ -28,6 +28,7 @@ from dressi.ad.graph import Variable, graph_text, leaves, user_line
 from dressi.ad.optim import Optimizer, with_states
 from dressi.ad.simplify import materialize, own_image, simplify
 from dressi.ad.verify import check_graph, check_indices
+from dressi.checks import check_options, checked_limit, need_variable
 from dressi.errors import DeviceError, DressiError, GraphError
 from dressi.leafstore import LeafStore
 from dressi.packing import Options, Packed, Plan, check_plan, pack, plan_text, shaders_text
@@ -92,9 +93,9 @@ class DressiAD:
         validate: bool | None = None,
         memory_limit: int | None = None,
     ) -> None:
-        _check_options(options)
+        check_options(options)
         self._lock = threading.RLock()
-        self._device: Device = open_device(device, validate, _checked_limit(memory_limit))
+        self._device: Device = open_device(device, validate, checked_limit(memory_limit))
         try:
             try:
                 self.limits = self._device.limits.restrict(**(limits or {}))
@@ -116,7 +117,8 @@ class DressiAD:
         self._gradients: dict[Variable, Variable] = {}
         self._loss_version = -1  # store version at the last step; -1: no step yet
         self._closed = False
-        self._made_states: list[Variable] = []  # by the optimizer, for the current step
+        self._updates: list[tuple[Variable, Variable]] | None = None  # of the step's graph
+        self._made_states: list[Variable] = []  # by the optimizer, for these updates
         self._rebuilds: list[Rebuild] = []
         self._epoch = 0  # calls of exec_steps
         self._why = "nothing was there"
@@ -133,7 +135,7 @@ class DressiAD:
         """The Variable to minimize: FLOAT or VECn, any size (1 is seeded at every pixel).
         Raises GraphError for an integer or per-fragment loss."""
         self._alive()
-        _need_variable("set_loss_var", loss)
+        need_variable("set_loss_var", loss)
         if loss.vtype.is_int or loss.vtype.is_matrix:
             raise GraphError(
                 f"set_loss_var at {user_line()}: the loss must be FLOAT or VECn, got {loss.label()}"
@@ -156,17 +158,17 @@ class DressiAD:
 
     @property
     def options(self) -> Options:
-        """The switches. Setting them builds the step anew; data stays."""
+        """The switches. Setting them builds the step anew; all data stays, the optimizer's too."""
         return self._options
 
     @options.setter
     def options(self, options: Options) -> None:
         with self._lock:
             self._alive()
-            _check_options(options)
+            check_options(options)
             if options != self._options:
                 self._options = options
-                self._drop_builds("the options changed")
+                self._drop_builds("the options changed", keep_graph=True)
 
     @_exclusive
     def send_img(self, var: Variable, array: Any) -> None:
@@ -192,7 +194,7 @@ class DressiAD:
         leaves.
         """
         self._alive()
-        _need_variable("recv_img", var)
+        need_variable("recv_img", var)
         if var.creator is None:
             return _present(self._store.receive(var), var)
         step = self._step
@@ -219,7 +221,7 @@ class DressiAD:
         """Gradient of the (summed) loss to a leaf at the current data of all leaves, shaped like
         the leaf. Raises GraphError when no loss is set or the loss does not depend on the leaf."""
         self._alive()
-        _need_variable("recv_grad", var)
+        need_variable("recv_grad", var)
         loss = self._need_loss()
         if var not in self._gradients:
             grads = build_backward(loss, [var])
@@ -236,13 +238,11 @@ class DressiAD:
     def exec_step(self) -> None:
         """One iteration: forward, backward, optimizer. Raises GraphError when no loss is set, a
         leaf has no data, or the loss depends on no parameter although an optimizer is set."""
-        self.exec_steps(1)
+        with self._lock:
+            self._advance(1)
 
-    @_exclusive
     def exec_steps(self, n: int) -> None:
         """n iterations with no host work in between. Ctrl-C stops between some of them."""
-        begin, waited = time.perf_counter(), self._device.context.waited_s
-        self._alive()
         try:
             count = operator.index(n)
         except TypeError:
@@ -251,38 +251,46 @@ class DressiAD:
             raise GraphError(
                 f"exec_steps at {user_line()}: n must be an integer of at least 1, got {n!r}"
             )
-        step = self._current_step()
+        with self._lock:
+            self._advance(count)
+
+    def _advance(self, n: int) -> None:
+        context = self._device.context
+        begin, waited = time.perf_counter(), context.waited_s
+        self._alive()
+        step = self._step
+        if step is None or self._flag_changes != Variable.flag_changes:
+            step = self._current_step()
         self._epoch += 1  # also if Ctrl-C comes in between: what was evaluated is old then
         self._loss_version = -1
-        step.run(count)
+        step.run(n)
         self._loss_version = self._store.version
-        now = self._device.context.waited_s - waited
-        self._host_s.append(time.perf_counter() - begin - now)
+        self._host_s.append(time.perf_counter() - begin - (context.waited_s - waited))
 
     def _current_step(self) -> Step:
         """Phases 1 to 6, when something changed since the last step."""
-        if self._step is not None:
-            if self._flag_changes == Variable.flag_changes:
-                return self._step
-            self._flag_changes = Variable.flag_changes
-            if all(v.requires_grad == flag for v, flag in self._flags):
-                return self._step
+        if self._step is not None and self._flag_changes == Variable.flag_changes:
+            return self._step
+        if any(v.requires_grad != flag for v, flag in self._flags):
             self._drop_builds("a requires_grad changed")
+        self._flag_changes = Variable.flag_changes
+        if self._step is not None:
+            return self._step
         loss = self._need_loss()
         begin = time.perf_counter()
         self._phases.clear()
-        with self._phase("backward"):
-            gradients = build_backward(loss) if self._optimizer is not None else {}
-        with self._phase("optimizer"):
-            updates = self._call_optimizer(loss, gradients)
-        with self._phase("traverse"):  # state that the graph keeps from step to step joins
-            updates = with_states([loss], updates)
-        packed, (made,) = self._pack([loss], updates, "step")  # substages, stages
+        if self._updates is None:
+            with self._phase("backward"):
+                gradients = build_backward(loss) if self._optimizer is not None else {}
+            with self._phase("optimizer"):
+                updates = self._call_optimizer(loss, gradients)
+            with self._phase("traverse"):  # state that the graph keeps from step to step joins
+                self._updates = with_states([loss], updates)
+            self._flags = tuple((v, v.requires_grad) for v in leaves([loss]))
+        packed, (made,) = self._pack([loss], self._updates, "step")  # substages, stages
         cache = self._options.cache
         step = Step(packed, self._compile, self._store, self._rebuilds, cache)  # Vulkan objects
         self._step, self._outputs = step, {loss.uid: made}
-        self._flags = tuple((v, v.requires_grad) for v in leaves([loss]))
-        self._flag_changes = Variable.flag_changes
         self._rebuilds.append(step.rebuild("first", self._why, time.perf_counter() - begin))
         return step
 
@@ -406,7 +414,8 @@ class DressiAD:
 
     @_exclusive
     def memory(self) -> MemoryUse:
-        """Bytes of live images, buffers and depth attachments, and what is held and allowed."""
+        """Bytes of live images, buffers and depth attachments, and what is held and allowed, the
+        host buffers through which data moves left out."""
         self._alive()
         images, buffers, depth = self._device.stored_bytes()
         parts = [e.part for e in self._evaluations.values()]
@@ -416,7 +425,7 @@ class DressiAD:
             mine = part.executable.own_bytes()
             images, buffers = images + mine[0], buffers + mine[1]
         memory = self._device.memory
-        return MemoryUse(images, buffers, depth, memory.held(), memory.budget)
+        return MemoryUse(images, buffers, depth, memory.taken(), memory.budget)
 
     @_exclusive
     def stage_times_ms(self, n: int = 5) -> list[tuple[str, float]]:
@@ -518,19 +527,23 @@ class DressiAD:
             raise GraphError(f"at {user_line()}: no loss is set\n  hint: call set_loss_var first")
         return self._loss
 
-    def _drop_builds(self, reason: str) -> None:
+    def _drop_builds(self, reason: str, keep_graph: bool = False) -> None:
+        """Forget what was built. keep_graph: not what the optimizer made, nor its state."""
         self._why = reason
         if self._step is not None:
             self._step.close()
         for evaluation in self._evaluations.values():
             evaluation.part.executable.close()
+        self._step = None
+        self._evaluations.clear()
+        self._loss_version = -1
+        if keep_graph:
+            return
         for leaf in self._made_states:
             self._store.drop(leaf)
         self._made_states = []
-        self._step = None
-        self._evaluations.clear()
+        self._updates, self._flags = None, ()
         self._gradients.clear()
-        self._loss_version = -1
 
     def _dump(self, name: str, text: str, suffix: str) -> None:
         folder: Path | None = config.dump_dir()
@@ -541,30 +554,6 @@ class DressiAD:
             (folder / f"{next(_dumps):03d}_{name}{suffix}").write_text(text + "\n")
         except OSError as error:
             raise DressiError(f"DRESSI_DUMP={folder}: cannot write: {error}") from None
-
-
-def _need_variable(what: str, value: object) -> None:
-    if not isinstance(value, Variable):
-        raise GraphError(f"{what} at {user_line()}: needs a Variable, got {type(value).__name__}")
-
-
-def _check_options(options: object) -> None:
-    if options is not None and not isinstance(options, Options):
-        raise GraphError(f"options must be dressi.Options, got {type(options).__name__}")
-
-
-def _checked_limit(memory_limit: Any) -> int | None:
-    if memory_limit is None:
-        return None
-    try:
-        limit = operator.index(memory_limit)
-    except TypeError:
-        limit = 0
-    if limit < 1 or isinstance(memory_limit, bool):
-        raise GraphError(
-            f"memory_limit must be a number of bytes, at least 1, or None, got {memory_limit!r}"
-        )
-    return limit
 
 
 def _holds(part: Part, made: Variable) -> bool:

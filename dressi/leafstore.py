@@ -59,11 +59,11 @@ class LeafStore:
             raise GraphError(f"send_img at {user_line()}: {v.label()}: {error}") from None
         if v.vtype.is_int and checked:
             check_indices(checked, {**self.index_feeds(checked), v: array}, v)
+        if v.uid in self._resident or v.size != (1, 1):
+            self._upload(v, array)
         self._host[v.uid] = array
         self.version += 1
         self._changed.add(v.uid)
-        if v.uid in self._resident or v.size != (1, 1):
-            self._upload(v, array)
         for uid, sources in self._sources.items():
             if v.uid in sources:
                 self._changed.add(uid)
@@ -117,8 +117,14 @@ class LeafStore:
 
     def _upload(self, v: Variable, array: np.ndarray) -> None:
         width, height = layout(v.size, v.layers, self.limits).physical
-        for plane, data in enumerate(to_planes(array, v, self.limits)):
-            self.device.upload(image_key(v, plane), v.vtype.format, width, height, data)
+        try:
+            for plane, data in enumerate(to_planes(array, v, self.limits)):
+                self.device.upload(image_key(v, plane), v.vtype.format, width, height, data)
+        except BaseException:
+            if v.uid not in self._resident:  # nothing is left of a leaf that does not fit
+                for plane in range(v.vtype.n_planes):
+                    self.device.drop(image_key(v, plane))
+            raise
         self._resident[v.uid] = v
         self._follow(v)
 
@@ -128,10 +134,12 @@ class LeafStore:
             self._sources[v.uid] = {leaf.uid for leaf in leaves([v])}
 
     def ensure(self, packed: Packed) -> None:
-        """Upload every leaf that a plan reads and that is not on the device yet."""
-        for v in packed.leaves:
-            if v.uid not in self._resident:
-                self._upload(v, self.host(v))
+        """Upload every leaf that a plan reads and that is not on the device yet. Raises
+        OutOfMemoryError before anything is made when plan and leaves do not fit."""
+        missing = [(v, self.host(v)) for v in packed.leaves if v.uid not in self._resident]
+        self.device.check_room(packed.plan)
+        for v, data in missing:
+            self._upload(v, data)
         for v in packed.uniforms:
             self.host(v)
             self._follow(v)

@@ -151,6 +151,7 @@ class Step:
         self.static: Part | None = None
         self.flags = DirtyFlags()
         self.last = Run()
+        self._usual: Run | None = None  # of one step in which nothing but the step half ran
         self.steps = 0
         self.static_runs = 0
         self._compile = compile
@@ -170,7 +171,11 @@ class Step:
             self._stale = True
         if not self._cache or (not self._stale and self.flags.is_settled(flags, n)):
             self._advance(n)
-            self.last = Run([("step", self.main, n)])
+            if n != 1 or self._usual is None:
+                self.last = Run([("step", self.main, n)])
+                self._usual = self.last if n == 1 else self._usual
+            else:
+                self.last = self._usual
             return
         self.last = Run()
         while n > 0:
@@ -238,7 +243,7 @@ class Step:
                 # The static half would run in every step from now on.
                 main = self._compile(self.whole)
                 self.close()
-                self.main, self.static, self._split = main, None, None
+                self.main, self.static, self._split, self._usual = main, None, None, None
                 self.flags.undo()
                 reason = "too little is clean any more"
         except OutOfMemoryError as error:
@@ -279,4 +284,5 @@ class Step:
         self._drop_keys(split.keys)
         self.static, self.main = made
         self._split = split
+        self._usual = None
         self._stale = True

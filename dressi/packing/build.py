@@ -20,7 +20,7 @@ from dressi.packing.lifetimes import reuse_images, write_in_place
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.options import Options
 from dressi.packing.plan import BufferPlan, DrawPlan, ImagePlan, Plan, StagePlan, SubstagePlan
-from dressi.packing.rematerialize import rematerialize
+from dressi.packing.rematerialize import connect, readers_of, rematerialize
 from dressi.packing.stage import Stage, pack_stages
 from dressi.packing.substage import Context, Substage, pack_substages
 from dressi.packing.units import find_inline, in_buffer, make_units
@@ -175,7 +175,11 @@ def assemble(
     uniform block, so that shaders stay as they were."""
     limits, options = task.limits, task.options
     context = task.context([*outputs, *(new for _, new in updates)])
-    stages = pack_stages(substages, context)
+    stages = pack_stages(connect(substages), context)
+    if options.zero_copy:
+        late = connect(substages)
+        if _update_last(late, updates) and len(other := pack_stages(late, context)) <= len(stages):
+            stages = other
     ordered = [s for stage in stages for s in stage.substages]
     made = {v.uid for s in ordered for v in s.outputs}
     outside: dict[int, Variable] = {}
@@ -229,6 +233,43 @@ def assemble(
         tuple(ordered),
         task,
     )
+
+
+def _update_last(
+    substages: Sequence[Substage], updates: Sequence[tuple[Variable, Variable]]
+) -> bool:
+    """Order what reads a leaf before what makes its next value, where nothing speaks against it, so
+    that the value can be written in place. Whether there was something to order."""
+    made_by = {v.uid: s for s in substages for v in s.outputs}
+    readers = readers_of(substages)
+    found = False
+    for leaf, new in updates:
+        writer = made_by.get(new.uid)
+        if writer is None:
+            continue
+        for k in sorted(readers.get(leaf.uid, ())):
+            reader = substages[k]
+            known = reader is writer or any(p is reader for p in writer.producers)
+            if not known and not _leads_to(writer, reader):
+                writer.producers.append(reader)
+                reader.users.append(writer)
+                found = True
+    return found
+
+
+def _leads_to(first: Substage, last: Substage) -> bool:
+    """Whether the last substage needs the first, directly or not."""
+    seen: set[int] = set()
+    stack = [first]
+    while stack:
+        s = stack.pop()
+        if s is last:
+            return True
+        for user in s.users:
+            if id(user) not in seen:
+                seen.add(id(user))
+                stack.append(user)
+    return False
 
 
 def _moved(where: dict[int, tuple[int, ...]], moves: dict[int, int]) -> dict[int, tuple[int, ...]]:

@@ -16,7 +16,7 @@ from dressi.packing.plan import BYTES_PER_PIXEL, ImagePlan, Plan
 from dressi.vk import cache
 from dressi.vk.api import Arena, CData
 from dressi.vk.context import Context, Owned
-from dressi.vk.executor import Executable
+from dressi.vk.executor import Executable, own_bytes
 from dressi.vk.image import read_pixels, write_pixels
 from dressi.vk.instance import Instance, choose
 from dressi.vk.memory import Memory, Staging
@@ -138,6 +138,21 @@ class Device:
         """Destroys a persistent image or buffer; does nothing when there is none."""
         self.context.enter()
         self.store.drop(key)
+
+    def check_room(self, plan: Plan) -> None:
+        """Raises OutOfMemoryError, before anything is made, when a plan with all that it reads does
+        not fit into the memory limit."""
+        new = sum(own_bytes(plan))
+        for image in plan.images:
+            if image.key is not None and not self.store.has(image.key):
+                new += image.n_bytes
+        for buffer in plan.buffers:
+            if buffer.key is not None and not self.store.has_buffer(buffer.key):
+                new += 4 * max(buffer.n_words, 1)
+        new += self.depths.missing_bytes(
+            [(s.width, s.height, sum(b.depth for b in s.substages)) for s in plan.stages]
+        )
+        self.memory.check_room(new, f"plan '{plan.name}'")
 
     def compile(self, plan: Plan, timestamps: bool = False) -> Executable:
         """Makes everything a plan needs and records its command buffer.

@@ -37,6 +37,14 @@ CHUNK = 32
 watchdog of a display driver) comes between them."""
 
 
+def own_bytes(plan: Plan) -> tuple[int, int]:
+    """Bytes of the images and of the buffers that go away with an executable of the plan."""
+    return (
+        sum(i.n_bytes for i in plan.images if i.key is None),
+        sum(4 * max(b.n_words, 1) for b in plan.buffers if b.key is None),
+    )
+
+
 class Executable:
     """A plan that is ready to run. Made by ``Device.compile``; used by one thread at a time.
 
@@ -84,7 +92,7 @@ class Executable:
                 ("comp", substage.compute),
             )
             sources += [t for t in texts if t[1]]
-        self._check_room()
+        self._device.check_room(plan)
         start = time.perf_counter()
         codes = compile_glsl(sources)
         self.build_times["spirv"] = time.perf_counter() - start
@@ -130,15 +138,6 @@ class Executable:
         self._commands = ctx.command_buffer(owned, f"plan '{plan.name}'")
         objects = Objects(self._images, self._buffers, passes, by_stage, self._queries)
         record(ctx, self._commands, plan, objects)
-
-    def _check_room(self) -> None:
-        """Raises OutOfMemoryError, before anything is made, when the plan breaks the budget."""
-        store = self._device.store
-        new = sum(self.own_bytes())
-        for image in self.plan.images:
-            if image.key is not None and not store.has(image.key):
-                new += image.n_bytes
-        self._device.memory.check_room(new, self._what)
 
     def _check_sizes(self) -> None:
         """Raises DeviceError for buffers and uniforms that no shader of the device can see
@@ -301,11 +300,7 @@ class Executable:
 
     def own_bytes(self) -> tuple[int, int]:
         """Bytes of the images and of the buffers that belong to this executable alone."""
-        plan = self.plan
-        return (
-            sum(i.n_bytes for i in plan.images if i.key is None),
-            sum(4 * max(b.n_words, 1) for b in plan.buffers if b.key is None),
-        )
+        return own_bytes(self.plan)
 
     def close(self) -> None:
         """Destroys everything that the plan owns; persistent images stay. Idempotent."""

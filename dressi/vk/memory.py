@@ -87,6 +87,7 @@ class Memory:
             properties.memoryHeaps[i].size for i in range(properties.memoryHeapCount)
         ]
         self._held = [0] * len(self._heap_sizes)
+        self._staging = 0  # bytes of host buffers through which data moves: not of the budget
         # Made before all owners of images and buffers, so it is destroyed after them.
         Owned(ctx).defer(self.trim)
 
@@ -144,18 +145,19 @@ class Memory:
         # Small heaps (the 256 MB window of a GPU) are not eaten up by one block.
         usual = min(_BLOCK, max(total // 16, 1 << 20), total - self._held[heap])
         if self.budget is not None:
-            usual = min(usual, max(self.budget // 16, 1 << 16), self.budget - self.held())
+            usual = min(usual, max(self.budget // 16, 1 << 16), self.budget - self.taken())
         return self.raw_block(index, max(size, usual), what)
 
-    def raw_block(self, index: int, size: int, what: str) -> _Block:
-        """A VkDeviceMemory of its own; raises OutOfMemoryError when the heap has no room for it."""
+    def raw_block(self, index: int, size: int, what: str, staging: bool = False) -> _Block:
+        """A VkDeviceMemory of its own; raises OutOfMemoryError when the heap, or the budget, has no
+        room for it. staging: the budget does not count it."""
         ctx, arena = self._ctx, Arena(self._ctx.api)
         heap = self._types[index][1]
         total = self._heap_sizes[heap]
         if size > self.left(heap):
             self.trim()
-        if self.budget is not None and size > self.budget - self.held():
-            raise over_budget(what, size, self.budget, self.held())
+        if self.budget is not None and not staging and size > self.budget - self.taken():
+            raise over_budget(what, size, self.budget, self.taken() - self.unused())
         left = total - self._held[heap]
         if size > left:
             raise OutOfMemoryError(
@@ -171,11 +173,13 @@ class Memory:
         result = ctx.api.lib.vkAllocateMemory(ctx.device, info, ctx.api.null, out)
         ctx.check(result, "vkAllocateMemory", f"{what} ({size} bytes)", size, left)
         self._held[heap] += size
+        self._staging += size if staging else 0
         ctx.counts["VkDeviceMemory"] += 1
         return _Block(out[0], size, [(0, size)])
 
-    def _free_block(self, index: int, block: _Block) -> None:
+    def _free_block(self, index: int, block: _Block, staging: bool = False) -> None:
         ctx = self._ctx
+        self._staging -= block.size if staging else 0
         ctx.api.lib.vkFreeMemory(ctx.device, block.memory, ctx.api.null)
         self._held[self._types[index][1]] -= block.size
         ctx.counts["VkDeviceMemory"] -= 1
@@ -190,7 +194,7 @@ class Memory:
     def left(self, heap: int) -> int:
         """Bytes that may still be taken from a heap."""
         free = self._heap_sizes[heap] - self._held[heap]
-        return free if self.budget is None else min(free, self.budget - self.held())
+        return free if self.budget is None else min(free, self.budget - self.taken())
 
     def unused(self) -> int:
         """Bytes of the holes in what is held."""
@@ -200,8 +204,13 @@ class Memory:
     def check_room(self, needed: int, what: str) -> None:
         """Raises OutOfMemoryError when ``needed`` bytes more break the budget; before anything is
         made."""
-        if self.budget is not None and needed > self.budget - self.held() + self.unused():
-            raise over_budget(what, needed, self.budget, self.held() - self.unused())
+        used = self.taken() - self.unused()
+        if self.budget is not None and needed > self.budget - used:
+            raise over_budget(what, needed, self.budget, used)
+
+    def taken(self) -> int:
+        """Bytes held that count against the budget: all but staging buffers."""
+        return sum(self._held) - self._staging
 
     def held(self) -> int:
         """Bytes of device memory that this device holds now."""
@@ -274,8 +283,9 @@ def create_host_buffer(
     }[use]
     handle, requirements = _make(ctx, owned, size, usage, what)
     index = memory.find_type(requirements.memoryTypeBits, must, like, what)
-    block = memory.raw_block(index, int(requirements.size), what)
-    owned.defer(lambda: memory._free_block(index, block))
+    staging = use != "uniform"
+    block = memory.raw_block(index, int(requirements.size), what, staging)
+    owned.defer(lambda: memory._free_block(index, block, staging))
     _bind(ctx, handle, block.memory, 0, what)
     out = ctx.api.ffi.new("void **")
     result = ctx.api.lib.vkMapMemory(ctx.device, block.memory, 0, WHOLE_SIZE, 0, out)

@@ -119,6 +119,12 @@ class DepthPool:
         owned.defer(lambda: self._release(key))
         return entry[2]
 
+    def missing_bytes(self, wanted: Iterable[tuple[int, int, int]]) -> int:
+        """Bytes of the depth images that would have to be made for stages of (width, height, number
+        of depth attachments)."""
+        keys = {(w, h, nth) for w, h, n in wanted for nth in range(n)}
+        return sum(4 * w * h for w, h, nth in keys if (w, h, nth) not in self._entries)
+
     def n_bytes(self) -> int:
         """Bytes of all depth images."""
         return sum(4 * width * height for width, height, _ in self._entries)

@@ -332,3 +332,20 @@ def test_ctrl_c_between_a_send_and_its_static_half_loses_nothing() -> None:
             for engine in (ad, plain):
                 engine.exec_step()
             assert np.allclose(ad.recv_img(x), plain.recv_img(x), rtol=1e-6), k
+
+
+def test_options_may_change_in_the_middle_of_a_fit() -> None:
+    """Adam's moments and its counter stay: the fit goes on as if nothing had happened."""
+    results = []
+    for change in (False, True):
+        x = Variable(FLOAT, (8, 8), requires_grad=True, name="x")
+        with DressiAD() as ad:
+            ad.send_img(x, np.zeros((8, 8)))
+            ad.set_loss_var(F.mean((x - 5.0) * (x - 5.0)))
+            ad.set_optimizer(Adam(0.1))
+            ad.exec_steps(10)
+            if change:
+                ad.options = Options.baseline()
+            ad.exec_steps(10)
+            results.append(ad.recv_img(x))
+    assert np.allclose(results[0], results[1], rtol=1e-6)

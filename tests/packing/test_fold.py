@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dressi.ad import F, Variable, build_backward, simplify
+from dressi.ad import Adam, F, Variable, build_backward, simplify
+from dressi.ad.optim import with_states
 from dressi.ad.vtype import FLOAT, INT, IVEC3, VEC3
 from dressi.apps import problems
 from dressi.packing import PRESETS, Options, check_plan, pack
@@ -125,3 +126,30 @@ def test_on_weak_devices_more_views_add_no_stages(preset: str) -> None:
     """With 4 input attachments, a stack may take two passes more than one view, however high."""
     stages = _stages(preset, 1)
     assert len(set(stages[1:])) == 1 and stages[1] <= stages[0] + 2, stages
+
+
+def test_what_reads_a_leaf_runs_before_its_update() -> None:
+    """The sum of the loss computes its addends from x itself. It runs before the new x is written,
+    so nothing needs to be copied."""
+    x = Variable(VEC3, (64, 64), requires_grad=True, name="x")
+    loss = F.mean(F.dot(x - 1.0, x - 1.0))
+    new = Adam(0.1)([x], [build_backward(loss)[x]])
+    pairs = with_states([loss], [(x, new[0])])
+    made = simplify([loss, *(value for _, value in pairs)])
+    updates = [(leaf, value) for (leaf, _), value in zip(pairs, made[1:], strict=True)]
+    plan = pack(made[:1], updates, LLVMPIPE).plan
+    assert not plan.updates
+    written = [
+        [plan.images[i].name for s in stage.substages for i in s.outputs] for stage in plan.stages
+    ]
+    assert ["x" in names for names in written].index(True) > 0
+
+
+def test_an_update_that_others_need_comes_first_all_the_same() -> None:
+    """The loss is of the new x: the old one is copied over at the end."""
+    x = Variable(VEC3, (64, 64), name="x")
+    new = x * 0.5
+    made = simplify([F.border(new.x) + x.x, new])
+    plan = pack(made[:1], [(x, made[1])], LLVMPIPE).plan
+    check_plan(plan, LLVMPIPE)
+    assert len(plan.updates) == 1

@@ -11,7 +11,7 @@ from random_graphs import random_graph
 from dressi.ad import Variable, simplify
 from dressi.ad.graph import Function, topological
 from dressi.packing import Options, Packed, check_plan, pack
-from dressi.packing.limits import LLVMPIPE, MINIMUM, UNLIMITED, DeviceLimits
+from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA, UNLIMITED, DeviceLimits
 from dressi.packing.units import find_inline
 
 SEEDS = range(200)
@@ -122,3 +122,14 @@ def test_plan_is_frozen_and_can_be_pickled(seed: int) -> None:
     assert pickle.loads(pickle.dumps(packed.plan)) == packed.plan
     with pytest.raises(dataclasses.FrozenInstanceError):
         packed.plan.name = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("first", range(1000, 1100, 20))
+def test_larger_graphs_are_written_in_an_order_that_works(first: int) -> None:
+    """What is recomputed, dissolved and folded stands before what needs it."""
+    for seed in range(first, first + 20):
+        graph = random_graph(seed, 20)
+        outputs = simplify([*graph.outputs, *graph.gradients().values()])
+        for limits in (MINIMUM, NVIDIA):
+            packed = pack([v for v in outputs if _in_image(v)], [], limits)
+            check_plan(packed.plan, limits)

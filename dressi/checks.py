@@ -1,0 +1,38 @@
+"""Checks of what users pass to an engine. In: values. Out: the same, or GraphError naming the
+call."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from dressi.ad.graph import Variable, user_line
+from dressi.errors import GraphError
+from dressi.packing import Options
+
+
+def need_variable(what: str, value: object) -> None:
+    """Raises GraphError unless value is a Variable. what: the method that asks."""
+    if not isinstance(value, Variable):
+        raise GraphError(f"{what} at {user_line()}: needs a Variable, got {type(value).__name__}")
+
+
+def check_options(options: object) -> None:
+    """Raises GraphError unless options are Options, or None."""
+    if options is not None and not isinstance(options, Options):
+        raise GraphError(f"options must be dressi.Options, got {type(options).__name__}")
+
+
+def checked_limit(memory_limit: Any) -> int | None:
+    """A number of bytes, or None for no limit; GraphError for anything else."""
+    if memory_limit is None:
+        return None
+    try:
+        limit = operator.index(memory_limit)
+    except TypeError:
+        limit = 0
+    if limit < 1 or isinstance(memory_limit, bool):
+        raise GraphError(
+            f"memory_limit must be a number of bytes, at least 1, or None, got {memory_limit!r}"
+        )
+    return limit
