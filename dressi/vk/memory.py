@@ -160,14 +160,7 @@ class Memory:
             raise over_budget(what, size, self.budget, self.taken() - self.unused())
         left = total - self._held[heap]
         if size > left:
-            raise OutOfMemoryError(
-                f"{what} does not fit into the memory of {ctx.info.name}\n"
-                f"  needs {size} bytes, {left} of {total} are left "
-                f"({self._held[heap]} held by this device)\n"
-                "  hint: smaller images, fewer layers, or close what is not needed any more",
-                needed=size,
-                available=left,
-            )
+            raise self._no_room(what, size, total, self._held[heap])
         info = arena.struct("VkMemoryAllocateInfo", allocationSize=size, memoryTypeIndex=index)
         out = ctx.api.ffi.new("VkDeviceMemory *")
         result = ctx.api.lib.vkAllocateMemory(ctx.device, info, ctx.api.null, out)
@@ -202,11 +195,24 @@ class Memory:
         return sum(size for pool in pools for b in pool.blocks for _, size in b.free)
 
     def check_room(self, needed: int, what: str) -> None:
-        """Raises OutOfMemoryError when ``needed`` bytes more break the budget; before anything is
-        made."""
+        """Raises OutOfMemoryError when ``needed`` bytes more break the budget, or are more than
+        there is; before anything is made."""
         used = self.taken() - self.unused()
         if self.budget is not None and needed > self.budget - used:
             raise over_budget(what, needed, self.budget, used)
+        total = max(self._heap_sizes)
+        if needed > total - self.held() + self.unused():
+            raise self._no_room(what, needed, total, self.held() - self.unused())
+
+    def _no_room(self, what: str, needed: int, total: int, used: int) -> OutOfMemoryError:
+        return OutOfMemoryError(
+            f"{what} does not fit into the memory of {self._ctx.info.name}\n"
+            f"  needs {needed} bytes, {total - used} of {total} are left "
+            f"({used} held by this device)\n"
+            "  hint: smaller images, fewer layers, or close what is not needed any more",
+            needed=needed,
+            available=total - used,
+        )
 
     def taken(self) -> int:
         """Bytes held that count against the budget: all but staging buffers."""

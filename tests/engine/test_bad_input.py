@@ -301,17 +301,18 @@ def test_device_limit_plus_1_is_an_error_before_anything_is_drawn(ad: DressiAD) 
 
 
 def test_memory_that_is_not_there(ad: DressiAD) -> None:
-    """64 images of 16384^2 VEC4 are 256 GB: an error with both numbers, and the engine goes on."""
+    """Values of 1 GB each, all alive at once, more of them than any device holds: an error with
+    both numbers, and the engine goes on."""
     from dressi import OutOfMemoryError
 
-    most = ad.limits.image_dim
-    side = min(most, 16384)
-    u = Variable(VEC4, (side, side), name="u")
-    values = [F.border(F.pixel_coord((side, side)).x * float(k)) for k in range(2, 66)]
+    side = min(ad.limits.image_dim, 16384)
+    values = [F.border(F.pixel_coord((side, side)).x * float(k)) for k in range(2, 402)]
+    together = values[0]
+    for v in values[1:]:
+        together = F.border(together) + v  # each of them waits for the one before
     with pytest.raises(OutOfMemoryError) as info:
-        ad.recv_img(F.sum(F.add_n(values)))
+        ad.recv_img(F.sum(F.border(together) + F.add_n(values)))
     assert info.value.needed > info.value.available > 0
-    del u
     x = Variable(FLOAT, (2, 2))
     ad.send_img(x, np.ones((2, 2)))
     assert (ad.recv_img(x * 2.0) == 2).all()

@@ -252,6 +252,11 @@ SOBOL = register(
 )
 
 
+def _modulo(i: str, n: str) -> str:
+    """GLSL of i modulo n, from 0 to n - 1 (its own operator is undefined for negative numbers)."""
+    return f"({i} >= 0 ? {i} % {n} : {n} - 1 - (-1 - {i}) % {n})"
+
+
 def _take_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     x, index = xs
     if index.vtype is not INT or index.size != (1, 1) or index.layers != 1:
@@ -275,7 +280,7 @@ TAKE_LAYER: Op = register(
     Op(
         "take_layer",
         _take_infer,
-        "{y} = {fetch0}({pos}, (({x1} % {l0}) + {l0}) % {l0});",
+        "{y} = {fetch0}({pos}, " + _modulo("{x1}", "{l0}") + ");",
         reads=(ANY, SAME),
         backward=_take_backward,
         reference=_take_ref,
@@ -303,7 +308,7 @@ PUT_LAYER: Op = register(
     Op(
         "put_layer",
         lambda xs, a: (_take_infer(xs, a)[0], a["size"], a["layers"]),
-        "{y} = (({x1} % {ly}) + {ly}) % {ly} == {layer} ? {x0} : {T}(0);",
+        "{y} = " + _modulo("{x1}", "{ly}") + " == {layer} ? {x0} : {T}(0);",
         reads=(SAME, SAME),
         backward=lambda f, gy, i: take_layer(gy, f.inputs[1]) if i == 0 else None,
         reference=_put_ref,
