@@ -123,6 +123,7 @@ class DressiAD:
         self._epoch = 0  # calls of exec_steps
         self._why = "nothing was there"
         self._phases: list[tuple[str, float, float]] = []
+        self._wall_s: deque[float] = deque(maxlen=64)  # per step, of the last calls
         self._host_s: deque[float] = deque(maxlen=64)
         self.n_rebuilds = 0
         """Plans compiled so far, evaluations and cached halves included."""
@@ -265,7 +266,9 @@ class DressiAD:
         self._loss_version = -1
         step.run(n)
         self._loss_version = self._store.version
-        self._host_s.append(time.perf_counter() - begin - (context.waited_s - waited))
+        wall = time.perf_counter() - begin
+        self._wall_s.append(wall / n)
+        self._host_s.append((wall - (context.waited_s - waited)) / n)
 
     def _current_step(self) -> Step:
         """Phases 1 to 6, when something changed since the last step."""
@@ -468,6 +471,7 @@ class DressiAD:
             driver=self._device.info.driver,
             steps=step.steps,
             static_runs=step.static_runs,
+            step_ms=_median_ms(self._wall_s) if self._wall_s else None,
             build_times={name: seconds for name, _, seconds in self._phases},
         )
 
@@ -488,9 +492,9 @@ class DressiAD:
         write_trace(path, trace)
 
     def host_ms(self) -> float:
-        """Median ms of the last calls of ``exec_step`` outside the wait for the device; 0 before
-        the first."""
-        return 1e3 * float(np.median(self._host_s)) if self._host_s else 0.0
+        """Median ms of a step, over the last calls of ``exec_step`` and ``exec_steps``, outside the
+        wait for the device; 0 before the first."""
+        return _median_ms(self._host_s)
 
     @_exclusive
     def build_times(self) -> dict[str, float]:
@@ -554,6 +558,11 @@ class DressiAD:
             (folder / f"{next(_dumps):03d}_{name}{suffix}").write_text(text + "\n")
         except OSError as error:
             raise DressiError(f"DRESSI_DUMP={folder}: cannot write: {error}") from None
+
+
+def _median_ms(seconds: Iterable[float]) -> float:
+    values = list(seconds)
+    return 1e3 * float(np.median(values)) if values else 0.0
 
 
 def _holds(part: Part, made: Variable) -> bool:

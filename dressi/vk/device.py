@@ -152,7 +152,11 @@ class Device:
         new += self.depths.missing_bytes(
             [(s.width, s.height, sum(b.depth for b in s.substages)) for s in plan.stages]
         )
-        self.memory.check_room(new, f"plan '{plan.name}'")
+        what = f"plan '{plan.name}'"
+        if plan.images:
+            most = max(plan.images, key=lambda i: i.n_bytes)
+            what += f" (its largest image: '{most.name}' {most.format} {most.width}x{most.height})"
+        self.memory.check_room(new, what)
 
     def compile(self, plan: Plan, timestamps: bool = False) -> Executable:
         """Makes everything a plan needs and records its command buffer.

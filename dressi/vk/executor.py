@@ -92,13 +92,13 @@ class Executable:
                 ("comp", substage.compute),
             )
             sources += [t for t in texts if t[1]]
+        self._check_sizes()
         self._device.check_room(plan)
         start = time.perf_counter()
         codes = compile_glsl(sources)
         self.build_times["spirv"] = time.perf_counter() - start
         self._images = self._make_images()
         memory = self._device.memory
-        self._check_sizes()
         self._buffers = [
             create_buffer(ctx, memory, owned, 4 * max(b.n_words, 1), f"buffer '{b.name}'")
             if b.key is None
