@@ -13,6 +13,7 @@ from dressi.ad.graph import Variable
 from dressi.ad.graph import leaves as all_leaves
 from dressi.ad.registry import COMP, RASTER
 from dressi.errors import GraphError
+from dressi.packing.accumulate import EXACT, WORDS
 from dressi.packing.fold import fold
 from dressi.packing.glsl import Places, generate
 from dressi.packing.layout import layout
@@ -23,7 +24,7 @@ from dressi.packing.plan import BufferPlan, DrawPlan, ImagePlan, Plan, StagePlan
 from dressi.packing.rematerialize import connect, readers_of, rematerialize
 from dressi.packing.stage import Stage, pack_stages
 from dressi.packing.substage import Context, Substage, pack_substages
-from dressi.packing.units import find_inline, in_buffer, make_units
+from dressi.packing.units import find_inline, in_buffer, is_exact, make_units
 
 MAX_PLANES = 4
 """Planes of the widest type (MAT4); spaces the keys of persistent images."""
@@ -79,6 +80,7 @@ class Task:
             inline=set(self.inline),
             pack_substages=self.options.pack_substages,
             pack_stages=self.options.pack_stages,
+            deterministic=self.options.deterministic,
         )
 
 
@@ -200,13 +202,13 @@ def assemble(
     buffers: list[BufferPlan] = []
     for v in outside.values():
         if in_buffer(v):
-            _add_buffer(v, places, buffers, limits, persistent=True, fill=False)
+            _add_buffer(v, places, buffers, context, persistent=True, fill=False)
         elif v.uid not in context.uniforms:
             _add_images(v, places, images, limits, persistent=True)
     for s in ordered:
         for v in s.outputs:
             if in_buffer(v):
-                _add_buffer(v, places, buffers, limits, v.uid in keyed)
+                _add_buffer(v, places, buffers, context, v.uid in keyed)
             else:
                 _add_images(v, places, images, limits, v.uid in keyed)
     planned = tuple(_plan_stage(stage, i, places, context) for i, stage in enumerate(stages))
@@ -323,11 +325,14 @@ def _add_buffer(
     v: Variable,
     places: Places,
     buffers: list[BufferPlan],
-    limits: DeviceLimits,
+    context: Context,
     persistent: bool = False,
     fill: bool = True,
 ) -> None:
+    limits = context.limits
     n = v.size[0] * v.size[1] * v.layers * v.vtype.n_words
+    if is_exact(v, context.way_to_add):
+        n *= WORDS[EXACT]
     if n > limits.storage_words:
         raise GraphError(
             f"{v.label()} made at {v.line}: a buffer of {n} words, {limits.name} allows "

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from dressi.ad.graph import Function, Variable
 from dressi.ad.registry import ANY, COMP, FREE, RASTER, SAME, SAMPLER, VERTEX
 from dressi.ad.vtype import VType
+from dressi.packing.accumulate import ATOMIC, EXACT, WORDS, adder, exact_sum
 from dressi.packing.layout import Layout, layout
 from dressi.packing.plan import Binding, SamplerPlan
 from dressi.packing.substage import Context, Substage
@@ -21,6 +22,7 @@ from dressi.packing.units import (
     ATTACHMENT,
     UNIFORM,
     in_buffer,
+    is_exact,
 )
 
 _MARKER = re.compile(r"\{([A-Za-z_]\w*)\}")
@@ -212,12 +214,18 @@ class _Generator:
 
     def _buffer_read(self, v: Variable, text: _Text) -> str:
         t = v.vtype
-        name = self.buffer(v, text, "int" if t.is_int else "float")
+        exact = is_exact(v, self.context.way_to_add)
+        name = self.buffer(v, text, "uint" if exact else "int" if t.is_int else "float")
         w, h = v.size
         index = "p.x" if h == 1 else f"p.y * {w} + p.x"
         if v.layers > 1:
             index = f"l * {w * h} + {index}"
         n = t.n_words
+        if exact:
+            if text.is_new(f"sum_{name}"):
+                text.functions.append(exact_sum(f"sum_{name}", name))
+            words = ", ".join(f"sum_{name}(i + {k * WORDS[EXACT]})" for k in range(n))
+            return f"int i = ({index}) * {n * WORDS[EXACT]}; return {t.glsl}({words});"
         words = ", ".join(f"{name}[i + {k}]" for k in range(n))
         return f"int i = ({index}) * {n}; return {t.glsl}({words});"
 
@@ -384,30 +392,12 @@ class _Generator:
 
     def adder(self, y: Variable, text: _Text) -> str:
         """Name of a function void f(int index, T value) that adds; exact zeros are skipped."""
-        atomic = self.limits.float_atomics
-        array = self.buffer(y, text, "float" if atomic else "uint")
-        name = f"add_{array}"
-        t = y.vtype
-        if atomic:
+        way = self.context.way_to_add
+        array = self.buffer(y, text, "float" if way == ATOMIC else "uint")
+        if way == ATOMIC:
             text.extensions.add("GL_EXT_shader_atomic_float")
-            one = f"atomicAdd({array}[i + %d], %s);"
-        else:
-            text.functions.append(
-                f"void {name}_one(int i, float v) {{\n  uint seen = {array}[i], old;\n"
-                f"  do {{ old = seen; seen = atomicCompSwap({array}[i], old, "
-                "floatBitsToUint(uintBitsToFloat(old) + v)); } while (seen != old);\n}"
-            )
-            one = f"{name}_one(i + %d, %s);"
-        lines = []
-        for k in range(t.n_words):
-            if t.is_matrix:
-                value = f"v[{k // t.n}][{k % t.n}]"
-            else:
-                value = "v" if t.n == 1 else f"v.{_AXES[k]}"
-            lines.append(f"  if ({value} != 0.0) {one % (k, value)}")
-        text.functions.append(
-            f"void {name}(int i, {t.glsl} v) {{\n  i *= {t.n_words};\n" + "\n".join(lines) + "\n}"
-        )
+        name = f"add_{array}"
+        text.functions += adder(name, array, y.vtype, way)
         return name
 
     # -- whole shaders

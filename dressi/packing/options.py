@@ -17,6 +17,11 @@ class Options:
     ``merge_duplicates``: equal Functions of equal inputs become one. ``drop_dead_outputs``: images
     that nothing reads are not written. ``reuse_images``: values whose lifetimes do not meet share
     an image.
+
+    ``deterministic``, off by default: sums that many pixels add to (gradients through dynamic
+    lookups and textures) do not depend on the order of additions, so a fit gives the same bits in
+    every run. It takes three words a number instead of one; single numbers beyond 2^30 count as
+    2^30, and a sum must stay below 2^31.
     """
 
     pack_substages: bool = True
@@ -28,6 +33,7 @@ class Options:
     merge_duplicates: bool = True
     drop_dead_outputs: bool = True
     reuse_images: bool = True
+    deterministic: bool = False
 
     @classmethod
     def baseline(cls) -> Options:

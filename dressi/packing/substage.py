@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from dressi.ad.graph import Variable
 from dressi.ad.registry import COMP, FRAG, RASTER, SAME
 from dressi.errors import PackingError
+from dressi.packing.accumulate import ATOMIC, EXACT, LOOP
 from dressi.packing.active import Active, Change, Item, one_way
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.units import (
@@ -43,9 +44,17 @@ class Context:
     """Variables that every shader recomputes."""
     pack_substages: bool = True
     pack_stages: bool = True
+    deterministic: bool = False
     by_level: bool = False
     """Whether a unit that a later pass reads at other pixels keeps out of a substage that has to
     come later than the unit would have to."""
+
+    @property
+    def way_to_add(self) -> str:
+        """How a scatter adds: see ``accumulate``."""
+        if self.deterministic:
+            return EXACT
+        return ATOMIC if self.limits.float_atomics else LOOP
 
 
 @dataclass(eq=False, repr=False)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from dressi.ad.graph import Function, Size, Variable, topological
 from dressi.ad.registry import ANY, COMP, FRAG, FREE, RASTER, SAME, SAMPLER, VERTEX
+from dressi.packing.accumulate import EXACT
 
 Domain = tuple[Size, int]
 
@@ -67,6 +68,11 @@ class Unit:
 def in_buffer(v: Variable) -> bool:
     """Whether a Variable lives in a storage buffer (it is written by scattering)."""
     return v.creator is not None and v.creator.op.scatter is not None
+
+
+def is_exact(v: Variable, way_to_add: str) -> bool:
+    """Whether a buffer holds sums that do not depend on the order of additions."""
+    return way_to_add == EXACT and v.creator is not None and v.creator.op.scatter == "add"
 
 
 def domain_of(f: Function) -> Domain:

@@ -41,7 +41,13 @@ def engine(
 
 # The ways that a graph is run beside the usual one; every graph takes the next.
 WAYS: dict[str, tuple[Options, dict[str, int | bool]]] = {
-    **{f"{f.name} off": (replace(Options(), **{f.name: False}), {}) for f in fields(Options)},
+    **{
+        f"{f.name} {'off' if f.default else 'on'}": (
+            replace(Options(), **{f.name: not f.default}),
+            {},
+        )
+        for f in fields(Options)
+    },
     "one function a pass": (Options.baseline(), {}),
     "1 input attachment": (Options(), {"input_attachments": 1}),
     "1 input attachment, one function a pass": (Options.baseline(), {"input_attachments": 1}),
