@@ -21,6 +21,14 @@ def _parser() -> argparse.ArgumentParser:
     info = commands.add_parser("info", help="list the Vulkan devices")
     info.set_defaults(run=_info)
 
+    doctor = commands.add_parser(
+        "doctor", help="run every op and four small scenes on a device and say what is off"
+    )
+    doctor.add_argument("--all", action="store_true", help="print every check, not what is off")
+    doctor.add_argument("--json", metavar="FILE", help="write the checks as one JSON object")
+    doctor.add_argument("--device", help="index or part of the name of the device")
+    doctor.set_defaults(run=_doctor)
+
     demo = commands.add_parser(
         "demo", help="fit a sphere and its texture to views of a pear or a mesh"
     )
@@ -106,6 +114,13 @@ def _info(args: argparse.Namespace) -> None:
 
     for d in list_devices():
         print(f"{d.index}  {d.name}  {d.type}  driver {d.driver}  Vulkan {d.api_version}")
+
+
+def _doctor(args: argparse.Namespace) -> None:
+    from dressi.apps.doctor import run_doctor
+
+    if not run_doctor(args.device, args.json, args.all):
+        raise DressiError("some checks do not hold on this device")
 
 
 def _demo(args: argparse.Namespace) -> None:

@@ -30,11 +30,19 @@ from dressi.ad.simplify import materialize, own_image, simplify
 from dressi.ad.verify import check_graph, check_indices
 from dressi.checks import check_options, checked_limit, need_variable
 from dressi.errors import DeviceError, DressiError, GraphError
-from dressi.leafstore import LeafStore
+from dressi.leafstore import LeafStore, present
 from dressi.packing import Options, Packed, Plan, check_plan, pack, plan_text, shaders_text
 from dressi.packing.arrays import from_planes
 from dressi.packing.draw import GraphView, graph_view
-from dressi.report import MemoryUse, Rebuild, Report, build_report, chrome_trace, write_trace
+from dressi.report import (
+    MemoryUse,
+    Rebuild,
+    Report,
+    build_report,
+    chrome_trace,
+    median_ms,
+    write_trace,
+)
 from dressi.stepper import Part, Step
 from dressi.vk import Device, DeviceInfo, open_device
 
@@ -62,12 +70,12 @@ def _exclusive(method: Method) -> Method:
 
 @dataclass
 class _Evaluation:
-    """A compiled graph for one answer."""
+    """A compiled graph for some answers."""
 
     part: Part
-    asked: Variable
-    """As the user made it."""
-    output: Variable
+    asked: tuple[Variable, ...]
+    """As the user made them."""
+    outputs: tuple[Variable, ...]
     """The same, lowered."""
 
 
@@ -113,7 +121,7 @@ class DressiAD:
         self._outputs: dict[int, Variable] = {}  # of the step: uid in the user's graph -> lowered
         self._flags: tuple[tuple[Variable, bool], ...] = ()
         self._flag_changes = -1
-        self._evaluations: OrderedDict[int, _Evaluation] = OrderedDict()
+        self._evaluations: OrderedDict[tuple[int, ...], _Evaluation] = OrderedDict()
         self._gradients: dict[Variable, Variable] = {}
         self._loss_version = -1  # store version at the last step; -1: no step yet
         self._closed = False
@@ -181,7 +189,7 @@ class DressiAD:
         """
         self._alive()
         checked = [] if self._loss is None else [self._loss]
-        checked.extend(e.asked for e in self._evaluations.values())
+        checked.extend(v for e in self._evaluations.values() for v in e.asked)
         self._store.send(var, array, checked)
 
     # -- reading back
@@ -197,25 +205,39 @@ class DressiAD:
         self._alive()
         need_variable("recv_img", var)
         if var.creator is None:
-            return _present(self._store.receive(var), var)
+            return present(self._store.receive(var), var)
         step = self._step
         if var is self._loss and step is not None and self._loss_version == self._store.version:
             made = self._outputs[var.uid]
             return self._read(next(p for p in step.parts().values() if _holds(p, made)), made, var)
-        known = self._evaluations.get(var.uid)
+        return self._evaluate((var,))[0]
+
+    @_exclusive
+    def recv_imgs(self, variables: Sequence[Variable]) -> list[np.ndarray]:
+        """Data of several Variables as ``recv_img`` gives it; what is computed, in one go."""
+        self._alive()
+        for var in variables:
+            need_variable("recv_imgs", var)
+        computed = tuple(v for v in variables if v.creator is not None)
+        found = iter(self._evaluate(computed) if computed else ())
+        return [self.recv_img(v) if v.creator is None else next(found) for v in variables]
+
+    def _evaluate(self, asked: tuple[Variable, ...]) -> list[np.ndarray]:
+        key = tuple(v.uid for v in asked)
+        known = self._evaluations.get(key)
         if known is None:
             self._phases.clear()
-            packed, (made,) = self._pack([var], [], "evaluation")
-            known = _Evaluation(self._compile(packed), var, made)
-            self._evaluations[var.uid] = known
+            packed, made = self._pack(asked, [], "evaluation")
+            known = _Evaluation(self._compile(packed), asked, tuple(made))
+            self._evaluations[key] = known
             if len(self._evaluations) > MAX_EVALUATIONS:
                 self._evaluations.popitem(last=False)[1].part.executable.close()
-        self._evaluations.move_to_end(var.uid)
+        self._evaluations.move_to_end(key)
         now = (self._store.version, self._epoch)
         if known.part.ran_at != now:
             known.part.run(1, self._store)
             known.part.ran_at = now
-        return self._read(known.part, known.output, var)
+        return [self._read(known.part, m, v) for m, v in zip(known.outputs, asked, strict=True)]
 
     @_exclusive
     def recv_grad(self, var: Variable) -> np.ndarray:
@@ -367,7 +389,7 @@ class DressiAD:
 
     def _read(self, part: Part, made: Variable, var: Variable) -> np.ndarray:
         planes = [part.executable.download(i) for i in part.packed.images[made.uid]]
-        return _present(from_planes(planes, made, self.limits), var)
+        return present(from_planes(planes, made, self.limits), var)
 
     # -- looking inside
 
@@ -471,7 +493,7 @@ class DressiAD:
             driver=self._device.info.driver,
             steps=step.steps,
             static_runs=step.static_runs,
-            step_ms=_median_ms(self._wall_s) if self._wall_s else None,
+            step_ms=median_ms(self._wall_s) if self._wall_s else None,
             build_times={name: seconds for name, _, seconds in self._phases},
         )
 
@@ -494,7 +516,7 @@ class DressiAD:
     def host_ms(self) -> float:
         """Median ms of a step, over the last calls of ``exec_step`` and ``exec_steps``, outside the
         wait for the device; 0 before the first."""
-        return _median_ms(self._host_s)
+        return median_ms(self._host_s)
 
     @_exclusive
     def build_times(self) -> dict[str, float]:
@@ -560,11 +582,6 @@ class DressiAD:
             raise DressiError(f"DRESSI_DUMP={folder}: cannot write: {error}") from None
 
 
-def _median_ms(seconds: Iterable[float]) -> float:
-    values = list(seconds)
-    return 1e3 * float(np.median(values)) if values else 0.0
-
-
 def _holds(part: Part, made: Variable) -> bool:
     return made.uid in part.packed.images
 
@@ -574,11 +591,3 @@ def _set_up_log() -> None:
     if config.debug_level() > 0 and not log.handlers:
         log.addHandler(logging.StreamHandler())
         log.setLevel(logging.DEBUG)
-
-
-def _present(a: np.ndarray, v: Variable) -> np.ndarray:
-    """(layers, H, W, *tail) -> the shape that users see."""
-    out = np.array(a, np.int32 if v.vtype.is_int else np.float32)  # a copy that users may write to
-    if v.is_table:
-        out = out[:, 0]
-    return out if v.layers > 1 else out[0]

@@ -172,3 +172,11 @@ class LeafStore:
             return self.host(v)
         planes = [self.device.download(image_key(v, k)) for k in range(v.vtype.n_planes)]
         return from_planes(planes, v, self.limits)
+
+
+def present(a: np.ndarray, v: Variable) -> np.ndarray:
+    """(layers, H, W, *tail) -> the shape that users see."""
+    out = np.array(a, np.int32 if v.vtype.is_int else np.float32)  # a copy that users may write to
+    if v.is_table:
+        out = out[:, 0]
+    return out if v.layers > 1 else out[0]

@@ -9,10 +9,12 @@ from __future__ import annotations
 import html
 import json
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from dressi.errors import DressiError
 from dressi.packing.flow import STATIC, ordered
@@ -31,6 +33,12 @@ COLUMNS = 110
 """Width of the text: it fits a terminal on half a screen."""
 
 _HEADS = "stage ms % attached fetched written size substages functions"
+
+
+def median_ms(seconds: Iterable[float]) -> float:
+    """Median in ms; 0 where there is none."""
+    values = list(seconds)
+    return 1e3 * float(np.median(values)) if values else 0.0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,211 @@
+"""``dressi doctor``: is this device right? Every op and four small scenes, on the device, against
+the float64 evaluation of the same graphs.
+
+In: a device. Out: a table of checks, each with its worst error and what is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from tqdm.auto import tqdm
+
+from dressi.ad import Variable, build_backward, evaluate
+from dressi.ad.cases import (
+    Config,
+    configs,
+    differentiable,
+    instance,
+    projected,
+    seed_of,
+    weights_like,
+)
+from dressi.ad.registry import OPS, Case
+from dressi.apps import problems
+from dressi.apps.report import check_outputs, identity, write_json
+from dressi.engine import DressiAD
+from dressi.errors import DressiError
+
+ALGEBRAIC, TRANSCENDENTAL = 1e-3, 5e-3
+"""Largest relative errors of an op (RELIABILITY R1)."""
+SCENE_LOSS, SCENE_GRADIENT = 1e-3, 2e-2
+"""Largest relative differences of a scene. Its gradient also differs where an edge of the device's
+sub-pixel grid covers another pixel than exact arithmetic would."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check. error: relative to the reference; inf where something is not finite, or raised."""
+
+    check: str
+    cases: int
+    error: float
+    allowed: float
+    worst: str
+    """Where the error is largest, or what was raised."""
+
+    @property
+    def ok(self) -> bool:
+        return self.error < self.allowed
+
+
+def check_op(ad: DressiAD, name: str) -> Finding:
+    """An op: forward and gradient of its cases, at one size each and with layers, in one plan."""
+    feeds: dict[Variable, np.ndarray] = {}
+    checks: list[tuple[str, float, Variable]] = []
+    for k, case in enumerate(OPS[name].cases):
+        limit = TRANSCENDENTAL if case.transcendental else ALGEBRAIC
+        for config in _configs(name, k, case):
+            values, mine = _values(name, k, case, config)
+            feeds |= mine
+            checks += [(f"case {k}, {config.text}, {w}", limit, v) for w, v in values.items()]
+    for v, data in feeds.items():
+        ad.send_img(v, data)
+    asked = [v for *_, v in checks]
+    got, want = ad.recv_imgs(asked), evaluate(asked, feeds)
+    worst = Finding(f"F.{name}", len(checks), 0.0, ALGEBRAIC, "")
+    for (where, limit, _), a, b in zip(checks, got, want, strict=True):
+        error = relative(a, b)
+        if error / limit >= worst.error / worst.allowed:
+            worst = Finding(worst.check, worst.cases, error, limit, where)
+    return worst
+
+
+def _configs(name: str, k: int, case: Case) -> list[Config]:
+    found = list(configs(name, k, case, large=False))
+    wanted = ("7x5", "given")
+    return [c for c in found if c.text.startswith(wanted)] or found[:1]
+
+
+def _values(
+    name: str, k: int, case: Case, config: Config
+) -> tuple[dict[str, Variable], dict[Variable, np.ndarray]]:
+    """What is computed of a case, and the data for it."""
+    made = instance(name, k, case, config)
+    feeds: dict[Variable, np.ndarray] = dict(made.feeds)
+    values = {"forward": made.output}
+    if case.gradient:
+        rng = np.random.default_rng(seed_of(name, k, config.text, "upstream"))
+        w, feeds[w] = weights_like(made.output, rng)
+        grads = build_backward(projected(made.output, w), differentiable(made.inputs))
+        values |= {f"gradient to input {i}": g for i, g in enumerate(grads.values())}
+    return values, feeds
+
+
+def relative(got: np.ndarray, want: np.ndarray) -> float:
+    """Largest error of an entry, relative to it or to a hundredth of the largest entry."""
+    got = np.asarray(got, np.float64).reshape(want.shape)
+    if not np.isfinite(got).all():
+        return float("inf")
+    scale = np.abs(want) + 1e-2 * np.abs(want).max(initial=0.0)
+    return float((np.abs(got - want) / np.where(scale > 1e-9, scale, 1.0)).max(initial=0.0))
+
+
+def scenes() -> Mapping[str, Callable[[], problems.Problem]]:
+    """Four small scenes that a whole pipeline is checked on."""
+    mesh, matrices, size = problems.sphere(80), problems.view_matrices(2), 24
+
+    def target() -> np.ndarray:
+        y, x = (np.mgrid[:size, :size] + 0.5) / size - 0.5
+        disc = (x * x / 0.06 + y * y / 0.11 < 1).astype(np.float32)
+        return np.repeat(disc[None, ..., None], len(matrices), 0)
+
+    def texture() -> problems.Problem:
+        picture = np.concatenate([target() * k for k in (0.9, 0.5, 0.2)], axis=-1)
+        return problems.texture_problem(mesh, matrices, picture, 16)
+
+    return {
+        "silhouette, K = 1": lambda: problems.silhouette_problem(mesh, matrices, target(), 1),
+        "silhouette, K = 3": lambda: problems.silhouette_problem(mesh, matrices, target(), 3),
+        "silhouette, normals": lambda: problems.silhouette_problem(
+            mesh, matrices, target(), 1, bend=0.1
+        ),
+        "texture": texture,
+    }
+
+
+def check_scene(ad: DressiAD, name: str, problem: problems.Problem) -> list[Finding]:
+    """Loss and gradient of a scene."""
+    for leaf, data in problem.data.items():
+        ad.send_img(leaf, data)
+    gradient = build_backward(problem.loss)[problem.parameter]
+    loss, want = evaluate([problem.loss, gradient], problem.data)
+    got = np.asarray(ad.recv_img(gradient), np.float64).reshape(want.shape)
+    off = np.linalg.norm(got - want) / max(float(np.linalg.norm(want)), 1e-30)
+    return [
+        Finding(f"{name}: loss", 1, relative(ad.recv_img(problem.loss), loss), SCENE_LOSS, ""),
+        Finding(
+            f"{name}: gradient",
+            want.size,
+            float(off) if np.isfinite(got).all() else float("inf"),
+            SCENE_GRADIENT,
+            "relative L2 difference",
+        ),
+    ]
+
+
+OPS_AN_ENGINE = 12
+"""Hundreds of pipelines at once make some drivers slow."""
+
+
+def examine(device: str | int | None, ops: Sequence[str] | None = None) -> list[Finding]:
+    """All checks; what raises is a finding too. ops: names, default all."""
+    out: list[Finding] = []
+    names = [n for n in OPS if OPS[n].cases] if ops is None else list(ops)
+    with tqdm(total=len(names), desc="ops", unit="op") as bar:
+        for first in range(0, len(names), OPS_AN_ENGINE):
+            with DressiAD(device) as ad:
+                for name in names[first : first + OPS_AN_ENGINE]:
+                    try:
+                        out.append(check_op(ad, name))
+                    except DressiError as error:
+                        out.append(Finding(f"F.{name}", 0, float("inf"), ALGEBRAIC, str(error)))
+                    bar.update()
+    with DressiAD(device) as ad:
+        for name, build in scenes().items():
+            try:
+                out += check_scene(ad, name, build())
+            except DressiError as error:
+                out.append(Finding(name, 0, float("inf"), SCENE_GRADIENT, str(error)))
+    return out
+
+
+def run_doctor(device: str | None, json_file: str | None, verbose: bool = False) -> bool:
+    """Print what is off (all checks when verbose); True when all is well."""
+    check_outputs(None, json_file)
+    with DressiAD(device) as ad:
+        who = identity(ad)
+    found = examine(device)
+    bad = [f for f in found if not f.ok]
+    title = f"{who['device']}, {who['driver']}: {len(found) - len(bad)} of {len(found)} checks hold"
+    table = Table()
+    for column in ("check", "cases", "error", "allowed", "where"):
+        table.add_column(column, justify="left" if column in ("check", "where") else "right")
+    closest = sorted(found, key=lambda f: -f.error / f.allowed)
+    for f in found if verbose else bad or closest[:5]:
+        table.add_row(f.check, str(f.cases), f"{f.error:.1e}", f"{f.allowed:.0e}", f.worst)
+    print(title)
+    Console(width=140).print(table)
+    if bad:
+        print("Something is off on this device: an update of its driver may help.")
+    elif not verbose:
+        print("The five that came closest to what is allowed.")
+    if json_file:
+        rows: list[dict[str, Any]] = [
+            {
+                "check": f.check,
+                "cases": f.cases,
+                "error": f.error if np.isfinite(f.error) else None,
+                "allowed": f.allowed,
+                "holds": f.ok,
+                "where": f.worst,
+            }
+            for f in found
+        ]
+        write_json(json_file, {**who, "rows": rows})
+    return not bad
