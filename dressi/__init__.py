@@ -23,6 +23,8 @@ from dressi.ad import (
     Variable,
     VType,
     evaluate,
+    explain,
+    gradcheck,
     graph_text,
 )
 from dressi.engine import DressiAD
@@ -71,6 +73,8 @@ __all__ = [
     "ValidationError",
     "Variable",
     "evaluate",
+    "explain",
+    "gradcheck",
     "graph_text",
     "plan_text",
 ]

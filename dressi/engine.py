@@ -209,7 +209,9 @@ class DressiAD:
         step = self._step
         if var is self._loss and step is not None and self._loss_version == self._store.version:
             made = self._outputs[var.uid]
-            return self._read(next(p for p in step.parts().values() if _holds(p, made)), made, var)
+            return self._read(
+                next(p for p in step.parts().values() if made.uid in p.packed.images), made, var
+            )
         return self._evaluate((var,))[0]
 
     @_exclusive
@@ -580,10 +582,6 @@ class DressiAD:
             (folder / f"{next(_dumps):03d}_{name}{suffix}").write_text(text + "\n")
         except OSError as error:
             raise DressiError(f"DRESSI_DUMP={folder}: cannot write: {error}") from None
-
-
-def _holds(part: Part, made: Variable) -> bool:
-    return made.uid in part.packed.images
 
 
 def _set_up_log() -> None:

@@ -3,6 +3,8 @@
 from dressi.ad import functions as F
 from dressi.ad.autodiff import build_backward, parameters
 from dressi.ad.evaluate import evaluate
+from dressi.ad.explain import Explanation, explain
+from dressi.ad.gradcheck import GradCheck, gradcheck
 from dressi.ad.graph import Function, Variable, graph_text
 from dressi.ad.optim import SGD, Adam, Momentum, exponential_decay, state, step_counter
 from dressi.ad.simplify import simplify
@@ -35,14 +37,18 @@ __all__ = [
     "VEC3",
     "VEC4",
     "Adam",
+    "Explanation",
     "F",
     "Function",
+    "GradCheck",
     "Momentum",
     "VType",
     "Variable",
     "build_backward",
     "evaluate",
+    "explain",
     "exponential_decay",
+    "gradcheck",
     "graph_text",
     "parameters",
     "simplify",

@@ -81,7 +81,8 @@ def _folded(y: Variable) -> Variable:
     values = [constant_values(x) for x in f.inputs]
     if not values or not all(values) or f.op.kind != FRAG or f.op.reference is None:
         return y
-    if f.op.scatter or any(case.transcendental for case in f.op.cases):
+    # Ops without cases are the user's own (F.custom): what their GLSL rounds to, nobody knows.
+    if f.op.scatter or not f.op.cases or any(case.transcendental for case in f.op.cases):
         return y
     if y.size != (1, 1) or y.layers != 1 or any(f.op.read(i) != SAME for i in range(len(values))):
         return y

@@ -76,6 +76,19 @@ def _key(stage: str, text: str) -> str:
     return hashlib.blake2b(content, digest_size=20).hexdigest() + ".spv"
 
 
+# What the generator writes behind the first line of a snippet: the op and the user's line.
+_ORIGIN = re.compile(r"//\s+(?:F\.)?(\w+)  (\S+:\d+)$")
+
+
+def _origin(lines: Sequence[str], number: int) -> str:
+    """``F.op at file:line`` of the snippet that a line (from 1) belongs to, or nothing."""
+    for line in reversed(lines[:number]):
+        found = _ORIGIN.search(line.rstrip())
+        if found is not None:
+            return f"F.{found[1]} at {found[2]}"
+    return ""
+
+
 def error_text(compiler: str, stage: str, text: str, message: str) -> str:
     """The compiler's message followed by the numbered source lines around what it names."""
     # glslang writes 'ERROR: 0:12: ...', glslc and shaderc write 'name:12: error: ...'.
@@ -90,5 +103,7 @@ def error_text(compiler: str, stage: str, text: str, message: str) -> str:
         for n in sorted(wanted)
         if 1 <= n <= len(lines)
     ]
-    parts = [f"{compiler} does not compile a {stage} shader:", message.strip(), *shown]
+    places = dict.fromkeys(p for n in sorted(marked) if (p := _origin(lines, n)))
+    made = [f"  made by {', '.join(places)}"] if places else []
+    parts = [f"{compiler} does not compile a {stage} shader:", message.strip(), *made, *shown]
     return "\n".join(parts)

@@ -49,17 +49,68 @@ UNARY = [
     "log",
     "sqrt",
     "tanh",
-    "abs",
-    "sign",
     "floor",
     "ceil",
     "fract",
     "sigmoid",
     "softplus",
+    "round",
+    "trunc",
+    "exp2",
+    "log2",
+    "log1p",
+    "expm1",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "inversesqrt",
+    "radians",
+    "degrees",
+    "norm",
+    "safe_normalize",
+    "logsumexp",
+    "softmax",
+    "log_sigmoid",
+    "huber",
+    "charbonnier",
 ]
+ANY_UNARY = ["abs", "sign", "logical_not", "any_components", "all_components"]
+ANY_UNARY += ["max_components", "min_components"]
+INT_UNARY = ["bit_not", "bit_count", "find_lsb", "find_msb"]
+INT_PAIRS = ["idiv", "imod", "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right"]
+FLOAT_PAIRS = ["atan2", "mod", "distance", "reflect", "logaddexp"]
+LOGICAL = ["logical_and", "logical_or", "logical_xor"]
+
+
+def of_one_length(*types: str) -> set[tuple[str, ...]]:
+    """All pairs with equally many components, or with a scalar."""
+    n = {t: VType[t].n for t in types}
+    return {(a, b) for a in types for b in types if n[a] == n[b] or 1 in (n[a], n[b])}
+
+
 # name -> (call, declared types of its arguments), after the docstrings.
 TABLE: dict[str, tuple[Callable[..., Variable], set[tuple[str, ...]]]] = {
     **{name: (getattr(F, name), one(*FLOATS)) for name in UNARY},
+    **{name: (getattr(F, name), mixed(FLOATS)) for name in FLOAT_PAIRS},
+    **{name: (getattr(F, name), mixed(INTS)) for name in INT_PAIRS},
+    **{name: (getattr(F, name), one(*INTS)) for name in INT_UNARY},
+    **{name: (getattr(F, name), one(*FLOATS, *INTS)) for name in ANY_UNARY},
+    **{name: (getattr(F, name), of_one_length(*FLOATS, *INTS)) for name in LOGICAL},
+    "step": (F.step, mixed(FLOATS, INTS)),
+    "float_bits": (F.float_bits, one(*FLOATS)),
+    "bits_float": (F.bits_float, one(*INTS)),
+    "cofactor": (F.cofactor, one(*MATS)),
+    "determinant": (F.determinant, one(*MATS)),
+    "inverse": (F.inverse, one(*MATS)),
+    "trace": (F.trace, one(*MATS)),
+    "diagonal": (F.diagonal, one(*MATS)),
+    "diagonal_matrix": (F.diagonal_matrix, one(*VECS)),
+    "row": (lambda m: F.row(m, 1), one(*MATS)),
+    "matmul_layers": (F.matmul_layers, one(*MATS)),
+    "matrix_comp_mul": (F.matrix_comp_mul, pairs(*MATS)),
+    "vector_matmul": (F.vector_matmul, {(f"VEC{n}", f"MAT{n}") for n in (2, 3, 4)}),
     "add": (F.add, mixed(FLOATS, INTS) | pairs(*MATS)),
     "sub": (F.sub, mixed(FLOATS, INTS) | pairs(*MATS)),
     "mul": (
@@ -95,6 +146,26 @@ TABLE: dict[str, tuple[Callable[..., Variable], set[tuple[str, ...]]]] = {
     "border": (F.border, one("FLOAT")),
     "dilate": (lambda a: F.dilate(a, 1.0, 2), one("FLOAT")),
     "sobol": (F.sobol, one("INT")),
+    "crop": (lambda a: F.crop(a, 1, 0, 2, 1), one(*ALL)),
+    "pad": (lambda a: F.pad(a, 1, 2, 3, 4, "mirror"), one(*ALL)),
+    "tile": (lambda a: F.tile(a, 2, 3), one(*ALL)),
+    "flip": (F.flip, one(*ALL)),
+    "reshape": (lambda a: F.reshape(a, (2, 2)), one(*ALL)),
+    "concat": (lambda a, b: F.concat([a, b]), pairs(*ALL)),
+    "stack": (lambda a, b: F.stack([a, b]), pairs(*ALL)),
+    "resize": (lambda a: F.resize(a, (3, 5)), one(*FLOATS, *MATS)),
+    "shift": (lambda a: F.shift(a, 1, -2), one(*ALL)),
+    "convolve": (lambda a: F.convolve(a, [[1, 2, 3]]), one(*FLOATS)),
+    "box_blur": (lambda a: F.box_blur(a, 1), one(*FLOATS)),
+    "gaussian_blur": (lambda a: F.gaussian_blur(a, 1.0), one(*FLOATS)),
+    "laplacian": (F.laplacian, one(*FLOATS)),
+    "erode": (lambda a: F.erode(a, 1.0, 2), one("FLOAT")),
+    "max": (F.max, one(*FLOATS, *INTS)),
+    "min": (F.min, one(*FLOATS, *INTS)),
+    "argmax": (F.argmax, one("FLOAT", "INT")),
+    "argmin": (F.argmin, one("FLOAT", "INT")),
+    "norm_pixels": (F.norm_pixels, one(*FLOATS)),
+    "hash": (F.hash, one(*INTS)),
     "dynamic": (F.dynamic, one(*INTS)),
     "lookup": (F.lookup, {(t, "INT") for t in ALL}),
     "scatter_add": (
@@ -111,10 +182,23 @@ TABLE: dict[str, tuple[Callable[..., Variable], set[tuple[str, ...]]]] = {
     ),
 }
 ELSEWHERE = {
+    "smoothstep",  # test_more_ops.py
+    "refract",
+    "faceforward",
+    "with_components",
+    "from_columns",
+    "from_rows",
+    "identity",
+    "jvp",  # test_forward.py
+    "custom",  # test_custom.py
     "constant",  # test_graph.py
     "leaf",  # test_graph.py
     "layer_index",  # no Variables go in
     "take_layer",  # below
+    "split",  # test_neighbors_layers.py
+    "image_gradient",
+    "uniform_noise",
+    "normal_noise",
     "pack_bits",
     "unpack_bits",
     "border_bits",

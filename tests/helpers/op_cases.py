@@ -1,141 +1,33 @@
-"""The table of generated op tests: every Case of the registry times sizes, layers and broadcasts.
+"""The generated op tests. They live in the package, because ``dressi doctor`` runs them too."""
 
-Used twice: in float64 against central differences (tests/ad) and on the device (tests/engine).
-"""
+from dressi.ad.cases import (
+    FULL_LAYERS_ONLY_1,
+    Config,
+    Instance,
+    all_cases,
+    case_id,
+    configs,
+    differentiable,
+    draw,
+    instance,
+    projected,
+    rel,
+    seed_of,
+    weights_like,
+)
 
-from __future__ import annotations
-
-import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-import numpy as np
-
-from dressi.ad import F, Variable
-from dressi.ad.registry import OPS, Case, apply
-from dressi.ad.vtype import VType
-
-Shape = tuple[tuple[int, int], int]  # (size, layers)
-
-FULL_LAYERS_ONLY_1 = {
-    "expand": "its case names the layers to expand to",
-}
-"""Cases with fixed sizes that cannot be repeated with 3 layers, and why."""
-
-
-@dataclass(frozen=True)
-class Config:
-    """Shapes of the inputs of one run of a Case."""
-
-    text: str
-    shapes: tuple[Shape, ...]
-
-
-def all_cases() -> list[tuple[str, int, Case]]:
-    """(name of the op, number of the case, case) of every Case, in the order of registration."""
-    return [(name, k, case) for name, op in OPS.items() for k, case in enumerate(op.cases)]
-
-
-def case_id(item: tuple[str, int, Case]) -> str:
-    return f"{item[0]}-{item[1]}"
-
-
-def configs(name: str, k: int, case: Case, large: bool = True) -> Iterator[Config]:
-    """All shapes that a Case is run with. large: whether 101x37 is among them (first case of an
-    op)."""
-    n = len(case.inputs)
-    if not case.elementwise:
-        yield Config("given sizes, layers 1", tuple((s, 1) for s in case.sizes))
-        if name in FULL_LAYERS_ONLY_1:
-            return
-        yield Config("given sizes, layers 3", tuple((s, 3) for s in case.sizes))
-        if n == 2 and name in ("lookup", "texture"):
-            a, b = case.sizes
-            yield Config("table 1 layer, index 3", ((a, 1), (b, 3)))
-            yield Config("table 3 layers, index 1", ((a, 3), (b, 1)))
-        return
-    sizes = [(1, 1), (13, 1), (7, 5)] + ([(101, 37)] if large and k == 0 else [])
-    for size in sizes:
-        for layers in (1, 3):
-            text = f"{size[0]}x{size[1]}x{layers}"
-            yield Config(text, ((size, layers),) * n)
-    if n > 1:
-        for i in {0, n - 1}:
-
-            def mixed(one: Shape, rest: Shape, i: int = i) -> tuple[Shape, ...]:
-                return tuple(one if j == i else rest for j in range(n))
-
-            yield Config(f"input {i} 1x1 against 7x5", mixed(((1, 1), 1), ((7, 5), 1)))
-            yield Config(f"input {i} 1 layer against 3", mixed(((7, 5), 1), ((7, 5), 3)))
-            yield Config(f"input {i} 1x1 against 7x5x3", mixed(((1, 1), 1), ((7, 5), 3)))
-            yield Config(f"input {i} 1x1x3 against 7x5", mixed(((1, 1), 3), ((7, 5), 1)))
-
-
-def seed_of(*parts: object) -> int:
-    """A seed that does not change from run to run."""
-    return zlib.crc32(repr(parts).encode())
-
-
-def draw(
-    vtype: VType, low: float, high: float, shape: Shape, rng: np.random.Generator
-) -> np.ndarray:
-    """Random data (layers, H, W, *tail): uniform in [low, high], float32 values in float64."""
-    (w, h), layers = shape
-    full = (layers, h, w, *vtype.tail)
-    if vtype.is_int:
-        return rng.integers(int(low), int(high), full, endpoint=True).astype(np.int64)
-    return rng.uniform(low, high, full).astype(np.float32).astype(np.float64)
-
-
-@dataclass
-class Instance:
-    """A Case with leaves, data, and the output."""
-
-    inputs: list[Variable]
-    feeds: dict[Variable, np.ndarray]
-    output: Variable
-
-
-def instance(name: str, k: int, case: Case, config: Config) -> Instance:
-    """Leaves with random data and the output that the Case builds from them."""
-    rng = np.random.default_rng(seed_of(name, k, config.text))
-    inputs, feeds = [], {}
-    for i, ((vtype, low, high), shape) in enumerate(zip(case.inputs, config.shapes, strict=True)):
-        x = Variable(vtype, *shape, requires_grad=not vtype.is_int, name=f"in{i}")
-        inputs.append(x)
-        feeds[x] = draw(vtype, low, high, shape, rng)
-    if name == "texture":
-        feeds[inputs[1]] = _off_kinks(feeds[inputs[1]], inputs[0].size)
-    return Instance(inputs, feeds, case.build(*inputs))
-
-
-def _off_kinks(uv: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """uv moved 1/50 texel away from borders and centres of texels, where sampling has kinks."""
-    half = uv * size * 2
-    whole = np.floor(half)
-    moved = (whole + np.clip(half - whole, 0.04, 0.96)) / (2 * np.array(size))
-    return moved.astype(np.float32).astype(np.float64)
-
-
-def projected(y: Variable, weights: Variable) -> Variable:
-    """A loss whose upstream gradient at y is ``weights``."""
-    if y.vtype.is_matrix:
-        return F.sum_components(apply(OPS["matrix_comp_mul"], (y, weights)))
-    return y * weights
-
-
-def weights_like(y: Variable, rng: np.random.Generator) -> tuple[Variable, np.ndarray]:
-    """A leaf of y's shape and random data for it."""
-    w = Variable(y.vtype, y.size, y.layers, name="upstream")
-    return w, draw(y.vtype, -1, 1, (y.size, y.layers), rng)
-
-
-def rel(a: np.ndarray, b: np.ndarray) -> float:
-    """Relative L2 difference of a from b; absolute where b is 0."""
-    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    scale = float(np.linalg.norm(b.ravel()))
-    return float(np.linalg.norm((a - b).ravel())) / (scale if scale > 0 else 1.0)
-
-
-def differentiable(xs: Sequence[Variable]) -> list[Variable]:
-    return [x for x in xs if not x.vtype.is_int]
+__all__ = [
+    "FULL_LAYERS_ONLY_1",
+    "Config",
+    "Instance",
+    "all_cases",
+    "case_id",
+    "configs",
+    "differentiable",
+    "draw",
+    "instance",
+    "projected",
+    "rel",
+    "seed_of",
+    "weights_like",
+]

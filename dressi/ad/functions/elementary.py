@@ -1,18 +1,18 @@
-"""Elementary functions of one variable (and pow, atan2), with stable forms."""
+"""Elementary functions of one variable (and pow, atan2, mod), with stable forms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import call, fit, float_elementwise
-from dressi.ad.functions.arith import neg
+from dressi.ad.functions._common import call, elementwise, fit, float_elementwise, lift
+from dressi.ad.functions.arith import MUL, clamp, maximum, neg, to_float
 from dressi.ad.functions.select import compare, safe_div, where, zero_div, zero_mul
 from dressi.ad.graph import Function, Variable
-from dressi.ad.registry import OPS, Case, Op, apply, register
-from dressi.ad.vtype import FLOAT, VEC3
+from dressi.ad.registry import OPS, Case, Infer, Op, apply, register
+from dressi.ad.vtype import FLOAT, IVEC2, VEC2, VEC3
 
 Backward = Callable[[Variable, Variable, Variable], Variable]  # (x, y, gy) -> gx
 
@@ -25,6 +25,8 @@ def _unary(
     low: float = -2.0,
     high: float = 2.0,
     transcendental: bool = True,
+    infer: Infer = float_elementwise,
+    more: tuple[Case, ...] = (),
 ) -> Op:
     def bwd(f: Function, gy: Variable, i: int) -> Variable | None:
         return backward(f.inputs[0], f.output, gy) if backward else None
@@ -32,7 +34,7 @@ def _unary(
     return register(
         Op(
             name,
-            float_elementwise,
+            infer,
             glsl,
             backward=bwd,
             reference=lambda f, xs: ref(xs[0]),
@@ -44,7 +46,8 @@ def _unary(
                     transcendental=transcendental,
                 )
                 for t in (FLOAT, VEC3)
-            ),
+            )
+            + more,
         )
     )
 
@@ -69,10 +72,29 @@ _unary(
     -2.0,
     2.0,
     transcendental=False,
+    infer=elementwise,
+    more=(Case(lambda a: abs(a), ((IVEC2, -9, 9),), gradient=False),),
 )
-_unary("sign", "{y} = sign({x0});", np.sign, None, transcendental=False)
+_unary(
+    "sign",
+    "{y} = sign({x0});",
+    np.sign,
+    None,
+    transcendental=False,
+    infer=elementwise,
+    more=(Case(lambda a: sign(a), ((IVEC2, -2, 2),), gradient=False),),
+)
 _unary("floor", "{y} = floor({x0});", np.floor, None, transcendental=False)
 _unary("ceil", "{y} = ceil({x0});", np.ceil, None, transcendental=False)
+_unary(
+    "round",
+    "{y} = roundEven({x0});",
+    np.round,
+    None,
+    transcendental=False,
+    more=(Case(lambda a: round(to_float(a) * 0.5), ((IVEC2, -9, 9),), gradient=False),),
+)
+_unary("trunc", "{y} = trunc({x0});", np.trunc, None, transcendental=False)
 _unary("fract", "{y} = fract({x0});", lambda x: x - np.floor(x), lambda x, y, gy: gy, 0.1, 0.9)
 _unary(
     "sigmoid",
@@ -133,6 +155,76 @@ POW = register(
 )
 
 
+ATAN2 = register(
+    Op(
+        "atan2",
+        float_elementwise,
+        # atan(0, 0) is undefined in GLSL.
+        "{T} {y}_y = {T}({x0}), {y}_x = {T}({x1});\n"
+        "  {y}_x = mix({y}_x, {T}(1.0), equal_(max(abs({y}_x), abs({y}_y)), {T}(0.0)));\n"
+        "  {y} = atan({y}_y, {y}_x);",
+        backward=lambda f, gy, i: _atan2_backward(f, gy, i),
+        # + 0.0 makes -0.0 positive; what the sign of 0 means is left open on devices.
+        reference=lambda f, xs: np.where(
+            (xs[0] == 0) & (xs[1] == 0), 0.0, np.arctan2(xs[0] + 0.0, xs[1] + 0.0)
+        ),
+        cases=(
+            Case(lambda a, b: atan2(a, b), ((VEC3, 0.1, 2), (VEC3, -2, 2)), transcendental=True),
+            Case(lambda a, b: atan2(a, b), ((FLOAT, -2, -0.1), (VEC2, -2, 2)), transcendental=True),
+            Case(lambda a, b: atan2(a, b), ((VEC2, -2, 2), (FLOAT, 0.1, 2)), transcendental=True),
+        ),
+    )
+)
+
+
+def _atan2_backward(f: Function, gy: Variable, i: int) -> Variable:
+    """x / (x^2 + y^2) and -y / (x^2 + y^2), without squares that overflow or vanish."""
+    y, x = f.inputs
+    largest = maximum(abs(x), abs(y))
+    u, v = safe_div(x, largest), safe_div(y, largest)
+    g = zero_div(gy, largest) * safe_div(u if i == 0 else neg(v), u * u + v * v)
+    return fit(g, f.inputs[i])
+
+
+def _mod_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    x, y = xs
+    return np.where(y == 0, x, np.mod(x, np.where(y == 0, 1.0, y)))
+
+
+MOD = register(
+    Op(
+        "mod",
+        float_elementwise,
+        # The quotient may be rounded to the next integer: the second and third line bring the
+        # remainder back between 0 and y. What is added to a tiny remainder may round to y itself.
+        "{T} {y}_x = {T}({x0}), {y}_y = {T}({x1}), {y}_a = abs({y}_y), {y}_s = sign({y}_y);\n"
+        "  {y} = {y}_x - {y}_y * floor({y}_x / mix({y}_y, {T}(1.0), equal_({y}_a, {T}(0.0))));\n"
+        "  {y} += mix({T}(0.0), {y}_y, lessThan_({y} * {y}_s, {T}(0.0)));\n"
+        "  {y} -= mix({T}(0.0), {y}_y, greaterThanEqual_({y} * {y}_s, {y}_a));\n"
+        "  {y} = mix({y}, {y}_x, equal_({y}_a, {T}(0.0)));",
+        backward=lambda f, gy, i: fit(
+            gy if i == 0 else neg(zero_mul(gy, _mod_quotient(f))), f.inputs[i]
+        ),
+        reference=_mod_ref,
+        cases=(
+            Case(lambda a, b: mod(a, b), ((VEC3, 0.1, 0.9), (FLOAT, 1, 2))),
+            Case(lambda a, b: mod(a, b), ((FLOAT, -0.9, -0.1), (VEC2, 1, 2))),
+            Case(lambda a, b: mod(a, b), ((VEC2, 4.2, 5.8), (VEC2, -2.0, -1.95))),
+            Case(
+                lambda a, b: mod(to_float(a), to_float(b)),
+                ((IVEC2, -20, 20), (IVEC2, -5, 5)),
+                gradient=False,
+            ),
+        ),
+    )
+)
+
+
+def _mod_quotient(f: Function) -> Variable:
+    x, y = f.inputs
+    return round(safe_div(x - f.output, y))
+
+
 def _apply(name: str, x: Any) -> Variable:
     return call(OPS[name], x)
 
@@ -188,12 +280,13 @@ def tanh(x: Any) -> Variable:
 
 
 def abs(x: Any) -> Variable:
-    """Magnitude per component. Gradient gy * sign(x), 0 at 0."""
+    """Magnitude per component. FLOAT, VECn, INT, IVECn. Gradient gy * sign(x), 0 at 0; none for
+    integers, of which -2^31 has no magnitude of 32 bits."""
     return _apply("abs", x)
 
 
 def sign(x: Any) -> Variable:
-    """-1, 0 or 1 per component. No gradient."""
+    """-1, 0 or 1 per component. FLOAT, VECn, INT, IVECn. No gradient."""
     return _apply("sign", x)
 
 
@@ -205,6 +298,16 @@ def floor(x: Any) -> Variable:
 def ceil(x: Any) -> Variable:
     """Smallest integer not below x, as FLOAT or VECn. No gradient."""
     return _apply("ceil", x)
+
+
+def round(x: Any) -> Variable:
+    """Nearest integer as FLOAT or VECn; halves go to the even one. No gradient."""
+    return _apply("round", x)
+
+
+def trunc(x: Any) -> Variable:
+    """Integer part, toward zero, as FLOAT or VECn. No gradient."""
+    return _apply("trunc", x)
 
 
 def fract(x: Any) -> Variable:
@@ -225,3 +328,52 @@ def softplus(x: Any) -> Variable:
 def pow(x: Any, p: Any) -> Variable:
     """x^p for x >= 0; x^0 = 1. Gradient to both; 0 at x = 0 (1 for p = 1)."""
     return call(POW, x, p)
+
+
+def atan2(y: Any, x: Any) -> Variable:
+    """Angle of the point (x, y) in radians, in [-pi, pi]; 0 at (0, 0).
+
+    y, x: FLOAT, VECn; a scalar mixes with a vector. Gradient: gy * x / (x^2 + y^2) to y and -gy * y
+    / (x^2 + y^2) to x, both 0 at (0, 0).
+    """
+    return call(ATAN2, y, x)
+
+
+def mod(x: Any, y: Any) -> Variable:
+    """x - y * floor(x / y): the remainder with the sign of y, so mod(-1, 3) is 2 and mod(1, -3) -2.
+
+    x, y: FLOAT, VECn; a scalar mixes with a vector. mod(x, 0) is x. Gradient: gy to x and -gy *
+    floor(x / y) to y, 0 where y is 0. Integers: F.imod.
+    """
+    return call(MOD, x, y)
+
+
+def inversesqrt(x: Any) -> Variable:
+    """1 / sqrt(x), x >= 0; infinite at 0. FLOAT, VECn. Gradient: -gy * y / (2 x), 0 at x = 0."""
+    return 1.0 / sqrt(x)
+
+
+def radians(x: Any) -> Variable:
+    """Degrees to radians. FLOAT, VECn. Gradient: gy * pi / 180."""
+    return call(MUL, x, np.pi / 180)
+
+
+def degrees(x: Any) -> Variable:
+    """Radians to degrees. FLOAT, VECn. Gradient: gy * 180 / pi."""
+    return call(MUL, x, 180 / np.pi)
+
+
+def step(edge: Any, x: Any) -> Variable:
+    """1 where x >= edge, else 0, per component. FLOAT, VECn, INT, IVECn. No gradient."""
+    return compare("gte", x, edge)
+
+
+def smoothstep(low: Any, high: Any, x: Any) -> Variable:
+    """t^2 (3 - 2 t) of t = (x - low) / (high - low) clamped to [0, 1]; F.step where low = high.
+
+    low, high, x: FLOAT, VECn; a scalar mixes with a vector. Gradient to all three; 0 outside and
+    where low = high.
+    """
+    low, high, x = lift("smoothstep", low, high, x)
+    t = clamp(safe_div(x - low, high - low), 0.0, 1.0)
+    return where(compare("eq", low, high), step(low, x), t * t * (3.0 - 2.0 * t))

@@ -149,9 +149,10 @@ def _column_backward(gy: Variable, index: int) -> Variable:
 
 
 def _from_columns_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    t = xs[0].vtype
+    t = xs[0].vtype if xs else FLOAT
     if any(x.vtype != t for x in xs) or t.is_int or t.is_matrix or t.n != len(xs):
-        raise GraphError(f"needs n VECn, got {', '.join(x.vtype.name for x in xs)}")
+        given = ", ".join(x.vtype.name for x in xs) or "nothing"
+        raise GraphError(f"needs n VECn, got {given}")
     return matrix(t.n), *broadcast(xs)
 
 

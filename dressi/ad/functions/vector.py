@@ -1,4 +1,4 @@
-"""Vectors: construction, components, dot, cross, length, normalize."""
+"""Vectors: construction, components, dot, cross, length, normalize, reflection."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import call, fit, float_elementwise, needs_variable
-from dressi.ad.functions.arith import neg
+from dressi.ad.functions._common import call, fit, float_elementwise, lift, needs_variable
+from dressi.ad.functions.arith import maximum, minimum, neg
 from dressi.ad.functions.elementary import sqrt
-from dressi.ad.functions.select import safe_div, zero_mul
-from dressi.ad.graph import Function, Variable
+from dressi.ad.functions.select import compare, safe_div, where, zero_mul
+from dressi.ad.graph import Function, Variable, short, user_line
 from dressi.ad.registry import Case, Op, Shape, apply, broadcast, register
 from dressi.ad.vtype import FLOAT, IVEC3, MAT2, VEC2, VEC3, VEC4, vector
 from dressi.errors import GraphError
 
 _AXES = "xyzw"
+_COLOURS = str.maketrans("rgba", _AXES)
 
 
 def _swizzle_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -236,8 +237,13 @@ def _checked(v: Variable, vtype: Any) -> Variable:
 
 
 def swizzle(x: Variable, comps: str) -> Variable:
-    """Components by letters of xyzw, e.g. ``"xy"``; repeats allowed. Gradient back into place."""
+    """Components by letters of xyzw or rgba, e.g. ``"xy"`` or ``"bgr"``; repeats allowed.
+
+    Also attributes of a Variable: x y z w r g b a xy xz yz zw xyz rgb. Gradient back into place.
+    """
     t = needs_variable("swizzle", x).vtype
+    if isinstance(comps, str) and not set(comps) & set(_AXES):
+        comps = comps.translate(_COLOURS)
     if comps == _AXES[: t.n] and not t.is_matrix:
         return x
     return apply(SWIZZLE, (x,), comps=comps)
@@ -272,6 +278,93 @@ def normalize(x: Variable) -> Variable:
     return safe_div(x, length(x))
 
 
+def with_components(x: Variable, comps: str, value: Any) -> Variable:
+    """x with the named components replaced, as ``x.comps = value`` in GLSL.
+
+    x: VECn, IVECn. comps: different letters of xyzw or rgba, as for F.swizzle. value: as many
+    components, or a scalar for all of them. Gradient to the other components of x and to value.
+    Raises GraphError for other letters and counts.
+    """
+    value = lift("with_components", x, value)[1]
+    t = swizzle(x, comps).vtype  # raises for letters that are none of x
+    letters = comps.translate(_COLOURS)
+    if len(set(letters)) != t.n or value.vtype.n not in (1, t.n) or value.vtype.is_matrix:
+        raise GraphError(
+            f"F.with_components at {user_line()}: cannot write {value.label()} to {short(comps)}"
+        )
+    parts = []
+    for c in _AXES[: x.vtype.n]:
+        k = letters.find(c)
+        source, at = (x, c) if k < 0 else (value, _AXES[k if value.vtype.n > 1 else 0])
+        parts.append(swizzle(source, at))
+    return vec(*parts) if len(parts) > 1 else parts[0]
+
+
+def max_components(x: Variable) -> Variable:
+    """Largest component. FLOAT, VECn, INT, IVECn to FLOAT or INT. Gradient to it; components that
+    tie share it."""
+    return _fold(maximum, "max_components", x)
+
+
+def min_components(x: Variable) -> Variable:
+    """Smallest component. FLOAT, VECn, INT, IVECn to FLOAT or INT. Gradient to it; components that
+    tie share it."""
+    return _fold(minimum, "min_components", x)
+
+
+def _fold(function: Any, name: str, x: Variable) -> Variable:
+    if needs_variable(name, x).vtype.is_matrix:
+        raise GraphError(f"F.{name} at {user_line()}: needs a scalar or vector, got {x.label()}")
+    parts = [swizzle(x, c) for c in _AXES[: x.vtype.n]]
+    while len(parts) > 1:
+        parts = (
+            [function(*parts[:2]), *parts[2:]]
+            if len(parts) != 4
+            else [function(*parts[:2]), function(*parts[2:])]
+        )
+    return parts[0]
+
+
+def distance(a: Any, b: Any) -> Variable:
+    """FLOAT |a - b| of two points. FLOAT, VECn. Gradient to both; 0 where a = b."""
+    a, b = lift("distance", a, b)
+    return length(a - b)
+
+
+def reflect(i: Any, n: Any) -> Variable:
+    """i - 2 dot(n, i) n: the direction i mirrored at a surface with unit normal n.
+
+    i, n: FLOAT, VECn. Gradient to both.
+    """
+    i, n = lift("reflect", i, n)
+    return i - (2.0 * dot(n, i)) * n
+
+
+def refract(i: Any, n: Any, eta: Any) -> Variable:
+    """The unit direction i after entering a surface; 0 where it is reflected totally.
+
+    i, n: FLOAT, VECn; n: unit normal against i. eta: FLOAT, index of refraction outside over
+    inside. Gradient to all three; 0 at total reflection. Source: Snell's law, as in GLSL.
+    """
+    i, n, eta = lift("refract", i, n, eta)
+    cosine = dot(n, i)
+    k = 1.0 - eta * eta * (1.0 - cosine * cosine)
+    passes = compare("gte", k, 0.0)
+    bent = eta * i - (eta * cosine + sqrt(where(passes, k, 0.0))) * n
+    return where(passes, bent, 0.0)
+
+
+def faceforward(n: Any, i: Any, reference: Any) -> Variable:
+    """n where dot(reference, i) < 0, else -n: the normal on the side that i comes from.
+
+    n, i, reference: FLOAT, VECn. Gradient to n only.
+    """
+    n, i, reference = lift("faceforward", n, i, reference)
+    if n.vtype.is_matrix or n.vtype.is_int:
+        raise GraphError(f"F.faceforward at {user_line()}: needs FLOAT or VECn, got {n.label()}")
+    return where(compare("lt", dot(reference, i), 0.0), n, -n)
+
+
 def _attach_operators() -> None:
     """Give Variable its operators; here because they are F ops and the graph knows no op."""
     from dressi.ad.functions import arith, elementary, matrix
@@ -288,5 +381,5 @@ def _attach_operators() -> None:
     v.__le__ = lambda a, b: compare("lte", a, b)
     v.__gt__ = lambda a, b: compare("gt", a, b)
     v.__ge__ = lambda a, b: compare("gte", a, b)
-    for comps in ("x", "y", "z", "w", "xy", "xyz"):
-        setattr(v, comps, property(partial(swizzle, comps=comps)))
+    for comps in ["x", "y", "z", "w", "r", "g", "b", "a", "xy", "xz", "yz", "zw", "xyz", "rgb"]:
+        setattr(v, comps, property(partial(swizzle, comps=comps), doc=f"Components {comps}."))

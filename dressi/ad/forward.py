@@ -1,0 +1,239 @@
+"""Forward mode: from directions in which leaves move to those in which outputs do, as more graph.
+
+In: outputs, and tangents of some Variables. Out: tangents of the outputs. What an op's backward
+gives an input is linear in the gradient that it is given, and the transpose of that map is the op's
+derivative: the backward of a backward, with respect to the gradient. So one rule serves both modes,
+and an op with a right gradient has a right tangent. Reads at other pixels, whose transposes have no
+backward of their own, are listed with the inputs in which they are linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dressi.ad.autodiff import _reduce_to, _total
+from dressi.ad.functions._common import constant
+from dressi.ad.functions.arith import add_n
+from dressi.ad.functions.image import expand
+from dressi.ad.functions.texture import GRAD_UV
+from dressi.ad.functions.vector import dot, vec
+from dressi.ad.graph import Function, Variable, origin, short, topological, user_line
+from dressi.ad.registry import apply
+from dressi.errors import GraphError
+
+FLAT = frozenset(
+    {"lt", "lte", "gt", "gte", "eq", "ne", "border", "stop_gradient"},
+)
+"""Ops without a backward whose derivative is 0 wherever there is one (stop_gradient: by its
+contract). Other ops without a backward have no tangent: an error, not 0."""
+
+LINEAR: dict[str, tuple[int, ...]] = {
+    "lookup": (0,),
+    "csr_gather": (0,),
+    "scatter_add": (0,),
+    "sparse_matmul": (0,),
+    "texture": (0,),
+    "texture_scatter": (0,),
+    "texture_grad_uv": (0, 2),
+    "inverse_gather": (0,),
+    "block_sum": (0,),
+}
+"""Ops that are linear in each of these inputs: the tangent is the op itself, applied to the tangent
+of the input."""
+
+REINTERPRETED = frozenset({"float_bits"})
+"""Integers that move with floats: what is made of them is refused. Other integers of floats stand
+still but for jumps."""
+
+_STILL = {"sparse_matmul", "lookup", "csr_gather", "scatter_add", "inverse_gather", "block_sum"}
+"""Of these, the ones whose other inputs cannot move: integers, or data of a matrix."""
+
+
+@dataclass
+class _Edge:
+    """The way of a tangent from input ``i`` of a Function to its output.
+
+    ``gradient``: what its backward gives the input, at the input's shape, made from ``upstream``.
+    None: there is a rule of its own.
+    """
+
+    i: int
+    upstream: Variable | None = None
+    gradient: Variable | None = None
+
+
+def jvp(
+    outputs: Variable | Sequence[Variable], tangents: Mapping[Variable, Variable]
+) -> list[Variable]:
+    """Forward mode: the directions in which outputs move when leaves do (J v).
+
+    outputs: FLOAT, VECn or MATn @ any size, one or several, of any graph. tangents: Variable,
+    usually a leaf -> how it moves: of its type, and of its size and layers or broadcast to them;
+    what is not named stands still. Returns one Variable an output, of its type, size and layers; 0
+    where nothing that moves reaches it. Gradient: the result is more graph, and has that of its
+    ops. Reverse mode gives the same derivative: <J v, u> = <v, J^T u>. Raises GraphError for
+    integers, for tangents that do not fit, and naming the op and its line where something that
+    moves goes through an op without a derivative (F.resolve of floats, F.dilate).
+    """
+    outs = [outputs] if isinstance(outputs, Variable) else list(outputs)
+    for y in outs:
+        if not isinstance(y, Variable):
+            raise GraphError(f"F.jvp at {user_line()}: needs Variables, got {short(y)}")
+        if y.vtype.is_int or y.fragment_of is not None:
+            what = "an integer" if y.vtype.is_int else "a value per fragment"
+            raise GraphError(f"F.jvp at {user_line()}: the output {y.label()} is {what}")
+    found = {x.uid: _checked(x, t) for x, t in tangents.items()}
+    functions = topological(outs, set(found))
+    edges, missing = _edges(functions, set(found))
+    needed = {y.uid for y in outs}
+    for f in reversed(functions):
+        if f.output.uid not in needed or f.output.uid in found:
+            continue
+        if f.uid in missing:
+            moving = ", ".join(x.label() for x in missing[f.uid])
+            raise GraphError(
+                f"{f.where}: has no derivative, so F.jvp cannot go through it\n"
+                f"  inputs that move: {moving}\n"
+                "  hint: F.stop_gradient on them, if they should count as standing still"
+            )
+        needed.update(f.inputs[e.i].uid for e in edges.get(f.uid, ()))
+    for f in functions:
+        y = f.output
+        if y.uid not in needed or y.uid in found:
+            continue
+        with origin(f.line):
+            parts = [
+                part
+                for e in edges.get(f.uid, ())
+                if f.inputs[e.i].uid in found
+                for part in _moved(f, e, found[f.inputs[e.i].uid])
+            ]
+            if parts:
+                found[y.uid] = add_n(parts)
+    return [
+        found[y.uid] if y.uid in found else expand(constant(0.0, y.vtype), y.size, y.layers)
+        for y in outs
+    ]
+
+
+def _checked(x: object, t: object) -> Variable:
+    """The tangent at the full shape of what it belongs to."""
+    where = f"F.jvp at {user_line()}"
+    if not isinstance(x, Variable) or not isinstance(t, Variable):
+        raise GraphError(f"{where}: tangents are Variables by Variable, got {short(x)}: {short(t)}")
+    if x.vtype.is_int:
+        raise GraphError(f"{where}: {x.label()} is an integer and has no tangent")
+    fits = t.size in ((1, 1), x.size) and t.layers in (1, x.layers)
+    if t.vtype != x.vtype or not fits:
+        raise GraphError(f"{where}: the tangent of {x.label()} is {t.label()}")
+    return expand(t, x.size, x.layers)
+
+
+def _edges(
+    functions: Sequence[Function], start: set[int]
+) -> tuple[dict[int, list[_Edge]], dict[int, list[Variable]]]:
+    """By Function: the ways that tangents take through it; and, of those that have no derivative,
+    the inputs that move. start: uids of what moves by itself."""
+    moving = set(start)
+    edges: dict[int, list[_Edge]] = {}
+    missing: dict[int, list[Variable]] = {}
+    for f in functions:
+        y, name = f.output, f.op.name
+        inputs = [i for i, x in enumerate(f.inputs) if x.uid in moving]
+        if not inputs or name in FLAT:
+            continue
+        if y.vtype.is_int:
+            if name in REINTERPRETED or any(f.inputs[i].vtype.is_int for i in inputs):
+                moving.add(y.uid)
+                missing[f.uid] = [f.inputs[i] for i in inputs]
+            continue
+        if name in LINEAR:
+            own = [i for i in inputs if i in LINEAR[name] or name == "texture"]
+            if len(own) < len(inputs) and name not in _STILL:
+                missing[f.uid] = [f.inputs[i] for i in inputs if i not in own]
+            edges[f.uid] = [_Edge(i) for i in own]
+        elif f.op.backward is None or y.fragment_of is not None:
+            missing[f.uid] = [f.inputs[i] for i in inputs]
+        else:
+            with origin(f.line):
+                probed = [_probe(f, i) for i in inputs]
+            edges[f.uid] = [e for e in probed if e is not None]
+        if f.uid in missing or edges[f.uid]:
+            moving.add(y.uid)
+    return edges, missing
+
+
+def _probe(f: Function, i: int) -> _Edge | None:
+    """What the backward gives input i, or None when it gives nothing."""
+    x, y = f.inputs[i], f.output
+    upstream = Variable(y.vtype, y.size, y.layers, name="upstream")
+    assert f.op.backward is not None
+    g = f.op.backward(f, upstream, i)
+    if g is None:
+        return None
+    return _Edge(i, upstream, expand(_reduce_to(g, x), x.size, x.layers))
+
+
+def _moved(f: Function, edge: _Edge, t: Variable) -> list[Variable]:
+    """The part of the output's tangent that comes from the tangent of one input; none if 0."""
+    if edge.gradient is not None and edge.upstream is not None:
+        part = _transposed(f, edge.upstream, edge.gradient, t)
+        return [] if part is None else [part]
+    if f.op.name == "texture" and edge.i == 1:
+        return [_texture_uv(f, t)]
+    inputs = [t if k == edge.i else x for k, x in enumerate(f.inputs)]
+    return [apply(f.op, inputs, **dict(f.attrs))]
+
+
+def _transposed(f: Function, u: Variable, g: Variable, t: Variable) -> Variable | None:
+    """The transpose of the linear map u -> g, applied to t: reverse mode from g to u.
+
+    None when g does not depend on u.
+    """
+    outside = {f.output.uid, *(x.uid for x in f.inputs)}
+    functions = topological([g], outside)
+    on_path = {u.uid}
+    for h in functions:
+        if any(x.uid in on_path for x in h.inputs):
+            on_path.add(h.output.uid)
+    if g.uid not in on_path:
+        return None
+    parts: dict[int, list[Variable]] = {g.uid: [t]}
+    for h in reversed(functions):
+        y = h.output
+        if y.uid not in parts or y.uid not in on_path:
+            continue
+        gy = _total(parts.pop(y.uid), y)
+        for k, x in enumerate(h.inputs):
+            if x.uid not in on_path:
+                continue
+            gx = None if h.op.backward is None else h.op.backward(h, gy, k)
+            if gx is None:
+                raise GraphError(
+                    f"{f.where}: has no tangent: its gradient is made with F.{h.op.name}, "
+                    "which has no backward"
+                )
+            parts.setdefault(x.uid, []).append(_reduce_to(gx, x))
+    result = _total(parts[u.uid], u)
+    made = [] if result is t else topological([result], {*outside, t.uid})
+    if any(x is u for h in made for x in h.inputs):
+        raise GraphError(
+            f"{f.where}: has no tangent: its backward is not linear in the gradient it is given"
+        )
+    return result
+
+
+def _texture_uv(f: Function, t: Variable) -> Variable:
+    """The tangent of a sampled texture whose uv moves: of each component the slope along t."""
+    tex, uv = f.inputs
+    y, n = f.output, f.output.vtype.n
+    attrs = {"filter": f.attr("filter"), "wrap": f.attr("wrap")}
+    slopes = [
+        apply(GRAD_UV, (tex, uv, expand(constant(e, y.vtype), y.size, y.layers)), **attrs)
+        for e in np.eye(n)
+    ]
+    parts = [dot(s, t) for s in slopes]
+    return parts[0] if n == 1 else vec(*parts)

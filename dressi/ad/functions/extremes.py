@@ -1,0 +1,210 @@
+"""Largest and smallest pixel, where it is, and norms over pixels.
+
+Pyramids of blocks as in ``reduce``. What is equal to the extreme shares the gradient evenly, so
+that sums are kept, as at a tie of F.minimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.functions._common import constant, needs_variable, table_index
+from dressi.ad.functions.arith import to_int
+from dressi.ad.functions.elementary import abs, sqrt
+from dressi.ad.functions.image import layer_index, pixel_coord
+from dressi.ad.functions.reduce import BLOCK, _block_size, sum
+from dressi.ad.functions.select import equal, safe_div, where
+from dressi.ad.functions.stop import stop_gradient
+from dressi.ad.functions.vector import sum_components
+from dressi.ad.functions.window import place_glsl
+from dressi.ad.graph import Function, Variable, short, user_line
+from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply, register
+from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC3
+from dressi.errors import GraphError
+
+_NUMPY = {"max": np.max, "min": np.min}
+
+
+def _no_matrix(xs: Sequence[Variable]) -> None:
+    if xs[0].vtype.is_matrix:
+        raise GraphError(f"needs a scalar or vector, got {xs[0].vtype.name}")
+
+
+def _block_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    _no_matrix(xs)
+    x = xs[0]
+    return x.vtype, _block_size(x.size), 1 if attrs["merge_layers"] else x.layers
+
+
+def _block_glsl(f: Function) -> str:
+    w, h = f.inputs[0].size
+    pos, here = place_glsl(f)
+    merge, kind = f.attr("merge_layers"), f.attr("kind")
+    layer, first_layer = ("{y}_l", "0") if merge else (here, here)
+    n = BLOCK * BLOCK
+    first = f"ivec2({pos} * {BLOCK})" if h > 1 else table_index("", f"{pos}.x * {n}", True)
+    lines = [f"{{y}} = {{fetch0}}({first}, {first_layer});"]
+    if merge:
+        lines.append("for (int {y}_l = 0; {y}_l < {l0}; {y}_l++)")
+    if h == 1:
+        at = table_index("", "{y}_i", True)
+        lines.append(
+            f"for (int {{y}}_i = {pos}.x * {n}; {{y}}_i < min(({pos}.x + 1) * {n}, {w}); {{y}}_i++)"
+        )
+    else:
+        at = "ivec2({y}_i, {y}_j)"
+        for i, axis, size in (("{y}_j", "y", h), ("{y}_i", "x", w)):
+            start, end = f"{pos}.{axis} * {BLOCK}", f"({pos}.{axis} + 1) * {BLOCK}"
+            lines.append(f"for (int {i} = {start}; {i} < min({end}, {size}); {i}++)")
+    return "\n  ".join([*lines, f"  {{y}} = {kind}({{y}}, {{fetch0}}({at}, {layer}));"])
+
+
+def _block_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    x, kind = xs[0], f.attr("kind")
+    layers, h, w, n = x.shape
+    ow, oh = f.output.size
+    bw, bh = (BLOCK * BLOCK, 1) if h == 1 else (BLOCK, BLOCK)
+    padded = np.full((layers, oh * bh, ow * bw, n), -np.inf if kind == "max" else np.inf)
+    padded[:, :h, :w] = x
+    out = _NUMPY[kind](padded.reshape(layers, oh, bh, ow, bw, n), axis=(2, 4))
+    return _NUMPY[kind](out, axis=0, keepdims=True) if f.attr("merge_layers") else out
+
+
+BLOCK_EXTREME: Op = register(
+    Op(
+        "block_extreme",
+        _block_infer,
+        _block_glsl,
+        reads=(ANY,),
+        once=(0,),
+        reference=_block_ref,
+        cases=tuple(
+            Case(
+                lambda a, kind=kind, merge=merge: apply(
+                    BLOCK_EXTREME, (a,), kind=kind, merge_layers=merge
+                ),
+                (given,),
+                gradient=False,
+                elementwise=False,
+                sizes=(size,),
+            )
+            for kind in ("max", "min")
+            for merge in (False, True)
+            for given, size in (((VEC3, -2, -1), (13, 9)), ((INT, 1, 9), (100, 1)))
+        ),
+    )
+)
+
+
+def _extreme_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    _no_matrix(xs)
+    return xs[0].vtype, (1, 1), xs[0].layers if attrs["per_layer"] else 1
+
+
+def _extreme_expand(f: Function, xs: Sequence[Variable]) -> Variable:
+    """A pyramid; layers are taken together in its last pass."""
+    x, first = xs[0], True
+    while first or x.size != (1, 1):
+        first = False
+        merge = _block_size(x.size) == (1, 1) and not f.attr("per_layer")
+        x = apply(BLOCK_EXTREME, (x,), kind=f.op.name, merge_layers=merge and x.layers > 1)
+    return x
+
+
+def _extreme_backward(f: Function, gy: Variable, i: int) -> Variable:
+    x, y = f.inputs[0], f.output
+    hit = equal(x, stop_gradient(y))
+    share = safe_div(gy, sum(hit, f.attr("per_layer")))
+    return where(hit, share, constant(0.0, gy.vtype))
+
+
+def _extreme_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    axis = (1, 2) if f.attr("per_layer") else (0, 1, 2)
+    return np.asarray(_NUMPY[f.op.name](xs[0], axis=axis, keepdims=True))
+
+
+def _extreme(name: str) -> Op:
+    def build(a: Variable, per_layer: bool = False) -> Variable:
+        return apply(_ROWS[name], (a,), per_layer=per_layer)
+
+    return register(
+        Op(
+            name,
+            _extreme_infer,
+            kind=MACRO,
+            expand=_extreme_expand,
+            backward=_extreme_backward,
+            reference=_extreme_ref,
+            cases=(
+                Case(lambda a: build(a), ((VEC3, -2, 2),)),
+                Case(lambda a: build(a * a, True), ((FLOAT, 0.1, 2),)),
+                Case(lambda a: build(a), ((IVEC2, -99, 99),), gradient=False),
+            ),
+        )
+    )
+
+
+_ROWS = {name: _extreme(name) for name in _NUMPY}
+
+
+def _apply_extreme(name: str, x: Variable, per_layer: bool) -> Variable:
+    needs_variable(name, x)
+    if x.size == (1, 1) and (x.layers == 1 or per_layer) and not x.vtype.is_matrix:
+        return x
+    return apply(_ROWS[name], (x,), per_layer=bool(per_layer))
+
+
+def max(x: Variable, per_layer: bool = False) -> Variable:
+    """Largest value of each component over all pixels and layers, @ 1x1 (``per_layer``: one a
+    layer). FLOAT, VECn, INT, IVECn. Gradient: to the pixels that hold it, in equal shares."""
+    return _apply_extreme("max", x, per_layer)
+
+
+def min(x: Variable, per_layer: bool = False) -> Variable:
+    """Smallest value of each component over all pixels and layers, @ 1x1 (``per_layer``: one a
+    layer). FLOAT, VECn, INT, IVECn. Gradient: to the pixels that hold it, in equal shares."""
+    return _apply_extreme("min", x, per_layer)
+
+
+def _position(name: str, x: Variable, per_layer: bool) -> Variable:
+    """The smallest number of a pixel that holds the extreme."""
+    if needs_variable("arg" + name, x).vtype not in (FLOAT, INT):
+        raise GraphError(f"F.arg{name} at {user_line()}: needs FLOAT or INT, got {x.label()}")
+    w, h = x.size
+    at = pixel_coord(x.size)
+    number = to_int(at.x) + to_int(at.y) * w
+    if not per_layer and x.layers > 1:
+        number = number + layer_index(x.layers) * (w * h)
+    hit = equal(x, _apply_extreme(name, x, per_layer))
+    return min(where(hit, number, constant(2**31 - 1, INT)), per_layer)
+
+
+def argmax(x: Variable, per_layer: bool = False) -> Variable:
+    """INT @ 1x1: number of the first pixel that holds the largest value, counted row by row, then
+    layer by layer (``per_layer``: one a layer, counted in it). FLOAT, INT. No gradient."""
+    return _position("max", x, per_layer)
+
+
+def argmin(x: Variable, per_layer: bool = False) -> Variable:
+    """INT @ 1x1: number of the first pixel that holds the smallest value, counted row by row, then
+    layer by layer (``per_layer``: one a layer, counted in it). FLOAT, INT. No gradient."""
+    return _position("min", x, per_layer)
+
+
+def norm_pixels(x: Variable, p: int = 2, per_layer: bool = False) -> Variable:
+    """FLOAT @ 1x1: norm over all components, pixels and layers (``per_layer``: one a layer).
+
+    x: FLOAT, VECn @ any size. p: 1 (sum of absolute values) or 2 (Euclidean). Gradient to x: of p =
+    1 the sign, of p = 2 x / norm; 0 where x is 0 for p = 1, and everywhere at norm 0. Raises
+    GraphError for another p or type.
+    """
+    if needs_variable("norm_pixels", x).vtype.is_int or x.vtype.is_matrix:
+        raise GraphError(f"F.norm_pixels at {user_line()}: needs FLOAT or VECn, got {x.label()}")
+    if p not in (1, 2):
+        raise GraphError(f"F.norm_pixels at {user_line()}: p must be 1 or 2, got {short(p)}")
+    if p == 1:
+        return sum(sum_components(abs(x)), per_layer)
+    return sqrt(sum(sum_components(x * x), per_layer))

@@ -1,0 +1,328 @@
+"""gradcheck: is the gradient of a graph the derivative of its values, and does the device agree?
+
+In: a loss and data. Out: a ``GradCheck``, which prints itself. The gradient of the graph (reverse
+mode, evaluated in float64 with NumPy) is compared with central differences at two step sizes, at
+random entries of each leaf. Where the two steps or the two sides disagree, the loss has a kink or a
+jump, or curves too much for the step: such entries are named and left out.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.autodiff import build_backward, parameters
+from dressi.ad.evaluate import as_array, evaluate
+from dressi.ad.functions import add_n, leaf, matrix_comp_mul, sum, sum_components
+from dressi.ad.graph import Variable, leaves, short, user_line
+from dressi.errors import GraphError
+
+SMALLER = 4.0
+"""The second step is so many times smaller: a smooth loss is then 16 times closer to its slope, and
+both together give it up to terms of the fourth power of the step (Richardson)."""
+
+Index = tuple[int, ...]
+"""(layer, row, column, component...) of an entry."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a leaf: ``index`` = (layer, row, column, component...), the gradient of the
+    graph there, and the slope of the loss by central differences."""
+
+    index: Index
+    gradient: float
+    slope: float
+
+
+@dataclass(frozen=True)
+class LeafCheck:
+    """What was found at one leaf.
+
+    ``error``: the largest |gradient - slope|, relative to the larger of both or to 1/1000 of the
+    leaf's largest gradient; at ``worst``. ``kinks``: entries that were left out. ``device_error``:
+    relative L2 difference of the device's whole gradient from float64; None without an engine.
+    ``has_gradient``: whether the loss reaches the leaf through differentiable ops.
+    """
+
+    label: str
+    compared: tuple[Entry, ...]
+    kinks: tuple[Entry, ...]
+    error: float
+    worst: Entry | None
+    has_gradient: bool
+    device_error: float | None = None
+
+
+@dataclass(frozen=True)
+class GradCheck:
+    """Result of ``gradcheck``; ``print`` shows it. ``ok``: whether every leaf is within tolerance.
+    A leaf of which no entry could be compared is not."""
+
+    leaves: tuple[LeafCheck, ...]
+    tolerance: float
+    device_tolerance: float
+
+    def leaf_ok(self, check: LeafCheck) -> bool:
+        """Whether one leaf is within tolerance."""
+        device = check.device_error
+        return (
+            bool(check.compared)
+            and check.error <= self.tolerance
+            and (device is None or device <= self.device_tolerance)
+        )
+
+    @property
+    def ok(self) -> bool:
+        """Whether every leaf is within tolerance."""
+        return all(self.leaf_ok(check) for check in self.leaves)
+
+    def text(self) -> str:
+        """A few lines a leaf: its error, where it is worst, and the entries left out."""
+        lines = [
+            f"gradcheck: {'ok' if self.ok else 'NOT OK'} (tolerance {self.tolerance:g}"
+            + (
+                f", device {self.device_tolerance:g})"
+                if any(c.device_error is not None for c in self.leaves)
+                else ")"
+            )
+        ]
+        for c in self.leaves:
+            mark = "ok" if self.leaf_ok(c) else "NOT OK"
+            line = f"  {c.label}: {mark}, error {c.error:.1e} over {len(c.compared)} entries"
+            if c.device_error is not None:
+                line += f", device {c.device_error:.1e}"
+            lines.append(line)
+            if not c.has_gradient:
+                lines.append("    no gradient reaches it: dressi.explain says why")
+            if c.worst is not None and not c.error <= self.tolerance:
+                lines.append(
+                    f"    worst at {c.worst.index}: gradient {c.worst.gradient:.6g}, "
+                    f"central differences {c.worst.slope:.6g}"
+                )
+            if not c.compared:
+                lines.append("    nothing was compared: try other data or a smaller eps")
+            if c.kinks:
+                named = ", ".join(str(e.index) for e in c.kinks[:4])
+                more = f" and {len(c.kinks) - 4} more" if len(c.kinks) > 4 else ""
+                lines.append(f"    left out, a kink or a jump within the step: {named}{more}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def gradcheck(
+    loss: Variable | Sequence[Variable],
+    wrt: Sequence[Variable] | None = None,
+    feeds: Mapping[Variable, Any] | None = None,
+    engine: Any = None,
+    eps: float = 1e-4,
+    n_entries: int = 16,
+    tolerance: float = 1e-4,
+    device_tolerance: float = 1e-2,
+    seed: int = 0,
+) -> GradCheck:
+    """Compare the gradient of a graph with central differences of its values, in float64.
+
+    loss: FLOAT, VECn or MATn @ any size: the sum of its pixels is differentiated, as the engine
+    does; a list: each output is weighted with random numbers first. wrt: the leaves to check;
+    default all with ``requires_grad``. feeds: leaf -> array, for leaves that hold no data. engine:
+    a ``DressiAD``; its data is used where ``feeds`` has none (what ``feeds`` has is sent to it),
+    and its gradients are compared too. eps: the larger of the two steps, times |x| where that is
+    above 1. n_entries: entries a leaf, half of them where the gradient is not 0. tolerance: of a
+    leaf's error; device_tolerance: of the device's. seed: which entries. Raises GraphError for
+    integers, data that is missing, and wrong arguments.
+    """
+    if not (isinstance(eps, (int, float)) and 0 < eps < 1):
+        raise GraphError(f"gradcheck at {user_line()}: eps must be in (0, 1), got {short(eps)}")
+    try:
+        count = operator.index(n_entries)
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise GraphError(
+            f"gradcheck at {user_line()}: n_entries must be an integer of at least 1, got "
+            f"{short(n_entries)}"
+        )
+    rng = np.random.default_rng(seed)
+    total = _total(loss, rng)
+    targets = _targets(total, wrt)
+    data = data_of("gradcheck", [total], feeds, engine)
+    grads = build_backward(total, targets)
+    checks = []
+    for x in targets:
+        data.setdefault(x, np.zeros((x.layers, x.size[1], x.size[0], *x.vtype.tail)))
+        gradient = np.zeros(data[x].shape)
+        if x in grads:
+            gradient = evaluate([grads[x]], data)[0]
+        device = None
+        if engine is not None and x in grads:
+            got = as_array_of(engine.recv_img(grads[x]), x)
+            off, size = float(np.linalg.norm(got - gradient)), float(np.linalg.norm(gradient))
+            device = off / size if size > 0 else off
+        compared, kinks, noise = _compare(total, x, gradient, data, eps, count, rng)
+        floor = 1e-3 * float(np.abs(gradient).max(initial=0.0))
+        errors = [_relative(e, floor, noise) for e in compared]
+        worst = int(np.argmax(errors)) if errors else None
+        checks.append(
+            LeafCheck(
+                x.label(),
+                tuple(compared),
+                tuple(kinks),
+                0.0 if worst is None else errors[worst],
+                None if worst is None else compared[worst],
+                x in grads,
+                device,
+            )
+        )
+    return GradCheck(tuple(checks), float(tolerance), float(device_tolerance))
+
+
+def as_array_of(values: Any, like: Variable) -> np.ndarray:
+    """What an engine gives, (layers, H, W, *tail) float64; NaN and infinity stay."""
+    shape = (like.layers, like.size[1], like.size[0], *like.vtype.tail)
+    return np.asarray(values, np.float64).reshape(shape)
+
+
+def data_of(
+    name: str, outputs: Sequence[Variable], feeds: Mapping[Variable, Any] | None, engine: Any
+) -> dict[Variable, np.ndarray]:
+    """Data of every leaf that the outputs need: from feeds, the engine, or the leaf itself.
+
+    Rounded to float32, as a device holds it. name: who asks, for the GraphError that names the
+    leaves without data. What feeds has is sent to the engine.
+    """
+    given = dict(feeds or {})
+    for v in given:
+        if not isinstance(v, Variable):
+            raise GraphError(f"{name} at {user_line()}: feeds are arrays by Variable, got {v!r}")
+    out: dict[Variable, np.ndarray] = {}
+    missing = []
+    for v in leaves(outputs):
+        if v.derived is not None:
+            continue
+        if v in given:
+            array = as_array(given[v], v)
+            if engine is not None:
+                engine.send_img(v, array)
+        elif engine is not None:
+            array = as_array(engine.recv_img(v), v)
+        elif v.data is not None:
+            array = as_array(v.data, v)
+        else:
+            missing.append(v.label())
+            continue
+        out[v] = array if v.vtype.is_int else array.astype(np.float32).astype(np.float64)
+    if missing:
+        raise GraphError(f"{name} at {user_line()}: no data in feeds for {', '.join(missing)}")
+    return out
+
+
+def _total(loss: Any, rng: np.random.Generator) -> Variable:
+    """One FLOAT whose gradient is checked."""
+    where = f"gradcheck at {user_line()}"
+    several = isinstance(loss, (list, tuple))
+    outputs = list(loss) if several else [loss]
+    if not outputs:
+        raise GraphError(f"{where}: no outputs to check")
+    parts = []
+    for y in outputs:
+        if not isinstance(y, Variable):
+            raise GraphError(f"{where}: needs a Variable or a list of them, got {short(loss)}")
+        if y.vtype.is_int:
+            raise GraphError(f"{where}: {y.label()} made at {y.line} is an integer: no gradient")
+        if several:
+            shape = (y.layers, y.size[1], y.size[0], *y.vtype.tail)
+            w = leaf(rng.uniform(-1, 1, shape), y.vtype, "weights")
+            y = matrix_comp_mul(y, w) if y.vtype.is_matrix else y * w
+        parts.append(sum(sum_components(y)))
+    return add_n(parts)
+
+
+def _targets(total: Variable, wrt: Any) -> list[Variable]:
+    where = f"gradcheck at {user_line()}"
+    if wrt is None:
+        targets = parameters(total)
+        if not targets:
+            raise GraphError(
+                f"{where}: no leaf of the loss has requires_grad\n"
+                "  hint: name leaves with wrt=[...]"
+            )
+        return targets
+    if not isinstance(wrt, (list, tuple)) or not wrt:
+        raise GraphError(f"{where}: wrt must be a list of leaves, got {short(wrt)}")
+    for x in wrt:
+        if not isinstance(x, Variable) or x.creator is not None:
+            raise GraphError(f"{where}: wrt must be a list of leaves, got {short(x)}")
+        if x.vtype.is_int:
+            raise GraphError(f"{where}: {x.label()} is an integer: no gradient")
+    return list(wrt)
+
+
+def _relative(e: Entry, floor: float, noise: float) -> float:
+    off = abs(e.gradient - e.slope) - noise
+    if not np.isfinite(off):
+        return float("inf")
+    scale = max(abs(e.gradient), abs(e.slope), floor)
+    return off / scale if off > 0 else 0.0
+
+
+def _compare(
+    total: Variable,
+    x: Variable,
+    gradient: np.ndarray,
+    data: dict[Variable, np.ndarray],
+    eps: float,
+    count: int,
+    rng: np.random.Generator,
+) -> tuple[list[Entry], list[Entry], float]:
+    """Entries that were compared, those left out, and what rounding does to a slope."""
+    base = data[x]
+
+    def at(index: Index, step: float) -> float:
+        moved = base.copy()
+        moved[index] += step
+        return float(evaluate([total], {**data, x: moved})[0].sum())
+
+    here = float(evaluate([total], data)[0].sum())
+    noise = 8 * np.finfo(np.float64).eps * abs(here) * SMALLER / eps
+    compared: list[Entry] = []
+    kinks: list[Entry] = []
+    for flat in _chosen(gradient, count, rng):
+        index = tuple(int(k) for k in np.unravel_index(flat, base.shape))
+        h = eps * max(1.0, abs(float(base[index])))
+        slopes, bends = [], []
+        for step in (h, h / SMALLER):
+            up, down = at(index, step), at(index, -step)
+            slopes.append((up - down) / (2 * step))
+            bends.append(abs(up - 2 * here + down) / step)
+        slope = slopes[1] + (slopes[1] - slopes[0]) / (SMALLER**2 - 1)
+        entry = Entry(index, float(gradient[index]), slope)
+        (compared if _smooth(slopes, bends, noise) else kinks).append(entry)
+    return compared, kinks, noise
+
+
+def _smooth(slopes: list[float], bends: list[float], noise: float) -> bool:
+    """Whether both steps see one slope. Bends (difference of the slopes on the two sides) shrink
+    with the step where the loss is smooth, and stay where it has a kink. At a minimum the slope is
+    small, and the bend is what the steps have to agree against."""
+    scale = 1e-3 * max(abs(slopes[0]), abs(slopes[1])) + noise
+    kink = bends[1] > scale and bends[1] > 0.6 * bends[0]
+    agree = abs(slopes[0] - slopes[1]) <= scale + 1e-3 * bends[0]
+    return bool(np.isfinite(slopes).all()) and agree and not kink
+
+
+def _chosen(gradient: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Numbers of the entries to look at, ascending: half of them where the gradient is not 0."""
+    n = gradient.size
+    if n <= count:
+        return np.arange(n)
+    busy = np.flatnonzero(gradient)
+    first = rng.choice(busy, min(len(busy), (count + 1) // 2), replace=False)
+    rest = np.setdiff1d(np.arange(n), first)
+    return np.sort(np.concatenate([first, rng.choice(rest, count - len(first), replace=False)]))

@@ -1,0 +1,110 @@
+"""RELIABILITY R1 on the device for the compositions of F, and integers at the points that GLSL
+leaves open."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from composed import NAMES, of_name
+from device import run_many, worst
+from op_cases import configs, differentiable, instance, projected, seed_of, weights_like
+
+from dressi import DressiAD, F, Variable, evaluate
+from dressi.ad.autodiff import build_backward
+from dressi.ad.vtype import FLOAT, INT, MAT2, MAT3, MAT4
+
+pytestmark = pytest.mark.gpu
+
+ALGEBRAIC, TRANSCENDENTAL = 1e-3, 5e-3
+GROUPS = [NAMES[k : k + 6] for k in range(0, len(NAMES), 6)]
+
+
+@pytest.mark.parametrize("names", GROUPS, ids=lambda n: n[0])
+def test_forward_and_gradient_agree_with_float64(ad: DressiAD, names: tuple[str, ...]) -> None:
+    outputs, expected, about, feeds = [], [], [], {}
+    for k, c in (item for name in names for item in of_name(name)):
+        limit = TRANSCENDENTAL if c.case.transcendental else ALGEBRAIC
+        for config in configs(c.name, k, c.case, large=False):
+            if not config.text.startswith(("7x5x", "input 0 1x1 against 7x5x3")):
+                continue
+            made = instance(c.name, k, c.case, config)
+            found = {"forward": made.output}
+            feeds |= made.feeds
+            if c.case.gradient:
+                rng = np.random.default_rng(seed_of(c.name, k, config.text, "upstream"))
+                w, feeds[w] = weights_like(made.output, rng)
+                grads = build_backward(projected(made.output, w), differentiable(made.inputs))
+                found |= {f"gradient to {x.name}": g for x, g in grads.items()}
+            for what, v in found.items():
+                outputs.append(v)
+                expected.append(evaluate([v], feeds)[0])
+                about.append((f"{c.name} case {k}, {config.text}, {what}", limit))
+    wrong = []
+    for (text, limit), a, b in zip(about, run_many(ad, outputs, feeds), expected, strict=True):
+        if not worst(a, b) < limit:
+            wrong.append(f"{text}: {worst(a, b):.2e}, allowed {limit:.0e}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_integers_are_exact_at_every_pair_of_edges(ad: DressiAD) -> None:
+    edges = [-(2**31), -(2**31) + 1, -7, -3, -2, -1, 0, 1, 2, 3, 7, 31, 32, 2**31 - 2, 2**31 - 1]
+    pairs = np.array(list(product(edges, edges)))
+    a, b = Variable(INT, (len(pairs), 1)), Variable(INT, (len(pairs), 1))
+    two = F.vec2(a, b)
+    outputs = {
+        "idiv": F.idiv(a, b),
+        "imod": F.imod(a, b),
+        "and": F.bit_and(a, b),
+        "or": F.bit_or(a, b),
+        "xor": F.bit_xor(a, b),
+        "not": F.bit_not(two),
+        "left": F.shift_left(a, b),
+        "right": F.shift_right(a, b),
+        "logical": F.shift_right(two, b, logical=True),
+        "count": F.bit_count(two),
+        "lsb": F.find_lsb(two),
+        "msb": F.find_msb(two),
+        "sign": F.sign(two),
+    }
+    feeds = {a: pairs[:, 0], b: pairs[:, 1]}
+    got = run_many(ad, list(outputs.values()), feeds)
+    want = evaluate(list(outputs.values()), feeds)
+    wrong = [n for n, x, y in zip(outputs, got, want, strict=True) if not (x == y).all()]
+    assert not wrong
+
+
+def test_bits_of_floats_are_exact(ad: DressiAD) -> None:
+    values = np.float32([0.0, 1.0, -1.0, 3.14159, 1e-30, -1e30, 2**24 + 2, 3.4e38])
+    x = Variable(FLOAT, (len(values), 1))
+    bits, back = run_many(ad, [F.float_bits(x), F.bits_float(F.float_bits(x))], {x: values})
+    assert (bits.ravel() == values.view(np.int32)).all()
+    assert (back.ravel() == values).all()
+
+
+def test_singular_matrices_give_0_on_the_device(ad: DressiAD) -> None:
+    outputs, feeds = [], {}
+    for t, n in ((MAT2, 2), (MAT3, 3), (MAT4, 4)):
+        counted = np.arange(n * n).reshape(n, n) if n > 2 else np.array([[1, 2], [2, 4]])
+        for data in (np.zeros((n, n)), np.ones((n, n)), counted):
+            m = Variable(t, requires_grad=True)
+            feeds[m] = data
+            y = F.inverse(m)
+            outputs += [y, F.determinant(m), build_backward(F.sum_components(y))[m]]
+    for v, a in zip(outputs, run_many(ad, outputs, feeds), strict=True):
+        assert (a == 0).all(), v.label()
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-12, 1.0, 1e12, 1e30])
+def test_inverse_of_small_and_large_matrices(ad: DressiAD, size: float) -> None:
+    """Their determinants vanish or overflow in float32; their inverses do not."""
+    outputs, feeds = [], {}
+    for t, n in ((MAT2, 2), (MAT3, 3), (MAT4, 4)):
+        m = Variable(t, (8, 1))
+        rng = np.random.default_rng(n)
+        feeds[m] = ((rng.uniform(-1, 1, (1, 1, 8, n, n)) + n * np.eye(n)) * size).astype(np.float32)
+        outputs.append(F.inverse(m))
+    for v, a in zip(outputs, run_many(ad, outputs, feeds), strict=True):
+        want = np.linalg.inv(feeds[v.creator.inputs[0]].astype(np.float64))
+        assert np.abs(a - want).max() < 1e-4 * np.abs(want).max()
