@@ -501,7 +501,7 @@ class DressiAD:
 
     @_exclusive
     def trace(self, path: str | Path, n: int = 5) -> None:
-        """Write the last build and one step as a Chrome trace (chrome://tracing, Perfetto)."""
+        """Write the last build and one step as a Chrome trace, for Perfetto."""
         report = self.report(n=n)
         host = self.host_ms() * 1e-3
         trace = chrome_trace(
