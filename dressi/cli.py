@@ -80,7 +80,8 @@ def _parser() -> argparse.ArgumentParser:
         "table",
         nargs="?",
         metavar="TABLE",
-        help="steps, table1, table2, scaling, packing or all (default steps; with --smoke all)",
+        help="steps, table1, table2, scaling, packing, reliability or all (default steps; with "
+        "--smoke all)",
     )
     bench.add_argument("--smoke", action="store_true", help="tiny sizes: only to see that it runs")
     bench.add_argument("--json", metavar="FILE", help="write the figures as one JSON object")
@@ -95,7 +96,9 @@ def _parser() -> argparse.ArgumentParser:
         "--smoke nothing is written)",
     )
     bench.add_argument(
-        "--only", metavar="AXIS", help="scaling: views, resolution, faces or K alone"
+        "--only",
+        metavar="WHAT",
+        help="scaling: views, resolution, faces or K alone; reliability: figures like R1,R9",
     )
     bench.set_defaults(run=_bench)
     return parser

@@ -54,13 +54,14 @@ class Finding:
         return self.error < self.allowed
 
 
-def check_op(ad: DressiAD, name: str) -> Finding:
-    """An op: forward and gradient of its cases, at one size each and with layers, in one plan."""
+def check_op(ad: DressiAD, name: str, every_shape: bool = False) -> Finding:
+    """An op: forward and gradient of its cases, at one size each and with layers (or at every shape
+    of the table), in one plan."""
     feeds: dict[Variable, np.ndarray] = {}
     checks: list[tuple[str, float, Variable]] = []
     for k, case in enumerate(OPS[name].cases):
         limit = TRANSCENDENTAL if case.transcendental else ALGEBRAIC
-        for config in _configs(name, k, case):
+        for config in _configs(name, k, case, every_shape):
             values, mine = _values(name, k, case, config)
             feeds |= mine
             checks += [(f"case {k}, {config.text}, {w}", limit, v) for w, v in values.items()]
@@ -76,8 +77,10 @@ def check_op(ad: DressiAD, name: str) -> Finding:
     return worst
 
 
-def _configs(name: str, k: int, case: Case) -> list[Config]:
-    found = list(configs(name, k, case, large=False))
+def _configs(name: str, k: int, case: Case, every_shape: bool) -> list[Config]:
+    found = list(configs(name, k, case, large=every_shape))
+    if every_shape:
+        return found
     wanted = ("7x5", "given")
     return [c for c in found if c.text.startswith(wanted)] or found[:1]
 
@@ -153,8 +156,10 @@ OPS_AN_ENGINE = 12
 """Hundreds of pipelines at once make some drivers slow."""
 
 
-def examine(device: str | int | None, ops: Sequence[str] | None = None) -> list[Finding]:
-    """All checks; what raises is a finding too. ops: names, default all."""
+def examine_ops(
+    device: str | int | None, ops: Sequence[str] | None = None, every_shape: bool = False
+) -> list[Finding]:
+    """Checks of ops; what raises is a finding too. ops: names, default all."""
     out: list[Finding] = []
     names = [n for n in OPS if OPS[n].cases] if ops is None else list(ops)
     with tqdm(total=len(names), desc="ops", unit="op") as bar:
@@ -162,10 +167,16 @@ def examine(device: str | int | None, ops: Sequence[str] | None = None) -> list[
             with DressiAD(device) as ad:
                 for name in names[first : first + OPS_AN_ENGINE]:
                     try:
-                        out.append(check_op(ad, name))
+                        out.append(check_op(ad, name, every_shape))
                     except DressiError as error:
                         out.append(Finding(f"F.{name}", 0, float("inf"), ALGEBRAIC, str(error)))
                     bar.update()
+    return out
+
+
+def examine(device: str | int | None, ops: Sequence[str] | None = None) -> list[Finding]:
+    """All checks. ops: names, default all."""
+    out = examine_ops(device, ops)
     with DressiAD(device) as ad:
         for name, build in scenes().items():
             try:

@@ -17,6 +17,7 @@ from dressi.apps.bench import (
     Settings,
     packing,
     pear,
+    reliability,
     run_bench,
     scaling,
     steps,
@@ -51,6 +52,7 @@ KEYS = {
     "table2": "target name ms substages stages rel_diff ratio_to_copy",
     "scaling": "views resolution faces K ms stages ratio_to_copy",
     "packing": "kind functions seconds substages stages seconds_per_nlogn ratio_to_copy",
+    "reliability": "figure value threshold holds cases",
 }
 SMOKE = Settings(smoke=True)
 
@@ -91,12 +93,13 @@ def test_smoke_leaves_nothing_behind_unless_asked(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["nothing"], "no table 'nothing'; known: steps, table1, table2, scaling, packing, all"),
+        (["nothing"], f"no table 'nothing'; known: {', '.join(TABLES)}, all"),
         (["steps", "--data", "nowhere"], "pear_fit.npz: no such file"),
         (["table1", "--data", "nowhere"], "--data"),
         (["--data", "nowhere"], "--data"),
         (["scaling", "--only", "colour"], "--only colour"),
         (["steps", "--only", "views"], "--only goes with scaling"),
+        (["reliability", "--only", "R1,R0"], "no figure R0; known: R1, R4, R9"),
         (["--smoke", "--json", "."], "--json"),
         (["--smoke", "--out", "afile"], "--out"),
         (["packing", "--smoke", "--device", "no such device"], "no such device"),
@@ -352,3 +355,38 @@ def test_damaged_data_is_named(tmp_path: Path) -> None:
 def test_squashed_differs_on_the_contour() -> None:
     mesh = icosphere(2)
     assert np.ptp(squashed(mesh).positions, axis=0) == pytest.approx([1.6, 2.5, 2.0], rel=0.06)
+
+
+# -- reliability
+
+
+@pytest.mark.gpu
+def test_reliability_rows_have_threshold_and_verdict() -> None:
+    result = run_bench("reliability", replace(SMOKE, only="R1, R4"))
+    rows = result["rows"]
+    assert {row["figure"].split()[0] for row in rows} == {"R1", "R4"}
+    for row in rows:
+        assert tuple(row) == reliability.COLUMNS
+        assert row["holds"] and row["value"] <= row["threshold"] and row["cases"] > 0
+
+
+@pytest.mark.gpu
+def test_a_fit_that_moves_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The target is half as bright as the picture: the parameters leave their place."""
+    build = reliability.problem_of
+
+    def darker(kind: str, small: bool) -> Any:
+        problem = build(kind, small)
+        return replace(problem, picture=problem.picture * 0.5)
+
+    monkeypatch.setattr(reliability, "problem_of", darker)
+    rows = reliability.own_picture(SMOKE)
+    assert len(rows) == 3 and not any(row["holds"] for row in rows)
+
+
+@pytest.mark.gpu
+def test_runs_that_differ_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = "import os; print(os.getpid())"
+    monkeypatch.setattr(reliability, "_CHILD", child)
+    (row,) = reliability.same_bits(SMOKE)
+    assert row["value"] == 2 and not row["holds"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dressi.apps.bench import packing, scaling, steps, table1, table2
+from dressi.apps.bench import packing, reliability, scaling, steps, table1, table2
 from dressi.apps.bench.common import Copies, Settings, Table, print_table
 from dressi.apps.report import check_outputs, identity, write_json
 from dressi.engine import DressiAD
@@ -19,6 +19,7 @@ TABLES: dict[str, Callable[[Settings, Copies], Table]] = {
     "table2": table2.measure,
     "scaling": scaling.measure,
     "packing": packing.measure,
+    "reliability": reliability.measure,
 }
 ALL = "all"
 OUT = "out/bench"
@@ -38,11 +39,13 @@ def run_bench(
     name = table or (ALL if settings.smoke else "steps")
     if name != ALL and name not in TABLES:
         raise DressiError(f"bench: there is no table '{name}'; known: {', '.join(TABLES)}, {ALL}")
-    if settings.only is not None and settings.only not in scaling.AXES:
+    if settings.only is not None and name not in ("scaling", "reliability"):
+        raise DressiError(f"bench: --only goes with scaling and reliability, not with {name}")
+    if name == "reliability":
+        reliability.chosen(settings.only)
+    elif settings.only is not None and settings.only not in scaling.AXES:
         known = ", ".join(scaling.AXES)
         raise DressiError(f"bench: --only {settings.only}: there is no such axis; known: {known}")
-    if settings.only is not None and name != "scaling":
-        raise DressiError(f"bench: --only goes with scaling, not with {name}")
     out = settings.out
     if out is None and name in (ALL, "scaling") and not settings.smoke:
         out = OUT  # a smoke run leaves nothing behind unless it is asked to
