@@ -23,15 +23,21 @@ def check_options(options: object) -> None:
         raise GraphError(f"options must be dressi.Options, got {type(options).__name__}")
 
 
+def positive_int(value: object) -> int | None:
+    """value as an int of at least 1; None for anything else, True included."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+    return None if isinstance(value, bool) or number < 1 else number
+
+
 def checked_limit(memory_limit: Any) -> int | None:
     """A number of bytes, or None for no limit; GraphError for anything else."""
     if memory_limit is None:
         return None
-    try:
-        limit = operator.index(memory_limit)
-    except TypeError:
-        limit = 0
-    if limit < 1 or isinstance(memory_limit, bool):
+    limit = positive_int(memory_limit)
+    if limit is None:
         raise GraphError(
             f"memory_limit must be a number of bytes, at least 1, or None, got {memory_limit!r}"
         )

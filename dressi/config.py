@@ -42,3 +42,8 @@ def debug_level() -> int:
     """``DRESSI_DEBUG`` from 0 (silent) to 4; a value that is not a number counts as 0."""
     text = os.environ.get("DRESSI_DEBUG", "0")
     return int(text) if text.isdigit() else 0
+
+
+def child_environment(**changes: str) -> dict[str, str]:
+    """This process's environment with some variables changed, for a process of our own."""
+    return {**os.environ, **changes}

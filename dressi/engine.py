@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
-import operator
 import threading
 import time
 from collections import OrderedDict, deque
@@ -28,7 +27,7 @@ from dressi.ad.graph import Variable, graph_text, leaves, user_line
 from dressi.ad.optim import Optimizer, with_states
 from dressi.ad.simplify import materialize, own_image, simplify
 from dressi.ad.verify import check_graph, check_indices
-from dressi.checks import check_options, checked_limit, need_variable
+from dressi.checks import check_options, checked_limit, need_variable, positive_int
 from dressi.errors import DeviceError, DressiError, GraphError
 from dressi.leafstore import LeafStore, present
 from dressi.packing import Options, Packed, Plan, check_plan, pack, plan_text, shaders_text
@@ -268,11 +267,8 @@ class DressiAD:
 
     def exec_steps(self, n: int) -> None:
         """n iterations with no host work in between. Ctrl-C stops between some of them."""
-        try:
-            count = operator.index(n)
-        except TypeError:
-            count = 0
-        if count < 1 or isinstance(n, bool):
+        count = positive_int(n)
+        if count is None:
             raise GraphError(
                 f"exec_steps at {user_line()}: n must be an integer of at least 1, got {n!r}"
             )

@@ -10,7 +10,6 @@ covers by more than half.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -37,6 +36,7 @@ from dressi.apps.problems import (
     pear_problem,
     pear_stand_in,
 )
+from dressi.config import child_environment
 from dressi.errors import DressiError
 from dressi.render.metrics import iou
 
@@ -87,12 +87,7 @@ def build_seconds(settings: Settings) -> tuple[float, float]:
     code = "import sys; from dressi.apps.bench.pear import child; child(sys.argv[1])"
     took = []
     with tempfile.TemporaryDirectory() as folder:
-        # Nothing is read here: the child has this process's environment but for the caches.
-        environment = {
-            **os.environ,  # noqa: TID251
-            "DRESSI_CACHE": folder,
-            "MESA_SHADER_CACHE_DIR": folder,
-        }
+        environment = child_environment(DRESSI_CACHE=folder, MESA_SHADER_CACHE_DIR=folder)
         for _ in range(2):
             command = [sys.executable, "-c", code, words]
             run = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -8,7 +8,6 @@ processes, under 1, 2 and 8 threads of lavapipe.
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -22,6 +21,7 @@ from dressi.ad.functions import mean
 from dressi.ad.vtype import MAT4
 from dressi.apps import doctor, problems
 from dressi.apps.bench.common import Copies, Settings, Table
+from dressi.config import child_environment
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.packing import Options
@@ -116,8 +116,7 @@ def same_bits(settings: Settings) -> list[Row]:
     for kind in KINDS[:1] if settings.smoke else KINDS:
         found = set()
         for k in range(runs):
-            # Nothing is read here: the child has this process's environment but for the threads.
-            environment = {**os.environ, "LP_NUM_THREADS": THREADS[k % 3]}  # noqa: TID251
+            environment = child_environment(LP_NUM_THREADS=THREADS[k % 3])
             words = [kind, settings.device or "", "1" if settings.smoke else "0"]
             command = [sys.executable, "-c", _CHILD, *words]
             run = subprocess.run(command, env=environment, capture_output=True, text=True)
