@@ -75,6 +75,8 @@ UNARY = [
     "log_sigmoid",
     "huber",
     "charbonnier",
+    "srgb_to_linear",
+    "linear_to_srgb",
 ]
 ANY_UNARY = ["abs", "sign", "logical_not", "any_components", "all_components"]
 ANY_UNARY += ["max_components", "min_components"]

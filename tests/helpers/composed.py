@@ -90,6 +90,14 @@ def _softmax(x: np.ndarray) -> np.ndarray:
     return np.exp(x) / np.exp(x).sum(-1, keepdims=True)
 
 
+def _decode(x: np.ndarray) -> np.ndarray:
+    return np.where(x <= 0.04045, x / 12.92, ((np.maximum(x, 0) + 0.055) / 1.055) ** 2.4)
+
+
+def _encode(x: np.ndarray) -> np.ndarray:
+    return np.where(x <= 0.0031308, 12.92 * x, 1.055 * np.maximum(x, 0) ** (1 / 2.4) - 0.055)
+
+
 def _normal(x: Variable) -> Variable:
     return F.normalize(x)
 
@@ -98,6 +106,10 @@ POSITIVE3, ANY3, ANY1 = (VEC3, 0.1, 2.0), (VEC3, -2.0, 2.0), (FLOAT, -2.0, 2.0)
 MASK3, MASK1 = (VEC3, -1.0, 1.0), (IVEC3, -1, 1)
 
 COMPOSED: tuple[Composed, ...] = (
+    _c("srgb_to_linear", F.srgb_to_linear, _decode, (VEC3, -0.2, 1.5)),
+    _c("srgb_to_linear", F.srgb_to_linear, _decode, (FLOAT, -0.05, 0.04)),
+    _c("linear_to_srgb", F.linear_to_srgb, _encode, (VEC3, -0.2, 1.5)),
+    _c("linear_to_srgb", F.linear_to_srgb, _encode, (FLOAT, -0.003, 0.003)),
     _c("inversesqrt", F.inversesqrt, lambda x: x**-0.5, POSITIVE3),
     _c("radians", F.radians, np.radians, (VEC2, -360, 360), transcendental=False),
     _c("degrees", F.degrees, np.degrees, (VEC2, -7, 7), transcendental=False),

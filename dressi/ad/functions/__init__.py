@@ -16,6 +16,7 @@ from dressi.ad.functions.arith import (
     to_int,
 )
 from dressi.ad.functions.bits import border_bits, dilate_bits, pack_bits, unpack_bits
+from dressi.ad.functions.color import linear_to_srgb, srgb_to_linear
 from dressi.ad.functions.custom import custom
 from dressi.ad.functions.elementary import (
     abs,
@@ -264,6 +265,7 @@ __all__ = [
     "layer_index",
     "leaf",
     "length",
+    "linear_to_srgb",
     "log",
     "log1p",
     "log2",
@@ -326,6 +328,7 @@ __all__ = [
     "sparse_matmul",
     "split",
     "sqrt",
+    "srgb_to_linear",
     "stack",
     "step",
     "stop_gradient",
