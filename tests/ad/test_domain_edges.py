@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from domain_edges import EDGES, Edge, leaf_of, obstacles
 
 from dressi.ad import F, Variable, build_backward, evaluate
 from dressi.ad.vtype import FLOAT, INT, VEC3
+from dressi.apps.reliability.domain_edges import EDGES, Edge, leaf_of, obstacles
 
 RTOL = 1e-9
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from device import run_many, worst
-from domain_edges import EDGES, leaf_of, obstacles
 from op_cases import (
     Config,
     all_cases,
@@ -25,6 +24,7 @@ from dressi import DressiAD, F, Variable, evaluate
 from dressi.ad.autodiff import build_backward
 from dressi.ad.registry import OPS, Case
 from dressi.ad.vtype import FLOAT, INT, VEC2, VEC3
+from dressi.apps.reliability.domain_edges import EDGES, leaf_of, obstacles
 
 pytestmark = pytest.mark.gpu
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from device import run_many
 from op_cases import rel
-from random_graphs import RandomGraph, random_graph
 
 from dressi import Adam, DressiAD, F, Options, Variable, evaluate
 from dressi.ad.graph import leaves
 from dressi.ad.vtype import FLOAT
+from dressi.apps.reliability.random_graphs import RandomGraph, random_graph
 
 pytestmark = pytest.mark.gpu
 

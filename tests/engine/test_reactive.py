@@ -103,8 +103,7 @@ def looked_up() -> Graph:
 
 def rendered() -> Graph:
     """HardSoftRas of a cube whose vertices stay and whose texture is optimized."""
-    from scenes import camera, cube, rotated
-
+    from dressi.apps.reliability.scenes import camera, cube, rotated
     from dressi.render.hardsoftras import build_hardsoftras
     from dressi.render.shading import unlit
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from random_graphs import random_graph
 
 from dressi.ad import F, Variable, simplify
 from dressi.ad.simplify import own_image
 from dressi.ad.vtype import FLOAT
+from dressi.apps.reliability.random_graphs import random_graph
 from dressi.errors import PackingError
 from dressi.packing import Options, Packed, check_plan, pack
 from dressi.packing.lifetimes import reuse_images, write_in_place

@@ -6,10 +6,10 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from random_graphs import random_graph
 
 from dressi.ad import Variable, simplify
 from dressi.ad.graph import Function, topological
+from dressi.apps.reliability.random_graphs import random_graph
 from dressi.packing import Options, Packed, check_plan, pack
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA, UNLIMITED, DeviceLimits
 from dressi.packing.units import find_inline

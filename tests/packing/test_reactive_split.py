@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 import pytest
-from random_graphs import random_graph
 
 from dressi import SGD, Adam
 from dressi.ad import F, Variable, build_backward, simplify, step_counter
@@ -23,6 +22,7 @@ from dressi.ad.optim import with_states
 from dressi.ad.registry import FREE
 from dressi.ad.simplify import own_image
 from dressi.ad.vtype import FLOAT, INT, VEC3
+from dressi.apps.reliability.random_graphs import random_graph
 from dressi.packing import Options, Packed, check_plan, image_key
 from dressi.packing.build import MAX_PLANES, Task, make_task, pack_task
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA

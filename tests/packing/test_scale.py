@@ -8,13 +8,13 @@ import math
 from collections.abc import Sequence
 
 import pytest
-from random_graphs import random_graph
 
 from dressi.ad import F, Variable, simplify
 from dressi.ad.graph import topological
 from dressi.ad.registry import COMP
 from dressi.ad.simplify import own_image
 from dressi.ad.vtype import FLOAT, INT
+from dressi.apps.reliability.random_graphs import random_graph
 from dressi.apps.scale_graphs import KINDS, scale_graph
 from dressi.errors import GraphError
 from dressi.packing import Packed, check_plan, pack

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from random_graphs import random_graph
 
 from dressi.ad import F, Variable, build_backward, simplify
 from dressi.ad.simplify import materialize
 from dressi.ad.vtype import FLOAT, VEC3
+from dressi.apps.reliability.random_graphs import random_graph
 from dressi.errors import DressiError, GraphError
 from dressi.packing import Plan, pack
 from dressi.packing.draw import GraphView, graph_dot, graph_svg, graph_view

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scenes import camera, cube, quad, rotated
 
 from dressi import Adam, DressiAD, F, GraphError, Variable, evaluate
 from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3
+from dressi.apps.reliability.scenes import camera, cube, quad, rotated
 from dressi.render.antialias import Antialiased, build_antialias, cut_off
 from dressi.render.distance import interpolate
 from dressi.render.hardsoftras import build_hardsoftras

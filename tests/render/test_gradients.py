@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from scenes import Scene, gradient_scenes
 
 from dressi import DressiAD, Variable, evaluate
+from dressi.apps.reliability.scenes import Scene, gradient_scenes
 
 pytestmark = pytest.mark.gpu
 

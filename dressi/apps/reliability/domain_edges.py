@@ -1,6 +1,6 @@
 """Points at the edge of the domain of ops (RELIABILITY R2): what the docstrings promise there.
 
-Used twice: in float64 (tests/ad) and on the device (tests/engine).
+Used in float64 (tests/ad), on the device (tests/engine) and by R2 of ``dressi bench reliability``.
 """
 
 from __future__ import annotations
