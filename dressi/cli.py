@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dressi.errors import DressiError
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(command: str | None = None) -> argparse.ArgumentParser:
+    """command: the first argument; the experiments are imported for their own flags only then."""
     from dressi import __version__
 
     parser = argparse.ArgumentParser(
@@ -101,6 +102,13 @@ def _parser() -> argparse.ArgumentParser:
         help="scaling: views, resolution, faces or K alone; reliability: figures like R1,R9",
     )
     bench.set_defaults(run=_bench)
+
+    experiment = commands.add_parser("experiment", help="run one of the paper's experiments")
+    if command == "experiment":
+        from dressi.apps.experiments import add_parsers, run_parsed
+
+        add_parsers(experiment)
+        experiment.set_defaults(run=run_parsed)
     return parser
 
 
@@ -173,7 +181,8 @@ def _bench(args: argparse.Namespace) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; 0, or 1 with a message on standard error for the library's own errors and
     files that cannot be written, 130 after Ctrl-C."""
-    args = _parser().parse_args(argv)
+    argv = sys.argv[1:] if argv is None else argv
+    args = _parser(argv[0] if argv else None).parse_args(argv)
     try:
         args.run(args)
     except (DressiError, OSError) as error:

@@ -7,7 +7,7 @@ blended silhouette and colour. Written purely with F ops; the backward is ordina
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,7 +82,12 @@ def shift(depth: Variable, distance: Variable) -> Variable:
 
 
 def build_rasterize(
-    screen: ScreenFaces, r: Variable, K: int = 1, edges: Variable | None = None
+    screen: ScreenFaces,
+    r: Variable,
+    K: int = 1,
+    edges: Variable | None = None,
+    enlarge: Callable[..., tuple[Variable, ...]] = build_enlarge,
+    shift: Callable[[Variable, Variable], Variable] = shift,
 ) -> tuple[Peel, ...]:
     """Rasterize enlarged faces and peel K layers.
 
@@ -90,10 +95,11 @@ def build_rasterize(
     face. Layer k holds what lies strictly behind the shifted depth of layer k - 1: faces of exactly
     equal depth share a layer, and what lies on the near plane (depth 0) stays in layer 1. edges:
     VEC3 mask @ (F, 1) of the edges that distances are measured to; only faces with one get a soft
-    rim; default all. Gradient to the corners.
+    rim; default all. enlarge, shift: other functions in the place of ``build_enlarge`` and
+    ``shift``, for ablations. Gradient to the corners.
     """
     soft = None if edges is None else F.maximum(F.maximum(edges.x, edges.y), edges.z)
-    corners = build_enlarge(screen, r, soft)
+    corners = enlarge(screen, r, soft)
     p = pixel_positions(screen.size, screen.layers)
     peels: list[Peel] = []
     for k in range(K):

@@ -6,7 +6,8 @@ In: linear images, or lists of numbers. Out: one linear image, or a PNG file wri
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from dressi.errors import DressiError, GraphError
 from dressi.render.io.images import PathLike, atomic_write
+
+LINE_PX = 15
+"""Height of a line of a heading."""
 
 
 def _label(text: str, height: int) -> npt.NDArray[np.float32]:
@@ -28,14 +32,18 @@ def _label(text: str, height: int) -> npt.NDArray[np.float32]:
 
 
 def contact_sheet(
-    rows: Mapping[str, Sequence[npt.ArrayLike]], gap_px: int = 4, background: float = 1.0
+    rows: Mapping[str, Sequence[npt.ArrayLike]],
+    gap_px: int = 4,
+    background: float = 1.0,
+    columns: Sequence[str] = (),
 ) -> npt.NDArray[np.float32]:
     """(H, W, 3) float32 linear image: one row of pictures for each label, labels on the left.
 
     rows: label -> images (H, W, 3), (H, W, 1) or (H, W), linear, drawn clipped to [0, 1] at their
     own sizes, centred in cells of the largest size. Rows may differ in length. gap_px: pixels
     between cells. background: linear grey; the text is black on light and white on dark grounds.
-    Raises GraphError (no image, wrong shape).
+    columns: headings over the columns, as many as one likes. Raises GraphError (no image, wrong
+    shape).
     """
     cells: list[list[npt.NDArray[np.float32]]] = []
     for label, images in rows.items():
@@ -54,11 +62,19 @@ def contact_sheet(
     labels = [_label(str(label), height) for label in rows]
     left = max(label.shape[1] for label in labels)
     n_columns = max(len(row) for row in cells)
-    shape = (gap_px + len(cells) * (height + gap_px), left + n_columns * (width + gap_px), 3)
+    lines = max((str(heading).count("\n") + 1 for heading in columns), default=0)
+    headings = [_label(str(heading), lines * LINE_PX) for heading in columns[:n_columns]]
+    width = max([width, *(heading.shape[1] for heading in headings)])
+    head = lines * LINE_PX
+    shape = (head + gap_px + len(cells) * (height + gap_px), left + n_columns * (width + gap_px), 3)
     sheet = np.full(shape, background, dtype=np.float32)
     ink = 0.0 if background > 0.2 else 1.0  # 0.2 linear is middle grey to the eye
+    for c, heading in enumerate(headings):
+        x = left + c * (width + gap_px) + (width - heading.shape[1]) // 2
+        area = sheet[:head, x : x + heading.shape[1]]
+        area += (ink - area) * heading[..., None]
     for r, (label_img, row) in enumerate(zip(labels, cells, strict=True)):
-        top = gap_px + r * (height + gap_px)
+        top = head + gap_px + r * (height + gap_px)
         area = sheet[top : top + height, : label_img.shape[1]]
         area += (ink - area) * label_img[..., None]
         for c, image in enumerate(row):
@@ -77,15 +93,36 @@ def loss_curves(path: PathLike, curves: Mapping[str, Sequence[float]], title: st
     """
     if not curves or not any(len(values) for values in curves.values()):
         raise GraphError("loss_curves: there are no values to draw")
+    write_plot(path, lambda figure: _draw_curves(figure, curves, title), "loss_curves")
+
+
+def write_plot(
+    path: PathLike,
+    draw: Callable[[Any], None],
+    what: str = "a plot",
+    inches: tuple[float, float] = (8.0, 4.5),
+) -> None:
+    """Write a PNG (100 pixels an inch) of a matplotlib Figure, replaced atomically.
+
+    draw: called with an empty Figure. what: who needs matplotlib, for the message. Raises
+    DressiError where matplotlib (optional: ``pip install dressi[plots]``) is missing.
+    """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
         raise DressiError(
-            "loss_curves needs matplotlib, which is not installed: pip install dressi[plots]"
+            f"{what} needs matplotlib, which is not installed: pip install dressi[plots]"
         ) from error
-    figure = Figure(figsize=(8.0, 4.5), dpi=100, layout="constrained")  # no pyplot: no global state
+    figure = Figure(figsize=inches, dpi=100, layout="constrained")  # no pyplot: no global state
     FigureCanvasAgg(figure)
+    draw(figure)
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png")
+    atomic_write(path, stream.getvalue())
+
+
+def _draw_curves(figure: Any, curves: Mapping[str, Sequence[float]], title: str) -> None:
     axes = figure.add_subplot()
     lowest = np.inf
     for name, values in curves.items():
@@ -101,6 +138,3 @@ def loss_curves(path: PathLike, curves: Mapping[str, Sequence[float]], title: st
     axes.legend()
     if title:
         axes.set_title(title)
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png")
-    atomic_write(path, stream.getvalue())

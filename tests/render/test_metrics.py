@@ -109,6 +109,16 @@ def test_contact_sheet_holds_every_picture_unchanged_beside_its_label():
             contact_sheet(rows)
 
 
+def test_contact_sheet_puts_headings_over_its_columns():
+    a = np.zeros((30, 20, 3), np.float32)
+    plain = contact_sheet({"x": [a, a]})
+    sheet = contact_sheet({"x": [a, a]}, columns=["one", "a heading wider than its picture"])
+    head = sheet.shape[0] - plain.shape[0]
+    assert head > 0 and sheet.shape[1] > plain.shape[1]
+    assert sheet[:head].min() < 0.2, "the headings are drawn"
+    assert (sheet[head:] < 0.5).sum() == (plain < 0.5).sum(), "and the rest is as it was"
+
+
 def test_loss_curves_write_a_picture(tmp_path):
     pytest.importorskip("matplotlib")
     loss_curves(tmp_path / "loss.png", {"a": [1.0, 0.1, float("nan"), 0.01], "b": [2.0]}, "fit")

@@ -3,7 +3,6 @@ faces, peels. Silhouettes of an ellipsoid to a sphere."""
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from dressi.apps.problems import (
     view_matrices,
 )
 from dressi.errors import DressiError
-from dressi.render.io.images import atomic_write
+from dressi.render.sheet import write_plot
 
 COLUMNS = ("axis", "views", "resolution", "faces", "K", "ms", "ratio_to_copy", "stages")
 QUANTITIES = ("views", "resolution", "faces", "K")
@@ -85,29 +84,21 @@ def measure(settings: Settings, copies: Copies) -> Table:
 def plot(path: Path, axis: str, rows: Sequence[dict[str, Any]]) -> None:
     """A PNG (640 x 480), both axes logarithmic: ms of the rows of one axis, and a dashed line of
     proportional growth from the last. Raises DressiError where matplotlib is missing."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise DressiError(
-            "plots need matplotlib, which is not installed: pip install dressi[plots]"
-        ) from error
     mine = [row for row in rows if row["axis"] == axis]
     x = np.array([row[axis] for row in mine], np.float64)
     if axis == "resolution":
         x = x * x
     y = np.array([row["ms"] for row in mine])
-    figure = Figure(figsize=(6.4, 4.8), dpi=100, layout="constrained")  # no pyplot: no global state
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.loglog(x, y, marker="o", label="a step")
-    axes.loglog(x, y[-1] * x / x[-1], linestyle="--", color="0.6", label="in proportion")
-    axes.set_xlabel("pixels of the view" if axis == "resolution" else axis)
-    axes.set_ylabel("ms")
     fixed = ", ".join(f"{q} {mine[0][q]}" for q in QUANTITIES if q != axis)
-    axes.set_title(f"{fixed}; copy {mine[0]['copy_ms']:.2f} ms")
-    axes.grid(True, which="both", alpha=0.3)
-    axes.legend()
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png")
-    atomic_write(path, stream.getvalue())
+
+    def draw(figure: Any) -> None:
+        axes = figure.add_subplot()
+        axes.loglog(x, y, marker="o", label="a step")
+        axes.loglog(x, y[-1] * x / x[-1], linestyle="--", color="0.6", label="in proportion")
+        axes.set_xlabel("pixels of the view" if axis == "resolution" else axis)
+        axes.set_ylabel("ms")
+        axes.set_title(f"{fixed}; copy {mine[0]['copy_ms']:.2f} ms")
+        axes.grid(True, which="both", alpha=0.3)
+        axes.legend()
+
+    write_plot(path, draw, "a plot of scaling", (6.4, 4.8))
