@@ -1,0 +1,126 @@
+"""``Mesh`` to a scene and back.
+
+``Mesh`` has positions and UVs in topologies of their own; a ``Primitive`` has one index for all, so
+its vertices are doubled at UV seams. In: either one. Out: the other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dressi.errors import GraphError
+from dressi.render.mesh import Mesh, vertex_normals
+from dressi.render.scene import Image, Material, Node, Primitive, Scene, SceneMesh, TextureRef
+from dressi.render.scene_flat import instances
+
+
+def primitive_of(mesh: Mesh, material: int | None = None) -> Primitive:
+    """One primitive with smooth normals: area-weighted over the undivided surface, across seams.
+
+    mesh: checked first. Vertices are doubled where UVs differ, so with UVs their order changes and
+    lone vertices are dropped; faces keep their order. material: row of ``Scene.materials``. Raises
+    GraphError for a bad mesh.
+    """
+    mesh.check()
+    normals = vertex_normals(mesh.positions, mesh.faces)
+    normals[np.linalg.norm(normals, axis=1) < 0.5] = (0.0, 1.0, 0.0)  # glTF wants unit length
+    if mesh.uvs is None:
+        return Primitive(mesh.positions, mesh.faces, normals, material=material, name=mesh.name)
+    pairs = np.stack([mesh.faces, mesh.corner_faces], axis=-1).reshape(-1, 2)
+    unique, inverse = np.unique(pairs, axis=0, return_inverse=True)
+    rows, uv_rows = unique[:, 0], unique[:, 1]
+    return Primitive(
+        mesh.positions[rows],
+        inverse.reshape(mesh.faces.shape).astype(np.int32),
+        normals[rows],
+        uvs=(mesh.uvs[uv_rows],),
+        material=material,
+        name=mesh.name,
+    )
+
+
+def scene_of(mesh: Mesh, albedo: npt.ArrayLike | None = None) -> Scene:
+    """A scene of one node, one mesh and one material: metallic 0, roughness 1.
+
+    albedo: (H, W, 3 or 4) linear base colour, needs UVs; None: white. It repeats where UVs leave
+    the unit square, else it is clamped, and it has no mipmaps (those of an atlas bleed over its
+    gutters). Raises GraphError: bad mesh, bad albedo, albedo without UVs.
+    """
+    reference: TextureRef | None = None
+    images: tuple[Image, ...] = ()
+    if albedo is not None:
+        if mesh.uvs is None:
+            raise GraphError(f"mesh '{mesh.name}' has no uvs, so it cannot carry a texture")
+        if np.ndim(albedo) != 3 or np.shape(albedo)[2] not in (3, 4):
+            raise GraphError(f"the texture must be (H, W, 3 or 4), not {np.shape(albedo)}")
+        images = (Image(np.asarray(albedo, np.float32), "srgb", "albedo"),)
+        inside = bool((mesh.uvs >= 0.0).all() and (mesh.uvs <= 1.0).all())
+        wrap = "clamp" if inside else "repeat"
+        reference = TextureRef(0, wrap_u=wrap, wrap_v=wrap, min_filter="linear")
+    material = Material(
+        base_color_map=reference, metallic=0.0, roughness=1.0, name=mesh.name or "material"
+    )
+    return Scene(
+        nodes=(Node(mesh=0, name=mesh.name),),
+        roots=(0,),
+        meshes=(SceneMesh((primitive_of(mesh, 0),), name=mesh.name),),
+        materials=(material,),
+        images=images,
+        name=mesh.name,
+    )
+
+
+def welded(mesh: Mesh) -> Mesh:
+    """The mesh with vertices of exactly equal position made one; UVs keep their own topology.
+
+    What a renderer wants that moves vertices: one gradient for each point of the surface, no cracks
+    at UV seams. Vertices come in the order of their first use by the old table. A vertex that was
+    doubled on purpose (two surfaces that touch) is joined too.
+    """
+    _, first, inverse = np.unique(mesh.positions, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    faces = rank[np.ravel(inverse)][mesh.faces].astype(np.int32)
+    corner = None if mesh.uvs is None else mesh.corner_faces
+    return Mesh(mesh.positions[first[order]], faces, mesh.uvs, corner, mesh.name)
+
+
+def joined(meshes: list[Mesh]) -> Mesh:
+    """One mesh of several, one after the other. UVs are kept where all of them have some.
+
+    Raises GraphError where there is none, or only some have UVs: a mesh cannot say which corners
+    have none.
+    """
+    if not meshes:
+        raise GraphError("joined needs one mesh or more: the scene has no triangles")
+    with_uvs = [mesh.uvs is not None for mesh in meshes]
+    if any(with_uvs) and not all(with_uvs):
+        bare = meshes[with_uvs.index(False)].name
+        raise GraphError(f"mesh '{bare}' has no uvs, others have: they cannot be one mesh")
+
+    def stack(
+        parts: list[npt.NDArray], faces: list[npt.NDArray]
+    ) -> tuple[npt.NDArray, npt.NDArray]:
+        starts = np.cumsum([0] + [len(part) for part in parts[:-1]])
+        moved = [f + start for f, start in zip(faces, starts, strict=True)]
+        return np.concatenate(parts), np.concatenate(moved)
+
+    positions, faces = stack([m.positions for m in meshes], [m.faces for m in meshes])
+    if not all(with_uvs):
+        return Mesh(positions, faces, name=meshes[0].name)
+    uvs = [m.uvs for m in meshes if m.uvs is not None]
+    table_uvs, uv_faces = stack(uvs, [m.corner_faces for m in meshes])
+    return Mesh(positions, faces, table_uvs, uv_faces, meshes[0].name)
+
+
+def mesh_of(scene: Scene, *, weld: bool = True) -> Mesh:
+    """All triangles of a scene as one ``Mesh`` in the world; materials are left out.
+
+    weld: join vertices of equal position (``welded``). Raises GraphError: a scene without
+    triangles, or of which only some have UVs.
+    """
+    parts = [instance.world_mesh() for instance in instances(scene)]
+    mesh = joined([welded(part) for part in parts] if weld else parts)
+    return Mesh(mesh.positions, mesh.faces, mesh.uvs, mesh.uv_faces, scene.name)
