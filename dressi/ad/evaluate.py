@@ -120,6 +120,7 @@ def _resolve(f: Function, get: Any) -> np.ndarray:
     corners = [np.broadcast_to(get(x), (layers, *get(x).shape[1:])) for x in raster.inputs]
     n = corners[0].shape[2]
     y = f.output
+    shown = _scissors(raster)
     out = np.full((layers, h, w, *y.vtype.tail), f.attr("background"))
     best = np.full((layers, h, w), 1.0)
     for primitive in range(n):
@@ -127,7 +128,10 @@ def _resolve(f: Function, get: Any) -> np.ndarray:
         for layer in range(layers):
             quad = [c[layer, 0, primitive] for c in corners]
             for k in range(1, len(quad) - 1):
-                count[layer] += coverage(np.stack([quad[0], quad[k], quad[k + 1]]), (w, h))
+                triangle = np.stack([quad[0], quad[k], quad[k + 1]])
+                if not is_culled(triangle, raster.attr("cull")):
+                    count[layer] += coverage(triangle, (w, h))
+        count *= shown
         if not count.any():
             continue
         local: dict[int, np.ndarray] = {}
@@ -148,6 +152,28 @@ def _resolve(f: Function, get: Any) -> np.ndarray:
         best[wins] = d[wins]
         out[wins] = pick(value)[wins]
     return out
+
+
+def _scissors(raster: Function) -> np.ndarray:
+    """(layers, H, W) bool: pixels inside the scissors of a rasterization."""
+    (w, h), layers, rectangles = raster.output.size, raster.output.layers, raster.attr("scissor")
+    if not rectangles:
+        return np.ones((layers, h, w), bool)
+    out = np.zeros((layers, h, w), bool)
+    for layer in range(layers):
+        x, y, width, height = rectangles[layer % len(rectangles)]
+        out[layer, y : y + height, x : x + width] = True
+    return out
+
+
+def is_culled(triangle: np.ndarray, cull: str) -> bool:
+    """Whether a triangle, (3, 4) clip positions, is of the orientation that is not drawn.
+
+    The determinant of (x, y, w) is the area on the screen times the product of the w, and keeps
+    its meaning for the visible part where corners lie behind the camera. Clip space has y down.
+    """
+    turn = np.linalg.det(triangle[:, [0, 1, 3]])
+    return bool(cull == "back" and turn > 0) or bool(cull == "front" and turn < 0)
 
 
 def coverage(triangle: np.ndarray, size: tuple[int, int]) -> np.ndarray:

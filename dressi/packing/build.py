@@ -16,7 +16,7 @@ from dressi.errors import GraphError
 from dressi.packing.accumulate import EXACT, WORDS
 from dressi.packing.fold import fold
 from dressi.packing.glsl import Places, generate
-from dressi.packing.layout import layout
+from dressi.packing.layout import Layout, layout
 from dressi.packing.lifetimes import reuse_images, write_in_place
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.options import Options
@@ -363,9 +363,14 @@ def _plan_substage(s: Substage, places: Places, context: Context) -> SubstagePla
             n_functions=s.n_functions,
             functions=_function_names(s),
         )
+    cull = "none"
     if s.kind == RASTER:
+        raster = next(f for u in s.units for f in u.functions if f.op.kind == RASTER)
+        cull, scissors = raster.attr("cull"), raster.attr("scissor")
         draws = tuple(
-            DrawPlan(*lay.origin(layer), *lay.cell, shader.n_vertices, layer)
+            _draw(
+                lay, layer, shader.n_vertices, scissors[layer % len(scissors)] if scissors else None
+            )
             for layer in range(lay.layers)
         )
     else:
@@ -379,9 +384,20 @@ def _plan_substage(s: Substage, places: Places, context: Context) -> SubstagePla
         shader.fragment,
         draws=draws,
         depth=s.kind == RASTER,
+        cull=cull,
         n_functions=s.n_functions,
         functions=_function_names(s),
     )
+
+
+def _draw(
+    lay: Layout, layer: int, n_vertices: int, scissor: tuple[int, int, int, int] | None
+) -> DrawPlan:
+    """The draw of one layer. scissor: in pixels of the layer."""
+    x, y = lay.origin(layer)
+    if scissor is not None:
+        scissor = (x + scissor[0], y + scissor[1], scissor[2], scissor[3])
+    return DrawPlan(x, y, *lay.cell, n_vertices, layer, scissor)
 
 
 def _function_names(s: Substage) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 BYTES_PER_PIXEL = {"R32F": 4, "RG32F": 8, "RGBA32F": 16, "R32I": 4, "RG32I": 8, "RGBA32I": 16}
 
+CULL_MODES = ("none", "back", "front")
+
 
 @dataclass(frozen=True)
 class ImagePlan:
@@ -86,6 +88,8 @@ class DrawPlan:
     height: int
     n_vertices: int = 3
     first_instance: int = 0
+    scissor: tuple[int, int, int, int] | None = None
+    """x, y, width, height in pixels of the framebuffer, inside the viewport; None: all of it."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,11 @@ class SubstagePlan:
     compute: str = ""
     draws: tuple[DrawPlan, ...] = ()
     depth: bool = False
-    """Whether the subpass has a depth attachment of its own (cleared to 1, compare LESS, written),
-    and draws with no culling."""
+    """Whether the subpass has a depth attachment of its own (cleared to 1, compare LESS,
+    written)."""
+    cull: str = "none"
+    """Triangles that are not drawn: ``none``, ``back`` or ``front`` (one of CULL_MODES); those
+    that run counter-clockwise on the screen are front faces."""
     groups: tuple[int, int, int] = (1, 1, 1)
     """Work groups of the dispatch."""
     n_functions: int = 0

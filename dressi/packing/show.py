@@ -16,11 +16,19 @@ def plan_text(plan: Plan) -> str:
         lines.append(f"{stage.name} {stage.kind} {stage.width}x{stage.height}")
         for s in stage.substages:
             lines.append(
-                f"  {s.name} ({s.n_functions} functions){_inputs(plan, s)} -> {_outputs(plan, s)}"
+                f"  {s.name} ({s.n_functions} functions){_raster(s)}{_inputs(plan, s)} -> "
+                f"{_outputs(plan, s)}"
             )
     for source, target in plan.updates:
         lines.append(f"copy {plan.images[source].name} -> {plan.images[target].name}")
     return "\n".join(lines)
+
+
+def _raster(s: SubstagePlan) -> str:
+    """What is not drawn."""
+    culled = f" cull {s.cull}" if s.cull != "none" else ""
+    rectangles = [d.scissor for d in s.draws if d.scissor is not None]
+    return culled + (f" scissor {', '.join(map(str, rectangles))}" if rectangles else "")
 
 
 def _inputs(plan: Plan, s: SubstagePlan) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dressi.errors import PackingError
 from dressi.packing.limits import DeviceLimits
-from dressi.packing.plan import BYTES_PER_PIXEL, Plan
+from dressi.packing.plan import BYTES_PER_PIXEL, CULL_MODES, Plan, StagePlan, SubstagePlan
 
 
 def check_plan(plan: Plan, limits: DeviceLimits) -> None:
@@ -67,6 +67,7 @@ def check_plan(plan: Plan, limits: DeviceLimits) -> None:
                 f"{limits.color_outputs}",
             )
             _need(len(s.clears) == len(s.outputs), f"{where}: clears and outputs differ in number")
+            _check_draws(s, stage, where)
             for index in s.outputs:
                 image = plan.images[index]
                 again = index in here or (image.key is not None and index in renewed)
@@ -102,6 +103,27 @@ def check_plan(plan: Plan, limits: DeviceLimits) -> None:
             (a.format, a.width, a.height) == (b2.format, b2.width, b2.height),
             f"update of {b2.name} from {a.name}: format or size differ",
         )
+
+
+def _check_draws(s: SubstagePlan, stage: StagePlan, where: str) -> None:
+    _need(s.cull in CULL_MODES, f"{where}: cull mode {s.cull!r}, known are {CULL_MODES}")
+    for draw in s.draws:
+        view = (draw.x, draw.y, draw.width, draw.height)
+        _need(
+            _within(view, (0, 0, stage.width, stage.height)),
+            f"{where}: viewport {view} leaves the framebuffer {stage.width}x{stage.height}",
+        )
+        _need(
+            draw.scissor is None or _within(draw.scissor, view),
+            f"{where}: scissor {draw.scissor} leaves the viewport {view}",
+        )
+
+
+def _within(inner: tuple[int, int, int, int], outer: tuple[int, int, int, int]) -> bool:
+    """Whether a rectangle (x, y, width, height), perhaps an empty one, lies in another."""
+    return min(inner[2:]) >= 0 and all(
+        outer[k] <= inner[k] and inner[k] + inner[k + 2] <= outer[k] + outer[k + 2] for k in (0, 1)
+    )
 
 
 def _need(condition: bool, message: str) -> None:

@@ -160,7 +160,7 @@ def create_pipelines(
         kind = "Compute" if job.render_pass is None else "Graphics"
         layout = layouts.get(s.bindings, f"substage '{s.name}'")[1]
         shaders = (s.vertex, s.fragment, s.compute)
-        key = (layout, job.render_pass, job.subpass, len(s.outputs), s.depth, shaders)
+        key = (layout, job.render_pass, job.subpass, len(s.outputs), s.depth, s.cull, shaders)
         keys.append((kind, key))
         if key in infos[kind]:
             continue
@@ -220,13 +220,6 @@ def _shared_state(ctx: Context, arena: Arena) -> dict[str, CData]:
         "pViewportState": arena.struct(
             "VkPipelineViewportStateCreateInfo", viewportCount=1, scissorCount=1
         ),
-        "pRasterizationState": arena.struct(
-            "VkPipelineRasterizationStateCreateInfo",
-            polygonMode=c.VK_POLYGON_MODE_FILL,
-            cullMode=c.VK_CULL_MODE_NONE,
-            frontFace=c.VK_FRONT_FACE_COUNTER_CLOCKWISE,
-            lineWidth=1.0,
-        ),
         "pMultisampleState": arena.struct(
             "VkPipelineMultisampleStateCreateInfo", rasterizationSamples=c.VK_SAMPLE_COUNT_1_BIT
         ),
@@ -260,6 +253,13 @@ def _graphics_info(
             "VkPipelineColorBlendAttachmentState", [{"colorWriteMask": 0xF}] * n_outputs
         ),
     )
+    cull = {
+        "none": c.VK_CULL_MODE_NONE,
+        "back": c.VK_CULL_MODE_BACK_BIT,
+        "front": c.VK_CULL_MODE_FRONT_BIT,
+    }
+    if substage.cull not in cull:
+        raise DeviceError(f"substage '{substage.name}': cull mode {substage.cull!r}")
     depth = ctx.api.null
     if substage.depth:
         depth = arena.struct(
@@ -274,6 +274,14 @@ def _graphics_info(
         pStages=arena.array("VkPipelineShaderStageCreateInfo", stages),
         pColorBlendState=blend,
         pDepthStencilState=depth,
+        pRasterizationState=arena.struct(
+            "VkPipelineRasterizationStateCreateInfo",
+            polygonMode=c.VK_POLYGON_MODE_FILL,
+            cullMode=cull[substage.cull],
+            # As Vulkan counts it, with y down: what runs counter-clockwise for who looks at it.
+            frontFace=c.VK_FRONT_FACE_COUNTER_CLOCKWISE,
+            lineWidth=1.0,
+        ),
         layout=layout,
         renderPass=job.render_pass,
         subpass=job.subpass,

@@ -92,13 +92,13 @@ def _graphics(
     lib, c = ctx.api.lib, ctx.api.c
     inline = c.VK_SUBPASS_CONTENTS_INLINE
     lib.vkCmdBeginRenderPass(commands, render_pass.begin, inline)
-    current: tuple[int, int, int, int] | None = None
+    current: tuple[object, ...] | None = None
     for i, substage in enumerate(stage.substages):
         if i:
             lib.vkCmdNextSubpass(commands, inline)
         _bind(ctx, commands, bound[i], c.VK_PIPELINE_BIND_POINT_GRAPHICS)
         for draw in substage.draws:
-            rectangle = (draw.x, draw.y, draw.width, draw.height)
+            rectangle = (draw.x, draw.y, draw.width, draw.height, draw.scissor)
             if rectangle != current:
                 _set_rectangle(ctx, commands, draw)
                 current = rectangle
@@ -117,10 +117,9 @@ def _set_rectangle(ctx: Context, commands: CData, draw: DrawPlan) -> None:
         minDepth=0.0,
         maxDepth=1.0,
     )
+    x, y, width, height = draw.scissor or (draw.x, draw.y, draw.width, draw.height)
     scissor = arena.struct(
-        "VkRect2D",
-        offset={"x": draw.x, "y": draw.y},
-        extent={"width": draw.width, "height": draw.height},
+        "VkRect2D", offset={"x": x, "y": y}, extent={"width": width, "height": height}
     )
     ctx.api.lib.vkCmdSetViewport(commands, 0, 1, viewport)
     ctx.api.lib.vkCmdSetScissor(commands, 0, 1, scissor)

@@ -11,6 +11,7 @@ belongs together.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,14 +52,28 @@ RESOLVE = register(
 )
 
 
-def rasterize(corners: Sequence[Variable], size: Size, layer: int = 0) -> Variable:
+CULL_MODES = (None, "back", "front")
+
+
+def rasterize(
+    corners: Sequence[Variable],
+    size: Size,
+    layer: int = 0,
+    cull: str | None = None,
+    scissor: Sequence[int] | Sequence[Sequence[int]] | None = None,
+) -> Variable:
     """Rasterize triangles (3 corners) or quads (4: triangles 0 1 2 and 0 2 3) with the hardware.
 
     corners: VEC4 clip positions @ (n, 1), layers: corner k of every primitive; z in [0, w] is kept,
     what lies outside is clipped. size: (width, height) of the image; each layer is drawn into its
     own. Returns INT per fragment: the number of the primitive. Vulkan's top-left rule: adjacent
-    primitives share no pixel centre. Both orientations are drawn. layer: number of the depth peel;
-    tells equal calls apart, since each has a depth test of its own. No gradient.
+    primitives share no pixel centre. layer: number of the depth peel; tells equal calls apart,
+    since each has a depth test of its own. cull: None draws both orientations; ``back`` leaves out
+    triangles that run clockwise in the picture (whose inside is seen, with the corners
+    counter-clockwise from outside), ``front`` the others; each triangle of a quad is judged by
+    itself, by its visible part where corners lie behind the camera. scissor: (x, y, width, height)
+    in pixels, or one such rectangle a layer: nothing is drawn outside of it. No gradient.
+    Raises GraphError for another cull mode and for rectangles that leave the image.
     """
     if not isinstance(corners, (list, tuple)):
         raise GraphError(
@@ -72,7 +87,46 @@ def rasterize(corners: Sequence[Variable], size: Size, layer: int = 0) -> Variab
             f"F.rasterize at {user_line()}: an image of height 1 is a table and cannot be "
             f"drawn into; got {size[0]}x{size[1]}"
         )
-    return apply(RASTERIZE, tuple(corners), size=size, layer=layer)
+    if cull not in CULL_MODES:
+        raise GraphError(
+            f"F.rasterize at {user_line()}: cull must be None, 'back' or 'front', got {short(cull)}"
+        )
+    n_layers = max((c.layers for c in corners if isinstance(c, Variable)), default=1)
+    return apply(
+        RASTERIZE,
+        tuple(corners),
+        size=size,
+        layer=layer,
+        cull=cull or "none",
+        scissor=_rectangles(scissor, size, n_layers),
+    )
+
+
+def _rectangles(scissor: Any, size: Size, layers: int) -> tuple[tuple[int, ...], ...]:
+    """No rectangle, one for all layers, or one for each."""
+    if scissor is None:
+        return ()
+    where = f"F.rasterize at {user_line()}"
+    try:
+        one = len(scissor) == 4 and not hasattr(scissor[0], "__len__")
+        given = [scissor] if one else list(scissor)
+        found = tuple(tuple(operator.index(v) for v in r) for r in given)
+        ok = all(len(r) == 4 for r in found)
+    except (TypeError, IndexError, KeyError):
+        ok = False
+    if not ok or not found:
+        raise GraphError(
+            f"{where}: scissor must be (x, y, width, height) in whole pixels, or one such "
+            f"rectangle for each of {layers} layers, got {short(scissor)}"
+        )
+    if len(found) not in (1, layers):
+        raise GraphError(f"{where}: {len(found)} scissors for {layers} layers (one, or one each)")
+    for x, y, w, h in found:
+        if min(x, y, w, h) < 0 or x + w > size[0] or y + h > size[1]:
+            raise GraphError(
+                f"{where}: scissor {(x, y, w, h)} leaves the image of {size[0]}x{size[1]} pixels"
+            )
+    return found
 
 
 def resolve(value: Any, depth: Variable, keep: Any = 1.0, background: float = 0.0) -> Variable:

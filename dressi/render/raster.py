@@ -1,0 +1,134 @@
+"""Hard rasterization: which face every pixel shows, where on the face, how deep.
+
+In: vertex positions, faces, matrices. Out: ``HardRaster``, per pixel. One rasterization, no soft
+rims: gradients reach positions through barycentrics and depth, not through the outline (for that
+see ``hardsoftras`` and ``antialias``). Faces that cross the near plane are clipped, exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dressi.ad import F, Variable
+from dressi.ad.vtype import MAT4, VEC2, VEC3
+from dressi.errors import GraphError
+from dressi.render.distance import interpolate
+from dressi.render.hardsoftras import FAR_INSIDE, Peel
+from dressi.render.project import Size, check_faces, gather, project
+
+Corners = tuple[Variable, Variable, Variable]
+
+
+@dataclass(frozen=True)
+class HardRaster:
+    """What ``build_hard_raster`` gives, per pixel and view.
+
+    corners: three VEC4 tables @ (F, 1), clip positions of the corners of faces. ids: INT, face
+    number or -1. bary: VEC3, perspective-correct weights of the corners; 0 where there is no face.
+    depth: FLOAT, z in NDC in [0, 1]; 1 where there is no face. mask: FLOAT, 1 where there is one.
+    Gradient through bary and depth.
+    """
+
+    corners: Corners
+    ids: Variable
+    bary: Variable
+    depth: Variable
+    mask: Variable
+
+    def interpolate(self, table: Variable, faces: Variable) -> Variable:
+        """Attribute at each pixel; 0 where there is no face. table: FLOAT or VECn @ (N, 1). faces:
+        IVEC3 @ (F, 1), rows of the table. Gradient to the table and to bary."""
+        return interpolate(gather(table, faces), self.ids, self.bary)
+
+    @property
+    def peel(self) -> Peel:
+        """The same for the builders of ``shading``, which take a peel: all of it is hard."""
+        return Peel(
+            ids=self.ids,
+            depth=F.where(self.mask, self.depth * 0.5, 1.0),
+            distance=F.where(self.mask, FAR_INSIDE, -FAR_INSIDE),
+            bary=self.bary,
+            stencil=self.mask,
+        )
+
+
+def build_hard_raster(
+    vtx_pos: Variable,
+    faces: Variable,
+    matrix: Variable,
+    size: Size,
+    cull: str | None = None,
+    scissor: Sequence[int] | Sequence[Sequence[int]] | None = None,
+    jitter: Variable | tuple[float, float] | None = None,
+) -> HardRaster:
+    """Rasterize faces once, as the hardware covers them.
+
+    vtx_pos: VEC3 @ (N, 1), world units. faces: IVEC3 @ (F, 1), counter-clockwise from outside.
+    matrix: MAT4 @ 1x1, layers = views. size: image size in pixels. cull: None, ``back`` or
+    ``front``; scissor: a rectangle (x, y, width, height) in pixels, or one a view; both as in
+    F.rasterize. jitter: VEC2 @ 1x1 in pixels, shifts the projection. Gradient to vtx_pos and matrix
+    through bary and depth; also from the visible part of a face to those of its corners that lie
+    behind the camera. Raises GraphError for wrong types, sizes, cull modes and scissors.
+    """
+    inputs: dict[str, object] = {"vtx_pos": vtx_pos, "faces": faces, "matrix": matrix}
+    for what, given in inputs.items():
+        if not isinstance(given, Variable):
+            raise GraphError(
+                f"hard raster: {what} must be a Variable, got {type(given).__name__}\n"
+                "  hint: make a leaf and send the array to it, or F.leaf(array, vtype)"
+            )
+    check_faces(faces)
+    if vtx_pos.vtype is not VEC3 or matrix.vtype is not MAT4:
+        raise GraphError(
+            f"hard raster needs VEC3 positions and a MAT4, got {vtx_pos.label()}, {matrix.label()}"
+        )
+    clip = project(vtx_pos, matrix)
+    if jitter is not None:
+        offset = jitter if isinstance(jitter, Variable) else F.constant(jitter)
+        if offset.vtype is not VEC2:
+            raise GraphError(f"jitter must be two numbers or a VEC2 @ 1x1, got {offset.label()}")
+        moved = clip.xy + offset * (2.0 / size[0], 2.0 / size[1]) * clip.w
+        clip = F.vec4(moved, F.swizzle(clip, "zw"))
+    corners = gather(clip, faces)
+    frag = F.rasterize(corners, size, cull=cull, scissor=scissor)
+    p = _ndc(size, clip.layers)
+    a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in corners)
+    depth = F.clamp(_depth(_areas(a, b, c, p), (a, b, c)), 0.0, 1.0)
+    ids = F.resolve(frag, depth, background=-1)
+    mask = F.to_float(F.compare("gte", ids, 0))
+    a, b, c = (F.lookup(t, ids) for t in corners)
+    areas = _areas(a, b, c, p)
+    return HardRaster(
+        corners=corners,
+        ids=ids,
+        bary=F.safe_div(areas, F.sum_components(areas)),
+        depth=F.where(mask, F.clamp(_depth(areas, (a, b, c)), 0.0, 1.0), 1.0),
+        mask=mask,
+    )
+
+
+def _ndc(size: Size, layers: int) -> Variable:
+    """VEC2 @ size: centres of pixels in NDC."""
+    return F.pixel_coord(size, layers) * (2.0 / size[0], 2.0 / size[1]) - 1.0
+
+
+def _areas(a: Variable, b: Variable, c: Variable, p: Variable) -> Variable:
+    """VEC3: the perspective-correct weights of corners in clip space at p, times a common factor.
+
+    The weights l solve l_a (x, y, w)_a + ... = w (p, 1), whichever signs the w have, so nothing
+    needs clipping: by Cramer's rule they are areas of the corners seen from p. Moving p to the
+    origin first keeps them exact to the last bits near a corner.
+    """
+    qa, qb, qc = (v.xy - p * v.w for v in (a, b, c))
+    return F.vec3(_cross(qb, qc), _cross(qc, qa), _cross(qa, qb))
+
+
+def _depth(areas: Variable, corners: Corners) -> Variable:
+    """z / w at the pixel: both are linear on the face in clip space."""
+    z, w = (F.vec3(*(F.swizzle(v, k) for v in corners)) for k in "zw")
+    return F.safe_div(F.dot(areas, z), F.dot(areas, w))
+
+
+def _cross(u: Variable, v: Variable) -> Variable:
+    return u.x * v.y - u.y * v.x
