@@ -17,6 +17,7 @@ from dressi.ad.vtype import VType
 from dressi.packing.accumulate import ATOMIC, EXACT, WORDS, adder, exact_sum
 from dressi.packing.layout import Layout, layout
 from dressi.packing.plan import Binding, SamplerPlan
+from dressi.packing.sample import software_sampler
 from dressi.packing.substage import Context, Substage
 from dressi.packing.units import (
     ATTACHMENT,
@@ -263,15 +264,16 @@ class _Generator:
     def sampler(self, f: Function, i: int, text: _Text) -> str:
         """Name of a function T s(vec2 uv, int layer): hardware where the device can, else four
         fetches."""
-        v, mode, wrap = f.inputs[i], f.attr("filter"), f.attr("wrap")
+        v, mode, wraps = f.inputs[i], f.attr("filter"), f.attr("wrap")
         hardware = f.attr("hardware") and self.hardware(v)
+        wrap = "_".join(dict.fromkeys(wraps))
         name = f"sample{self.read_key[v.uid]}_{mode}_{wrap}{'_hw' if hardware else ''}"
         if not text.is_new(name):
             return name
         t = v.vtype
         if hardware:
             b = self.bind(
-                "sampler", self.places.images[v.uid][0], text.letter, SamplerPlan(mode, wrap)
+                "sampler", self.places.images[v.uid][0], text.letter, SamplerPlan(mode, *wraps)
             )
             text.declarations.append(
                 f"layout(set = 0, binding = {b.binding}) uniform sampler2D s{b.binding};"
@@ -281,26 +283,7 @@ class _Generator:
             value = f"textureLod(s{b.binding}, uv, 0.0){comps}"
             text.functions.append(f"{t.glsl} {name}(vec2 uv, int l) {{ return {value}; }}")
             return name
-        fetch = self.fetch(v, text)
-        w, h = v.size
-        if mode == "nearest":
-            body = (
-                f"precise vec2 p = uv * vec2({w}, {h}); ivec2 i = ivec2(floor(p)); "
-                f"return {fetch}(ivec2({_wrap(wrap, 'i.x', w)}, {_wrap(wrap, 'i.y', h)}), l);"
-            )
-        else:
-            xs = [_wrap(wrap, f"(i.x + {d})", w) for d in (0, 1)]
-            ys = [_wrap(wrap, f"(i.y + {d})", h) for d in (0, 1)]
-            rows = [
-                f"mix({fetch}(ivec2({xs[0]}, {y}), l), {fetch}(ivec2({xs[1]}, {y}), l), t.x)"
-                for y in ys
-            ]
-            body = (
-                f"precise vec2 p = uv * vec2({w}, {h}) - 0.5; ivec2 i = ivec2(floor(p)); "
-                f"vec2 t = fract(p);\n  precise {t.glsl} v = mix({rows[0]},\n    {rows[1]}, t.y); "
-                "return v;"
-            )
-        text.functions.append(f"{t.glsl} {name}(vec2 uv, int l) {{ {body} }}")
+        text.functions.append(software_sampler(name, v, self.fetch(v, text), mode, wraps))
         return name
 
     def hardware(self, v: Variable) -> bool:
@@ -525,12 +508,6 @@ class _Generator:
         shader.compute = text.render(body, head)
         shader.bindings = sorted(self.bindings.values(), key=lambda b: b.binding)
         return shader
-
-
-def _wrap(wrap: str, i: str, n: int) -> str:
-    from dressi.ad.functions.texture import wrap_glsl
-
-    return wrap_glsl(wrap, i, n)
 
 
 def generate(substage: Substage, places: Places, context: Context) -> Shader:

@@ -52,10 +52,12 @@ class BufferPlan:
 
 @dataclass(frozen=True)
 class SamplerPlan:
-    """Sampler state. ``filter``: nearest or linear. ``wrap``: repeat, mirror, clamp."""
+    """Sampler state. ``filter``: nearest or linear. ``wrap``: repeat, mirror, clamp or border (0
+    outside) along u, ``wrap_v`` along v; empty: as along u."""
 
     filter: str = "linear"
     wrap: str = "clamp"
+    wrap_v: str = ""
 
 
 @dataclass(frozen=True)

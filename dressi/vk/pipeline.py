@@ -101,18 +101,20 @@ class Layouts:
                 "repeat": c.VK_SAMPLER_ADDRESS_MODE_REPEAT,
                 "mirror": c.VK_SAMPLER_ADDRESS_MODE_MIRRORED_REPEAT,
                 "clamp": c.VK_SAMPLER_ADDRESS_MODE_CLAMP_TO_EDGE,
+                "border": c.VK_SAMPLER_ADDRESS_MODE_CLAMP_TO_BORDER,
             }
-            if plan.filter not in filters or plan.wrap not in wraps:
+            along_v = plan.wrap_v or plan.wrap
+            if plan.filter not in filters or plan.wrap not in wraps or along_v not in wraps:
                 raise DeviceError(f"no such sampler: {plan}")
-            wrap = wraps[plan.wrap]
             info = arena.struct(
                 "VkSamplerCreateInfo",
                 magFilter=filters[plan.filter],
                 minFilter=filters[plan.filter],
                 mipmapMode=c.VK_SAMPLER_MIPMAP_MODE_NEAREST,
-                addressModeU=wrap,
-                addressModeV=wrap,
-                addressModeW=wrap,
+                addressModeU=wraps[plan.wrap],
+                addressModeV=wraps[along_v],
+                addressModeW=wraps[along_v],
+                borderColor=c.VK_BORDER_COLOR_FLOAT_TRANSPARENT_BLACK,
             )
             self._samplers[plan] = self._owned.create("Sampler", info, str(plan))
         return self._samplers[plan]

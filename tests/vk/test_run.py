@@ -103,6 +103,9 @@ def test_texel_fetch_reads_any_pixel_of_an_earlier_stage(device: Device) -> None
         (SamplerPlan("linear", "repeat"), [0, 1.5, 1, 1.5]),
         (SamplerPlan("linear", "mirror"), [0, 0, 1, 3]),
         (SamplerPlan("nearest", "repeat"), [0, 3, 1, 0]),
+        (SamplerPlan("linear", "border"), [0, 0, 1, 1.5]),
+        (SamplerPlan("nearest", "border"), [0, 0, 1, 0]),
+        (SamplerPlan("linear", "repeat", "clamp"), [0, 1.5, 1, 1.5]),
     ],
 )
 def test_sampler_filters_and_wraps(

@@ -20,15 +20,25 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import constant, needs_variable
+from dressi.ad.functions._common import constant, is_constant, lift, needs_variable
+from dressi.ad.functions.color import decoded
 from dressi.ad.functions.image import expand, sobol
+from dressi.ad.functions.wraps import (
+    WRAPS,
+    Wraps,
+    at_glsl,
+    checked_wrap,
+    inside_glsl,
+    is_inside,
+    number_glsl,
+    wrap_index,
+)
 from dressi.ad.graph import Function, Variable, user_line
 from dressi.ad.registry import ANY, COMP, SAME, SAMPLER, Case, Op, Shape, apply, broadcast, register
 from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC2, VEC3
 from dressi.errors import GraphError
 
 FILTERS = ("linear", "nearest")
-WRAPS = ("repeat", "clamp", "mirror")
 BACKWARDS = ("exact", "inverse_uv")
 
 # Two odd multipliers of a bijective 32-bit mix (with xor-shifts by 16, which undo themselves).
@@ -47,31 +57,6 @@ def _mix(x: np.ndarray, a: int, b: int) -> np.ndarray:
     return x ^ (x >> np.uint64(16))
 
 
-def wrap_glsl(wrap: str, i: str, n: int) -> str:
-    """GLSL for texel index i brought into [0, n)."""
-    if wrap == "clamp":
-        return f"clamp({i}, 0, {n - 1})"
-    if wrap == "repeat":  # % of a negative number is undefined in GLSL
-        return f"({i} - {n} * int(floor(float({i}) / {n}.0)))"
-    period = f"({i} - {2 * n} * int(floor(float({i}) / {2 * n}.0)))"
-    return f"min({period}, {2 * n - 1} - {period})"
-
-
-def _at(i: str, wrap: str, w: int, h: int) -> str:
-    """GLSL for the number of the texel that ivec2 i wraps to, row by row."""
-    return f"{wrap_glsl(wrap, f'{i}.y', h)} * {w} + {wrap_glsl(wrap, f'{i}.x', w)}"
-
-
-def wrap_index(wrap: str, i: np.ndarray, n: int) -> np.ndarray:
-    """Texel index brought into [0, n)."""
-    if wrap == "clamp":
-        return np.clip(i, 0, n - 1)
-    if wrap == "repeat":
-        return i % n
-    period = i % (2 * n)
-    return np.minimum(period, 2 * n - 1 - period)
-
-
 def _sample_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     tex, uv = xs
     if tex.vtype.is_int or tex.vtype.is_matrix:
@@ -86,29 +71,28 @@ def _sample_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
 def taps(f: Function, uv: np.ndarray, size: tuple[int, int]) -> list[tuple[np.ndarray, ...]]:
     """(x, y, weight, d weight / du, d weight / dv) of each texel that uv reads, each as uv[...,
     0]."""
+    return taps_of(f.attr("filter"), f.attr("wrap"), uv, size)
+
+
+def taps_of(
+    filter: str, wraps: Wraps, uv: np.ndarray, size: tuple[int, int]
+) -> list[tuple[np.ndarray, ...]]:
+    """As ``taps``; texels beyond a border have weight 0."""
     w, h = size
-    wrap = f.attr("wrap")
-    if f.attr("filter") == "nearest":
-        i = np.floor(uv * (w, h)).astype(np.int64)
-        zero = np.zeros(uv.shape[:-1])
-        return [
-            (wrap_index(wrap, i[..., 0], w), wrap_index(wrap, i[..., 1], h), zero + 1, zero, zero)
-        ]
-    p = uv * (w, h) - 0.5
+    nearest = filter == "nearest"
+    p = uv * (w, h) - (0.0 if nearest else 0.5)
     i = np.floor(p).astype(np.int64)
     fx, fy = np.moveaxis(p - i, -1, 0)
     out: list[tuple[np.ndarray, ...]] = []
-    for dx, dy in ((0, 0), (1, 0), (0, 1), (1, 1)):
+    for dx, dy in ((0, 0),) if nearest else ((0, 0), (1, 0), (0, 1), (1, 1)):
+        x, y = i[..., 0] + dx, i[..., 1] + dy
         wx, wy = (fx if dx else 1 - fx), (fy if dy else 1 - fy)
-        out.append(
-            (
-                wrap_index(wrap, i[..., 0] + dx, w),
-                wrap_index(wrap, i[..., 1] + dy, h),
-                wx * wy,
-                (w if dx else -w) * wy,
-                (h if dy else -h) * wx,
-            )
-        )
+        weights = (wx * wy, (w if dx else -w) * wy, (h if dy else -h) * wx)
+        if nearest:
+            weights = (np.ones_like(fx), np.zeros_like(fx), np.zeros_like(fx))
+        inside = is_inside(wraps, x, y, w, h)
+        at = (wrap_index(wraps[0], x, w), wrap_index(wraps[1], y, h))
+        out.append((*at, *(weight * inside for weight in weights)))
     return out
 
 
@@ -162,7 +146,7 @@ TEXTURE = register(
                 elementwise=False,
                 sizes=((6, 5), (9, 7)),
             )
-            for wrap in WRAPS
+            for wrap in (*WRAPS, ("repeat", "border"), ("clamp", "mirror"))
             for mode, vtype in (("linear", VEC3), ("nearest", FLOAT))
         ),
     )
@@ -173,11 +157,13 @@ def _scatter_glsl(f: Function) -> str:
     w, h = f.attr("size")
     wrap = f.attr("wrap")
     base = f"{{layer}} * {w * h} + " if f.attr("layers") > 1 else ""
+    inside = inside_glsl(wrap, "i.x", "i.y", w, h)
+    guard = f"if ({inside}) " if inside else ""
     if f.attr("filter") == "nearest":
         return (
             "if ({x0} != {T}(0)) {\n"
             f"    ivec2 i = ivec2(floor({{x1}} * vec2({w}, {h})));\n"
-            f"    {{add}}({base}{_at('i', wrap, w, h)}, {{x0}});\n"
+            f"    {guard}{{add}}({base}{number_glsl(wrap, 'i.x', 'i.y', w, h)}, {{x0}});\n"
             "  }"
         )
     return (
@@ -186,7 +172,7 @@ def _scatter_glsl(f: Function) -> str:
         "    for (int k = 0; k < 4; k++) {\n"
         "      ivec2 d = ivec2(k & 1, k >> 1), i = ivec2(o) + d;\n"
         "      vec2 s = mix(1.0 - t, t, vec2(d));\n"
-        f"      {{add}}({base}{_at('i', wrap, w, h)}, "
+        f"      {guard}{{add}}({base}{number_glsl(wrap, 'i.x', 'i.y', w, h)}, "
         "(s.x * s.y) * {x0});\n"
         "    }\n"
         "  }"
@@ -223,8 +209,10 @@ def _grad_uv_glsl(f: Function) -> str:
     wrap = f.attr("wrap")
 
     def tap(dx: int, dy: int) -> str:
-        x, y = wrap_glsl(wrap, f"({{y}}_i.x + {dx})", w), wrap_glsl(wrap, f"({{y}}_i.y + {dy})", h)
-        return f"{{fetch0}}(ivec2({x}, {y}), {{layer}})"
+        x, y = f"({{y}}_i.x + {dx})", f"({{y}}_i.y + {dy})"
+        texel = f"{{fetch0}}({at_glsl(wrap, x, y, w, h)}, {{layer}})"
+        inside = inside_glsl(wrap, x, y, w, h)
+        return f"({inside} ? {texel} : {{T0}}(0))" if inside else texel
 
     return (
         f"vec2 {{y}}_p = {{x1}} * vec2({w}, {h}) - 0.5, {{y}}_f = fract({{y}}_p); "
@@ -265,15 +253,17 @@ def _inverse_glsl(f: Function) -> str:
     dw, dh = f.inputs[0].size
     base = f"{{layer}} * {w * h} + " if f.attr("layers") > 1 else ""
     jitter = "vec2(0.0)" if f.attr("filter") == "nearest" else "j - 0.5"
+    inside = inside_glsl(wrap, "i.x", "i.y", w, h)
+    guard = f"if ({inside}) " if inside else ""
     return (
         "if ({x1} != {T1}(0)) {\n"
         f"    uint n = uint(({{layer}} * {dh} + {{pos}}.y) * {dw} + {{pos}}.x);\n"
         f"    uint x = n ^ 0x5bd1e995u; {_permute_glsl(_A, _B)}\n"
         "    vec2 j = fract({x3} + vec2(float(x & 65535u), float(x >> 16)) / 65536.0);\n"
         f"    ivec2 i = ivec2(floor({{x0}} * vec2({w}, {h}) + {jitter}));\n"
-        f"    int t = 2 * ({base}{_at('i', wrap, w, h)});\n"
+        f"    int t = 2 * ({base}{number_glsl(wrap, 'i.x', 'i.y', w, h)});\n"
         f"    x = n ^ (uint({{x2}}) * 0x9e3779b1u); {_permute_glsl(_A, _B)}\n"
-        "    atomicMax({buffer}[t], x); atomicAdd({buffer}[t + 1], 1u);\n"
+        f"    {guard}{{ atomicMax({{buffer}}[t], x); atomicAdd({{buffer}}[t + 1], 1u); }}\n"
         "  }"
     )
 
@@ -292,9 +282,9 @@ def _inverse_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     seed = np.uint64((int(step.reshape(-1)[0]) * 0x9E3779B1) & 0xFFFFFFFF)
     key = _mix(n ^ seed, _A, _B)
     out = np.zeros((layers, h, w, 2))
-    ok = (gy != 0).any(axis=-1)
+    ok = (gy != 0).any(axis=-1) & is_inside(wrap, i[..., 0], i[..., 1], w, h)
     layer = np.broadcast_to(_layers_of(shape[0], layers), shape)[ok]
-    at = (layer, wrap_index(wrap, i[..., 1], h)[ok], wrap_index(wrap, i[..., 0], w)[ok])
+    at = (layer, wrap_index(wrap[1], i[..., 1], h)[ok], wrap_index(wrap[0], i[..., 0], w)[ok])
     np.maximum.at(out[..., 0], at, key[ok].astype(np.float64))
     np.add.at(out[..., 1], at, 1)
     return out
@@ -367,40 +357,62 @@ def texture(
     tex: Variable,
     uv: Variable,
     filter: str = "linear",
-    wrap: str = "repeat",
+    wrap: str | tuple[str, str] = "repeat",
     backward: str = "exact",
     step: Variable | None = None,
     hardware: bool = False,
+    border: Any = 0.0,
+    srgb: bool = False,
 ) -> Variable:
     """Sample a texture.
 
     tex: FLOAT or VECn @ any size; its layers go with uv's (one serves all). uv: VEC2 @ any size,
     [0, 1]^2 over the texture, (0, 0) at the top left. filter: linear or nearest. wrap: repeat,
-    clamp or mirror. backward: how the gradient reaches tex, ``exact`` (scatter-add to the texels
-    read) or ``inverse_uv`` (paper, 3.2.2: one pixel a texel, unbiased over steps; give ``step``, an
-    INT @ 1x1 that counts steps). hardware: sample with the device's sampler where it can (one
-    layer, linear filtering of 32-bit floats): faster on GPUs, with weights of 8 bits on most.
-    Gradient to uv: from the four taps (0 for nearest). Raises GraphError for unknown modes.
+    clamp, mirror or border, or a pair of them for u and v. border: the value of texels beyond a
+    border, numbers or FLOAT or tex's type @ 1x1, linear. srgb: tex holds sRGB values (an alpha
+    aside), which are decoded before they are filtered. backward: how the gradient reaches tex,
+    ``exact`` (scatter-add to the texels read) or ``inverse_uv`` (paper, 3.2.2: one pixel a texel,
+    unbiased over steps; give ``step``, an INT @ 1x1 that counts steps). hardware: sample with the
+    device's sampler where it can (one layer, linear filtering of 32-bit floats): faster on GPUs,
+    with weights of 8 bits on most. Gradient to tex (its stored values), to border, and to uv from
+    the four taps (0 for nearest). Raises GraphError for unknown modes.
     """
-    for what, value, known in (
-        ("filter", filter, FILTERS),
-        ("wrap", wrap, WRAPS),
-        ("backward", backward, BACKWARDS),
-    ):
+    for what, value, known in (("filter", filter, FILTERS), ("backward", backward, BACKWARDS)):
         if value not in known:
             raise GraphError(
                 f"F.texture at {user_line()}: {what} must be one of {known}, got {value!r}"
             )
+    wraps = checked_wrap("texture", wrap)
     if step is not None:
         needs_variable("texture", step)
     if step is not None and (step.vtype is not INT or step.size != (1, 1)):
         raise GraphError(f"F.texture at {user_line()}: step must be INT @ 1x1, got {step.label()}")
-    return apply(
+    if srgb:
+        tex = decoded(needs_variable("texture", tex))
+    tex, beyond = beyond_border("texture", tex, wraps, border)
+    y = apply(
         TEXTURE,
         (tex, uv),
         filter=filter,
-        wrap=wrap,
+        wrap=wraps,
         backward=backward,
         step=None if step is None else _Ref(step),
         hardware=bool(hardware),
     )
+    return y if beyond is None else y + beyond
+
+
+def beyond_border(
+    name: str, tex: Variable, wraps: Wraps, border: Any
+) -> tuple[Variable, Variable | None]:
+    """What to sample with zeros beyond the border, and what to add to that; None for nothing."""
+    (value,) = lift(name, border)
+    if "border" not in wraps or is_constant(value, 0.0):
+        return tex, None
+    needs_variable(name, tex)
+    if value.size != (1, 1) or value.vtype.is_int or value.vtype not in (FLOAT, tex.vtype):
+        raise GraphError(
+            f"F.{name} at {user_line()}: the border must be FLOAT or {tex.vtype.name} @ 1x1, "
+            f"got {value.label()}"
+        )
+    return tex - value, value

@@ -1,0 +1,64 @@
+"""Texture reads on the device: the hardware's sampler against four fetches, wraps, border, sRGB."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from device import run_many, worst
+
+from dressi import DressiAD, F, Variable, evaluate
+from dressi.ad.autodiff import build_backward
+from dressi.ad.vtype import FLOAT, VEC2, VEC4
+
+pytestmark = pytest.mark.gpu
+
+WRAPS = ["border", "repeat", ("clamp", "border"), ("mirror", "repeat"), ("border", "clamp")]
+
+
+def test_hardware_sampler_agrees_with_four_fetches_in_every_wrap(ad: DressiAD) -> None:
+    """Weights of a hardware sampler may have as few as 8 bits: 1/256 of the largest difference."""
+    rng = np.random.default_rng(4)
+    tex, uv = Variable(VEC4, (6, 5)), Variable(VEC2, (16, 12))
+    feeds = {tex: rng.uniform(-1, 1, (5, 6, 4)), uv: rng.uniform(-0.7, 1.7, (12, 16, 2))}
+    pairs = [
+        [F.texture(tex, uv, wrap=wrap, hardware=h, border=0.25) for h in (False, True)]
+        for wrap in WRAPS
+    ]
+    got = run_many(ad, [y for pair in pairs for y in pair], feeds)
+    for wrap, a, b in zip(WRAPS, got[::2], got[1::2], strict=True):
+        assert np.abs(a - b).max() < 2 * 2 * 2 / 256, wrap
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 7), (10, 10)])
+def test_whole_texels_outside_wrap_to_the_right_ones(ad: DressiAD, size: tuple[int, int]) -> None:
+    """At every multiple of a texel, where a quotient that is off by a bit would show."""
+    w, h = size
+    tex = Variable(FLOAT, size)
+    x, y = np.meshgrid(np.arange(-40, 41), np.arange(-25, 26))
+    at = np.stack([(x + 0.5) / w, (y + 0.5) / h], -1)
+    uv = Variable(VEC2, (81, 51))
+    texels = np.arange(w * h, dtype=np.float64).reshape(h, w, 1) + 1
+    wraps = ("repeat", "mirror", "clamp", "border")
+    reads = [F.texture(tex, uv, wrap=wrap, filter="nearest") for wrap in wraps]
+    got = run_many(ad, reads, {tex: texels, uv: at})
+    pads = {"repeat": "wrap", "mirror": "symmetric", "clamp": "edge", "border": "constant"}
+    for wrap, image in zip(wraps, got, strict=True):
+        around = np.pad(texels[..., 0], ((25, 26), (40, 41)), mode=pads[wrap])  # type: ignore
+        assert (image[0, ..., 0] == around[y + 25, x + 40]).all(), wrap
+
+
+def test_srgb_and_border_with_gradients(ad: DressiAD) -> None:
+    rng = np.random.default_rng(5)
+    tex = Variable(VEC4, (5, 3), 2, requires_grad=True)
+    uv = Variable(VEC2, (9, 7), requires_grad=True)
+    edge = Variable(FLOAT, requires_grad=True)
+    feeds = {
+        tex: rng.uniform(0, 1, (2, 3, 5, 4)),
+        uv: rng.uniform(-0.7, 1.7, (1, 7, 9, 2)),
+        edge: np.full((1, 1, 1, 1), 0.7),
+    }
+    y = F.texture(tex, uv, wrap=("border", "mirror"), border=edge, srgb=True)
+    grads = build_backward(y * y)
+    outputs = [y, *(grads[x] for x in (tex, uv, edge))]
+    for a, b in zip(run_many(ad, outputs, feeds), evaluate(outputs, feeds), strict=True):
+        assert worst(a, b) < 5e-3
