@@ -21,6 +21,8 @@ Shape = tuple[tuple[int, int], int]  # (size, layers)
 
 FULL_LAYERS_ONLY_1 = {
     "expand": "its case names the layers to expand to",
+    "conv_channels": "weights have one layer",
+    "conv_channels_x": "weights have one layer",
 }
 """Cases with fixed sizes that cannot be repeated with 3 layers, and why."""
 

@@ -40,6 +40,7 @@ LINEAR: dict[str, tuple[int, ...]] = {
     "texture_grad_uv": (0, 2),
     "inverse_gather": (0,),
     "block_sum": (0,),
+    "conv_channels_part": (0, 1),
 }
 """Ops that are linear in each of these inputs: the tangent is the op itself, applied to the tangent
 of the input."""

@@ -77,6 +77,11 @@ UNARY = [
     "charbonnier",
     "srgb_to_linear",
     "linear_to_srgb",
+    "relu",
+    "leaky_relu",
+    "elu",
+    "silu",
+    "gelu",
 ]
 ANY_UNARY = ["abs", "sign", "logical_not", "any_components", "all_components"]
 ANY_UNARY += ["max_components", "min_components"]
@@ -174,6 +179,7 @@ TABLE: dict[str, tuple[Callable[..., Variable], set[tuple[str, ...]]]] = {
         lambda v, i: F.scatter_add(v, i, (4, 1)),
         {(t, "INT") for t in (*FLOATS, *MATS)},
     ),
+    "positional_encoding": (lambda a: F.positional_encoding(a, 2), one(*FLOATS)),
     "texture": (F.texture, {(t, "VEC2") for t in FLOATS}),
     "vec2": (F.vec2, {("FLOAT", "FLOAT"), ("INT", "INT")}),
     "vec3": (F.vec3, {("VEC2", "FLOAT"), ("FLOAT", "VEC2"), ("IVEC2", "INT"), ("INT", "IVEC2")}),
@@ -184,6 +190,8 @@ TABLE: dict[str, tuple[Callable[..., Variable], set[tuple[str, ...]]]] = {
     ),
 }
 ELSEWHERE = {
+    "conv2d",  # tests/render/test_neural.py
+    "dense",
     "smoothstep",  # test_more_ops.py
     "refract",
     "faceforward",

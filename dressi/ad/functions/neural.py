@@ -1,0 +1,491 @@
+"""Small neural networks: dense layers, convolutions with trainable weights, activations, encoding.
+
+A feature map is a stack of VEC4 images: layer c holds channels 4c to 4c + 3. Weights are an image
+of MAT4: row o, column t * C + c is the block from input layer c at tap t to output layer o (C input
+layers; taps row by row; a dense layer has one tap). So one pass computes four outputs a pixel from
+blocks of 4 x 4, and the whole layer is one op, however wide. Weights, inputs and gradients are one
+bilinear map in three directions, so every backward is one of the other two.
+``dressi.render.neural`` makes weights and stacks layers. Paper: left for later (section 6).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.functions._common import constant, needs_int, needs_variable
+from dressi.ad.functions.arith import maximum, minimum
+from dressi.ad.functions.elementary import cos, sigmoid, sin, tanh
+from dressi.ad.functions.exponential import expm1
+from dressi.ad.functions.image import expand
+from dressi.ad.functions.layers import concat
+from dressi.ad.functions.reduce import sum_layers
+from dressi.ad.functions.scatter import leaf
+from dressi.ad.functions.select import where
+from dressi.ad.functions.vector import vec
+from dressi.ad.functions.window import border_glsl, border_index, checked_border, place_glsl
+from dressi.ad.graph import Function, Size, Variable, short, user_line
+from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply, register
+from dressi.ad.vtype import FLOAT, MAT4, VEC4, vector
+from dressi.errors import GraphError
+
+CONV_BORDERS = ("zero", "repeat")
+"""Borders whose transposed is the same read: what a tap does not find, no pixel asks it for."""
+
+LARGEST_KERNEL = 15
+
+
+def _n_taps(f: Function) -> int:
+    return int(f.attr("kernel")) ** 2
+
+
+def _offsets(kernel: int) -> list[tuple[int, int]]:
+    half = kernel // 2
+    return [(x - half, y - half) for y in range(kernel) for x in range(kernel)]
+
+
+def _blocks(f: Function, weight: Variable) -> tuple[int, int]:
+    """Input and output layers of one image (a stack of n images has n times as many)."""
+    return weight.size[0] // _n_taps(f), weight.size[1]
+
+
+def _tap_glsl(f: Function, size: Size, sign: int) -> str:
+    """GLSL of the pixel {y}_q that tap {y}_t reads from pixel {y}_p, inside a loop over taps."""
+    kernel, (w, h) = f.attr("kernel"), size
+    if kernel == 1:
+        return "ivec2 {y}_q = {y}_p;"
+    half = kernel // 2
+    at = f"ivec2({{y}}_t % {kernel} - {half}, {{y}}_t / {kernel} - {half})"
+    start = f"ivec2 {{y}}_q = {{y}}_p {'+' if sign > 0 else '-'} {at};"
+    if f.attr("border") == "zero":
+        outside = f"{{y}}_q.x < 0 || {{y}}_q.x >= {w} || {{y}}_q.y < 0 || {{y}}_q.y >= {h}"
+        return f"{start} if ({outside}) continue;"
+    x, y = (border_glsl("repeat", f"{{y}}_q.{a}", n) for a, n in (("x", w), ("y", h)))
+    return f"{start} {{y}}_q = ivec2({x}, {y});"
+
+
+def _loop(f: Function, size: Size, sign: int, body: str) -> str:
+    """GLSL that runs ``body`` for every tap."""
+    return (
+        f"for (int {{y}}_t = 0; {{y}}_t < {_n_taps(f)}; {{y}}_t++) {{\n"
+        f"    {_tap_glsl(f, size, sign)}\n    {body}\n  }}"
+    )
+
+
+# -- the layer
+
+
+def _conv_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    x, weight = xs
+    taps = attrs["kernel"] ** 2
+    if x.vtype is not VEC4:
+        raise GraphError(f"features must be VEC4 layers of four channels, got {x.vtype.name}")
+    if weight.vtype is not MAT4 or weight.layers != 1:
+        raise GraphError(f"weights must be MAT4 of one layer, got {weight.label()}")
+    if weight.size[0] % taps:
+        raise GraphError(
+            f"weights of {weight.size[0]} columns are no multiple of the {taps} taps of the kernel"
+        )
+    if x.is_table and taps > 1:
+        raise GraphError("a table has no neighbours to convolve with")
+    c = weight.size[0] // taps
+    if x.layers % c:
+        raise GraphError(f"weights for {c} layers of features, but there are {x.layers}")
+    return VEC4, x.size, x.layers // c * weight.size[1]
+
+
+def _conv_glsl(f: Function) -> str:
+    c, o = _blocks(f, f.inputs[1])
+    pos, layer = place_glsl(f)
+    body = (
+        f"for (int {{y}}_c = 0; {{y}}_c < {c}; {{y}}_c++)\n"
+        f"      {{y}} += {{fetch1}}(ivec2({{y}}_t * {c} + {{y}}_c, {{y}}_o), 0) * "
+        f"{{fetch0}}({{y}}_q, {{y}}_v * {c} + {{y}}_c);"
+    )
+    return (
+        f"ivec2 {{y}}_p = {pos}; int {{y}}_v = {layer} / {o}, {{y}}_o = {layer} - {{y}}_v * {o};\n"
+        "  {y} = vec4(0.0);\n"
+        f"  {_loop(f, f.inputs[0].size, 1, body)}"
+    )
+
+
+def _read(x: np.ndarray, dx: int, dy: int, border: str) -> np.ndarray:
+    """(n, H, W, ...) moved so that each pixel holds the one at (dx, dy) from it."""
+    h, w = x.shape[1:3]
+    rows = border_index(border, np.arange(h) + dy, h)
+    columns = border_index(border, np.arange(w) + dx, w)
+    seen = (rows >= 0)[:, None] & (columns >= 0)[None, :]
+    moved = x[:, np.maximum(rows, 0)[:, None], np.maximum(columns, 0)[None, :]]
+    return np.asarray(np.where(seen.reshape(1, h, w, *[1] * (x.ndim - 3)), moved, 0.0))
+
+
+def _by_image(x: np.ndarray, c: int) -> np.ndarray:
+    """(n * c, H, W, 4) -> (n, H, W, c, 4)."""
+    n = x.shape[0] // c
+    return np.moveaxis(x.reshape(n, c, *x.shape[1:]), 1, 3)
+
+
+def _by_layer(x: np.ndarray) -> np.ndarray:
+    return np.moveaxis(x, 3, 1).reshape(-1, *x.shape[1:3], 4)
+
+
+def _taps(f: Function, weight: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
+    """(dx, dy, blocks (o, c, 4, 4)) of each tap. weight: (1, o, taps * c, 4, 4)."""
+    c = weight.shape[2] // _n_taps(f)
+    return [
+        (dx, dy, weight[0, :, t * c : (t + 1) * c])
+        for t, (dx, dy) in enumerate(_offsets(f.attr("kernel")))
+    ]
+
+
+def _conv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    x, weight = xs
+    x = _by_image(x, weight.shape[2] // _n_taps(f))
+    out = 0.0
+    for dx, dy, w in _taps(f, weight):
+        out = out + np.einsum("ocij,nhwcj->nhwoi", w, _read(x, dx, dy, f.attr("border")))
+    return _by_layer(np.asarray(out))
+
+
+def _attrs(f: Function) -> dict[str, Any]:
+    return {"kernel": f.attr("kernel"), "border": f.attr("border")}
+
+
+def _conv_backward(f: Function, gy: Variable, i: int) -> Variable:
+    x, weight = f.inputs
+    if i == 0:
+        return apply(CONV_X, (gy, weight), **_attrs(f))
+    return apply(CONV_W, (x, gy), **_attrs(f), size=weight.size)
+
+
+def _case(kernel: int, border: str, size: Size) -> Case:
+    taps = kernel * kernel
+    return Case(
+        lambda a, b, w: apply(CONV, (concat([a, b]), w), kernel=kernel, border=border),
+        ((VEC4, -1, 1), (VEC4, -1, 1), (MAT4, -1, 1)),
+        elementwise=False,
+        sizes=(size, size, (2 * taps, 2)),
+    )
+
+
+CONV: Op = register(
+    Op(
+        "conv_channels",
+        _conv_infer,
+        _conv_glsl,
+        reads=(ANY,),
+        backward=_conv_backward,
+        reference=_conv_ref,
+        cases=(_case(1, "zero", (7, 5)), _case(3, "zero", (5, 4)), _case(3, "repeat", (4, 2))),
+    )
+)
+
+
+# -- to the features: the transposed blocks, read the other way
+
+
+def _conv_x_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    gy, weight = xs
+    c = weight.size[0] // attrs["kernel"] ** 2
+    return VEC4, gy.size, gy.layers // weight.size[1] * c
+
+
+def _conv_x_glsl(f: Function) -> str:
+    c, o = _blocks(f, f.inputs[1])
+    pos, layer = place_glsl(f)
+    body = (
+        f"for (int {{y}}_o = 0; {{y}}_o < {o}; {{y}}_o++)\n"
+        f"      {{y}} += {{fetch0}}({{y}}_q, {{y}}_v * {o} + {{y}}_o) * "
+        f"{{fetch1}}(ivec2({{y}}_t * {c} + {{y}}_c, {{y}}_o), 0);"
+    )
+    return (
+        f"ivec2 {{y}}_p = {pos}; int {{y}}_v = {layer} / {c}, {{y}}_c = {layer} - {{y}}_v * {c};\n"
+        "  {y} = vec4(0.0);\n"
+        f"  {_loop(f, f.inputs[0].size, -1, body)}"
+    )
+
+
+def _conv_x_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    gy, weight = xs
+    gy = _by_image(gy, weight.shape[1])
+    out = 0.0
+    for dx, dy, w in _taps(f, weight):
+        out = out + np.einsum("ocij,nhwoi->nhwcj", w, _read(gy, -dx, -dy, f.attr("border")))
+    return _by_layer(np.asarray(out))
+
+
+CONV_X: Op = register(
+    Op(
+        "conv_channels_x",
+        _conv_x_infer,
+        _conv_x_glsl,
+        reads=(ANY,),
+        backward=lambda f, h, i: (
+            apply(CONV, (h, f.inputs[1]), **_attrs(f))
+            if i == 0
+            else apply(CONV_W, (h, f.inputs[0]), **_attrs(f), size=f.inputs[1].size)
+        ),
+        reference=_conv_x_ref,
+        cases=tuple(
+            Case(
+                lambda a, w, kernel=kernel, border=border: apply(
+                    CONV_X, (a, w), kernel=kernel, border=border
+                ),
+                ((VEC4, -1, 1), (MAT4, -1, 1)),
+                elementwise=False,
+                sizes=((5, 4), (2 * kernel**2, 1)),
+            )
+            for kernel, border in ((1, "zero"), (3, "zero"), (3, "repeat"))
+        ),
+    )
+)
+
+
+# -- to the weights: a sum over all pixels, in chunks that run side by side
+
+
+def _conv_w_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    x, gy = xs
+    columns, o = f.attr("size")
+    c = columns // _n_taps(f)
+    x, gy = _by_image(x, c), _by_image(gy, o)
+    out = np.zeros((1, o, columns, 4, 4))
+    for t, (dx, dy) in enumerate(_offsets(f.attr("kernel"))):
+        seen = _read(x, dx, dy, f.attr("border"))
+        out[0, :, t * c : (t + 1) * c] = np.einsum("nhwoi,nhwcj->ocij", gy, seen)
+    return out
+
+
+def _n_pixels(x: Variable, c: int) -> int:
+    return x.size[0] * x.size[1] * (x.layers // c)
+
+
+def _conv_w_expand(f: Function, xs: Sequence[Variable]) -> Variable:
+    x, gy = xs
+    n = _n_pixels(x, f.attr("size")[0] // _n_taps(f))
+    chunks = math.ceil(math.sqrt(n))  # as many chunks to add up as pixels in a chunk
+    part = apply(CONV_PART, (x, gy), **_attrs(f), size=f.attr("size"), chunks=chunks)
+    return sum_layers(part)
+
+
+CONV_W: Op = register(
+    Op(
+        "conv_channels_w",
+        lambda xs, a: (MAT4, a["size"], 1),
+        kind=MACRO,
+        expand=_conv_w_expand,
+        backward=lambda f, h, i: (
+            apply(CONV_X, (f.inputs[1], h), **_attrs(f))
+            if i == 0
+            else apply(CONV, (f.inputs[0], h), **_attrs(f))
+        ),
+        reference=_conv_w_ref,
+        cases=tuple(
+            Case(
+                lambda x, gy, kernel=kernel, border=border: apply(
+                    CONV_W, (x, gy), kernel=kernel, border=border, size=(kernel**2, 1)
+                ),
+                ((VEC4, -1, 1), (VEC4, -1, 1)),
+                elementwise=False,
+                sizes=((5, 4), (5, 4)),
+            )
+            for kernel, border in ((1, "zero"), (3, "zero"), (3, "repeat"))
+        ),
+    )
+)
+
+
+def _part_glsl(f: Function) -> str:
+    x = f.inputs[0]
+    (columns, o), chunks = f.attr("size"), f.attr("chunks")
+    c, (w, h) = columns // _n_taps(f), x.size
+    n = _n_pixels(x, c)
+    length = -(-n // chunks)
+    pos, layer = place_glsl(f)
+    return (
+        f"int {{y}}_t = {pos}.x / {c}, {{y}}_c = {pos}.x - {{y}}_t * {c}, {{y}}_o = {pos}.y;\n"
+        "  {y} = mat4(0.0);\n"
+        f"  for (int {{y}}_k = {layer} * {length}; {{y}}_k < min(({layer} + 1) * {length}, {n}); "
+        "{y}_k++) {\n"
+        f"    ivec2 {{y}}_p = ivec2({{y}}_k % {w}, {{y}}_k / {w} % {h}); "
+        f"int {{y}}_v = {{y}}_k / {w * h};\n"
+        f"    {_tap_glsl(f, x.size, 1)}\n"
+        f"    {{y}} += outerProduct({{fetch1}}({{y}}_p, {{y}}_v * {o} + {{y}}_o), "
+        f"{{fetch0}}({{y}}_q, {{y}}_v * {c} + {{y}}_c));\n"
+        "  }"
+    )
+
+
+def _part_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    x, gy = xs
+    c, o = f.attr("size")[0] // _n_taps(f), f.attr("size")[1]
+    n, chunks = _n_pixels(f.inputs[0], c), f.attr("chunks")
+    pixels = _by_image(gy, o)
+    number = np.arange(n).reshape(pixels.shape[:3]) // -(-n // chunks)
+    parts = [
+        _conv_w_ref(f, (x, _by_layer(np.where((number == k)[..., None, None], pixels, 0.0))))
+        for k in range(chunks)
+    ]
+    return np.concatenate(parts)
+
+
+CONV_PART: Op = register(
+    Op(
+        "conv_channels_part",
+        lambda xs, a: (MAT4, a["size"], a["chunks"]),
+        _part_glsl,
+        reads=(ANY,),
+        reference=_part_ref,
+        cases=tuple(
+            Case(
+                lambda x, gy, kernel=kernel: apply(
+                    CONV_PART, (x, gy), kernel=kernel, border="zero", size=(kernel**2, 1), chunks=4
+                ),
+                ((VEC4, -1, 1), (VEC4, -1, 1)),
+                gradient=False,
+                elementwise=False,
+                sizes=((5, 3), (5, 3)),
+            )
+            for kernel in (1, 3)
+        ),
+    )
+)
+
+
+def _layer(
+    name: str, x: Any, weight: Any, bias: Any, kernel: int, border: str
+) -> Variable:  # what dense and conv2d share
+    needs_variable(name, x)
+    needs_variable(name, weight)
+    y = apply(CONV, (x, weight), kernel=kernel, border=border)
+    if bias is None:
+        return y
+    o = weight.size[1]
+    if needs_variable(name, bias).vtype is not VEC4 or (bias.size, bias.layers) != ((1, 1), o):
+        raise GraphError(
+            f"F.{name} at {user_line()}: the bias must be VEC4@1x1x{o}, got {bias.label()}"
+        )
+    n = y.layers // o
+    return y + (bias if n == 1 else concat([bias] * n))
+
+
+def dense(x: Variable, weight: Variable, bias: Variable | None = None) -> Variable:
+    """A dense layer at every pixel: the matrix of all channels times the channels of the pixel.
+
+    x: VEC4 @ any size, layers = n input channels / 4 (or a multiple: a stack of feature maps, one
+    after the other). weight: MAT4 @ (input layers, output layers), blocks of the matrix. bias: VEC4
+    @ 1x1, layers = output layers, or None. Returns VEC4 of x's size, layers = output channels / 4.
+    Gradient to all three, exact. Raises GraphError for other types and for layers that do not fit.
+    """
+    return _layer("dense", x, weight, bias, 1, "zero")
+
+
+def conv2d(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    kernel: int = 3,
+    border: str = "zero",
+) -> Variable:
+    """Convolution with trainable weights (a correlation, as networks have it); stride 1.
+
+    x: VEC4 @ any size but tables, layers = input channels / 4 (or a multiple: a stack of feature
+    maps). weight: MAT4 @ (kernel^2 * input layers, output layers); column t * input layers + c is
+    the block of tap t, taps row by row from the top left. bias: VEC4 @ 1x1, layers = output layers.
+    kernel: odd, up to 15. border: ``zero``, or ``repeat`` for textures that tile. Gradient to all
+    three, exact. Raises GraphError for other types, kernels, and layers that do not fit.
+    """
+    kernel = needs_int("conv2d", "kernel", kernel)
+    if kernel < 1 or kernel % 2 == 0 or kernel > LARGEST_KERNEL:
+        raise GraphError(
+            f"F.conv2d at {user_line()}: the kernel must be odd, 1 to {LARGEST_KERNEL}, "
+            f"got {kernel}"
+        )
+    if checked_border("conv2d", border) not in CONV_BORDERS:
+        raise GraphError(
+            f"F.conv2d at {user_line()}: the border must be one of {CONV_BORDERS}, got {border!r}"
+        )
+    return _layer("conv2d", x, weight, bias, kernel, border)
+
+
+# -- activations and encoding
+
+
+def _floats(name: str, x: Any) -> Variable:
+    if needs_variable(name, x).vtype.is_int or x.vtype.is_matrix:
+        raise GraphError(f"F.{name} at {user_line()}: needs FLOAT or VECn, got {x.vtype.name}")
+    return x
+
+
+def relu(x: Variable) -> Variable:
+    """max(x, 0). FLOAT, VECn. Gradient: 1 above 0, 0 below, 1/2 at 0."""
+    return maximum(_floats("relu", x), 0.0)
+
+
+def leaky_relu(x: Variable, slope: float = 0.01) -> Variable:
+    """x above 0, slope * x below. FLOAT, VECn. slope: number in [0, 1). Gradient: 1 or slope; their
+    mean at 0."""
+    if not isinstance(slope, (int, float, np.number)) or not 0 <= float(slope) < 1:
+        raise GraphError(
+            f"F.leaky_relu at {user_line()}: slope must be a number in [0, 1), got {short(slope)}"
+        )
+    return maximum(_floats("leaky_relu", x), x * float(slope))
+
+
+def elu(x: Variable) -> Variable:
+    """x above 0, exp(x) - 1 below. FLOAT, VECn. Gradient: 1 above 0, exp(x) below (1 at 0)."""
+    x = _floats("elu", x)
+    return where(x >= 0.0, x, expm1(minimum(x, 0.0)))
+
+
+def silu(x: Variable) -> Variable:
+    """x * sigmoid(x), also called swish. FLOAT, VECn. Gradient everywhere."""
+    return _floats("silu", x) * sigmoid(x)
+
+
+def gelu(x: Variable) -> Variable:
+    """x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), the usual approximation of x times the
+    normal distribution function (Hendrycks and Gimpel, arXiv 1606.08415). FLOAT, VECn. Gradient
+    everywhere."""
+    x = _floats("gelu", x)
+    inner = (x + x * x * x * 0.044715) * math.sqrt(2.0 / math.pi)
+    return x * 0.5 * (tanh(inner) + 1.0)
+
+
+def positional_encoding(x: Variable, n: int, include_input: bool = True) -> Variable:
+    """Sines and cosines of x at n frequencies, as a feature map (Mildenhall et al., NeRF, eq. 4).
+
+    x: FLOAT or VECn @ any size, one layer; meant to lie in [-1, 1] or [0, 1]. n: frequencies
+    pi * 2^k, k = 0 to n - 1, 1 to 16. include_input: x itself first, in a layer of its own. Returns
+    VEC4, for each k: VEC2: one layer (sin x, sin y, cos x, cos y); FLOAT: one (sin, cos, 0, 0);
+    VEC3, VEC4: n layers of sines, then n of cosines, filled up with 0. Gradient to x.
+    Raises GraphError for integers, matrices, several layers (F.reshape makes one image of a stack).
+    """
+    x = _floats("positional_encoding", x)
+    n = needs_int("positional_encoding", "n", n)
+    where_ = f"F.positional_encoding at {user_line()}"
+    if not 1 <= n <= 16:
+        raise GraphError(f"{where_}: n must be 1 to 16, got {n}")
+    if x.layers != 1:
+        raise GraphError(
+            f"{where_}: needs one layer, since channels are layers; got {x.label()}\n"
+            "  hint: F.reshape(x, (w, h * layers)) makes one tall image of a stack"
+        )
+    m = x.vtype.n
+    frequencies = np.pi * 2.0 ** np.arange(n)
+    angle = x * leaf(frequencies.reshape(n, 1, 1, 1), FLOAT, "frequencies")
+    s, c = sin(angle), cos(angle)
+    parts = [_filled(vec(s, c))] if m <= 2 else [_filled(s), _filled(c)]
+    return concat([_filled(x), *parts] if include_input else parts)
+
+
+def _filled(x: Variable) -> Variable:
+    """VEC4 with 0 in the components that x has not."""
+    missing = 4 - x.vtype.n
+    if missing == 0:
+        return x
+    zeros = expand(constant(0.0, vector(missing)), x.size, x.layers)
+    return vec(x, zeros)
