@@ -1,5 +1,4 @@
-"""Networks of pixels: layers against a matrix product and scipy's correlation, training on the device,
-and what is refused."""
+"""Networks of pixels: layers against plain sums and scipy's correlation, training, bad input."""
 
 from __future__ import annotations
 
