@@ -18,10 +18,11 @@ from dressi.ad.autodiff import _reduce_to, _total
 from dressi.ad.functions._common import constant
 from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.image import expand
+from dressi.ad.functions.sphere import CUBE_GRAD, EQUIRECT_GRAD
 from dressi.ad.functions.texture import GRAD_UV
 from dressi.ad.functions.vector import dot, vec
 from dressi.ad.graph import Function, Variable, origin, short, topological, user_line
-from dressi.ad.registry import apply
+from dressi.ad.registry import Op, apply
 from dressi.errors import GraphError
 
 FLAT = frozenset(
@@ -38,12 +39,26 @@ LINEAR: dict[str, tuple[int, ...]] = {
     "texture": (0,),
     "texture_scatter": (0,),
     "texture_grad_uv": (0, 2),
+    "texture_cube": (0,),
+    "texture_cube_scatter": (0,),
+    "texture_cube_grad": (0, 2),
+    "texture_equirect": (0,),
+    "texture_equirect_scatter": (0,),
+    "texture_equirect_grad": (0, 2),
     "inverse_gather": (0,),
     "block_sum": (0,),
     "conv_channels_part": (0, 1),
 }
 """Ops that are linear in each of these inputs: the tangent is the op itself, applied to the tangent
 of the input."""
+
+SLOPES: dict[str, tuple[Op, tuple[str, ...]]] = {
+    "texture": (GRAD_UV, ("filter", "wrap")),
+    "texture_cube": (CUBE_GRAD, ("filter", "size")),
+    "texture_equirect": (EQUIRECT_GRAD, ("filter", "size")),
+}
+"""Reads at a place (input 1) that moves: the op that gives its gradient, and the attributes that
+they share. Its gradients of single components are the rows of the derivative."""
 
 REINTERPRETED = frozenset({"float_bits"})
 """Integers that move with floats: what is made of them is refused. Other integers of floats stand
@@ -152,7 +167,7 @@ def _edges(
                 missing[f.uid] = [f.inputs[i] for i in inputs]
             continue
         if name in LINEAR:
-            own = [i for i in inputs if i in LINEAR[name] or name == "texture"]
+            own = [i for i in inputs if i in LINEAR[name] or name in SLOPES]
             if len(own) < len(inputs) and name not in _STILL:
                 missing[f.uid] = [f.inputs[i] for i in inputs if i not in own]
             edges[f.uid] = [_Edge(i) for i in own]
@@ -183,8 +198,8 @@ def _moved(f: Function, edge: _Edge, t: Variable) -> list[Variable]:
     if edge.gradient is not None and edge.upstream is not None:
         part = _transposed(f, edge.upstream, edge.gradient, t)
         return [] if part is None else [part]
-    if f.op.name == "texture" and edge.i == 1:
-        return [_texture_uv(f, t)]
+    if f.op.name in SLOPES and edge.i == 1:
+        return [_read_elsewhere(f, t)]
     inputs = [t if k == edge.i else x for k, x in enumerate(f.inputs)]
     return [apply(f.op, inputs, **dict(f.attrs))]
 
@@ -227,13 +242,14 @@ def _transposed(f: Function, u: Variable, g: Variable, t: Variable) -> Variable 
     return result
 
 
-def _texture_uv(f: Function, t: Variable) -> Variable:
-    """The tangent of a sampled texture whose uv moves: of each component the slope along t."""
-    tex, uv = f.inputs
+def _read_elsewhere(f: Function, t: Variable) -> Variable:
+    """The tangent of a read whose place moves: of each component the slope along t."""
+    source, place = f.inputs
     y, n = f.output, f.output.vtype.n
-    attrs = {"filter": f.attr("filter"), "wrap": f.attr("wrap")}
+    op, shared = SLOPES[f.op.name]
+    attrs = {name: f.attr(name) for name in shared}
     slopes = [
-        apply(GRAD_UV, (tex, uv, expand(constant(e, y.vtype), y.size, y.layers)), **attrs)
+        apply(op, (source, place, expand(constant(e, y.vtype), y.size, y.layers)), **attrs)
         for e in np.eye(n)
     ]
     parts = [dot(s, t) for s in slopes]

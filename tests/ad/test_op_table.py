@@ -42,6 +42,10 @@ NO_CASE = {
     "csr_gather": "the backward of lookup with a static index; tested through its gradient",
     "texture_scatter": "the backward of texture; tested through its gradient",
     "texture_grad_uv": "the backward of texture; tested through its gradient",
+    "texture_cube_scatter": "the backward of texture_cube; tested through its gradient",
+    "texture_cube_grad": "the backward of texture_cube; tested through its gradient",
+    "texture_equirect_scatter": "the backward of texture_equirect; tested through its gradient",
+    "texture_equirect_grad": "the backward of texture_equirect; tested through its gradient",
     "inverse_uv": "the stochastic backward of texture; tests below and tests/render",
     "inverse_gather": "the stochastic backward of texture; tests below and tests/render",
 }

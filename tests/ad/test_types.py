@@ -181,6 +181,7 @@ TABLE: dict[str, tuple[Callable[..., Variable], set[tuple[str, ...]]]] = {
     ),
     "positional_encoding": (lambda a: F.positional_encoding(a, 2), one(*FLOATS)),
     "texture": (F.texture, {(t, "VEC2") for t in FLOATS}),
+    "texture_equirect": (F.texture_equirect, {(t, "VEC3") for t in FLOATS}),
     "vec2": (F.vec2, {("FLOAT", "FLOAT"), ("INT", "INT")}),
     "vec3": (F.vec3, {("VEC2", "FLOAT"), ("FLOAT", "VEC2"), ("IVEC2", "INT"), ("INT", "IVEC2")}),
     "vec4": (
@@ -192,6 +193,7 @@ TABLE: dict[str, tuple[Callable[..., Variable], set[tuple[str, ...]]]] = {
 ELSEWHERE = {
     "conv2d",  # tests/render/test_neural.py
     "dense",
+    "texture_cube",  # test_sphere_maps.py
     "smoothstep",  # test_more_ops.py
     "refract",
     "faceforward",

@@ -158,6 +158,7 @@ from dressi.ad.functions.scatter import (
     sparse_matmul,
 )
 from dressi.ad.functions.select import compare, equal, not_equal, safe_div, where
+from dressi.ad.functions.sphere import texture_cube, texture_equirect
 from dressi.ad.functions.stable import (
     charbonnier,
     huber,
@@ -359,6 +360,8 @@ __all__ = [
     "tan",
     "tanh",
     "texture",
+    "texture_cube",
+    "texture_equirect",
     "tile",
     "to_float",
     "to_int",

@@ -1,0 +1,230 @@
+"""Maps over directions: reads of cube maps and equirectangular maps, and their backwards.
+
+In: a map and directions. Out: values. Rows of the registry come in threes: the read, the exact
+scatter to the texels read, and the gradient to the direction; what differs between the maps, which
+texels a direction reads, is in ``cubemap`` and ``equirect``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.functions import cubemap, equirect
+from dressi.ad.functions._common import needs_variable
+from dressi.ad.functions.image import expand, take_layer
+from dressi.ad.functions.layers import stack
+from dressi.ad.functions.texture import FILTERS
+from dressi.ad.functions.window import crop
+from dressi.ad.graph import Function, Variable, user_line
+from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast, register
+from dressi.ad.vtype import FLOAT, VEC3
+from dressi.errors import GraphError
+
+Geometry = tuple[Callable[..., str], Callable[..., Any]]  # taps_glsl, taps
+
+
+def _infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    image, direction = xs
+    return image.vtype, direction.size, direction.layers
+
+
+def _map_size(f: Function) -> tuple[int, int]:
+    size: tuple[int, int] = f.attr("size")
+    return size
+
+
+def _rows(name: str, geometry: Geometry, layers: int, cases: tuple[Case, ...]) -> tuple[Op, Op]:
+    """Registers the read, its scatter and its gradient to the direction. Returns the read and the
+    gradient. layers: of the map."""
+    glsl, numpy_taps = geometry
+
+    def taps(f: Function, d: np.ndarray) -> Any:
+        return numpy_taps(d, _map_size(f), f.attr("filter") == "linear")
+
+    def body(f: Function, loop: str, before: str = "", after: str = "") -> str:
+        linear = f.attr("filter") == "linear"
+        return (
+            f"{{\n    {glsl('{x1}', _map_size(f), linear)}    {before}"
+            f"for (int k = 0; k < {4 if linear else 1}; k++) {loop}{after}\n  }}"
+        )
+
+    def read_glsl(f: Function) -> str:
+        loop = "{y} += wt[k] * {fetch0}(at[k].xy, at[k].z);"
+        return "{y} = {T}(0);\n  " + body(f, loop)
+
+    def read_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+        out = 0.0
+        for layer, y, x, weight, _ in taps(f, xs[1]):
+            out = out + weight[..., None] * xs[0][layer, y, x]
+        return np.asarray(out)
+
+    def read_backward(f: Function, gy: Variable, i: int) -> Variable:
+        image, direction = f.inputs
+        attrs = dict(f.attrs)
+        if i == 1:
+            return apply(gradient, (image, direction, gy), **attrs)
+        return apply(scatter, (gy, expand(direction, gy.size, gy.layers)), **attrs)
+
+    def scatter_glsl(f: Function) -> str:
+        w, h = _map_size(f)
+        loop = f"{{add}}((at[k].z * {h} + at[k].y) * {w} + at[k].x, wt[k] * {{x0}});"
+        return "if ({x0} != {T}(0)) " + body(f, loop)
+
+    def scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+        w, h = _map_size(f)
+        gy, d = xs[0], np.broadcast_to(xs[1], (*xs[0].shape[:3], 3))
+        out = np.zeros((layers, h, w, gy.shape[-1]))
+        for layer, y, x, weight, _ in taps(f, d):
+            np.add.at(out, (layer, y, x), weight[..., None] * gy)
+        return out
+
+    def gradient_glsl(f: Function) -> str:
+        if f.attr("filter") == "nearest":
+            return "{y} = vec3(0.0);"
+        # By pairs of one row: two equal texels cancel exactly, which counts at a pole, where the
+        # slope of the longitude is large.
+        loop = (
+            "{ float a = dot({x2}, {fetch0}(at[k].xy, at[k].z)); k++;\n"
+            "      float b = dot({x2}, {fetch0}(at[k].xy, at[k].z));\n"
+            "      g += vec2((b - a) * dw[k].x, a * dw[k - 1].y + b * dw[k].y); }"
+            if name == "texture_equirect"
+            else "g += dot({x2}, {fetch0}(at[k].xy, at[k].z)) * dw[k];"
+        )
+        after = "\n    {y} = g.x * gs + g.y * gt;"
+        return "{y} = vec3(0.0);\n  " + body(f, loop, "vec2 g = vec2(0.0);\n    ", after)
+
+    def gradient_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+        image, d, gy = xs
+        out: Any = 0.0
+        for layer, y, x, _, slope in taps(f, np.broadcast_to(d, (*gy.shape[:3], 3))):
+            out = out + (image[layer, y, x] * gy).sum(-1)[..., None] * slope
+        return np.asarray(out)
+
+    read = register(
+        Op(
+            name,
+            _infer,
+            read_glsl,
+            reads=(ANY, SAME),
+            backward=read_backward,
+            reference=read_ref,
+            cases=cases,
+        )
+    )
+    scatter = register(
+        Op(
+            f"{name}_scatter",
+            lambda xs, a: (xs[0].vtype, a["size"], layers),
+            scatter_glsl,
+            reference=scatter_ref,
+            scatter="add",
+            domain=0,
+        )
+    )
+    gradient = register(
+        Op(
+            f"{name}_grad",
+            lambda xs, a: (VEC3, *broadcast(xs[1:])),
+            gradient_glsl,
+            reads=(ANY, SAME, SAME),
+            reference=gradient_ref,
+        )
+    )
+    return read, gradient
+
+
+def _six(c: Variable) -> Variable:
+    """For the generated tests: a cube from an image that holds its faces below one another."""
+    n = c.size[0]
+    return stack([crop(take_layer(c, 0), 0, n * k, n, n) for k in range(6)])
+
+
+CUBE, CUBE_GRAD = _rows(
+    "texture_cube",
+    (cubemap.taps_glsl, cubemap.taps),
+    6,
+    tuple(
+        Case(
+            lambda c, d, mode=mode: texture_cube(_six(c), d, mode),
+            ((vtype, -1, 1), (VEC3, -2, 2)),
+            elementwise=False,
+            sizes=((n, 6 * n), (9, 7)),
+        )
+        for n, mode, vtype in ((4, "linear", VEC3), (1, "linear", FLOAT), (3, "nearest", VEC3))
+    ),
+)
+
+EQUIRECT, EQUIRECT_GRAD = _rows(
+    "texture_equirect",
+    (equirect.taps_glsl, equirect.taps),
+    1,
+    tuple(
+        Case(
+            lambda e, d, mode=mode: texture_equirect(take_layer(e, 0), d, mode),
+            ((vtype, -1, 1), (VEC3, -2, 2)),
+            transcendental=True,
+            elementwise=False,
+            sizes=(size, (9, 7)),
+        )
+        for size, mode, vtype in (
+            ((8, 5), "linear", VEC3),
+            ((3, 1), "linear", FLOAT),
+            ((6, 4), "nearest", VEC3),
+        )
+    ),
+)
+
+
+def _checked(name: str, image: Variable, direction: Variable, filter: str, layers: int) -> None:
+    """Raises GraphError for what the map reads cannot take."""
+    needs_variable(name, image)
+    needs_variable(name, direction)
+    if filter not in FILTERS:
+        raise GraphError(
+            f"F.{name} at {user_line()}: filter must be one of {FILTERS}, got {filter!r}"
+        )
+    if image.vtype.is_int or image.vtype.is_matrix or image.layers != layers:
+        raise GraphError(
+            f"F.{name} at {user_line()}: the map must be FLOAT or VECn with layers={layers}, "
+            f"got {image.label()}"
+        )
+    if direction.vtype is not VEC3:
+        raise GraphError(
+            f"F.{name} at {user_line()}: directions must be VEC3, got {direction.label()}"
+        )
+
+
+def texture_cube(cube: Variable, direction: Variable, filter: str = "linear") -> Variable:
+    """Read a cube map along directions, without seams.
+
+    cube: FLOAT or VECn @ (n, n), layers=6: the faces +X, -X, +Y, -Y, +Z, -Z, seen from the centre
+    and turned as in Vulkan and glTF. direction: VEC3 @ any size, any layers (all read the one
+    cube), of any length; a zero direction reads as +Z. filter: linear (a tap beyond a face is the
+    texel of the neighbouring face; where three faces meet, their three texels share its weight:
+    continuous everywhere) or nearest. Gradient to cube: exact sum (atomic scatter-add). Gradient to
+    direction: from the four taps, across the direction only (the length changes nothing); 0 for
+    nearest and for a zero direction. Raises GraphError for another shape, type or filter.
+    """
+    _checked("texture_cube", cube, direction, filter, 6)
+    if cube.size[0] != cube.size[1]:
+        raise GraphError(f"F.texture_cube at {user_line()}: faces are square, got {cube.label()}")
+    return apply(CUBE, (cube, direction), filter=filter, size=cube.size)
+
+
+def texture_equirect(env: Variable, direction: Variable, filter: str = "linear") -> Variable:
+    """Read an equirectangular map along directions, without a seam.
+
+    env: FLOAT or VECn @ (w, h). Row 0 is +Y, up; the centre of the image looks down -Z, the right
+    half holds +X: u = 0.5 + atan2(x, -z) / (2 pi), v = acos(y) / pi. direction: VEC3 @ any size,
+    any layers, of any length; a zero direction reads as +Z. filter: linear (around the seam; at a
+    pole exactly the mean of the row beside it, and linear between the two: continuous everywhere)
+    or nearest. Gradient to env: exact sum (atomic scatter-add). Gradient to direction: from the
+    four taps, across the direction only, bounded around the poles; 0 at a pole itself, for nearest
+    and for a zero direction. Raises GraphError for another shape, type or filter.
+    """
+    _checked("texture_equirect", env, direction, filter, 1)
+    padded = equirect.with_poles(env)
+    return apply(EQUIRECT, (padded, direction), filter=filter, size=padded.size)
