@@ -1,11 +1,14 @@
-"""Shading as builders over F: unlit and Lambert. In: a peel and attributes. Out: VEC3 linear
-colours."""
+"""What a pixel knows of the mesh: texture coordinates, normals, and the unlit and Lambert models.
+
+In: a peel and tables. Out: per-pixel values. ``unlit`` and ``lambert`` take plain images; models
+that take a ``Surface`` and lights are in models.py and pbr.py.
+"""
 
 from __future__ import annotations
 
 from dressi.ad import F, Variable
 from dressi.render.distance import interpolate
-from dressi.render.hardsoftras import HardSoft, Peel
+from dressi.render.hardsoftras import Peel
 from dressi.render.project import gather
 
 
@@ -65,15 +68,3 @@ def vertex_normals(vtx_pos: Variable, faces: Variable) -> Variable:
     size = vtx_pos.size
     total = F.add_n([F.scatter_add(n, f, size) for f in (faces.x, faces.y, faces.z)])
     return F.normalize(total)
-
-
-__all__ = [
-    "HardSoft",
-    "face_normals",
-    "flat_normal",
-    "lambert",
-    "smooth_normal",
-    "surface_uv",
-    "unlit",
-    "vertex_normals",
-]

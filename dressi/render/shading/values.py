@@ -1,0 +1,40 @@
+"""Numbers and Variables side by side: what materials and lights are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+from typing import TypeAlias
+
+from dressi.ad import F, Variable
+from dressi.ad.graph import short, user_line
+from dressi.ad.vtype import VType
+from dressi.errors import GraphError
+
+Value: TypeAlias = Variable | float | Sequence[float]
+"""A Variable (a parameter, an image, a value a view), a number, or the numbers of a vector."""
+
+
+def as_variable(what: str, value: Value, vtype: VType) -> Variable:
+    """value as a Variable of that type; a number counts for every component.
+
+    what: whose value it is, for the error. Raises GraphError for a Variable of another type, and
+    for numbers that do not fit.
+    """
+    if isinstance(value, Variable):
+        if value.vtype is not vtype:
+            raise GraphError(f"{what} at {user_line()} must be {vtype.name}, got {value.label()}")
+        return value
+    try:
+        return F.constant(value, vtype)
+    except GraphError as error:
+        raise GraphError(
+            f"{what} at {user_line()} must be {vtype.name}, got {short(value)}: {error}"
+        ) from error
+
+
+def check_number(what: str, value: object, low: float, high: float) -> None:
+    """Raise GraphError where value is a number outside [low, high] (or NaN). Variables pass: what
+    is sent later is the sender's."""
+    if isinstance(value, Real) and not low <= float(value) <= high:
+        raise GraphError(f"{what} at {user_line()} must be in [{low:g}, {high:g}], got {value!r}")
