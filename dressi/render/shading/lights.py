@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Protocol
 
 from dressi.ad import F, Variable
 from dressi.ad.graph import user_line
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.errors import GraphError
-from dressi.render.shading.values import Value, as_variable, check_number
+from dressi.render.shading.values import Value, as_number, as_variable, check_number
 
 MIN_DISTANCE = 1e-3
 """World units. Nearer to a light than that, the inverse square stays what it is there: finite, and
@@ -97,10 +96,10 @@ class SpotLight:
 
     def __post_init__(self) -> None:
         _check_range("SpotLight", self.range)
-        inner, outer = self.inner_cone_angle, self.outer_cone_angle
-        check_number("SpotLight: inner_cone_angle", inner, 0.0, math.pi / 2)
-        check_number("SpotLight: outer_cone_angle", outer, 0.0, math.pi / 2)
-        if isinstance(inner, Real) and isinstance(outer, Real) and not float(inner) < float(outer):
+        check_number("SpotLight: inner_cone_angle", self.inner_cone_angle, 0.0, math.pi / 2)
+        check_number("SpotLight: outer_cone_angle", self.outer_cone_angle, 0.0, math.pi / 2)
+        inner, outer = as_number(self.inner_cone_angle), as_number(self.outer_cone_angle)
+        if inner is not None and outer is not None and not inner < outer:
             raise GraphError(
                 f"SpotLight at {user_line()} needs inner_cone_angle < outer_cone_angle, "
                 f"got {inner!r}, {outer!r}"
@@ -118,7 +117,8 @@ class SpotLight:
 
 
 def _check_range(what: str, value: Value | None) -> None:
-    if isinstance(value, Real) and not float(value) > 0.0:
+    number = as_number(value)
+    if number is not None and not number > 0.0:
         raise GraphError(f"{what} at {user_line()}: range must be positive, got {value!r}")
 
 

@@ -33,8 +33,14 @@ def as_variable(what: str, value: Value, vtype: VType) -> Variable:
         ) from error
 
 
+def as_number(value: object) -> float | None:
+    """value as a float; None for Variables and everything else that is no real number."""
+    return float(value) if isinstance(value, Real) else None
+
+
 def check_number(what: str, value: object, low: float, high: float) -> None:
     """Raise GraphError where value is a number outside [low, high] (or NaN). Variables pass: what
     is sent later is the sender's."""
-    if isinstance(value, Real) and not low <= float(value) <= high:
+    number = as_number(value)
+    if number is not None and not low <= number <= high:
         raise GraphError(f"{what} at {user_line()} must be in [{low:g}, {high:g}], got {value!r}")
