@@ -118,6 +118,23 @@ def perspective(fov_y_deg: float, aspect: float, near: float, far: float) -> Mat
     return projection
 
 
+def orthographic(width: float, height: float, near: float, far: float) -> Matrix:
+    """(4, 4) float64 parallel projection for Vulkan's clip space (z 0 at near, 1 at far; y down).
+
+    width, height: of the visible box, world units; the optical axis meets its middle. near, far:
+    distances along -Z, world units; near may lie behind the camera (be negative). w is 1, so the
+    perspective-correct weights of a rasterizer are the plain ones. Raises GraphError unless width,
+    height > 0 and near < far, all finite.
+    """
+    if not (np.isfinite(width) and np.isfinite(height) and width > 0.0 and height > 0.0):
+        raise GraphError(f"orthographic needs width and height > 0, got {width}, {height}")
+    if not (np.isfinite(near) and np.isfinite(far) and near < far):
+        raise GraphError(f"orthographic needs near < far, got near = {near}, far = {far}")
+    projection = np.diag([2.0 / width, -2.0 / height, 1.0 / (near - far), 1.0])
+    projection[2, 3] = near / (near - far)
+    return projection
+
+
 def ring(
     n_views: int,
     distance: float,

@@ -3,6 +3,15 @@
 Every reader raises ``LoadError`` with the file and the place in it; every writer is atomic.
 """
 
+from dressi.render.io.colmap import (
+    ColmapCamera,
+    ColmapImage,
+    ColmapModel,
+    ColmapPoints,
+    colmap_model,
+    read_colmap,
+    write_colmap,
+)
 from dressi.render.io.glb import write_glb
 from dressi.render.io.images import (
     atomic_write,
@@ -13,17 +22,27 @@ from dressi.render.io.images import (
 )
 from dressi.render.io.middlebury import Photo, load_photos, read_bounding_box, read_par
 from dressi.render.io.obj import read_obj
+from dressi.render.io.transforms import read_transforms, write_transforms
 
 __all__ = [
+    "ColmapCamera",
+    "ColmapImage",
+    "ColmapModel",
+    "ColmapPoints",
     "Photo",
     "atomic_write",
+    "colmap_model",
     "linear_to_srgb",
     "load_photos",
     "read_bounding_box",
+    "read_colmap",
     "read_image",
     "read_obj",
     "read_par",
+    "read_transforms",
     "srgb_to_linear",
+    "write_colmap",
     "write_glb",
     "write_png",
+    "write_transforms",
 ]
