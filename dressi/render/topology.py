@@ -3,12 +3,22 @@ tables."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from dressi.ad import F, Variable
 from dressi.ad.graph import Derived
 from dressi.ad.vtype import IVEC3
 from dressi.render.project import ScreenFaces
+
+
+@dataclass(frozen=True)
+class MeshFaces(Derived):
+    """How the faces of several meshes in one table come about. Each mesh has neighbours of its
+    own: vertices that two meshes have at the same place do not join them."""
+
+    neighbors: Derived | None = None
 
 
 def weld(positions: np.ndarray) -> np.ndarray:
@@ -42,10 +52,13 @@ def neighbor_table(faces: Variable, vtx_pos: Variable | None = None) -> Variable
     """IVEC3 @ (F, 1) leaf of ``face_neighbors``, kept up to date when other faces are sent.
 
     vtx_pos: VEC3 leaf; vertices that were *sent* at exactly the same place (duplicates at uv seams)
-    count as one. A Variable that is no leaf is not looked at.
+    count as one. A Variable that is no leaf is not looked at. The faces of ``build_batch`` have the
+    neighbours that each mesh has by itself.
     """
     leaf = Variable(IVEC3, faces.size, name=f"{faces.name or 'faces'}.neighbors")
-    if vtx_pos is not None and vtx_pos.creator is None and vtx_pos.layers == 1:
+    if isinstance(faces.derived, MeshFaces):
+        leaf.derived = faces.derived.neighbors
+    elif vtx_pos is not None and vtx_pos.creator is None and vtx_pos.layers == 1:
         leaf.derived = Derived(faces, _welded_neighbors, vtx_pos)
     else:
         leaf.derived = Derived(faces, lambda a: face_neighbors(a).reshape(1, 1, -1, 3))

@@ -159,6 +159,7 @@ TABLE: dict[str, tuple[Callable[..., Variable], set[tuple[str, ...]]]] = {
     "flip": (F.flip, one(*ALL)),
     "reshape": (lambda a: F.reshape(a, (2, 2)), one(*ALL)),
     "concat": (lambda a, b: F.concat([a, b]), pairs(*ALL)),
+    "join": (lambda a, b: F.join([a, b]), pairs(*ALL)),
     "stack": (lambda a, b: F.stack([a, b]), pairs(*ALL)),
     "resize": (lambda a: F.resize(a, (3, 5)), one(*FLOATS, *MATS)),
     "shift": (lambda a: F.shift(a, 1, -2), one(*ALL)),

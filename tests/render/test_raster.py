@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scenes import camera, cube, quad, rotated
 
 from dressi import DressiAD, F, GraphError, Options, Variable, evaluate
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3, VEC4
+from dressi.apps.reliability.scenes import camera, cube, quad, rotated
 from dressi.errors import PackingError
 from dressi.packing import pack, plan_text
 from dressi.packing.limits import LLVMPIPE

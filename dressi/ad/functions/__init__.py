@@ -89,6 +89,7 @@ from dressi.ad.functions.integer import (
     shift_left,
     shift_right,
 )
+from dressi.ad.functions.join import join
 from dressi.ad.functions.layers import concat, flip, reshape, split, stack
 from dressi.ad.functions.linalg import (
     cofactor,
@@ -275,6 +276,7 @@ __all__ = [
     "imod",
     "inverse",
     "inversesqrt",
+    "join",
     "jvp",
     "laplacian",
     "layer_index",

@@ -1,0 +1,111 @@
+"""Tables joined end to end, as several meshes are into one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.functions._common import needs_variable
+from dressi.ad.functions.layers import FAN_IN
+from dressi.ad.functions.window import crop, place_glsl
+from dressi.ad.graph import Function, Variable, short, user_line
+from dressi.ad.registry import ANY, Case, Op, Shape, apply, register
+from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3
+from dressi.errors import GraphError
+
+
+def _join_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    vtypes = {x.vtype for x in xs}
+    if len(vtypes) != 1:
+        raise GraphError(f"needs one type, got {', '.join(x.vtype.name for x in xs)}")
+    for x in xs:
+        if x.size[1] != 1:
+            raise GraphError(f"needs tables (n, 1), got {x.label()}")
+    layers = {x.layers for x in xs} - {1}
+    if len(layers) > 1:
+        raise GraphError(f"layers {sorted(layers)} do not broadcast (equal, or 1)")
+    return xs[0].vtype, (sum(x.size[0] for x in xs), 1), max(layers, default=1)
+
+
+def _starts(f: Function) -> list[int]:
+    """The first row of each input."""
+    return list(accumulate((x.size[0] for x in f.inputs), initial=0))
+
+
+def _join_glsl(f: Function) -> str:
+    pos, layer = place_glsl(f)
+    starts, lines = _starts(f), []
+    for k, x in enumerate(f.inputs):
+        test = f"if ({pos}.x < {starts[k + 1]}) " if k + 1 < len(f.inputs) else ""
+        at = f"ivec2({pos}.x - {starts[k]}, 0)"
+        head, of = "else " if k else "", layer if x.layers > 1 else "0"
+        lines.append(f"{head}{test}{{y}} = {{fetch{k}}}({at}, {of});")
+    return "\n  ".join(lines)
+
+
+def _join_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    layers = f.output.layers
+    return np.concatenate([np.broadcast_to(x, (layers, *x.shape[1:])) for x in xs], axis=2)
+
+
+JOIN: Op = register(
+    Op(
+        "join",
+        _join_infer,
+        _join_glsl,
+        reads=(ANY,),
+        once=tuple(range(FAN_IN)),
+        backward=lambda f, gy, i: crop(gy, _starts(f)[i], 0, f.inputs[i].size[0], 1),
+        reference=_join_ref,
+        cases=(
+            Case(
+                lambda a, b, c: join([a, b, c, a]),
+                ((VEC3, -2, 2),) * 3,
+                elementwise=False,
+                sizes=((13, 1), (1, 1), (4, 1)),
+            ),
+            Case(
+                lambda a, b: join([a * k for k in (1.0, 2.0, 3.0, 4.0, 5.0)] + [b] * 5),
+                ((FLOAT, -2, 2),) * 2,
+                elementwise=False,
+                sizes=((3, 1), (5, 1)),
+            ),
+            Case(
+                lambda a, b: join([a, b, a]),
+                ((MAT2, -2, 2),) * 2,
+                elementwise=False,
+                sizes=((7, 1), (2, 1)),
+            ),
+            Case(
+                lambda a, b: join([a, b]),
+                ((INT, -9, 9),) * 2,
+                gradient=False,
+                elementwise=False,
+                sizes=((7, 1), (5, 1)),
+            ),
+        ),
+    )
+)
+
+
+def join(tables: Sequence[Variable]) -> Variable:
+    """The rows of all tables, one table after the other.
+
+    tables: Variables of one type @ (n, 1), any n each; layers equal, or 1 (the table of all
+    layers). Each row is read once, in passes of up to 8 tables. Gradient to all: their rows of gy.
+    Raises GraphError for an empty list, types that differ, and what is no table. Layers one after
+    the other: F.concat.
+    """
+    if not isinstance(tables, (list, tuple)) or not tables:
+        raise GraphError(f"F.join at {user_line()}: needs a list of tables, got {short(tables)}")
+    items = [needs_variable("join", x) for x in tables]
+    if len(items) == 1:
+        _join_infer(items, {})
+    width = max(FAN_IN // items[0].vtype.n_planes, 2)
+    while len(items) > 1:
+        parts = [items[i : i + width] for i in range(0, len(items), width)]
+        items = [apply(JOIN, part) if len(part) > 1 else part[0] for part in parts]
+    return items[0]
