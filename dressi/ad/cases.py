@@ -110,6 +110,12 @@ def instance(name: str, k: int, case: Case, config: Config) -> Instance:
         feeds[x] = draw(vtype, low, high, shape, rng)
     if name == "texture":
         feeds[inputs[1]] = _off_kinks(feeds[inputs[1]], inputs[0].size)
+    if name == "texture_mip":
+        w, h = inputs[0].size
+        for _ in range(8):  # away from those of one level may be towards those of another
+            for i in range(max(w, h).bit_length()):
+                level = max(1, w >> i), max(1, h >> i)
+                feeds[inputs[1]] = _off_kinks(feeds[inputs[1]], level)
     return Instance(inputs, feeds, case.build(*inputs))
 
 

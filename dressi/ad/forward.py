@@ -20,7 +20,8 @@ from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.sphere import CUBE_GRAD, EQUIRECT_GRAD
 from dressi.ad.functions.texture import GRAD_UV
-from dressi.ad.functions.vector import dot, vec
+from dressi.ad.functions.texture_mip import MIP_GRAD
+from dressi.ad.functions.vector import dot, swizzle, vec
 from dressi.ad.graph import Function, Variable, origin, short, topological, user_line
 from dressi.ad.registry import Op, apply
 from dressi.errors import GraphError
@@ -45,6 +46,9 @@ LINEAR: dict[str, tuple[int, ...]] = {
     "texture_equirect": (0,),
     "texture_equirect_scatter": (0,),
     "texture_equirect_grad": (0, 2),
+    "texture_mip": (0,),
+    "texture_mip_scatter": (0,),
+    "texture_mip_grad": (0, 3),
     "inverse_gather": (0,),
     "block_sum": (0,),
     "conv_channels_part": (0, 1),
@@ -56,8 +60,9 @@ SLOPES: dict[str, tuple[Op, tuple[str, ...]]] = {
     "texture": (GRAD_UV, ("filter", "wrap")),
     "texture_cube": (CUBE_GRAD, ("filter", "size")),
     "texture_equirect": (EQUIRECT_GRAD, ("filter", "size")),
+    "texture_mip": (MIP_GRAD, ("filter", "wrap", "sizes")),
 }
-"""Reads at a place (input 1) that moves: the op that gives its gradient, and the attributes that
+"""Reads at a place (input 1) or level (2) that moves: the op that gives its gradient, and the attributes that
 they share. Its gradients of single components are the rows of the derivative."""
 
 REINTERPRETED = frozenset({"float_bits"})
@@ -198,8 +203,8 @@ def _moved(f: Function, edge: _Edge, t: Variable) -> list[Variable]:
     if edge.gradient is not None and edge.upstream is not None:
         part = _transposed(f, edge.upstream, edge.gradient, t)
         return [] if part is None else [part]
-    if f.op.name in SLOPES and edge.i == 1:
-        return [_read_elsewhere(f, t)]
+    if f.op.name in SLOPES and edge.i > 0:
+        return [_read_elsewhere(f, edge.i, t)]
     inputs = [t if k == edge.i else x for k, x in enumerate(f.inputs)]
     return [apply(f.op, inputs, **dict(f.attrs))]
 
@@ -242,15 +247,17 @@ def _transposed(f: Function, u: Variable, g: Variable, t: Variable) -> Variable 
     return result
 
 
-def _read_elsewhere(f: Function, t: Variable) -> Variable:
-    """The tangent of a read whose place moves: of each component the slope along t."""
-    source, place = f.inputs
-    y, n = f.output, f.output.vtype.n
+def _read_elsewhere(f: Function, i: int, t: Variable) -> Variable:
+    """The tangent of a read whose place (input 1) or level of detail (2) moves: of each component
+    the slope along t."""
+    y = f.output
     op, shared = SLOPES[f.op.name]
     attrs = {name: f.attr(name) for name in shared}
-    slopes = [
-        apply(op, (source, place, expand(constant(e, y.vtype), y.size, y.layers)), **attrs)
-        for e in np.eye(n)
-    ]
-    parts = [dot(s, t) for s in slopes]
-    return parts[0] if n == 1 else vec(*parts)
+    parts = []
+    for e in np.eye(y.vtype.n):
+        one = expand(constant(e, y.vtype), y.size, y.layers)
+        slope = apply(op, (*f.inputs, one), **attrs)
+        if op is MIP_GRAD:  # to both in one vector
+            slope = swizzle(slope, "xy" if i == 1 else "z")
+        parts.append(dot(slope, t))
+    return parts[0] if len(parts) == 1 else vec(*parts)

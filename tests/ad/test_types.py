@@ -202,6 +202,10 @@ ELSEWHERE = {
     "from_columns",
     "from_rows",
     "identity",
+    "MipMap",  # test_mipmap.py
+    "mipmap",
+    "mip_levels",
+    "texture_mip",
     "jvp",  # test_forward.py
     "custom",  # test_custom.py
     "constant",  # test_graph.py

@@ -121,6 +121,7 @@ from dressi.ad.functions.matrix import (
     scale,
     transpose,
 )
+from dressi.ad.functions.mipmap import MipMap, mip_levels, mipmap
 from dressi.ad.functions.neighbors import (
     box_blur,
     convolve,
@@ -172,6 +173,7 @@ from dressi.ad.functions.stable import (
 )
 from dressi.ad.functions.stop import stop_gradient
 from dressi.ad.functions.texture import texture
+from dressi.ad.functions.texture_mip import texture_mip
 from dressi.ad.functions.vector import (
     _attach_operators,
     cross,
@@ -200,6 +202,7 @@ _attach_operators()
 from dressi.ad.forward import jvp  # noqa: E402
 
 __all__ = [
+    "MipMap",
     "SparseMatrix",
     "abs",
     "acos",
@@ -305,6 +308,8 @@ __all__ = [
     "min",
     "min_components",
     "minimum",
+    "mip_levels",
+    "mipmap",
     "mix",
     "mod",
     "mul",
@@ -364,6 +369,7 @@ __all__ = [
     "texture",
     "texture_cube",
     "texture_equirect",
+    "texture_mip",
     "tile",
     "to_float",
     "to_int",

@@ -1,0 +1,267 @@
+"""Sampling of mip chains: a level of detail per pixel, trilinear or of the nearest level.
+
+A level of detail l reads the levels floor(l) and floor(l) + 1, mixed by the fraction of l. The
+backward to the chain adds to the texels that were read; to uv it is that of the taps, to the level
+of detail the difference of the two levels. Texel centres, wraps and borders are those of F.texture,
+in each level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.functions._common import lift, needs_variable
+from dressi.ad.functions.image import expand
+from dressi.ad.functions.mipmap import MipMap, mipmap, places
+from dressi.ad.functions.texture import _layers_of, beyond_border, taps_of
+from dressi.ad.functions.vector import swizzle
+from dressi.ad.functions.wraps import Wraps, at_glsl, checked_wrap, inside_glsl
+from dressi.ad.graph import Function, Size, Variable, short, user_line
+from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast, register
+from dressi.ad.vtype import FLOAT, VEC2, VEC3
+from dressi.errors import GraphError
+
+MIP_FILTERS = {
+    "trilinear": ("linear", "linear"),
+    "linear-mipmap-nearest": ("linear", "nearest"),
+    "nearest-mipmap-linear": ("nearest", "linear"),
+    "nearest-mipmap-nearest": ("nearest", "nearest"),
+}
+"""How texels and how levels are filtered."""
+
+
+def _loops(f: Function, uv: str, lod: str, body: str, between: bool = False) -> str:
+    """GLSL of a loop over all taps. body sees i (atlas texel), d (which of the four), s (weights
+    along u and v), m (weight of the level), e (0 or 1: which level), r (place of the level).
+    between: whether levels of weight 0 count where the level of detail lies inside the chain."""
+    boxes, wraps = places(f.attr("sizes")), f.attr("wrap")
+    texels, levels = MIP_FILTERS[f.attr("filter")]
+    last = len(boxes) - 1
+    table = ", ".join(f"ivec4({x}, {y}, {w}, {h})" for x, y, w, h in boxes)
+    inside = inside_glsl(wraps, "i.x", "i.y", "r.z", "r.w")
+    at = at_glsl(wraps, "i.x", "i.y", "r.z", "r.w")
+    linear = texels == "linear"
+    live = f"!({lod} > 0.0 && {lod} < {last}.0)" if between else "true"
+    return (
+        f"const ivec4 {{y}}_r[{last + 1}] = ivec4[{last + 1}]({table});\n"
+        f"  float {{y}}_l = clamp({lod}, 0.0, {last}.0){' + 0.5' if levels == 'nearest' else ''};\n"
+        f"  int {{y}}_k = clamp(int({{y}}_l), 0, {last});\n"
+        f"  for (int e = 0; e < {2 if levels == 'linear' else 1}; e++) {{\n"
+        + (
+            "    float g = {y}_l - float({y}_k), m = e == 0 ? 1.0 - g : g;\n"
+            f"    if (m == 0.0 && {live}) continue;\n"
+            if levels == "linear"
+            else "    float m = 1.0;\n"
+        )
+        + f"    ivec4 r = {{y}}_r[min({{y}}_k + e, {last})];\n"
+        f"    vec2 p = {uv} * vec2(r.zw){' - 0.5' if linear else ''}, o = floor(p), t = p - o;\n"
+        f"    for (int q = 0; q < {4 if linear else 1}; q++) {{\n"
+        "      ivec2 d = ivec2(q & 1, q >> 1), i = ivec2(o) + d;\n"
+        f"      vec2 s = {'mix(1.0 - t, t, vec2(d))' if linear else 'vec2(1.0)'};\n"
+        + (f"      if (!({inside})) continue;\n" if inside else "")
+        + f"      i = r.xy + {at};\n"
+        f"      {body}\n"
+        "    }\n"
+        "  }"
+    )
+
+
+Level = tuple[int, int, Size, np.ndarray, np.ndarray]
+
+
+def _levels(f: Function, lod: np.ndarray) -> list[Level]:
+    """(left, top, size, weight, d weight / d lod) of each level, weights (..., 1)."""
+    boxes = places(f.attr("sizes"))
+    last = len(boxes) - 1
+    at = np.clip(lod, 0, last)
+    out = []
+    for i, (x, y, w, h) in enumerate(boxes):
+        if MIP_FILTERS[f.attr("filter")][1] == "nearest":
+            weight, slope = (np.floor(at + 0.5) == i) * 1.0, np.zeros_like(at)
+        else:
+            weight = np.clip(1 - np.abs(at - i), 0, None)
+            below = np.floor(at)
+            slope = ((below + 1 == i) * 1.0 - (below == i)) * ((lod > 0) & (lod < last))
+        out.append((x, y, (w, h), weight, slope))
+    return out
+
+
+def _full(shape: tuple[int, ...], *xs: np.ndarray) -> list[np.ndarray]:
+    return [np.broadcast_to(x, (*shape, x.shape[-1])) for x in xs]
+
+
+def _infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    atlas, uv, lod = xs
+    if uv.vtype is not VEC2 or lod.vtype is not FLOAT:
+        raise GraphError(f"uv must be VEC2 and lod FLOAT, got {uv.vtype.name}, {lod.vtype.name}")
+    size, layers = broadcast((uv, lod))
+    if atlas.layers != 1 and layers not in (1, atlas.layers):
+        raise GraphError(f"a texture of {atlas.layers} layers, uv and lod of {layers}")
+    return atlas.vtype, size, max(atlas.layers, layers)
+
+
+def _ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    (w, h), layers = f.output.size, f.output.layers
+    atlas, (uv, lod) = xs[0], _full((layers, h, w), *xs[1:])
+    layer = _layers_of(layers, atlas.shape[0])
+    out = np.zeros((layers, h, w, atlas.shape[-1]))
+    texels = MIP_FILTERS[f.attr("filter")][0]
+    for left, top, size, m, _ in _levels(f, lod):
+        for x, y, weight, _, _ in taps_of(texels, f.attr("wrap"), uv, size):
+            out += m * weight[..., None] * atlas[layer, top + y, left + x]
+    return out
+
+
+def _backward(f: Function, gy: Variable, i: int) -> Variable:
+    atlas, uv, lod = f.inputs
+    attrs = {name: f.attr(name) for name in ("filter", "wrap", "sizes")}
+    if i == 0:
+        uv, lod = (expand(x, gy.size, gy.layers) for x in (uv, lod))
+        shape = {"size": atlas.size, "layers": atlas.layers}
+        return apply(MIP_SCATTER, (gy, uv, lod), **attrs, **shape)
+    g = apply(MIP_GRAD, (atlas, uv, lod, gy), **attrs)
+    return swizzle(g, "xy" if i == 1 else "z")
+
+
+TEXTURE_MIP = register(
+    Op(
+        "texture_mip",
+        _infer,
+        lambda f: (
+            "{y} = {T}(0.0);\n  "
+            + _loops(f, "{x1}", "{x2}", "{y} += (m * s.x * s.y) * {fetch0}(i, {layer});")
+        ),
+        reads=(ANY, SAME, SAME),
+        backward=_backward,
+        reference=_ref,
+        cases=tuple(
+            Case(
+                lambda t, uv, lod, wrap=wrap, mode=mode: texture_mip(
+                    mipmap(t), uv, lod, filter=mode, wrap=wrap
+                ),
+                ((vtype, -1, 1), (VEC2, -1.5, 2.5), (FLOAT, -0.7, 3.6)),
+                elementwise=False,
+                sizes=(size, (9, 7), (9, 7)),
+            )
+            for mode, wrap, vtype, size in (
+                ("trilinear", "repeat", VEC3, (6, 5)),
+                ("trilinear", "border", FLOAT, (8, 8)),
+                ("trilinear", ("clamp", "mirror"), VEC3, (5, 9)),
+                ("linear-mipmap-nearest", "mirror", VEC3, (6, 5)),
+                ("nearest-mipmap-linear", ("border", "repeat"), FLOAT, (6, 5)),
+                ("nearest-mipmap-nearest", "clamp", FLOAT, (1, 5)),
+            )
+        ),
+    )
+)
+
+
+def _scatter_glsl(f: Function) -> str:
+    (w, h), layers = f.attr("size"), f.attr("layers")
+    base = f"{{layer}} * {w * h} + " if layers > 1 else ""
+    add = f"{{add}}({base}i.y * {w} + i.x, (m * s.x * s.y) * {{x0}});"
+    return "if ({x0} != {T}(0)) {\n  " + _loops(f, "{x1}", "{x2}", add) + "\n  }"
+
+
+def _scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    gy, (uv, lod) = xs[0], _full(xs[0].shape[:3], *xs[1:])
+    (w, h), layers = f.attr("size"), f.attr("layers")
+    out = np.zeros((layers, h, w, gy.shape[-1]))
+    layer = np.broadcast_to(_layers_of(gy.shape[0], layers), gy.shape[:3])
+    texels = MIP_FILTERS[f.attr("filter")][0]
+    for left, top, size, m, _ in _levels(f, lod):
+        for x, y, weight, _, _ in taps_of(texels, f.attr("wrap"), uv, size):
+            np.add.at(out, (layer, top + y, left + x), m * weight[..., None] * gy)
+    return out
+
+
+MIP_SCATTER = register(
+    Op(
+        "texture_mip_scatter",
+        lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+        _scatter_glsl,
+        reference=_scatter_ref,
+        scatter="add",
+        domain=0,
+    )
+)
+
+
+def _grad_glsl(f: Function) -> str:
+    texels, levels = MIP_FILTERS[f.attr("filter")]
+    last = len(f.attr("sizes")) - 1
+    parts = ["0.0", "0.0", "0.0"]
+    if texels == "linear":
+        parts[:2] = ["m * float(r.z * (2 * d.x - 1)) * s.y", "m * float(r.w * (2 * d.y - 1)) * s.x"]
+    if levels == "linear" and last:
+        inside = f"{{x2}} > 0.0 && {{x2}} < {last}.0"
+        parts[2] = f"({inside} ? (e == 0 ? -1.0 : 1.0) * s.x * s.y : 0.0)"
+    body = f"{{y}} += dot({{x3}}, {{fetch0}}(i, {{layer}})) * vec3({', '.join(parts)});"
+    return "{y} = vec3(0.0);\n  " + _loops(f, "{x1}", "{x2}", body, between=True)
+
+
+def _grad_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    atlas, gy = xs[0], xs[3]
+    uv, lod = _full(gy.shape[:3], *xs[1:3])
+    layer = _layers_of(gy.shape[0], atlas.shape[0])
+    out = np.zeros((*gy.shape[:3], 3))
+    texels = MIP_FILTERS[f.attr("filter")][0]
+    for left, top, size, m, slope in _levels(f, lod):
+        for x, y, weight, du, dv in taps_of(texels, f.attr("wrap"), uv, size):
+            value = np.sum(atlas[layer, top + y, left + x] * gy, axis=-1)
+            parts = (m[..., 0] * du, m[..., 0] * dv, slope[..., 0] * weight)
+            out += np.stack([part * value for part in parts], -1)
+    return out
+
+
+MIP_GRAD = register(
+    Op(
+        "texture_mip_grad",
+        lambda xs, a: (VEC3, *broadcast(xs[1:])),
+        _grad_glsl,
+        reads=(ANY, SAME, SAME, SAME),
+        reference=_grad_ref,
+    )
+)
+
+
+def texture_mip(
+    mip: MipMap,
+    uv: Variable,
+    lod: Any,
+    filter: str = "trilinear",
+    wrap: str | Wraps = "repeat",
+    border: Any = 0.0,
+    bias: Any = 0.0,
+) -> Variable:
+    """Sample a mip chain at a level of detail per pixel.
+
+    mip: F.mipmap or F.mip_levels; its layers go with uv's (one serves all). uv: VEC2 @ any size, as
+    for F.texture. lod: FLOAT @ uv's size or 1x1, or a number: 0 is full resolution, 1 half of it;
+    clamped to the chain. See F.uv_lod. filter: trilinear (linear in texels and levels),
+    linear-mipmap-nearest, nearest-mipmap-linear or nearest-mipmap-nearest. wrap, border: as for
+    F.texture, at every level. bias: added to lod, FLOAT or a number. Gradient to the chain: exact,
+    by scatter-add to the texels read; to border; to uv, from the taps (0 for nearest texels); to
+    lod and bias: the difference of the two levels, 0 where lod is clamped or levels are nearest.
+    Raises GraphError for unknown modes. Source: Williams 1983, "Pyramidal parametrics".
+    """
+    if not isinstance(mip, MipMap):
+        raise GraphError(
+            f"F.texture_mip at {user_line()}: needs a MipMap (F.mipmap makes one), got {short(mip)}"
+        )
+    if filter not in MIP_FILTERS:
+        raise GraphError(
+            f"F.texture_mip at {user_line()}: filter must be one of {tuple(MIP_FILTERS)}, "
+            f"got {filter!r}"
+        )
+    needs_variable("texture_mip", uv)
+    wraps = checked_wrap("texture_mip", wrap)
+    atlas, beyond = beyond_border("texture_mip", mip.atlas, wraps, border)
+    (lod,) = lift("texture_mip", lod)
+    if isinstance(bias, Variable) or bias != 0.0:
+        lod = lod + bias
+    y = apply(TEXTURE_MIP, (atlas, uv, lod), filter=filter, wrap=wraps, sizes=mip.sizes)
+    return y if beyond is None else y + beyond
