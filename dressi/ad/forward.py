@@ -62,8 +62,8 @@ SLOPES: dict[str, tuple[Op, tuple[str, ...]]] = {
     "texture_equirect": (EQUIRECT_GRAD, ("filter", "size")),
     "texture_mip": (MIP_GRAD, ("filter", "wrap", "sizes")),
 }
-"""Reads at a place (input 1) or level (2) that moves: the op that gives its gradient, and the attributes that
-they share. Its gradients of single components are the rows of the derivative."""
+"""Reads at a place (input 1) or level (2) that moves: the op that gives its gradient, and the
+attributes that they share. Its gradients of single components are the rows of the derivative."""
 
 REINTERPRETED = frozenset({"float_bits"})
 """Integers that move with floats: what is made of them is refused. Other integers of floats stand
