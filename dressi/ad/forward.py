@@ -40,9 +40,10 @@ LINEAR: dict[str, tuple[int, ...]] = {
     "texture": (0,),
     "texture_scatter": (0,),
     "texture_grad_uv": (0, 2),
+    "linear_map": (0,),
     "texture_cube": (0,),
     "texture_cube_scatter": (0,),
-    "texture_cube_grad": (0, 2),
+    "texture_cube_grad": (0, 2, 3),
     "texture_equirect": (0,),
     "texture_equirect_scatter": (0,),
     "texture_equirect_grad": (0, 2),
@@ -58,8 +59,8 @@ of the input."""
 
 SLOPES: dict[str, tuple[Op, tuple[str, ...]]] = {
     "texture": (GRAD_UV, ("filter", "wrap")),
-    "texture_cube": (CUBE_GRAD, ("filter", "size")),
-    "texture_equirect": (EQUIRECT_GRAD, ("filter", "size")),
+    "texture_cube": (CUBE_GRAD, ("filter", "size", "layers")),
+    "texture_equirect": (EQUIRECT_GRAD, ("filter", "size", "layers")),
     "texture_mip": (MIP_GRAD, ("filter", "wrap", "sizes")),
 }
 """Reads at a place (input 1) or level (2) that moves: the op that gives its gradient, and the
@@ -69,7 +70,15 @@ REINTERPRETED = frozenset({"float_bits"})
 """Integers that move with floats: what is made of them is refused. Other integers of floats stand
 still but for jumps."""
 
-_STILL = {"sparse_matmul", "lookup", "csr_gather", "scatter_add", "inverse_gather", "block_sum"}
+_STILL = {
+    "linear_map",
+    "sparse_matmul",
+    "lookup",
+    "csr_gather",
+    "scatter_add",
+    "inverse_gather",
+    "block_sum",
+}
 """Of these, the ones whose other inputs cannot move: integers, or data of a matrix."""
 
 

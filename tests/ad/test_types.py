@@ -195,6 +195,7 @@ ELSEWHERE = {
     "conv2d",  # tests/render/test_neural.py
     "dense",
     "texture_cube",  # test_sphere_maps.py
+    "linear_map",  # test_sparse.py
     "smoothstep",  # test_more_ops.py
     "refract",
     "faceforward",

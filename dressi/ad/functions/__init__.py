@@ -160,6 +160,7 @@ from dressi.ad.functions.scatter import (
     sparse_matmul,
 )
 from dressi.ad.functions.select import compare, equal, not_equal, safe_div, where
+from dressi.ad.functions.sparse import linear_map
 from dressi.ad.functions.sphere import texture_cube, texture_equirect
 from dressi.ad.functions.stable import (
     charbonnier,
@@ -287,6 +288,7 @@ __all__ = [
     "leaky_relu",
     "length",
     "linear_to_srgb",
+    "linear_map",
     "log",
     "log1p",
     "log2",

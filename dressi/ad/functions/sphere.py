@@ -15,20 +15,19 @@ import numpy as np
 from dressi.ad.functions import cubemap, equirect
 from dressi.ad.functions._common import needs_variable
 from dressi.ad.functions.image import expand, take_layer
-from dressi.ad.functions.layers import stack
+from dressi.ad.functions.layers import concat, stack
 from dressi.ad.functions.texture import FILTERS
 from dressi.ad.functions.window import crop
 from dressi.ad.graph import Function, Variable, user_line
 from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast, register
-from dressi.ad.vtype import FLOAT, VEC3
+from dressi.ad.vtype import FLOAT, INT, VEC3
 from dressi.errors import GraphError
 
 Geometry = tuple[Callable[..., str], Callable[..., Any]]  # taps_glsl, taps
 
 
 def _infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    image, direction = xs
-    return image.vtype, direction.size, direction.layers
+    return xs[0].vtype, *broadcast(xs[1:])
 
 
 def _map_size(f: Function) -> tuple[int, int]:
@@ -36,20 +35,35 @@ def _map_size(f: Function) -> tuple[int, int]:
     return size
 
 
-def _rows(name: str, geometry: Geometry, layers: int, cases: tuple[Case, ...]) -> tuple[Op, Op]:
+def _rows(name: str, geometry: Geometry, cases: tuple[Case, ...]) -> tuple[Op, Op]:
     """Registers the read, its scatter and its gradient to the direction. Returns the read and the
-    gradient. layers: of the map."""
+    gradient.
+
+    Inputs: map (in the scatter gy), direction; where the map is a stack of several the number of
+    one; in the gradient gy.
+    """
     glsl, numpy_taps = geometry
 
-    def taps(f: Function, d: np.ndarray) -> Any:
-        return numpy_taps(d, _map_size(f), f.attr("filter") == "linear")
-
     def body(f: Function, loop: str, before: str = "", after: str = "") -> str:
+        """A block that runs ``loop`` for every tap k."""
         linear = f.attr("filter") == "linear"
+        taps = glsl("{x1}", _map_size(f), linear)
+        if len(f.inputs) > 2 and f.inputs[2].vtype is INT:
+            last = f.attr("layers") // 6 - 1
+            before = f"int first = 6 * clamp({{x2}}, 0, {last});\n    {before}"
+            loop = f"{{ at[k].z += first; {loop} }}"
         return (
-            f"{{\n    {glsl('{x1}', _map_size(f), linear)}    {before}"
+            f"{{\n    {taps}    {before}"
             f"for (int k = 0; k < {4 if linear else 1}; k++) {loop}{after}\n  }}"
         )
+
+    def taps(f: Function, d: np.ndarray, xs: Sequence[np.ndarray]) -> Any:
+        """xs: the numbers of the maps, or nothing."""
+        first: Any = 0
+        if xs:
+            first = 6 * np.clip(xs[0][..., 0], 0, f.attr("layers") // 6 - 1).astype(np.int64)
+        found = numpy_taps(d, _map_size(f), f.attr("filter") == "linear")
+        return [(first + layer, *rest) for layer, *rest in found]
 
     def read_glsl(f: Function) -> str:
         loop = "{y} += wt[k] * {fetch0}(at[k].xy, at[k].z);"
@@ -57,16 +71,17 @@ def _rows(name: str, geometry: Geometry, layers: int, cases: tuple[Case, ...]) -
 
     def read_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
         out = 0.0
-        for layer, y, x, weight, _ in taps(f, xs[1]):
+        for layer, y, x, weight, _ in taps(f, xs[1], xs[2:]):
             out = out + weight[..., None] * xs[0][layer, y, x]
         return np.asarray(out)
 
-    def read_backward(f: Function, gy: Variable, i: int) -> Variable:
-        image, direction = f.inputs
+    def read_backward(f: Function, gy: Variable, i: int) -> Variable | None:
+        image, direction, *index = f.inputs
         attrs = dict(f.attrs)
-        if i == 1:
-            return apply(gradient, (image, direction, gy), **attrs)
-        return apply(scatter, (gy, expand(direction, gy.size, gy.layers)), **attrs)
+        if i == 0:
+            places = [expand(v, gy.size, gy.layers) for v in (direction, *index)]
+            return apply(scatter, (gy, *places), **attrs)
+        return apply(gradient, (image, direction, *index, gy), **attrs) if i == 1 else None
 
     def scatter_glsl(f: Function) -> str:
         w, h = _map_size(f)
@@ -76,30 +91,33 @@ def _rows(name: str, geometry: Geometry, layers: int, cases: tuple[Case, ...]) -
     def scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
         w, h = _map_size(f)
         gy, d = xs[0], np.broadcast_to(xs[1], (*xs[0].shape[:3], 3))
-        out = np.zeros((layers, h, w, gy.shape[-1]))
-        for layer, y, x, weight, _ in taps(f, d):
+        out = np.zeros((f.attr("layers"), h, w, gy.shape[-1]))
+        for layer, y, x, weight, _ in taps(f, d, xs[2:]):
             np.add.at(out, (layer, y, x), weight[..., None] * gy)
         return out
 
     def gradient_glsl(f: Function) -> str:
         if f.attr("filter") == "nearest":
             return "{y} = vec3(0.0);"
+        gy = f"x{len(f.inputs) - 1}"
+        value = f"dot({{{gy}}}, {{fetch0}}(at[k].xy, at[k].z))"
         # By pairs of one row: two equal texels cancel exactly, which counts at a pole, where the
         # slope of the longitude is large.
         loop = (
-            "{ float a = dot({x2}, {fetch0}(at[k].xy, at[k].z)); k++;\n"
-            "      float b = dot({x2}, {fetch0}(at[k].xy, at[k].z));\n"
+            f"{{ float a = {value}; k++; float b = {value};\n"
             "      g += vec2((b - a) * dw[k].x, a * dw[k - 1].y + b * dw[k].y); }"
             if name == "texture_equirect"
-            else "g += dot({x2}, {fetch0}(at[k].xy, at[k].z)) * dw[k];"
+            else f"g += {value} * dw[k];"
         )
         after = "\n    {y} = g.x * gs + g.y * gt;"
-        return "{y} = vec3(0.0);\n  " + body(f, loop, "vec2 g = vec2(0.0);\n    ", after)
+        text = body(f, loop, "vec2 g = vec2(0.0);\n    ", after)
+        return f"{{y}} = vec3(0.0);\n  if ({{{gy}}} != {f.inputs[-1].vtype.glsl}(0)) {text}"
 
     def gradient_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-        image, d, gy = xs
+        image, d, *index, gy = xs
+        shape = (f.output.layers, *f.output.size[::-1])
         out: Any = 0.0
-        for layer, y, x, _, slope in taps(f, np.broadcast_to(d, (*gy.shape[:3], 3))):
+        for layer, y, x, _, slope in taps(f, np.broadcast_to(d, (*shape, 3)), index):
             out = out + (image[layer, y, x] * gy).sum(-1)[..., None] * slope
         return np.asarray(out)
 
@@ -117,7 +135,7 @@ def _rows(name: str, geometry: Geometry, layers: int, cases: tuple[Case, ...]) -
     scatter = register(
         Op(
             f"{name}_scatter",
-            lambda xs, a: (xs[0].vtype, a["size"], layers),
+            lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
             scatter_glsl,
             reference=scatter_ref,
             scatter="add",
@@ -145,7 +163,6 @@ def _six(c: Variable) -> Variable:
 CUBE, CUBE_GRAD = _rows(
     "texture_cube",
     (cubemap.taps_glsl, cubemap.taps),
-    6,
     tuple(
         Case(
             lambda c, d, mode=mode: texture_cube(_six(c), d, mode),
@@ -154,13 +171,20 @@ CUBE, CUBE_GRAD = _rows(
             sizes=((n, 6 * n), (9, 7)),
         )
         for n, mode, vtype in ((4, "linear", VEC3), (1, "linear", FLOAT), (3, "nearest", VEC3))
+    )
+    + (
+        Case(
+            lambda c, d, i: texture_cube(concat([_six(c), _six(c * 0.5)]), d, index=i),
+            ((VEC3, -1, 1), (VEC3, -2, 2), (INT, -1, 2)),
+            elementwise=False,
+            sizes=((3, 18), (9, 7), (9, 7)),
+        ),
     ),
 )
 
 EQUIRECT, EQUIRECT_GRAD = _rows(
     "texture_equirect",
     (equirect.taps_glsl, equirect.taps),
-    1,
     tuple(
         Case(
             lambda e, d, mode=mode: texture_equirect(take_layer(e, 0), d, mode),
@@ -178,7 +202,9 @@ EQUIRECT, EQUIRECT_GRAD = _rows(
 )
 
 
-def _checked(name: str, image: Variable, direction: Variable, filter: str, layers: int) -> None:
+def _checked(
+    name: str, image: Variable, direction: Variable, filter: str, layers: int, needed: str
+) -> None:
     """Raises GraphError for what the map reads cannot take."""
     needs_variable(name, image)
     needs_variable(name, direction)
@@ -188,7 +214,7 @@ def _checked(name: str, image: Variable, direction: Variable, filter: str, layer
         )
     if image.vtype.is_int or image.vtype.is_matrix or image.layers != layers:
         raise GraphError(
-            f"F.{name} at {user_line()}: the map must be FLOAT or VECn with layers={layers}, "
+            f"F.{name} at {user_line()}: the map must be FLOAT or VECn with layers={needed}, "
             f"got {image.label()}"
         )
     if direction.vtype is not VEC3:
@@ -197,21 +223,34 @@ def _checked(name: str, image: Variable, direction: Variable, filter: str, layer
         )
 
 
-def texture_cube(cube: Variable, direction: Variable, filter: str = "linear") -> Variable:
+def texture_cube(
+    cube: Variable, direction: Variable, filter: str = "linear", index: Variable | None = None
+) -> Variable:
     """Read a cube map along directions, without seams.
 
     cube: FLOAT or VECn @ (n, n), layers=6: the faces +X, -X, +Y, -Y, +Z, -Z, seen from the centre
     and turned as in Vulkan and glTF. direction: VEC3 @ any size, any layers (all read the one
     cube), of any length; a zero direction reads as +Z. filter: linear (a tap beyond a face is the
     texel of the neighbouring face; where three faces meet, their three texels share its weight:
-    continuous everywhere) or nearest. Gradient to cube: exact sum (atomic scatter-add). Gradient to
-    direction: from the four taps, across the direction only (the length changes nothing); 0 for
-    nearest and for a zero direction. Raises GraphError for another shape, type or filter.
+    continuous everywhere) or nearest. index: INT, the number of a cube at each pixel, where cube
+    is a stack of k of them (layers=6 k, F.concat); clamped to 0..k-1. Gradient to cube: exact sum
+    (atomic scatter-add). Gradient to direction: from the four taps, across the direction only (the
+    length changes nothing); 0 for nearest and for a zero direction. Raises GraphError for another
+    shape, type or filter.
     """
-    _checked("texture_cube", cube, direction, filter, 6)
+    many = index is not None
+    layers = max(6, cube.layers // 6 * 6) if many and isinstance(cube, Variable) else 6
+    _checked("texture_cube", cube, direction, filter, layers, "6 k" if many else "6")
     if cube.size[0] != cube.size[1]:
         raise GraphError(f"F.texture_cube at {user_line()}: faces are square, got {cube.label()}")
-    return apply(CUBE, (cube, direction), filter=filter, size=cube.size)
+    places = [direction]
+    if index is not None:
+        if needs_variable("texture_cube", index).vtype is not INT:
+            raise GraphError(
+                f"F.texture_cube at {user_line()}: index must be INT, got {index.label()}"
+            )
+        places.append(index)
+    return apply(CUBE, (cube, *places), filter=filter, size=cube.size, layers=cube.layers)
 
 
 def texture_equirect(env: Variable, direction: Variable, filter: str = "linear") -> Variable:
@@ -225,6 +264,6 @@ def texture_equirect(env: Variable, direction: Variable, filter: str = "linear")
     four taps, across the direction only, bounded around the poles; 0 at a pole itself, for nearest
     and for a zero direction. Raises GraphError for another shape, type or filter.
     """
-    _checked("texture_equirect", env, direction, filter, 1)
+    _checked("texture_equirect", env, direction, filter, 1, "1")
     padded = equirect.with_poles(env)
-    return apply(EQUIRECT, (padded, direction), filter=filter, size=padded.size)
+    return apply(EQUIRECT, (padded, direction), filter=filter, size=padded.size, layers=1)
