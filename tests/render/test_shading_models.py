@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import shading_reference as ref
-from scenes import camera, cube, quad, rotated
 
 from dressi import DressiAD, F, GraphError, Variable, evaluate, gradcheck
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3
+from dressi.apps.reliability.scenes import camera, cube, quad, rotated
 from dressi.render.camera import Camera, look_at, perspective
 from dressi.render.hardsoftras import build_hardsoftras
 from dressi.render.shading import (
