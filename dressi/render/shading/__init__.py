@@ -1,9 +1,11 @@
 """Shading as builders over F. In: peels, tables, materials, lights. Out: VEC3 linear colours.
 
 geometry (texture coordinates, normals, plain unlit and Lambert), surface (what models read),
-lights, models (Lambert, Blinn-Phong, Gouraud), pbr (metallic-roughness).
+lights, models (Lambert, Blinn-Phong, Gouraud), pbr (metallic-roughness), normal_map, alpha (masks,
+blending of peels), shadow (maps), tone (curves, exposure, gamma).
 """
 
+from dressi.render.shading.alpha import alpha_mask, blend_peels, composite, over, peel_alphas
 from dressi.render.shading.geometry import (
     face_normals,
     flat_normal,
@@ -21,8 +23,23 @@ from dressi.render.shading.models import (
     lambert_surface,
     unlit_surface,
 )
+from dressi.render.shading.normal_map import (
+    decode_normal,
+    face_tangents,
+    flat_tangent,
+    perturb_normal,
+    smooth_tangent,
+)
 from dressi.render.shading.pbr import Environment, ggx, pbr, schlick, smith
+from dressi.render.shading.shadow import (
+    ShadowMap,
+    build_shadow_map,
+    directional_matrix,
+    shadow_visibility,
+    spot_matrix,
+)
 from dressi.render.shading.surface import Surface, build_surface, eye_position
+from dressi.render.shading.tone import aces, exposed, gamma, reinhard, tone_map
 from dressi.render.shading.values import Value
 
 __all__ = [
@@ -30,24 +47,44 @@ __all__ = [
     "Environment",
     "Light",
     "PointLight",
+    "ShadowMap",
     "Shadows",
     "SpotLight",
     "Surface",
     "Value",
+    "aces",
+    "alpha_mask",
+    "blend_peels",
     "blinn_phong",
+    "build_shadow_map",
     "build_surface",
+    "composite",
+    "decode_normal",
+    "directional_matrix",
+    "exposed",
     "eye_position",
     "face_normals",
+    "face_tangents",
     "flat_normal",
+    "flat_tangent",
+    "gamma",
     "ggx",
     "gouraud",
     "lambert",
     "lambert_surface",
+    "over",
     "pbr",
+    "peel_alphas",
+    "perturb_normal",
+    "reinhard",
     "schlick",
+    "shadow_visibility",
     "smith",
     "smooth_normal",
+    "smooth_tangent",
+    "spot_matrix",
     "surface_uv",
+    "tone_map",
     "unlit",
     "unlit_surface",
     "vertex_normals",
