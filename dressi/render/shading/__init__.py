@@ -1,8 +1,9 @@
 """Shading as builders over F. In: peels, tables, materials, lights. Out: VEC3 linear colours.
 
 geometry (texture coordinates, normals, plain unlit and Lambert), surface (what models read),
-lights, models (Lambert, Blinn-Phong, Gouraud), pbr (metallic-roughness), normal_map, alpha (masks,
-blending of peels), shadow (maps), tone (curves, exposure, gamma).
+material (factors and maps), lights, models (Lambert, Blinn-Phong, Gouraud), pbr
+(metallic-roughness), normal_map, alpha (masks, blending of peels), shadow (maps), tone (curves,
+exposure, gamma).
 """
 
 from dressi.render.shading.alpha import alpha_mask, blend_peels, composite, over, peel_alphas
@@ -16,6 +17,7 @@ from dressi.render.shading.geometry import (
     vertex_normals,
 )
 from dressi.render.shading.lights import DirectionalLight, Light, PointLight, SpotLight
+from dressi.render.shading.material import Material, material_surface
 from dressi.render.shading.models import (
     Shadows,
     blinn_phong,
@@ -38,7 +40,7 @@ from dressi.render.shading.shadow import (
     shadow_visibility,
     spot_matrix,
 )
-from dressi.render.shading.surface import Surface, build_surface, eye_position
+from dressi.render.shading.surface import Surface, build_surface, eye_position, towards_eye
 from dressi.render.shading.tone import aces, exposed, gamma, reinhard, tone_map
 from dressi.render.shading.values import Value
 
@@ -46,6 +48,7 @@ __all__ = [
     "DirectionalLight",
     "Environment",
     "Light",
+    "Material",
     "PointLight",
     "ShadowMap",
     "Shadows",
@@ -72,6 +75,7 @@ __all__ = [
     "gouraud",
     "lambert",
     "lambert_surface",
+    "material_surface",
     "over",
     "pbr",
     "peel_alphas",
@@ -85,6 +89,7 @@ __all__ = [
     "spot_matrix",
     "surface_uv",
     "tone_map",
+    "towards_eye",
     "unlit",
     "unlit_surface",
     "vertex_normals",

@@ -110,12 +110,16 @@ def build_surface(
         normal = smooth_normal(peel, vtx_normal, faces)
     to_eye = F.normalize(as_variable("build_surface: eye", eye, VEC3) - position)
     if two_sided:
-        # The face decides, not the interpolated normal: that may tip over near a silhouette.
-        side = F.dot(flat_normal(peel, vtx_pos, faces), to_eye)
-        normal = F.where(side < 0.0, -normal, normal)
+        normal = towards_eye(normal, flat_normal(peel, vtx_pos, faces), to_eye)
     return Surface(
         albedo, position, normal, to_eye, metallic, roughness, occlusion, emissive, alpha
     )
+
+
+def towards_eye(normal: Variable, face_normal: Variable, to_eye: Variable) -> Variable:
+    """normal, turned over where the back of the face is seen. VEC3 each, world. The face decides,
+    not the normal: an interpolated one may tip over near a silhouette. Gradient to normal."""
+    return F.where(F.dot(face_normal, to_eye) < 0.0, -normal, normal)
 
 
 def eye_position(matrix: Variable) -> Variable:

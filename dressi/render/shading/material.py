@@ -1,0 +1,140 @@
+"""Materials: glTF's metallic-roughness parameters, factors times maps, sampled into a Surface.
+
+In: a ``Material``, a peel, tables. Out: ``Surface``, normal map applied. Every factor and every map
+may be a parameter. Source: glTF 2.0, 3.9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dressi.ad import F, Variable
+from dressi.ad.graph import user_line
+from dressi.ad.vtype import FLOAT, VEC3, VEC4
+from dressi.errors import GraphError
+from dressi.render.hardsoftras import Peel
+from dressi.render.shading.geometry import flat_normal, surface_uv
+from dressi.render.shading.normal_map import flat_tangent, perturb_normal, smooth_tangent
+from dressi.render.shading.surface import Surface, build_surface, towards_eye
+from dressi.render.shading.values import Value, as_variable
+
+
+@dataclass(frozen=True)
+class Material:
+    """Factors, and maps that multiply them. Defaults are glTF's.
+
+    albedo: VEC3 linear (base colour). alpha: FLOAT. metallic, roughness: FLOAT in [0, 1]. emissive:
+    VEC3 linear. normal_scale, occlusion_strength: FLOAT. albedo_map: VEC3, or VEC4 with alpha,
+    linear. metallic_map, roughness_map, occlusion_map: FLOAT; of glTF's packed VEC3 image they are
+    ``orm.b``, ``orm.g`` and ``orm.r``. emissive_map: VEC3 linear. normal_map: VEC3 in [0, 1], not
+    sRGB. Maps may have any sizes. Raises GraphError for a map of another type.
+    """
+
+    albedo: Value = 1.0
+    alpha: Value = 1.0
+    metallic: Value = 1.0
+    roughness: Value = 1.0
+    emissive: Value = 0.0
+    normal_scale: Value = 1.0
+    occlusion_strength: Value = 1.0
+    albedo_map: Variable | None = None
+    metallic_map: Variable | None = None
+    roughness_map: Variable | None = None
+    occlusion_map: Variable | None = None
+    emissive_map: Variable | None = None
+    normal_map: Variable | None = None
+
+    def __post_init__(self) -> None:
+        for name, types in (
+            ("albedo_map", (VEC3, VEC4)),
+            ("metallic_map", (FLOAT,)),
+            ("roughness_map", (FLOAT,)),
+            ("occlusion_map", (FLOAT,)),
+            ("emissive_map", (VEC3,)),
+            ("normal_map", (VEC3,)),
+        ):
+            value = getattr(self, name)
+            if value is None or (isinstance(value, Variable) and value.vtype in types):
+                continue
+            known = " or ".join(t.name for t in types)
+            got = value.label() if isinstance(value, Variable) else type(value).__name__
+            raise GraphError(f"Material at {user_line()}: {name} must be {known}, got {got}")
+
+    @property
+    def has_maps(self) -> bool:
+        """Whether texture coordinates are needed."""
+        names = ("albedo_map", "metallic_map", "roughness_map", "occlusion_map", "emissive_map")
+        return self.normal_map is not None or any(getattr(self, n) is not None for n in names)
+
+
+def material_surface(
+    peel: Peel,
+    vtx_pos: Variable,
+    faces: Variable,
+    eye: Value,
+    material: Material,
+    uv: Variable | None = None,
+    uv_faces: Variable | None = None,
+    vtx_normal: Variable | None = None,
+    vtx_tangent: Variable | None = None,
+    two_sided: bool = False,
+    wrap: str = "repeat",
+    backward: str = "exact",
+    step: Variable | None = None,
+) -> Surface:
+    """The Surface of one peel with a material.
+
+    peel, vtx_pos, faces, eye, vtx_normal, two_sided: see ``build_surface``; the mapped normal is
+    what is turned. uv: VEC2 @ (T, 1); uv_faces: IVEC3 @ (F, 1), default ``faces``. vtx_tangent:
+    VEC4 @ (N, 1); without it tangents come from the UVs of faces. wrap, backward, step: see
+    F.texture. occlusion is 1 + strength (map - 1). Gradient to factors, maps, positions, normals,
+    tangents, UVs. Raises GraphError for maps without uv.
+    """
+    if material.has_maps and uv is None:
+        raise GraphError(f"material_surface at {user_line()}: a material with maps needs uv")
+
+    def factor(name: str, scalar: bool = True) -> Variable:
+        value = getattr(material, name)
+        return as_variable(f"Material: {name}", value, FLOAT if scalar else VEC3)
+
+    albedo, emissive = factor("albedo", scalar=False), factor("emissive", scalar=False)
+    alpha, occlusion = factor("alpha"), F.constant(1.0)
+    metallic, roughness = factor("metallic"), factor("roughness")
+    texel = None
+    if uv is not None and material.has_maps:
+        corners = faces if uv_faces is None else uv_faces
+        where = surface_uv(peel, uv, corners)
+
+        def sample(texture: Variable) -> Variable:
+            return F.texture(texture, where, wrap=wrap, backward=backward, step=step)
+
+        if material.albedo_map is not None:
+            base = sample(material.albedo_map)
+            if base.vtype is VEC4:
+                alpha = alpha * base.w
+                base = base.xyz
+            albedo = albedo * base
+        if material.metallic_map is not None:
+            metallic = metallic * sample(material.metallic_map)
+        if material.roughness_map is not None:
+            roughness = roughness * sample(material.roughness_map)
+        if material.emissive_map is not None:
+            emissive = emissive * sample(material.emissive_map)
+        if material.occlusion_map is not None:
+            shade = sample(material.occlusion_map) - 1.0
+            occlusion = 1.0 + factor("occlusion_strength") * shade
+        if material.normal_map is not None:
+            texel = sample(material.normal_map)
+    plain = build_surface(peel, vtx_pos, faces, eye, vtx_normal)
+    position, normal, to_eye = plain.need("material_surface", "position", "normal", "to_eye")
+    if texel is not None and uv is not None:
+        if vtx_tangent is None:
+            tangent = flat_tangent(peel, vtx_pos, faces, uv, corners)
+        else:
+            tangent = smooth_tangent(peel, vtx_tangent, faces)
+        normal = perturb_normal(normal, tangent, texel, material.normal_scale)
+    if two_sided:
+        normal = towards_eye(normal, flat_normal(peel, vtx_pos, faces), to_eye)
+    return Surface(
+        albedo, position, normal, to_eye, metallic, roughness, occlusion, emissive, alpha
+    )
