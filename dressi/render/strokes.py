@@ -104,8 +104,8 @@ def build_lines(
     ``px``, or ``world``, which perspective scales. matrix, size, r, sigma: as for ``build_points``.
     A segment that crosses the near or the far plane is cut there. Coverage is that of all strands
     together: where segments meet or cross, nothing is counted twice. Of two strands the nearer one
-    shows; in a polyline, each segment up to the vertex that it shares with the next. Gradient to vtx_pos, width and
-    matrix. Raises GraphError for wrong types, sizes and units.
+    shows; in a polyline, each segment up to the vertex that it shares with the next. Gradient to
+    vtx_pos, width and matrix. Raises GraphError for wrong types, sizes and units.
     """
     _check(vtx_pos, matrix, size, unit)
     if not isinstance(segments, Variable) or segments.vtype is not IVEC2 or segments.size[1] != 1:
