@@ -75,8 +75,8 @@ def check_image(image: Image, where: str) -> None:
     if image.pixels.ndim != 3 or not 1 <= shape[2] <= 4 or image.pixels.size == 0:
         raise GraphError(f"{where}: pixels must be (H, W, 1 to 4), not {shape}")
     if not np.isfinite(image.pixels).all():
-        y, x, c = np.argwhere(~np.isfinite(image.pixels))[0]
-        raise GraphError(f"{where}: pixel (x {x}, y {y}) is {image.pixels[y, x, c]}")
+        y, x, _ = np.argwhere(~np.isfinite(image.pixels))[0]
+        raise GraphError(f"{where}: pixel (x {x}, y {y}) is NaN or infinite")
     _one_of(image.color_space, COLOR_SPACES, f"{where}: color_space")
     if image.bit_depth not in (8, 16):
         raise GraphError(f"{where}: bit_depth is {image.bit_depth!r}, it must be 8 or 16")

@@ -15,15 +15,18 @@ from dressi.render.scene import Image, Material, Node, Primitive, Scene, SceneMe
 from dressi.render.scene_flat import instances
 
 
-def primitive_of(mesh: Mesh, material: int | None = None) -> Primitive:
+def primitive_of(
+    mesh: Mesh, material: int | None = None, normals: npt.NDArray[np.float32] | None = None
+) -> Primitive:
     """One primitive with smooth normals: area-weighted over the undivided surface, across seams.
 
     mesh: checked first. Vertices are doubled where UVs differ, so with UVs their order changes and
-    lone vertices are dropped; faces keep their order. material: row of ``Scene.materials``. Raises
+    lone vertices are dropped; faces keep their order. material: row of ``Scene.materials``.
+    normals: (V, 3), those to take instead, where ``mesh`` is a part of a larger surface. Raises
     GraphError for a bad mesh.
     """
     mesh.check()
-    normals = vertex_normals(mesh.positions, mesh.faces)
+    normals = vertex_normals(mesh.positions, mesh.faces) if normals is None else normals.copy()
     normals[np.linalg.norm(normals, axis=1) < 0.5] = (0.0, 1.0, 0.0)  # glTF wants unit length
     if mesh.uvs is None:
         return Primitive(mesh.positions, mesh.faces, normals, material=material, name=mesh.name)

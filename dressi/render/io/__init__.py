@@ -1,4 +1,4 @@
-"""Reading and writing files: images, OBJ, GLB and calibrated photo sets.
+"""Reading and writing files: images, scenes, meshes and calibrated photo sets.
 
 Every reader raises ``LoadError`` with the file and the place in it; every writer is atomic.
 """
@@ -12,12 +12,16 @@ from dressi.render.io.colmap import (
     read_colmap,
     write_colmap,
 )
+from dressi.render.io.files import load_mesh, load_scene, save_mesh, save_scene
 from dressi.render.io.glb import write_glb
+from dressi.render.io.gltf import read_gltf
+from dressi.render.io.gltf_write import write_gltf
 from dressi.render.io.images import (
     atomic_write,
     linear_to_srgb,
     read_image,
     srgb_to_linear,
+    write_image,
     write_png,
 )
 from dressi.render.io.middlebury import Photo, load_photos, read_bounding_box, read_par
@@ -33,16 +37,23 @@ __all__ = [
     "atomic_write",
     "colmap_model",
     "linear_to_srgb",
+    "load_mesh",
     "load_photos",
+    "load_scene",
     "read_bounding_box",
     "read_colmap",
+    "read_gltf",
     "read_image",
     "read_obj",
     "read_par",
     "read_transforms",
+    "save_mesh",
+    "save_scene",
     "srgb_to_linear",
     "write_colmap",
     "write_glb",
+    "write_gltf",
+    "write_image",
     "write_png",
     "write_transforms",
 ]

@@ -1,8 +1,12 @@
 """Image files to linear float32 arrays and back.
 
-In: PNG, JPEG and whatever else Pillow opens. Out: (H, W, C) float32, row 0 on top, colours linear.
-Files are taken to hold sRGB values unless ``srgb=False`` (masks, normal maps); alpha is never
-converted.
+In: PNG, JPEG, TIFF, BMP, TGA, WebP, GIF and PPM (8 bits a channel; PNG and grey TIFF 16 too),
+Radiance HDR, OpenEXR. Out: (H, W, C) float32, row 0 on top, colours linear. What a file holds:
+
+- PNG, JPEG and the like: sRGB, unless ``srgb=False`` says that it is data (masks, normal maps).
+- HDR and EXR: linear values, any size. ``srgb`` has no meaning for them.
+
+Alpha is never converted. All writing is atomic.
 """
 
 from __future__ import annotations
@@ -10,9 +14,8 @@ from __future__ import annotations
 import io
 import os
 import secrets
-import struct
 import warnings
-import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +23,17 @@ import numpy.typing as npt
 from PIL import Image
 
 from dressi.errors import GraphError, LoadError
+from dressi.render.io.exr import decode_exr, encode_exr, is_exr
+from dressi.render.io.hdr import decode_hdr, encode_hdr, is_hdr
+from dressi.render.io.png16 import decode_png16, encode_png16, is_png16
 
 PathLike = str | os.PathLike[str]
 FloatImage = npt.NDArray[np.float32]
 
-_PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
-_PNG_CHANNELS = {0: 1, 2: 3, 4: 2, 6: 4}  # colour type -> channels; 3 is palette, at most 8 bits
+# Not all that Pillow knows: some formats start other programs (EPS).
+FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "TGA", "WEBP", "GIF", "PPM")
+WRITTEN = (".png", ".jpg", ".jpeg", ".hdr", ".exr")
+_JPEG_QUALITY = 95  # differences are below a step of 8 bits on smooth pictures
 
 
 def srgb_to_linear(values: npt.ArrayLike) -> FloatImage:
@@ -60,44 +68,89 @@ def atomic_write(path: PathLike, data: bytes) -> None:
         raise
 
 
-def read_image(path: PathLike, srgb: bool = True) -> FloatImage:
-    """(H, W, C) float32 linear image in [0, 1]; C is 1 grey, 2 grey + alpha, 3 RGB, 4 RGBA.
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """An image file's pixels. pixels: (H, W, C) float32. bit_depth: 8, 16 or 32 a channel."""
 
-    path: 8-bit images of any Pillow mode (palettes become RGB or RGBA) and 16-bit PNG in full
-    depth. srgb: decode colours from sRGB; False keeps the file's values, for data that is no
-    colour. Rotation tags are ignored: camera calibrations belong to the pixels as stored.
-    Raises LoadError: missing, truncated, or no image.
+    pixels: FloatImage
+    bit_depth: int
+
+
+def read_image(path: PathLike, srgb: bool = True) -> FloatImage:
+    """(H, W, C) float32 linear image; C is 1 grey, 2 grey + alpha, 3 RGB, 4 RGBA.
+
+    path: a file of a format above, told by its content. 8-bit images of any mode (palettes become
+    RGB or RGBA) and 16-bit PNG in full depth, both in [0, 1]; HDR and EXR in their own range.
+    srgb: decode colours from sRGB; False keeps the file's values, for data that is no colour.
+    Rotation tags and colour profiles are ignored: camera calibrations belong to the pixels as
+    stored. Raises LoadError: missing, truncated, no image, too many pixels (Pillow's
+    MAX_IMAGE_PIXELS), NaN or infinite pixels.
     """
     name = os.fspath(path)
     try:
+        if Path(path).exists() and not Path(path).is_file():  # a pipe would never end
+            raise LoadError(f"{name}: is no regular file", name)
         data = Path(path).read_bytes()
-    except OSError as error:
-        raise LoadError(f"{name}: cannot be read: {error.strerror or error}", name) from error
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        if isinstance(error, LoadError):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise LoadError(f"{name}: cannot be read: {reason}", name) from error
     try:
-        deep = _png_16(data)
-        values = _decode_8(data) if deep is None else deep
-    except (LoadError, MemoryError):
+        if is_exr(data):
+            return decode_exr(name)
+        return decode_image(data, srgb).pixels
+    except (MemoryError, ImportError):
+        raise
+    except Exception as error:  # OpenEXR raises several unrelated classes on broken files
+        problem = str(error).replace("not a readable image: ", "")
+        text = f"{name}: not a readable image: {problem}"
+        raise LoadError(text, name, "image data") from error
+
+
+def decode_image(
+    data: bytes, srgb: bool = True, formats: tuple[str, ...] | None = FORMATS
+) -> Decoded:
+    """As ``read_image``, from the bytes of a file (not of EXR: that is read from paths only).
+
+    formats: those that are allowed, as Pillow names them. Raises LoadError with no file in it.
+    """
+    try:
+        if is_png16(data):
+            decoded = Decoded(decode_png16(data).astype(np.float32) / np.float32(65535.0), 16)
+        elif is_hdr(data) and formats == FORMATS:
+            return Decoded(decode_hdr(data), 32)
+        else:
+            decoded = _decode(data, formats)
+    except MemoryError:
         raise
     except Exception as error:  # Pillow's plugins raise many unrelated classes on broken files
-        raise LoadError(f"{name}: not a readable image: {error}", name, "image data") from error
+        raise LoadError(f"not a readable image: {error}", "", "image data") from error
     if srgb:
+        values = decoded.pixels
         n_colors = values.shape[2] - (values.shape[2] % 2 == 0)
-        values[..., :n_colors] = srgb_to_linear(values[..., :n_colors])
-    return values
+        if decoded.bit_depth == 8:  # 256 powers instead of one for each pixel
+            table = srgb_to_linear(np.arange(256, dtype=np.float32) / np.float32(255.0))
+            levels = np.rint(values[..., :n_colors] * 255.0).astype(np.uint8)
+            values[..., :n_colors] = table[levels]
+        else:
+            values[..., :n_colors] = srgb_to_linear(values[..., :n_colors])
+    return decoded
 
 
-def _decode_8(data: bytes) -> FloatImage:
+def _decode(data: bytes, formats: tuple[str, ...] | None) -> Decoded:
     with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about metadata; what matters is raised
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        image: Image.Image = Image.open(io.BytesIO(data))
+        image: Image.Image = Image.open(io.BytesIO(data), formats=formats)
         image.load()
     if image.mode.startswith("I"):  # 16-bit grey of TIFF and others; convert() would saturate it
         array = np.asarray(image)
         if array.min() < 0 or array.max() > 65535:
             raise ValueError("integer pixels beyond 16 bits")
-        return np.asarray(array, dtype=np.float32)[..., None] / np.float32(65535.0)
+        return Decoded(np.asarray(array, dtype=np.float32)[..., None] / np.float32(65535.0), 16)
     if image.mode == "F":
-        raise ValueError("floating-point pixels are not supported here")
+        raise ValueError("floating-point pixels are not supported here; use HDR or EXR")
     if image.mode in ("P", "RGB", "L") and "transparency" in image.info:
         image = image.convert("RGBA" if image.mode != "L" else "LA")
     elif image.mode == "1":
@@ -105,70 +158,39 @@ def _decode_8(data: bytes) -> FloatImage:
     elif image.mode not in ("L", "LA", "RGB", "RGBA"):
         image = image.convert("RGBA" if image.mode in ("PA", "La", "RGBa") else "RGB")
     array = np.asarray(image, dtype=np.float32) / np.float32(255.0)
-    return array[..., None] if array.ndim == 2 else array
+    return Decoded(array[..., None] if array.ndim == 2 else array, 8)
 
 
-def _png_16(data: bytes) -> FloatImage | None:
-    """Values in [0, 1] of a 16-bit PNG, or None for anything else.
+def write_image(
+    path: PathLike, image: npt.ArrayLike, srgb: bool = True, bit_depth: int = 8
+) -> None:
+    """Write an image, atomically, in the format that the name ends in: one of ``WRITTEN``.
 
-    Pillow keeps the low byte of grey only and drops it, silently, for RGB, RGBA and grey + alpha.
+    image: (H, W) or (H, W, C), linear. PNG: C = 1 to 4, clipped to [0, 1], encoded as sRGB unless
+    ``srgb`` is False; bit_depth 8 or 16. JPEG: the same for C = 1 or 3, 8 bits, lossy. HDR: C = 1
+    or 3, values as they are, below 0 becomes 0, 8 bits and an exponent. EXR: C = 1 to 4, float32
+    exactly. Raises GraphError (name, shape, NaN, infinite values in HDR and EXR), OSError.
     """
-    if data[:8] != _PNG_MAGIC or len(data) < 33 or data[24] != 16:
-        return None
-    width, height, _, color_type, _, _, interlace = struct.unpack(">IIBBBBB", data[16:29])
-    if interlace or color_type not in _PNG_CHANNELS:
-        raise ValueError("interlaced 16-bit PNG is not supported; save it without interlacing")
-    if width == 0 or height == 0:
-        raise ValueError("the image has no pixels")
-    if width * height > (Image.MAX_IMAGE_PIXELS or width * height):
-        raise ValueError(f"{width}x{height} pixels are more than Pillow's MAX_IMAGE_PIXELS")
-    packed, offset, kind = [], 8, b""
-    while kind != b"IEND":
-        if offset + 12 > len(data):
-            raise ValueError(f"truncated at byte {len(data)}")
-        (length,), kind = struct.unpack_from(">I", data, offset), data[offset + 4 : offset + 8]
-        body = data[offset + 8 : offset + 8 + length]
-        checksum = data[offset + 8 + length : offset + 12 + length]
-        if struct.pack(">I", zlib.crc32(kind + body)) != checksum:
-            raise ValueError(f"bad checksum in the chunk at byte {offset}")
-        if kind == b"IDAT":
-            packed.append(body)
-        offset += 12 + length
-    step = 2 * _PNG_CHANNELS[color_type]
-    n_bytes = height * (1 + width * step)
-    raw = zlib.decompressobj().decompress(b"".join(packed), n_bytes)
-    if len(raw) != n_bytes:
-        raise ValueError(f"{len(raw)} bytes of pixels, {n_bytes} needed")
-    rows = np.frombuffer(raw, np.uint8).reshape(height, 1 + width * step)
-    pixels = _png_unfilter(rows[:, 0], rows[:, 1:].reshape(height, width, step))
-    values = np.ascontiguousarray(pixels).view(">u2").astype(np.float32)
-    return values / np.float32(65535.0)
-
-
-def _png_unfilter(
-    kinds: npt.NDArray[np.uint8], rows: npt.NDArray[np.uint8]
-) -> npt.NDArray[np.uint8]:
-    """Undo PNG's row filters on (H, W, bytes), one diagonal of pixels at a time.
-
-    Pixel (y, x) needs those on its left, above, and left of above: all on earlier diagonals x + y.
-    """
-    height, width, step = rows.shape
-    if kinds.max() > 4:
-        raise ValueError(f"unknown PNG filter {int(kinds.max())}")
-    out = np.zeros((height + 1, width + 1, step), dtype=np.int16)
-    filters = kinds.astype(np.int16)[:, None]
-    for diagonal in range(height + width - 1):
-        y = np.arange(max(0, diagonal - width + 1), min(height, diagonal + 1))
-        x = diagonal - y
-        left, above, corner = out[y + 1, x], out[y, x + 1], out[y, x]
-        guess = left + above - corner
-        to_left, to_above, to_corner = (np.abs(guess - side) for side in (left, above, corner))
-        paeth = np.where(to_above <= to_corner, above, corner)
-        paeth = np.where((to_left <= to_above) & (to_left <= to_corner), left, paeth)
-        zero = np.zeros_like(left)
-        base = np.choose(filters[y], [zero, left, above, (left + above) >> 1, paeth])
-        out[y + 1, x + 1] = (rows[y, x] + base) & 255
-    return out[1:, 1:].astype(np.uint8)
+    suffix = Path(path).suffix.lower()
+    if suffix not in WRITTEN:
+        raise GraphError(f"write_image: {Path(path).name}: one of {', '.join(WRITTEN)} is needed")
+    if suffix == ".png":
+        data = encode_png(image, srgb, bit_depth)
+    elif suffix in (".jpg", ".jpeg"):
+        data = _encode_jpeg(image, srgb)
+    else:
+        values = _checked(image, "write_image", (1, 3) if suffix == ".hdr" else (1, 2, 3, 4))
+        if not np.isfinite(values).all() or np.abs(values).max() > np.finfo(np.float32).max:
+            y, x, _ = np.argwhere(~(np.abs(values) <= np.finfo(np.float32).max))[0]
+            raise GraphError(f"write_image: pixel (x {x}, y {y}) is infinite or beyond float32")
+        if suffix == ".exr":
+            data = encode_exr(values.astype(np.float32))
+        else:
+            try:
+                data = encode_hdr(np.repeat(values, 3 // values.shape[2], axis=2))
+            except ValueError as error:
+                raise GraphError(f"write_image: {error}") from error
+    atomic_write(path, data)
 
 
 def write_png(path: PathLike, image: npt.ArrayLike, srgb: bool = True) -> None:
@@ -181,21 +203,48 @@ def write_png(path: PathLike, image: npt.ArrayLike, srgb: bool = True) -> None:
     atomic_write(path, encode_png(image, srgb))
 
 
-def encode_png(image: npt.ArrayLike, srgb: bool = True) -> bytes:
-    """The bytes that ``write_png`` writes."""
+def _checked(
+    image: npt.ArrayLike, who: str, channels: tuple[int, ...] = (1, 2, 3, 4)
+) -> npt.NDArray[np.float64]:
+    """(H, W, C) float64; GraphError for another shape or NaN."""
     array = np.asarray(image, dtype=np.float64)
     if array.ndim == 2:
         array = array[..., None]
-    if array.ndim != 3 or not 1 <= array.shape[2] <= 4 or array.size == 0:
-        raise GraphError(f"write_png needs (H, W) or (H, W, 1 to 4), got {np.shape(image)}")
+    if array.ndim != 3 or array.shape[2] not in channels or array.size == 0:
+        wanted = "1 to 4" if len(channels) == 4 else " or ".join(map(str, channels))
+        raise GraphError(f"{who} needs (H, W) or (H, W, {wanted}), got {np.shape(image)}")
     if np.isnan(array).any():
         y, x, _ = np.argwhere(np.isnan(array))[0]
-        raise GraphError(f"write_png: pixel (x {x}, y {y}) is NaN")
+        raise GraphError(f"{who}: pixel (x {x}, y {y}) is NaN")
+    return array
+
+
+def _encoded(array: npt.NDArray[np.float64], srgb: bool) -> npt.NDArray[np.float64]:
     values = np.clip(array, 0.0, 1.0)
     if srgb:
         n_colors = values.shape[2] - (values.shape[2] % 2 == 0)
         values[..., :n_colors] = linear_to_srgb(values[..., :n_colors])
+    return values
+
+
+def encode_png(image: npt.ArrayLike, srgb: bool = True, bit_depth: int = 8) -> bytes:
+    """The bytes that ``write_png`` writes; bit_depth: 8 or 16. Raises GraphError."""
+    if bit_depth not in (8, 16):
+        raise GraphError(f"write_png: bit_depth is {bit_depth}, it must be 8 or 16")
+    values = _encoded(_checked(image, "write_png"), srgb)
+    if bit_depth == 16:
+        return encode_png16(np.rint(values * 65535.0).astype(np.uint16))
+    return _save(values, "PNG", {})
+
+
+def _encode_jpeg(image: npt.ArrayLike, srgb: bool) -> bytes:
+    values = _encoded(_checked(image, "write_image", (1, 3)), srgb)
+    return _save(values, "JPEG", {"quality": _JPEG_QUALITY, "subsampling": 0})
+
+
+def _save(values: npt.NDArray[np.float64], kind: str, options: dict[str, int]) -> bytes:
     pixels = np.rint(values * 255.0).astype(np.uint8)
     stream = io.BytesIO()
-    Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels).save(stream, format="PNG")
+    flat = pixels[..., 0] if pixels.shape[2] == 1 else pixels
+    Image.fromarray(flat).save(stream, format=kind, **options)
     return stream.getvalue()

@@ -17,22 +17,16 @@ import numpy.typing as npt
 
 from dressi.errors import LoadError
 from dressi.render.io.images import PathLike
+from dressi.render.io.mtl import map_file, read_mtl
 from dressi.render.mesh import Mesh
 
 _TEXTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tga", ".bmp", ".tif", ".tiff", ".webp")
-_MAP_OPTIONS = {  # options of map_Kd before the file name -> most arguments each takes
-    **dict.fromkeys(("-blendu", "-blendv", "-boost", "-bm", "-cc", "-clamp", "-imfchan"), 1),
-    **dict.fromkeys(("-texres", "-type"), 1),
-    "-mm": 2,
-    **dict.fromkeys(("-o", "-s", "-t"), 3),
-}
-
 _MAX_CONCAVE = 500  # ear clipping takes n^3 steps at worst
 _SPLIT_HINT = "split it in triangles"
 
 
-class _Reader:
-    """The tables of one OBJ file while it is read."""
+class ObjTables:
+    """The tables of one OBJ file while it is read. polygons: line, points, uvs (-1: none)."""
 
     def __init__(self, file: str, warnings: list[str]) -> None:
         self.file = file
@@ -40,7 +34,8 @@ class _Reader:
         self.points: list[list[float]] = []
         self.uvs: list[list[float]] = []
         self.n_normals = 0
-        self.polygons: list[tuple[int, list[int], list[int]]] = []  # line, points, uvs (-1: none)
+        self.polygons: list[tuple[int, list[int], list[int]]] = []
+        self.materials: list[str] = []  # that of each polygon; "": none
         self.libraries: list[str] = []
         self.used: list[str] = []  # materials in order of first use by a face
         self.material = ""
@@ -86,6 +81,7 @@ class _Reader:
             if len(parts) == 3 and parts[2] != "":
                 self.index(line, parts[2], self.n_normals, "normal")
         self.polygons.append((line, points, uvs))
+        self.materials.append(self.material)
         if self.material and self.material not in self.used:
             self.used.append(self.material)
 
@@ -125,26 +121,35 @@ def read_obj(path: PathLike, warnings: list[str] | None = None) -> tuple[Mesh, P
     beside the file. Raises LoadError with the line: bad number, index out of range,
     self-intersecting polygon, no faces.
     """
+    tables = parse_obj(path, warnings)
+    mesh, _ = build_mesh(tables, Path(path).stem)
+    return mesh, _find_texture(tables, Path(path))
+
+
+def parse_obj(path: PathLike, warnings: list[str] | None = None) -> ObjTables:
+    """The tables of a file, at least one face among them. Arguments and errors: ``read_obj``."""
     file = os.fspath(path)
     try:
+        if Path(path).exists() and not Path(path).is_file():  # a pipe would never end
+            raise LoadError(f"{file}: is no regular file", file)
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise LoadError(f"{file}: cannot be read: {error.strerror or error}", file) from error
-    reader = _Reader(file, [] if warnings is None else warnings)
+    reader = ObjTables(file, [] if warnings is None else warnings)
     reader.read(text)
     if not reader.polygons:
         raise LoadError(f"{file}: there are no faces (f lines)", file, "end of file")
-    mesh = _build(reader, Path(path).stem)
-    mesh.check()
-    return mesh, _find_texture(reader, Path(path))
+    return reader
 
 
-def _build(reader: _Reader, name: str) -> Mesh:
+def build_mesh(reader: ObjTables, name: str) -> tuple[Mesh, list[int]]:
+    """The mesh of the tables, and for each of its faces the polygon that it is part of."""
     points = np.array(reader.points, dtype=np.float64).reshape(-1, 3)
     n_points, n_uvs = len(points), len(reader.uvs)
     faces: list[list[int]] = []
     uv_faces: list[list[int]] = []
-    for line, corners, uvs in reader.polygons:
+    owners: list[int] = []
+    for polygon, (line, corners, uvs) in enumerate(reader.polygons):
         if max(corners) >= n_points:
             bad = max(corners) + 1
             raise reader.fail(line, f"vertex index {bad} is out of range, there are {n_points}")
@@ -156,21 +161,23 @@ def _build(reader: _Reader, name: str) -> Mesh:
         ):
             faces.append([corners[k] for k in triangle])
             uv_faces.append([uvs[k] for k in triangle])
+            owners.append(polygon)
     positions, corner_uvs = np.array(reader.points, np.float32), np.array(uv_faces, np.int32)
     missing = corner_uvs < 0
     if missing.all():
-        return Mesh(positions, np.array(faces, np.int32), name=name)
+        return Mesh(positions, np.array(faces, np.int32), name=name).check(), owners
     table = np.array(reader.uvs, dtype=np.float32)
     if missing.any():
         n_missing = int(missing.any(axis=1).sum())
         reader.warnings.append(f"{reader.file}: {n_missing} triangles have no UV; they get (0, 0)")
         corner_uvs[missing] = len(table)
         table = np.concatenate([table, np.zeros((1, 2), np.float32)])
-    return Mesh(positions, np.array(faces, np.int32), table, corner_uvs, name)
+    mesh = Mesh(positions, np.array(faces, np.int32), table, corner_uvs, name)
+    return mesh.check(), owners
 
 
 def _triangulate(
-    reader: _Reader, line: int, points: npt.NDArray[np.float64]
+    reader: ObjTables, line: int, points: npt.NDArray[np.float64]
 ) -> list[tuple[int, int, int]]:
     """Triangles, as corner numbers, of one polygon (N, 3), in the plane of its Newell normal."""
     n = len(points)
@@ -221,25 +228,9 @@ def _triangulate(
     return [*triangles, (left[0], left[1], left[2])]
 
 
-def _find_texture(reader: _Reader, path: Path) -> Path | None:
-    textures: dict[str, str] = {}  # material -> file name as written
-    libraries: list[str] = []
-    for written in reader.libraries:  # one name with spaces, or several names
-        whole = (path.parent / written).is_file() or not written
-        libraries += [written] if whole else written.split()
-    for library in libraries:
-        try:
-            text = (path.parent / library).read_text(encoding="utf-8", errors="replace")
-        except (OSError, ValueError):
-            reader.warnings.append(f"{reader.file}: mtllib {library} cannot be read")
-            continue
-        material = ""
-        for content in text.split("\n"):
-            words = content.partition("#")[0].split()
-            if words and words[0] == "newmtl":
-                material = " ".join(words[1:])
-            elif words and words[0] == "map_Kd":
-                textures.setdefault(material, _map_file(words[1:]))
+def _find_texture(reader: ObjTables, path: Path) -> Path | None:
+    library = read_mtl(path, reader.libraries, reader.file, reader.warnings)
+    textures = {name: map_file(words.get("map_Kd", [])) for name, words in library.items()}
     names = dict.fromkeys(textures[m] for m in reader.used if textures.get(m))
     if len(names) > 1:
         reader.warnings.append(f"{reader.file}: {len(names)} textures; only the first is used")
@@ -248,6 +239,11 @@ def _find_texture(reader: _Reader, path: Path) -> Path | None:
         if found.is_file():
             return found
         reader.warnings.append(f"{reader.file}: texture {name} is not there")
+    return texture_beside(path)
+
+
+def texture_beside(path: Path) -> Path | None:
+    """The one image STEM_texture.* beside the file; None where there is none, or several."""
     try:
         beside = sorted(path.parent.iterdir())
     except OSError:
@@ -255,22 +251,3 @@ def _find_texture(reader: _Reader, path: Path) -> Path | None:
     fitting = [f for f in beside if f.stem == f"{path.stem}_texture"]
     fitting = [f for f in fitting if f.suffix.lower() in _TEXTURE_SUFFIXES and f.is_file()]
     return fitting[0] if len(fitting) == 1 else None
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
-def _map_file(words: list[str]) -> str:
-    while words and words[0] in _MAP_OPTIONS:
-        most, option, words = _MAP_OPTIONS[words[0]], words[0], words[1:]
-        if option in ("-o", "-s", "-t"):  # one to three numbers
-            while most and len(words) > 1 and _is_number(words[0]):
-                words, most = words[1:], most - 1
-        else:
-            words = words[most:]
-    return " ".join(words)

@@ -1,0 +1,251 @@
+"""glTF 2.0 to ``Scene``: .gltf with external or embedded data, and .glb.
+
+In: a path. Out: a ``Scene`` that passes ``check``; ``Scene.notes`` says what was left out. Read:
+triangles of every kind with normals, tangents, UV sets, colours and blendshapes; metallic-roughness
+materials; nodes; cameras; ``EXTENSIONS``. Left out with a note: points and lines, skins (the rest
+pose is loaded), animations, further scenes, other extensions that the file does not require.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dressi.errors import GraphError, LoadError
+from dressi.render.io.gltf_buffers import Buffers, read_file
+from dressi.render.io.gltf_geometry import Geometry
+from dressi.render.io.gltf_json import Json, parse
+from dressi.render.io.gltf_materials import Materials
+from dressi.render.io.images import PathLike
+from dressi.render.scene import (
+    Matrix,
+    Node,
+    Primitive,
+    PunctualLight,
+    Scene,
+    SceneCamera,
+    SceneMesh,
+    trs_matrix,
+)
+from dressi.render.scene_checks import MAX_UV_SETS
+
+EXTENSIONS = (
+    "KHR_lights_punctual",
+    "KHR_materials_emissive_strength",
+    "KHR_materials_unlit",
+    "KHR_mesh_quantization",
+    "KHR_texture_transform",
+)
+"""What is read and written beyond the core of glTF 2.0."""
+
+_HINTS = {
+    "KHR_draco_mesh_compression": "save the file without Draco compression",
+    "EXT_meshopt_compression": "save the file without meshopt compression",
+    "KHR_meshopt_compression": "save the file without meshopt compression",
+    "KHR_texture_basisu": "save the textures as PNG or JPEG, not as KTX2",
+    "EXT_texture_webp": "save the textures as PNG or JPEG, not as WebP",
+    "KHR_materials_pbrSpecularGlossiness": "convert the materials to metallic-roughness",
+}
+
+
+def read_gltf(path: PathLike) -> Scene:
+    """Read a .gltf or .glb file; which of them it is, its first bytes say.
+
+    path: the file; URIs in it are relative to its folder. Vertices without normals get flat ones,
+    and are split for that. Materials are linear, images too. Raises LoadError with the file and the
+    place in it, such as ``meshes[0].primitives[1].attributes.POSITION``: missing or truncated
+    files, anything out of range, of a wrong type, not finite or against glTF's rules, nodes that
+    are no tree, a required extension that is not among ``EXTENSIONS`` (it is named).
+    """
+    file = os.fspath(path)
+    data = read_file(Path(path), file, "file")
+    document, binary = parse(file, data)
+    try:
+        return _Reader(document, Buffers(document, binary, Path(path).parent)).scene(Path(path))
+    except GraphError as error:  # of Scene.check: it names table, row and field
+        raise LoadError(f"{file}: {error}", file, str(error).partition(":")[0]) from error
+    except MemoryError as error:
+        raise LoadError(f"{file}: does not fit in memory", file, "file") from error
+
+
+class _Reader:
+    def __init__(self, document: Json, buffers: Buffers) -> None:
+        self.document = document
+        self.notes: list[str] = []
+        self._check_asset()
+        used = self._check_extensions()
+        self.materials = Materials(document, buffers)
+        self.geometry = Geometry(buffers, "KHR_mesh_quantization" in used, self.notes)
+
+    def _check_asset(self) -> None:
+        asset = self.document.need("asset")
+        version, needed = asset.text("version"), asset.text("minVersion", "2.0")
+        if version.partition(".")[0] != "2":
+            raise asset.fail(f"glTF {version!r} is not supported, only 2 is", "version")
+        if needed != "2.0":
+            raise asset.fail(f"glTF {needed!r} is needed, 2.0 is supported", "minVersion")
+
+    def _check_extensions(self) -> set[str]:
+        used, required = (
+            self.document.array(key) for key in ("extensionsUsed", "extensionsRequired")
+        )
+        if not all(isinstance(name, str) for name in used + required):
+            raise self.document.fail("extensions are named by strings", "extensionsUsed")
+        for name in required:
+            if name not in EXTENSIONS:
+                hint = f"; {_HINTS[name]}" if name in _HINTS else ""
+                text = f"the extension {name} is required, and it is not supported{hint}"
+                raise self.document.fail(text, "extensionsRequired")
+        self.notes += [f"the extension {n} is left out" for n in used if n not in EXTENSIONS]
+        return {*used, *required}
+
+    def scene(self, path: Path) -> Scene:
+        document = self.document
+        materials = [self.materials.read(m) for m in document.objects("materials")]
+        meshes, rows = self._meshes(len(materials))
+        cameras = [self._camera(camera) for camera in document.objects("cameras")]
+        extension = document.extension("KHR_lights_punctual")
+        lights = [] if extension is None else [self._light(x) for x in extension.objects("lights")]
+        nodes = [self._node(n, rows, cameras, lights) for n in document.objects("nodes")]
+        name, roots = self._roots(nodes)
+        if document.array("animations"):
+            self.notes.append("animations are left out")
+        scene = Scene(
+            tuple(nodes),
+            roots,
+            tuple(meshes),
+            tuple(materials),
+            tuple(self.materials.images),
+            tuple(cameras),
+            tuple(lights),
+            name=name or path.stem,
+        )
+        filled = replace(scene, meshes=tuple(self._fill_uvs(scene, m) for m in scene.meshes))
+        return replace(filled, notes=tuple(self.notes)).check()
+
+    def _meshes(self, n_materials: int) -> tuple[list[SceneMesh], list[int | None]]:
+        """The meshes with triangles, and for each of the document its row among them."""
+        meshes: list[SceneMesh] = []
+        rows: list[int | None] = []
+        for mesh in self.document.objects("meshes"):
+            extras = mesh.value.get("extras")
+            names = extras.get("targetNames") if isinstance(extras, dict) else None
+            names = [str(n) for n in names] if isinstance(names, list) else []
+            primitives = []
+            for primitive in mesh.objects("primitives"):
+                material = primitive.optional_row("material", range(n_materials), "materials")
+                found = self.geometry.primitive(primitive, material, names)
+                primitives += [] if found is None else [found]
+            if not mesh.array("primitives"):
+                raise mesh.fail("a mesh needs one primitive or more", "primitives")
+            rows.append(len(meshes) if primitives else None)
+            weights = mesh.numbers("weights", None, ())
+            if primitives:
+                meshes.append(SceneMesh(tuple(primitives), weights, mesh.text("name", "")))
+        return meshes, rows
+
+    def _fill_uvs(self, scene: Scene, mesh: SceneMesh) -> SceneMesh:
+        """UVs of 0 where a material reads a set that the primitive lacks."""
+
+        def filled(primitive: Primitive) -> Primitive:
+            if primitive.material is None:
+                return primitive
+            sets = [ref.uv_set for ref in scene.materials[primitive.material].maps.values()]
+            n = max(sets, default=-1) + 1
+            if n <= len(primitive.uvs) or n > MAX_UV_SETS:
+                return primitive
+            self.notes.append(
+                f"mesh '{mesh.name}': its material reads UV set {n - 1}, which it lacks; "
+                f"it is (0, 0) everywhere"
+            )
+            zeros = np.zeros((len(primitive.positions), 2), np.float32)
+            more = (zeros,) * (n - len(primitive.uvs))
+            return replace(primitive, uvs=primitive.uvs + more)
+
+        return replace(mesh, primitives=tuple(filled(p) for p in mesh.primitives))
+
+    def _camera(self, camera: Json) -> SceneCamera:
+        kind, name = camera.text("type"), camera.text("name", "")
+        if kind == "perspective":
+            lens = camera.need("perspective")
+            return SceneCamera(
+                kind,
+                fov_y_deg=math.degrees(lens.number("yfov")),
+                aspect=lens.number("aspectRatio") if lens.has("aspectRatio") else None,
+                near=lens.number("znear"),
+                far=lens.number("zfar") if lens.has("zfar") else None,
+                name=name,
+            )
+        if kind != "orthographic":
+            raise camera.fail(f"{kind!r} is neither perspective nor orthographic", "type")
+        lens = camera.need("orthographic")
+        x_mag, y_mag = lens.number("xmag"), lens.number("ymag")
+        near, far = lens.number("znear"), lens.number("zfar")
+        return SceneCamera(kind, x_mag=x_mag, y_mag=y_mag, near=near, far=far, name=name)
+
+    def _light(self, light: Json) -> PunctualLight:
+        cone = light.get("spot")
+        color: Any = light.numbers("color", 3, (1.0, 1.0, 1.0))
+        quarter = math.pi / 4
+        return PunctualLight(
+            light.text("type"),
+            color,
+            light.number("intensity", 1.0),
+            light.number("range") if light.has("range") else None,
+            0.0 if cone is None else cone.number("innerConeAngle", 0.0),
+            quarter if cone is None else cone.number("outerConeAngle", quarter),
+            light.text("name", ""),
+        )
+
+    def _matrix(self, node: Json) -> Matrix:
+        if not node.has("matrix"):
+            rotation = node.numbers("rotation", 4, (0.0, 0.0, 0.0, 1.0))
+            if not any(rotation):
+                raise node.fail("a quaternion of zeros is no rotation", "rotation")
+            return trs_matrix(
+                node.numbers("translation", 3, (0.0, 0.0, 0.0)),
+                rotation,
+                node.numbers("scale", 3, (1.0, 1.0, 1.0)),
+            )
+        if any(node.has(key) for key in ("translation", "rotation", "scale")):
+            raise node.fail("a matrix and translation, rotation or scale exclude each other")
+        return np.array(node.numbers("matrix", 16)).reshape(4, 4).T  # columns come first
+
+    def _node(
+        self,
+        node: Json,
+        rows: list[int | None],
+        cameras: list[SceneCamera],
+        lights: list[PunctualLight],
+    ) -> Node:
+        mesh = node.optional_row("mesh", rows, "meshes")
+        if node.has("skin"):
+            self.notes.append(f"{node.where}: its skin is left out, the rest pose is loaded")
+        shining = node.extension("KHR_lights_punctual")
+        row = None if mesh is None else rows[mesh]
+        weights = node.numbers("weights", None) if node.has("weights") else None
+        return Node(
+            self._matrix(node),
+            node.rows("children", self.document.array("nodes"), "nodes"),
+            row,
+            node.optional_row("camera", cameras, "cameras"),
+            None if shining is None else shining.row("light", lights, "lights"),
+            None if row is None else weights,
+            node.text("name", ""),
+        )
+
+    def _roots(self, nodes: list[Node]) -> tuple[str, tuple[int, ...]]:
+        scenes = self.document.objects("scenes")
+        chosen = self.document.optional_row("scene", scenes, "scenes")
+        if not scenes:
+            children = {child for node in nodes for child in node.children}
+            return "", tuple(i for i in range(len(nodes)) if i not in children)
+        if len(scenes) > 1:
+            self.notes.append(f"{len(scenes)} scenes; scenes[{chosen or 0}] is loaded")
+        scene = scenes[chosen or 0]
+        return scene.text("name", ""), scene.rows("nodes", nodes, "nodes")

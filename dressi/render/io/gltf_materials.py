@@ -1,0 +1,149 @@
+"""Materials, textures, samplers and images of a glTF document.
+
+In: the document and the buffers. Out: ``Material`` with ``TextureRef``, and the images that they
+use: linear, RGB or RGBA (grey is spread, as samplers of viewers do). An image that one material
+reads as a colour and another as data becomes two.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+
+from dressi.errors import LoadError
+from dressi.render.io.gltf_buffers import Buffers, resolve_uri
+from dressi.render.io.gltf_json import Json
+from dressi.render.io.images import decode_image
+from dressi.render.scene import COLOR_MAPS, Image, Material, TextureRef
+
+_WRAP = {33071: "clamp", 33648: "mirror", 10497: "repeat"}
+_FILTERS = {
+    9728: "nearest",
+    9729: "linear",
+    9984: "nearest_mipmap_nearest",
+    9985: "linear_mipmap_nearest",
+    9986: "nearest_mipmap_linear",
+    9987: "linear_mipmap_linear",
+}
+WRAP_CODES = {name: code for code, name in _WRAP.items()}
+FILTER_CODES = {name: code for code, name in _FILTERS.items()}
+
+
+def _stem(uri: str) -> str:
+    """The name of an image's file; not of data, and not where our writer made the name up."""
+    stem = "" if uri[:5].lower() == "data:" else Path(unquote(uri)).stem
+    return "" if re.fullmatch(r".+\.[0-9a-f]{16}", stem) else stem
+
+
+class Materials:
+    """Reads the materials of one document; ``images`` fills up with those that are used."""
+
+    def __init__(self, document: Json, buffers: Buffers) -> None:
+        self.document = document
+        self.buffers = buffers
+        self.images: list[Image] = []
+        self._rows: dict[tuple[int, str], int] = {}
+        self._images = document.objects("images")
+        self._samplers = document.objects("samplers")
+        self._textures = document.objects("textures")
+
+    def _image(self, texture: Json, color_space: str) -> int:
+        if not texture.has("source"):
+            names = ", ".join(getattr(texture.get("extensions"), "value", {}))
+            why = f"; it needs {names}, which is not supported" if names else ""
+            raise texture.fail(f"has no source{why}")
+        index = texture.row("source", self._images, "images")
+        key = (index, color_space)
+        if key not in self._rows:
+            source = self._images[index]
+            if source.has("uri") == source.has("bufferView"):
+                raise source.fail("needs a uri or a bufferView, one of them")
+            if source.has("uri"):
+                data = resolve_uri(source, self.buffers.folder)
+            else:
+                data = self.buffers.view(source)[1]
+            kind = source.text("mimeType", "")
+            if kind == "image/ktx2" or data[:7] == b"\xabKTX 20":
+                raise source.fail("is KTX2 (KHR_texture_basisu), which is not supported")
+            try:
+                decoded = decode_image(data, color_space == "srgb", ("PNG", "JPEG"))
+            except LoadError as error:
+                raise source.fail(str(error)) from error
+            pixels = decoded.pixels
+            if pixels.shape[2] < 3:
+                grey = np.repeat(pixels[..., :1], 3, axis=2)
+                pixels = np.concatenate([grey, pixels[..., 1:]], axis=2)
+            name = source.text("name", _stem(source.value.get("uri", "data:")))
+            self._rows[key] = len(self.images)
+            self.images.append(Image(pixels, color_space, name, decoded.bit_depth))
+        return self._rows[key]
+
+    def _code(self, owner: Json | None, key: str, codes: dict[int, str], default: str) -> str:
+        if owner is None or not owner.has(key):
+            return default
+        code = owner.integer(key)
+        if code not in codes:
+            raise owner.fail(f"{code} is none of {', '.join(map(str, codes))}", key)
+        return codes[code]
+
+    def _ref(self, info: Json, color_space: str) -> TextureRef:
+        texture = self._textures[info.row("index", self._textures, "textures")]
+        row = texture.optional_row("sampler", self._samplers, "samplers")
+        sampler = None if row is None else self._samplers[row]
+        magnifiers = {code: _FILTERS[code] for code in (9728, 9729)}
+        move = info.extension("KHR_texture_transform")
+        uv_set = info.integer("texCoord", 0)
+        found: dict[str, Any] = {}
+        if move is not None:
+            uv_set = move.integer("texCoord", uv_set)
+            found["offset"] = move.numbers("offset", 2, (0.0, 0.0))
+            found["scale"] = move.numbers("scale", 2, (1.0, 1.0))
+            found["rotation_rad"] = move.number("rotation", 0.0)
+        return TextureRef(
+            self._image(texture, color_space),
+            uv_set,
+            self._code(sampler, "wrapS", _WRAP, "repeat"),
+            self._code(sampler, "wrapT", _WRAP, "repeat"),
+            self._code(sampler, "magFilter", magnifiers, "linear"),
+            self._code(sampler, "minFilter", _FILTERS, "linear_mipmap_linear"),
+            **found,
+        )
+
+    def read(self, material: Json) -> Material:
+        """One material. Raises LoadError for anything of a wrong type or out of range."""
+        surface = material.get("pbrMetallicRoughness") or Json(material.file, {}, material.where)
+        maps: dict[str, TextureRef | None] = {}
+        infos: dict[str, Json | None] = {}
+        for field, owner, key in (
+            ("base_color_map", surface, "baseColorTexture"),
+            ("metallic_roughness_map", surface, "metallicRoughnessTexture"),
+            ("normal_map", material, "normalTexture"),
+            ("occlusion_map", material, "occlusionTexture"),
+            ("emissive_map", material, "emissiveTexture"),
+        ):
+            info = infos[field] = owner.get(key)
+            space = "srgb" if field in COLOR_MAPS else "linear"
+            maps[field] = None if info is None else self._ref(info, space)
+        normal, occlusion = infos["normal_map"], infos["occlusion_map"]
+        strength = material.extension("KHR_materials_emissive_strength")
+        base: Any = surface.numbers("baseColorFactor", 4, (1.0, 1.0, 1.0, 1.0))
+        emissive: Any = material.numbers("emissiveFactor", 3, (0.0, 0.0, 0.0))
+        return Material(
+            base_color=base,
+            metallic=surface.number("metallicFactor", 1.0),
+            roughness=surface.number("roughnessFactor", 1.0),
+            normal_scale=1.0 if normal is None else normal.number("scale", 1.0),
+            occlusion_strength=1.0 if occlusion is None else occlusion.number("strength", 1.0),
+            emissive=emissive,
+            emissive_strength=1.0 if strength is None else strength.number("emissiveStrength", 1.0),
+            alpha_mode=material.text("alphaMode", "OPAQUE"),
+            alpha_cutoff=material.number("alphaCutoff", 0.5),
+            double_sided=material.flag("doubleSided"),
+            unlit=material.extension("KHR_materials_unlit") is not None,
+            name=material.text("name", ""),
+            **maps,
+        )

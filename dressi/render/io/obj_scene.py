@@ -1,0 +1,172 @@
+"""OBJ to ``Scene`` with one primitive for each material, and ``Mesh`` to OBJ.
+
+In: an OBJ file and its material libraries, or a mesh. Out: a scene, or a file. Phong's materials
+become metallic-roughness: Kd is the base colour, d the alpha, Ke the emission; roughness is Pr, or
+sqrt(2 / (Ns + 2)) (the width of the highlight, Walter et al. 2007, eq. for Blinn-Phong), metallic
+is Pm or 0. Colours in a library count as linear, images as sRGB.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dressi.errors import GraphError, LoadError
+from dressi.render.io.images import PathLike, atomic_write, read_image
+from dressi.render.io.mtl import map_file, read_mtl
+from dressi.render.io.obj import ObjTables, build_mesh, parse_obj, texture_beside
+from dressi.render.mesh import Mesh, vertex_normals
+from dressi.render.scene import COLOR_MAPS, Image, Material, Node, Scene, SceneMesh, TextureRef
+from dressi.render.scene_mesh import primitive_of
+
+_MAPS = {"map_Kd": "base_color_map", "map_Ke": "emissive_map", "norm": "normal_map"}
+_UNREAD = ("map_Bump", "map_bump", "bump", "map_d", "map_Ks", "map_Pr", "map_Pm", "map_Ka", "disp")
+
+
+class _Library:
+    """Turns the materials of a file into ours; each image is read once."""
+
+    def __init__(self, tables: ObjTables, path: Path) -> None:
+        self.tables, self.path = tables, path
+        self.words = read_mtl(path, tables.libraries, tables.file, tables.warnings)
+        self.images: list[Image] = []
+        self._rows: dict[tuple[Path, str], int] = {}
+
+    def _note(self, text: str) -> None:
+        self.tables.warnings.append(f"{self.tables.file}: {text}")
+
+    def map_to(self, file: Path, color_space: str) -> TextureRef:
+        if (file, color_space) not in self._rows:
+            pixels = read_image(file, color_space == "srgb")
+            if pixels.shape[2] < 3:
+                grey = np.repeat(pixels[..., :1], 3, axis=2)
+                pixels = np.concatenate([grey, pixels[..., 1:]], axis=2)
+            self._rows[file, color_space] = len(self.images)
+            self.images.append(Image(pixels, color_space, file.stem))
+        return TextureRef(self._rows[file, color_space])
+
+    def _numbers(self, name: str, words: list[str], n: int) -> tuple[float, ...]:
+        try:
+            values = tuple(float(word) for word in words[:n])
+        except ValueError:
+            values = ()
+        if len(values) != n or not all(math.isfinite(v) and v >= 0.0 for v in values):
+            where = f"material {name!r}"
+            text = f"{self.tables.file}: {where}: {' '.join(words[:4])!r} are no {n} numbers >= 0"
+            raise LoadError(text, self.tables.file, where)
+        return values
+
+    def material(self, name: str) -> Material:
+        words = self.words.get(name)
+        if words is None:
+            if name:
+                self._note(f"material {name!r} is in none of its libraries; it is white")
+            return Material(metallic=0.0, roughness=1.0, name=name)
+
+        def number(key: str, default: float) -> float:
+            return self._numbers(name, words[key], 1)[0] if key in words else default
+
+        maps: dict[str, Any] = {}
+        for key, field in _MAPS.items():
+            file = self.path.parent / map_file(words.get(key, [])).replace("\\", "/")
+            if key in words and file.is_file():
+                maps[field] = self.map_to(file, "srgb" if field in COLOR_MAPS else "linear")
+            elif key in words:
+                self._note(f"texture {map_file(words[key])} is not there")
+        left = [key for key in _UNREAD if key in words]
+        if left:
+            self._note(f"material {name!r}: {', '.join(left)} left out")
+        color = self._numbers(name, words["Kd"], 3) if "Kd" in words else (1.0, 1.0, 1.0)
+        if "base_color_map" in maps and not any(color):
+            color = (1.0, 1.0, 1.0)  # exporters write Kd 0 beside a texture and mean the texture
+        alpha = number("d", 1.0 - min(number("Tr", 0.0), 1.0))
+        default = math.sqrt(2.0 / (number("Ns", 0.0) + 2.0))
+        emissive: Any = self._numbers(name, words["Ke"], 3) if "Ke" in words else (0.0, 0.0, 0.0)
+        if "emissive_map" in maps and not any(emissive):
+            emissive = (1.0, 1.0, 1.0)
+        return Material(
+            base_color=(color[0], color[1], color[2], min(alpha, 1.0)),
+            metallic=min(number("Pm", 0.0), 1.0),
+            roughness=min(number("Pr", default), 1.0),
+            emissive=emissive,
+            alpha_mode="BLEND" if alpha < 1.0 else "OPAQUE",
+            name=name,
+            **maps,
+        )
+
+
+def read_obj_scene(path: PathLike) -> Scene:
+    """The scene of an OBJ file: one mesh, one primitive for each material that faces use.
+
+    Normals are smooth, area-weighted over the whole surface, across materials; those of the file
+    (vn) and its smoothing groups are left out. Without any map in the used materials the one image
+    STEM_texture.* beside the file is taken. ``notes`` say what was missing. Raises LoadError as
+    ``read_obj``, and for unreadable images and bad numbers in a library.
+    """
+    notes: list[str] = []
+    file = Path(path)
+    tables = parse_obj(path, notes)
+    mesh, owners = build_mesh(tables, file.stem)
+    if tables.n_normals:
+        notes.append(f"{tables.file}: its normals are left out, smooth ones are computed")
+    normals = vertex_normals(mesh.positions, mesh.faces)
+    names = list(dict.fromkeys(tables.materials))
+    material_of = np.array([names.index(tables.materials[owner]) for owner in owners])
+    library = _Library(tables, file)
+    materials = [library.material(name) for name in names]
+    beside = texture_beside(file)
+    if beside is not None and mesh.uvs is not None and not library.images:
+        ref = library.map_to(beside, "srgb")
+        fields = {"metallic": 0.0, "roughness": 1.0, "base_color_map": ref}
+        materials = [Material(**{**vars(m), **fields}) for m in materials]
+    primitives = []
+    for row, material in enumerate(materials):
+        chosen = material_of == row
+        faces = mesh.faces[chosen]
+        if mesh.uvs is None and material.maps:
+            lost = ", ".join(material.maps)
+            notes.append(f"{tables.file}: material {material.name!r}: {lost} left out, no UVs")
+            materials[row] = Material(**{**vars(material), **dict.fromkeys(material.maps)})
+        if mesh.uvs is None and len(names) > 1:
+            used, inverse = np.unique(faces, return_inverse=True)
+            faces = inverse.reshape(faces.shape).astype(np.int32)
+            part = Mesh(mesh.positions[used], faces, name=material.name)
+            primitives.append(primitive_of(part, row, normals[used]))
+            continue
+        uv_faces = None if mesh.uvs is None else mesh.corner_faces[chosen]
+        part = Mesh(mesh.positions, faces, mesh.uvs, uv_faces, material.name)
+        primitives.append(primitive_of(part, row, normals))
+    scene = Scene(
+        nodes=(Node(mesh=0, name=file.stem),),
+        roots=(0,),
+        meshes=(SceneMesh(tuple(primitives), name=file.stem),),
+        materials=tuple(materials),
+        images=tuple(library.images),
+        name=file.stem,
+        notes=tuple(notes),
+    )
+    try:
+        return scene.check()
+    except GraphError as error:
+        raise LoadError(f"{tables.file}: {error}", tables.file, "scene") from error
+
+
+def write_obj(path: PathLike, mesh: Mesh) -> None:
+    """Write a mesh as OBJ, atomically: v, vt (v flipped) and f; nothing about materials.
+
+    mesh: checked first; order and topology are kept, float32 values exactly (vt but for one
+    rounding). Raises GraphError (bad mesh), OSError.
+    """
+    mesh.check()
+    lines = [f"v {x:.9g} {y:.9g} {z:.9g}" for x, y, z in mesh.positions.tolist()]
+    corners = (mesh.faces + 1).tolist()
+    if mesh.uvs is None:
+        lines += [f"f {a} {b} {c}" for a, b, c in corners]
+    else:
+        lines += [f"vt {u:.9g} {1.0 - v:.9g}" for u, v in mesh.uvs.tolist()]
+        pairs = zip(corners, (mesh.corner_faces + 1).tolist(), strict=True)
+        lines += ["f " + " ".join(f"{i}/{j}" for i, j in zip(f, t, strict=True)) for f, t in pairs]
+    atomic_write(path, ("\n".join(lines) + "\n").encode())
