@@ -7,7 +7,13 @@ import pytest
 
 from dressi.ad import F, Variable, build_backward, evaluate
 from dressi.ad.vtype import FLOAT, INT, VEC3
-from dressi.apps.reliability.domain_edges import EDGES, Edge, leaf_of, obstacles
+from dressi.apps.reliability.domain_edges import (
+    EDGES,
+    Edge,
+    forward_obstacles,
+    gradient_obstacles,
+    leaf_of,
+)
 
 RTOL = 1e-9
 
@@ -20,7 +26,8 @@ def test_value_and_gradient_are_as_documented(edge: Edge) -> None:
     feeds = dict(zip(xs, edge.inputs, strict=True))
     (forward,) = evaluate([y], feeds)
     values = [evaluate([grads[x]], feeds)[0] if x in grads else None for x in xs]
-    assert obstacles(edge, forward, values, RTOL) == []
+    assert forward_obstacles(edge, forward, RTOL) == []
+    assert gradient_obstacles(edge, values, RTOL) == []
 
 
 ALL_ZERO = [e for e in EDGES if e.name != "0 / 0"]

@@ -24,7 +24,8 @@ from dressi import DressiAD, F, Variable, evaluate
 from dressi.ad.autodiff import build_backward
 from dressi.ad.registry import OPS, Case
 from dressi.ad.vtype import FLOAT, INT, VEC2, VEC3
-from dressi.apps.reliability.domain_edges import EDGES, leaf_of, obstacles
+from dressi.apps.reliability import edges
+from dressi.apps.reliability.domain_edges import EDGES
 
 pytestmark = pytest.mark.gpu
 
@@ -75,44 +76,12 @@ def test_forward_and_gradient_agree_with_float64(ad: DressiAD, name: str) -> Non
 
 def test_domain_edges_are_as_documented_on_the_device(ad: DressiAD) -> None:
     """RELIABILITY R2; the points are those of tests/ad/test_domain_edges.py."""
-    outputs, feeds, places = [], {}, []
-    for edge in EDGES:
-        xs = [leaf_of(v) for v in edge.inputs]
-        y = edge.build(*xs)
-        grads = build_backward(y, xs)
-        feeds |= dict(zip(xs, edge.inputs, strict=True))
-        found = [y, *(grads.get(x) for x in xs)]
-        places.append([])
-        for v in found:
-            places[-1].append(None if v is None else len(outputs))
-            if v is not None:
-                outputs.append(v)
-    got = run_many(ad, outputs, feeds)
-    wrong = []
-    for edge, place in zip(EDGES, places, strict=True):
-        forward, *grads = (None if i is None else got[i] for i in place)
-        assert forward is not None
-        wrong += [f"{edge.name}: {o}" for o in obstacles(edge, forward, grads, 2e-3)]
-    assert not wrong, "\n".join(wrong)
+    values, gradients = edges.off(ad, EDGES)
+    assert values + gradients == []
 
 
 def test_zero_upstream_gives_exactly_0_on_the_device(ad: DressiAD) -> None:
-    """Also where the derivative itself is beyond float32, as exp(100)."""
-    outputs, feeds, names = [], {}, []
-    for edge in EDGES:
-        xs = [leaf_of(v) for v in edge.inputs]
-        y = edge.build(*xs)
-        w = Variable(y.vtype)
-        feeds |= {**dict(zip(xs, edge.inputs, strict=True)), w: np.zeros(y.vtype.tail)}
-        for g in build_backward(y * w, xs).values():
-            outputs.append(g)
-            names.append(edge.name)
-    wrong = [
-        f"{name}: {a.ravel()}"
-        for name, a in zip(names, run_many(ad, outputs, feeds), strict=True)
-        if not (a == 0).all()
-    ]
-    assert not wrong, "\n".join(wrong)
+    assert edges.not_zero(ad, EDGES) == []
 
 
 def test_sobol_points_are_scipys_in_sobols_own_order(ad: DressiAD) -> None:

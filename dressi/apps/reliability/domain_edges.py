@@ -207,13 +207,16 @@ def leaf_of(value: Any) -> Variable:
     return Variable(vector(np.size(value)), requires_grad=True)
 
 
-def obstacles(
-    edge: Edge, forward: np.ndarray, grads: Sequence[np.ndarray | None], rtol: float
-) -> list[str]:
-    """What differs from the promise; empty when all is well."""
+def forward_obstacles(edge: Edge, forward: np.ndarray, rtol: float) -> list[str]:
+    """What differs from the value that is promised; empty when all is well."""
+    if edge.forward is ANYTHING or _close(forward, edge.forward, rtol):
+        return []
+    return [f"forward {forward.ravel()}, documented {edge.forward}"]
+
+
+def gradient_obstacles(edge: Edge, grads: Sequence[np.ndarray | None], rtol: float) -> list[str]:
+    """What differs from the gradients that are promised; empty when all is well."""
     out = []
-    if edge.forward is not ANYTHING and not _close(forward, edge.forward, rtol):
-        out.append(f"forward {forward.ravel()}, documented {edge.forward}")
     for i, (got, want) in enumerate(zip(grads, edge.grads, strict=True)):
         if want is ANYTHING:
             continue

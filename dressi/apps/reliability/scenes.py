@@ -56,7 +56,11 @@ def quad(size: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass
 class Scene:
-    """A scene and its loss. ``look``: silhouette, color (of vertices), texture or lambert."""
+    """A scene and its loss.
+
+    look: silhouette, color (of vertices), texture or lambert. feeds: data of all leaves.
+    parameters: the leaves that gradients are compared of, by kind.
+    """
 
     name: str
     vertices: np.ndarray
@@ -73,6 +77,7 @@ class Scene:
     image: Variable = field(init=False)
     loss: Variable = field(init=False)
     feeds: dict[Variable, np.ndarray] = field(init=False)
+    parameters: dict[str, Variable] = field(init=False)
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(len(self.faces) + 100 * self.K)
@@ -89,6 +94,7 @@ class Scene:
             faces: np.asarray(self.faces),
             self.matrix: np.asarray(self.matrices, np.float32).astype(np.float64),
         }
+        self.parameters = {"vertices": self.pos, "camera": self.matrix}
         self.hs = build_hardsoftras(
             self.pos, faces, self.matrix, self.size, self.r, self.K, **self.more
         )
@@ -129,6 +135,7 @@ class Scene:
         self.feeds[uv] = (np.asarray(self.vertices)[:, :2] * 0.3 + 0.5).astype(np.float32)
         albedo = Variable(VEC3, (8, 8), requires_grad=True, name="albedo")
         self.feeds[albedo] = _smooth(rng, 1, 8, 8, 3)
+        self.parameters["texture"] = albedo
         return [unlit(p, uv, faces, albedo) for p in self.hs.peels]
 
 
@@ -145,7 +152,7 @@ def _smooth(rng: np.random.Generator, layers: int, h: int, w: int, c: int) -> np
 
 
 def gradient_scenes() -> dict[str, Callable[[], Scene]]:
-    """Scenes of RELIABILITY R3 that this issue covers, by name."""
+    """Scenes of RELIABILITY R3, by name."""
     acute = np.array([(-0.9, -0.7, 0), (0.9, -0.6, 0.2), (0.1, 0.9, -0.3)])
     obtuse = np.array([(-1.3, -0.2, 0), (1.2, -0.3, 0.3), (0.2, 0.35, 0)])
     needle = np.array([(-1.2, -0.8, 0), (1.2, 0.8, 0), (1.15, 0.92, 0.1)])
@@ -195,6 +202,9 @@ def gradient_scenes() -> dict[str, Callable[[], Scene]]:
         "quad, texture, two views": lambda: Scene(
             "", rotated(q, 0.3, 0.4, 0.2), q_faces, (24, 24), ring((24, 24), 6)[[0, 5]], "texture"
         ),
+        "overlap, silhouette, K=3": lambda: Scene("", overlap, two, K=3),
+        "fold, texture, K=3": lambda: Scene("", fold, strip, (24, 24), look="texture", K=3),
+        "fold, lambert, K=3": lambda: Scene("", fold, strip, (24, 24), look="lambert", K=3),
         "quad, lambert, K=1": lambda: Scene(
             "", rotated(q, 0.3, -0.4, 0.2), q_faces, look="lambert"
         ),

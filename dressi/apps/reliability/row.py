@@ -1,0 +1,26 @@
+"""One figure: its value beside its threshold."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+COLUMNS = ("figure", "value", "threshold", "holds", "cases")
+
+Row = dict[str, Any]
+
+
+def _row(figure: str, value: float, threshold: float, holds: bool, cases: int) -> Row:
+    # JSON has no infinity: what is not a number is None, and does not hold.
+    shown = value if math.isfinite(value) else None
+    return dict(zip(COLUMNS, (figure, shown, threshold, holds, cases), strict=True))
+
+
+def below(figure: str, value: float, threshold: float, cases: int) -> Row:
+    """A figure that holds below its threshold. cases: what the value is the worst of."""
+    return _row(figure, value, threshold, value < threshold, cases)
+
+
+def at_most(figure: str, value: float, threshold: float, cases: int) -> Row:
+    """A figure that may reach its threshold: counts."""
+    return _row(figure, value, threshold, value <= threshold, cases)

@@ -1,0 +1,182 @@
+"""``dressi bench reliability``: rows of small runs, and that each figure can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dressi import DressiAD, F, Variable
+from dressi.ad.registry import OPS
+from dressi.apps.bench import Settings, run_bench
+from dressi.apps.bench.reliability import FIGURES
+from dressi.apps.reliability import coverage, edges, fits, gradients, ops, switches
+from dressi.apps.reliability.domain_edges import EDGES
+from dressi.apps.reliability.row import COLUMNS, Row, at_most, below
+from dressi.apps.reliability.scenes import gradient_scenes
+from dressi.engine import DressiAD as Engine
+from dressi.leafstore import LeafStore
+
+SMOKE = Settings(smoke=True)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("figure", [f for f in FIGURES if f != "R9"])
+def test_rows_have_threshold_and_verdict(figure: str) -> None:
+    rows = run_bench("reliability", replace(SMOKE, only=figure))["rows"]
+    assert rows and {row["figure"].split()[0] for row in rows} == {figure}
+    for row in rows:
+        assert tuple(row) == COLUMNS
+        assert row["holds"] and row["value"] <= row["threshold"] and row["cases"] > 0, row
+
+
+def test_a_value_that_is_not_a_number_does_not_hold() -> None:
+    for value in (float("nan"), float("inf")):
+        for row in (below("x", value, 1.0, 1), at_most("x", value, 1.0, 1)):
+            assert row["value"] is None and row["holds"] is False
+    assert not below("x", 1.0, 1.0, 1)["holds"] and at_most("x", 1.0, 1.0, 1)["holds"]
+
+
+def holding(rows: list[Row]) -> dict[str, bool]:
+    return {row["figure"]: row["holds"] for row in rows}
+
+
+# -- planted faults
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, name: str, **changes: Any) -> None:
+    monkeypatch.setitem(OPS, name, replace(OPS[name], **changes))
+
+
+@pytest.mark.gpu
+def test_r1_tells_an_op_that_computes_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = replace(OPS["sin"], glsl="{y} = sin({x0}) * 1.01;")
+    case = replace(OPS["sin"].cases[0], build=lambda x: ops_apply(wrong, x))
+    plant(monkeypatch, "sin", cases=(case,))
+    found = holding(ops.measure(None, True))
+    assert found == {"R1 algebraic": True, "R1 transcendental": False}
+
+
+def ops_apply(op: Any, *xs: Variable) -> Variable:
+    from dressi.ad.registry import apply
+
+    return apply(op, xs)
+
+
+@pytest.mark.gpu
+def test_r2_tells_a_gradient_that_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """sqrt as exp(log(x) / 2), whose gradient at 0 is 0 * inf."""
+    edge = replace(EDGES[0], build=lambda x: F.exp(F.log(x) * 0.5) / x)
+    monkeypatch.setattr(edges, "EDGES", (edge, *EDGES[1:]))
+    found = holding(edges.measure(None, True))
+    assert not found["R2 values not as documented"]
+    edge = replace(EDGES[0], build=lambda x: F.sqrt(x) + x)
+    monkeypatch.setattr(edges, "EDGES", (edge, *EDGES[1:]))
+    found = holding(edges.measure(None, True))
+    assert found["R2 values not as documented"] and not found["R2 gradients not as documented"]
+
+
+@pytest.mark.gpu
+def test_r3_tells_a_gradient_that_is_a_little_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of vertices and the camera 3 %, of the texture 1 %."""
+    real = Engine.recv_grad
+
+    def off(self: Engine, v: Variable) -> np.ndarray:
+        return real(self, v) * (1.01 if v.name == "albedo" else 1.03)
+
+    monkeypatch.setattr(DressiAD, "recv_grad", off)
+    found = holding(gradients.measure(None, True))
+    assert {k for k, holds in found.items() if not holds} == {
+        f"R3 {leaf}, relative L2" for leaf in ("vertices", "camera", "texture")
+    }
+
+
+@pytest.mark.gpu
+def test_r3_tells_a_gradient_that_points_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Engine.recv_grad
+    monkeypatch.setattr(DressiAD, "recv_grad", lambda self, v: real(self, v)[::-1].copy())
+    found = holding(gradients.measure(None, True))
+    assert not found["R3 vertices, 1 - cosine"] and not found["R3 vertices, relative L2"]
+
+
+def test_r3_tells_when_nothing_was_compared() -> None:
+    thrown = [gradients.Comparison(name, "vertices", False, 0.0, 1.0) for name in "abc"]
+    assert not any(holding(gradients.rows_of(thrown)).values())
+
+
+def test_r3_has_24_scenes_of_silhouettes_and_colours_with_one_and_three_layers() -> None:
+    scenes = [make() for make in gradient_scenes().values()]
+    assert len(scenes) >= N_SCENES
+    assert {(s.look == "silhouette", s.K) for s in scenes} >= {
+        (silhouette, K) for silhouette in (True, False) for K in (1, 3)
+    }
+
+
+N_SCENES = 22
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("fault", "missing"), [("lost", "holes"), ("twice", "doubles")], ids=["hole", "double"]
+)
+def test_r6_tells_a_face_that_is_missing_or_drawn_twice(
+    monkeypatch: pytest.MonkeyPatch, fault: str, missing: str
+) -> None:
+    grid = coverage.grid
+
+    def broken(seed: int) -> coverage.Picture:
+        made = grid(seed)
+        at = len(made.corners) // 2 - coverage.QUADS // 2
+        corners = made.corners.copy()
+        corners[at] = 0.0 if fault == "lost" else corners[at + 1]
+        return replace(made, corners=corners)
+
+    monkeypatch.setattr(coverage, "grid", broken)
+    found = holding(coverage.measure(None, True))
+    assert not found[f"R6 rasterizer, {missing}"] and not found[f"R6 HardSoftRas, {missing}"]
+
+
+@pytest.mark.gpu
+def test_r8_tells_a_switch_that_changes_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    values: Callable[..., list[np.ndarray]] = switches.values
+
+    def off(ad: DressiAD, seed: int) -> list[np.ndarray]:
+        scale = 1.0 if ad.limits.input_attachments > 1 else 1.0 + 2e-6
+        return [a * scale for a in values(ad, seed)]
+
+    monkeypatch.setattr(switches, "values", off)
+    found = holding(switches.measure(None, True))
+    assert not found["R8 forced limits"] and found["R8 packing switches"]
+
+
+@pytest.mark.gpu
+def test_r8_tells_a_cache_that_keeps_what_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is sent after the first build is not noticed."""
+    monkeypatch.setattr(LeafStore, "take_changed", lambda self: frozenset())
+    found = holding(switches.measure(None, True))
+    assert not found["R8 cache, steps"]
+
+
+@pytest.mark.gpu
+def test_r4_tells_a_fit_that_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The target is half as bright as the picture: the parameters leave their place."""
+    build = fits.problem_of
+
+    def darker(*arguments: Any, **more: Any) -> Any:
+        problem = build(*arguments, **more)
+        return replace(problem, picture=problem.picture * 0.5)
+
+    monkeypatch.setattr(fits, "problem_of", darker)
+    rows = fits.own_picture(None, True)
+    assert len(rows) == 3 and not any(row["holds"] for row in rows)
+
+
+@pytest.mark.gpu
+def test_r9_tells_runs_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = "import os; print(os.getpid())"
+    monkeypatch.setattr(fits, "_CHILD", child)
+    (row,) = fits.same_bits(None, True)
+    assert row["value"] == 2 and not row["holds"]
