@@ -10,10 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
-from dressi.ad.functions import constant, exp, minimum, sqrt, to_float
+from dressi.ad.functions import (
+    column,
+    constant,
+    exp,
+    max_components,
+    maximum,
+    minimum,
+    sqrt,
+    to_float,
+)
+from dressi.ad.functions import max as extreme_max
 from dressi.ad.functions.matrix import by_columns
 from dressi.ad.graph import Variable, leaves, user_line
 from dressi.ad.vtype import INT, VType
@@ -43,6 +54,14 @@ def _rate(lr: float | Variable) -> float | Variable:
     if not isinstance(lr, Variable) and not (np.isfinite(lr) and lr >= 0):
         raise GraphError(f"the learning rate must be finite and not negative, got {lr!r}")
     return lr
+
+
+def _check_adam(who: str, beta1: float, beta2: float, eps: float) -> None:
+    for name, beta in (("beta1", beta1), ("beta2", beta2)):
+        if not 0.0 <= beta < 1.0:
+            raise GraphError(f"{who} at {user_line()}: {name} must be in [0, 1), got {beta!r}")
+    if not 0.0 < eps < math.inf:
+        raise GraphError(f"{who} at {user_line()}: eps must be above 0, got {eps!r}")
 
 
 def _bias_correction(beta: float, t: Variable) -> float | Variable:
@@ -92,11 +111,7 @@ class Adam:
     eps: float = 1e-8
 
     def __post_init__(self) -> None:
-        for name, beta in (("beta1", self.beta1), ("beta2", self.beta2)):
-            if not 0.0 <= beta < 1.0:
-                raise GraphError(f"Adam at {user_line()}: {name} must be in [0, 1), got {beta!r}")
-        if not 0.0 < self.eps < math.inf:
-            raise GraphError(f"Adam at {user_line()}: eps must be above 0, got {self.eps!r}")
+        _check_adam("Adam", self.beta1, self.beta2, self.eps)
 
     def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
         t = to_float(step_counter("adam.step")) + 1.0
@@ -115,6 +130,50 @@ class Adam:
             v.update = v * self.beta2 + by_columns(lambda g: g * g, g) * (1.0 - self.beta2)
             out.append(x - by_columns(change, m.update, v.update))
         return out
+
+
+@dataclass
+class AdamUniform:
+    """Adam with one step size for all components of a parameter: its largest second moment
+    (Nicolet et al. 2021, "Large Steps in Inverse Rendering of Geometry", 3.4).
+
+    Adam divides each component by its own root mean square, which undoes the smoothness of a
+    gradient; this one keeps its direction. Made for the parameters of
+    ``dressi.render.large_steps``. lr: number, or FLOAT @ 1x1 (send a new value at any time without
+    a rebuild). beta1, beta2: in [0, 1); eps: above 0; GraphError else. State: two moments of each
+    parameter's size and one step counter.
+    """
+
+    lr: float | Variable = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        _check_adam("AdamUniform", self.beta1, self.beta2, self.eps)
+
+    def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
+        t = to_float(step_counter("adam.step")) + 1.0
+        rate = _rate(self.lr) * _bias_correction(self.beta1, t)
+        scale2 = _bias_correction(self.beta2, t)
+        out = []
+        for x, g in zip(xs, gxs, strict=True):
+            name = x.name or "x"
+            m = state(x.vtype, x.size, x.layers, f"{name}.m")
+            v = state(x.vtype, x.size, x.layers, f"{name}.v")
+            m.update = m * self.beta1 + g * (1.0 - self.beta1)
+            v.update = v * self.beta2 + by_columns(lambda g: g * g, g) * (1.0 - self.beta2)
+            step = rate / (sqrt(_largest(v.update) * scale2) + self.eps)
+            out.append(x - by_columns(lambda m, step=step: m * step, m.update))
+        return out
+
+
+def _largest(x: Variable) -> Variable:
+    """FLOAT @ 1x1: the largest entry over components, pixels and layers."""
+    n = x.vtype.n
+    columns = [column(x, k) for k in range(n)] if x.vtype.is_matrix else [x]
+    largest = [extreme_max(max_components(c) if c.vtype.n > 1 else c) for c in columns]
+    return reduce(maximum, largest)
 
 
 def with_states(

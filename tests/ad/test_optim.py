@@ -11,6 +11,7 @@ import pytest
 from dressi.ad import (
     SGD,
     Adam,
+    AdamUniform,
     F,
     Momentum,
     Variable,
@@ -125,6 +126,54 @@ def test_adam_follows_the_reference() -> None:
         assert np.allclose(got[0], want, rtol=RTOL)
 
 
+def adam_uniform(
+    x: np.ndarray, gradient: Callable, lr: float, b1: float, b2: float, eps: float
+) -> list:
+    """Adam, with the largest second moment for all (Nicolet 2021)."""
+    out, m, v = [], np.zeros_like(x), np.zeros_like(x)
+    for t in range(1, STEPS + 1):
+        g = gradient(x)
+        m = b1 * m + (1 - b1) * g
+        v = b2 * v + (1 - b2) * g * g
+        x = x - lr * (m / (1 - b1**t)) / (np.sqrt(v.max() / (1 - b2**t)) + eps)
+        out.append(x)
+    return out
+
+
+@pytest.mark.parametrize(("size", "layers"), [((4, 3), 2), ((1, 1), 1), ((17, 1), 1)])
+def test_adam_uniform_follows_the_reference(size: tuple[int, int], layers: int) -> None:
+    loss, x, feeds, gradient = setup(size, layers)
+    history = run(AdamUniform(0.05, 0.8, 0.95, 1e-6), loss, feeds)
+    want = adam_uniform(feeds[x], gradient, 0.05, 0.8, 0.95, 1e-6)
+    for got, w in zip(history, want, strict=True):
+        assert np.allclose(got[0], w, rtol=RTOL)
+
+
+def test_adam_uniform_keeps_the_direction_of_the_first_gradient() -> None:
+    loss, x, feeds, gradient = setup()
+    ((after,), *_) = run(AdamUniform(0.01), loss, feeds, steps=1)
+    g = gradient(feeds[x])
+    assert np.allclose(after - feeds[x], -0.01 * g / np.abs(g).max(), rtol=1e-5)
+
+
+def test_adam_uniform_takes_the_largest_entry_of_a_matrix() -> None:
+    m = Variable(MAT3, requires_grad=True, name="m")
+    weight = np.arange(1.0, 4.0)
+    loss = F.dot(m @ F.constant((1.0, 2.0, 3.0)), F.constant(weight))
+    ((after,), *_) = run(AdamUniform(0.01), loss, {m: np.zeros((1, 1, 1, 3, 3))}, steps=1)
+    want = -0.01 * np.outer(weight, [1.0, 2.0, 3.0]) / 9.0
+    assert np.allclose(after[0, 0, 0], want, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [({"beta1": 1.0}, "beta1"), ({"beta2": -0.1}, "beta2"), ({"eps": 0.0}, "eps")],
+)
+def test_adam_uniform_refuses(bad: dict[str, float], words: str) -> None:
+    with pytest.raises(GraphError, match=f"AdamUniform at test_optim.*{words}"):
+        AdamUniform(**bad)
+
+
 def test_adam_defaults_are_those_of_the_paper() -> None:
     a = Adam()
     assert (a.beta1, a.beta2, a.eps) == (0.9, 0.999, 1e-8)
@@ -148,7 +197,7 @@ def test_first_step_of_adam_is_the_learning_rate_whatever_the_gradient() -> None
 
 def test_zero_gradient_moves_nothing() -> None:
     """RELIABILITY R4: parameters bit-identical at the optimum."""
-    for optimizer in (SGD(0.1), Momentum(0.1), Adam(0.1)):
+    for optimizer in (SGD(0.1), Momentum(0.1), Adam(0.1), AdamUniform(0.1)):
         x, zero = Variable(VEC2, (3, 3), requires_grad=True), Variable(FLOAT)
         data = np.random.default_rng(0).normal(size=(3, 3, 2))
         history = run(optimizer, x * zero, {x: data, zero: 0.0})
@@ -167,7 +216,9 @@ def test_several_parameters_have_states_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "optimizer", [SGD(0.1), Momentum(0.1), Adam(0.1)], ids=lambda o: type(o).__name__
+    "optimizer",
+    [SGD(0.1), Momentum(0.1), Adam(0.1), AdamUniform(0.1)],
+    ids=lambda o: type(o).__name__,
 )
 @pytest.mark.parametrize("vtype", [FLOAT, VEC2, VEC3, MAT3], ids=lambda t: t.name)
 def test_every_float_type_can_be_optimized(optimizer: Optimizer, vtype: VType) -> None:
@@ -180,13 +231,14 @@ def test_every_float_type_can_be_optimized(optimizer: Optimizer, vtype: VType) -
     else:
         loss, g = x * 2.0, np.full(vtype.tail, 2.0)
     after = run(optimizer, loss, {x: start}, steps=1)[0][0][0, 0, 0]
-    want = start - 0.1 * (np.sign(g) if isinstance(optimizer, Adam) else g)
+    step = {"Adam": np.sign(g), "AdamUniform": g / np.abs(g).max()}
+    want = start - 0.1 * step.get(type(optimizer).__name__, g)
     assert np.allclose(after, want, rtol=1e-6)
 
 
 def test_learning_rate_may_be_a_variable() -> None:
     x, lr = Variable(FLOAT, requires_grad=True), Variable(FLOAT, name="lr")
-    for optimizer in (SGD(lr), Momentum(lr), Adam(lr)):
+    for optimizer in (SGD(lr), Momentum(lr), Adam(lr), AdamUniform(lr)):
         fast = run(optimizer, x * 3.0, {x: 1.0, lr: 0.5}, 1)[0][0].item()
         slow = run(optimizer, x * 3.0, {x: 1.0, lr: 0.25}, 1)[0][0].item()
         assert np.isclose(1 - fast, 2 * (1 - slow))

@@ -321,7 +321,9 @@ class SparseMatrix:
         offsets, items = invert_index(self.columns, self.n_columns)
         items = items[: len(self.columns)]
         rows = np.repeat(np.arange(self.n_rows, dtype=np.int32), np.diff(self.offsets))
-        return SparseMatrix(offsets, rows[items], np.asarray(self.values)[items], self.n_rows)
+        made = SparseMatrix(offsets, rows[items], np.asarray(self.values)[items], self.n_rows)
+        made.__dict__["transposed"] = self  # the same leaves again, not a third copy on the device
+        return made
 
 
 def leaf(array: np.ndarray, vtype: VType, name: str | None = None) -> Variable:
