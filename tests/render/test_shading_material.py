@@ -13,7 +13,7 @@ from dressi.apps.reliability.scenes import camera, quad
 from dressi.render.hardsoftras import build_hardsoftras
 from dressi.render.shading import (
     DirectionalLight,
-    Material,
+    PbrMaterial,
     Surface,
     material_surface,
     pbr,
@@ -48,7 +48,7 @@ class Scene:
         self.feeds[v] = np.float32(a).astype(float)
         return v
 
-    def surface(self, material: Material) -> Surface:
+    def surface(self, material: PbrMaterial) -> Surface:
         return material_surface(
             self.peel, self.pos, self.faces, self.eye, material, self.uv, **self.options
         )
@@ -70,7 +70,9 @@ def test_factors_multiply_maps(ad: DressiAD) -> None:
         "occlusion_map": scene.map(FLOAT, 3),
         "emissive_map": scene.map(VEC3, 4),
     }
-    s = scene.surface(Material((0.5, 0.6, 0.7), 0.8, 0.9, 0.7, (2.0, 1.0, 0.5), 1.0, 0.4, **maps))
+    s = scene.surface(
+        PbrMaterial((0.5, 0.6, 0.7), 0.8, 0.9, 0.7, (2.0, 1.0, 0.5), 1.0, 0.4, **maps)
+    )
     where = surface_uv(scene.peel, scene.uv, scene.faces)
     texels = [F.texture(m, where) for m in maps.values()]
     parts = (s.albedo, s.alpha, s.metallic, s.roughness, s.occlusion, s.emissive)
@@ -94,7 +96,7 @@ def test_factors_multiply_maps(ad: DressiAD) -> None:
 def test_without_maps_factors_are_the_surface(ad: DressiAD) -> None:
     scene = Scene()
     s = material_surface(
-        scene.peel, scene.pos, scene.faces, scene.eye, Material(0.25, 0.5, 0.1, 0.2, 0.3)
+        scene.peel, scene.pos, scene.faces, scene.eye, PbrMaterial(0.25, 0.5, 0.1, 0.2, 0.3)
     )
     scene.feeds.pop(scene.uv)
     got = scene.show(ad, s.albedo + s.emissive, s.alpha + s.metallic, s.roughness, s.occlusion)
@@ -108,7 +110,7 @@ def test_two_sided_reverses_the_mapped_normal(ad: DressiAD, eye_z: float, want: 
     scene = Scene(eye_z, two_sided=True)
     texel = Variable(VEC3, (1, 1), name="texel")
     scene.feeds[texel] = np.array([0.8, 0.5, 0.9])
-    normal = scene.surface(Material(normal_map=texel)).normal
+    normal = scene.surface(PbrMaterial(normal_map=texel)).normal
     assert normal is not None
     (got,) = scene.show(ad, normal)
     assert np.allclose(got[6, 8], np.array([0.6, 0, 0.8]) * want, atol=1e-5)
@@ -132,7 +134,7 @@ def test_gradients_reach_all_maps_and_factors(ad: DressiAD) -> None:
     }
     scene.feeds[maps["normal_map"]][..., 2] = 1.0
     image = pbr(
-        scene.surface(Material(**factors, **maps)),
+        scene.surface(PbrMaterial(**factors, **maps)),
         [DirectionalLight((0.2, -0.3, -1.0), 1.0, 3.0)],
     )
     wrt = [*factors.values(), *maps.values()]
@@ -143,15 +145,15 @@ def test_gradients_reach_all_maps_and_factors(ad: DressiAD) -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        lambda s: Material(albedo_map=Variable(FLOAT, (4, 4))),
-        lambda s: Material(roughness_map=Variable(VEC3, (4, 4))),
-        lambda s: Material(normal_map=np.zeros((4, 4, 3))),  # type: ignore[arg-type]
-        lambda s: s.surface(Material(metallic=Variable(VEC3))),
+        lambda s: PbrMaterial(albedo_map=Variable(FLOAT, (4, 4))),
+        lambda s: PbrMaterial(roughness_map=Variable(VEC3, (4, 4))),
+        lambda s: PbrMaterial(normal_map=np.zeros((4, 4, 3))),  # type: ignore[arg-type]
+        lambda s: s.surface(PbrMaterial(metallic=Variable(VEC3))),
         lambda s: material_surface(
-            s.peel, s.pos, s.faces, 0.0, Material(normal_map=Variable(VEC3, (4, 4)))
+            s.peel, s.pos, s.faces, 0.0, PbrMaterial(normal_map=Variable(VEC3, (4, 4)))
         ),
     ],
 )
 def test_bad_materials_raise(bad: Any) -> None:
-    with pytest.raises(GraphError, match=r"Material|material_surface"):
+    with pytest.raises(GraphError, match=r"PbrMaterial|material_surface"):
         bad(Scene())

@@ -17,7 +17,7 @@ from dressi.render.shading.geometry import (
     vertex_normals,
 )
 from dressi.render.shading.lights import DirectionalLight, Light, PointLight, SpotLight
-from dressi.render.shading.material import Material, material_surface
+from dressi.render.shading.material import PbrMaterial, material_surface
 from dressi.render.shading.models import (
     Shadows,
     blinn_phong,
@@ -48,7 +48,7 @@ __all__ = [
     "DirectionalLight",
     "Environment",
     "Light",
-    "Material",
+    "PbrMaterial",
     "PointLight",
     "ShadowMap",
     "Shadows",

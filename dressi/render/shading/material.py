@@ -1,6 +1,6 @@
 """Materials: glTF's metallic-roughness parameters, factors times maps, sampled into a Surface.
 
-In: a ``Material``, a peel, tables. Out: ``Surface``, normal map applied. Every factor and every map
+In: a ``PbrMaterial``, a peel, tables. Out: ``Surface``, normal map applied. Every factor and every map
 may be a parameter. Source: glTF 2.0, 3.9.
 """
 
@@ -20,8 +20,9 @@ from dressi.render.shading.values import Value, as_variable
 
 
 @dataclass(frozen=True)
-class Material:
-    """Factors, and maps that multiply them. Defaults are glTF's.
+class PbrMaterial:
+    """Factors, and maps that multiply them, as Variables or numbers. Defaults are glTF's.
+    (``dressi.render.scene.Material`` is the same as arrays, as files hold it.)
 
     albedo: VEC3 linear (base colour). alpha: FLOAT. metallic, roughness: FLOAT in [0, 1]. emissive:
     VEC3 linear. normal_scale, occlusion_strength: FLOAT. albedo_map: VEC3, or VEC4 with alpha,
@@ -58,7 +59,7 @@ class Material:
                 continue
             known = " or ".join(t.name for t in types)
             got = value.label() if isinstance(value, Variable) else type(value).__name__
-            raise GraphError(f"Material at {user_line()}: {name} must be {known}, got {got}")
+            raise GraphError(f"PbrMaterial at {user_line()}: {name} must be {known}, got {got}")
 
     @property
     def has_maps(self) -> bool:
@@ -72,7 +73,7 @@ def material_surface(
     vtx_pos: Variable,
     faces: Variable,
     eye: Value,
-    material: Material,
+    material: PbrMaterial,
     uv: Variable | None = None,
     uv_faces: Variable | None = None,
     vtx_normal: Variable | None = None,
@@ -95,7 +96,7 @@ def material_surface(
 
     def factor(name: str, scalar: bool = True) -> Variable:
         value = getattr(material, name)
-        return as_variable(f"Material: {name}", value, FLOAT if scalar else VEC3)
+        return as_variable(f"PbrMaterial: {name}", value, FLOAT if scalar else VEC3)
 
     albedo, emissive = factor("albedo", scalar=False), factor("emissive", scalar=False)
     alpha, occlusion = factor("alpha"), F.constant(1.0)
