@@ -1,7 +1,7 @@
 """Materials: glTF's metallic-roughness parameters, factors times maps, sampled into a Surface.
 
-In: a ``PbrMaterial``, a peel, tables. Out: ``Surface``, normal map applied. Every factor and every map
-may be a parameter. Source: glTF 2.0, 3.9.
+In: a ``PbrMaterial``, a peel, tables. Out: ``Surface``, normal map applied. Every factor and every
+map may be a parameter. Source: glTF 2.0, 3.9.
 """
 
 from __future__ import annotations
