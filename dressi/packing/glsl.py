@@ -375,7 +375,7 @@ class _Generator:
 
     def adder(self, y: Variable, text: _Text) -> str:
         """Name of a function void f(int index, T value) that adds; exact zeros are skipped."""
-        way = self.context.way_to_add
+        way = EXACT if is_exact(y, self.context.way_to_add) else self.context.way_to_add
         array = self.buffer(y, text, "float" if way == ATOMIC else "uint")
         if way == ATOMIC:
             text.extensions.add("GL_EXT_shader_atomic_float")

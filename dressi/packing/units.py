@@ -71,8 +71,12 @@ def in_buffer(v: Variable) -> bool:
 
 
 def is_exact(v: Variable, way_to_add: str) -> bool:
-    """Whether a buffer holds sums that do not depend on the order of additions."""
-    return way_to_add == EXACT and v.creator is not None and v.creator.op.scatter == "add"
+    """Whether a buffer holds sums that do not depend on the order of additions: all do, or the
+    Function asks for it (attribute ``fixed_point``)."""
+    f = v.creator
+    if f is None or f.op.scatter != "add":
+        return False
+    return way_to_add == EXACT or ("fixed_point", True) in f.attrs
 
 
 def domain_of(f: Function) -> Domain:

@@ -95,7 +95,15 @@ def test_forward_and_reverse_mode_are_transposes(item: tuple[str, int, Case]) ->
             assert off <= TRANSPOSED * np.abs(terms).sum() + 1e-12, f"{config.text}, {x.label()}"
 
 
-NO_CASE = {"constant", "pixel_coord", "layer_index", "rasterize", "dynamic", "inverse_uv"}
+NO_CASE = {
+    "constant",
+    "pixel_coord",
+    "layer_index",
+    "rasterize",
+    "dynamic",
+    "inverse_uv",
+    "inverse_lookup",
+}
 """Ops without a case that have no floats to move: none go in, or integers come out."""
 
 

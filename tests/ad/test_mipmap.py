@@ -194,13 +194,17 @@ def test_what_is_no_chain_is_named() -> None:
         "levels must be 1 to 4 for 8x4, got 5": lambda: F.mipmap(tex, 5),
         "got 0": lambda: F.mipmap(tex, 0),
         "levels must be an int": lambda: F.mipmap(tex, 1.5),  # type: ignore[arg-type]
+        "level 0 must be FLOAT or VECn": lambda: F.mip_levels([Variable(MAT2)]),
         "needs FLOAT or VECn, got MAT2": lambda: F.mipmap(Variable(MAT2, (4, 4))),
-        "level 0 is": lambda: F.mipmap(Variable(INT)),
+        "level 0 must be": lambda: F.mipmap(Variable(INT)),
         "level 1 must be 4x2": lambda: F.mip_levels([tex, Variable(VEC3, (4, 4))]),
-        "level 1 is": lambda: F.mip_levels([tex, Variable(VEC2, (4, 2))]),
-        "level 1 has 2 layers": lambda: F.mip_levels(
+        "level 1 must be FLOAT or VECn, and all of one type": lambda: F.mip_levels(
+            [tex, Variable(VEC2, (4, 2))]
+        ),
+        "level 1 must be of 1 or 3 layers": lambda: F.mip_levels(
             [Variable(VEC3, (8, 4), 3), Variable(VEC3, (4, 2), 2)]
         ),
+        "level 1 must be left out": lambda: F.mip_levels([Variable(FLOAT)] * 2),
         "needs a sequence of Variables": lambda: F.mip_levels([]),
         "needs a Variable": lambda: F.mip_levels(["x"]),  # type: ignore[list-item]
         "needs a MipMap": lambda: F.texture_mip(tex, uv, 0.0),  # type: ignore[arg-type]

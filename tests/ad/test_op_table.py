@@ -48,6 +48,7 @@ NO_CASE = {
     "texture_equirect_grad": "the backward of texture_equirect; tested through its gradient",
     "texture_mip_scatter": "the backward of texture_mip; tested through its gradient",
     "texture_mip_grad": "the backward of texture_mip; tested through its gradient",
+    "inverse_lookup": "the stochastic backward of lookup; tested in test_lookup.py",
     "inverse_uv": "the stochastic backward of texture; tests below and tests/render",
     "inverse_gather": "the stochastic backward of texture; tests below and tests/render",
 }

@@ -164,28 +164,11 @@ def places(sizes: Sequence[Size]) -> list[tuple[int, int, int, int]]:
     return out
 
 
-def _atlas_size(sizes: Sequence[Size]) -> Size:
-    boxes = places(sizes)
-    return max(x + w for x, _, w, _ in boxes), max(y + h for _, y, _, h in boxes)
-
-
-def _pack_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    layers = max(x.layers for x in xs)
-    for i, x in enumerate(xs):
-        if x.vtype is not xs[0].vtype or x.vtype.is_int or x.vtype.is_matrix:
-            raise GraphError(f"levels must be FLOAT or VECn of one type; level {i} is {x.label()}")
-        if x.size != level_size(xs[0].size, i):
-            w, h = level_size(xs[0].size, i)
-            raise GraphError(f"level {i} must be {w}x{h}, got {x.label()}")
-        if x.layers not in (1, layers):
-            raise GraphError(f"level {i} has {x.layers} layers, others {layers}")
-    return xs[0].vtype, _atlas_size([x.size for x in xs]), layers
-
-
 def _pack_glsl(f: Function) -> str:
     pos, layer = place_glsl(f)
     lines = [f"ivec2 {{y}}_p = {pos}; {{y}} = {{T}}(0.0);"]
-    for i, (x, y, w, h) in enumerate(places([v.size for v in f.inputs])):
+    for i, (v, (x, y)) in enumerate(zip(f.inputs, f.attr("at"), strict=True)):
+        w, h = v.size
         lines.append(
             f"{'else ' if i else ''}if ({{y}}_p.x >= {x} && {{y}}_p.x < {x + w} && "
             f"{{y}}_p.y >= {y} && {{y}}_p.y < {y + h}) "
@@ -197,19 +180,20 @@ def _pack_glsl(f: Function) -> str:
 def _pack_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     w, h = f.output.size
     out = np.zeros((f.output.layers, h, w, xs[0].shape[-1]))
-    for (x, y, _, _), a in zip(places([v.size for v in f.inputs]), xs, strict=True):
+    for (x, y), a in zip(f.attr("at"), xs, strict=True):
         out[:, y : y + a.shape[1], x : x + a.shape[2]] = a
     return out
 
 
 def _pack_backward(f: Function, gy: Variable, i: int) -> Variable:
-    return crop(gy, *places([v.size for v in f.inputs])[i])
+    (x, y), (w, h) = f.attr("at")[i], f.inputs[i].size
+    return crop(gy, x, y, w, h)
 
 
 PACK: Op = register(
     Op(
         "mip_levels",
-        _pack_infer,
+        lambda xs, a: (xs[0].vtype, a["size"], max(x.layers for x in xs)),
         _pack_glsl,
         reads=(ANY,),
         backward=_pack_backward,
@@ -230,6 +214,21 @@ PACK: Op = register(
         ),
     )
 )
+
+
+def _packed(chain: Sequence[Variable]) -> Variable:
+    """The atlas. A shader fetches from all of its inputs at every pixel on devices that run both
+    sides of a branch, so the small levels are put together first, in a smaller image."""
+    boxes = places([x.size for x in chain])
+    parts, at = [chain[-1]], [boxes[-1][:2]]
+    for i in reversed(range(len(chain) - 1)):
+        parts, at = [chain[i], *parts], [boxes[i][:2], *at]
+        if i in (0, 1, 2):
+            x, y = at[0]
+            w, h = (max(b[k] + b[k + 2] for b in boxes[i:]) - (x, y)[k] for k in (0, 1))
+            corners = tuple((b[0] - x, b[1] - y) for b in at)
+            parts, at = [apply(PACK, parts, at=corners, size=(w, h))], [(x, y)]
+    return parts[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,5 +298,20 @@ def mip_levels(levels: Sequence[Variable]) -> MipMap:
             f"F.mip_levels at {user_line()}: needs a sequence of Variables, got {short(levels)}"
         )
     chain = [needs_variable("mip_levels", x) for x in levels]
-    atlas = apply(PACK, chain)
-    return MipMap(atlas, tuple(x.size for x in chain))
+    first, layers = chain[0], max(x.layers for x in chain)
+    for i, x in enumerate(chain):
+        w, h = level_size(first.size, i)
+        needed = ""
+        if x.vtype is not first.vtype or x.vtype.is_int or x.vtype.is_matrix:
+            needed = "FLOAT or VECn, and all of one type"
+        elif x.size != (w, h):
+            needed = f"{w}x{h}"
+        elif x.layers not in (1, layers):
+            needed = f"of 1 or {layers} layers"
+        elif i and level_size(first.size, i - 1) == (1, 1):
+            needed = "left out, for the one before is 1x1"
+        if needed:
+            raise GraphError(
+                f"F.mip_levels at {user_line()}: level {i} must be {needed}, got {x.label()}"
+            )
+    return MipMap(_packed(chain), tuple(x.size for x in chain))

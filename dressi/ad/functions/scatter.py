@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from dressi.ad.evaluate import as_array
-from dressi.ad.functions._common import needs_variable, table_index
+from dressi.ad.functions._common import needs_int, needs_variable, table_index
 from dressi.ad.functions.image import expand
+from dressi.ad.functions.inverse_maps import Ref, sampled_rows
 from dressi.ad.graph import (
     Derived,
     Function,
@@ -82,7 +83,10 @@ def _lookup_backward(f: Function, gy: Variable, i: int) -> Variable | None:
     if index.layers == 1 and is_static(index):
         offsets, items = inverted(index, table.size[0] * table.size[1])
         return apply(CSR_GATHER, (gy, offsets, items), size=table.size)
-    return scatter_add(gy, index, table.size, table.layers)
+    way = dict(f.attrs).get("scatter", "exact")
+    if way == "stochastic":
+        return sampled_rows(gy, index, table, f.attr("step").value, f.attr("samples"))
+    return _scatter_add(gy, index, table.size, table.layers, way == "deterministic")
 
 
 LOOKUP = register(
@@ -405,15 +409,48 @@ SPMV = register(
 )
 
 
-def lookup(table: Variable, index: Variable) -> Variable:
+SCATTERS = ("exact", "deterministic", "stochastic")
+"""How the gradient of a lookup with a dynamic index reaches the table."""
+
+
+def lookup(
+    table: Variable,
+    index: Variable,
+    scatter: str = "exact",
+    step: Variable | None = None,
+    samples: int = 1,
+) -> Variable:
     """table[index] at every pixel of index.
 
     table: any type @ (N, 1) or an image, read by linear index row by row; its layers go with the
     index's (one layer serves all). index: INT @ any size. An index outside the table (a background
-    id of -1) gives 0 and no gradient. Gradient to table: exact sum (gather for static indices,
-    atomic scatter-add else).
+    id of -1) gives 0 and no gradient. Gradient to table, of a static index: exact sum, by a gather
+    that is the same from run to run. Of a dynamic index by ``scatter``: ``exact``, a scatter-add
+    with float atomics (with Options.deterministic, in fixed point); ``deterministic``, in fixed
+    point whatever the options, so the same bits in every run; ``stochastic`` (paper: the inverse
+    lookup), where each row takes the gradient of ``samples`` of its pixels, drawn uniformly and
+    weighted by how many they are. That one is unbiased: its mean over steps is the exact sum. It
+    needs ``step``, an INT @ 1x1 that counts steps. Raises GraphError for another scatter, a
+    missing or misshapen step, and samples outside 1 to 64.
     """
-    return apply(LOOKUP, (table, index))
+    if scatter not in SCATTERS:
+        raise GraphError(
+            f"F.lookup at {user_line()}: scatter must be one of {SCATTERS}, got {short(scatter)}"
+        )
+    if scatter == "exact":
+        return apply(LOOKUP, (table, index))
+    if scatter == "deterministic":
+        return apply(LOOKUP, (table, index), scatter=scatter)
+    if not isinstance(step, Variable) or step.vtype is not INT or step.size != (1, 1):
+        got = step.label() if isinstance(step, Variable) else short(step)
+        raise GraphError(
+            f"F.lookup at {user_line()}: scatter='stochastic' needs step, an INT @ 1x1 that counts "
+            f"steps, got {got}"
+        )
+    if not 1 <= needs_int("lookup", "samples", samples) <= 64:
+        raise GraphError(f"F.lookup at {user_line()}: samples must be 1 to 64, got {samples}")
+    attrs = {"scatter": scatter, "step": Ref(step), "samples": int(samples)}
+    return apply(LOOKUP, (table, index), **attrs)
 
 
 def scatter_add(value: Variable, index: Variable, size: Size, layers: int = 1) -> Variable:
@@ -426,6 +463,14 @@ def scatter_add(value: Variable, index: Variable, size: Size, layers: int = 1) -
     needs_variable("scatter_add", value)
     needs_variable("scatter_add", index)
     size, layers = checked_shape("F.scatter_add", size, layers)
+    return _scatter_add(value, index, size, layers)
+
+
+def _scatter_add(
+    value: Variable, index: Variable, size: Size, layers: int, fixed_point: bool = False
+) -> Variable:
+    """fixed_point: whether the sum does not depend on the order of additions, whatever the
+    options."""
     full = max(value.layers, index.layers)
     big = index.size if index.size != (1, 1) else value.size
     value, index = expand(value, big, full), expand(index, big, full)
@@ -433,7 +478,8 @@ def scatter_add(value: Variable, index: Variable, size: Size, layers: int = 1) -
         raise GraphError(
             f"F.scatter_add at {user_line()}: layers must be 1 or {full}, got {layers}"
         )
-    return apply(SCATTER_ADD, (value, index), size=size, layers=layers)
+    attrs = {"fixed_point": True} if fixed_point else {}
+    return apply(SCATTER_ADD, (value, index), size=size, layers=layers, **attrs)
 
 
 def dynamic(index: Variable) -> Variable:

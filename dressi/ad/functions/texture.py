@@ -23,6 +23,7 @@ import numpy as np
 from dressi.ad.functions._common import constant, is_constant, lift, needs_variable
 from dressi.ad.functions.color import decoded
 from dressi.ad.functions.image import expand, sobol
+from dressi.ad.functions.inverse_maps import INVERSE_GATHER, A, B, Ref, mix_bits, permute_glsl
 from dressi.ad.functions.wraps import (
     WRAPS,
     Wraps,
@@ -40,21 +41,6 @@ from dressi.errors import GraphError
 
 FILTERS = ("linear", "nearest")
 BACKWARDS = ("exact", "inverse_uv")
-
-# Two odd multipliers of a bijective 32-bit mix (with xor-shifts by 16, which undo themselves).
-_A, _B = 0x7FEB352D, 0x846CA68B
-
-
-def _permute_glsl(a: int, b: int) -> str:
-    return f"x ^= x >> 16; x *= {a}u; x ^= x >> 16; x *= {b}u; x ^= x >> 16;"
-
-
-def _mix(x: np.ndarray, a: int, b: int) -> np.ndarray:
-    x = x.astype(np.uint64)
-    for multiplier in (a, b):
-        x = x ^ (x >> np.uint64(16))
-        x = (x * np.uint64(multiplier)) & np.uint64(0xFFFFFFFF)
-    return x ^ (x >> np.uint64(16))
 
 
 def _sample_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -258,11 +244,11 @@ def _inverse_glsl(f: Function) -> str:
     return (
         "if ({x1} != {T1}(0)) {\n"
         f"    uint n = uint(({{layer}} * {dh} + {{pos}}.y) * {dw} + {{pos}}.x);\n"
-        f"    uint x = n ^ 0x5bd1e995u; {_permute_glsl(_A, _B)}\n"
+        f"    uint x = n ^ 0x5bd1e995u; {permute_glsl(A, B)}\n"
         "    vec2 j = fract({x3} + vec2(float(x & 65535u), float(x >> 16)) / 65536.0);\n"
         f"    ivec2 i = ivec2(floor({{x0}} * vec2({w}, {h}) + {jitter}));\n"
         f"    int t = 2 * ({base}{number_glsl(wrap, 'i.x', 'i.y', w, h)});\n"
-        f"    x = n ^ (uint({{x2}}) * 0x9e3779b1u); {_permute_glsl(_A, _B)}\n"
+        f"    x = n ^ (uint({{x2}}) * 0x9e3779b1u); {permute_glsl(A, B)}\n"
         f"    {guard}{{ atomicMax({{buffer}}[t], x); atomicAdd({{buffer}}[t + 1], 1u); }}\n"
         "  }"
     )
@@ -273,14 +259,14 @@ def _inverse_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     (w, h), layers, wrap = f.attr("size"), f.attr("layers"), f.attr("wrap")
     shape = gy.shape[:3]
     n = np.arange(np.prod(shape), dtype=np.uint64).reshape(shape)
-    x = _mix(n ^ np.uint64(0x5BD1E995), _A, _B)
+    x = mix_bits(n ^ np.uint64(0x5BD1E995), A, B)
     j = np.stack([x & np.uint64(65535), x >> np.uint64(16)], -1).astype(np.float64) / 65536
     j = (offset + j) % 1.0
     if f.attr("filter") == "nearest":
         j = np.full_like(j, 0.5)
     i = np.floor(np.broadcast_to(uv, (*shape, 2)) * (w, h) + j - 0.5).astype(np.int64)
     seed = np.uint64((int(step.reshape(-1)[0]) * 0x9E3779B1) & 0xFFFFFFFF)
-    key = _mix(n ^ seed, _A, _B)
+    key = mix_bits(n ^ seed, A, B)
     out = np.zeros((layers, h, w, 2))
     ok = (gy != 0).any(axis=-1) & is_inside(wrap, i[..., 0], i[..., 1], w, h)
     layer = np.broadcast_to(_layers_of(shape[0], layers), shape)[ok]
@@ -301,56 +287,6 @@ INVERSE_UV = register(
         domain=1,
     )
 )
-
-
-def _inverse_gather_glsl(f: Function) -> str:
-    w, h = f.inputs[0].size
-    inverse_a, inverse_b = pow(_A, -1, 1 << 32), pow(_B, -1, 1 << 32)
-    return (
-        "{y} = {T}(0);\n"
-        "  if ({x1}.y > 0) {\n"
-        f"    uint x = uint({{x1}}.x); {_permute_glsl(inverse_b, inverse_a)}\n"
-        "    int n = int(x ^ (uint({x2}) * 0x9e3779b1u));\n"
-        f"    {{y}} = float({{x1}}.y) * "
-        f"{{fetch0}}(ivec2(n % {w}, (n / {w}) % {h}), n / {w * h});\n"
-        "  }"
-    )
-
-
-def _inverse_gather_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    gy, inverse, step = xs
-    seed = np.uint64((int(step.reshape(-1)[0]) * 0x9E3779B1) & 0xFFFFFFFF)
-    n = _mix(inverse[..., 0].astype(np.uint64), pow(_B, -1, 1 << 32), pow(_A, -1, 1 << 32)) ^ seed
-    count = inverse[..., 1]
-    n = np.where(count > 0, n, 0).astype(np.int64)
-    return gy.reshape(-1, gy.shape[-1])[n] * count[..., None]
-
-
-INVERSE_GATHER = register(
-    Op(
-        "inverse_gather",
-        lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
-        _inverse_gather_glsl,
-        reads=(ANY, SAME, SAME),
-        reference=_inverse_gather_ref,
-    )
-)
-
-
-class _Ref:
-    """An attribute holding a Variable; equal when it is the same Variable."""
-
-    def __init__(self, value: Variable) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Ref) and other.value is self.value
-
-    def __hash__(self) -> int:
-        return hash(self.value.uid)
-
-    def __repr__(self) -> str:
-        return self.value.name or f"%{self.value.uid}"
 
 
 def texture(
@@ -396,7 +332,7 @@ def texture(
         filter=filter,
         wrap=wraps,
         backward=backward,
-        step=None if step is None else _Ref(step),
+        step=None if step is None else Ref(step),
         hardware=bool(hardware),
     )
     return y if beyond is None else y + beyond

@@ -8,7 +8,7 @@ in each level.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,40 +33,54 @@ MIP_FILTERS = {
 """How texels and how levels are filtered."""
 
 
-def _loops(f: Function, uv: str, lod: str, body: str, between: bool = False) -> str:
-    """GLSL of a loop over all taps. body sees i (atlas texel), d (which of the four), s (weights
-    along u and v), m (weight of the level), e (0 or 1: which level), r (place of the level).
-    between: whether levels of weight 0 count where the level of detail lies inside the chain."""
-    boxes, wraps = places(f.attr("sizes")), f.attr("wrap")
-    texels, levels = MIP_FILTERS[f.attr("filter")]
+def _level_glsl(f: Function, lod: str) -> str:
+    """GLSL that declares the places of levels {y}_r, the clamped level of detail {y}_l, and the
+    level {y}_k at or below it."""
+    boxes, (_, levels) = places(f.attr("sizes")), MIP_FILTERS[f.attr("filter")]
     last = len(boxes) - 1
     table = ", ".join(f"ivec4({x}, {y}, {w}, {h})" for x, y, w, h in boxes)
-    inside = inside_glsl(wraps, "i.x", "i.y", "r.z", "r.w")
-    at = at_glsl(wraps, "i.x", "i.y", "r.z", "r.w")
-    linear = texels == "linear"
-    live = f"!({lod} > 0.0 && {lod} < {last}.0)" if between else "true"
     return (
         f"const ivec4 {{y}}_r[{last + 1}] = ivec4[{last + 1}]({table});\n"
         f"  float {{y}}_l = clamp({lod}, 0.0, {last}.0){' + 0.5' if levels == 'nearest' else ''};\n"
-        f"  int {{y}}_k = clamp(int({{y}}_l), 0, {last});\n"
-        f"  for (int e = 0; e < {2 if levels == 'linear' else 1}; e++) {{\n"
-        + (
-            "    float g = {y}_l - float({y}_k), m = e == 0 ? 1.0 - g : g;\n"
-            f"    if (m == 0.0 && {live}) continue;\n"
-            if levels == "linear"
-            else "    float m = 1.0;\n"
-        )
-        + f"    ivec4 r = {{y}}_r[min({{y}}_k + e, {last})];\n"
-        f"    vec2 p = {uv} * vec2(r.zw){' - 0.5' if linear else ''}, o = floor(p), t = p - o;\n"
-        f"    for (int q = 0; q < {4 if linear else 1}; q++) {{\n"
-        "      ivec2 d = ivec2(q & 1, q >> 1), i = ivec2(o) + d;\n"
-        f"      vec2 s = {'mix(1.0 - t, t, vec2(d))' if linear else 'vec2(1.0)'};\n"
-        + (f"      if (!({inside})) continue;\n" if inside else "")
-        + f"      i = r.xy + {at};\n"
-        f"      {body}\n"
-        "    }\n"
-        "  }"
+        f"  int {{y}}_k = clamp(int({{y}}_l), 0, {last});"
     )
+
+
+def _taps_glsl(
+    f: Function, uv: str, lod: str, body: Callable[[int, int, int], str], always: str = ""
+) -> str:
+    """GLSL of all taps, written out: a loop costs CPU drivers several times as much.
+
+    body: (which level, 0 or 1; place along u; along v) -> statement, which sees i (texel of the
+    atlas), m (weight of the level), x and y (weights along u and v) and r (place of the level in
+    the atlas). always: condition under which levels of weight 0 count too.
+    """
+    wraps, last = f.attr("wrap"), len(f.attr("sizes")) - 1
+    texels, levels = MIP_FILTERS[f.attr("filter")]
+    low, high = (at_glsl(wraps, f"{i}.x", f"{i}.y", "r.z", "r.w") for i in ("a", "b"))
+    linear = texels == "linear"
+    lines = [_level_glsl(f, lod)]
+    for e in range(2 if levels == "linear" and last else 1):
+        weight = ("1.0 - ({y}_l - float({y}_k))", "{y}_l - float({y}_k)")[e]
+        lines += [
+            "{",
+            f"  float m = {weight if levels == 'linear' and last else '1.0'};",
+            "  if (m != 0.0" + (f" || {always}" if always else "") + ") {",
+            f"  ivec4 r = {{y}}_r[{f'min({{y}}_k + 1, {last})' if e else '{y}_k'}];",
+            f"  vec2 p = {uv} * vec2(r.zw){' - 0.5' if linear else ''}, o = floor(p), t = p - o;",
+            f"  ivec2 a = ivec2(o), b = a + 1, low = {low}, high = {high if linear else 'low'};",
+        ]
+        for dx, dy in ((0, 0), (1, 0), (0, 1), (1, 1)) if linear else ((0, 0),):
+            at = f"ivec2({('low', 'high')[dx]}.x, {('low', 'high')[dy]}.y)"
+            x, y = (("1.0 - t.x", "t.x")[dx], ("1.0 - t.y", "t.y")[dy]) if linear else ("1.0",) * 2
+            corner = ("a.x", "b.x")[dx], ("a.y", "b.y")[dy]
+            inside = inside_glsl(wraps, *corner, "r.z", "r.w")
+            lines.append(
+                f"  {f'if ({inside}) ' if inside else ''}{{ ivec2 i = r.xy + {at}; "
+                f"float x = {x}, y = {y}; {body(e, dx, dy)} }}"
+            )
+        lines.append("  }}")
+    return "\n  ".join(lines)
 
 
 Level = tuple[int, int, Size, np.ndarray, np.ndarray]
@@ -132,7 +146,7 @@ TEXTURE_MIP = register(
         _infer,
         lambda f: (
             "{y} = {T}(0.0);\n  "
-            + _loops(f, "{x1}", "{x2}", "{y} += (m * s.x * s.y) * {fetch0}(i, {layer});")
+            + _taps_glsl(f, "{x1}", "{x2}", lambda *_: "{y} += (m * x * y) * {fetch0}(i, {layer});")
         ),
         reads=(ANY, SAME, SAME),
         backward=_backward,
@@ -160,10 +174,31 @@ TEXTURE_MIP = register(
 
 
 def _scatter_glsl(f: Function) -> str:
+    """As loops: adding is long where a device has no float atomics, or in fixed point, and is what
+    takes the time; written out eight times it takes a CPU driver a minute to compile."""
     (w, h), layers = f.attr("size"), f.attr("layers")
     base = f"{{layer}} * {w * h} + " if layers > 1 else ""
-    add = f"{{add}}({base}i.y * {w} + i.x, (m * s.x * s.y) * {{x0}});"
-    return "if ({x0} != {T}(0)) {\n  " + _loops(f, "{x1}", "{x2}", add) + "\n  }"
+    linear, mixed = (way == "linear" for way in MIP_FILTERS[f.attr("filter")])
+    wraps, last = f.attr("wrap"), len(f.attr("sizes")) - 1
+    inside = inside_glsl(wraps, "i.x", "i.y", "r.z", "r.w")
+    return (
+        "if ({x0} != {T}(0)) {\n"
+        f"    {_level_glsl(f, '{x2}')}\n"
+        f"    for (int e = 0; e < {2 if mixed else 1}; e++) {{\n"
+        f"      float g = {'{y}_l - float({y}_k)' if mixed else '0.0'}, m = e == 0 ? 1.0 - g : g;\n"
+        f"      ivec4 r = {{y}}_r[min({{y}}_k + e, {last})];\n"
+        f"      vec2 p = {{x1}} * vec2(r.zw){' - 0.5' if linear else ''}, o = floor(p);\n"
+        "      vec2 t = p - o;\n"
+        f"      for (int q = 0; q < {4 if linear else 1} && m != 0.0; q++) {{\n"
+        "        ivec2 d = ivec2(q & 1, q >> 1), i = ivec2(o) + d;\n"
+        f"        vec2 s = {'mix(1.0 - t, t, vec2(d))' if linear else 'vec2(1.0)'};\n"
+        f"        ivec2 j = r.xy + {at_glsl(wraps, 'i.x', 'i.y', 'r.z', 'r.w')};\n"
+        f"        {f'if ({inside}) ' if inside else ''}"
+        f"{{add}}({base}j.y * {w} + j.x, (m * s.x * s.y) * {{x0}});\n"
+        "      }\n"
+        "    }\n"
+        "  }"
+    )
 
 
 def _scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
@@ -193,14 +228,18 @@ MIP_SCATTER = register(
 def _grad_glsl(f: Function) -> str:
     texels, levels = MIP_FILTERS[f.attr("filter")]
     last = len(f.attr("sizes")) - 1
-    parts = ["0.0", "0.0", "0.0"]
-    if texels == "linear":
-        parts[:2] = ["m * float(r.z * (2 * d.x - 1)) * s.y", "m * float(r.w * (2 * d.y - 1)) * s.x"]
-    if levels == "linear" and last:
-        inside = f"{{x2}} > 0.0 && {{x2}} < {last}.0"
-        parts[2] = f"({inside} ? (e == 0 ? -1.0 : 1.0) * s.x * s.y : 0.0)"
-    body = f"{{y}} += dot({{x3}}, {{fetch0}}(i, {{layer}})) * vec3({', '.join(parts)});"
-    return "{y} = vec3(0.0);\n  " + _loops(f, "{x1}", "{x2}", body, between=True)
+    between = f"({{x2}} > 0.0 && {{x2}} < {last}.0)" if levels == "linear" and last else ""
+
+    def body(e: int, dx: int, dy: int) -> str:
+        parts = ["0.0", "0.0", "0.0"]
+        if texels == "linear":
+            parts[0] = f"{'' if dx else '-'}m * float(r.z) * y"
+            parts[1] = f"{'' if dy else '-'}m * float(r.w) * x"
+        if between:
+            parts[2] = f"({between} ? {'' if e else '-'}x * y : 0.0)"
+        return f"{{y}} += dot({{x3}}, {{fetch0}}(i, {{layer}})) * vec3({', '.join(parts)});"
+
+    return "{y} = vec3(0.0);\n  " + _taps_glsl(f, "{x1}", "{x2}", body, between)
 
 
 def _grad_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:

@@ -1,0 +1,79 @@
+"""F.lookup's ways to scatter on the device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from device import run_many, worst
+
+from dressi import DressiAD, F, Options, Variable, evaluate
+from dressi.ad.autodiff import build_backward
+from dressi.ad.vtype import FLOAT, INT, VEC3
+
+pytestmark = pytest.mark.gpu
+
+
+def _made(layers: int, table_layers: int, **how: object) -> tuple[Variable, dict[Variable, object]]:
+    rng = np.random.default_rng(layers)
+    table = Variable(VEC3, (23, 1), table_layers, requires_grad=True)
+    index, w = Variable(INT, (40, 30), layers), Variable(VEC3, (40, 30), layers)
+    feeds: dict[Variable, object] = {
+        table: np.zeros((table_layers, 1, 23, 3)),
+        index: rng.integers(-2, 25, (layers, 30, 40, 1)),
+        w: rng.normal(size=(layers, 30, 40, 3)) * (rng.uniform(size=(layers, 30, 40, 1)) > 0.2),
+    }
+    y = F.lookup(table, F.dynamic(index), **how)  # type: ignore[arg-type]
+    return build_backward(y * w)[table], feeds
+
+
+@pytest.mark.parametrize("layers", [(1, 1), (3, 1), (3, 3)])
+def test_stochastic_draws_the_pixels_that_the_reference_draws(
+    ad: DressiAD, layers: tuple[int, int]
+) -> None:
+    step = Variable(INT)
+    g, feeds = _made(*layers, scatter="stochastic", step=step, samples=2)
+    for k in (0, 1, 77):
+        feeds[step] = np.full((1, 1, 1, 1), k)
+        (got,) = run_many(ad, [g], feeds)
+        assert worst(got, evaluate([g], feeds)[0]) < 1e-5
+
+
+def test_a_step_counter_on_the_device_draws_anew_every_step(ad: DressiAD) -> None:
+    """A fit of a table by stochastic gradients ends where the exact one ends."""
+    from dressi import SGD
+
+    rng = np.random.default_rng(1)
+    ids = rng.integers(0, 9, (12, 16, 1))
+    target = rng.normal(size=(9, 1))[ids[..., 0]]
+    for scatter in ("exact", "stochastic"):
+        table = Variable(FLOAT, (9, 1), requires_grad=True)
+        step = Variable(INT, name="step")
+        step.update = step + 1
+        index, goal = Variable(INT, (16, 12)), Variable(FLOAT, (16, 12))
+        off = F.lookup(table, F.dynamic(index), scatter=scatter, step=step) - goal
+        with DressiAD() as engine:
+            engine.set_loss_var(off * off)
+            engine.set_optimizer(SGD(0.01))
+            engine.send_img(index, ids)
+            engine.send_img(goal, target)
+            engine.send_img(table, np.zeros((9, 1)))
+            engine.send_img(step, np.zeros(1))
+            engine.exec_steps(60)
+            got = engine.recv_img(table)
+        for k in range(9):
+            assert abs(got[k, 0] - target[ids[..., 0] == k].mean()) < 1e-3, (scatter, k)
+
+
+def test_deterministic_lookup_gives_the_same_bits_without_the_option() -> None:
+    """Its words are integers in the plan; the exact one beside it adds floats."""
+    g, feeds = _made(1, 1, scatter="deterministic")
+    h, more = _made(1, 1)
+    with DressiAD(options=Options(deterministic=False)) as ad:
+        for v, data in {**feeds, **more}.items():
+            ad.send_img(v, data)
+        fixed, plain = (ad._pack([v], [], "test")[0] for v in (g, h))
+        first = [run_many(ad, [g], feeds)[0] for _ in range(3)]
+    assert all((a == first[0]).all() for a in first)
+    assert worst(first[0], evaluate([g], feeds)[0]) < 1e-6
+    words = [p.plan.buffers[0].n_words for p in (fixed, plain)]
+    assert words[0] == 3 * words[1]
