@@ -27,6 +27,9 @@ MIN_LENGTH = 1e-12
 END_BIAS = 1e-6
 """Depth by which round ends lie behind what else is as deep."""
 
+LAST_DEPTH = 1.0 - 2.0**-20
+"""Deepest that a stroke is drawn: 1 would lose against the cleared depth."""
+
 UNITS = ("px", "world")
 
 
@@ -188,7 +191,7 @@ def _build(ends: _Ends, size: Size, r: Variable | float, sigma: Variable | float
         # The round end of one segment lies inside of the next segment of its polyline: behind its
         # surface, so that the next one shows there, as the same slope goes on.
         slope = F.abs(F.lookup(still.b.z, frag) - F.lookup(still.a.z, frag))
-        return frag, d, F.clamp(z + slope * past + END_BIAS * (past > 0.0), 0.0, 1.0)
+        return frag, d, F.clamp(z + slope * past + END_BIAS * (past > 0.0), 0.0, LAST_DEPTH)
 
     frag, d, z = winner(0, F.constant(0.0))
     ids = F.resolve(frag, z, d >= 0.0, background=-1)
