@@ -207,6 +207,9 @@ ELSEWHERE = {
     "mipmap",
     "mip_levels",
     "texture_mip",
+    "texture_lod",  # test_detail.py
+    "uv_derivatives",
+    "uv_lod",
     "jvp",  # test_forward.py
     "custom",  # test_custom.py
     "constant",  # test_graph.py

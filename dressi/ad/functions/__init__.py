@@ -18,6 +18,7 @@ from dressi.ad.functions.arith import (
 from dressi.ad.functions.bits import border_bits, dilate_bits, pack_bits, unpack_bits
 from dressi.ad.functions.color import linear_to_srgb, srgb_to_linear
 from dressi.ad.functions.custom import custom
+from dressi.ad.functions.detail import texture_lod, uv_derivatives, uv_lod
 from dressi.ad.functions.elementary import (
     abs,
     acos,
@@ -371,6 +372,7 @@ __all__ = [
     "texture",
     "texture_cube",
     "texture_equirect",
+    "texture_lod",
     "texture_mip",
     "tile",
     "to_float",
@@ -380,6 +382,8 @@ __all__ = [
     "trunc",
     "uniform_noise",
     "unpack_bits",
+    "uv_derivatives",
+    "uv_lod",
     "vec",
     "vec2",
     "vec3",
