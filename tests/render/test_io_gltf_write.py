@@ -10,7 +10,6 @@ import numpy as np
 import pygltflib
 import pytest
 import trimesh
-from same_scene import differences
 
 from dressi.errors import GraphError
 from dressi.render.io import linear_to_srgb, load_scene, save_scene, srgb_to_linear
@@ -28,6 +27,7 @@ from dressi.render.scene import (
     TextureRef,
     trs_matrix,
 )
+from dressi.render.scene_compare import differences
 from dressi.render.scene_mesh import primitive_of, scene_of
 
 RNG = np.random.default_rng(11)

@@ -6,6 +6,8 @@ with A or without) or a single one of any name; half and float.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -38,13 +40,14 @@ def decode_exr(path: str) -> npt.NDArray[np.float32]:
     """
     import OpenEXR  # late: few programs need it
 
-    with OpenEXR.File(path, header_only=True) as file:  # before any memory is taken
-        if len(file.parts) != 1:
-            raise ValueError(f"{len(file.parts)} parts, one is supported")
-        header = file.header()
-        shown, held = _window(header, "displayWindow"), _window(header, "dataWindow")
-    with OpenEXR.File(path, separate_channels=True) as file:
-        channels = {name: channel.pixels for name, channel in file.channels().items()}
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints what it raises
+        with OpenEXR.File(path, header_only=True) as file:  # before any memory is taken
+            if len(file.parts) != 1:
+                raise ValueError(f"{len(file.parts)} parts, one is supported")
+            header = file.header()
+            shown, held = _window(header, "displayWindow"), _window(header, "dataWindow")
+        with OpenEXR.File(path, separate_channels=True) as file:
+            channels = {name: channel.pixels for name, channel in file.channels().items()}
     names = sorted(channels)
     order = ["R", "G", "B"] if {"R", "G", "B"} <= set(names) else ["Y"]
     if len(names) == 1:

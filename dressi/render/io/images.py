@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from dressi.errors import GraphError, LoadError
 from dressi.render.io.exr import decode_exr, encode_exr, is_exr
@@ -89,13 +89,13 @@ def read_image(path: PathLike, srgb: bool = True) -> FloatImage:
     name = os.fspath(path)
     try:
         if Path(path).exists() and not Path(path).is_file():  # a pipe would never end
-            raise LoadError(f"{name}: is no regular file", name)
+            raise LoadError(f"{name}: is no regular file", name, "file")
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         if isinstance(error, LoadError):
             raise
         reason = getattr(error, "strerror", None) or error
-        raise LoadError(f"{name}: cannot be read: {reason}", name) from error
+        raise LoadError(f"{name}: cannot be read: {reason}", name, "file") from error
     try:
         if is_exr(data):
             return decode_exr(name)
@@ -142,7 +142,10 @@ def _decode(data: bytes, formats: tuple[str, ...] | None) -> Decoded:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about metadata; what matters is raised
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        image: Image.Image = Image.open(io.BytesIO(data), formats=formats)
+        try:
+            image: Image.Image = Image.open(io.BytesIO(data), formats=formats)
+        except UnidentifiedImageError as error:  # its text names an object in memory
+            raise ValueError(f"neither of {', '.join(formats or FORMATS)}, or broken") from error
         image.load()
     if image.mode.startswith("I"):  # 16-bit grey of TIFF and others; convert() would saturate it
         array = np.asarray(image)

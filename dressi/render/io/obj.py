@@ -131,10 +131,11 @@ def parse_obj(path: PathLike, warnings: list[str] | None = None) -> ObjTables:
     file = os.fspath(path)
     try:
         if Path(path).exists() and not Path(path).is_file():  # a pipe would never end
-            raise LoadError(f"{file}: is no regular file", file)
+            raise LoadError(f"{file}: is no regular file", file, "file")
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise LoadError(f"{file}: cannot be read: {error.strerror or error}", file) from error
+        reason = error.strerror or error
+        raise LoadError(f"{file}: cannot be read: {reason}", file, "file") from error
     reader = ObjTables(file, [] if warnings is None else warnings)
     reader.read(text)
     if not reader.polygons:
