@@ -24,6 +24,7 @@ from dressi.apps.bench import (
     table2,
 )
 from dressi.apps.bench.common import Copies, start
+from dressi.apps.bench.reliability import FIGURES
 from dressi.apps.fitting import ShapeSchedule
 from dressi.apps.problems import (
     bumpy_stand_in,
@@ -98,7 +99,7 @@ def test_smoke_leaves_nothing_behind_unless_asked(
         (["--data", "nowhere"], "--data"),
         (["scaling", "--only", "colour"], "--only colour"),
         (["steps", "--only", "views"], "--only goes with scaling"),
-        (["reliability", "--only", "R1,R0"], "no figure R0; known: R1, R2, R3, R4, R6, R8, R9"),
+        (["reliability", "--only", "R1,R0"], f"no figure R0; known: {', '.join(FIGURES)}"),
         (["--smoke", "--json", "."], "--json"),
         (["--smoke", "--out", "afile"], "--out"),
         (["packing", "--smoke", "--device", "no such device"], "no such device"),

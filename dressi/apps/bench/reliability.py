@@ -6,7 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dressi.apps.bench.common import Copies, Settings, Table
-from dressi.apps.reliability import coverage, edges, fits, gradients, ops, switches
+from dressi.apps.reliability import (
+    coverage,
+    edges,
+    fits,
+    gradients,
+    malformed,
+    ops,
+    survival,
+    switches,
+)
 from dressi.apps.reliability.row import COLUMNS, Row
 from dressi.errors import DressiError
 
@@ -18,6 +27,9 @@ FIGURES: Mapping[str, Callable[[str | None, bool], list[Row]]] = {
     "R6": coverage.measure,
     "R8": switches.measure,
     "R9": fits.same_bits,
+    "R10": malformed.measure,
+    "R11": survival.conformance,
+    "R14": survival.atomic,
 }
 """(device, whether the run is a small one) -> rows."""
 

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from dressi.apps.bench.common import Settings
-from dressi.apps.bench.malformed_cases import cases, embedded, glb, good, png
+from dressi.apps.reliability.malformed_cases import cases, embedded, glb, good, png
+from dressi.apps.reliability.row import Row, at_most
 from dressi.config import child_environment
 from dressi.errors import DressiError, LoadError
 from dressi.render.io import load_scene, read_image
@@ -33,7 +33,7 @@ from dressi.render.io.hdr import encode_hdr
 from dressi.render.mesh import icosphere
 from dressi.render.scene import Scene
 
-N_MUTATED, N_SMOKE = 2000, 60
+N_MUTATED, N_SMALL = 2000, 60
 SECONDS_A_FILE = 10.0
 START_SECONDS = 60.0
 MEMORY_BYTES = 4 << 30
@@ -206,7 +206,7 @@ def results(kind: str, first: int, last: int) -> list[tuple[int, str, str]]:
     found: list[tuple[int, str, str]] = []
     while first < last:
         code = (
-            "import sys; from dressi.apps.bench.malformed import child; "
+            "import sys; from dressi.apps.reliability.malformed import child; "
             "child(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
         )
         command = [sys.executable, "-c", code, str(first), str(last), kind]
@@ -246,21 +246,14 @@ def faults(found: list[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
     return [entry for entry in found if entry[2] not in ("refused", "loaded")]
 
 
-def rows(settings: Settings) -> list[dict[str, Any]]:
-    """R10: hand-written and mutated files that were not refused, or loaded, as they should be."""
-    n_hand = len(cases())
-    n_mutated = N_SMOKE if settings.smoke else N_MUTATED
-    found = []
-    for kind, count in (("hand-written", n_hand), ("mutated", n_mutated)):
+def measure(device: str | None, small: bool) -> list[Row]:
+    """R10: files that were neither refused by name nor loaded as they should be. No device."""
+    rows = []
+    for kind, count in (
+        ("hand-written", len(cases())),
+        ("mutated", N_SMALL if small else N_MUTATED),
+    ):
         wrong = faults(results(kind, 0, count))
-        first = f" (first: {wrong[0]})" if wrong else ""
-        found.append(
-            {
-                "figure": f"R10 {kind} files read wrongly{first}",
-                "value": float(len(wrong)),
-                "threshold": 0.0,
-                "holds": not wrong,
-                "cases": count,
-            }
-        )
-    return found
+        first = f", first {wrong[0]}" if wrong else ""
+        rows.append(at_most(f"R10 {kind} files read wrongly{first}", len(wrong), 0, count))
+    return rows
