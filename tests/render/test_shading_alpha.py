@@ -16,7 +16,7 @@ from dressi.render.shading import (
     alpha_mask,
     blend_peels,
     composite,
-    exposed,
+    exposure,
     gamma,
     over,
     peel_alphas,
@@ -177,7 +177,7 @@ def test_curves_are_their_formulas() -> None:
     assert np.allclose(curve_of(lambda x: reinhard(x, 4.0)), white, **near)
     fit = (2.51 * X**2 + 0.03 * X) / (2.43 * X**2 + 0.59 * X + 0.14)
     assert np.allclose(curve_of(aces), np.minimum(fit, 1), **near)
-    assert np.allclose(curve_of(lambda x: exposed(x, -1.5)), X * 2**-1.5, **near)
+    assert np.allclose(curve_of(lambda x: exposure(x, -1.5)), X * 2**-1.5, **near)
     assert np.allclose(curve_of(gamma)[3:], X[3:] ** (1 / 2.2), **near)
     assert np.abs(curve_of(gamma) - X ** (1 / 2.2)).max() < 1 / 255
 

@@ -20,11 +20,15 @@ from dressi.render.shading import (
     SpotLight,
     Surface,
     blinn_phong,
+    build_shadow_map,
     build_surface,
     eye_position,
     gouraud,
     lambert_surface,
     pbr,
+    shadow_visibility,
+    spot_matrix,
+    tone_map,
     unlit_surface,
     vertex_normals,
 )
@@ -509,3 +513,42 @@ def test_two_sided_turns_the_back(ad: DressiAD) -> None:
         s = build_surface(hs.peels[0], pos, faces, (0.0, 0.0, -3.0), two_sided=two_sided)
         assert s.normal is not None
         assert np.allclose(show(ad, feeds, s.normal)[4, 4], (0, 0, want), atol=1e-6)
+
+
+@pytest.mark.gpu
+def test_gradients_of_a_whole_picture(ad: DressiAD) -> None:
+    """Soft rasterization, pbr with a lamp and its shadow, tone curve: to vertices and the lamp, the
+    device against central differences of the float64 oracle."""
+    v, f = cube(0.5)
+    v = rotated(v, 0.4, 0.5)
+    floor, g = quad(1.4)
+    floor = floor[:, [0, 2, 1]] * (1, 1, -1) + (0, -1.1, 0)
+    size = (16, 12)
+    pos = Variable(VEC3, (12, 1), requires_grad=True, name="pos")
+    where = Variable(VEC3, requires_grad=True, name="lamp")
+    faces, matrix = Variable(IVEC3, (14, 1)), Variable(MAT4)
+    hs = build_hardsoftras(pos, faces, matrix, size, 0.1)
+    lamp = SpotLight(where, (0.0, -1.0, 0.0), 1.0, 20.0, None, 0.3, 0.7)
+    light_view = spot_matrix(where, (0.0, -1.0, 0.0), 0.7, 0.5, 6.0)
+    shadow = build_shadow_map(pos, faces, light_view, (12, 12), 0.1)
+    surface = build_surface(hs.peels[0], pos, faces, eye_position(matrix), roughness=0.5)
+    position, normal = surface.need("test", "position", "normal")
+    to_lamp = lamp.sample(position)[0]
+    # The slope in the bias has no gradient by design, so it is left out.
+    dark = shadow_visibility(shadow, position, normal, to_lamp, slope_bias=0.0, bias=3.0)
+    picture = tone_map(hs.blend([pbr(surface, [lamp], shadows=[dark])], 0.1), "reinhard")
+    feeds = {
+        pos: np.concatenate([v, floor]),
+        where: np.array([0.3, 2.5, 0.4]),
+        faces: np.concatenate([f, g + 8]),
+        matrix: camera(size, (1.5, 1.5, 3)),
+    }
+    feeds = {k: np.float32(a).astype(float) if a.dtype == float else a for k, a in feeds.items()}
+    check = gradcheck([picture], [pos, where], feeds, ad, eps=2e-6, n_entries=4)
+    for leaf in check.leaves:
+        got, want = (
+            np.array([getattr(e, k) for e in leaf.compared]) for k in ("gradient", "slope")
+        )
+        assert len(got) >= 3, check.text()
+        assert np.linalg.norm(got - want) < 0.02 * np.linalg.norm(want), check.text()
+        assert leaf.device_error is not None and leaf.device_error < 1e-3, check.text()

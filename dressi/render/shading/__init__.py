@@ -41,7 +41,7 @@ from dressi.render.shading.shadow import (
     spot_matrix,
 )
 from dressi.render.shading.surface import Surface, build_surface, eye_position, towards_eye
-from dressi.render.shading.tone import aces, exposed, gamma, reinhard, tone_map
+from dressi.render.shading.tone import aces, exposure, gamma, reinhard, tone_map
 from dressi.render.shading.values import Value
 
 __all__ = [
@@ -64,7 +64,7 @@ __all__ = [
     "composite",
     "decode_normal",
     "directional_matrix",
-    "exposed",
+    "exposure",
     "eye_position",
     "face_normals",
     "face_tangents",

@@ -135,11 +135,13 @@ def shadow_visibility(
         n_l = F.dot(normal, to_light)
         sine = F.sqrt(F.maximum(1.0 - n_l * n_l, 0.0))
         slope = F.minimum(sine / F.maximum(n_l, 1.0 / (2.0 * MAX_SLOPE)), MAX_SLOPE)
+        # Steep where light grazes, which is where surfaces begin to shade themselves: its gradient
+        # would drown that of the picture, and tilt normals only to move a guard.
+        slope = F.stop_gradient(slope)
     flat_bias = as_variable("shadow_visibility: bias", bias, FLOAT)
     steep_bias = as_variable("shadow_visibility: slope_bias", slope_bias, FLOAT)
-    # The bias is a guard against the map's resolution, no part of the scene: no gradient.
-    shift = F.stop_gradient(texel * (flat_bias + steep_bias * slope * (0.5 * (taps + 1))))
-    soft = F.stop_gradient(texel) * as_variable("shadow_visibility: softness", softness, FLOAT)
+    shift = texel * (flat_bias + steep_bias * slope * (0.5 * (taps + 1)))
+    soft = texel * as_variable("shadow_visibility: softness", softness, FLOAT)
 
     at = F.vec2((ndc.x + 1.0) * (0.5 * width), (ndc.y + 1.0) * (0.5 * height))
     corner = at - 0.5 * taps

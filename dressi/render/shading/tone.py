@@ -21,9 +21,9 @@ DARKEST = 1e-4
 moves by less than 1/255."""
 
 
-def exposed(color: Variable, stops: Value = 0.0) -> Variable:
+def exposure(color: Variable, stops: Value = 0.0) -> Variable:
     """color * 2^stops. stops: FLOAT, e.g. a parameter @ 1x1. Gradient to both."""
-    return color * F.exp2(as_variable("exposed: stops", stops, FLOAT))
+    return color * F.exp2(as_variable("exposure: stops", stops, FLOAT))
 
 
 def reinhard(color: Variable, white: Value | None = None) -> Variable:
@@ -80,7 +80,7 @@ def tone_map(
             raise GraphError(
                 f"tone_map at {user_line()}: {what} must be one of {known}, got {value!r}"
             )
-    bright = exposed(color, stops)
+    bright = exposure(color, stops)
     if curve == "clamp":
         bright = F.clamp(bright, 0.0, 1.0)
     elif curve == "reinhard":
