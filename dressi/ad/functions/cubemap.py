@@ -1,16 +1,22 @@
 """Where a direction falls on a cube map: faces, texels, and the way across their borders.
 
-In: a direction. Out: the texels that a read takes, their weights, and how those change with the
-direction; once as GLSL and once in NumPy. Faces are +X, -X, +Y, -Y, +Z, -Z, seen from the centre
-and turned as in Vulkan and glTF (Vulkan specification, "Cube Map Face Selection"). A tap beyond the
-border of a face is the texel of the neighbouring face that touches it there. Where three faces meet
-there is no fourth texel: its weight goes to the other three in equal parts, so that the corner
-itself is their mean and the read is continuous everywhere.
+In: a direction. Out: the four texels that a read takes, their weights, and how those change with
+the direction; once as GLSL and once in NumPy. Faces are +X, -X, +Y, -Y, +Z, -Z, seen from the
+centre and turned as in Vulkan and glTF (Vulkan specification, "Cube Map Face Selection"). What is
+read has a border of one texel around each face (``padding``): the texels of the neighbouring faces
+that touch it there. Where three faces meet there is no fourth texel: the border holds the mean of
+the three, so that the read is continuous everywhere.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
+
+from dressi.ad.functions.scatter import SparseMatrix
+from dressi.ad.functions.sparse import linear_map
+from dressi.ad.graph import Variable
 
 ZERO = 1e-12
 """A direction whose components are all smaller counts as zero."""
@@ -28,77 +34,90 @@ FACES = np.array(
     np.float64,
 )
 
+Taps = list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]
 
-def _axes_glsl(d: str, p: str) -> str:
-    """GLSL: the face ``{p}f`` of a direction and its axes ``{p}S {p}T {p}M``; ties go to z,
-    then y."""
-    return (
-        f"int {p}x = abs({d}.z) >= max(abs({d}.x), abs({d}.y)) ? 2 : "
-        f"abs({d}.y) >= abs({d}.x) ? 1 : 0;\n"
-        f"    float {p}g = {d}[{p}x] < 0.0 ? -1.0 : 1.0;\n"
-        f"    int {p}f = 2 * {p}x + int({p}g < 0.0);\n"
-        f"    vec3 {p}S = {p}x == 0 ? vec3(0.0, 0.0, -{p}g) : "
-        f"{p}x == 1 ? vec3(1.0, 0.0, 0.0) : vec3({p}g, 0.0, 0.0);\n"
-        f"    vec3 {p}T = {p}x == 1 ? vec3(0.0, 0.0, {p}g) : vec3(0.0, -1.0, 0.0);\n"
-        f"    vec3 {p}M = {p}x == 0 ? vec3({p}g, 0.0, 0.0) : "
-        f"{p}x == 1 ? vec3(0.0, {p}g, 0.0) : vec3(0.0, 0.0, {p}g);\n"
+
+def padded(cube: Variable) -> Variable:
+    """A stack of cubes @ (n, n) with the border that reads need: @ (n + 2, n + 2)."""
+    n = cube.size[0]
+    return linear_map(padding(n, cube.layers // 6), cube, (n + 2, n + 2), cube.layers)
+
+
+@lru_cache(maxsize=32)
+def padding(n: int, cubes: int = 1) -> SparseMatrix:
+    """The matrix of ``padded``: one entry a row, three at the corners."""
+    c = (2 * np.arange(-1, n + 1) + 1) / n - 1
+    s, t = np.meshgrid(c, c)
+    over_s, over_t = np.abs(s) > 1, np.abs(t) > 1
+    taken = []
+    for side, up in ((True, True), (True, False), (False, True)):
+        # Into the face; over its left or right border only; over its upper or lower one only.
+        x, y = np.clip(s, c[1], c[-2]), np.clip(t, c[1], c[-2])
+        z = np.ones_like(s)
+        if not (side and up):
+            over = over_s if side else over_t
+            z = np.where(over, c[-2], 1.0)
+            x = np.where(over_s & side, np.sign(s), x)
+            y = np.where(over_t & up, np.sign(t), y)
+        d = np.einsum("hwi,fij->fhwj", np.stack([x, y, z], -1), FACES)
+        face, st, _ = project(d)
+        i = _texel(st, n)
+        taken.append((face * n + i[..., 1]) * n + i[..., 0])
+    inside, sideways, upwards = (a.reshape(-1) for a in taken)
+    corner = np.broadcast_to(over_s & over_t, (6, n + 2, n + 2)).reshape(-1)
+    first = np.where(np.broadcast_to(over_s, (6, n + 2, n + 2)).reshape(-1), sideways, upwards)
+    count = np.where(corner, 3, 1)
+    offsets = np.concatenate([[0], np.cumsum(count)])
+    columns = np.zeros(offsets[-1], np.int64)
+    columns[offsets[:-1]] = first
+    columns[offsets[:-1][corner] + 1] = inside[corner]
+    columns[offsets[:-1][corner] + 2] = upwards[corner]
+    values = np.repeat(1 / count, count)
+    texels, entries = 6 * n * n, len(columns)
+    return SparseMatrix(
+        np.concatenate([[0], *(offsets[1:] + entries * k for k in range(cubes))]),
+        np.concatenate([columns + texels * k for k in range(cubes)]),
+        np.tile(values, cubes),
+        texels * cubes,
     )
 
 
-def taps_glsl(direction: str, size: tuple[int, int], linear: bool) -> str:
-    """GLSL statements that declare ``at`` (x, y, layer), ``wt``, ``dw`` by tap, and ``gs``, ``gt``.
+def place_glsl(size: tuple[int, int], linear: bool) -> str:
+    """GLSL that declares where {x1} falls: texel ``i``, layer ``l`` and the parts of the slope.
 
-    size: (n, n) of a face. dw: derivative of each weight by the two coordinates of a face; gs, gt:
-    gradients of those by the direction.
+    size: (n + 2, n + 2). For linear: weights ``wx``, ``wy`` of two columns and rows from i on.
     """
-    n = size[0]
+    n = size[0] - 2
     head = (
-        f"vec3 d = {direction};\n"
-        "    float m = max(abs(d.x), max(abs(d.y), abs(d.z))), live = 1.0;\n"
-        f"    if (!(m >= {ZERO})) {{ d = vec3(0.0, 0.0, 1.0); m = 1.0; live = 0.0; }}\n"
-        f"    {_axes_glsl('d', 'a')}"
-        "    vec2 st = vec2(dot(d, aS), dot(d, aT)) / m;\n"
+        "vec3 d = {x1}, a = abs(d);\n"
+        f"    bool dead = !(max(a.x, max(a.y, a.z)) >= {ZERO});\n"
+        "    if (dead) d = a = vec3(0.0, 0.0, 1.0);\n"
+        "    bool z = a.z >= max(a.x, a.y), y = !z && a.y >= a.x;\n"
+        "    float m = z ? a.z : y ? a.y : a.x, major = z ? d.z : y ? d.y : d.x;\n"
+        "    float g = major < 0.0 ? -1.0 : 1.0;\n"
+        "    int l = (z ? 4 : y ? 2 : 0) + int(major < 0.0);\n"
+        "    vec2 st = (z ? vec2(g * d.x, -d.y) : y ? vec2(d.x, g * d.z) : vec2(-g * d.z, -d.y))"
+        " / m;\n"
     )
     if not linear:
         return (
-            f"{head}    ivec3 at[1]; float wt[1];\n"
-            f"    at[0] = ivec3(clamp(ivec2(floor((st * 0.5 + 0.5) * {n}.0)), 0, {n - 1}), af);\n"
-            "    wt[0] = 1.0;\n"
+            f"{head}    ivec2 i = clamp(ivec2(floor((st * 0.5 + 0.5) * {n}.0)), 0, {n - 1}) + 1;\n"
         )
     return (
-        f"{head}"
-        "    ivec3 at[4]; float wt[4]; vec2 dw[4];\n"
-        f"    vec2 p = (st * 0.5 + 0.5) * {n}.0 - 0.5, o = clamp(floor(p), -1.0, {n - 1}.0), "
-        "t = p - o;\n"
-        # The tap outside of the face on each axis: 0 the lower one, 1 the upper one, -1 none.
-        f"    ivec2 e = ivec2(o.x < 0.0 ? 0 : o.x >= {n - 1}.0 ? 1 : -1, "
-        f"o.y < 0.0 ? 0 : o.y >= {n - 1}.0 ? 1 : -1);\n"
-        "    bool corner = e.x >= 0 && e.y >= 0;\n"
-        "    vec2 c = mix(1.0 - t, t, vec2(e)), ce = vec2(e * 2 - 1) * c.yx / 3.0;\n"
-        "    for (int k = 0; k < 4; k++) {\n"
-        "      ivec2 b = ivec2(k & 1, k >> 1), i = ivec2(o) + b;\n"
-        "      vec2 w = mix(1.0 - t, t, vec2(b));\n"
-        "      wt[k] = w.x * w.y; dw[k] = vec2(b * 2 - 1) * w.yx;\n"
-        "      bvec2 out2 = equal(b, e);\n"
-        "      at[k] = ivec3(i, af);\n"
-        "      if (corner) {\n"
-        "        if (all(out2)) { at[k] = ivec3(clamp(i, 0, " + str(n - 1) + "), af); "
-        "wt[k] = 0.0; dw[k] = vec2(0.0); continue; }\n"
-        "        wt[k] += c.x * c.y / 3.0; dw[k] += ce;\n"
-        "      }\n"
-        "      if (any(out2)) {\n"
-        f"        vec2 q = vec2(2 * i + 1) / {n}.0 - 1.0;\n"
-        "        vec2 s2 = vec2(b * 2 - 1);\n"
-        f"        vec3 l = out2.x ? vec3(s2.x, q.y, {1 - 1 / n!r}) : "
-        f"vec3(q.x, s2.y, {1 - 1 / n!r});\n"
-        "        vec3 h = l.x * aS + l.y * aT + l.z * aM;\n"
-        f"        {_axes_glsl('h', 'b')}"
-        "        vec2 r = vec2(dot(h, bS), dot(h, bT));\n"
-        f"        at[k] = ivec3(clamp(ivec2(floor((r * 0.5 + 0.5) * {n}.0)), 0, {n - 1}), bf);\n"
-        "      }\n"
-        "    }\n"
-        f"    vec3 gs = live * {n / 2!r} / m * (aS - st.x * aM), "
-        f"gt = live * {n / 2!r} / m * (aT - st.y * aM);\n"
+        f"{head}    vec2 p = st * {n / 2!r} + {n / 2 + 0.5!r}, o = clamp(floor(p), 0.0, {n}.0);\n"
+        "    ivec2 i = ivec2(o);\n"
+        "    vec2 t = p - o, wx = vec2(1.0 - t.x, t.x), wy = vec2(1.0 - t.y, t.y);\n"
+    )
+
+
+def slope_glsl(size: tuple[int, int]) -> str:
+    """GLSL expression of the gradient by the direction, from ``s``, that by column and row."""
+    n = size[0] - 2
+    return (
+        f"s *= (dead ? 0.0 : {n / 2!r}) / m;\n"
+        "    float sm = -g * dot(s, st);\n"
+        "    {y} = z ? vec3(g * s.x, -s.y, sm) : y ? vec3(s.x, sm, g * s.y) : "
+        "vec3(sm, -s.y, -g * s.x);"
     )
 
 
@@ -114,48 +133,28 @@ def project(d: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return face, st, m
 
 
-def taps(
-    d: np.ndarray, size: tuple[int, int], linear: bool
-) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """(layer, y, x, weight, gradient of the weight by the direction (..., 3)) of each tap."""
-    n = size[0]
+def taps(d: np.ndarray, size: tuple[int, int], linear: bool) -> Taps:
+    """(layer, y, x, weight, gradient of the weight by the direction (..., 3)) of each tap of
+    directions (..., 3), in a padded map of that size."""
+    n = size[0] - 2
     live = np.asarray(np.abs(d).max(-1) >= ZERO)
     d = np.where(live[..., None], d, (0.0, 0.0, 1.0))
     face, st, m = project(d)
     if not linear:
-        i = _texel(st, n)
+        i = _texel(st, n) + 1
         return [(face, i[..., 1], i[..., 0], np.ones(face.shape), np.zeros_like(d))]
     axes = FACES[face]
     slope = (axes[..., :2, :] - st[..., None] * axes[..., 2:, :]) * (n / 2)
     slope = slope * (live / m)[..., None, None]
-    p = (st + 1) / 2 * n - 0.5
-    o = np.clip(np.floor(p), -1, n - 1)
+    p = (st + 1) / 2 * n + 0.5
+    o = np.clip(np.floor(p), 0, n)
     t = p - o
-    outside = np.where(o < 0, 0, np.where(o >= n - 1, 1, -1))
-    corner = np.asarray((outside >= 0).all(-1))
-    c = np.where(outside == 1, t, 1 - t)
-    shared = np.where(corner, c[..., 0] * c[..., 1] / 3, 0.0)
-    shared_slope = np.where(corner[..., None], (outside * 2 - 1) * c[..., ::-1] / 3, 0.0)
     out = []
     for b in ((0, 0), (1, 0), (0, 1), (1, 1)):
         w = np.where(np.array(b) == 1, t, 1 - t)
-        weight = w[..., 0] * w[..., 1] + shared
-        dw = (2 * np.array(b) - 1) * w[..., ::-1] + shared_slope
         i = (o + b).astype(np.int64)
-        beyond = outside == b
-        missing = beyond.all(-1)
-        weight, dw = np.where(missing, 0.0, weight), np.where(missing[..., None], 0.0, dw)
-        q = (2 * i + 1) / n - 1
-        local = np.concatenate([q, np.ones_like(q[..., :1])], -1)
-        side = np.where(beyond, 2.0 * np.array(b) - 1, 0.0)
-        local[..., :2] = np.where(beyond, side, q)
-        local[..., 2] = np.where(beyond.any(-1), 1 - 1 / n, 1.0)
-        over, r, _ = project(np.einsum("...ij,...i->...j", axes, local))
-        crossed = beyond.any(-1) & ~missing
-        i = np.where(crossed[..., None], _texel(r, n), np.clip(i, 0, n - 1))
-        layer = np.where(crossed, over, face)
-        gradient = np.einsum("...k,...kj->...j", dw, slope)
-        out.append((layer, i[..., 1], i[..., 0], weight, gradient))
+        gradient = np.einsum("...k,...kj->...j", (2 * np.array(b) - 1) * w[..., ::-1], slope)
+        out.append((face, i[..., 1], i[..., 0], w[..., 0] * w[..., 1], gradient))
     return out
 
 

@@ -7,32 +7,34 @@ texels a direction reads, is in ``cubemap`` and ``equirect``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from dressi.ad.functions import cubemap, equirect
 from dressi.ad.functions._common import needs_variable
+from dressi.ad.functions.cubemap import Taps
 from dressi.ad.functions.image import expand, take_layer
 from dressi.ad.functions.layers import concat, stack
 from dressi.ad.functions.texture import FILTERS
 from dressi.ad.functions.window import crop
-from dressi.ad.graph import Function, Variable, user_line
+from dressi.ad.graph import Function, Size, Variable, user_line
 from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast, register
 from dressi.ad.vtype import FLOAT, INT, VEC3
 from dressi.errors import GraphError
 
-Geometry = tuple[Callable[..., str], Callable[..., Any]]  # taps_glsl, taps
+
+class Geometry(Protocol):
+    """What a map module has: see ``cubemap``."""
+
+    def place_glsl(self, size: Size, linear: bool) -> str: ...
+    def slope_glsl(self, size: Size) -> str: ...
+    def taps(self, d: np.ndarray, size: Size, linear: bool) -> Taps: ...
 
 
 def _infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return xs[0].vtype, *broadcast(xs[1:])
-
-
-def _map_size(f: Function) -> tuple[int, int]:
-    size: tuple[int, int] = f.attr("size")
-    return size
 
 
 def _rows(name: str, geometry: Geometry, cases: tuple[Case, ...]) -> tuple[Op, Op]:
@@ -42,32 +44,39 @@ def _rows(name: str, geometry: Geometry, cases: tuple[Case, ...]) -> tuple[Op, O
     Inputs: map (in the scatter gy), direction; where the map is a stack of several the number of
     one; in the gradient gy.
     """
-    glsl, numpy_taps = geometry
 
-    def body(f: Function, loop: str, before: str = "", after: str = "") -> str:
-        """A block that runs ``loop`` for every tap k."""
-        linear = f.attr("filter") == "linear"
-        taps = glsl("{x1}", _map_size(f), linear)
+    def linear(f: Function) -> bool:
+        return bool(f.attr("filter") == "linear")
+
+    def block(f: Function, text: str) -> str:
+        """A block of GLSL in which the place of the direction is known."""
+        place = geometry.place_glsl(f.attr("size"), linear(f))
         if len(f.inputs) > 2 and f.inputs[2].vtype is INT:
-            last = f.attr("layers") // 6 - 1
-            before = f"int first = 6 * clamp({{x2}}, 0, {last});\n    {before}"
-            loop = f"{{ at[k].z += first; {loop} }}"
-        return (
-            f"{{\n    {taps}    {before}"
-            f"for (int k = 0; k < {4 if linear else 1}; k++) {loop}{after}\n  }}"
-        )
+            place += f"    l += 6 * clamp({{x2}}, 0, {f.attr('layers') // 6 - 1});\n"
+        return f"{{\n    {place}    {text}\n  }}"
+
+    def fetched(vtype: str, text: str) -> str:
+        """GLSL that declares t0 to t3 from the four texels. text: of each, with @ for it."""
+        offsets = ("0, 0", "1, 0", "0, 1", "1, 1")
+        values = [
+            f"t{k} = {text.replace('@', f'{{fetch0}}(i + ivec2({o}), l)')}"
+            for k, o in enumerate(offsets)
+        ]
+        return f"{vtype} {', '.join(values)};\n    "
 
     def taps(f: Function, d: np.ndarray, xs: Sequence[np.ndarray]) -> Any:
         """xs: the numbers of the maps, or nothing."""
         first: Any = 0
         if xs:
             first = 6 * np.clip(xs[0][..., 0], 0, f.attr("layers") // 6 - 1).astype(np.int64)
-        found = numpy_taps(d, _map_size(f), f.attr("filter") == "linear")
+        found = geometry.taps(d, f.attr("size"), linear(f))
         return [(first + layer, *rest) for layer, *rest in found]
 
     def read_glsl(f: Function) -> str:
-        loop = "{y} += wt[k] * {fetch0}(at[k].xy, at[k].z);"
-        return "{y} = {T}(0);\n  " + body(f, loop)
+        if not linear(f):
+            return "{y} = {T}(0);\n  " + block(f, "{y} = {fetch0}(i, l);")
+        mixed = "{y} = wy.x * (wx.x * t0 + wx.y * t1) + wy.y * (wx.x * t2 + wx.y * t3);"
+        return "{y} = {T}(0);\n  " + block(f, fetched("{T}", "@") + mixed)
 
     def read_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
         out = 0.0
@@ -84,12 +93,18 @@ def _rows(name: str, geometry: Geometry, cases: tuple[Case, ...]) -> tuple[Op, O
         return apply(gradient, (image, direction, *index, gy), **attrs) if i == 1 else None
 
     def scatter_glsl(f: Function) -> str:
-        w, h = _map_size(f)
-        loop = f"{{add}}((at[k].z * {h} + at[k].y) * {w} + at[k].x, wt[k] * {{x0}});"
-        return "if ({x0} != {T}(0)) " + body(f, loop)
+        w, h = f.attr("size")
+        text = f"int j = (l * {h} + i.y) * {w} + i.x;\n    "
+        parts = [("0", "wx.x * wy.x"), ("1", "wx.y * wy.x"), (f"{w}", "wx.x * wy.y")]
+        parts.append((f"{w + 1}", "wx.y * wy.y"))
+        if linear(f):
+            text += " ".join(f"{{add}}(j + {at}, ({k}) * {{x0}});" for at, k in parts)
+        else:
+            text += "{add}(j, {x0});"
+        return "if ({x0} != {T}(0)) " + block(f, text)
 
     def scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-        w, h = _map_size(f)
+        w, h = f.attr("size")
         gy, d = xs[0], np.broadcast_to(xs[1], (*xs[0].shape[:3], 3))
         out = np.zeros((f.attr("layers"), h, w, gy.shape[-1]))
         for layer, y, x, weight, _ in taps(f, d, xs[2:]):
@@ -97,21 +112,18 @@ def _rows(name: str, geometry: Geometry, cases: tuple[Case, ...]) -> tuple[Op, O
         return out
 
     def gradient_glsl(f: Function) -> str:
-        if f.attr("filter") == "nearest":
+        if not linear(f):
             return "{y} = vec3(0.0);"
         gy = f"x{len(f.inputs) - 1}"
-        value = f"dot({{{gy}}}, {{fetch0}}(at[k].xy, at[k].z))"
-        # By pairs of one row: two equal texels cancel exactly, which counts at a pole, where the
+        # Differences first: two equal texels cancel exactly, which counts at a pole, where the
         # slope of the longitude is large.
-        loop = (
-            f"{{ float a = {value}; k++; float b = {value};\n"
-            "      g += vec2((b - a) * dw[k].x, a * dw[k - 1].y + b * dw[k].y); }"
-            if name == "texture_equirect"
-            else f"g += {value} * dw[k];"
+        text = (
+            fetched("float", f"dot({{{gy}}}, @)")
+            + "vec2 s = vec2(wy.x * (t1 - t0) + wy.y * (t3 - t2), "
+            "wx.x * (t2 - t0) + wx.y * (t3 - t1));\n    " + geometry.slope_glsl(f.attr("size"))
         )
-        after = "\n    {y} = g.x * gs + g.y * gt;"
-        text = body(f, loop, "vec2 g = vec2(0.0);\n    ", after)
-        return f"{{y}} = vec3(0.0);\n  if ({{{gy}}} != {f.inputs[-1].vtype.glsl}(0)) {text}"
+        zero = f"{f.inputs[-1].vtype.glsl}(0)"
+        return f"{{y}} = vec3(0.0);\n  if ({{{gy}}} != {zero}) {block(f, text)}"
 
     def gradient_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
         image, d, *index, gy = xs
@@ -162,7 +174,7 @@ def _six(c: Variable) -> Variable:
 
 CUBE, CUBE_GRAD = _rows(
     "texture_cube",
-    (cubemap.taps_glsl, cubemap.taps),
+    cubemap,
     tuple(
         Case(
             lambda c, d, mode=mode: texture_cube(_six(c), d, mode),
@@ -184,7 +196,7 @@ CUBE, CUBE_GRAD = _rows(
 
 EQUIRECT, EQUIRECT_GRAD = _rows(
     "texture_equirect",
-    (equirect.taps_glsl, equirect.taps),
+    equirect,
     tuple(
         Case(
             lambda e, d, mode=mode: texture_equirect(take_layer(e, 0), d, mode),
@@ -250,7 +262,8 @@ def texture_cube(
                 f"F.texture_cube at {user_line()}: index must be INT, got {index.label()}"
             )
         places.append(index)
-    return apply(CUBE, (cube, *places), filter=filter, size=cube.size, layers=cube.layers)
+    image = cubemap.padded(cube)
+    return apply(CUBE, (image, *places), filter=filter, size=image.size, layers=image.layers)
 
 
 def texture_equirect(env: Variable, direction: Variable, filter: str = "linear") -> Variable:
@@ -265,5 +278,5 @@ def texture_equirect(env: Variable, direction: Variable, filter: str = "linear")
     and for a zero direction. Raises GraphError for another shape, type or filter.
     """
     _checked("texture_equirect", env, direction, filter, 1, "1")
-    padded = equirect.with_poles(env)
-    return apply(EQUIRECT, (padded, direction), filter=filter, size=padded.size, layers=1)
+    image = equirect.padded(env)
+    return apply(EQUIRECT, (image, direction), filter=filter, size=image.size, layers=1)

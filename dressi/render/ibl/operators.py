@@ -106,25 +106,38 @@ def resample_matrix(size: Size, layers: int, n: int) -> F.SparseMatrix:
     finer = w / n if is_cube else max(w / (4 * n), h / (2 * n))
     s = min(max(math.ceil(finer), 1), 64)
     d, omega = _parts(n, s)
-    geometry, shape = (cubemap, size) if is_cube else (equirect, (w, h + 2))
-    texels = shape[0] * shape[1] * layers
-    out = sparse.csr_matrix((len(d), texels))
     share = (omega / omega.sum(1, keepdims=True)).ravel()
     rows = np.repeat(np.arange(len(d)), s * s)
-    for layer, y, x, weight, _ in geometry.taps(d.reshape(-1, 3), shape, True):
-        columns = (layer * shape[1] + y) * shape[0] + x
-        out += sparse.coo_matrix((weight * share, (rows, columns)), shape=out.shape).tocsr()
-    if not is_cube:
-        out = out @ _with_poles(w, h)
-    return _matrix(out)
+    reads = _reads(d.reshape(-1, 3), size, layers)
+    average = sparse.coo_matrix((share, (rows, np.arange(len(rows)))), shape=(len(d), len(rows)))
+    return _matrix(average.tocsr() @ reads)
 
 
-def _with_poles(w: int, h: int) -> sparse.csr_matrix:
-    """From an equirectangular map to the one that is read: a row more at each pole."""
-    pole = sparse.csr_matrix(np.full((w, w), 1 / w))
-    first = sparse.hstack([pole, sparse.csr_matrix((w, w * (h - 1)))])
-    last = sparse.hstack([sparse.csr_matrix((w, w * (h - 1))), pole])
-    return sparse.csr_matrix(sparse.vstack([first, sparse.identity(w * h), last]))
+def _reads(d: Array, size: Size, layers: int) -> sparse.csr_matrix:
+    """From a map of that shape to its values along directions (R, 3), as ``read_map`` reads it."""
+    w, h = size
+    geometry = cubemap if layers == 6 else equirect
+    out = sparse.csr_matrix((len(d), (w + 2) * (h + 2) * layers))
+    for layer, y, x, weight, _ in geometry.taps(d, (w + 2, h + 2), True):
+        columns = (layer * (h + 2) + y) * (w + 2) + x
+        out += sparse.coo_matrix((weight, (np.arange(len(d)), columns)), shape=out.shape).tocsr()
+    if layers == 6:
+        p = cubemap.padding(w)
+        border = sparse.csr_matrix((p.values, p.columns, p.offsets), shape=(p.n_rows, p.n_columns))
+    else:
+        border = _padding(w, h)
+    return out @ border
+
+
+def _padding(w: int, h: int) -> sparse.csr_matrix:
+    """The matrix of ``equirect.padded``."""
+    columns = np.arange(-1, w + 1) % w
+    around = sparse.identity(w, format="csr")[columns]
+    pole = sparse.csr_matrix(np.full((w + 2, w), 1 / w))
+    first = sparse.hstack([pole, sparse.csr_matrix((w + 2, w * (h - 1)))])
+    last = sparse.hstack([sparse.csr_matrix((w + 2, w * (h - 1))), pole])
+    rows = sparse.kron(sparse.identity(h), around)
+    return sparse.csr_matrix(sparse.vstack([first, rows, last]))
 
 
 def pyramid_sizes(n: int) -> list[int]:
@@ -244,15 +257,6 @@ def enlarge_matrix(sides: tuple[int, ...], n: int) -> F.SparseMatrix:
     """From cubes of those sides in one table to a stack of cubes @ (n, n), linearly
     interpolated."""
     d = cube_directions(n).reshape(-1, 3)
-    blocks = []
-    for m in sides:
-        block = sparse.csr_matrix((len(d), 6 * m * m))
-        for layer, y, x, weight, _ in cubemap.taps(d, (m, m), True):
-            columns = (layer * m + y) * m + x
-            block += sparse.coo_matrix(
-                (weight, (np.arange(len(d)), columns)), shape=block.shape
-            ).tocsr()
-        if m == n:  # exactly, not up to rounding
-            block = sparse.identity(len(d))
-        blocks.append(block)
+    # Equal sides exactly, not up to rounding.
+    blocks = [sparse.identity(len(d)) if m == n else _reads(d, (m, m), 6) for m in sides]
     return _matrix(sparse.block_diag(blocks), pad_columns=True)
