@@ -21,7 +21,7 @@ GRAZING = 1e-4
 """n . v of the first column, for 0: the limit there is 0 / 0."""
 
 
-def brdf_integral(n_dot_v: Array, roughness: Array, polar: int = 96, azimuth: int = 48) -> Array:
+def brdf_integral(n_dot_v: Array, roughness: Array, polar: int = 64, azimuth: int = 32) -> Array:
     """(scale, bias) (..., 2), float64. n_dot_v in (0, 1], roughness in [0, 1], of one shape.
 
     polar, azimuth: points of the quadrature over half vectors, Gauss-Legendre in the variable in

@@ -187,7 +187,7 @@ def _near(lobe: Lobe, n: int) -> tuple[float, int]:
     """Angle up to which texels are integrated in parts, and the parts a side."""
     texel = math.pi / 2 / n
     width = lobe_width(lobe)
-    return 4 * width + 2 * texel, min(max(math.ceil(4 * texel / width), 2), 16)
+    return 4 * width + 2 * texel, min(max(math.ceil(4 * texel / width), 2), 128)
 
 
 def lobe_weights(directions: Array, n: int, lobe: Lobe) -> Array:
@@ -252,11 +252,40 @@ def lobes_matrix(n: int, sides: tuple[int, ...], lobes: tuple[Lobe, ...]) -> F.S
     return _matrix(sparse.vstack(rows), pad_rows=True, pad_columns=True)
 
 
+NEIGHBORS = 12
+"""Texels of a coarser cube that a finer one is made of: linear interpolation of lobes this coarsely
+sampled would be off by a percent."""
+SPREAD = 2.0
+"""Width in texels of the kernel of that interpolation; narrower ones miss curvature, wider ones are
+ill conditioned."""
+
+
+def _smooth(d: Array, m: int) -> sparse.csr_matrix:
+    """From a cube @ (m, m) of something smooth to its values along directions (R, 3).
+
+    Interpolates the nearest texels with a Gaussian kernel and a constant (kriging): exact at
+    texels, weights sum to 1.
+    """
+    texels = cube_directions(m).reshape(-1, 3)
+    k = min(NEIGHBORS, len(texels))
+    nearest = np.argpartition(-(d @ texels.T), k - 1, axis=1)[:, :k]
+    scale = (2 * m / (math.pi * SPREAD)) ** 2
+    points = texels[nearest]
+    system = np.ones((len(d), k + 1, k + 1))
+    system[:, :k, :k] = np.exp(scale * (points @ points.swapaxes(1, 2) - 1))
+    system[:, k, k] = 0
+    right = np.ones((len(d), k + 1))
+    right[:, :k] = np.exp(scale * (np.einsum("rkj,rj->rk", points, d) - 1))
+    weights = np.linalg.solve(system, right[..., None])[:, :k, 0]
+    rows = np.repeat(np.arange(len(d)), k)
+    shape = (len(d), len(texels))
+    return sparse.csr_matrix((weights.ravel(), (rows, nearest.ravel())), shape=shape)
+
+
 @lru_cache(maxsize=16)
 def enlarge_matrix(sides: tuple[int, ...], n: int) -> F.SparseMatrix:
-    """From cubes of those sides in one table to a stack of cubes @ (n, n), linearly
-    interpolated."""
+    """From cubes of those sides in one table to a stack of cubes @ (n, n)."""
     d = cube_directions(n).reshape(-1, 3)
     # Equal sides exactly, not up to rounding.
-    blocks = [sparse.identity(len(d)) if m == n else _reads(d, (m, m), 6) for m in sides]
+    blocks = [sparse.identity(len(d)) if m == n else _smooth(d, m) for m in sides]
     return _matrix(sparse.block_diag(blocks), pad_columns=True)
