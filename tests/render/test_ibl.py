@@ -285,8 +285,8 @@ def test_a_mirror_sphere_shows_no_seam(ad: DressiAD, kind: str) -> None:
     got = run_many(ad, outs, {env: colored_by_axis(ibl.texel_directions(env))})
     want = colored_by_axis(reflection)
     for a in got[:2]:
-        # Where three faces meet, linear interpolation lacks a texel: about a tenth of a texel (0.05)
-        # times the slope (2).
+        # Where three faces meet, linear interpolation lacks a texel: an error of about a tenth of
+        # a texel (0.05) times the slope (2).
         assert np.abs(a[0] - want)[mask].max() < 1e-2
     for a in got:
         for axis in (0, 1):
