@@ -333,6 +333,19 @@ def test_nothing_is_drawn_outside_of_the_scissor(ad: DressiAD, scissor: Any) -> 
 
 
 @pytest.mark.gpu
+def test_scissors_follow_their_layers_into_several_columns() -> None:
+    """Five views on a device whose images hold four below each other."""
+    rectangles = [(k, 2 * k, 9, 5 + k) for k in range(5)]
+    with DressiAD(limits={"image_dim": 96}) as ad:
+        drawn = Drawn(*quad(9.0), [camera(SIZE, EYES[0])] * 5, scissor=rectangles)
+        mask = images(ad, drawn.sent(ad))[3]
+    for k, (x, y, w, h) in enumerate(rectangles):
+        want = np.zeros((SIZE[1], SIZE[0]))
+        want[y : y + h, x : x + w] = 1
+        assert (mask[k] == want).all()
+
+
+@pytest.mark.gpu
 def test_packing_does_not_change_what_is_culled_and_cut() -> None:
     got = []
     for options in (Options(), Options.baseline()):

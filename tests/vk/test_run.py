@@ -20,6 +20,7 @@ from hand_plans import (
     stage,
 )
 
+from dressi.errors import DeviceError
 from dressi.packing.plan import Binding, BufferPlan, DrawPlan, Plan, SamplerPlan
 from dressi.vk import Device
 
@@ -217,6 +218,39 @@ y = 10 * id.y + id.x;"""
         executable.run(2)
         for i in range(3):
             assert (result(executable, i)[..., 0] == expected).all()
+
+
+@pytest.mark.parametrize(("cull", "shown"), [("none", (0, 1)), ("back", (0,)), ("front", (1,))])
+def test_cull_mode_and_scissor_leave_the_clear_value(
+    device: Device, cull: str, shown: tuple[int, ...]
+) -> None:
+    """Two triangles that cover the viewport, the first counter-clockwise to who looks at it (y is
+    down); two viewports, the second with a scissor of 1 x 2 pixels."""
+    vertex = """#version 450
+layout(location = 0) flat out int id;
+void main() {
+    id = gl_VertexIndex / 3;
+    int corner = id == 0 ? 2 - gl_VertexIndex % 3 : gl_VertexIndex % 3;
+    gl_Position = vec4(vec2((corner << 1) & 2, corner & 2) * 2.0 - 1.0, 0.0, 1.0);
+}
+"""
+    code = frag(
+        "gl_FragDepth = 0.5 - 0.1 * id; y = id;", "int", "layout(location = 0) flat in int id;"
+    )
+    draws = (DrawPlan(0, 0, 4, 4, 6), DrawPlan(4, 0, 4, 4, 6, scissor=(5, 1, 1, 2)))
+    substage = draw(
+        code, (0,), vertex=vertex, draws=draws, depth=True, cull=cull, clears=((-1,) * 4,)
+    )
+    expected = np.full((4, 8), -1)
+    expected[:, :4] = expected[1:3, 5] = shown[-1]
+    with device.compile(plan(stage(substage), images=(image(0, "R32I"),))) as executable:
+        executable.run()
+        assert (result(executable, 0)[..., 0] == expected).all()
+
+
+def test_an_unknown_cull_mode_is_named(device: Device) -> None:
+    with pytest.raises(DeviceError, match="cull mode 'both'"):
+        device.compile(plan(stage(draw(frag("y = 1.0;", "float"), (0,), cull="both"))))
 
 
 def test_float_clear_values_show_where_nothing_is_drawn(device: Device) -> None:
