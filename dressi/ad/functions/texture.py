@@ -9,8 +9,10 @@ float atomics. ``inverse_uv`` backward (paper, Algorithm 1): a compute pass writ
 which pixel landed there, and texels gather. Differs: the paper keeps the last writer, which is
 biased (a texel hit by many pixels gets the gradient of one) and order-dependent. Here a texel keeps
 one of its pixels drawn uniformly (the largest of a keyed permutation of pixel numbers) and the
-count, and landing places are jittered by up to a texel with a Sobol sequence, so that the
-expectation over steps is the exact gradient.
+count, and landing places are jittered by up to a texel, so that the expectation over steps is the
+exact gradient. Differs: the jitter is a Weyl sequence (R2: Roberts 2018), not Sobol's. A projection
+that is jittered by F.sobol of the same counter decides at which texel a pixel looks; a jitter that
+goes along with it would give some texels of a fine texture up to four times their share, always.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import numpy as np
 
 from dressi.ad.functions._common import constant, is_constant, lift, needs_variable
 from dressi.ad.functions.color import decoded
-from dressi.ad.functions.image import expand, sobol
+from dressi.ad.functions.image import expand
 from dressi.ad.functions.inverse_maps import INVERSE_GATHER, A, B, Ref, mix_bits, permute_glsl
 from dressi.ad.functions.wraps import (
     WRAPS,
@@ -108,7 +110,7 @@ def _sample_backward(f: Function, gy: Variable, i: int) -> Variable:
     if f.attr("backward") == "exact":
         return apply(TEXTURE_SCATTER, (gy, uv), **attrs, **shape)
     step = _step_of(f)
-    inverse = apply(INVERSE_UV, (uv, gy, step, sobol(step)), **attrs, **shape)
+    inverse = apply(INVERSE_UV, (uv, gy, step), **attrs, **shape)
     return apply(INVERSE_GATHER, (gy, inverse, step), **shape)
 
 
@@ -234,6 +236,10 @@ GRAD_UV = register(
 )
 
 
+_R2 = (3242174889, 2447445413)
+"""1 / p and 1 / p^2 times 2^32, p^3 = p + 1: steps of the two-dimensional Weyl sequence."""
+
+
 def _inverse_glsl(f: Function) -> str:
     (w, h), wrap = f.attr("size"), f.attr("wrap")
     dw, dh = f.inputs[0].size
@@ -245,7 +251,8 @@ def _inverse_glsl(f: Function) -> str:
         "if ({x1} != {T1}(0)) {\n"
         f"    uint n = uint(({{layer}} * {dh} + {{pos}}.y) * {dw} + {{pos}}.x);\n"
         f"    uint x = n ^ 0x5bd1e995u; {permute_glsl(A, B)}\n"
-        "    vec2 j = fract({x3} + vec2(float(x & 65535u), float(x >> 16)) / 65536.0);\n"
+        f"    uvec2 r = uvec2({_R2[0]}u, {_R2[1]}u) * uint({{x2}}) + uvec2(x << 16, x);\n"
+        "    vec2 j = vec2(r >> 8) / 16777216.0;\n"
         f"    ivec2 i = ivec2(floor({{x0}} * vec2({w}, {h}) + {jitter}));\n"
         f"    int t = 2 * ({base}{number_glsl(wrap, 'i.x', 'i.y', w, h)});\n"
         f"    x = n ^ (uint({{x2}}) * 0x9e3779b1u); {permute_glsl(A, B)}\n"
@@ -255,13 +262,15 @@ def _inverse_glsl(f: Function) -> str:
 
 
 def _inverse_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    uv, gy, step, offset = xs
+    uv, gy, step = xs
     (w, h), layers, wrap = f.attr("size"), f.attr("layers"), f.attr("wrap")
     shape = gy.shape[:3]
     n = np.arange(np.prod(shape), dtype=np.uint64).reshape(shape)
     x = mix_bits(n ^ np.uint64(0x5BD1E995), A, B)
-    j = np.stack([x & np.uint64(65535), x >> np.uint64(16)], -1).astype(np.float64) / 65536
-    j = (offset + j) % 1.0
+    start = np.stack([x << np.uint64(16), x], -1)
+    r = [(a * int(step.reshape(-1)[0])) & 0xFFFFFFFF for a in _R2]
+    j = (start + np.array(r, np.uint64)) & np.uint64(0xFFFFFFFF)
+    j = (j >> np.uint64(8)).astype(np.float64) / 2**24
     if f.attr("filter") == "nearest":
         j = np.full_like(j, 0.5)
     i = np.floor(np.broadcast_to(uv, (*shape, 2)) * (w, h) + j - 0.5).astype(np.int64)
