@@ -269,8 +269,8 @@ def _inverse_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     x = mix_bits(n ^ np.uint64(0x5BD1E995), A, B)
     start = np.stack([x << np.uint64(16), x], -1)
     r = [(a * int(step.reshape(-1)[0])) & 0xFFFFFFFF for a in _R2]
-    j = (start + np.array(r, np.uint64)) & np.uint64(0xFFFFFFFF)
-    j = (j >> np.uint64(8)).astype(np.float64) / 2**24
+    bits = (start + np.array(r, np.uint64)) & np.uint64(0xFFFFFFFF)
+    j = (bits >> np.uint64(8)).astype(np.float64) / 2**24
     if f.attr("filter") == "nearest":
         j = np.full_like(j, 0.5)
     i = np.floor(np.broadcast_to(uv, (*shape, 2)) * (w, h) + j - 0.5).astype(np.int64)
