@@ -71,7 +71,8 @@ def build_shadow_map(
             f"got {size!r}"
         )
     screen = build_screen_faces(vtx_pos, faces, matrix, size)
-    edges = contour_edges(screen, neighbor_table(faces, vtx_pos))
+    # Only the contour needs a rim: behind it nothing else of a closed shape shows.
+    edges = contour_edges(screen, neighbor_table(faces, vtx_pos)) if r > 0.0 else None
     peel = build_rasterize(screen, F.constant(float(r)), 1, edges)[0]
     position = interpolate(gather(vtx_pos, faces), peel.ids, peel.bary)
     cover = peel.stencil
