@@ -15,6 +15,7 @@ from dressi.ad import Adam, Variable
 from dressi.apps.bench import (
     TABLES,
     Settings,
+    antialias,
     packing,
     pear,
     run_bench,
@@ -51,6 +52,7 @@ KEYS = {
     "table1": "target limit substages stages substages_cached stages_cached max_inputs",
     "table2": "target name ms substages stages rel_diff ratio_to_copy",
     "scaling": "views resolution faces K ms stages ratio_to_copy",
+    "antialias": "case ms ratio_to_copy times_hardsoftras error error_hard",
     "packing": "kind functions seconds substages stages seconds_per_nlogn ratio_to_copy",
     "reliability": "figure value threshold holds cases",
 }
@@ -190,6 +192,41 @@ def test_table1_without_packing_is_over_the_tight_count() -> None:
         for n in table1.LIMITS
     }
     assert len(set(counts.values())) == 1
+
+
+def test_errors_of_coverage_are_those_of_the_pixels_at_edges() -> None:
+    """2 x 2 pixels of 2 x 2 samples: one half covered, one full, two empty."""
+    fine = np.array([[1, 0, 1, 1], [1, 0, 1, 1], [0, 0, 0, 0], [0, 0, 0, 0]], float)
+    soft, hard = np.array([[0.4, 1], [0, 0]]), np.array([[1.0, 1], [0, 1]])
+    got = antialias.coverage(soft, hard, fine)
+    assert got.edge_pixels == 1
+    assert got.error == pytest.approx(0.1) and got.error_hard == pytest.approx(0.5)
+    row = {"case": "x", "times_smaller": 9.0}
+    assert [holds for _, holds in antialias.conditions([row])] == [False]
+    assert [holds for _, holds in antialias.conditions([row | {"times_smaller": 10.0}])] == [True]
+
+
+@pytest.mark.gpu
+def test_antialiasing_is_compared_on_the_same_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles make the same finer picture as one drawing; both methods draw the same hard mask; and
+    what hard edges give is told from what antialiasing gives."""
+    (case,) = antialias.SMOKE
+    mesh, matrices = sphere(case.n_faces), view_matrices(1)
+    whole = antialias.fine_picture(mesh, matrices[0], 64, None)
+    with monkeypatch.context() as patch:
+        patch.setattr(antialias, "TILE", 32)
+        tiles = antialias.fine_picture(mesh, matrices[0], 64, None)
+    assert (whole != tiles).mean() < 1e-3 and 0.1 < whole.mean() < 0.9
+    row = antialias.measure_case(case, SMOKE, Copies(SMOKE))
+    assert row["edge_pixels"] > 20 and row["times_smaller"] > 5
+    build = antialias.antialias_problem
+
+    def hard(*arguments: Any) -> Any:
+        problem = build(*arguments)
+        return replace(problem, picture=problem.hard)
+
+    monkeypatch.setattr(antialias, "antialias_problem", hard)
+    assert antialias.measure_case(case, SMOKE, Copies(SMOKE))["times_smaller"] == 1.0
 
 
 def _row2(name: str, ms: float, rel_diff: float = 0.0) -> dict[str, Any]:

@@ -15,12 +15,9 @@ from rich.table import Table as RichTable
 import dressi
 from dressi.apps.problems import Problem
 from dressi.apps.report import copy1024_ms
+from dressi.apps.timing import WARM_UP, step_ms
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
-
-WARM_UP = 14
-"""Steps before the first that counts: the cache rebuilds after 3 and after 8 unchanged ones, and a
-build's first step compiles in the driver."""
 
 FEWEST = 15
 """Steps that are timed at least."""
@@ -130,13 +127,6 @@ def print_table(title: str, copy_ms: float, table: Table) -> None:
     console.print(grid)
     for condition, holds in table.conditions:
         console.print(f"  {'holds' if holds else 'DOES NOT HOLD'}: {condition}", soft_wrap=True)
-
-
-def step_ms(ad: DressiAD) -> float:
-    """Wall time of one step."""
-    begin = time.perf_counter()
-    ad.exec_step()
-    return (time.perf_counter() - begin) * 1e3
 
 
 def timed_steps(ad: DressiAD, smoke: bool) -> list[float]:

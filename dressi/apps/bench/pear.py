@@ -20,13 +20,11 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from dressi.apps.bench.common import (
-    WARM_UP,
     Copies,
     Settings,
     figures,
     first_step_s,
     start,
-    step_ms,
 )
 from dressi.apps.fitting import ShapeSchedule
 from dressi.apps.problems import (
@@ -36,6 +34,7 @@ from dressi.apps.problems import (
     pear_problem,
     pear_stand_in,
 )
+from dressi.apps.timing import WARM_UP, step_ms
 from dressi.config import child_environment
 from dressi.errors import DressiError
 from dressi.render.metrics import iou

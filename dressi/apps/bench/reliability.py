@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from dressi.apps.bench.common import Copies, Settings, Table
 from dressi.apps.reliability import (
+    cost,
     coverage,
     edges,
     fits,
@@ -30,6 +31,7 @@ FIGURES: Mapping[str, Callable[[str | None, bool], list[Row]]] = {
     "R10": malformed.measure,
     "R11": survival.conformance,
     "R14": survival.atomic,
+    "cost": cost.measure,
 }
 """(device, whether the run is a small one) -> rows."""
 

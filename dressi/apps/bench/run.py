@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dressi.apps.bench import packing, reliability, scaling, steps, table1, table2
+from dressi.apps.bench import antialias, packing, reliability, scaling, steps, table1, table2
 from dressi.apps.bench.common import Copies, Settings, Table, print_table
 from dressi.apps.report import check_outputs, identity, write_json
 from dressi.engine import DressiAD
@@ -19,6 +19,7 @@ TABLES: dict[str, Callable[[Settings, Copies], Table]] = {
     "table2": table2.measure,
     "scaling": scaling.measure,
     "packing": packing.measure,
+    "antialias": antialias.measure,
     "reliability": reliability.measure,
 }
 ALL = "all"

@@ -17,9 +17,10 @@ import numpy as np
 from dressi.ad import Variable
 from dressi.ad.graph import leaves
 from dressi.ad.optim import Optimizer
-from dressi.apps.bench.common import WARM_UP, Copies, Settings, Table, start, step_ms
+from dressi.apps.bench.common import Copies, Settings, Table, start
 from dressi.apps.bench.steps import colours_problem, one_view_problem
 from dressi.apps.problems import Problem
+from dressi.apps.timing import WARM_UP, step_ms
 from dressi.packing import Options
 
 VARIANTS = {

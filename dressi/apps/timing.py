@@ -1,0 +1,37 @@
+"""Times of engines side by side. In: engines that are ready. Out: milliseconds of their steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from dressi.engine import DressiAD
+
+WARM_UP = 14
+"""Steps before the first that counts: the cache rebuilds after 3 and after 8 unchanged ones, and a
+build's first step compiles in the driver."""
+
+
+def step_ms(ad: DressiAD) -> float:
+    """Wall time of one step."""
+    begin = time.perf_counter()
+    ad.exec_step()
+    return (time.perf_counter() - begin) * 1e3
+
+
+def alternating_ms(engines: Sequence[DressiAD], rounds: int, turn: int = 3) -> list[np.ndarray]:
+    """Wall time of a step of each engine, (rounds,) ms. They take turns, in an order that changes,
+    so that what else the machine does hits all alike. turn: timed steps of a turn, of which the
+    shortest counts; one before them is not timed: the processor's caches hold another's images."""
+    for ad in engines:
+        for _ in range(WARM_UP):
+            ad.exec_step()
+    times = np.empty((len(engines), rounds))
+    order = list(range(len(engines)))
+    for k in range(rounds):
+        for i in order:
+            times[i, k] = min([step_ms(engines[i]) for _ in range(1 + turn)][1:])
+        order = order[1:] + order[:1]
+    return list(times)
