@@ -38,9 +38,12 @@ _JPEG_QUALITY = 95  # differences are below a step of 8 bits on smooth pictures
 
 def srgb_to_linear(values: npt.ArrayLike) -> FloatImage:
     """Decode sRGB values in [0, 1] (IEC 61966-2-1), any shape; below 0 the linear part goes on."""
-    v = np.asarray(values, dtype=np.float64)
+    return _decoded(np.asarray(values, dtype=np.float64)).astype(np.float32)
+
+
+def _decoded(v: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     curve = ((np.maximum(v, 0.0) + 0.055) / 1.055) ** 2.4
-    return np.where(v <= 0.04045, v / 12.92, curve).astype(np.float32)
+    return np.where(v <= 0.04045, v / 12.92, curve)
 
 
 def linear_to_srgb(values: npt.ArrayLike) -> FloatImage:
@@ -222,31 +225,34 @@ def _checked(
     return array
 
 
-def _encoded(array: npt.NDArray[np.float64], srgb: bool) -> npt.NDArray[np.float64]:
-    values = np.clip(array, 0.0, 1.0)
-    if srgb:
-        n_colors = values.shape[2] - (values.shape[2] % 2 == 0)
-        values[..., :n_colors] = linear_to_srgb(values[..., :n_colors])
-    return values
+def _levels(array: npt.NDArray[np.float64], srgb: bool, most: int) -> npt.NDArray[np.uint16]:
+    """The nearest of the levels 0 to ``most`` for each value, clipped to [0, 1]."""
+    levels = np.empty(array.shape, np.uint16)
+    n_colors = array.shape[2] - (array.shape[2] % 2 == 0) if srgb else 0
+    # A search among the values between two levels is five times as fast as a power a pixel.
+    between = _decoded((np.arange(most) + 0.5) / most)
+    levels[..., :n_colors] = np.searchsorted(between, array[..., :n_colors])
+    levels[..., n_colors:] = np.rint(np.clip(array[..., n_colors:], 0.0, 1.0) * most)
+    return levels
 
 
 def encode_png(image: npt.ArrayLike, srgb: bool = True, bit_depth: int = 8) -> bytes:
     """The bytes that ``write_png`` writes; bit_depth: 8 or 16. Raises GraphError."""
     if bit_depth not in (8, 16):
         raise GraphError(f"write_png: bit_depth is {bit_depth}, it must be 8 or 16")
-    values = _encoded(_checked(image, "write_png"), srgb)
+    values = _checked(image, "write_png")
     if bit_depth == 16:
-        return encode_png16(np.rint(values * 65535.0).astype(np.uint16))
-    return _save(values, "PNG", {})
+        return encode_png16(_levels(values, srgb, 65535))
+    return _save(_levels(values, srgb, 255), "PNG", {})
 
 
 def _encode_jpeg(image: npt.ArrayLike, srgb: bool) -> bytes:
-    values = _encoded(_checked(image, "write_image", (1, 3)), srgb)
-    return _save(values, "JPEG", {"quality": _JPEG_QUALITY, "subsampling": 0})
+    levels = _levels(_checked(image, "write_image", (1, 3)), srgb, 255)
+    return _save(levels, "JPEG", {"quality": _JPEG_QUALITY, "subsampling": 0})
 
 
-def _save(values: npt.NDArray[np.float64], kind: str, options: dict[str, int]) -> bytes:
-    pixels = np.rint(values * 255.0).astype(np.uint8)
+def _save(levels: npt.NDArray[np.uint16], kind: str, options: dict[str, int]) -> bytes:
+    pixels = levels.astype(np.uint8)
     stream = io.BytesIO()
     flat = pixels[..., 0] if pixels.shape[2] == 1 else pixels
     Image.fromarray(flat).save(stream, format=kind, **options)
