@@ -85,6 +85,24 @@ def test_coarse_texels_change_a_row_by_no_more_than_stated() -> None:
         assert short.nnz < (w > 0).sum()
 
 
+def test_rows_of_every_face_are_the_integrals_of_its_directions() -> None:
+    """They are made for one face and turned."""
+    n, m = 8, 4
+    rows = operators._lobe_rows(n, m, 0.4)
+    d = ibl.cube_directions(m).reshape(-1, 3)
+    direct = operators._shorten(operators.lobe_weights(d, n, 0.4), n)
+    p = operators.pyramid_matrix(n)
+    x = np.random.default_rng(0).uniform(size=6 * n * n)
+    texels = np.array(
+        [
+            p.values[a:b] @ x[p.columns[a:b]]
+            for a, b in zip(p.offsets[:-1], p.offsets[1:], strict=True)
+        ]
+    )[: rows.shape[1]]
+    # Which of equally good coarse texels stands for its parts may differ.
+    assert np.abs((rows - direct) @ texels).max() < 3 * operators.LOSS
+
+
 SKY_ERRORS = {"diffuse": 0.01, "levels": 0.03}
 """Largest errors relative to the brightest value at the default size, 16 x 16 texels a face."""
 

@@ -231,11 +231,36 @@ def _shorten(w: Array, n: int) -> sparse.csr_matrix:
     return sparse.csr_matrix(sparse.hstack([sparse.csr_matrix(np.where(free, w, 0.0)), *blocks]))
 
 
+@lru_cache(maxsize=8)
+def _turns(n: int) -> list[np.ndarray]:
+    """For each face the turn of the cube that takes the first face to it, as the number of the
+    texel that each texel of the pyramid goes to."""
+    turns = []
+    for axes in cubemap.FACES:
+        turn = axes.T @ cubemap.FACES[0]
+        moved, first = [], 0
+        for m in pyramid_sizes(n):
+            face, st, _ = cubemap.project(cube_directions(m).reshape(-1, 3) @ turn.T)
+            x, y = np.floor((st.T + 1) / 2 * m).astype(np.int64)
+            moved.append(first + (face * m + y) * m + x)
+            first += 6 * m * m
+        turns.append(np.concatenate(moved))
+    return turns
+
+
 @lru_cache(maxsize=64)
 def _lobe_rows(n: int, m: int, lobe: Lobe) -> sparse.csr_matrix:
-    d = cube_directions(m).reshape(-1, 3)
-    blocks = [_shorten(lobe_weights(d[i : i + BLOCK], n, lobe), n) for i in range(0, len(d), BLOCK)]
-    return sparse.csr_matrix(sparse.vstack(blocks))
+    """Rows of a cube @ (m, m) over the pyramid of one @ (n, n). Those of one face serve all, with
+    the texels turned: a lobe is round."""
+    d = cube_directions(m)[0].reshape(-1, 3)
+    face = sparse.vstack(
+        [_shorten(lobe_weights(d[i : i + BLOCK], n, lobe), n) for i in range(0, len(d), BLOCK)]
+    ).tocsr()
+    faces = [
+        sparse.csr_matrix((face.data, turn[face.indices], face.indptr), shape=face.shape)
+        for turn in _turns(n)
+    ]
+    return sparse.csr_matrix(sparse.vstack(faces))
 
 
 @lru_cache(maxsize=16)
