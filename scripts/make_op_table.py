@@ -1,13 +1,17 @@
 """Writes docs/ops.md, the table of all ops, from the registry and the docstrings of F.
 
-    python scripts/make_op_table.py [--check]
+    python scripts/make_op_table.py [--check | --measure]
 
 ``--check`` writes nothing; the exit status is 1 when the file is not what would be written.
+``--measure`` runs the cases of every op on a device first (DRESSI_DEVICE) and keeps the worst
+errors in docs/op_errors.json, from which the table takes them; without it no device is needed.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
+import math
 import re
 import sys
 from pathlib import Path
@@ -15,7 +19,8 @@ from pathlib import Path
 from dressi.ad import F
 from dressi.ad.registry import FREE, MACRO, OPS, Op
 
-TARGET = Path(__file__).resolve().parent.parent / "docs" / "ops.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+TARGET, ERRORS = DOCS / "ops.md", DOCS / "op_errors.json"
 
 HEAD = """\
 # Ops
@@ -26,6 +31,9 @@ Written by `scripts/make_op_table.py` from the op registry and the docstrings of
   for Variables wherever an op takes several operands.
 - **grad**: whether a gradient flows back through the op. The text says to which input, and which
   subgradient is taken where there is a choice.
+- **error**: the worst relative error of the values and of the gradients, against float64, over the
+  cases of the registry, rounded up to one digit; measured on {device}, {driver}. `-`: no cases of
+  its own, or no gradient.
 - **shader**: `frag`: lines of a fragment shader. `raster`: heads a pass of the rasterizer. `comp`:
   a compute dispatch. `macro`: replaced by other ops before packing. `free`: costs nothing, written
   into every shader that uses it. `composed`: a Python function that applies other ops.
@@ -44,8 +52,8 @@ TAIL = """\
 Rows of the registry that a user does not call: operators, backwards of other ops and the parts of
 macros make them. A row without a gradient ends second derivatives.
 
-| op | grad | shader | reads |
-|---|---|---|---|
+| op | grad | error | shader | reads |
+|---|---|---|---|---|
 """
 
 
@@ -72,7 +80,47 @@ def reads(op: Op) -> str:
     return text + (", scatters" if op.scatter else "")
 
 
-def row(name: str) -> str:
+def round_up(error: float) -> float:
+    """To one digit, so that small changes of a driver change nothing."""
+    if error <= 0.0 or not math.isfinite(error):
+        return error
+    unit = 10.0 ** math.floor(math.log10(error))
+    return float(f"{math.ceil(error / unit - 1e-9) * unit:.0e}")
+
+
+def measure() -> dict[str, object]:
+    """The worst errors of every op with cases, on a device. Raises RuntimeError naming an op that
+    is off there."""
+    from dressi import DressiAD
+    from dressi.apps.doctor import examine_ops
+    from dressi.apps.report import identity
+
+    with DressiAD() as ad:
+        who = identity(ad)
+    ops: dict[str, list[float | None]] = {}
+    for found in examine_ops(None):
+        if not found.ok or found.forward is None:
+            raise RuntimeError(f"{found.check} is off on {who['device']}: {found.worst}")
+        both = (found.forward, found.gradient)
+        ops[found.check.removeprefix("F.")] = [None if e is None else round_up(e) for e in both]
+    return {"device": who["device"], "driver": who["driver"], "ops": ops}
+
+
+def stored() -> dict:
+    """What was measured last."""
+    return json.loads(ERRORS.read_text(encoding="utf-8"))
+
+
+def error(op: Op | None, errors: dict) -> str:
+    """The errors of a row, forward and gradient."""
+    if op is None or not op.cases:
+        return "-"
+    if op.name not in errors:
+        return "not measured"
+    return " / ".join("-" if e is None else f"{e:g}" for e in errors[op.name])
+
+
+def row(name: str, errors: dict) -> str:
     """One line of the table for a function of F."""
     function = getattr(F, name)
     parameters = inspect.signature(function).parameters.values()
@@ -85,7 +133,8 @@ def row(name: str) -> str:
         shader, ways = "composed", "-"
     else:
         gradient, shader, ways = yes(op), op.kind, reads(op)
-    return f"| `{name}` | {inputs} | {gradient} | {shader} | {ways} | {text_of(function)} |"
+    cells = (f"`{name}`", inputs, gradient, error(op, errors), shader, ways, text_of(function))
+    return f"| {' | '.join(cells)} |"
 
 
 def heading(module_name: str) -> str:
@@ -102,19 +151,28 @@ def make() -> str:
     sections: dict[str, list[str]] = {}
     for name in F.__all__:
         sections.setdefault(getattr(F, name).__module__, []).append(name)
-    parts = [HEAD]
+    known = stored()
+    parts = [HEAD.replace("{device}", known["device"]).replace("{driver}", known["driver"])]
     for module_name in sorted(sections):
-        lines = [row(name) for name in sections[module_name]]
-        head = "| op | inputs | grad | shader | reads | text |\n|---|---|---|---|---|---|\n"
+        lines = [row(name, known["ops"]) for name in sections[module_name]]
+        head = "| op | inputs | grad | error | shader | reads | text |\n" + "|---" * 7 + "|\n"
         parts += [heading(module_name), head + "\n".join(lines) + "\n"]
     hidden = [op for name, op in OPS.items() if name not in F.__all__]
-    lines = [f"| `{op.name}` | {yes(op)} | {op.kind} | {reads(op)} |" for op in hidden]
+    lines = [
+        f"| `{op.name}` | {yes(op)} | {error(op, known['ops'])} | {op.kind} | {reads(op)} |"
+        for op in hidden
+    ]
     parts.append(TAIL + "\n".join(lines) + "\n")
     return "\n".join(parts)
 
 
 def main(arguments: list[str]) -> int:
     """Writes or checks the page."""
+    if "--measure" in arguments:
+        # An op a line: what changes is seen.
+        text = json.dumps(measure(), indent=1)
+        text = re.sub(r"\[\s+([^\[\]]*?)\s+\]", lambda m: f"[{' '.join(m[1].split())}]", text)
+        ERRORS.write_text(text + "\n", encoding="utf-8")
     text = make()
     if "--check" in arguments:
         fresh = TARGET.is_file() and TARGET.read_text(encoding="utf-8") == text

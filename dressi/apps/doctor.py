@@ -7,7 +7,7 @@ In: a device. Out: a table of checks, each with its worst error and what is allo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,9 @@ class Finding:
     allowed: float
     worst: str
     """Where the error is largest, or what was raised."""
+    forward: float | None = None
+    gradient: float | None = None
+    """Of an op: the largest error of its values and of its gradients; None where it has none."""
 
     @property
     def ok(self) -> bool:
@@ -70,11 +73,14 @@ def check_op(ad: DressiAD, name: str, every_shape: bool = False) -> Finding:
     asked = [v for *_, v in checks]
     got, want = ad.recv_imgs(asked), evaluate(asked, feeds)
     worst = Finding(f"F.{name}", len(checks), 0.0, ALGEBRAIC, "")
+    errors: dict[str, float] = {}
     for (where, limit, _), a, b in zip(checks, got, want, strict=True):
         error = relative(a, b)
+        kind = "forward" if where.endswith("forward") else "gradient"
+        errors[kind] = max(errors.get(kind, 0.0), error)
         if error / limit >= worst.error / worst.allowed:
             worst = Finding(worst.check, worst.cases, error, limit, where)
-    return worst
+    return replace(worst, forward=errors.get("forward"), gradient=errors.get("gradient"))
 
 
 def _configs(name: str, k: int, case: Case, every_shape: bool) -> list[Config]:
