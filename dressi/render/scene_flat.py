@@ -57,7 +57,8 @@ class Instance:
         for weight, target in zip(self.weights, self.primitive.targets, strict=False):
             if target.positions is not None:
                 local = local + weight * target.positions
-        return (local @ self.world[:3, :3].T + self.world[:3, 3]).astype(np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):  # Mesh.check names what is not finite
+            return (local @ self.world[:3, :3].T + self.world[:3, 3]).astype(np.float32)
 
     def normals(self) -> Floats | None:
         """(V, 3) float32 unit world normals (inverse transpose), or None where there are none.

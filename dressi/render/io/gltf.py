@@ -2,8 +2,8 @@
 
 In: a path. Out: a ``Scene`` that passes ``check``; ``Scene.notes`` says what was left out. Read:
 triangles of every kind with normals, tangents, UV sets, colours and blendshapes; metallic-roughness
-materials; nodes; cameras; ``EXTENSIONS``. Left out with a note: points and lines, skins (the rest
-pose is loaded), animations, further scenes, other extensions that the file does not require.
+materials; nodes; cameras; ``EXTENSIONS``. Left out with a note: points and lines, skins (the
+rest pose is loaded), animations, further scenes, other extensions that the file does not require.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dressi.render.io.gltf_buffers import Buffers, read_file
 from dressi.render.io.gltf_geometry import Geometry
 from dressi.render.io.gltf_json import Json, parse
 from dressi.render.io.gltf_materials import Materials
+from dressi.render.io.gltf_skin import Skins, Weighted
 from dressi.render.io.images import PathLike
 from dressi.render.scene import (
     Matrix,
@@ -80,7 +81,11 @@ class _Reader:
         self._check_asset()
         used = self._check_extensions()
         self.materials = Materials(document, buffers)
-        self.geometry = Geometry(buffers, "KHR_mesh_quantization" in used, self.notes)
+        self.skins = Skins(document, buffers)
+        quantized = "KHR_mesh_quantization" in used
+        self.geometry = Geometry(buffers, quantized, bool(self.skins.skins), self.notes)
+        self.influences: dict[int, list[Weighted | None]] = {}  # by row of the meshes
+        self.skin_of: dict[int, int] = {}  # node -> skin
 
     def _check_asset(self) -> None:
         asset = self.document.need("asset")
@@ -111,7 +116,9 @@ class _Reader:
         cameras = [self._camera(camera) for camera in document.objects("cameras")]
         extension = document.extension("KHR_lights_punctual")
         lights = [] if extension is None else [self._light(x) for x in extension.objects("lights")]
-        nodes = [self._node(n, rows, cameras, lights) for n in document.objects("nodes")]
+        nodes = [
+            self._node(i, n, rows, cameras, lights) for i, n in enumerate(document.objects("nodes"))
+        ]
         name, roots = self._roots(nodes)
         if document.array("animations"):
             self.notes.append("animations are left out")
@@ -126,7 +133,9 @@ class _Reader:
             name=name or path.stem,
         )
         filled = replace(scene, meshes=tuple(self._fill_uvs(scene, m) for m in scene.meshes))
-        return replace(filled, notes=tuple(self.notes)).check()
+        filled.check()
+        posed = self.skins.pose(filled, self.skin_of, self.influences, self.notes)
+        return replace(posed, notes=tuple(self.notes)).check()
 
     def _meshes(self, n_materials: int) -> tuple[list[SceneMesh], list[int | None]]:
         """The meshes with triangles, and for each of the document its row among them."""
@@ -140,7 +149,9 @@ class _Reader:
             for primitive in mesh.objects("primitives"):
                 material = primitive.optional_row("material", range(n_materials), "materials")
                 found = self.geometry.primitive(primitive, material, names)
-                primitives += [] if found is None else [found]
+                if found is not None:
+                    primitives.append(found[0])
+                    self.influences.setdefault(len(meshes), []).append(found[1])
             if not mesh.array("primitives"):
                 raise mesh.fail("a mesh needs one primitive or more", "primitives")
             rows.append(len(meshes) if primitives else None)
@@ -218,6 +229,7 @@ class _Reader:
 
     def _node(
         self,
+        number: int,
         node: Json,
         rows: list[int | None],
         cameras: list[SceneCamera],
@@ -225,7 +237,7 @@ class _Reader:
     ) -> Node:
         mesh = node.optional_row("mesh", rows, "meshes")
         if node.has("skin"):
-            self.notes.append(f"{node.where}: its skin is left out, the rest pose is loaded")
+            self.skin_of[number] = node.row("skin", self.skins.skins, "skins")
         shining = node.extension("KHR_lights_punctual")
         row = None if mesh is None else rows[mesh]
         weights = node.numbers("weights", None) if node.has("weights") else None

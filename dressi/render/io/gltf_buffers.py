@@ -29,7 +29,7 @@ COMPONENTS: dict[int, np.dtype[Any]] = {
     5125: np.dtype("<u4"),
     5126: np.dtype("<f4"),
 }
-TYPES = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
+TYPES = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT4": 16}
 MAX_ZEROS = 1 << 24
 """Most elements of an accessor that has no bytes in the file: more is a broken count."""
 
@@ -144,7 +144,7 @@ class Buffers:
         if component not in COMPONENTS:
             raise accessor.fail(f"{component} is no component type", "componentType")
         if kind not in TYPES:
-            raise accessor.fail(f"{kind!r}; vertices are made of {', '.join(TYPES)}", "type")
+            raise accessor.fail(f"{kind!r} is none of {', '.join(TYPES)}", "type")
         dtype, n = COMPONENTS[component], TYPES[kind]
         count, normalized = accessor.integer("count", low=1), accessor.flag("normalized")
         if normalized and component in (5125, 5126):

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from dressi.render.io.gltf_buffers import Buffers, to_float
 from dressi.render.io.gltf_json import Json
+from dressi.render.io.gltf_skin import Weighted, read_influences
 from dressi.render.mesh import face_normals
 from dressi.render.scene import MorphTarget, Primitive
 from dressi.render.scene_checks import MAX_UV_SETS
@@ -40,8 +41,11 @@ _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 class Geometry:
     """Reads the primitives of one document. notes: what was left out or filled in."""
 
-    def __init__(self, buffers: Buffers, quantized: bool, notes: list[str]) -> None:
+    def __init__(
+        self, buffers: Buffers, quantized: bool, has_skins: bool, notes: list[str]
+    ) -> None:
         self.buffers = buffers
+        self.has_skins = has_skins
         self.quantized = quantized
         self.notes = notes
 
@@ -112,8 +116,9 @@ class Geometry:
 
     def primitive(
         self, primitive: Json, material: int | None, target_names: list[str]
-    ) -> Primitive | None:
-        """One primitive; None, with a note, where there is nothing to draw as triangles.
+    ) -> tuple[Primitive, Weighted | None] | None:
+        """One primitive, and its joints and weights where it has some and the document has skins;
+        None, with a note, where there is nothing to draw as triangles.
 
         Raises LoadError: types that glTF does not allow, tables of different length, indices out
         of range, NaN.
@@ -155,10 +160,14 @@ class Geometry:
             material,
             self._targets(primitive, target_names, n),
         )
+        influences = read_influences(attributes, self.buffers, n) if self.has_skins else None
         if found.normals is not None:
-            return found
+            return found, influences
         self.notes.append(f"{primitive.where}: no normals; they are flat, and vertices are split")
-        return with_flat_normals(found)
+        if influences is not None:
+            rows = found.faces.ravel()
+            influences = influences[0][rows], influences[1][rows]
+        return with_flat_normals(found), influences
 
     def _refuse_draco(self, primitive: Json, attributes: Json) -> None:
         name = "KHR_draco_mesh_compression"
@@ -171,6 +180,7 @@ class Geometry:
     def _note_unread(self, primitive: Json, attributes: Json, n_uvs: int) -> None:
         known = {"POSITION", "NORMAL", "TANGENT", "COLOR_0"}
         known |= {f"TEXCOORD_{k}" for k in range(n_uvs)}
+        known |= {"JOINTS_0", "WEIGHTS_0"} if self.has_skins else set()
         left = sorted(set(attributes.value) - known)
         if left:
             self.notes.append(f"{primitive.where}: {', '.join(left)} left out")
