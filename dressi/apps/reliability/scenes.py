@@ -205,6 +205,8 @@ def gradient_scenes() -> dict[str, Callable[[], Scene]]:
         "overlap, silhouette, K=3": lambda: Scene("", overlap, two, K=3),
         "fold, texture, K=3": lambda: Scene("", fold, strip, (24, 24), look="texture", K=3),
         "fold, lambert, K=3": lambda: Scene("", fold, strip, (24, 24), look="lambert", K=3),
+        "acute, color, K=3": lambda: Scene("", acute, one, look="color", K=3),
+        "fold, texture, K=1, tall": lambda: Scene("", fold, strip, (24, 40), look="texture"),
         "quad, lambert, K=1": lambda: Scene(
             "", rotated(q, 0.3, -0.4, 0.2), q_faces, look="lambert"
         ),
