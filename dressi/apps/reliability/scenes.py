@@ -12,9 +12,11 @@ from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3
 from dressi.render.camera import look_at, perspective
 from dressi.render.distance import interpolate
-from dressi.render.hardsoftras import HardSoft, build_hardsoftras
+from dressi.render.hardsoftras import HardSoft, Peel, build_hardsoftras
+from dressi.render.ibl.harmonics import sh_irradiance, sh_project
 from dressi.render.project import gather
 from dressi.render.shading import flat_normal, lambert, unlit
+from dressi.render.shading.normal_map import flat_tangent, perturb_normal
 
 NEAR, FAR = 0.5, 20.0
 
@@ -58,7 +60,7 @@ def quad(size: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
 class Scene:
     """A scene and its loss.
 
-    look: silhouette, color (of vertices), texture or lambert. feeds: data of all leaves.
+    look: silhouette, color (of vertices), texture, lambert, normal map or environment. feeds: data of all leaves.
     parameters: the leaves that gradients are compared of, by kind.
     """
 
@@ -131,12 +133,37 @@ class Scene:
                 )
                 for p in self.hs.peels
             ]
+        if self.look == "environment":
+            light = Variable(VEC3, (8, 4), requires_grad=True, name="environment")
+            self.feeds[light] = _smooth(rng, 1, 4, 8, 3)
+            self.parameters["environment"] = light
+            harmonics = sh_project(light)
+            normals = [flat_normal(p, self.pos, faces) for p in self.hs.peels]
+            return [sh_irradiance(harmonics, normal) for normal in normals]
         uv = Variable(VEC2, (n, 1), name="uv")
         self.feeds[uv] = (np.asarray(self.vertices)[:, :2] * 0.3 + 0.5).astype(np.float32)
+        if self.look == "normal map":
+            bumps = Variable(VEC3, (8, 8), requires_grad=True, name="bumps")
+            # Tilts of up to 20 degrees.
+            self.feeds[bumps] = _smooth(rng, 1, 8, 8, 3) * np.float32([0.3, 0.3, 0.1]) + np.float32(
+                [0.35, 0.35, 0.85]
+            )
+            self.parameters["normal map"] = bumps
+            return [self._bumpy(p, faces, uv, bumps) for p in self.hs.peels]
         albedo = Variable(VEC3, (8, 8), requires_grad=True, name="albedo")
         self.feeds[albedo] = _smooth(rng, 1, 8, 8, 3)
         self.parameters["texture"] = albedo
         return [unlit(p, uv, faces, albedo) for p in self.hs.peels]
+
+    def _bumpy(self, peel: Peel, faces: Variable, uv: Variable, bumps: Variable) -> Variable:
+        normal = perturb_normal(
+            flat_normal(peel, self.pos, faces),
+            flat_tangent(peel, self.pos, faces, uv, faces),
+            unlit(peel, uv, faces, bumps),
+        )
+        light = F.constant(np.array([1.0, 2.0, 2.0]) / 3)
+        white, ambient = F.constant((1.0, 1.0, 1.0)), F.constant((0.1, 0.1, 0.1))
+        return lambert(F.constant((0.8, 0.7, 0.6)), normal, light, white, ambient)
 
 
 def _smooth(rng: np.random.Generator, layers: int, h: int, w: int, c: int) -> np.ndarray:
@@ -207,6 +234,10 @@ def gradient_scenes() -> dict[str, Callable[[], Scene]]:
         "fold, lambert, K=3": lambda: Scene("", fold, strip, (24, 24), look="lambert", K=3),
         "acute, color, K=3": lambda: Scene("", acute, one, look="color", K=3),
         "fold, texture, K=1, tall": lambda: Scene("", fold, strip, (24, 40), look="texture"),
+        "quad, normal map, K=1": lambda: Scene(
+            "", rotated(q, 0.3, -0.4, 0.2), q_faces, look="normal map"
+        ),
+        "cube, environment, K=1": lambda: Scene("", box, box_faces, (24, 24), look="environment"),
         "quad, lambert, K=1": lambda: Scene(
             "", rotated(q, 0.3, -0.4, 0.2), q_faces, look="lambert"
         ),
