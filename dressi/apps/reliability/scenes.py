@@ -60,8 +60,8 @@ def quad(size: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
 class Scene:
     """A scene and its loss.
 
-    look: silhouette, color (of vertices), texture, lambert, normal map or environment. feeds: data of all leaves.
-    parameters: the leaves that gradients are compared of, by kind.
+    look: silhouette, color (of vertices), texture, lambert, normal map or environment.
+    feeds: data of all leaves. parameters: the leaves that gradients are compared of, by kind.
     """
 
     name: str
