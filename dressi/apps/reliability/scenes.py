@@ -145,9 +145,8 @@ class Scene:
         if self.look == "normal map":
             bumps = Variable(VEC3, (8, 8), requires_grad=True, name="bumps")
             # Tilts of up to 20 degrees.
-            self.feeds[bumps] = _smooth(rng, 1, 8, 8, 3) * np.float32([0.3, 0.3, 0.1]) + np.float32(
-                [0.35, 0.35, 0.85]
-            )
+            spread, least = np.array([0.3, 0.3, 0.1]), np.array([0.35, 0.35, 0.85])
+            self.feeds[bumps] = (_smooth(rng, 1, 8, 8, 3) * spread + least).astype(np.float32)
             self.parameters["normal map"] = bumps
             return [self._bumpy(p, faces, uv, bumps) for p in self.hs.peels]
         albedo = Variable(VEC3, (8, 8), requires_grad=True, name="albedo")
