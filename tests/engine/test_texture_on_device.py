@@ -81,3 +81,24 @@ def test_inverse_uv_lands_where_the_reference_lands(ad: DressiAD) -> None:
         feeds[step] = np.full((1, 1, 1, 1), k)
         (got,), (want,) = run_many(ad, [g], feeds), evaluate([g], feeds)
         assert (np.abs(got - want) < 1e-5 * (1 + np.abs(want))).mean() > 0.99
+
+
+@pytest.mark.parametrize("size", [(8, 4), (7, 5)])
+def test_coordinates_beyond_all_integers_read_and_add_inside_of_the_texture(
+    ad: DressiAD, size: tuple[int, int]
+) -> None:
+    """A fit that diverges must not write into what lies behind the texture's gradient."""
+    far = [3e7, -3e7, 1.7e8, -1.7e8, 1e9, -1e9, 3e9, -3e9, 1e12, -1e12, 1e20, -1e20]
+    at = np.full((2, len(far), 2), 0.3)
+    at[0, :, 0] = at[1, :, 1] = far
+    tex = Variable(FLOAT, size, requires_grad=True)
+    uv, lod = Variable(VEC2, (len(far), 2)), Variable(FLOAT)
+    rng = np.random.default_rng(3)
+    feeds = {tex: rng.uniform(0.5, 1, size[::-1]), uv: at, lod: 0.5}
+    ways = ("repeat", "mirror", "clamp")
+    reads = [F.texture(tex, uv, wrap=w, filter=f) for w in ways for f in ("linear", "nearest")]
+    reads += [F.texture_mip(F.mipmap(tex), uv, lod, wrap=w) for w in ways]
+    got = run_many(ad, [*reads, *(build_backward(y)[tex] for y in reads)], feeds)
+    for k, (y, g) in enumerate(zip(got[: len(reads)], got[len(reads) :], strict=True)):
+        assert y.min() > 0.4999 and y.max() < 1.0001, k
+        assert abs(g.sum() - 2 * len(far)) < 1e-3, k

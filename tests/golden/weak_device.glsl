@@ -30,8 +30,8 @@ bvec3 equal_(ivec3 a, ivec3 b) { return equal(a, b); }
 bvec4 equal_(ivec4 a, ivec4 b) { return equal(a, b); }
 float fetch0(ivec2 p, int l) { return texelFetch(x1, ivec2(p.x, p.y), 0).x; }  // tex FLOAT@4x4
 float sample0_linear_mirror(vec2 uv, int l) { precise vec2 p = uv * vec2(4, 4) - 0.5; ivec2 i = ivec2(floor(p)); vec2 t = fract(p);
-  precise float v = mix(mix(fetch0(ivec2(min(((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0))), 8 - 1 - ((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)))), min(((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0))), 8 - 1 - ((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0))))), l), fetch0(ivec2(min(((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0))), 8 - 1 - ((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)))), min(((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0))), 8 - 1 - ((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0))))), l), t.x),
-    mix(fetch0(ivec2(min(((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0))), 8 - 1 - ((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)))), min(((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0))), 8 - 1 - ((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0))))), l), fetch0(ivec2(min(((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0))), 8 - 1 - ((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)))), min(((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0))), 8 - 1 - ((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0))))), l), t.x), t.y); return v; }
+  precise float v = mix(mix(fetch0(ivec2(min(clamp((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0)), 0, 8 - 1))), l), fetch0(ivec2(min(clamp((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0)), 0, 8 - 1))), l), t.x),
+    mix(fetch0(ivec2(min(clamp((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0)), 0, 8 - 1))), l), fetch0(ivec2(min(clamp((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0)), 0, 8 - 1))), l), t.x), t.y); return v; }
 void main() {
   ivec2 pos = ivec2(gl_FragCoord.xy); int layer = 0;
   vec3 i1 = subpassLoad(a0).xyz;  // uv VEC3@6x5
@@ -79,7 +79,7 @@ void main() {
     for (int k = 0; k < 4; k++) {
       ivec2 d = ivec2(k & 1, k >> 1), i = ivec2(o) + d;
       vec2 s = mix(1.0 - t, t, vec2(d));
-      add_b2(min((i.y - 8 * int(floor((float(i.y) + 0.5) / 8.0))), 8 - 1 - (i.y - 8 * int(floor((float(i.y) + 0.5) / 8.0)))) * 4 + min((i.x - 8 * int(floor((float(i.x) + 0.5) / 8.0))), 8 - 1 - (i.x - 8 * int(floor((float(i.x) + 0.5) / 8.0)))), (s.x * s.y) * i1);
+      add_b2(min(clamp(i.y - 8 * int(floor((float(i.y) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp(i.y - 8 * int(floor((float(i.y) + 0.5) / 8.0)), 0, 8 - 1)) * 4 + min(clamp(i.x - 8 * int(floor((float(i.x) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp(i.x - 8 * int(floor((float(i.x) + 0.5) / 8.0)), 0, 8 - 1)), (s.x * s.y) * i1);
     }
   }  // texture_scatter  test_golden.py
 }

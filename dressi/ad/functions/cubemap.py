@@ -105,7 +105,8 @@ def place_glsl(size: tuple[int, int], linear: bool) -> str:
         )
     return (
         f"{head}    vec2 p = st * {n / 2!r} + {n / 2 + 0.5!r}, o = clamp(floor(p), 0.0, {n}.0);\n"
-        "    ivec2 i = ivec2(o);\n"
+        # Again as integers: what an infinite direction makes is no number.
+        f"    ivec2 i = clamp(ivec2(o), 0, {n});\n"
         "    vec2 t = p - o, wx = vec2(1.0 - t.x, t.x), wy = vec2(1.0 - t.y, t.y);\n"
     )
 

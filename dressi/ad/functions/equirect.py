@@ -60,7 +60,8 @@ def place_glsl(size: tuple[int, int], linear: bool) -> str:
         f"{head}"
         f"    bool cap = far < 0.5; float v = (down ? {h}.0 - far : far) + 0.5;\n"
         f"    float q = col + 0.5, o = clamp(floor(q), 0.0, {w}.0), t = q - o;\n"
-        f"    ivec2 i = ivec2(int(o), cap ? (down ? {h} : 0) : clamp(int(floor(v)), 1, {h - 1}));\n"
+        f"    ivec2 i = ivec2(clamp(int(o), 0, {w}), "  # again: an infinite direction makes NaN
+        f"cap ? (down ? {h} : 0) : clamp(int(floor(v)), 1, {h - 1}));\n"
         "    float up = cap ? 2.0 * far : v - float(i.y);\n"
         "    vec2 wx = vec2(1.0 - t, t), wy = vec2(1.0 - up, up);\n"
         "    if (cap && down) wy = wy.yx;\n"

@@ -30,7 +30,11 @@ def checked_wrap(name: str, wrap: Any) -> Wraps:
 
 
 def wrap_glsl(wrap: str, i: str, n: int | str) -> str:
-    """GLSL for texel number i brought into [0, n). n: a number, or an int in the shader."""
+    """GLSL for texel number i brought into [0, n), also where i is the integer of a NaN or of a
+    float beyond 32 bits: what is read or added to lies inside of the texture, whatever uv is.
+
+    n: a number, or an int in the shader.
+    """
     known = isinstance(n, int)
     last = str(int(n) - 1) if known else f"{n} - 1"
     if wrap in ("clamp", "border"):
@@ -39,11 +43,11 @@ def wrap_glsl(wrap: str, i: str, n: int | str) -> str:
     # where a division that is off by its last bits would give the number of a texel outside.
     if wrap == "repeat":
         real = f"{n}.0" if known else f"float({n})"
-        return f"({i} - {n} * int(floor((float({i}) + 0.5) / {real})))"
+        return f"clamp({i} - {n} * int(floor((float({i}) + 0.5) / {real})), 0, {last})"
     double, real = (
         (str(2 * int(n)), f"{2 * int(n)}.0") if known else (f"2 * {n}", f"float(2 * {n})")
     )
-    period = f"({i} - {double} * int(floor((float({i}) + 0.5) / {real})))"
+    period = f"clamp({i} - {double} * int(floor((float({i}) + 0.5) / {real})), 0, {double} - 1)"
     return f"min({period}, {double} - 1 - {period})"
 
 
