@@ -65,7 +65,7 @@ def as_array(value: Any, like: Variable) -> np.ndarray:
             raise GraphError(f"{name} at {user_line()}: integers beyond 32 bits")
         return a.astype(np.int64).reshape(full)
     limit = float(np.finfo(np.float32).max)
-    if a.size and (np.abs(a) > limit).any():
+    if a.dtype.itemsize > 4 and (np.abs(a) > limit).any():  # half floats cannot hold the limit
         raise GraphError(f"{name} at {user_line()}: values beyond float32")
     return a.astype(np.float64).reshape(full)
 

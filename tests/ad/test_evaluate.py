@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -365,3 +366,12 @@ def test_wrap_modes(wrap: str, u: float, want: float) -> None:
     tex, uv = Variable(FLOAT, (4, 1)), Variable(VEC2)
     (got,) = evaluate([F.texture(tex, uv, wrap=wrap)], {tex: [0, 1, 2, 3], uv: (u, 0.5)})
     assert np.isclose(got.item(), want)
+
+
+def test_half_floats_are_taken_without_a_warning() -> None:
+    """numpy would compare them with the largest float32 as half floats, and say that overflows."""
+    x = Variable(FLOAT, (2, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (got,) = evaluate([x * 2.0], {x: np.array([0.5, 65504], np.float16)})
+    assert got.ravel().tolist() == [1.0, 131008.0]
