@@ -24,6 +24,7 @@ import numpy as np
 from dressi import config
 from dressi.ad.autodiff import build_backward
 from dressi.ad.graph import Variable, graph_text, leaves, user_line
+from dressi.ad.lowering import rasterize_in_compute
 from dressi.ad.optim import Optimizer, with_states
 from dressi.ad.simplify import materialize, own_image, simplify
 from dressi.ad.verify import check_graph, check_indices
@@ -350,6 +351,8 @@ class DressiAD:
             check_graph(outputs)
             check_indices(outputs, self._store.index_feeds(outputs))
             simple = simplify(wanted, options.merge_duplicates, options.fold_constants)
+            if options.lowering == "compute":
+                simple = rasterize_in_compute(simple, self.limits.int64_atomics)
             lowered = [own_image(v) for v in simple]
         n = len(outputs)
         pairs = [(leaf, new) for (leaf, _), new in zip(updates, lowered[n:], strict=True)]

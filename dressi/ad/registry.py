@@ -54,7 +54,8 @@ class Op:
     read at any pixel, {sample0}(vec2 uv, int layer) for samplers, {w0} {h0} {l0} size and layers of
     an input, {wy} {hy} {ly} of the output, {pos} {layer} the pixel being computed, {add}(index,
     value) for scatter, and attributes by name. ``reads``: how each input is read (the last entry
-    repeats). ``scatter``: None, or "add": the Function writes its output anywhere, into a zeroed
+    repeats). ``scatter``: None, "add", or "raw" and "raw64" (32 or 64-bit words, {buffer}): the
+    Function writes its output anywhere, into a zeroed
     buffer, and its domain (the pixels that run it) is ``domain`` = the index of the input that
     gives it.
     """
@@ -73,6 +74,11 @@ class Op:
     once: tuple[int, ...] = ()
     """Inputs read at any pixel of which each pixel is read about once over all pixels of the
     output: a reduction or a gather may compute them itself."""
+    preamble: Callable[[Function], str] | None = None
+    """Only with ``groups``: GLSL before main()."""
+    groups: Callable[[Function], tuple[int, int, int]] | None = None
+    """COMP only: the snippet is the whole of main(), for groups of 64 x 1 x 1 invocations; this
+    gives their number. Markers more: {inner}, a function of a fragment (attribute ``inner``)."""
     fragment_exit: bool = False
     """F.resolve: takes (value, depth, keep) per fragment through the depth test to pixels."""
     cases: tuple[Case, ...] = ()

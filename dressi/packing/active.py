@@ -110,9 +110,17 @@ class Active:
     """A substage that takes one unit after the other, and gives back the last."""
 
     def __init__(
-        self, kind: str, domain: Domain, as_textures: Collection[int], context: Context
+        self,
+        kind: str,
+        domain: Domain,
+        as_textures: Collection[int],
+        context: Context,
+        lowered: bool = False,
     ) -> None:
         self.kind = kind
+        self.dispatch = lowered or kind == COMP
+        limits = context.limits
+        self.most_colors = limits.storage_images if lowered else limits.color_outputs
         self.domain = domain
         self.as_textures = as_textures
         self.context = context
@@ -129,7 +137,7 @@ class Active:
     @property
     def has_room(self) -> bool:
         """Whether it may write one more image."""
-        return self.numbers[_COLORS] < self.context.limits.color_outputs
+        return self.numbers[_COLORS] < self.most_colors
 
     def change(self, item: Item, patient: bool) -> Change | None:
         """What the unit would change; None when it cannot join: because of an obstacle that stays,
@@ -160,11 +168,12 @@ class Active:
             elif final or (inside < len(item.unit.users) and self._read_outside(v, item)):
                 n[_COLORS] += planes
                 outputs.append(v)
-        if n[_COLORS] > limits.color_outputs:
+        if n[_COLORS] > self.most_colors:
             return None
-        if n[_WRITTEN] and (
-            n[_COLORS] + n[_WRITTEN] > limits.combined_outputs
-            or (self.kind != COMP and not limits.fragment_stores)
+        if (
+            n[_WRITTEN]
+            and not self.dispatch
+            and (n[_COLORS] + n[_WRITTEN] > limits.combined_outputs or not limits.fragment_stores)
         ):
             return None
         for uid, mask, planes in (
@@ -172,7 +181,7 @@ class Active:
         ):
             before = self.masks.get(uid)
             after = mask if before is None else before | mask
-            if uid in self.as_textures or self.kind == COMP:
+            if uid in self.as_textures or self.dispatch:
                 after |= _FETCHED
             if after == before:
                 continue

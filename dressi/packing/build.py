@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from dressi.ad.graph import Variable
 from dressi.ad.graph import leaves as all_leaves
-from dressi.ad.registry import COMP, RASTER
+from dressi.ad.registry import RASTER
 from dressi.errors import GraphError
 from dressi.packing.accumulate import EXACT, WORDS
 from dressi.packing.fold import fold
@@ -81,6 +81,7 @@ class Task:
             pack_substages=self.options.pack_substages,
             pack_stages=self.options.pack_stages,
             deterministic=self.options.deterministic,
+            compute=self.options.lowering == "compute",
         )
 
 
@@ -354,12 +355,13 @@ def _plan_substage(s: Substage, places: Places, context: Context) -> SubstagePla
     shader = generate(s, places, context)
     lay = layout(*s.domain, context.limits)
     width, height = lay.physical
-    if s.kind == COMP:
+    if s.is_dispatch:
+        own = s.units[0].functions[0]
         return SubstagePlan(
             s.name,
             tuple(shader.bindings),
             compute=shader.compute,
-            groups=(-(-width // 8), -(-height // 8), 1),
+            groups=own.op.groups(own) if own.op.groups else (-(-width // 8), -(-height // 8), 1),
             n_functions=s.n_functions,
             functions=_function_names(s),
         )

@@ -89,7 +89,7 @@ class _Builder:
 
     def substage(self, plan: Plan, name: str, s: SubstagePlan, id: str) -> Node:
         images, buffers = list(bound(s, "storage")), buffers_written(plan, s)
-        for index in bound(s, "input", "texture", "sampler"):
+        for index in bound(s, "input", "pixel", "texture", "sampler"):
             self.read(id, *_image(plan, name, index))
         for index in bound(s, "buffer"):
             self.read(id, *_buffer(plan, name, index))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dressi.ad.graph import Function, Variable
-from dressi.ad.registry import ANY, COMP, FREE, RASTER, SAME, SAMPLER, VERTEX
+from dressi.ad.registry import ANY, FREE, RASTER, SAME, SAMPLER, VERTEX
 from dressi.ad.vtype import VType
 from dressi.packing.accumulate import ATOMIC, EXACT, WORDS, adder, exact_sum
 from dressi.packing.layout import Layout, layout
@@ -213,6 +213,22 @@ class _Generator:
         head = f"{v.vtype.glsl} {name}(ivec2 pos, int layer) {{  // {v.label()}"
         return "\n".join([head, *body, f"  return {result};", "}"])
 
+    def inner(self, f: Function, text: _Text) -> str:
+        """Name of a function of a fragment: its depth, and whether it is kept."""
+        inner = f.attr("inner")
+        outer, self.names = self.names, {}
+        body: list[str] = []
+        for g in inner.functions:
+            self.emit(g, text, body)
+        depth, keep = (self.operand(v, text, body) for v in (inner.depth, inner.keep))
+        self.names = outer
+        head = (
+            "void fragment(int primitive_id, ivec2 pos, int layer, out float depth, out float keep)"
+        )
+        body.append(f"  depth = {depth}; keep = {keep};")
+        text.functions.append("\n".join([f"{head} {{", *body, "}"]))
+        return "fragment"
+
     def _buffer_read(self, v: Variable, text: _Text) -> str:
         t = v.vtype
         exact = is_exact(v, self.context.way_to_add)
@@ -248,9 +264,9 @@ class _Generator:
                 y = f"{y} + l / {lay.columns} * {lay.cell[1]}"
         return f"ivec2({x}, {y})"
 
-    def texel(self, image: int, t: VType, text: _Text, v: Variable) -> str:
-        """texelFetch of one plane with @ for the position."""
-        b = self.bind("texture", image, text.letter)
+    def texel(self, image: int, t: VType, text: _Text, v: Variable, how: str = "texture") -> str:
+        """texelFetch of one plane with @ for the position. how: the kind of the binding."""
+        b = self.bind(how, image, text.letter)
         name = f"x{b.binding}"
         text.extensions.add("GL_EXT_samplerless_texture_functions")
         if text.is_new(name):
@@ -324,6 +340,15 @@ class _Generator:
             marks["add"] = self.adder(y, text)
         elif f.op.scatter == "raw":
             marks["buffer"] = self.buffer(y, text, "uint")
+        elif f.op.scatter == "raw64":
+            text.extensions |= {
+                "GL_EXT_shader_explicit_arithmetic_types_int64",
+                "GL_EXT_shader_atomic_int64",
+            }
+            marks["buffer"] = self.buffer(y, text, "uint64_t")
+        if f.op.preamble is not None:
+            text.functions.append(f.op.preamble(f))
+            marks["inner"] = self.inner(f, text)
         snippet = f.op.glsl(f) if callable(f.op.glsl) else f.op.glsl
 
         def replace(m: re.Match[str]) -> str:
@@ -352,6 +377,8 @@ class _Generator:
         self.names[x.uid] = name
         if way == ATTACHMENT:
             value = self.attachment(v, text)
+        elif self.substage.lowered and ways == {ATTACHMENT}:
+            value = self.own_pixel(v, text)
         elif way == UNIFORM:
             value = self.uniform_value(v, text, "layer")
         else:
@@ -372,6 +399,13 @@ class _Generator:
             comps = "" if t.plane.n == 4 else "." + _AXES[: t.plane.n]
             parts.append(f"subpassLoad({name}){comps}")
         return f"{t.glsl}({', '.join(parts)})" if t.is_matrix else parts[0]
+
+    def own_pixel(self, v: Variable, text: _Text) -> str:
+        """v at the pixel that the dispatch computes, where it reads no other of the image."""
+        at = "ivec2(gl_GlobalInvocationID.xy)"
+        planes = self.places.images[v.uid]
+        parts = [self.texel(i, v.vtype.plane, text, v, "pixel").replace("@", at) for i in planes]
+        return f"{v.vtype.glsl}({', '.join(parts)})" if v.vtype.is_matrix else parts[0]
 
     def adder(self, y: Variable, text: _Text) -> str:
         """Name of a function void f(int index, T value) that adds; exact zeros are skipped."""
@@ -410,7 +444,7 @@ class _Generator:
         return " || ".join(tests)
 
     def generate(self) -> Shader:
-        return self.compute() if self.substage.kind == COMP else self.fragment()
+        return self.compute() if self.substage.is_dispatch else self.fragment()
 
     def fragment(self) -> Shader:
         shader, text = Shader(vertex=_FULL_SCREEN), _Text(self, "f")
@@ -478,6 +512,13 @@ class _Generator:
 
     def compute(self) -> Shader:
         shader, text = Shader(), _Text(self, "c")
+        own = next((f for f in self.functions if f.op.groups is not None), None)
+        if own is not None:
+            body: list[str] = []
+            self.emit(own, text, body)
+            shader.compute = text.render(body, "layout(local_size_x = 64) in;")
+            shader.bindings = sorted(self.bindings.values(), key=lambda b: b.binding)
+            return shader
         w, h = self.domain.physical
         body = [f"  if (gl_GlobalInvocationID.x >= {w} || gl_GlobalInvocationID.y >= {h}) return;"]
         body += self.position("ivec2(gl_GlobalInvocationID.xy)")

@@ -16,6 +16,10 @@ Moves = dict[int, int]
 """Old position in ``Plan.images`` -> new position."""
 
 
+SAME_PIXEL = ("input", "pixel")
+"""Kinds of bindings through which a shader reads the pixel that it computes, and no other."""
+
+
 @dataclass
 class _Use:
     """Where an image is written and read: (stage, substage) pairs."""
@@ -39,9 +43,7 @@ def _uses(plan: Plan) -> list[_Use]:
             for b in s.bindings:
                 if b.kind == "storage":
                     uses[b.index].writes.append((i, k))
-                    # Its writes meet reads of other pixels: never merged with what it reads.
-                    uses[b.index].cleared = True
-                elif b.kind in ("input", "texture", "sampler"):
+                elif b.kind in ("input", "pixel", "texture", "sampler"):
                     uses[b.index].reads.append((i, k, b.kind))
     return uses
 
@@ -69,10 +71,10 @@ def _in_place(plan: Plan, uses: list[_Use], source: int, target: int) -> bool:
         return False
     stage, substage = new.writes[0]
     for i, k, kind in old.reads:
-        if (i, k) > (stage, substage) or (i == stage and kind != "input"):
+        if (i, k) > (stage, substage) or (i == stage and kind not in SAME_PIXEL):
             return False
     # In one render pass an image is attached or fetched, not both.
-    return not any(i == stage and kind != "input" for i, _, kind in new.reads)
+    return not any(i == stage and kind not in SAME_PIXEL for i, _, kind in new.reads)
 
 
 def reuse_images(plan: Plan, kept: Collection[int]) -> tuple[Plan, Moves]:

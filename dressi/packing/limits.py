@@ -45,6 +45,8 @@ class DeviceLimits:
     """fragmentStoresAndAtomics: a fragment shader may scatter."""
     float_atomics: bool = False
     """VK_EXT_shader_atomic_float, 32-bit add on buffers. Without: a compare-and-swap loop."""
+    int64_atomics: bool = False
+    """64-bit integers, and their atomic maximum in buffers."""
     linear_float32: bool = False
     """Linear filtering of 32-bit float images. Without: four fetches in the shader."""
 
@@ -76,11 +78,14 @@ LLVMPIPE = DeviceLimits(
     combined_outputs=104,
     fragment_stores=True,
     float_atomics=True,
+    int64_atomics=True,
     linear_float32=True,
 )
 
 # Intel UHD 620 (paper, table 1: 8 input attachments).
-INTEL = LLVMPIPE.restrict(name="intel", float_atomics=False, combined_outputs=16)
+INTEL = LLVMPIPE.restrict(
+    name="intel", float_atomics=False, int64_atomics=False, combined_outputs=16
+)
 
 # Arm Mali-G76 (paper, table 1: 4 input attachments).
 MALI = DeviceLimits(
@@ -114,6 +119,7 @@ NVIDIA = DeviceLimits(
     combined_outputs=UNLIMITED,
     fragment_stores=True,
     float_atomics=True,
+    int64_atomics=True,
     linear_float32=True,
 )
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+
+from dressi.errors import GraphError
+
+LOWERINGS = ("auto", "graphics", "compute")
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,10 @@ class Options:
     ``merge_duplicates``: equal Functions of equal inputs become one. ``drop_dead_outputs``: images
     that nothing reads are not written. ``reuse_images``: values whose lifetimes do not meet share
     an image.
+
+    ``lowering``: what runs pixels that are not rasterized: ``graphics`` (fragment shaders in
+    subpasses) or ``compute`` (dispatches); ``auto`` takes what the device's profile predicts to be
+    faster, graphics where there is none.
 
     ``deterministic``, off by default: sums that many pixels add to (gradients through dynamic
     lookups and textures) do not depend on the order of additions, so a fit gives the same bits in
@@ -34,8 +42,14 @@ class Options:
     drop_dead_outputs: bool = True
     reuse_images: bool = True
     deterministic: bool = False
+    lowering: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.lowering not in LOWERINGS:
+            raise GraphError(f"Options.lowering must be one of {LOWERINGS}, got {self.lowering!r}")
 
     @classmethod
     def baseline(cls) -> Options:
         """Everything off: one Function a render pass, the naive way of the paper's table 2."""
-        return cls(*[False] * 9)
+        switches = {f.name: False for f in fields(cls) if f.default is True}
+        return replace(cls(lowering="graphics"), **switches)  # type: ignore[arg-type]

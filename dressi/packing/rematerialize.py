@@ -42,7 +42,7 @@ def _recompute(s: Substage, unit_of: dict[int, Unit], context: Context) -> Subst
     have: set[int] = set()
     for uid in list(s.reads):
         v, ways = s.reads[uid]
-        if s.way(v, ways) != ATTACHMENT or uid not in unit_of:
+        if ways != {ATTACHMENT} or uid in s.as_textures or uid not in unit_of:
             continue
         chain: dict[int, Unit] = {}
         if _chain(v, s, have, unit_of, context, chain) and len(chain) <= MAX_CHAIN:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dressi.ad.graph import Size, Variable
-from dressi.ad.registry import COMP, RASTER
+from dressi.ad.registry import RASTER
 from dressi.errors import GraphError
 from dressi.packing.layout import layout
 from dressi.packing.substage import Context, Substage
@@ -26,7 +26,7 @@ class Stage:
 
     @property
     def is_dispatch(self) -> bool:
-        return any(s.kind == COMP for s in self.substages)
+        return any(s.is_dispatch for s in self.substages)
 
 
 def attachments(substage: Substage) -> set[int]:
@@ -93,7 +93,7 @@ class _Growing:
 
     def obstacles(self, item: _Item) -> Iterator[str]:
         """What keeps a substage out."""
-        if COMP in (item.substage.kind, self.first.substage.kind):
+        if item.substage.is_dispatch or self.first.substage.is_dispatch:
             yield "a dispatch stands alone"
             return
         mine, theirs = item.physical, self.first.physical
@@ -172,7 +172,7 @@ class _Packer:
                 continue
             stage = _Growing(item, self.context)
             released = self.take(item)
-            if self.context.pack_stages and item.substage.kind != COMP:
+            if self.context.pack_stages and not item.substage.is_dispatch:
                 released = self.grow(stage, released)
             for k in released:
                 self.shelve(k)

@@ -45,6 +45,8 @@ class Context:
     pack_substages: bool = True
     pack_stages: bool = True
     deterministic: bool = False
+    compute: bool = False
+    """Whether pixels that are not rasterized run in dispatches."""
     by_level: bool = False
     """Whether a unit that a later pass reads at other pixels keeps out of a substage that has to
     come later than the unit would have to."""
@@ -71,6 +73,8 @@ class Substage:
     as_textures: set[int] = field(default_factory=set)
     """Same-pixel inputs that are fetched as textures because there are too few input
     attachments."""
+    lowered: bool = False
+    """Whether the fragment Functions run in a dispatch."""
     computed: dict[int, list[Unit]] = field(default_factory=dict)
     """Variables by uid that are computed where they are read at any pixel: by these units."""
     users: list[Substage] = field(default_factory=list)
@@ -92,14 +96,28 @@ class Substage:
     def way(self, v: Variable, ways: Collection[str]) -> str:
         """The one way by which the shader gets at v (an image read at other pixels too is no
         attachment)."""
-        return one_way(ways, v.uid not in self.as_textures and self.kind != COMP)
+        return one_way(ways, v.uid not in self.as_textures and not self.is_dispatch)
+
+    @property
+    def is_dispatch(self) -> bool:
+        """Whether it is a compute dispatch, not a subpass."""
+        return self.lowered or self.kind == COMP
 
 
 def counts(substage: Substage) -> dict[str, int]:
     """Use of each limit by a substage: name of the DeviceLimits field -> number."""
     n = dict.fromkeys(
-        ("input_attachments", "sampled_images", "samplers", "storage_buffers", "color_outputs"), 0
+        (
+            "input_attachments",
+            "sampled_images",
+            "samplers",
+            "storage_buffers",
+            "color_outputs",
+            "storage_images",
+        ),
+        0,
     )
+    written = "storage_images" if substage.lowered else "color_outputs"
     for v, ways in substage.reads.values():
         way = substage.way(v, ways)
         planes = v.vtype.n_planes
@@ -114,11 +132,11 @@ def counts(substage: Substage) -> dict[str, int]:
         if in_buffer(v):
             n["storage_buffers"] += 1
         else:
-            n["color_outputs"] += v.vtype.n_planes
+            n[written] += v.vtype.n_planes
     buffers_written = sum(1 for v in substage.outputs if in_buffer(v))
     n["combined_outputs"] = n["color_outputs"] + buffers_written
     n["resources"] = (
-        n["input_attachments"] + n["sampled_images"] + n["storage_buffers"] + n["color_outputs"] + 1
+        n["input_attachments"] + n["sampled_images"] + n["storage_buffers"] + n[written] + 1
     )
     depth = substage.kind == RASTER
     n["stage_attachments"] = n["input_attachments"] + n["color_outputs"] + depth
@@ -128,6 +146,7 @@ def counts(substage: Substage) -> dict[str, int]:
 def grown(unit: Unit, substage: Substage, context: Context) -> Substage:
     """The substage that there would be with the unit (in front) in it."""
     new = Substage(substage.kind if substage.units else unit.kind, substage.domain)
+    new.lowered = substage.lowered
     if not substage.units:
         new.domain = unit.domain
     new.units = [unit, *substage.units]
@@ -209,7 +228,7 @@ _OUTPUT_LIMITS = ("color_outputs", "combined_outputs")
 def over_limits(new: Substage, context: Context) -> list[str]:
     """Limits of the device that a substage breaks."""
     out: list[str] = []
-    scatters = any(in_buffer(v) for v in new.outputs)
+    scatters = any(in_buffer(v) for v in new.outputs) and not new.is_dispatch
     for name, number in counts(new).items():
         if name == "combined_outputs" and not scatters:
             continue  # attachments alone are bounded by color_outputs
@@ -218,7 +237,7 @@ def over_limits(new: Substage, context: Context) -> list[str]:
             out.append(
                 f"needs {number} {name.replace('_', ' ')}, {context.limits.name} allows {allowed}"
             )
-    if scatters and new.kind != COMP and not context.limits.fragment_stores:
+    if scatters and not context.limits.fragment_stores:
         out.append(f"{context.limits.name} has no stores in fragment shaders")
     return out
 
@@ -244,6 +263,7 @@ def begin(unit: Unit, context: Context) -> Substage:
     Where there are too few input attachments for one Function, the rest is fetched as textures.
     """
     base = empty()
+    base.lowered = context.compute and unit.kind == FRAG
     written = sum(v.vtype.n_planes for v in unit.outputs if not in_buffer(v))
     limit = min(
         context.limits.input_attachments,
@@ -252,7 +272,7 @@ def begin(unit: Unit, context: Context) -> Substage:
     attachments = [
         v for v, read in unit.reads if access(v, read, unit.domain, context.uniforms) == ATTACHMENT
     ]
-    if sum(v.vtype.n_planes for v in attachments) > limit:
+    if sum(v.vtype.n_planes for v in attachments) > limit and not base.lowered:
         used = 0
         for v in attachments:
             used += v.vtype.n_planes
@@ -364,7 +384,13 @@ class _Packer:
             if self.packed[item.index]:
                 continue
             substage = begin(item.unit, self.context)
-            active = Active(substage.kind, substage.domain, substage.as_textures, self.context)
+            active = Active(
+                substage.kind,
+                substage.domain,
+                substage.as_textures,
+                self.context,
+                substage.lowered,
+            )
             change = active.change(item, patient=False)
             assert change is not None, item.unit.name
             active.add(change)

@@ -19,7 +19,7 @@ class Traffic:
     """Bytes read and written by a part of a Plan."""
 
     attachments_read: int = 0
-    """As input attachments: every pixel once."""
+    """As input attachments, or by the pixel in a dispatch: every pixel once."""
     textures_read: int = 0
     """As textures (each bound image once: a lower bound), and by copies."""
     buffers: int = 0
@@ -73,7 +73,7 @@ def substage_traffic(plan: Plan, substage: SubstagePlan) -> Traffic:
     words = sum(plan.buffers[i].n_words for i in bound(substage, "buffer"))
     words_written = sum(plan.buffers[i].n_words for i in buffers_written(plan, substage))
     return Traffic(
-        _bytes(plan, bound(substage, "input")),
+        _bytes(plan, bound(substage, "input", "pixel")),
         _bytes(plan, bound(substage, "texture", "sampler")),
         4 * words,
         _bytes(plan, iter(stored)) + 4 * words_written,

@@ -44,7 +44,7 @@ def check_plan(plan: Plan, limits: DeviceLimits) -> None:
                         (image.width, image.height) == (stage.width, stage.height),
                         f"{where}: attachment {image.name} has another size than the framebuffer",
                     )
-                elif b.kind in ("texture", "sampler"):
+                elif b.kind in ("pixel", "texture", "sampler"):
                     image = plan.images[b.index]
                     _need(
                         written.get(b.index, position) < position,
@@ -55,7 +55,10 @@ def check_plan(plan: Plan, limits: DeviceLimits) -> None:
                 "texture": limits.sampled_images,
                 "sampler": limits.samplers,
                 "buffer": limits.storage_buffers,
+                "storage": limits.storage_images,
             }
+            # One kind of descriptor for both.
+            kinds["texture"] = kinds.get("texture", 0) + kinds.pop("pixel", 0)
             for kind, n in kinds.items():
                 _need(
                     n <= limit.get(kind, n),

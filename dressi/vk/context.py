@@ -22,6 +22,7 @@ from dressi.vk.query import (
     extensions,
     has_float_atomics,
     has_format_feature,
+    has_int64_atomics,
     read_limits,
 )
 
@@ -105,14 +106,15 @@ class Context:
         self.device = self.api.null
         api = self.api
         float_atomics = has_float_atomics(api, instance.handle, physical)
-        self.limits = read_limits(api, physical, info.name, float_atomics)
+        int64_atomics = has_int64_atomics(api, instance.handle, physical)
+        self.limits = read_limits(api, physical, info.name, float_atomics, int64_atomics)
         self.properties = api.ffi.new("VkPhysicalDeviceProperties *")
         api.lib.vkGetPhysicalDeviceProperties(physical, self.properties)
         self.family, self.timestamp_bits = queue_family(api, physical)
         if self.family is None:
             raise DeviceError(f"{info.name} has no queue that does both graphics and compute")
         self.storage_formats = self._storage_formats()
-        self._create_device(float_atomics)
+        self._create_device()
         queue = api.ffi.new("VkQueue *")
         api.lib.vkGetDeviceQueue(self.device, self.family, 0, queue)
         self.queue = queue[0]
@@ -128,7 +130,8 @@ class Context:
         """The VkPhysicalDeviceFeatures to switch on: what plans may use, and nothing that costs."""
         have = self.api.ffi.new("VkPhysicalDeviceFeatures *")
         self.api.lib.vkGetPhysicalDeviceFeatures(self.physical, have)
-        wanted = ("fragmentStoresAndAtomics", "shaderStorageImageExtendedFormats")
+        wanted = ["fragmentStoresAndAtomics", "shaderStorageImageExtendedFormats"]
+        wanted += ["shaderInt64"] if self.limits.int64_atomics else []
         return {name: 1 for name in wanted if getattr(have, name)}
 
     def _storage_formats(self) -> frozenset[str]:
@@ -137,17 +140,24 @@ class Context:
         # SPIR-V puts two-channel formats behind StorageImageExtendedFormats.
         return frozenset(f for f in FORMATS if test(f) and (extended or not f.startswith("RG3")))
 
-    def _create_device(self, float_atomics: bool) -> None:
+    def _create_device(self) -> None:
         api, arena = self.api, Arena(self.api)
         offered = extensions(api, self.physical)
         # A driver on top of another API (MoltenVK) must be asked for by this name where it is
         # offered.
         enabled = [e for e in ("VK_KHR_portability_subset",) if e in offered]
         chain = api.null
-        if float_atomics:
+        if self.limits.float_atomics:
             enabled.append("VK_EXT_shader_atomic_float")
             chain = arena.struct(
                 "VkPhysicalDeviceShaderAtomicFloatFeaturesEXT", shaderBufferFloat32AtomicAdd=1
+            )
+        if self.limits.int64_atomics:
+            enabled.append("VK_KHR_shader_atomic_int64")
+            chain = arena.struct(
+                "VkPhysicalDeviceShaderAtomicInt64Features",
+                pNext=chain,
+                shaderBufferInt64Atomics=1,
             )
         queues = arena.struct(
             "VkDeviceQueueCreateInfo",

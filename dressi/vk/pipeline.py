@@ -20,6 +20,7 @@ from dressi.vk.memory import Buffer
 _TYPES = {
     "input": "INPUT_ATTACHMENT",
     "texture": "SAMPLED_IMAGE",
+    "pixel": "SAMPLED_IMAGE",
     "sampler": "COMBINED_IMAGE_SAMPLER",
     "buffer": "STORAGE_BUFFER",
     "storage": "STORAGE_IMAGE",

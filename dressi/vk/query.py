@@ -83,6 +83,18 @@ def has_float_atomics(api: Api, instance: CData, physical: CData) -> bool:
     return bool(atomics.shaderBufferFloat32AtomicAdd)
 
 
+def has_int64_atomics(api: Api, instance: CData, physical: CData) -> bool:
+    """Whether a shader may take the atomic maximum of 64-bit integers in storage buffers."""
+    query = api.instance_function(instance, "vkGetPhysicalDeviceFeatures2KHR")
+    if query is None or "VK_KHR_shader_atomic_int64" not in extensions(api, physical):
+        return False
+    arena = Arena(api)
+    atomics = arena.struct("VkPhysicalDeviceShaderAtomicInt64Features")
+    features = arena.struct("VkPhysicalDeviceFeatures2", pNext=atomics)
+    query(physical, features)
+    return bool(atomics.shaderBufferInt64Atomics and features.features.shaderInt64)
+
+
 def format_features(api: Api, physical: CData, vk_format: str) -> int:
     """VkFormatFeatureFlags of a format in optimal tiling."""
     properties = api.ffi.new("VkFormatProperties *")
@@ -96,7 +108,9 @@ def has_format_feature(api: Api, physical: CData, feature: str) -> Callable[[str
     return lambda name: bool(format_features(api, physical, FORMATS[name]) & bit)
 
 
-def read_limits(api: Api, physical: CData, name: str, float_atomics: bool) -> DeviceLimits:
+def read_limits(
+    api: Api, physical: CData, name: str, float_atomics: bool, int64_atomics: bool
+) -> DeviceLimits:
     """Reads what the packer looks at.
 
     Raises DeviceError when the driver reports 0 input attachments or 0 colour outputs, without
@@ -131,6 +145,7 @@ def read_limits(api: Api, physical: CData, name: str, float_atomics: bool) -> De
         combined_outputs=count(m.maxFragmentCombinedOutputResources),
         fragment_stores=bool(features.fragmentStoresAndAtomics),
         float_atomics=float_atomics,
+        int64_atomics=int64_atomics,
         linear_float32=all(
             map(
                 has_format_feature(api, physical, "SAMPLED_IMAGE_FILTER_LINEAR"),

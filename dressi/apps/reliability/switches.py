@@ -47,7 +47,7 @@ SWITCHES: dict[str, Way] = {
             replace(Options(), **{f.name: not f.default})
         )
         for f in fields(Options)
-        if f.name != "cache"
+        if isinstance(f.default, bool) and f.name != "cache"
     },
     "one function a pass": Way(Options.baseline()),
 }
@@ -65,7 +65,17 @@ LIMITS: dict[str, Way] = {
     "no uniforms": Way(limits={"uniform_slots": 0}),
     "no linear filtering": Way(limits={"linear_float32": False}),
 }
-GROUPS = {"packing switches": SWITCHES, "forced limits": LIMITS}
+LOWERINGS: dict[str, Way] = {
+    "dispatches": Way(Options(lowering="compute")),
+    "dispatches, 4 storage images": Way(Options(lowering="compute"), {"storage_images": 4}),
+    "one function a dispatch": Way(replace(Options.baseline(), lowering="compute")),
+    "fragments": Way(Options(lowering="graphics")),
+}
+GROUPS = {
+    "packing switches": SWITCHES,
+    "forced limits": LIMITS,
+    "fragment against compute": LOWERINGS,
+}
 
 
 def graph_of(seed: int) -> RandomGraph:

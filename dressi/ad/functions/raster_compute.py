@@ -1,0 +1,314 @@
+"""Rasterization in a compute shader: the same fragments, found by 64 invocations a group.
+
+In: corner tables, and the Functions that turn a fragment into a depth and a decision to keep it.
+Out: for every pixel the key (depth, primitive) of the nearest kept fragment, in a buffer. Not an
+op of ``F``: ``ad.lowering`` puts it in the place of a rasterization where that is faster.
+
+A group takes 64 triangles. Each invocation sets one up: corners snapped to 1/256 pixel, as
+hardware does, so that edges are integers and the top-left rule is exact. Then all 64 walk through
+the pixels of all their bounding boxes together, whatever their sizes. Where there are few
+triangles, several groups share them, every one its own rows. Triangles that cross a plane of the
+view volume are clipped and walked through one by one. Nearest means the smallest depth, and the
+smaller number at a tie: the largest of the inverted keys, so that 0 is an empty pixel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dressi.ad.graph import Function, Variable
+from dressi.ad.registry import ANY, COMP, Op
+from dressi.ad.vtype import INT, IVEC2
+
+GROUP = 64
+"""Triangles and invocations of a group."""
+WANTED_GROUPS = 2048
+"""Groups that keep a large device busy; rows are dealt out until there are as many."""
+MOST_SLICES = 64
+GUARD_PX = 16384
+"""Pixels from the middle of the picture up to which corners are snapped without clipping: far
+enough that hardly a face is clipped, near enough that 1/256 pixels fit 23 bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inner:
+    """What is computed for a fragment. functions: in order, the rasterization first. depth, keep:
+    their results (or Variables from outside)."""
+
+    functions: tuple[Function, ...]
+    depth: Variable
+    keep: Variable
+
+
+KEY64, DEPTH32, WINNER32 = "key64", "depth32", "winner32"
+"""What is looked for: both in one pass with 64-bit atomics; else the depth, then among those of
+that depth the primitive."""
+
+
+def slices(n_primitives: int, n_corners: int, layers: int, height: int) -> int:
+    """Groups that share the rows of the same triangles."""
+    groups = -(-n_primitives * (n_corners - 2) // GROUP) * layers
+    return max(1, min(-(-WANTED_GROUPS // groups), MOST_SLICES, height))
+
+
+def raster_keys(
+    corners: Sequence[Variable],
+    others: Sequence[tuple[Variable, str]],
+    inner: Inner,
+    phase: str,
+    attrs: dict[str, Any],
+) -> tuple[Op, tuple[Variable, ...], dict[str, Any]]:
+    """The op, its inputs and attributes. others: what the fragments read, and how (the depth of the
+    first phase last for WINNER32). attrs: those of the rasterization."""
+    vtype = IVEC2 if phase == KEY64 else INT
+    op = Op(
+        f"raster_{phase}",
+        lambda xs, a: (vtype, a["size"], xs[0].layers),
+        _body,
+        reads=(*[ANY] * len(corners), *[how for _, how in others]),
+        kind=COMP,
+        scatter="raw64" if phase == KEY64 else "raw",
+        domain=0,
+        preamble=_preamble,
+        groups=_groups,
+    )
+    inputs = (*corners, *[v for v, _ in others])
+    return op, inputs, {**attrs, "inner": inner, "phase": phase, "n_corners": len(corners)}
+
+
+def _n_triangles(f: Function) -> int:
+    return int(f.inputs[0].size[0]) * (f.attr("n_corners") - 2)
+
+
+def _slices(f: Function) -> int:
+    corner = f.inputs[0]
+    return slices(corner.size[0], f.attr("n_corners"), corner.layers, f.attr("size")[1])
+
+
+def _groups(f: Function) -> tuple[int, int, int]:
+    return -(-_n_triangles(f) // GROUP), _slices(f), f.inputs[0].layers
+
+
+_HELPERS = """shared int scan[64];
+shared ivec4 boxes[64];  // first column, first row, columns, primitive
+shared ivec4 edges[64];  // two corners, in 1/256 pixel
+shared ivec2 thirds[64];
+shared bool crossing[64];
+shared bool any_crossing;
+
+// Sign of d x q: the side of a line along d on which q lies.
+int side(ivec2 d, ivec2 q) {
+  if (max(max(abs(d.x), abs(d.y)), max(abs(q.x), abs(q.y))) < 32768 / 2) {
+    return sign(d.x * q.y - d.y * q.x);
+  }
+  int h, l, g, k;
+  imulExtended(d.x, q.y, h, l);
+  imulExtended(d.y, q.x, g, k);
+  return h != g ? (h > g ? 1 : -1) : l == k ? 0 : uint(l) > uint(k) ? 1 : -1;
+}
+
+// Inside of an edge, or on it where it is a top or a left one.
+bool within(ivec2 a, ivec2 b, ivec2 p) {
+  ivec2 d = b - a;
+  int s = side(d, p - a);
+  return s > 0 || (s == 0 && (d.y < 0 || (d.y == 0 && d.x > 0)));
+}
+
+bool covers(ivec2 a, ivec2 b, ivec2 c, ivec2 pixel) {
+  ivec2 p = pixel * 256 + 128;
+  return within(a, b, p) && within(b, c, p) && within(c, a, p);
+}
+
+ivec2 snapped(vec4 p) {
+  precise vec2 at = (p.xy / p.w * 0.5 + 0.5) * vec2(WIDTH, HEIGHT);
+  return ivec2(floor(at * 256.0 + 0.5));
+}
+
+// 0: not seen, 1: wholly in front of the camera and near the picture, 2: to be clipped.
+int place(vec4 a, vec4 b, vec4 c) {
+  vec3 x = vec3(a.x, b.x, c.x), y = vec3(a.y, b.y, c.y), z = vec3(a.z, b.z, c.z);
+  vec3 w = vec3(a.w, b.w, c.w);
+  if (any(isnan(x + y + z + w)) || any(isinf(x + y + z + w))) return 0;
+  if (all(lessThan(z, vec3(0.0))) || all(greaterThan(z, w)) || all(greaterThan(x, w))
+      || all(lessThan(x, -w)) || all(greaterThan(y, w)) || all(lessThan(y, -w))) return 0;
+  bool whole = all(greaterThan(w, vec3(0.0))) && all(greaterThanEqual(z, vec3(0.0)))
+      && all(lessThanEqual(z, w)) && all(lessThanEqual(abs(x), w * GUARD))
+      && all(lessThanEqual(abs(y), w * GUARD));
+  return whole ? 1 : 2;
+}
+
+// Orders the corners so that the inside is on the positive side; the box of pixel centres, in rows
+// of this slice; how many pixels that are. 0 for triangles without area and those that are culled.
+int prepare(inout ivec2 a, inout ivec2 b, inout ivec2 c, ivec4 view, int slice, out ivec4 box) {
+  box = ivec4(0);
+  int s = side(b - a, c - a);
+  if (s == 0 CULLED) return 0;
+  if (s < 0) { ivec2 t = b; b = c; c = t; }
+  ivec2 low = max((min(min(a, b), c) + 127) >> 8, view.xy);
+  ivec2 high = min((max(max(a, b), c) - 128) >> 8, view.xy + view.zw - 1);
+  int skip = (slice - low.y % SLICES + SLICES) % SLICES;
+  low.y += skip;
+  if (low.x > high.x || low.y > high.y) return 0;
+  box = ivec4(low, high.x - low.x + 1, 0);
+  return box.z * ((high.y - low.y) / SLICES + 1);
+}
+
+float depth_of_plane(vec4 p, int plane) {
+  return plane == 0 ? p.z : plane == 1 ? p.w - p.z : plane == 2 ? p.w * GUARD - p.x
+      : plane == 3 ? p.w * GUARD + p.x : plane == 4 ? p.w * GUARD - p.y : p.w * GUARD + p.y;
+}
+
+// Clips a polygon to the view volume (to the guard band at the sides). An edge is cut from its
+// inner to its outer end, so that two faces that share it cut it at the same point.
+int clipped(inout vec4 points[10], int n) {
+  vec4 old[10];
+  for (int plane = 0; plane < 6; plane++) {
+    int m = 0;
+    for (int i = 0; i < n; i++) old[i] = points[i];
+    for (int i = 0; i < n; i++) {
+      vec4 p = old[i], q = old[i + 1 < n ? i + 1 : 0];
+      precise float e = depth_of_plane(p, plane), f = depth_of_plane(q, plane);
+      if (e >= 0.0 && m < 10) points[m++] = p;
+      if ((e >= 0.0) != (f >= 0.0) && m < 10) {
+        precise vec4 cut = e >= 0.0 ? p + (q - p) * (e / (e - f)) : q + (p - q) * (f / (f - e));
+        points[m++] = cut;
+      }
+    }
+    n = m;
+  }
+  return n;
+}
+"""
+
+
+def _preamble(f: Function) -> str:
+    w, h = f.attr("size")
+    guard = 2.0 * GUARD_PX / max(w, h)
+    # y runs down: what is counter-clockwise in the picture has a negative area.
+    culled = {"none": "", "back": "|| s > 0", "front": "|| s < 0"}[f.attr("cull")]
+    text = _HELPERS
+    for name, value in (
+        ("WIDTH", f"{w}.0"),
+        ("HEIGHT", f"{h}.0"),
+        ("GUARD", repr(guard)),
+        ("CULLED", culled),
+        ("SLICES", str(_slices(f))),
+    ):
+        text = text.replace(name, value)
+    return text
+
+
+_MAIN = """int me = int(gl_LocalInvocationIndex), slice = int(gl_WorkGroupID.y);
+  int layer = int(gl_WorkGroupID.z), first = int(gl_WorkGroupID.x) * 64;
+  ivec4 view = VIEW;
+  int n_pixels = 0;
+  crossing[me] = false;
+  if (me == 0) any_crossing = false;
+  barrier();
+  if (first + me < N_TRIANGLES) {
+    int primitive = (first + me) / PER;
+    bool second = (first + me) % PER != 0;
+    vec4 p0 = CORNER0, p1 = CORNER1, p2 = CORNER2;
+    int found = place(p0, p1, p2);
+    if (found == 1) {
+      ivec2 a = snapped(p0), b = snapped(p1), c = snapped(p2);
+      ivec4 box;
+      n_pixels = prepare(a, b, c, view, slice, box);
+      boxes[me] = ivec4(box.xyz, primitive);
+      edges[me] = ivec4(a, b);
+      thirds[me] = c;
+    } else if (found == 2) {
+      crossing[me] = true;
+      any_crossing = true;
+    }
+  }
+  scan[me] = n_pixels;
+  barrier();
+  for (int step = 1; step < 64; step *= 2) {
+    int before = me >= step ? scan[me - step] : 0;
+    barrier();
+    scan[me] += before;
+    barrier();
+  }
+  int total = scan[63];
+  for (int i = me; i < total; i += 64) {
+    int at = 0;
+    for (int step = 32; step > 0; step /= 2) at += scan[at + step - 1] <= i ? step : 0;
+    int k = i - (at > 0 ? scan[at - 1] : 0);
+    ivec4 box = boxes[at];
+    ivec2 pixel = ivec2(box.x + k % box.z, box.y + k / box.z * SLICES);
+    int primitive = box.w;
+    if (covers(edges[at].xy, edges[at].zw, thirds[at], pixel)) {
+      KEEP
+    }
+  }
+  if (any_crossing) {
+    for (int m = 0; m < 64; m++) {
+      if (!crossing[m]) continue;
+      int primitive = (first + m) / PER;
+      bool second = (first + m) % PER != 0;
+      vec4 points[10];
+      points[0] = CORNER0; points[1] = CORNER1; points[2] = CORNER2;
+      int n = clipped(points, 3);
+      for (int k = 2; k < n; k++) {
+        if (min(min(points[0].w, points[k - 1].w), points[k].w) <= 0.0) continue;
+        ivec2 a = snapped(points[0]), b = snapped(points[k - 1]), c = snapped(points[k]);
+        ivec4 box;
+        int n_inside = prepare(a, b, c, view, slice, box);
+        for (int i = me; i < n_inside; i += 64) {
+          ivec2 pixel = ivec2(box.x + i % box.z, box.y + i / box.z * SLICES);
+          if (covers(a, b, c, pixel)) {
+            KEEP
+          }
+        }
+      }
+    }
+  }"""
+
+# The depth attachment is cleared to 1 and compared with LESS; what is written there is clamped.
+_KEEP = """float depth, kept;
+      {inner}(primitive, pixel, layer, depth, kept);
+      if (kept != 0.0 && depth < 1.0) {
+        uint bits = depth > 0.0 ? floatBitsToUint(depth) : 0u;
+        int slot = (layer * HEIGHT + pixel.y) * WIDTH + pixel.x;
+        STORE
+      }"""
+
+_STORE = {
+    KEY64: "atomicMax({buffer}[slot], ~((uint64_t(bits) << 32) | uint64_t(uint(primitive))));",
+    DEPTH32: "atomicMax({buffer}[slot], ~bits);",
+    WINNER32: "if (uint(FETCH(pixel, layer)) == ~bits) "
+    "atomicMax({buffer}[slot], ~uint(primitive));",
+}
+
+
+def _body(f: Function) -> str:
+    (w, h), n = f.attr("size"), f.attr("n_corners")
+    scissors = f.attr("scissor")
+    view = f"ivec4(0, 0, {w}, {h})"
+    if len(scissors) == 1:
+        view = f"ivec4{tuple(scissors[0])}"
+    elif scissors:
+        listed = ", ".join(f"ivec4{tuple(s)}" for s in scissors)
+        view = f"ivec4[]({listed})[layer]"
+    at = "(ivec2(primitive, 0), layer)"
+    corners = [f"{{fetch{k}}}{at}" for k in range(n)]
+    if n == 4:  # a quad is the triangles 0 1 2 and 0 2 3
+        corners[1:] = [f"(second ? {corners[k + 1]} : {corners[k]})" for k in (1, 2)]
+    text = _MAIN.replace("KEEP", _KEEP.replace("STORE", _STORE[f.attr("phase")]))
+    for name, value in (
+        ("VIEW", view),
+        ("N_TRIANGLES", str(_n_triangles(f))),
+        ("PER", str(n - 2)),
+        ("CORNER0", corners[0]),
+        ("CORNER1", corners[1]),
+        ("CORNER2", corners[2]),
+        ("FETCH", f"{{fetch{len(f.inputs) - 1}}}"),
+        ("SLICES", str(_slices(f))),
+        ("HEIGHT", str(h)),
+        ("WIDTH", str(w)),
+    ):
+        text = text.replace(name, value)
+    return text

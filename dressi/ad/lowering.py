@@ -1,0 +1,148 @@
+"""Graph to graph, before packing: rasterizations become compute shaders and ordinary Functions.
+
+In: outputs of a simplified graph. Out: outputs of an equal graph without RASTER ops. What decides
+depth and discard moves into one op that finds the nearest primitive of every pixel
+(``functions.raster_compute``); what else is known of the fragment that won is computed from its
+number, per pixel, like anything else, and may share a shader with what follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dressi.ad.functions._common import constant
+from dressi.ad.functions.integer import bit_not
+from dressi.ad.functions.raster_compute import (
+    DEPTH32,
+    KEY64,
+    WINNER32,
+    Inner,
+    raster_keys,
+)
+from dressi.ad.functions.select import compare, where
+from dressi.ad.functions.vector import swizzle
+from dressi.ad.graph import Function, Variable, origin, topological
+from dressi.ad.registry import ANY, FRAG, FREE, RASTER, SAME, SAMPLER, apply
+
+MOST_REPEATED = 24
+"""Functions of one uniform value that every fragment computes again, rather than a pass before."""
+
+
+def rasterize_in_compute(outputs: Sequence[Variable], int64_atomics: bool) -> list[Variable]:
+    """Outputs without rasterizations. int64_atomics: whether depth and primitive fit one atomic."""
+    functions = topological(outputs)
+    if not any(f.op.kind == RASTER for f in functions):
+        return list(outputs)
+    new: dict[int, Variable] = {}
+    ids: dict[int, Variable] = {}  # by uid of the rasterization: number of the primitive, or -1
+    on_pixel: dict[int, Variable] = {}  # by uid of a value per fragment: the same of the winner
+    for f in functions:
+        y = f.output
+        with origin(f.line):
+            if f.op.fragment_exit:
+                raster = f.inputs[1].fragment_of
+                assert raster is not None
+                if raster.uid not in ids:
+                    winner = _winner(raster, f.inputs[1], f.inputs[2], new, int64_atomics)
+                    ids[raster.uid] = on_pixel[raster.output.uid] = winner
+                value = _on_pixel(f.inputs[0], on_pixel, new)
+                number = f.attr("background")
+                background = constant(int(number) if y.vtype.is_int else number, y.vtype)
+                new[y.uid] = where(compare("gte", ids[raster.uid], 0), value, background)
+                new[y.uid].name = y.name
+            elif y.fragment_of is None:
+                xs = [new.get(x.uid, x) for x in f.inputs]
+                if any(a is not b for a, b in zip(xs, f.inputs, strict=True)):
+                    new[y.uid] = apply(f.op, xs, **dict(f.attrs))
+                    new[y.uid].name = y.name
+    return [new.get(v.uid, v) for v in outputs]
+
+
+def _winner(
+    raster: Function,
+    depth: Variable,
+    keep: Variable,
+    new: dict[int, Variable],
+    int64_atomics: bool,
+) -> Variable:
+    """INT @ pixels: the nearest kept primitive, or -1."""
+    copies: dict[int, Variable] = {}
+    functions: list[Function] = []
+    outside: dict[int, tuple[Variable, str]] = {}
+    _copy(raster.output, copies, functions, outside, new)
+    inner = Inner(
+        (),
+        _copy(depth, copies, functions, outside, new),
+        _copy(keep, copies, functions, outside, new),
+    )
+    inner = Inner(tuple(functions), inner.depth, inner.keep)
+    corners = [new.get(x.uid, x) for x in raster.inputs]
+    known = {x.uid for x in corners}
+    others = [(v, how) for v, how in outside.values() if v.uid not in known]
+    attrs = dict(raster.attrs)
+
+    def keys(phase: str, more: Sequence[tuple[Variable, str]] = ()) -> Variable:
+        op, inputs, all_attrs = raster_keys(corners, [*others, *more], inner, phase, attrs)
+        return apply(op, inputs, **all_attrs)
+
+    if int64_atomics:
+        return bit_not(swizzle(keys(KEY64), "x"))  # the low word: the primitive, inverted
+    return bit_not(keys(WINNER32, [(keys(DEPTH32), ANY)]))
+
+
+def _copy(
+    v: Variable,
+    copies: dict[int, Variable],
+    functions: list[Function],
+    outside: dict[int, tuple[Variable, str]],
+    new: dict[int, Variable],
+) -> Variable:
+    """v as a fragment computes it: a copy of the Functions per fragment, of constants and
+    coordinates, and of short arithmetic on uniforms; anything else is read from outside."""
+    if v.uid in copies:
+        return copies[v.uid]
+    f = v.creator
+    if f is None or not (v.fragment_of is not None or f.op.kind == FREE or _is_short(v)):
+        made = new.get(v.uid, v)
+        outside.setdefault(made.uid, (made, ANY))
+        copies[v.uid] = made
+        return made
+    if f.op.kind == RASTER:
+        xs = [new.get(x.uid, x) for x in f.inputs]
+    else:
+        xs = [_copy(x, copies, functions, outside, new) for x in f.inputs]
+        for i, x in enumerate(xs):
+            if f.op.read(i) == SAMPLER and x.uid in outside:
+                outside[x.uid] = (x, SAMPLER)
+    made = apply(f.op, xs, **dict(f.attrs))
+    assert made.creator is not None
+    functions.append(made.creator)
+    copies[v.uid] = made
+    return made
+
+
+def _is_short(v: Variable) -> bool:
+    """Whether v is a uniform made of others by a few Functions."""
+    if v.size != (1, 1) or v.layers != 1:
+        return False
+    found = topological([v])
+    return len(found) <= MOST_REPEATED and all(
+        f.op.kind in (FRAG, FREE)
+        and f.op.scatter is None
+        and f.output.size == (1, 1)
+        and all(f.op.read(i) == SAME for i in range(len(f.inputs)))
+        and all(x.creator is not None or x.size == (1, 1) for x in f.inputs)
+        for f in found
+    )
+
+
+def _on_pixel(v: Variable, done: dict[int, Variable], new: dict[int, Variable]) -> Variable:
+    """A value per fragment as a value per pixel, of the fragment that won."""
+    if v.uid in done:
+        return done[v.uid]
+    if v.fragment_of is None:
+        return new.get(v.uid, v)
+    f = v.creator
+    assert f is not None
+    done[v.uid] = apply(f.op, [_on_pixel(x, done, new) for x in f.inputs], **dict(f.attrs))
+    return done[v.uid]
