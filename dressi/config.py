@@ -3,6 +3,7 @@
 DRESSI_DEVICE    index or part of a device name
 DRESSI_VALIDATE  1: Vulkan validation layers on, messages become errors
 DRESSI_CACHE     folder of the shader and pipeline caches (default: the user's cache folder)
+DRESSI_PROFILE   off, or the name of a preset, instead of the measured speeds of the device
 DRESSI_DUMP      folder that receives graph, plan and GLSL of every build
 DRESSI_DEBUG     1 a line a build, 2 plans, 3 graphs, 4 shaders, on the logger "dressi"
 """
@@ -30,6 +31,11 @@ def cache_dir() -> Path:
         return Path(own)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "dressi"
+
+
+def profile_choice() -> str | None:
+    """``DRESSI_PROFILE``: ``off`` or the name of a preset; None: measure the device."""
+    return os.environ.get("DRESSI_PROFILE") or None
 
 
 def dump_dir() -> Path | None:

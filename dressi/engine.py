@@ -351,13 +351,15 @@ class DressiAD:
             check_graph(outputs)
             check_indices(outputs, self._store.index_feeds(outputs))
             simple = simplify(wanted, options.merge_duplicates, options.fold_constants)
-            if options.lowering == "compute":
+            profile = self._device.profile() if options.lowering == "auto" else None
+            if options.lowering == "compute" or (profile and profile.prefers_compute_raster):
                 simple = rasterize_in_compute(simple, self.limits.int64_atomics)
             lowered = [own_image(v) for v in simple]
         n = len(outputs)
         pairs = [(leaf, new) for (leaf, _), new in zip(updates, lowered[n:], strict=True)]
         with self._phase("pack"):
-            packed = pack(lowered[:n], pairs, self.limits, options, name, self._store.resident)
+            resident = self._store.resident
+            packed = pack(lowered[:n], pairs, self.limits, options, name, resident, profile)
         self._dump(name, graph_text(wanted), ".graph.txt")
         if config.debug_level() >= 3:
             log.debug("%s", graph_text(wanted))

@@ -21,6 +21,7 @@ from dressi.packing.lifetimes import reuse_images, write_in_place
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.options import Options
 from dressi.packing.plan import BufferPlan, DrawPlan, ImagePlan, Plan, StagePlan, SubstagePlan
+from dressi.packing.profile import DeviceProfile
 from dressi.packing.rematerialize import connect, readers_of, rematerialize
 from dressi.packing.stage import Stage, pack_stages
 from dressi.packing.substage import Context, Substage, pack_substages
@@ -67,6 +68,8 @@ class Task:
     uniforms: tuple[Variable, ...]
     """Leaves in the uniform block."""
     inline: frozenset[int]
+    profile: DeviceProfile | None = None
+    """What ``lowering="auto"`` goes by; None: graphics."""
 
     @property
     def wanted(self) -> list[Variable]:
@@ -81,7 +84,8 @@ class Task:
             pack_substages=self.options.pack_substages,
             pack_stages=self.options.pack_stages,
             deterministic=self.options.deterministic,
-            compute=self.options.lowering == "compute",
+            lowering=self.options.lowering,
+            profile=self.profile,
         )
 
 
@@ -97,6 +101,7 @@ def make_task(
     options: Options | None = None,
     name: str = "step",
     resident: Iterable[int] = (),
+    profile: DeviceProfile | None = None,
 ) -> Task:
     """Check the updates, choose uniforms and what shaders recompute. Arguments as for ``pack``."""
     options = options or Options()
@@ -110,7 +115,16 @@ def make_task(
     written = {leaf.uid for leaf, _ in pairs}
     uniforms = _choose_uniforms(all_leaves(wanted), written | set(resident), limits)
     inline = find_inline(wanted, {v.uid for v in uniforms}, chains=options.rematerialize)
-    return Task(name, tuple(outputs), pairs, limits, options, tuple(uniforms), frozenset(inline))
+    return Task(
+        name,
+        tuple(outputs),
+        pairs,
+        limits,
+        options,
+        tuple(uniforms),
+        frozenset(inline),
+        profile,
+    )
 
 
 def pack(
@@ -120,15 +134,17 @@ def pack(
     options: Options | None = None,
     name: str = "step",
     resident: Iterable[int] = (),
+    profile: DeviceProfile | None = None,
 ) -> Packed:
     """Pack a graph without macros.
 
     outputs: Variables to keep in images (made by FRAG or RASTER Functions). updates: (leaf, its
     next value): written in place where nothing reads the old value later, else copied after the
     last stage. resident: uids of 1x1 leaves that live in images on the device because steps change
-    them. Raises PackingError, and GraphError for images too large for the device.
+    them. profile: how fast the device is, for ``lowering="auto"``.
+    Raises PackingError, and GraphError for images too large for the device.
     """
-    return pack_task(make_task(outputs, updates, limits, options, name, resident))
+    return pack_task(make_task(outputs, updates, limits, options, name, resident, profile))
 
 
 def pack_task(task: Task) -> Packed:

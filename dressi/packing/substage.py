@@ -18,6 +18,7 @@ from dressi.errors import PackingError
 from dressi.packing.accumulate import ATOMIC, EXACT, LOOP
 from dressi.packing.active import Active, Change, Item, one_way
 from dressi.packing.limits import DeviceLimits
+from dressi.packing.profile import DeviceProfile
 from dressi.packing.units import (
     ATTACHMENT,
     BUFFER,
@@ -45,11 +46,21 @@ class Context:
     pack_substages: bool = True
     pack_stages: bool = True
     deterministic: bool = False
-    compute: bool = False
-    """Whether pixels that are not rasterized run in dispatches."""
+    lowering: str = "graphics"
+    """As in Options; ``auto`` asks the profile."""
+    profile: DeviceProfile | None = None
     by_level: bool = False
     """Whether a unit that a later pass reads at other pixels keeps out of a substage that has to
     come later than the unit would have to."""
+
+    def dispatches(self, unit: Unit) -> bool:
+        """Whether a substage that begins with this unit should be a dispatch."""
+        if unit.kind != FRAG or self.lowering == "graphics":
+            return False
+        (width, height), layers = unit.domain
+        return self.lowering == "compute" or (
+            self.profile is not None and self.profile.prefers_dispatch(width * height * layers)
+        )
 
     @property
     def way_to_add(self) -> str:
@@ -263,7 +274,7 @@ def begin(unit: Unit, context: Context) -> Substage:
     Where there are too few input attachments for one Function, the rest is fetched as textures.
     """
     base = empty()
-    base.lowered = context.compute and unit.kind == FRAG
+    base.lowered = context.dispatches(unit)
     written = sum(v.vtype.n_planes for v in unit.outputs if not in_buffer(v))
     limit = min(
         context.limits.input_attachments,

@@ -13,6 +13,7 @@ from dressi import config
 from dressi.errors import DeviceError
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.plan import BYTES_PER_PIXEL, ImagePlan, Plan
+from dressi.packing.profile import DeviceProfile
 from dressi.vk import cache
 from dressi.vk.api import Arena, CData
 from dressi.vk.context import Context, Owned
@@ -74,6 +75,7 @@ class Device:
 
     def __init__(self, context: Context, memory_limit: int | None = None) -> None:
         self.context = context
+        self._profile: list[DeviceProfile | None] = []  # what was found, once it was asked for
         try:
             self.memory = Memory(context, memory_limit)
             self.staging = Staging(context, self.memory)
@@ -95,6 +97,14 @@ class Device:
     def limits(self) -> DeviceLimits:
         """What the driver allows, for the packer."""
         return self.context.limits
+
+    def profile(self) -> DeviceProfile | None:
+        """How fast the device is, both ways: ``dressi.vk.profile.profile_of``, asked once."""
+        if not self._profile:
+            from dressi.vk.profile import profile_of
+
+            self._profile.append(profile_of(self))
+        return self._profile[0]
 
     def upload(self, key: int, fmt: str, width: int, height: int, data: Any) -> None:
         """Writes the persistent image of a key, making it where it is missing.

@@ -8,8 +8,9 @@ A group takes 64 triangles. Each invocation sets one up: corners snapped to 1/25
 hardware does, so that edges are integers and the top-left rule is exact. Then all 64 walk through
 the pixels of all their bounding boxes together, whatever their sizes. Where there are few
 triangles, several groups share them, every one its own rows. Triangles that cross a plane of the
-view volume are clipped and walked through one by one. Nearest means the smallest depth, and the
-smaller number at a tie: the largest of the inverted keys, so that 0 is an empty pixel.
+view volume are clipped, and what is left is walked through in the same way. Nearest means the
+smallest depth, and the smaller number at a tie: the largest of the inverted keys, so that 0 is an
+empty pixel.
 """
 
 from __future__ import annotations
@@ -95,7 +96,6 @@ _HELPERS = """shared int scan[64];
 shared ivec4 boxes[64];  // first column, first row, columns, primitive
 shared ivec4 edges[64];  // two corners, in 1/256 pixel
 shared ivec2 thirds[64];
-shared bool crossing[64];
 shared bool any_crossing;
 
 // Sign of d x q: the side of a line along d on which q lies.
@@ -201,70 +201,63 @@ def _preamble(f: Function) -> str:
 
 
 _MAIN = """int me = int(gl_LocalInvocationIndex), slice = int(gl_WorkGroupID.y);
-  int layer = int(gl_WorkGroupID.z), first = int(gl_WorkGroupID.x) * 64;
+  int layer = int(gl_WorkGroupID.z), number = int(gl_WorkGroupID.x) * 64 + me;
   ivec4 view = VIEW;
-  int n_pixels = 0;
-  crossing[me] = false;
   if (me == 0) any_crossing = false;
   barrier();
-  if (first + me < N_TRIANGLES) {
-    int primitive = (first + me) / PER;
-    bool second = (first + me) % PER != 0;
-    vec4 p0 = CORNER0, p1 = CORNER1, p2 = CORNER2;
-    int found = place(p0, p1, p2);
-    if (found == 1) {
-      ivec2 a = snapped(p0), b = snapped(p1), c = snapped(p2);
-      ivec4 box;
-      n_pixels = prepare(a, b, c, view, slice, box);
-      boxes[me] = ivec4(box.xyz, primitive);
-      edges[me] = ivec4(a, b);
-      thirds[me] = c;
-    } else if (found == 2) {
-      crossing[me] = true;
-      any_crossing = true;
-    }
+  int found = 0, mine = number / PER;
+  vec4 p0, p1, p2;
+  if (number < N_TRIANGLES) {
+    bool second = number % PER != 0;
+    p0 = CORNER0; p1 = CORNER1; p2 = CORNER2;
+    found = place(p0, p1, p2);
+    if (found == 2) any_crossing = true;
   }
-  scan[me] = n_pixels;
   barrier();
-  for (int step = 1; step < 64; step *= 2) {
-    int before = me >= step ? scan[me - step] : 0;
-    barrier();
-    scan[me] += before;
-    barrier();
-  }
-  int total = scan[63];
-  for (int i = me; i < total; i += 64) {
-    int at = 0;
-    for (int step = 32; step > 0; step /= 2) at += scan[at + step - 1] <= i ? step : 0;
-    int k = i - (at > 0 ? scan[at - 1] : 0);
-    ivec4 box = boxes[at];
-    ivec2 pixel = ivec2(box.x + k % box.z, box.y + k / box.z * SLICES);
-    int primitive = box.w;
-    if (covers(edges[at].xy, edges[at].zw, thirds[at], pixel)) {
-      KEEP
-    }
-  }
-  if (any_crossing) {
-    for (int m = 0; m < 64; m++) {
-      if (!crossing[m]) continue;
-      int primitive = (first + m) / PER;
-      bool second = (first + m) % PER != 0;
+  // Turn 0 takes whole triangles, turn k triangle k of what was left of each that was clipped.
+  int n_turns = any_crossing ? 8 : 1;
+  for (int turn = 0; turn < n_turns; turn++) {
+    int n_pixels = 0;
+    bool has = found == 1 && turn == 0;
+    vec4 q0 = p0, q1 = p1, q2 = p2;
+    if (found == 2 && turn > 0) {
       vec4 points[10];
-      points[0] = CORNER0; points[1] = CORNER1; points[2] = CORNER2;
+      points[0] = p0; points[1] = p1; points[2] = p2;
       int n = clipped(points, 3);
-      for (int k = 2; k < n; k++) {
-        if (min(min(points[0].w, points[k - 1].w), points[k].w) <= 0.0) continue;
-        ivec2 a = snapped(points[0]), b = snapped(points[k - 1]), c = snapped(points[k]);
-        ivec4 box;
-        int n_inside = prepare(a, b, c, view, slice, box);
-        for (int i = me; i < n_inside; i += 64) {
-          ivec2 pixel = ivec2(box.x + i % box.z, box.y + i / box.z * SLICES);
-          if (covers(a, b, c, pixel)) {
-            KEEP
-          }
-        }
+      if (turn + 1 < n) {
+        q0 = points[0]; q1 = points[turn]; q2 = points[turn + 1];
+        has = min(min(q0.w, q1.w), q2.w) > 0.0;
       }
     }
+    if (has) {
+      ivec2 a = snapped(q0), b = snapped(q1), c = snapped(q2);
+      ivec4 box;
+      n_pixels = prepare(a, b, c, view, slice, box);
+      boxes[me] = ivec4(box.xyz, mine);
+      edges[me] = ivec4(a, b);
+      thirds[me] = c;
+    }
+    scan[me] = n_pixels;
+    barrier();
+    for (int step = 1; step < 64; step *= 2) {
+      int before = me >= step ? scan[me - step] : 0;
+      barrier();
+      scan[me] += before;
+      barrier();
+    }
+    int total = scan[63];
+    for (int i = me; i < total; i += 64) {
+      int at = 0;
+      for (int step = 32; step > 0; step /= 2) at += scan[at + step - 1] <= i ? step : 0;
+      int k = i - (at > 0 ? scan[at - 1] : 0);
+      ivec4 box = boxes[at];
+      ivec2 pixel = ivec2(box.x + k % box.z, box.y + k / box.z * SLICES);
+      int primitive = box.w;
+      if (covers(edges[at].xy, edges[at].zw, thirds[at], pixel)) {
+        KEEP
+      }
+    }
+    barrier();
   }"""
 
 # The depth attachment is cleared to 1 and compared with LESS; what is written there is clamped.
@@ -293,7 +286,7 @@ def _body(f: Function) -> str:
     elif scissors:
         listed = ", ".join(f"ivec4{tuple(s)}" for s in scissors)
         view = f"ivec4[]({listed})[layer]"
-    at = "(ivec2(primitive, 0), layer)"
+    at = "(ivec2(mine, 0), layer)"
     corners = [f"{{fetch{k}}}{at}" for k in range(n)]
     if n == 4:  # a quad is the triangles 0 1 2 and 0 2 3
         corners[1:] = [f"(second ? {corners[k + 1]} : {corners[k]})" for k in (1, 2)]

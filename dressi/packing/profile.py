@@ -1,0 +1,95 @@
+"""How fast a device runs passes and dispatches, as plain data, and what that says about lowering.
+
+In: measured numbers (``dressi.vk.profile``) or a preset. Out: whether a shader over so many pixels
+should be a fragment subpass or a compute dispatch. Data-centre GPUs have few processors that can do
+graphics and run compute 16 to 40 times faster; CPU drivers run fragments a little faster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+ADVANTAGE = 0.8
+"""Predicted time of a dispatch over that of a subpass below which it is taken: the way that every
+device supports stays where the two are about equal, and noise changes no plan."""
+
+TYPICAL_FUNCTIONS = 30.0
+"""Functions of a shader whose size is not known yet; about the mean over HardSoftRas's."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Microseconds of one way to run a shader.
+
+    fixed_us: of a pass or dispatch over a handful of pixels, its barrier included.
+    copy_us: of reading and writing 2^20 pixels of RGBA32F.
+    function_us: of one function of four components (a multiplication and an addition) over 2^20
+    pixels.
+    raster_us: of finding the nearest of 5000 small triangles in an image of 512 x 512.
+    """
+
+    fixed_us: float
+    copy_us: float
+    function_us: float
+    raster_us: float
+
+    def predicted_us(self, n_pixels: int, n_functions: float = TYPICAL_FUNCTIONS) -> float:
+        """Of a shader that reads and writes one image."""
+        millions = n_pixels / 2**20
+        return self.fixed_us + millions * (self.copy_us + n_functions * self.function_us)
+
+
+@dataclass(frozen=True)
+class DeviceProfile:
+    """The two ways on one device and driver."""
+
+    name: str
+    graphics: Costs
+    compute: Costs
+
+    def prefers_dispatch(self, n_pixels: int, n_functions: float = TYPICAL_FUNCTIONS) -> bool:
+        """Whether pixels that are not rasterized should run in a dispatch."""
+        dispatch = self.compute.predicted_us(n_pixels, n_functions)
+        return dispatch < ADVANTAGE * self.graphics.predicted_us(n_pixels, n_functions)
+
+    @property
+    def prefers_compute_raster(self) -> bool:
+        """Whether triangles should be rasterized by compute shaders."""
+        return self.compute.raster_us < ADVANTAGE * self.graphics.raster_us
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; ``from_dict`` reads it."""
+        return asdict(self)
+
+
+def from_dict(data: Any) -> DeviceProfile:
+    """The profile that ``as_dict`` wrote. Raises ValueError for anything else."""
+    try:
+        ways = {
+            way: Costs(**{f.name: float(data[way][f.name]) for f in fields(Costs)})
+            for way in ("graphics", "compute")
+        }
+        profile = DeviceProfile(str(data["name"]), **ways)
+    except (TypeError, KeyError, IndexError) as error:
+        raise ValueError(f"no device profile: {error}") from None
+    numbers = [v for c in (profile.graphics, profile.compute) for v in asdict(c).values()]
+    if not all(0 < v < 1e9 for v in numbers):
+        raise ValueError("no device profile: times must be positive")
+    return profile
+
+
+# Measured with ``dressi info`` on an idle machine: Mesa 22.3.6 llvmpipe on two cores, and an
+# NVIDIA H200 (driver 580).
+PRESETS: dict[str, DeviceProfile] = {
+    "llvmpipe": DeviceProfile(
+        "llvmpipe",
+        graphics=Costs(40.0, 2300.0, 140.0, 2000.0),
+        compute=Costs(40.0, 5100.0, 150.0, 60000.0),
+    ),
+    "h200": DeviceProfile(
+        "h200",
+        graphics=Costs(5.0, 305.0, 6.4, 250.0),
+        compute=Costs(2.5, 10.0, 0.21, 30.0),
+    ),
+}
