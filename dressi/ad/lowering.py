@@ -25,7 +25,7 @@ from dressi.ad.graph import Function, Variable, origin, topological
 from dressi.ad.registry import ANY, FRAG, FREE, RASTER, SAME, SAMPLER, apply
 
 MOST_REPEATED = 24
-"""Functions of one uniform value that every fragment computes again, rather than a pass before."""
+"""Functions that every fragment computes again for a value of uniforms, instead of reading it."""
 
 
 def rasterize_in_compute(outputs: Sequence[Variable], int64_atomics: bool) -> list[Variable]:
@@ -122,14 +122,11 @@ def _copy(
 
 
 def _is_short(v: Variable) -> bool:
-    """Whether v is a uniform made of others by a few Functions."""
-    if v.size != (1, 1) or v.layers != 1:
-        return False
+    """Whether v is made of uniforms, constants and coordinates by a few Functions."""
     found = topological([v])
     return len(found) <= MOST_REPEATED and all(
         f.op.kind in (FRAG, FREE)
         and f.op.scatter is None
-        and f.output.size == (1, 1)
         and all(f.op.read(i) == SAME for i in range(len(f.inputs)))
         and all(x.creator is not None or x.size == (1, 1) for x in f.inputs)
         for f in found

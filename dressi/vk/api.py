@@ -99,7 +99,10 @@ def load() -> Api:
 @functools.cache
 def constant_case(name: str) -> str:
     """``VkImageViewCreateInfo`` or ``ImageViewCreateInfo`` to ``IMAGE_VIEW_CREATE_INFO``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z0-9])", "_", name.removeprefix("Vk")).upper()
+    words = re.sub(r"(?<=[a-z])(?=[A-Z0-9])", "_", name.removeprefix("Vk")).upper()
+    return words.replace(
+        "_INT_64", "_INT64_"
+    )  # the number is part of a word, as it is not in Features2
 
 
 @functools.cache

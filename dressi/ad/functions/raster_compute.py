@@ -4,11 +4,12 @@ In: corner tables, and the Functions that turn a fragment into a depth and a dec
 Out: for every pixel the key (depth, primitive) of the nearest kept fragment, in a buffer. Not an
 op of ``F``: ``ad.lowering`` puts it in the place of a rasterization where that is faster.
 
-A group takes 64 triangles. Each invocation sets one up: corners snapped to 1/256 pixel, as
-hardware does, so that edges are integers and the top-left rule is exact. Then all 64 walk through
-the pixels of all their bounding boxes together, whatever their sizes. Where there are few
-triangles, several groups share them, every one its own rows. Triangles that cross a plane of the
-view volume are clipped, and what is left is walked through in the same way. Nearest means the
+A group takes 64 primitives, far from each other in the table: neighbours are of one size, and
+would keep one group busy long after the others. Each invocation sets one up: corners snapped to
+1/256 pixel, as hardware does, so that edges are integers and the top-left rule is exact. Then all
+64 walk through the pixels of all their bounding boxes together, whatever their sizes. Where there
+are few primitives, several groups share them, every one its own rows. What crosses a plane of the
+view volume is clipped, and what is left is walked through in the same way. Nearest means the
 smallest depth, and the smaller number at a tie: the largest of the inverted keys, so that 0 is an
 empty pixel.
 """
@@ -24,8 +25,8 @@ from dressi.ad.registry import ANY, COMP, Op
 from dressi.ad.vtype import INT, IVEC2
 
 GROUP = 64
-"""Triangles and invocations of a group."""
-WANTED_GROUPS = 2048
+"""Primitives and invocations of a group."""
+WANTED_GROUPS = 4096
 """Groups that keep a large device busy; rows are dealt out until there are as many."""
 MOST_SLICES = 64
 GUARD_PX = 16384
@@ -48,9 +49,9 @@ KEY64, DEPTH32, WINNER32 = "key64", "depth32", "winner32"
 that depth the primitive."""
 
 
-def slices(n_primitives: int, n_corners: int, layers: int, height: int) -> int:
-    """Groups that share the rows of the same triangles."""
-    groups = -(-n_primitives * (n_corners - 2) // GROUP) * layers
+def slices(n_primitives: int, layers: int, height: int) -> int:
+    """Groups that share the rows of the same primitives."""
+    groups = -(-n_primitives // GROUP) * layers
     return max(1, min(-(-WANTED_GROUPS // groups), MOST_SLICES, height))
 
 
@@ -79,23 +80,21 @@ def raster_keys(
     return op, inputs, {**attrs, "inner": inner, "phase": phase, "n_corners": len(corners)}
 
 
-def _n_triangles(f: Function) -> int:
-    return int(f.inputs[0].size[0]) * (f.attr("n_corners") - 2)
-
-
 def _slices(f: Function) -> int:
     corner = f.inputs[0]
-    return slices(corner.size[0], f.attr("n_corners"), corner.layers, f.attr("size")[1])
+    return slices(corner.size[0], corner.layers, f.attr("size")[1])
 
 
 def _groups(f: Function) -> tuple[int, int, int]:
-    return -(-_n_triangles(f) // GROUP), _slices(f), f.inputs[0].layers
+    corner = f.inputs[0]
+    return -(-corner.size[0] // GROUP), _slices(f), corner.layers
 
 
 _HELPERS = """shared int scan[64];
 shared ivec4 boxes[64];  // first column, first row, columns, primitive
-shared ivec4 edges[64];  // two corners, in 1/256 pixel
-shared ivec2 thirds[64];
+shared ivec4 firsts[64];  // corners 0 and 1, in 1/256 pixel
+shared ivec4 lasts[64];  // corners 2 and 3
+shared ivec2 turns[64];  // of the two triangles: 1 and -1 by orientation, 0 is not drawn
 shared bool any_crossing;
 
 // Sign of d x q: the side of a line along d on which q lies.
@@ -116,9 +115,10 @@ bool within(ivec2 a, ivec2 b, ivec2 p) {
   return s > 0 || (s == 0 && (d.y < 0 || (d.y == 0 && d.x > 0)));
 }
 
-bool covers(ivec2 a, ivec2 b, ivec2 c, ivec2 pixel) {
-  ivec2 p = pixel * 256 + 128;
-  return within(a, b, p) && within(b, c, p) && within(c, a, p);
+bool covers(ivec2 a, ivec2 b, ivec2 c, int turn, ivec2 p) {
+  if (turn == 0) return false;
+  ivec2 second = turn > 0 ? b : c, third = turn > 0 ? c : b;
+  return within(a, second, p) && within(second, third, p) && within(third, a, p);
 }
 
 ivec2 snapped(vec4 p) {
@@ -139,17 +139,19 @@ int place(vec4 a, vec4 b, vec4 c) {
   return whole ? 1 : 2;
 }
 
-// Orders the corners so that the inside is on the positive side; the box of pixel centres, in rows
-// of this slice; how many pixels that are. 0 for triangles without area and those that are culled.
-int prepare(inout ivec2 a, inout ivec2 b, inout ivec2 c, ivec4 view, int slice, out ivec4 box) {
-  box = ivec4(0);
+// The orientation of a triangle; 0 for those without area and those that are culled.
+int turn_of(ivec2 a, ivec2 b, ivec2 c) {
   int s = side(b - a, c - a);
-  if (s == 0 CULLED) return 0;
-  if (s < 0) { ivec2 t = b; b = c; c = t; }
-  ivec2 low = max((min(min(a, b), c) + 127) >> 8, view.xy);
-  ivec2 high = min((max(max(a, b), c) - 128) >> 8, view.xy + view.zw - 1);
-  int skip = (slice - low.y % SLICES + SLICES) % SLICES;
-  low.y += skip;
+  return CULLED ? 0 : s;
+}
+
+// The box of pixel centres between two corners, in rows of this slice: columns to the third number;
+// how many pixels that are.
+int boxed(ivec2 low, ivec2 high, ivec4 view, int slice, out ivec4 box) {
+  box = ivec4(0);
+  low = max((low + 127) >> 8, view.xy);
+  high = min((high - 128) >> 8, view.xy + view.zw - 1);
+  low.y += (slice - low.y % SLICES + SLICES) % SLICES;
   if (low.x > high.x || low.y > high.y) return 0;
   box = ivec4(low, high.x - low.x + 1, 0);
   return box.z * ((high.y - low.y) / SLICES + 1);
@@ -187,7 +189,7 @@ def _preamble(f: Function) -> str:
     w, h = f.attr("size")
     guard = 2.0 * GUARD_PX / max(w, h)
     # y runs down: what is counter-clockwise in the picture has a negative area.
-    culled = {"none": "", "back": "|| s > 0", "front": "|| s < 0"}[f.attr("cull")]
+    culled = {"none": "false", "back": "s > 0", "front": "s < 0"}[f.attr("cull")]
     text = _HELPERS
     for name, value in (
         ("WIDTH", f"{w}.0"),
@@ -201,41 +203,48 @@ def _preamble(f: Function) -> str:
 
 
 _MAIN = """int me = int(gl_LocalInvocationIndex), slice = int(gl_WorkGroupID.y);
-  int layer = int(gl_WorkGroupID.z), number = int(gl_WorkGroupID.x) * 64 + me;
+  int layer = int(gl_WorkGroupID.z);
+  int mine = me * int(gl_NumWorkGroups.x) + int(gl_WorkGroupID.x);
   ivec4 view = VIEW;
   if (me == 0) any_crossing = false;
   barrier();
-  int found = 0, mine = number / PER;
-  vec4 p0, p1, p2;
-  if (number < N_TRIANGLES) {
-    bool second = number % PER != 0;
-    p0 = CORNER0; p1 = CORNER1; p2 = CORNER2;
+  int found = 0;
+  vec4 p0, p1, p2, p3;
+  if (mine < N_PRIMITIVES) {
+    p0 = CORNER0; p1 = CORNER1; p2 = CORNER2; p3 = CORNER3;
     found = place(p0, p1, p2);
+    if (QUADS && place(p0, p2, p3) != found) found = 2;
     if (found == 2) any_crossing = true;
   }
   barrier();
-  // Turn 0 takes whole triangles, turn k triangle k of what was left of each that was clipped.
-  int n_turns = any_crossing ? 8 : 1;
+  // Turn 0 takes what is whole; later turns one triangle of what was left of each that was clipped.
+  int n_turns = any_crossing ? TURNS : 1;
   for (int turn = 0; turn < n_turns; turn++) {
     int n_pixels = 0;
     bool has = found == 1 && turn == 0;
-    vec4 q0 = p0, q1 = p1, q2 = p2;
+    vec4 q0 = p0, q1 = p1, q2 = p2, q3 = p3;
     if (found == 2 && turn > 0) {
       vec4 points[10];
-      points[0] = p0; points[1] = p1; points[2] = p2;
-      int n = clipped(points, 3);
-      if (turn + 1 < n) {
-        q0 = points[0]; q1 = points[turn]; q2 = points[turn + 1];
+      bool second = turn > 7;
+      points[0] = p0; points[1] = second ? p2 : p1; points[2] = second ? p3 : p2;
+      int n = clipped(points, 3), k = (turn - 1) % 7 + 1;
+      if (k + 1 < n) {
+        q0 = points[0]; q1 = points[k]; q2 = points[k + 1]; q3 = q0;
         has = min(min(q0.w, q1.w), q2.w) > 0.0;
       }
     }
     if (has) {
-      ivec2 a = snapped(q0), b = snapped(q1), c = snapped(q2);
-      ivec4 box;
-      n_pixels = prepare(a, b, c, view, slice, box);
+      ivec2 a = snapped(q0), b = snapped(q1), c = snapped(q2), d = QUADS ? snapped(q3) : a;
+      ivec2 way = ivec2(turn_of(a, b, c), QUADS && turn == 0 ? turn_of(a, c, d) : 0);
+      ivec2 low = min(a, c), high = max(a, c);
+      if (way.x != 0) { low = min(low, b); high = max(high, b); }
+      if (way.y != 0) { low = min(low, d); high = max(high, d); }
+      ivec4 box = ivec4(0);
+      if (way != ivec2(0)) n_pixels = boxed(low, high, view, slice, box);
       boxes[me] = ivec4(box.xyz, mine);
-      edges[me] = ivec4(a, b);
-      thirds[me] = c;
+      firsts[me] = ivec4(a, b);
+      lasts[me] = ivec4(c, d);
+      turns[me] = way;
     }
     scan[me] = n_pixels;
     barrier();
@@ -250,10 +259,12 @@ _MAIN = """int me = int(gl_LocalInvocationIndex), slice = int(gl_WorkGroupID.y);
       int at = 0;
       for (int step = 32; step > 0; step /= 2) at += scan[at + step - 1] <= i ? step : 0;
       int k = i - (at > 0 ? scan[at - 1] : 0);
-      ivec4 box = boxes[at];
+      ivec4 box = boxes[at], first = firsts[at], last = lasts[at];
       ivec2 pixel = ivec2(box.x + k % box.z, box.y + k / box.z * SLICES);
+      ivec2 p = pixel * 256 + 128;
       int primitive = box.w;
-      if (covers(edges[at].xy, edges[at].zw, thirds[at], pixel)) {
+      if (covers(first.xy, first.zw, last.xy, turns[at].x, p)
+          || (QUADS && covers(first.xy, last.xy, last.zw, turns[at].y, p))) {
         KEEP
       }
     }
@@ -288,16 +299,17 @@ def _body(f: Function) -> str:
         view = f"ivec4[]({listed})[layer]"
     at = "(ivec2(mine, 0), layer)"
     corners = [f"{{fetch{k}}}{at}" for k in range(n)]
-    if n == 4:  # a quad is the triangles 0 1 2 and 0 2 3
-        corners[1:] = [f"(second ? {corners[k + 1]} : {corners[k]})" for k in (1, 2)]
+    corners.append(corners[0])  # where there is no fourth
     text = _MAIN.replace("KEEP", _KEEP.replace("STORE", _STORE[f.attr("phase")]))
     for name, value in (
         ("VIEW", view),
-        ("N_TRIANGLES", str(_n_triangles(f))),
-        ("PER", str(n - 2)),
+        ("N_PRIMITIVES", str(f.inputs[0].size[0])),
+        ("QUADS", "true" if n == 4 else "false"),
+        ("TURNS", str(1 + 7 * (n - 2))),
         ("CORNER0", corners[0]),
         ("CORNER1", corners[1]),
         ("CORNER2", corners[2]),
+        ("CORNER3", corners[3]),
         ("FETCH", f"{{fetch{len(f.inputs) - 1}}}"),
         ("SLICES", str(_slices(f))),
         ("HEIGHT", str(h)),

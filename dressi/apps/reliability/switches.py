@@ -44,7 +44,7 @@ class Way:
 SWITCHES: dict[str, Way] = {
     **{
         f"{f.name} {'off' if f.default else 'on'}": Way(
-            replace(Options(), **{f.name: not f.default})
+            replace(Options(), **{f.name: not f.default})  # type: ignore[arg-type]
         )
         for f in fields(Options)
         if isinstance(f.default, bool) and f.name != "cache"

@@ -1,0 +1,224 @@
+"""Which substages become dispatches, and what such a plan looks like (no device)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dressi.ad import Adam, F, Variable, simplify
+from dressi.ad.autodiff import build_backward
+from dressi.ad.graph import topological
+from dressi.ad.lowering import rasterize_in_compute
+from dressi.ad.optim import with_states
+from dressi.ad.registry import RASTER
+from dressi.ad.simplify import own_image
+from dressi.ad.vtype import FLOAT, VEC3, VEC4
+from dressi.errors import GraphError, PackingError
+from dressi.packing import Options, Packed, check_plan, pack
+from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA, DeviceLimits
+from dressi.packing.plan import Binding, ImagePlan, Plan, StagePlan, SubstagePlan
+from dressi.packing.profile import PRESETS, DeviceProfile, from_dict
+
+COMPUTE = Options(lowering="compute")
+
+
+def blurred(size: tuple[int, int] = (16, 16)) -> tuple[Variable, Variable]:
+    x = Variable(VEC3, size, requires_grad=True, name="x")
+    return x, F.box_blur(x * 2.0, 1) * x
+
+
+def packed(
+    y: Variable,
+    options: Options,
+    limits: DeviceLimits = LLVMPIPE,
+    profile: DeviceProfile | None = None,
+) -> Packed:
+    found = pack([own_image(v) for v in simplify([y])], [], limits, options, profile=profile)
+    check_plan(found.plan, limits)
+    return found
+
+
+def kinds(plan: Plan) -> set[str]:
+    return {s.kind for s in plan.stages}
+
+
+def test_every_pixel_runs_in_a_dispatch() -> None:
+    plan = packed(blurred()[1], COMPUTE).plan
+    assert kinds(plan) == {"compute"}
+    bindings = [b.kind for st in plan.stages for s in st.substages for b in s.bindings]
+    assert "input" not in bindings and "storage" in bindings and "pixel" in bindings
+    assert all(
+        not s.outputs and s.compute and not s.fragment for st in plan.stages for s in st.substages
+    )
+
+
+def test_graphics_stays_graphics() -> None:
+    assert kinds(packed(blurred()[1], Options(lowering="graphics")).plan) == {"graphics"}
+
+
+@pytest.mark.parametrize(
+    ("profile", "kind"),
+    [(None, "graphics"), (PRESETS["llvmpipe"], "graphics"), (PRESETS["h200"], "compute")],
+)
+def test_auto_asks_the_profile(profile: DeviceProfile | None, kind: str) -> None:
+    assert kinds(packed(blurred()[1], Options(), profile=profile).plan) == {kind}
+
+
+def test_the_choice_is_by_size() -> None:
+    """A device whose dispatches are dear to begin and cheap by the pixel."""
+    h200 = PRESETS["h200"]
+    slow_start = replace(h200, compute=replace(h200.compute, fixed_us=50.0))
+    x = Variable(VEC3, (512, 512), name="x")
+    blur = F.box_blur(x, 1)
+    made = [own_image(v) for v in simplify([blur, F.sum(blur)])]
+    plan = pack(made, [], NVIDIA, Options(), profile=slow_start).plan
+    by_size = {(s.width * s.height > 4096): s.kind for s in plan.stages}
+    assert by_size == {True: "compute", False: "graphics"}
+
+
+def test_storage_images_bound_what_a_dispatch_writes() -> None:
+    x = Variable(FLOAT, (8, 8), requires_grad=True)
+    outs = [x * float(k) + 1.0 for k in range(6)]
+    made = [own_image(v) for v in simplify(outs)]
+    plan = pack(made, [], MINIMUM, COMPUTE).plan
+    check_plan(plan, MINIMUM)
+    written = [
+        sum(b.kind == "storage" for b in s.bindings) for st in plan.stages for s in st.substages
+    ]
+    assert sum(written) == 6 and max(written) == MINIMUM.storage_images
+
+
+def test_input_attachments_do_not_bound_a_dispatch() -> None:
+    xs = [Variable(FLOAT, (8, 8), name=f"x{k}") for k in range(12)]
+    y = F.add_n(xs)
+    assert packed(y, COMPUTE, MINIMUM).plan.n_substages == 1
+    assert packed(y, Options(lowering="graphics"), MINIMUM).plan.n_substages > 1
+
+
+def test_parameters_are_updated_in_place() -> None:
+    """The dispatch reads the pixel that it writes; a blur of the parameter is read before."""
+    x, y = blurred()
+    loss = F.mean(F.dot(y, y))
+    gradient = build_backward(loss)[x]
+    (new,) = Adam(0.1)([x], [gradient])
+    pairs = with_states([loss], [(x, new)])
+    made = [own_image(v) for v in simplify([loss, *(n for _, n in pairs)])]
+    updates = list(zip([leaf for leaf, _ in pairs], made[1:], strict=True))
+    plan = pack(made[:1], updates, NVIDIA, COMPUTE).plan
+    check_plan(plan, NVIDIA)
+    assert kinds(plan) == {"compute"} and plan.updates == ()
+    both = [
+        {b.index for b in s.bindings if b.kind == "pixel"}
+        & {b.index for b in s.bindings if b.kind == "storage"}
+        for st in plan.stages
+        for s in st.substages
+    ]
+    assert any(both)
+
+
+def test_an_image_read_at_other_pixels_is_not_updated_in_place() -> None:
+    x = Variable(FLOAT, (8, 8), name="x")
+    (new,) = simplify([F.laplacian(x)])
+    plan = pack([], [(x, own_image(new))], LLVMPIPE, COMPUTE).plan
+    check_plan(plan, LLVMPIPE)
+    assert len(plan.updates) == 1
+
+
+def test_rasterizations_become_dispatches() -> None:
+    corners = [Variable(VEC4, (5, 1), name=f"c{k}") for k in range(3)]
+    frag = F.rasterize(corners, (16, 8))
+    ids = F.resolve(frag, F.fract(F.to_float(frag) * 0.3), 1.0, background=-1)
+    for limits, n_keys in ((NVIDIA, 1), (LLVMPIPE.restrict(int64_atomics=False), 2)):
+        made = rasterize_in_compute(simplify([ids]), limits.int64_atomics)
+        assert not any(f.op.kind == RASTER for f in topological(made))
+        plan = pack([own_image(v) for v in made], [], limits, COMPUTE).plan
+        check_plan(plan, limits)
+        assert kinds(plan) == {"compute"}
+        keys = [s for st in plan.stages for s in st.substages if "atomicMax" in s.compute]
+        assert len(keys) == n_keys
+        assert ("uint64_t" in keys[0].compute) == limits.int64_atomics
+        assert keys[0].groups[0] == 1 and keys[0].groups[1] == 8  # no more slices than rows
+
+
+def test_a_graph_without_rasterizations_is_left_alone() -> None:
+    outs = simplify([blurred()[1]])
+    assert rasterize_in_compute(outs, True) == outs
+
+
+@pytest.mark.parametrize("lowering", ["vulkan", "", None, False])
+def test_unknown_lowerings_are_refused(lowering: object) -> None:
+    with pytest.raises(GraphError, match="lowering"):
+        Options(lowering=lowering)  # type: ignore[arg-type]
+
+
+def test_a_pixel_that_nothing_wrote_is_a_broken_plan() -> None:
+    images = (ImagePlan(0, "a", "R32F", 4, 4), ImagePlan(1, "b", "R32F", 4, 4))
+    bindings = (Binding(0, "pixel", 0, "c"), Binding(1, "storage", 1, "c"))
+    substage = SubstagePlan("s", bindings, compute="...")
+    stage = StagePlan("stage 0", "compute", 4, 4, (substage,))
+    with pytest.raises(PackingError, match="fetched before"):
+        check_plan(
+            Plan(
+                "p",
+                images,
+                (),
+                (
+                    stage,
+                    replace(
+                        stage,
+                        substages=(
+                            replace(
+                                substage,
+                                bindings=(
+                                    Binding(0, "pixel", 1, "c"),
+                                    Binding(1, "storage", 0, "c"),
+                                ),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+            LLVMPIPE,
+        )
+
+
+def test_profiles_survive_json() -> None:
+    for profile in PRESETS.values():
+        assert from_dict(profile.as_dict()) == profile
+
+
+def _without(key: str) -> dict[str, object]:
+    data = PRESETS["h200"].as_dict()
+    del data["compute"][key]
+    return data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        [],
+        {},
+        {"name": "x"},
+        _without("copy_us"),
+        {**PRESETS["h200"].as_dict(), "graphics": 5},
+        {
+            **PRESETS["h200"].as_dict(),
+            "graphics": {**PRESETS["h200"].as_dict()["graphics"], "fixed_us": -1.0},
+        },
+        {
+            **PRESETS["h200"].as_dict(),
+            "graphics": {**PRESETS["h200"].as_dict()["graphics"], "fixed_us": float("nan")},
+        },
+    ],
+)
+def test_what_is_no_profile_is_refused(data: object) -> None:
+    with pytest.raises(ValueError, match="no device profile"):
+        from_dict(data)
+
+
+def test_predictions_grow_with_pixels_and_functions() -> None:
+    costs = PRESETS["llvmpipe"].graphics
+    assert costs.predicted_us(1000) < costs.predicted_us(100_000)
+    assert costs.predicted_us(1000, 10) < costs.predicted_us(1000, 50)
