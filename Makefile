@@ -7,7 +7,8 @@
 
 PY := .venv/bin/python
 DRESSI := .venv/bin/dressi
-ON_LAVAPIPE := DRESSI_DEVICE=$${DRESSI_DEVICE:-llvmpipe}
+# A fixed profile: what is measured on a busy machine would change plans from run to run.
+ON_LAVAPIPE := DRESSI_DEVICE=$${DRESSI_DEVICE:-llvmpipe} DRESSI_PROFILE=$${DRESSI_PROFILE:-llvmpipe}
 SAY := @printf '\n== %s\n'
 
 .PHONY: setup demo test test-gc lint bench notebooks clean

@@ -19,7 +19,7 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dressi {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    info = commands.add_parser("info", help="list the Vulkan devices")
+    info = commands.add_parser("info", help="list the Vulkan devices and how fast they are")
     info.set_defaults(run=_info)
 
     doctor = commands.add_parser(
@@ -121,10 +121,28 @@ def _common(parser: argparse.ArgumentParser, out: str) -> None:
 
 
 def _info(args: argparse.Namespace) -> None:
-    from dressi.vk import list_devices
+    from dressi.vk import list_devices, open_device
 
     for d in list_devices():
         print(f"{d.index}  {d.name}  {d.type}  driver {d.driver}  Vulkan {d.api_version}")
+        try:
+            with open_device(d.index) as device:
+                profile = device.profile()
+        except DressiError as error:
+            print(f"   cannot be opened: {error}")
+            continue
+        if profile is None:
+            print("   no profile (DRESSI_PROFILE=off, or no timestamps): graphics only")
+            continue
+        for way, costs in (("passes", profile.graphics), ("dispatches", profile.compute)):
+            print(
+                f"   {way:10}  {costs.fixed_us:.1f} us each; 1024 x 1024 pixels: "
+                f"{costs.copy_us:.0f} us to copy RGBA32F, {costs.function_us:.2f} us a function; "
+                f"{costs.raster_us:.0f} us for 5000 triangles"
+            )
+        lowered = "dispatches" if profile.prefers_dispatch(1 << 20) else "passes"
+        raster = "compute" if profile.prefers_compute_raster else "the hardware"
+        print(f"   so: pixels of large images in {lowered}, triangles by {raster}")
 
 
 def _doctor(args: argparse.Namespace) -> None:

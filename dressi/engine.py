@@ -7,7 +7,6 @@ objects, execution. The first six run when something changed; a steady step is o
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 import threading
 import time
@@ -29,7 +28,8 @@ from dressi.ad.optim import Optimizer, with_states
 from dressi.ad.simplify import materialize, own_image, simplify
 from dressi.ad.verify import check_graph, check_indices
 from dressi.checks import check_options, checked_limit, need_variable, positive_int
-from dressi.errors import DeviceError, DressiError, GraphError
+from dressi.dumps import dump, set_up_log
+from dressi.errors import DeviceError, GraphError
 from dressi.leafstore import LeafStore, present
 from dressi.packing import Options, Packed, Plan, check_plan, pack, plan_text, shaders_text
 from dressi.packing.arrays import from_planes
@@ -51,8 +51,6 @@ log = logging.getLogger("dressi")
 MAX_EVALUATIONS = 64
 """Compiled evaluations (``recv_img`` of something computed) that an engine keeps; the one that was
 used longest ago goes first."""
-
-_dumps = itertools.count()  # over all engines of the process, so that no dump overwrites another
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -135,7 +133,7 @@ class DressiAD:
         self._host_s: deque[float] = deque(maxlen=64)
         self.n_rebuilds = 0
         """Plans compiled so far, evaluations and cached halves included."""
-        _set_up_log()
+        set_up_log()
 
     # -- setting up
 
@@ -360,7 +358,7 @@ class DressiAD:
         with self._phase("pack"):
             resident = self._store.resident
             packed = pack(lowered[:n], pairs, self.limits, options, name, resident, profile)
-        self._dump(name, graph_text(wanted), ".graph.txt")
+        dump(name, graph_text(wanted), ".graph.txt")
         if config.debug_level() >= 3:
             log.debug("%s", graph_text(wanted))
         return packed, lowered[:n]
@@ -370,8 +368,8 @@ class DressiAD:
         plan = packed.plan
         with self._phase(f"check {plan.name}"):
             check_plan(plan, self.limits)
-            self._dump(plan.name, plan_text(plan), ".plan.txt")
-            self._dump(plan.name, shaders_text(plan), ".glsl")
+            dump(plan.name, plan_text(plan), ".plan.txt")
+            dump(plan.name, shaders_text(plan), ".glsl")
         with self._phase(f"compile {plan.name}"):
             self._store.ensure(packed)
             executable = self._device.compile(plan)
@@ -573,20 +571,3 @@ class DressiAD:
         self._made_states = []
         self._updates, self._flags = None, ()
         self._gradients.clear()
-
-    def _dump(self, name: str, text: str, suffix: str) -> None:
-        folder: Path | None = config.dump_dir()
-        if folder is None:
-            return
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{next(_dumps):03d}_{name}{suffix}").write_text(text + "\n")
-        except OSError as error:
-            raise DressiError(f"DRESSI_DUMP={folder}: cannot write: {error}") from None
-
-
-def _set_up_log() -> None:
-    """DRESSI_DEBUG: 1 a line a build, 2 plans, 3 graphs, 4 shaders, on standard error."""
-    if config.debug_level() > 0 and not log.handlers:
-        log.addHandler(logging.StreamHandler())
-        log.setLevel(logging.DEBUG)

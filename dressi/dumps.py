@@ -1,0 +1,36 @@
+"""What ``DRESSI_DUMP`` and ``DRESSI_DEBUG`` ask for: texts of a build in a folder, and a log.
+
+In: graphs, plans and shaders as text. Out: files that are numbered over all engines of the process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from pathlib import Path
+
+from dressi import config
+from dressi.errors import DressiError
+
+_numbers = itertools.count()  # so that no dump overwrites another
+
+
+def dump(name: str, text: str, suffix: str) -> None:
+    """Write a text of a build, where a folder for them is set. Raises DressiError when the folder
+    cannot be written."""
+    folder: Path | None = config.dump_dir()
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{next(_numbers):03d}_{name}{suffix}").write_text(text + "\n")
+    except OSError as error:
+        raise DressiError(f"DRESSI_DUMP={folder}: cannot write: {error}") from None
+
+
+def set_up_log() -> None:
+    """DRESSI_DEBUG: 1 a line a build, 2 plans, 3 graphs, 4 shaders, on standard error."""
+    log = logging.getLogger("dressi")
+    if config.debug_level() > 0 and not log.handlers:
+        log.addHandler(logging.StreamHandler())
+        log.setLevel(logging.DEBUG)
