@@ -23,7 +23,7 @@ import numpy as np
 from dressi import config
 from dressi.ad.autodiff import build_backward
 from dressi.ad.graph import Variable, graph_text, leaves, user_line
-from dressi.ad.lowering import rasterize_in_compute
+from dressi.ad.lowering import rasterize_in_compute, sum_in_groups
 from dressi.ad.optim import Optimizer, with_states
 from dressi.ad.simplify import materialize, own_image, simplify
 from dressi.ad.verify import check_graph, check_indices
@@ -51,6 +51,9 @@ log = logging.getLogger("dressi")
 MAX_EVALUATIONS = 64
 """Compiled evaluations (``recv_img`` of something computed) that an engine keeps; the one that was
 used longest ago goes first."""
+
+GROUPED_PIXELS = 4096
+"""Pixels of a sum that a group of invocations adds up, where dispatches are preferred for them."""
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -350,8 +353,11 @@ class DressiAD:
             check_indices(outputs, self._store.index_feeds(outputs))
             simple = simplify(wanted, options.merge_duplicates, options.fold_constants)
             profile = self._device.profile() if options.lowering == "auto" else None
-            if options.lowering == "compute" or (profile and profile.prefers_compute_raster):
+            compute = options.lowering == "compute"
+            if compute or (profile and profile.prefers_compute_raster):
                 simple = rasterize_in_compute(simple, self.limits.int64_atomics)
+            if compute or (profile and profile.prefers_dispatch(GROUPED_PIXELS)):
+                simple = sum_in_groups(simple)
             lowered = [own_image(v) for v in simple]
         n = len(outputs)
         pairs = [(leaf, new) for (leaf, _), new in zip(updates, lowered[n:], strict=True)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dressi.ad.functions._common import constant
+from dressi.ad.functions.group_sum import GROUP_SUM
 from dressi.ad.functions.integer import bit_not
 from dressi.ad.functions.raster_compute import (
     DEPTH32,
@@ -19,6 +20,7 @@ from dressi.ad.functions.raster_compute import (
     Inner,
     raster_keys,
 )
+from dressi.ad.functions.reduce import BLOCK_SUM
 from dressi.ad.functions.select import compare, where
 from dressi.ad.functions.vector import swizzle
 from dressi.ad.graph import Function, Variable, origin, topological
@@ -55,6 +57,28 @@ def rasterize_in_compute(outputs: Sequence[Variable], int64_atomics: bool) -> li
                 if any(a is not b for a, b in zip(xs, f.inputs, strict=True)):
                     new[y.uid] = apply(f.op, xs, **dict(f.attrs))
                     new[y.uid].name = y.name
+    return [new.get(v.uid, v) for v in outputs]
+
+
+def sum_in_groups(outputs: Sequence[Variable]) -> list[Variable]:
+    """Outputs with two levels of a pyramid of block sums in one dispatch, where both are there."""
+    functions = topological(outputs)
+    if not any(f.op is BLOCK_SUM for f in functions):
+        return list(outputs)
+    new: dict[int, Variable] = {}
+    for f in functions:
+        inner = f.inputs[0].creator if f.op is BLOCK_SUM else None
+        with origin(f.line):
+            if inner is not None and inner.op is BLOCK_SUM:
+                # Of a pyramid's lower level; what else reads that keeps it.
+                x = inner.inputs[0]
+                merge = f.attr("merge_layers") or inner.attr("merge_layers")
+                new[f.output.uid] = apply(GROUP_SUM, [new.get(x.uid, x)], merge_layers=merge)
+                continue
+            xs = [new.get(x.uid, x) for x in f.inputs]
+            if any(a is not b for a, b in zip(xs, f.inputs, strict=True)):
+                new[f.output.uid] = apply(f.op, xs, **dict(f.attrs))
+                new[f.output.uid].name = f.output.name
     return [new.get(v.uid, v) for v in outputs]
 
 

@@ -23,7 +23,7 @@ from dressi.packing.options import Options
 from dressi.packing.plan import BufferPlan, DrawPlan, ImagePlan, Plan, StagePlan, SubstagePlan
 from dressi.packing.profile import DeviceProfile
 from dressi.packing.rematerialize import connect, readers_of, rematerialize
-from dressi.packing.stage import Stage, pack_stages
+from dressi.packing.stage import Stage, in_levels, pack_stages
 from dressi.packing.substage import Context, Substage, pack_substages
 from dressi.packing.units import find_inline, in_buffer, is_exact, make_units
 
@@ -199,6 +199,7 @@ def assemble(
         late = connect(substages)
         if _update_last(late, updates) and len(other := pack_stages(late, context)) <= len(stages):
             stages = other
+    stages = in_levels(stages)
     ordered = [s for stage in stages for s in stage.substages]
     made = {v.uid for s in ordered for v in s.outputs}
     outside: dict[int, Variable] = {}

@@ -18,6 +18,7 @@ from dressi.packing.accumulate import ATOMIC, EXACT, WORDS, adder, exact_sum
 from dressi.packing.layout import Layout, layout
 from dressi.packing.plan import Binding, SamplerPlan
 from dressi.packing.sample import software_sampler
+from dressi.packing.shader_text import FULL_SCREEN, ShaderText
 from dressi.packing.substage import Context, Substage
 from dressi.packing.units import (
     ATTACHMENT,
@@ -28,23 +29,6 @@ from dressi.packing.units import (
 
 _MARKER = re.compile(r"\{([A-Za-z_]\w*)\}")
 _AXES = "xyzw"
-
-# Comparisons that work on scalars too (GLSL's own are for vectors only).
-_HELPERS = {
-    "lessThan_": ("<", "lessThan"),
-    "lessThanEqual_": ("<=", "lessThanEqual"),
-    "greaterThan_": (">", "greaterThan"),
-    "greaterThanEqual_": (">=", "greaterThanEqual"),
-    "equal_": ("==", "equal"),
-    "notEqual_": ("!=", "notEqual"),
-}
-
-_FULL_SCREEN = """#version 450
-// One triangle that covers the viewport.
-void main() {
-  gl_Position = vec4(gl_VertexIndex == 1 ? 3.0 : -1.0, gl_VertexIndex == 2 ? 3.0 : -1.0, 0.0, 1.0);
-}
-"""
 
 
 @dataclass
@@ -69,49 +53,6 @@ class Shader:
     outputs: list[int] = field(default_factory=list)
     clears: list[tuple[float, ...] | None] = field(default_factory=list)
     n_vertices: int = 3
-
-
-class _Text:
-    """Collects the parts of one shader module."""
-
-    def __init__(self, gen: _Generator, letter: str) -> None:
-        self.gen = gen
-        self.letter = letter
-        self.declarations: list[str] = []
-        self.functions: list[str] = []
-        self.extensions: set[str] = set()
-        self.fetches: dict[int, str] = {}
-        self.known: set[str] = set()
-
-    def is_new(self, name: str) -> bool:
-        """Whether something is asked for the first time, and so must be declared."""
-        if name in self.known:
-            return False
-        self.known.add(name)
-        return True
-
-    def render(self, body: list[str], head: str = "") -> str:
-        text = "\n".join(self.functions + body)
-        helpers = [_helper(n) for n in _HELPERS if n + "(" in text]
-        extensions = [f"#extension {e} : require" for e in sorted(self.extensions)]
-        parts = ["#version 450", *extensions]
-        if head:
-            parts.append(head)
-        parts += [*self.declarations, *helpers, *self.functions]
-        return "\n".join(parts) + "\nvoid main() {\n" + "\n".join(body) + "\n}\n"
-
-
-def _helper(name: str) -> str:
-    op, vector = _HELPERS[name]
-    lines = []
-    for scalar in ("float", "int"):
-        lines.append(f"bool {name}({scalar} a, {scalar} b) {{ return a {op} b; }}")
-        prefix = "vec" if scalar == "float" else "ivec"
-        for n in (2, 3, 4):
-            lines.append(
-                f"bvec{n} {name}({prefix}{n} a, {prefix}{n} b) {{ return {vector}(a, b); }}"
-            )
-    return "\n".join(lines)
 
 
 class _Generator:
@@ -145,7 +86,7 @@ class _Generator:
         self.bindings[key] = old
         return old
 
-    def uniform_block(self, text: _Text) -> None:
+    def uniform_block(self, text: ShaderText) -> None:
         if text.is_new("Uniforms"):
             b = self.bind("uniform", 0, text.letter)
             text.declarations.append(
@@ -153,7 +94,7 @@ class _Generator:
                 f"{{ uvec4 u[{self.places.n_slots}]; }};"
             )
 
-    def buffer(self, v: Variable, text: _Text, element: str) -> str:
+    def buffer(self, v: Variable, text: ShaderText, element: str) -> str:
         """Name of the array of a buffer, declared with the given element type."""
         b = self.bind("buffer", self.places.buffers[v.uid], text.letter)
         name = f"b{b.binding}"
@@ -167,7 +108,7 @@ class _Generator:
 
     # -- reading
 
-    def uniform_value(self, v: Variable, text: _Text, layer: str) -> str:
+    def uniform_value(self, v: Variable, text: ShaderText, layer: str) -> str:
         self.uniform_block(text)
         t, slot = v.vtype, self.places.slots[v.uid]
         index = f"{slot}" if v.layers == 1 else f"{slot} + {layer} * {t.n_planes}"
@@ -181,7 +122,7 @@ class _Generator:
             return f"{t.glsl}({', '.join(plane(k) for k in range(t.n))})"
         return plane(0)
 
-    def fetch(self, v: Variable, text: _Text) -> str:
+    def fetch(self, v: Variable, text: ShaderText) -> str:
         """Name of a function T f(ivec2 pos, int layer) that reads v anywhere."""
         if v.uid in text.fetches:
             return text.fetches[v.uid]
@@ -202,7 +143,7 @@ class _Generator:
             text.functions.append(f"{head} return {value}; }}  // {v.label()}")
         return name
 
-    def _computed(self, v: Variable, name: str, text: _Text) -> str:
+    def _computed(self, v: Variable, name: str, text: ShaderText) -> str:
         """A function that computes v at any pixel from what its own substage would have read."""
         outer, self.names = self.names, {}
         body: list[str] = []
@@ -213,7 +154,7 @@ class _Generator:
         head = f"{v.vtype.glsl} {name}(ivec2 pos, int layer) {{  // {v.label()}"
         return "\n".join([head, *body, f"  return {result};", "}"])
 
-    def inner(self, f: Function, text: _Text) -> str:
+    def inner(self, f: Function, text: ShaderText) -> str:
         """Name of a function of a fragment: its depth, and whether it is kept."""
         inner = f.attr("inner")
         outer, self.names = self.names, {}
@@ -229,7 +170,7 @@ class _Generator:
         text.functions.append("\n".join([f"{head} {{", *body, "}"]))
         return "fragment"
 
-    def _buffer_read(self, v: Variable, text: _Text) -> str:
+    def _buffer_read(self, v: Variable, text: ShaderText) -> str:
         t = v.vtype
         exact = is_exact(v, self.context.way_to_add)
         name = self.buffer(v, text, "uint" if exact else "int" if t.is_int else "float")
@@ -264,7 +205,9 @@ class _Generator:
                 y = f"{y} + l / {lay.columns} * {lay.cell[1]}"
         return f"ivec2({x}, {y})"
 
-    def texel(self, image: int, t: VType, text: _Text, v: Variable, how: str = "texture") -> str:
+    def texel(
+        self, image: int, t: VType, text: ShaderText, v: Variable, how: str = "texture"
+    ) -> str:
         """texelFetch of one plane with @ for the position. how: the kind of the binding."""
         b = self.bind(how, image, text.letter)
         name = f"x{b.binding}"
@@ -277,7 +220,7 @@ class _Generator:
         comps = "" if t.n == 4 else "." + _AXES[: t.n]
         return f"texelFetch({name}, @, 0){comps}"
 
-    def sampler(self, f: Function, i: int, text: _Text) -> str:
+    def sampler(self, f: Function, i: int, text: ShaderText) -> str:
         """Name of a function T s(vec2 uv, int layer): hardware where the device can, else four
         fetches."""
         v, mode, wraps = f.inputs[i], f.attr("filter"), f.attr("wrap")
@@ -309,7 +252,7 @@ class _Generator:
 
     # -- snippets
 
-    def emit(self, f: Function, text: _Text, body: list[str]) -> None:
+    def emit(self, f: Function, text: ShaderText, body: list[str]) -> None:
         """Append the statements of one Function."""
         y = f.output
         self.names[y.uid] = name = f"v{len(self.names)}"
@@ -348,7 +291,8 @@ class _Generator:
             marks["buffer"] = self.buffer(y, text, "uint64_t")
         if f.op.preamble is not None:
             text.functions.append(f.op.preamble(f))
-            marks["inner"] = self.inner(f, text)
+            marks["inner"] = lambda: self.inner(f, text)
+            marks["store"] = lambda: self.storer(y, text)
         snippet = f.op.glsl(f) if callable(f.op.glsl) else f.op.glsl
 
         def replace(m: re.Match[str]) -> str:
@@ -364,7 +308,7 @@ class _Generator:
             # and an edge that two faces share would leave holes.
             body.append(f"  precise {y.vtype.glsl} {name};{origin}\n  {code}")
 
-    def operand(self, x: Variable, text: _Text, body: list[str]) -> str:
+    def operand(self, x: Variable, text: ShaderText, body: list[str]) -> str:
         """Expression for x at the pixel being computed."""
         if x.uid in self.names:
             return self.names[x.uid]
@@ -386,7 +330,7 @@ class _Generator:
         body.append(f"  {v.vtype.glsl} {name} = {value};  // {v.label()}")
         return name
 
-    def attachment(self, v: Variable, text: _Text) -> str:
+    def attachment(self, v: Variable, text: ShaderText) -> str:
         t, parts = v.vtype, []
         for image in self.places.images[v.uid]:
             b = self.bind("input", image, text.letter)
@@ -400,14 +344,14 @@ class _Generator:
             parts.append(f"subpassLoad({name}){comps}")
         return f"{t.glsl}({', '.join(parts)})" if t.is_matrix else parts[0]
 
-    def own_pixel(self, v: Variable, text: _Text) -> str:
+    def own_pixel(self, v: Variable, text: ShaderText) -> str:
         """v at the pixel that the dispatch computes, where it reads no other of the image."""
         at = "ivec2(gl_GlobalInvocationID.xy)"
         planes = self.places.images[v.uid]
         parts = [self.texel(i, v.vtype.plane, text, v, "pixel").replace("@", at) for i in planes]
         return f"{v.vtype.glsl}({', '.join(parts)})" if v.vtype.is_matrix else parts[0]
 
-    def adder(self, y: Variable, text: _Text) -> str:
+    def adder(self, y: Variable, text: ShaderText) -> str:
         """Name of a function void f(int index, T value) that adds; exact zeros are skipped."""
         way = EXACT if is_exact(y, self.context.way_to_add) else self.context.way_to_add
         array = self.buffer(y, text, "float" if way == ATOMIC else "uint")
@@ -447,7 +391,7 @@ class _Generator:
         return self.compute() if self.substage.is_dispatch else self.fragment()
 
     def fragment(self) -> Shader:
-        shader, text = Shader(vertex=_FULL_SCREEN), _Text(self, "f")
+        shader, text = Shader(vertex=FULL_SCREEN), ShaderText("f")
         body = self.position("ivec2(gl_FragCoord.xy)")
         head = ""
         raster = self.substage.kind == RASTER
@@ -469,7 +413,7 @@ class _Generator:
         shader.bindings = sorted(self.bindings.values(), key=lambda b: b.binding)
         return shader
 
-    def store(self, shader: Shader, text: _Text, body: list[str]) -> None:
+    def store(self, shader: Shader, text: ShaderText, body: list[str]) -> None:
         """Declare and write the colour outputs."""
         for v in self.substage.outputs:
             if in_buffer(v):
@@ -496,7 +440,7 @@ class _Generator:
         """Vertex shader that fetches the corners of primitives from tables, and the number of
         vertices."""
         raster = next(f for f in self.functions if f.op.kind == RASTER)
-        text = _Text(self, "v")
+        text = ShaderText("v")
         n_corners = len(raster.inputs)
         per = 3 if n_corners == 3 else 6
         body = [
@@ -511,7 +455,7 @@ class _Generator:
         return source, per * raster.inputs[0].size[0]
 
     def compute(self) -> Shader:
-        shader, text = Shader(), _Text(self, "c")
+        shader, text = Shader(), ShaderText("c")
         own = next((f for f in self.functions if f.op.groups is not None), None)
         if own is not None:
             body: list[str] = []
@@ -527,28 +471,35 @@ class _Generator:
         for f in self.functions:
             self.emit(f, text, body)
         for v in self.substage.outputs:
-            if in_buffer(v):
-                continue
-            t = v.vtype
-            for k, image in enumerate(self.places.images[v.uid]):
-                b = self.bind("storage", image, "c")
-                form = t.plane.format.lower()
-                kind = "iimage2D" if t.is_int else "image2D"
-                text.declarations.append(
-                    f"layout({form}, set = 0, binding = {b.binding}) "
-                    f"uniform writeonly {kind} w{b.binding};"
-                )
-                value = self.names[v.uid] + (f"[{k}]" if t.is_matrix else "")
-                pad = ", 0" * (4 - t.plane.n)
-                four = "ivec4" if t.is_int else "vec4"
-                body.append(
-                    f"  imageStore(w{b.binding}, ivec2(gl_GlobalInvocationID.xy), "
-                    f"{four}({value}{pad}));"
-                )
+            if not in_buffer(v):
+                here = "ivec2(gl_GlobalInvocationID.xy)"
+                body += self.image_stores(v, text, here, self.names[v.uid])
         head = "layout(local_size_x = 8, local_size_y = 8) in;"
         shader.compute = text.render(body, head)
         shader.bindings = sorted(self.bindings.values(), key=lambda b: b.binding)
         return shader
+
+    def image_stores(self, v: Variable, text: ShaderText, at: str, name: str) -> list[str]:
+        """Statements that write a value to the storage images of v, at a physical position."""
+        t, lines = v.vtype, []
+        for k, image in enumerate(self.places.images[v.uid]):
+            b = self.bind("storage", image, "c")
+            kind = "iimage2D" if t.is_int else "image2D"
+            text.declarations.append(
+                f"layout({t.plane.format.lower()}, set = 0, binding = {b.binding}) "
+                f"uniform writeonly {kind} w{b.binding};"
+            )
+            value = name + (f"[{k}]" if t.is_matrix else "")
+            pad = ", 0" * (4 - t.plane.n)
+            four = "ivec4" if t.is_int else "vec4"
+            lines.append(f"  imageStore(w{b.binding}, {at}, {four}({value}{pad}));")
+        return lines
+
+    def storer(self, v: Variable, text: ShaderText) -> str:
+        """Name of a function void f(ivec2 pos, int layer, T value) that writes a pixel of v."""
+        stores = "\n".join(self.image_stores(v, text, self.address(v), "value"))
+        text.functions.append(f"void store(ivec2 p, int l, {v.vtype.glsl} value) {{\n{stores}\n}}")
+        return "store"
 
 
 def generate(substage: Substage, places: Places, context: Context) -> Shader:

@@ -223,3 +223,19 @@ def pack_stages(substages: Sequence[Substage], context: Context) -> list[Stage]:
     stages = _Packer(substages, context).run()
     stages.reverse()
     return stages
+
+
+def in_levels(stages: Sequence[Stage]) -> list[Stage]:
+    """The same stages, those first that wait for the fewest others in a row: neighbours of one
+    level may run side by side. Without dispatches the order stays as it is."""
+    if not any(stage.is_dispatch for stage in stages):
+        return list(stages)
+    level: dict[int, int] = {}  # by id of the substage
+    levels: list[int] = []
+    for stage in stages:
+        found = [level[id(p)] for s in stage.substages for p in s.producers if id(p) in level]
+        mine = max(found, default=-1) + 1
+        level.update({id(s): mine for s in stage.substages})
+        levels.append(mine)
+    order = sorted(range(len(stages)), key=lambda k: levels[k])
+    return [stages[k] for k in order]

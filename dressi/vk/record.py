@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dressi.errors import DeviceError
 from dressi.packing.plan import DrawPlan, Plan, StagePlan
+from dressi.packing.traffic import buffers_written
 from dressi.vk.api import WHOLE_SIZE, Arena, CData
 from dressi.vk.context import Context
 from dressi.vk.image import Image, barrier
@@ -56,17 +57,69 @@ def record(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None:
             lib.vkCmdFillBuffer(commands, buffer.handle, 0, WHOLE_SIZE, 0)
         barrier(ctx, commands)
     _timestamp(ctx, commands, objects, 0)
+    # Dispatches that touch nothing that another one writes run side by side. Not when each is
+    # timed: then a time must be that of one stage.
+    apart = _Since()
     for i, stage in enumerate(plan.stages):
         render_pass = objects.passes[i]
+        if i and (objects.queries is not None or not apart.may_join(plan, stage)):
+            barrier(ctx, commands)
+            apart = _Since()
+        apart.add(plan, stage)
         if render_pass is not None:
             _graphics(ctx, commands, stage, render_pass, objects.bound[i])
         else:
             _compute(ctx, commands, stage, objects.bound[i])
-        barrier(ctx, commands)
+        if objects.queries is not None:
+            barrier(ctx, commands)
         _timestamp(ctx, commands, objects, i + 1)
+    if plan.stages:
+        barrier(ctx, commands)
     _copies(ctx, commands, plan, objects)
     _timestamp(ctx, commands, objects, len(plan.stages) + 1)
     ctx.check(lib.vkEndCommandBuffer(commands), "vkEndCommandBuffer", what)
+
+
+class _Since:
+    """What the dispatches since the last barrier read and write."""
+
+    def __init__(self) -> None:
+        self.read: set[tuple[str, int]] = set()
+        self.written: set[tuple[str, int]] = set()
+        self.only_dispatches = True
+
+    def may_join(self, plan: Plan, stage: StagePlan) -> bool:
+        """Whether a stage needs no barrier before it."""
+        read, written = _touched(plan, stage)
+        return (
+            self.only_dispatches
+            and stage.kind == "compute"
+            and self.written.isdisjoint(read | written)
+            and self.read.isdisjoint(written)
+        )
+
+    def add(self, plan: Plan, stage: StagePlan) -> None:
+        read, written = _touched(plan, stage)
+        self.read |= read
+        self.written |= written
+        self.only_dispatches &= stage.kind == "compute"
+
+
+def _touched(plan: Plan, stage: StagePlan) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
+    """Images and buffers that a stage reads and writes."""
+    read: set[tuple[str, int]] = set()
+    written: set[tuple[str, int]] = set()
+    for s in stage.substages:
+        buffers = buffers_written(plan, s)
+        written |= {("image", i) for i in s.outputs}
+        for b in s.bindings:
+            if b.kind == "storage":
+                written.add(("image", b.index))
+            elif b.kind == "buffer":
+                (written if b.index in buffers else read).add(("buffer", b.index))
+            elif b.kind != "uniform":
+                read.add(("image", b.index))
+    return read, written
 
 
 def _timestamp(ctx: Context, commands: CData, objects: Objects, index: int) -> None:

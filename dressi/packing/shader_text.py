@@ -1,0 +1,65 @@
+"""The parts of one GLSL module while it is written: extensions, declarations, functions, main.
+
+In: strings. Out: the text, with the helper functions that it uses.
+"""
+
+from __future__ import annotations
+
+# Comparisons that work on scalars too (GLSL's own are for vectors only).
+_HELPERS = {
+    "lessThan_": ("<", "lessThan"),
+    "lessThanEqual_": ("<=", "lessThanEqual"),
+    "greaterThan_": (">", "greaterThan"),
+    "greaterThanEqual_": (">=", "greaterThanEqual"),
+    "equal_": ("==", "equal"),
+    "notEqual_": ("!=", "notEqual"),
+}
+
+FULL_SCREEN = """#version 450
+// One triangle that covers the viewport.
+void main() {
+  gl_Position = vec4(gl_VertexIndex == 1 ? 3.0 : -1.0, gl_VertexIndex == 2 ? 3.0 : -1.0, 0.0, 1.0);
+}
+"""
+
+
+class ShaderText:
+    """Collects the parts of one shader module."""
+
+    def __init__(self, letter: str) -> None:
+        self.letter = letter
+        self.declarations: list[str] = []
+        self.functions: list[str] = []
+        self.extensions: set[str] = set()
+        self.fetches: dict[int, str] = {}
+        self.known: set[str] = set()
+
+    def is_new(self, name: str) -> bool:
+        """Whether something is asked for the first time, and so must be declared."""
+        if name in self.known:
+            return False
+        self.known.add(name)
+        return True
+
+    def render(self, body: list[str], head: str = "") -> str:
+        text = "\n".join(self.functions + body)
+        helpers = [_helper(n) for n in _HELPERS if n + "(" in text]
+        extensions = [f"#extension {e} : require" for e in sorted(self.extensions)]
+        parts = ["#version 450", *extensions]
+        if head:
+            parts.append(head)
+        parts += [*self.declarations, *helpers, *self.functions]
+        return "\n".join(parts) + "\nvoid main() {\n" + "\n".join(body) + "\n}\n"
+
+
+def _helper(name: str) -> str:
+    op, vector = _HELPERS[name]
+    lines = []
+    for scalar in ("float", "int"):
+        lines.append(f"bool {name}({scalar} a, {scalar} b) {{ return a {op} b; }}")
+        prefix = "vec" if scalar == "float" else "ivec"
+        for n in (2, 3, 4):
+            lines.append(
+                f"bvec{n} {name}({prefix}{n} a, {prefix}{n} b) {{ return {vector}(a, b); }}"
+            )
+    return "\n".join(lines)
