@@ -12,6 +12,7 @@ import numpy as np
 from dressi.ad import F, Variable
 from dressi.ad.vtype import IVEC3, MAT4, VEC2, VEC3
 from dressi.engine import DressiAD
+from dressi.errors import GraphError
 from dressi.render.camera import Camera, look_at, perspective
 from dressi.render.hardsoftras import HardSoft, build_hardsoftras
 from dressi.render.mesh import Mesh
@@ -40,6 +41,24 @@ def spread_views(n: int, distance: float = 4.0, fov_y_deg: float = 35.0) -> list
             ]
         )
         cameras.append(Camera(look_at(eye, (0, 0, 0), (0, 1, 0)), projection, f"view {k}"))
+    return cameras
+
+
+def surround_views(n: int, distance: float = 4.0, fov_y_deg: float = 35.0) -> list[Camera]:
+    """n cameras spread evenly over the sphere around the origin, tops and bottoms included (a
+    spiral of the golden angle). Raises GraphError for n < 1 (by look_at and perspective for the
+    rest)."""
+    if n < 1:
+        raise GraphError(f"surround_views needs at least one view, got {n}")
+    projection = perspective(fov_y_deg, 1.0, distance * 0.25, distance * 2.5)
+    cameras = []
+    for k in range(n):
+        y = 1.0 - (2.0 * k + 1.0) / n
+        azimuth = np.pi * (3.0 - np.sqrt(5.0)) * k
+        flat = np.sqrt(1.0 - y * y)
+        eye = distance * np.array([flat * np.sin(azimuth), y, flat * np.cos(azimuth)])
+        up = (0, 1, 0) if abs(y) < 0.98 else (0, 0, 1)
+        cameras.append(Camera(look_at(eye, (0, 0, 0), up), projection, f"view {k}"))
     return cameras
 
 

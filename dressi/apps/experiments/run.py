@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from dressi.apps.experiments import camera, enlarge, large_steps
+from dressi.apps.experiments import camera, enlarge, env_map, large_steps, normal_map
 from dressi.apps.experiments.common import Experiment, Result, add_flags, make_settings
 from dressi.apps.report import check_outputs, copy1024_ms, identity, print_table, write_json
 from dressi.engine import DressiAD
@@ -23,6 +23,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     "enlarge": Experiment(enlarge.HELP, enlarge.Settings, enlarge.run),
     "camera": Experiment(camera.HELP, camera.Settings, camera.run),
     "large_steps": Experiment(large_steps.HELP, large_steps.Settings, large_steps.run),
+    "normal_map": Experiment(normal_map.HELP, normal_map.Settings, normal_map.run),
+    "env_map": Experiment(env_map.HELP, env_map.Settings, env_map.run),
 }
 OUT = "out/experiments"
 

@@ -41,6 +41,19 @@ def horned(subdivisions: int = 5) -> Mesh:
     return centred(mesh)[0]
 
 
+def torus(around: int, through: int, ring: float = 0.7, tube: float = 0.3) -> Mesh:
+    """A torus about the y axis. around, through: vertices along the ring and along the tube, at
+    least 3; ring, tube: radii. 2 * around * through faces, outward; no UVs."""
+    i, j = np.meshgrid(np.arange(around), np.arange(through), indexing="ij")
+    a, b = 2 * np.pi * i / around, 2 * np.pi * j / through
+    out = ring + tube * np.cos(b)
+    positions = np.stack([out * np.sin(a), tube * np.sin(b), out * np.cos(a)], -1).reshape(-1, 3)
+    right, over = (i + 1) % around, (j + 1) % through
+    p, q, r, s = (u * through + v for u, v in ((i, j), (right, j), (right, over), (i, over)))
+    faces = np.stack([p, q, r, p, r, s], -1).reshape(-1, 3)
+    return Mesh(positions, faces, name="torus")
+
+
 def bunny_file() -> str | None:
     """The Stanford bunny of the data folder beside the checkout, where there is one."""
     path = Path(dressi.__file__).resolve().parents[2] / "shared/data/meshes/stanford-bunny.obj"
