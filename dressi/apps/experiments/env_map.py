@@ -46,6 +46,11 @@ DARKEST, BRIGHTEST = 0.02, 4.0
 
 GREY, START_ROUGHNESS = 0.5, 0.6
 
+ROUGHNESS_LR = (0.02, 0.002)
+"""Learning rates at the start and the end. The roughness is fast at first, while the map is still
+smooth; from then on the two change together, since a sharper map under a rougher lobe looks much
+the same."""
+
 LOG_RANGE = (-6.0, 2.0)
 """log2 of radiance that the second PSNR takes as [0, 1]: all of the true map."""
 
@@ -148,12 +153,12 @@ def fit_environment(settings: Settings, mesh: Mesh, true: np.ndarray, label: str
     loss = l2_loss(picture, wanted) * float(size[0] * size[1])
     panorama = ibl.to_equirect(env, (128, 64))
     rates = {
-        log_env: exponential_decay(settings.lr, settings.lr / 10, settings.iterations),
-        roughness: exponential_decay(0.01, 0.001, settings.iterations),
+        log_env: exponential_decay(settings.lr, settings.lr / 2, settings.iterations),
+        roughness: exponential_decay(*ROUGHNESS_LR, settings.iterations),
     }
 
     def optimizer(xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
-        new = [Adam(rates[x])([x], [g])[0] for x, g in zip(xs, gxs, strict=True)]
+        new = [Adam(rates[x], beta2=0.99)([x], [g])[0] for x, g in zip(xs, gxs, strict=True)]
         return [F.clamp(v, 0.0, 1.0) if x is roughness else v for x, v in zip(xs, new, strict=True)]
 
     fit = Fit(true, (true[0], true[0]), *(np.empty(0),) * 3, [], [], [])

@@ -13,6 +13,7 @@ does not go to zero: under it a normal hardly changes a matte surface.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -215,7 +216,7 @@ class UnitAdam:
     def __init__(self, lr: float, iterations: int) -> None:
         self.adam = Adam(exponential_decay(lr, lr / 10, iterations), beta2=0.99)
 
-    def __call__(self, xs: list[Variable], gxs: list[Variable]) -> list[Variable]:
+    def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
         return [F.normalize(x * 2.0 - 1.0) * 0.5 + 0.5 for x in self.adam(xs, gxs)]
 
 

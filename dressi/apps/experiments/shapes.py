@@ -51,7 +51,7 @@ def torus(around: int, through: int, ring: float = 0.7, tube: float = 0.3) -> Me
     right, over = (i + 1) % around, (j + 1) % through
     p, q, r, s = (u * through + v for u, v in ((i, j), (right, j), (right, over), (i, over)))
     faces = np.stack([p, q, r, p, r, s], -1).reshape(-1, 3)
-    return Mesh(positions, faces, name="torus")
+    return Mesh(positions.astype(np.float32), faces, name="torus")
 
 
 def bunny_file() -> str | None:

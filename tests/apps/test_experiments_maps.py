@@ -1,0 +1,136 @@
+"""``dressi experiment normal_map`` and ``env_map``: the measures they are judged by, the true maps,
+and small fits that must come nearer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dressi.apps.experiments import env_map, normal_map
+from dressi.apps.experiments.common import make_settings
+from dressi.apps.experiments.shapes import torus
+from dressi.apps.views import surround_views
+from dressi.errors import DressiError, GraphError, LoadError
+from dressi.render import ibl
+from dressi.render.mesh import area_normals, vertex_neighbors
+
+
+def test_dissimilarity_is_one_minus_the_cosine() -> None:
+    a = np.array([[[0.5, 0.5, 1.0], [1.0, 0.5, 0.5], [0.5, 0.5, 0.5], [0.5, 0.5, 0.75]]])
+    b = np.array([[[0.5, 0.5, 1.0], [0.0, 0.5, 0.5], [0.5, 0.5, 1.0], [0.8, 0.5, 0.9]]])
+    off = normal_map.dissimilarity(a, b)[0]
+    assert off[:3] == pytest.approx([0.0, 2.0, 1.0])
+    assert off[3] == pytest.approx(1 - 0.8)  # (0.6, 0, 0.8) against z, whatever the length
+
+
+def test_the_relief_has_unit_normals_flat_bands_and_no_seam() -> None:
+    texel = normal_map.relief(128)
+    n = texel.astype(np.float64) * 2 - 1
+    assert np.linalg.norm(n, axis=-1) == pytest.approx(1, abs=1e-6)
+    assert (n[..., 2] > 0.3).all(), "nothing overhangs"
+    flat = normal_map.dissimilarity(texel, np.broadcast_to(normal_map.FLAT, texel.shape)) < 1e-3
+    assert 0.2 < flat.mean() < 0.6
+    inside = np.abs(np.diff(n, axis=1)).max()
+    assert np.abs(n[:, 0] - n[:, -1]).max() <= inside + 1e-6
+
+
+def test_the_relief_bends_against_its_slopes() -> None:
+    """A dimple: left of its middle the surface falls to the right, so the normal leans right; above
+    its middle it falls downwards in the picture, so the normal leans down, which is -y."""
+    n = normal_map.relief(512).astype(np.float64) * 2 - 1
+    y, x = (round(c * 512) for c in (11.5 / 23, 0.5 / 20 - 0.5 / 20))  # row 11 is shifted by half
+    assert abs(n[y, x, 0]) < 0.05 and abs(n[y, x, 1]) < 0.05, "the middle"
+    assert n[y, x - 6, 0] > 0.2 and n[y, x + 6, 0] < -0.2
+    assert n[y - 6, x, 1] < -0.2 and n[y + 6, x, 1] > 0.2
+
+
+@pytest.mark.gpu
+def test_a_normal_map_comes_nearer_in_a_few_steps() -> None:
+    settings = make_settings(
+        normal_map.Settings, smoke=True, iterations=60, views=6, size=48, map_size=32
+    )
+    figures = normal_map.run(settings).figures
+    assert figures["texels_counted"] > 0.3
+    assert figures["ratio"] < 0.5
+    assert figures["psnr_end_db"] > figures["psnr_start_db"] + 6
+
+
+@pytest.mark.gpu
+def test_the_target_of_normal_map_needs_a_file_with_uvs(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match="no such file"):
+        normal_map.run(make_settings(normal_map.Settings, target="absent.obj", smoke=True))
+    bare = tmp_path / "bare.obj"
+    bare.write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n")
+    with pytest.raises(GraphError, match="no UVs"):
+        normal_map.run(make_settings(normal_map.Settings, target=str(bare), smoke=True))
+
+
+def test_psnr_of_maps_is_weighted_by_solid_angle() -> None:
+    true = np.full((6, 4, 4, 3), 0.5)
+    assert env_map.map_psnr(true + 0.1, true) == pytest.approx(20.0)
+    assert env_map.map_psnr(true + 7, true + 9) == pytest.approx(120.0), "clipped to [0, 1]"
+    corner, middle = true.copy(), true.copy()
+    corner[0, 0, 0] = middle[0, 1, 1] = 1.0
+    omega = ibl.cube_solid_angles(4)[0] / (4 * np.pi)
+    for one, share in ((corner, omega[0, 0]), (middle, omega[1, 1])):
+        assert env_map.map_psnr(one, true) == pytest.approx(-10 * np.log10(share * 0.25))
+
+
+def test_the_true_environment_has_light_and_dark_and_colours() -> None:
+    env = env_map.true_environment(16)
+    assert env.shape == (6, 16, 16, 3) and env.dtype == np.float32
+    assert env.min() >= env_map.DARKEST and env.max() <= env_map.BRIGHTEST
+    assert env.max() > 2.0, "a sun"
+    d = ibl.cube_directions(16)
+    walls = np.abs(d[..., 1]) < 0.15
+    red, green, _ = np.moveaxis(env[walls], -1, 0)
+    assert ((red > 4 * green).sum() > 10) and ((green > 4 * red).sum() > 10)
+    grey = np.full_like(env, env_map.GREY)
+    assert env_map.map_psnr(grey, env) < 15, "the start is not the answer"
+
+
+@pytest.mark.gpu
+def test_an_environment_and_a_roughness_come_nearer_in_a_few_steps() -> None:
+    settings = make_settings(
+        env_map.Settings, smoke=True, iterations=300, views=6, size=32, env_size=4
+    )
+    true = env_map.true_environment(4)
+    fit = env_map.fit_environment(settings, torus(32, 16), true, "torus")
+    assert fit.psnr_db[-1] > fit.psnr_db[0] + 3
+    off = np.abs(np.array(fit.roughness) - settings.roughness)
+    assert off[-1] < off[0] / 2
+    assert np.abs(fit.last - fit.targets).mean() < np.abs(fit.first - fit.targets).mean() / 3
+
+
+def test_a_roughness_beyond_one_is_refused() -> None:
+    with pytest.raises(DressiError, match=r"at most 1, got 1\.5"):
+        env_map.run(make_settings(env_map.Settings, roughness=1.5))
+
+
+def test_the_torus_is_closed_and_outward() -> None:
+    mesh = torus(16, 12, 0.7, 0.3)
+    assert mesh.check().faces.shape == (2 * 16 * 12, 3)
+    degree = np.diff(vertex_neighbors(mesh.faces, len(mesh.positions))[0])
+    assert (degree == 6).all()
+    normals, middle = area_normals(mesh.positions, mesh.faces), mesh.positions[mesh.faces].mean(1)
+    ring = middle * (1, 0, 1)
+    ring *= 0.7 / np.linalg.norm(ring, axis=1, keepdims=True)
+    assert ((normals * (middle - ring)).sum(1) > 0).all()
+    volume = np.einsum("fi,fi->", mesh.positions[mesh.faces[:, 0]], normals) / 3
+    assert volume == pytest.approx(2 * np.pi**2 * 0.7 * 0.3**2, rel=0.1)
+
+
+def test_surrounding_views_look_at_the_middle_from_all_sides() -> None:
+    cameras = surround_views(20, 4.0)
+    eyes = np.stack([c.eye for c in cameras])
+    assert np.linalg.norm(eyes, axis=1) == pytest.approx(4.0)
+    assert np.abs(eyes.mean(0)).max() < 0.3, "no side is left out"
+    for camera in cameras:
+        clip = camera.matrix @ (0, 0, 0, 1)
+        assert clip[:2] == pytest.approx([0, 0], abs=1e-9) and 0 < clip[2] < clip[3]
+    nearest = (eyes @ eyes.T / 16 - 2 * np.eye(20)).max(1)
+    assert np.degrees(np.arccos(nearest)).min() > 25, "no two are close"
+    with pytest.raises(GraphError, match="at least one view, got 0"):
+        surround_views(0)
