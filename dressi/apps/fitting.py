@@ -122,7 +122,8 @@ def fit_shape(
 class TextureSchedule:
     """Schedule of a texture fit. lr: Adam's learning rate, linear albedo. size: (width, height)
     texels. backward: of F.texture. shape_lr: not None: the vertices move too, by the colours, the
-    silhouettes and the regularizers of ``shape``, with this learning rate."""
+    silhouettes and the regularizers of ``shape``, with this learning rate. r_px: reach in pixels; 1
+    is antialiasing mode."""
 
     iterations: int = 100
     lr: tuple[float, float] = (0.06, 0.01)
@@ -130,6 +131,7 @@ class TextureSchedule:
     backward: str = "exact"
     start: float = 1.0
     shape_lr: tuple[float, float] | None = None
+    r_px: float = 1.0
     shape: ShapeSchedule = field(default_factory=ShapeSchedule)
 
 
@@ -158,12 +160,12 @@ def fit_texture(
     albedo = Variable(VEC3, schedule.size, requires_grad=True, name="albedo")
     lr, shape_lr = Variable(FLOAT, name="lr"), Variable(FLOAT, name="shape_lr")
     target = Variable(VEC3, size, n_views, name="target_colour")
-    pixel = 1.0 / max(size)  # antialiasing mode: K = 1, one pixel
+    reach = schedule.r_px / max(size)
     # A Sobol point a step shifts the projection within a pixel, so that texels between pixel
     # centres are painted too, and the mean over steps is the box-filtered picture that a camera
     # takes.
     jitter = F.sobol(step_counter("jitter.step")) - 0.5
-    hs = build_hardsoftras(leaves.pos, leaves.faces, leaves.matrix, size, pixel, jitter=jitter)
+    hs = build_hardsoftras(leaves.pos, leaves.faces, leaves.matrix, size, reach, jitter=jitter)
     picture = hs.blend(
         [unlit(hs.peels[0], leaves.uv, leaves.uv_faces, albedo, schedule.backward, wrap="clamp")]
     )

@@ -122,42 +122,32 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
     photos = load_photos(options.images, options.cameras)[: options.views]
     if len(photos) < 4:
         raise GraphError(f"fit needs at least 4 photos (2 are kept out), got {len(photos)}")
-    shapes = {p.image.shape for p in photos}
-    if len(shapes) > 1:
-        raise GraphError(f"the photos must have one size, got {sorted(shapes)}")
     check_outputs(options.out, options.json)
     out = Path(options.out)
+    masks, images, box, matrices = prepare(photos, options.cameras)
     height, width = photos[0].image.shape[:2]
-    for photo in photos:
-        _check_calibration(photo, options.cameras)
     size = min(size, max(width, height))  # photos are never enlarged
-    masks = np.stack([_mask(p) for p in photos])[..., None]
-    images = np.stack([p.image for p in photos]) * masks
-    box = read_bounding_box(Path(options.cameras).parent / "README.txt")
-    if box is None:
-        box = estimate_box(photos, masks)
-    matrices = np.stack([_matrix(p, box) for p in photos])
     kept = list(options.holdout or (len(photos) // 4 - 1, 3 * len(photos) // 4 - 1))
     if len(set(kept)) != 2 or not all(0 <= i < len(photos) for i in kept):
         raise GraphError(f"holdout needs two photos out of 0..{len(photos) - 1}, got {kept}")
     train = [i for i in range(len(photos)) if i not in kept]
 
-    mesh = _start(box)
+    mesh = start_mesh(box)
     shape: list[FitResult] = []
     with DressiAD(options.device) as ad:
         who = identity(ad)
         for level in levels(size, iterations):
             if level.refine:
                 mesh = subdivide(mesh)
-            small = np.stack([_shrink(masks[i], level.size) for i in train])
+            small = np.stack([shrink(masks[i], level.size) for i in train])
             label = f"shape {small.shape[2]}x{small.shape[1]}"
             result = fit_shape(ad, mesh, matrices[train], small, level.schedule, label)
             mesh = replace(mesh, positions=result.data)
             shape.append(result)
         paint: FitResult | None = None
         if options.texture_iterations:
-            colours = np.stack([_shrink(images[i], size) for i in train])
-            cover = np.stack([_shrink(masks[i], size) for i in train])
+            colours = np.stack([shrink(images[i], size) for i in train])
+            cover = np.stack([shrink(masks[i], size) for i in train])
             schedule = TextureSchedule(options.texture_iterations, start=0.3)
             paint = fit_texture(ad, mesh, matrices[train], colours, schedule, "texture", cover)
     texture = paint.data if paint is not None else np.full((4, 4, 3), 0.5, np.float32)
@@ -202,8 +192,8 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
         ]
     write_png(out / "heldout.png", contact_sheet(rows))
     sheet = {
-        "photo": [_shrink(images[i], 160) for i in train[:7]],
-        "fit": [_shrink(colour_all[i], 160) for i in train[:7]],
+        "photo": [shrink(images[i], 160) for i in train[:7]],
+        "fit": [shrink(colour_all[i], 160) for i in train[:7]],
     }
     write_png(out / "contact_sheet.png", contact_sheet(sheet))
     curves = {f"shape, level {k}": r.losses for k, r in enumerate(shape)}
@@ -218,6 +208,29 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
         write_json(options.json, result_json)
     print_table("dressi fit (two photos kept out)", result_json)
     return result_json
+
+
+def prepare(
+    photos: list[Photo], cameras: str
+) -> tuple[np.ndarray, np.ndarray, npt.NDArray[np.float64], np.ndarray]:
+    """What a fit needs of photos: masks (n, H, W, 1), images times masks (n, H, W, 3), the box
+    (2, 3) around the object (from the README.txt beside the camera file, else estimated), matrices
+    (n, 4, 4) to clip space for positions that are centred and scaled to EXTENT.
+
+    Raises GraphError where sizes differ or an object is not found, LoadError where the calibration
+    is none.
+    """
+    shapes = {p.image.shape for p in photos}
+    if len(shapes) > 1:
+        raise GraphError(f"the photos must have one size, got {sorted(shapes)}")
+    for photo in photos:
+        _check_calibration(photo, cameras)
+    masks = np.stack([_mask(p) for p in photos])[..., None]
+    images = np.stack([p.image for p in photos]) * masks
+    box = read_bounding_box(Path(cameras).parent / "README.txt")
+    if box is None:
+        box = estimate_box(photos, masks)
+    return masks, images, box, np.stack([_matrix(p, box) for p in photos])
 
 
 def _check_calibration(photo: Photo, cameras: str) -> None:
@@ -265,14 +278,14 @@ def _matrix(photo: Photo, box: npt.NDArray[np.float64]) -> np.ndarray:
     return camera.matrix @ place
 
 
-def _start(box: npt.NDArray[np.float64]) -> Mesh:
+def start_mesh(box: npt.NDArray[np.float64]) -> Mesh:
     """A sphere of 2562 vertices scaled to the box (normalized units)."""
     mesh = icosphere(4)
     half = (box[1] - box[0]) / 2 * _scale(box)
     return replace(mesh, positions=mesh.positions * half.astype(np.float32))
 
 
-def _shrink(image: np.ndarray, longer: int) -> np.ndarray:
+def shrink(image: np.ndarray, longer: int) -> np.ndarray:
     """Box-filtered copy with the given longer side (the aspect is kept as well as whole pixels
     can)."""
     h, w = image.shape[:2]

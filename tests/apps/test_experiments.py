@@ -12,12 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dressi.apps.demo import EXTENT
 from dressi.apps.experiments import EXPERIMENTS, Result, run_experiment
 from dressi.apps.experiments.common import Settings, make_settings, option
 from dressi.apps.experiments.enlarge import CORNERS, signed_distances
+from dressi.apps.experiments.heatmap import summary
+from dressi.apps.experiments.lit_fit import Fit, Method, random_views, run_fit, with_targets
+from dressi.apps.experiments.real import start_mesh
+from dressi.apps.experiments.shapes import horned, merged
 from dressi.cli import main
 from dressi.errors import DressiError
 from dressi.render.io.images import read_image
+from dressi.render.mesh import icosphere
+from dressi.render.metrics import mean_distance_to_surface
+from dressi.render.topology import face_neighbors
 
 HEAD = "experiment device driver commit copy1024_ms seconds settings figures conditions files"
 
@@ -149,3 +157,93 @@ def test_the_distances_that_enlarge_is_judged_by() -> None:
     assert d[0, 0] == pytest.approx(-((0.125**2 * 2) ** 0.5))  # (0.125, 0.125)
     flipped = signed_distances(CORNERS[0, ::-1, :2], 16)
     assert np.allclose(flipped, signed_distances(CORNERS[0, :, :2], 16)), "either way round"
+
+
+def test_the_horned_target_is_one_closed_surface_of_the_usual_size() -> None:
+    mesh = horned(3)
+    assert len(mesh.faces) == 1280
+    assert np.ptp(mesh.positions, axis=0).max() == pytest.approx(EXTENT)
+    assert (face_neighbors(mesh.faces) >= 0).all(), "no border"
+    radius = np.linalg.norm(mesh.positions, axis=1)
+    assert radius.max() > 2.0 * np.quantile(radius, 0.25), "horns stand out"
+
+
+def test_merging_vertices_keeps_the_shape_with_fewer_faces() -> None:
+    ball = icosphere(4)
+    small = merged(ball, 600)
+    assert 200 < len(small.faces) <= 600
+    assert mean_distance_to_surface(small.positions, ball.positions, ball.faces) < 0.06
+    a, b, c = small.faces.T
+    assert ((a != b) & (b != c) & (c != a)).all()
+
+
+def test_the_start_of_a_trial_is_an_unmirrored_sphere_about_as_large_as_the_box() -> None:
+    half = np.array([0.5, 1.0, 0.7])
+    meshes = [start_mesh(half, 2, np.random.default_rng(k)) for k in range(4)]
+    for mesh in meshes:
+        corners = mesh.positions[mesh.faces].astype(np.float64)
+        volume = np.einsum("ij,ij->", corners[:, 0], np.cross(corners[:, 1], corners[:, 2])) / 6
+        assert 0.5 < volume / (4 / 3 * np.pi * half.prod()) < 1.6, "positive: faces look outside"
+    assert not np.allclose(meshes[0].positions, meshes[1].positions)
+
+
+def test_the_summary_of_a_heatmap_names_the_best_of_each_checkpoint() -> None:
+    early = [[5.0, 4.0], [3.0, 2.0]]
+    end = [[1.0, 1.5], [2.0, 3.0]]
+    figures = summary(np.array([early, end]), (1, 3), (1.0, 8.0))
+    assert (figures["early_best_K"], figures["early_best_r_px"]) == (3, 8.0)
+    assert (figures["end_best_K"], figures["end_best_r_px"]) == (1, 1.0)
+    assert figures["early_best_mean_r_px"] == 8.0 and figures["end_best_mean_r_px"] == 1.0
+    assert figures["early_narrow_over_wide"] == pytest.approx(4.5 / 2.5)
+    assert figures["end_narrow_over_wide"] == pytest.approx(1.25 / 2.5)
+
+
+@pytest.mark.gpu
+def test_a_fit_comes_nearer_to_its_target_by_each_method() -> None:
+    target, start = horned(2), icosphere(2, 0.5)
+    views = with_targets(random_views(6, 48), target, None, False)
+    covered = views.pictures.mean((1, 2, 3))
+    assert (covered > 0.05).all() and (covered < 0.7).all(), "the target is seen whole"
+    for method in (Method("soft", (3.0, 1.0)), Method("aa", antialias=True)):
+        trace = run_fit(start, target, views, method, Fit(60, every=30, lit=False), (60,))
+        assert trace.iterations == [0, 30, 60] and trace.seconds[0] == 0
+        assert trace.distances[2] < trace.distances[1] < trace.distances[0]
+        assert trace.distances[2] < 0.8 * trace.distances[0]
+        assert trace.positions[60].shape == start.positions.shape
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["generalize", "--target", "nothing.obj"], "nothing.obj: no such file"),
+        (["heatmap", "--K", "1", "0"], "--K must be at least 1, got 0"),
+        (["curves", "--iterations", "1"], "--iterations must be at least 2, got 1"),
+        (["real"], "needs --images DIR and --cameras FILE"),
+        (["real", "--images", "nowhere", "--cameras", "x"], "nowhere: no such folder"),
+        (["real", "--smoke", "--images", "nowhere"], "needs --images DIR and --cameras FILE"),
+    ],
+    ids=lambda v: " ".join(v) if isinstance(v, list) else "",
+)
+@pytest.mark.gpu
+def test_what_an_experiment_cannot_read_is_said(
+    arguments: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["experiment", *arguments]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("dressi: ") and says in error
+
+
+@pytest.mark.gpu
+def test_real_reads_photos_of_a_data_set(shared_data: Path, tmp_path: Path) -> None:
+    dino = shared_data / "dino"
+    arguments = ["--images", str(dino), "--cameras", str(dino / "dinoSR_par.txt")]
+    small = ["--smoke", "--trials", "1", "--size", "48", "--iterations", "30"]
+    small += ["--subdivisions", "2", "--out", str(tmp_path)]
+    assert main(["experiment", "real", *arguments, *small]) == 0
+    figures = json.loads((tmp_path / "result.json").read_text())["figures"]
+    assert figures["photos"] == 16 and figures["train_iou_mean"] > 0.6

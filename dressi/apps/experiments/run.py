@@ -11,7 +11,17 @@ from typing import Any
 
 from rich.console import Console
 
-from dressi.apps.experiments import camera, enlarge, env_map, large_steps, normal_map
+from dressi.apps.experiments import (
+    camera,
+    curves,
+    enlarge,
+    env_map,
+    generalize,
+    heatmap,
+    large_steps,
+    normal_map,
+    real,
+)
 from dressi.apps.experiments.common import Experiment, Result, add_flags, make_settings
 from dressi.apps.report import check_outputs, copy1024_ms, identity, print_table, write_json
 from dressi.engine import DressiAD
@@ -25,6 +35,10 @@ EXPERIMENTS: dict[str, Experiment] = {
     "large_steps": Experiment(large_steps.HELP, large_steps.Settings, large_steps.run),
     "normal_map": Experiment(normal_map.HELP, normal_map.Settings, normal_map.run),
     "env_map": Experiment(env_map.HELP, env_map.Settings, env_map.run),
+    "generalize": Experiment(generalize.HELP, generalize.Settings, generalize.run),
+    "curves": Experiment(curves.HELP, curves.Settings, curves.run),
+    "heatmap": Experiment(heatmap.HELP, heatmap.Settings, heatmap.run),
+    "real": Experiment(real.HELP, real.Settings, real.run),
 }
 OUT = "out/experiments"
 

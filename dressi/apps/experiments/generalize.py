@@ -1,0 +1,235 @@
+"""``dressi experiment generalize``: one rasterizer from antialiasing to SoftRas (paper, its figure
+that compares settings on the bunny at 512 x 512).
+
+Columns: AA mode (delta of one pixel, K = 1), the default, SoftRas mode (E = 1 everywhere), and the
+screen-space antialiasing of ``dressi.render.antialias``. Rows: the picture, a part of it enlarged,
+and the derivative of every pixel as the object moves to the right (forward mode).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import ndimage
+
+from dressi.ad import SGD, F, Variable
+from dressi.ad.vtype import FLOAT, VEC3
+from dressi.apps.experiments import common
+from dressi.apps.experiments.common import Result, option
+from dressi.apps.experiments.shapes import bunny_file, target_mesh
+from dressi.apps.views import MeshLeaves, mesh_leaves, send_mesh
+from dressi.engine import DressiAD
+from dressi.render.antialias import build_antialias
+from dressi.render.camera import look_at, perspective
+from dressi.render.distance import interpolate
+from dressi.render.hardsoftras import Peel, build_hardsoftras
+from dressi.render.losses import l2_loss
+from dressi.render.mesh import Mesh, vertex_normals
+from dressi.render.project import gather
+from dressi.render.sheet import contact_sheet
+
+HELP = "AA mode, the default and SoftRas mode on the bunny: pictures, derivatives, times"
+
+
+@dataclass(frozen=True)
+class Settings(common.Settings):
+    """Options of the experiment."""
+
+    size: int = option(512, "pixels on a side", smoke=32, least=16)
+    faces: int = option(5000, "faces at most; vertices are merged", smoke=80, least=20)
+    target: str | None = option(None, "OBJ file (default: the bunny of the data folder, if any)")
+    r: float = option(0.01, "reach of the default", smoke=0.1, least=0.0)
+    soft_r: float = option(0.1, "reach of SoftRas mode", smoke=0.25, least=0.0)
+    soft_sigma: float = option(0.0285, "softness of SoftRas mode", least=1e-6)
+    K: int = option(3, "peels of the default and of SoftRas mode", smoke=2, least=1)
+    seconds: float = option(
+        5.0, "time each way's steps for so long, in seconds", smoke=0.0, least=0.0
+    )
+
+
+@dataclass(frozen=True)
+class Way:
+    """Parameters of build_hardsoftras; None: the screen-space method."""
+
+    r: float
+    K: int = 1
+    sigma: float | None = None
+    delta: float | None = None
+
+
+def ways(settings: Settings) -> dict[str, Way | None]:
+    """The columns."""
+    pixel = 1.0 / settings.size
+    return {
+        "AA mode": Way(pixel, 1, None, pixel),
+        "default": Way(settings.r, settings.K),
+        "SoftRas mode": Way(settings.soft_r, settings.K, settings.soft_sigma, 1.0),
+        "antialias": None,
+    }
+
+
+def run(settings: Settings) -> Result:
+    """Pictures, and of each way: how many pixels it blurs, how many of them inside the shape, how
+    many pixels have a derivative, and ms."""
+    path = settings.target or (None if settings.smoke else bunny_file())
+    mesh = target_mesh(path, settings.faces)
+    size = settings.size
+    matrix = perspective(32.0, 1.0, 1.0, 10.0) @ look_at((0.9, 0.5, 3.9), (0, 0, 0), (0, 1, 0))
+    colours = vertex_colours(mesh)
+    hard = _draw(settings, mesh, colours, matrix, Way(0.0), timed=False)
+    inside = hard["mask"] > 0.5
+    # Pixels that no method but SoftRas mode may touch: farther inside than the default's reach.
+    deep = ndimage.distance_transform_edt(inside) > settings.r * size + 1.5
+    figures: dict[str, Any] = {"target": mesh.name, "faces": len(mesh.faces)}
+    rows: dict[str, list[np.ndarray]] = {"picture": [], "enlarged": [], "d / dx": []}
+    for name, way in ways(settings).items():
+        drawn = _draw(settings, mesh, colours, matrix, way)
+        changed = np.abs(drawn["picture"] - hard["picture"]).max(-1) > 1 / 255
+        moving = np.abs(drawn["tangent"]).max(-1) > 1e-3
+        key = name.replace(" ", "_").lower()
+        figures[f"{key}_blurred_pixels"] = int(changed.sum())
+        figures[f"{key}_blurred_inside"] = int((changed & deep).sum())
+        outside = ndimage.distance_transform_edt(~inside)
+        figures[f"{key}_reach_px"] = float((outside * moving).max())
+        figures[f"{key}_ms"] = drawn["ms"]
+        rows["picture"].append(drawn["picture"])
+        rows["enlarged"].append(_enlarged(drawn["picture"], inside))
+        rows["d / dx"].append(signed_colours(drawn["tangent"].mean(-1)))
+    reach = [figures[f"{k}_reach_px"] for k in ("aa_mode", "default", "softras_mode")]
+    conditions = [
+        (
+            "derivatives reach farther from AA mode to the default to SoftRas mode: "
+            + ", ".join(f"{x:.1f}" for x in reach)
+            + " px outside of the shape",
+            reach[0] < reach[1] < reach[2],
+        ),
+        (
+            "AA mode and the default keep the picture inside the outline",
+            figures["aa_mode_blurred_inside"] == figures["default_blurred_inside"] == 0,
+        ),
+        ("SoftRas mode blurs it", figures["softras_mode_blurred_inside"] > 0.2 * deep.sum()),
+        (
+            "AA mode touches about the pixels that antialias does (at most 3 times as many)",
+            figures["aa_mode_blurred_pixels"] <= 3 * figures["antialias_blurred_pixels"],
+        ),
+    ]
+    sheet = contact_sheet(rows, columns=list(ways(settings)))
+    return Result(figures, {"generalize": sheet}, conditions=conditions)
+
+
+def vertex_colours(mesh: Mesh) -> np.ndarray:
+    """(V, 3) linear: stripes lit from the upper left, so that blur inside the outline shows."""
+    normal = vertex_normals(mesh.positions, mesh.faces)
+    light = np.maximum(normal @ np.array([-0.4, 0.6, 0.69]), 0.0)[:, None] * 0.85 + 0.15
+    stripe = 0.5 + 0.5 * np.sin(14.0 * mesh.positions[:, 1:2] + 4.0 * mesh.positions[:, :1])
+    albedo = np.array([0.9, 0.75, 0.5]) * stripe + np.array([0.25, 0.4, 0.7]) * (1.0 - stripe)
+    return (albedo * light).astype(np.float32)
+
+
+def _draw(
+    settings: Settings,
+    mesh: Mesh,
+    colours: np.ndarray,
+    matrix: np.ndarray,
+    way: Way | None,
+    timed: bool = True,
+) -> dict[str, Any]:
+    """picture (S, S, 3); tangent, the same, of a move by one world unit to the right; mask (S, S)
+    of the hard faces; ms of a step: picture, loss, gradient of the vertices, update."""
+    size = (settings.size, settings.size)
+    leaves = mesh_leaves(mesh, 1, requires_grad=True)
+    move = Variable(VEC3, name="move")
+    colour = Variable(VEC3, (len(colours), 1), name="colours")
+    with DressiAD(settings.device) as ad:
+        send_mesh(ad, leaves, mesh, matrix[None])
+        ad.send_img(colour, colours)
+        ad.send_img(move, np.zeros(3))
+        picture, mask = _picture(leaves, leaves.pos + move, colour, size, way)
+        (tangent,) = F.jvp([picture], {move: F.constant((1.0, 0.0, 0.0))})
+        out: dict[str, Any] = {
+            "picture": ad.recv_img(picture),
+            "mask": ad.recv_img(mask)[..., 0],
+            "tangent": ad.recv_img(tangent) if timed else np.zeros_like(mask),
+            "ms": 0.0,
+        }
+    if timed:
+        out["ms"] = _step_ms(settings, mesh, colours, matrix, way, out["picture"])
+    return out
+
+
+def _picture(
+    leaves: MeshLeaves, pos: Variable, colour: Variable, size: tuple[int, int], way: Way | None
+) -> tuple[Variable, Variable]:
+    """VEC3 picture over black, FLOAT mask of the hard faces. Gradient to pos."""
+
+    def shaded(peel: Peel) -> Variable:
+        return interpolate(gather(colour, leaves.faces), peel.ids, peel.bary) * peel.stencil
+
+    if way is None:
+        aa = build_antialias(pos, leaves.faces, leaves.matrix, size)
+        return aa.blend(shaded(aa.peel)), aa.hard
+    hs = build_hardsoftras(
+        pos, leaves.faces, leaves.matrix, size, way.r, way.K, way.sigma, way.delta
+    )
+    if way.r == 0.0:
+        return F.where(hs.hard, shaded(hs.peels[0]), 0.0), hs.hard
+    return hs.blend([shaded(peel) for peel in hs.peels]), hs.hard
+
+
+def _step_ms(
+    settings: Settings,
+    mesh: Mesh,
+    colours: np.ndarray,
+    matrix: np.ndarray,
+    way: Way | None,
+    target: np.ndarray,
+) -> float:
+    """Median ms of optimization steps that compare the picture with itself moved by 2 %: everything
+    is drawn anew, and the vertices stay (a learning rate of 0)."""
+    size = (settings.size, settings.size)
+    leaves = mesh_leaves(mesh, 1, requires_grad=True)
+    colour = Variable(VEC3, (len(colours), 1), name="colours")
+    wanted = Variable(VEC3, size, name="target")
+    lr = Variable(FLOAT, name="lr")
+    with DressiAD(settings.device) as ad:
+        ad.set_loss_var(l2_loss(_picture(leaves, leaves.pos, colour, size, way)[0], wanted))
+        ad.set_optimizer(SGD(lr))
+        send_mesh(ad, leaves, mesh, matrix[None])
+        ad.send_img(colour, colours)
+        ad.send_img(lr, 0.0)
+        ad.send_img(wanted, np.roll(target, max(size[0] // 50, 1), axis=1))
+        ad.exec_step()
+        times: list[float] = []
+        end = time.perf_counter() + settings.seconds
+        while len(times) < FEWEST or time.perf_counter() < end:
+            begin = time.perf_counter()
+            ad.exec_step()
+            times.append((time.perf_counter() - begin) * 1e3)
+    return float(np.median(times))
+
+
+FEWEST = 3
+"""Steps timed at least: those of SoftRas mode are slow."""
+
+
+def _enlarged(picture: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """The part around the highest pixel of the shape, enlarged to the size of the picture."""
+    size, part = len(picture), max(len(picture) // 8, 4)
+    y, x = np.argwhere(inside)[0]
+    top = int(np.clip(y - part // 3, 0, size - part))
+    left = int(np.clip(x - part // 2, 0, size - part))
+    big = np.kron(picture[top : top + part, left : left + part], np.ones((8, 8, 1)))
+    return big[:size, :size].astype(np.float32)
+
+
+def signed_colours(values: np.ndarray) -> np.ndarray:
+    """(H, W, 3): red where positive, blue where negative, white at 0; by the root, so that small
+    ones show, full at the 99.5th percentile of what is not 0."""
+    size = np.abs(values)
+    scale = np.quantile(size[size > 0], 0.995) if (size > 0).any() else 1.0
+    strength = np.sqrt(np.minimum(size / scale, 1.0))[..., None]
+    ink = np.where(values[..., None] > 0, (0.8, 0.0, 0.0), (0.0, 0.1, 0.8))
+    return (1.0 + (ink - 1.0) * strength).astype(np.float32)

@@ -1,0 +1,276 @@
+"""The paper's validation fit (5.1): vertices of a sphere by random views under random lights.
+
+In: a target mesh, a way to draw soft edges. Out: mean distance of the vertices to the target at
+every so many iterations, times, positions at checkpoints. Each iteration draws one view; the loss
+is the mean absolute difference of Lambert pictures (or of silhouettes) plus a Laplacian whose
+weight falls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from dressi.ad import Adam, F, Variable
+from dressi.ad.vtype import FLOAT, VEC3
+from dressi.apps.views import MeshLeaves, mesh_leaves, render, send_mesh
+from dressi.engine import DressiAD
+from dressi.errors import DressiError
+from dressi.render.antialias import build_antialias
+from dressi.render.camera import look_at, perspective
+from dressi.render.distance import interpolate
+from dressi.render.hardsoftras import Peel, build_hardsoftras
+from dressi.render.losses import l1_loss
+from dressi.render.mesh import Mesh
+from dressi.render.metrics import mean_distance_to_surface
+from dressi.render.project import gather
+from dressi.render.regularizers import laplacian_loss, laplacian_matrix
+from dressi.render.shading import vertex_normals
+from dressi.render.sheet import contact_sheet
+
+AMBIENT = 0.15
+"""Keeps the unlit side apart from the background."""
+
+SUPERSAMPLE = 4
+
+
+@dataclass(frozen=True)
+class Views:
+    """Random views. matrices: (n, 4, 4). lights: (n, 3) positions of point lights. pictures:
+    (n, S, S, 1) of the target."""
+
+    matrices: np.ndarray
+    lights: np.ndarray
+    pictures: np.ndarray
+
+    @property
+    def size(self) -> int:
+        return self.pictures.shape[1]
+
+
+@dataclass(frozen=True)
+class Method:
+    """How edges become soft. r_px: reach in pixels at the start and at the end (geometrically
+    between, until ``Fit.r_until``). delta_px: reach of the edge mask, None: r. antialias: the
+    screen-space method, which knows no r."""
+
+    name: str
+    r_px: tuple[float, float] = (1.0, 1.0)
+    K: int = 1
+    delta_px: float | None = None
+    antialias: bool = False
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What all methods share. Pairs go geometrically from start to end. every: iterations between
+    measurements of the distance. lit: Lambert pictures, else silhouettes."""
+
+    iterations: int
+    lr: tuple[float, float] = (0.005, 0.001)
+    laplacian: tuple[float, float] = (3.0, 0.1)
+    r_until: float = 0.8
+    every: int = 50
+    lit: bool = True
+    seed: int = 0
+
+
+@dataclass
+class Trace:
+    """iterations, seconds (of iterations alone, building left out), distances: at each measurement,
+    the first at the start. positions: at the checkpoints."""
+
+    iterations: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    distances: list[float] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    positions: dict[int, np.ndarray] = field(default_factory=dict)
+    ms: float = 0.0
+
+    def at(self, iteration: int) -> float:
+        """Mean distance at a measured iteration."""
+        return self.distances[self.iterations.index(iteration)]
+
+
+def random_views(n: int, size: int, seed: int = 0) -> Views:
+    """n views from directions spread by chance over the sphere, each with its own light; without
+    pictures yet."""
+    rng = np.random.default_rng(seed)
+    directions, towards = (_unit(rng.normal(size=(n, 3))) for _ in range(2))
+    projection = perspective(35.0, 1.0, 1.0, 10.0)
+    matrices, lights = [], []
+    for d, side in zip(directions, towards, strict=True):
+        up = (0, 1, 0) if abs(d[1]) < 0.95 else (1, 0, 0)
+        matrices.append(projection @ look_at(4.0 * d, (0, 0, 0), up))
+        # Within 60 degrees or so of the camera: a light behind the object shows nothing.
+        lights.append(4.0 * _unit((d + 0.9 * side)[None])[0])
+    none = np.empty((0, size, size, 1), np.float32)
+    return Views(np.stack(matrices), np.stack(lights), none)
+
+
+def with_targets(
+    views: Views, target: Mesh, method: Method | None, lit: bool, device: str | None = None
+) -> Views:
+    """The views with the pictures of the target that a fit compares with.
+
+    method: draws them with the same soft edges as the fit's own pictures (the paper: "the rendered
+    GT with the same configuration"), its r as at the start; None: sharp, averaged over SUPERSAMPLE
+    squared samples a pixel. lit: Lambert pictures, else silhouettes.
+    """
+    size, s = views.size, 1 if method is not None else SUPERSAMPLE
+    leaves = mesh_leaves(target, 1)
+    light, r = Variable(VEC3, name="light"), Variable(FLOAT, name="r")
+    sharp = Method("sharp", (0.0, 0.0))
+    picture = draw(leaves, light, r, method or sharp, size * s, lit)
+    pictures = []
+    with DressiAD(device) as ad:
+        ad.send_img(r, (method or sharp).r_px[0] / size)
+        for matrix, position in zip(views.matrices, views.lights, strict=True):
+            send_mesh(ad, leaves, target, matrix[None])
+            if lit:
+                ad.send_img(light, position)
+            image = ad.recv_img(picture)
+            pictures.append(image.reshape(size, s, size, s, 1).mean((1, 3)))
+    return replace(views, pictures=np.stack(pictures).astype(np.float32))
+
+
+def _unit(v: np.ndarray) -> np.ndarray:
+    return v / np.linalg.norm(v, axis=-1, keepdims=True)
+
+
+def vertex_light(leaves: MeshLeaves, light: Variable) -> Variable:
+    """FLOAT @ (N, 1): a white matte surface under a point light, at its vertices. light: VEC3 @
+    1x1, world. Gradient to the vertices. At the vertices and not at the pixels, because K peels
+    with normals of their own make shaders that a CPU driver compiles for minutes."""
+    to_light = F.normalize(light - leaves.pos)
+    facing = F.dot(vertex_normals(leaves.pos, leaves.faces), to_light)
+    return AMBIENT + (1.0 - AMBIENT) * F.maximum(facing, 0.0)
+
+
+def gouraud(peel: Peel, leaves: MeshLeaves, lit: Variable) -> Variable:
+    """FLOAT: light of the vertices, interpolated. Gradient to it and to the barycentrics."""
+    return interpolate(gather(lit, leaves.faces), peel.ids, peel.bary) * peel.stencil
+
+
+def draw(
+    leaves: MeshLeaves, light: Variable, r: Variable, method: Method, size: int, lit: bool
+) -> Variable:
+    """FLOAT @ size x size: Lambert picture or silhouette by the method, over black. Gradient to the
+    vertices."""
+    shape = (size, size)
+    shade = vertex_light(leaves, light) if lit else None
+    if method.antialias:
+        aa = build_antialias(leaves.pos, leaves.faces, leaves.matrix, shape)
+        return aa.silhouette if shade is None else aa.blend(gouraud(aa.peel, leaves, shade))
+    hs = build_hardsoftras(
+        leaves.pos,
+        leaves.faces,
+        leaves.matrix,
+        shape,
+        r,
+        method.K,
+        delta=None if method.delta_px is None else method.delta_px / size,
+        max_delta=max(method.r_px) / size,
+    )
+    if max(method.r_px) == 0.0:
+        return hs.hard if shade is None else gouraud(hs.peels[0], leaves, shade) * hs.hard
+    if shade is None:
+        return hs.silhouette
+    return hs.blend([gouraud(peel, leaves, shade) for peel in hs.peels])
+
+
+def run_fit(
+    start: Mesh,
+    target: Mesh,
+    views: Views,
+    method: Method,
+    fit: Fit,
+    checkpoints: Sequence[int] = (),
+    device: str | None = None,
+) -> Trace:
+    """Fit the start mesh; the order of views depends on the seed alone, so that all methods see the
+    same. Raises DressiError where the loss is no number any more."""
+    size = views.size
+    leaves = mesh_leaves(start, 1, requires_grad=True)
+    r, lr, weight = (Variable(FLOAT, name=n) for n in ("r", "lr", "laplacian_weight"))
+    light = Variable(VEC3, name="light")
+    wanted = Variable(FLOAT, (size, size), name="target")
+    got = draw(leaves, light, r, method, size, fit.lit)
+    laplacian = laplacian_matrix(start.faces, len(start.positions))
+    loss = l1_loss(got, wanted) + laplacian_loss(leaves.pos, laplacian) * weight
+    rng = np.random.default_rng(fit.seed)
+    last = max(fit.iterations - 1, 1)
+    trace = Trace()
+    times: list[float] = []
+    with DressiAD(device) as ad:
+        ad.set_loss_var(loss)
+        ad.set_optimizer(Adam(lr, beta2=0.95))
+        send_mesh(ad, leaves, start, views.matrices[:1])
+
+        def send(i: int) -> None:
+            k, t = int(rng.integers(len(views.pictures))), i / last
+            ad.send_img(leaves.matrix, views.matrices[k])
+            ad.send_img(wanted, views.pictures[k])
+            if fit.lit:
+                ad.send_img(light, views.lights[k])
+            if not method.antialias:
+                ad.send_img(r, _between(method.r_px, min(t / fit.r_until, 1.0)) / size)
+            ad.send_img(lr, _between(fit.lr, t))
+            ad.send_img(weight, _between(fit.laplacian, t))
+
+        for i in tqdm(range(fit.iterations + 1), desc=method.name, unit="it", leave=False):
+            if i % fit.every == 0 or i == fit.iterations or i in checkpoints:
+                positions = ad.recv_img(leaves.pos) if i else start.positions
+                if not np.isfinite(positions).all():
+                    raise DressiError(f"{method.name}: vertices are lost at iteration {i}")
+                trace.iterations.append(i)
+                trace.seconds.append(sum(times) / 1e3)
+                trace.distances.append(
+                    mean_distance_to_surface(positions, target.positions, target.faces)
+                )
+                if i:
+                    trace.losses.append(float(ad.recv_img(loss).reshape(-1)[0]))
+                if i in checkpoints:
+                    trace.positions[i] = positions
+            if i == fit.iterations:
+                break
+            begin = time.perf_counter()
+            send(i)
+            ad.exec_step()
+            if i >= SETTLING:
+                times.append((time.perf_counter() - begin) * 1e3)
+    trace.ms = float(np.median(times)) if times else 0.0
+    return trace
+
+
+SETTLING = 10
+"""Iterations whose time does not count: they build."""
+
+
+def _between(pair: tuple[float, float], t: float) -> float:
+    return pair[0] * (pair[1] / pair[0]) ** t
+
+
+def draw_fits(
+    start: Mesh,
+    target: Mesh,
+    positions: Mapping[str, np.ndarray],
+    views: Views,
+    device: str | None = None,
+) -> np.ndarray:
+    """A sheet: the target and the start mesh at each of these positions, shaded, in a few views."""
+    meshes = {"target": target}
+    meshes |= {name: replace(start, positions=p) for name, p in positions.items()}
+    size, shown = (min(views.size, 192),) * 2, views.matrices[:SHOWN]
+    rows = {
+        name: list(render(mesh, shown, size, None, 2, device)[1]) for name, mesh in meshes.items()
+    }
+    return contact_sheet(rows)
+
+
+SHOWN = 5
+"""Views on a sheet."""
