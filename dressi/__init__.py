@@ -1,8 +1,13 @@
 """Dressi: a differentiable mesh renderer on any Vulkan device.
 
-``Variable`` and ``F`` build a graph; ``DressiAD`` differentiates, packs and runs it. Importing
-works without Vulkan; making a ``DressiAD`` opens a device.
+``Variable`` and ``F`` build a graph; ``DressiAD`` differentiates, packs and runs it.
+``DressiBasicRenderer`` renders and fits scenes. Importing works without Vulkan; making one of the
+latter two opens a device.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from dressi.ad import (
     FLOAT,
@@ -42,6 +47,9 @@ from dressi.errors import (
 )
 from dressi.packing import Options, plan_text
 
+if TYPE_CHECKING:
+    from dressi.render.renderer import DressiBasicRenderer
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -62,6 +70,7 @@ __all__ = [
     "DeviceError",
     "DeviceLostError",
     "DressiAD",
+    "DressiBasicRenderer",
     "DressiError",
     "F",
     "GraphError",
@@ -80,3 +89,12 @@ __all__ = [
     "graph_text",
     "plan_text",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The renderer, imported when it is asked for: readers of files take seconds to import."""
+    if name == "DressiBasicRenderer":
+        from dressi.render.renderer import DressiBasicRenderer
+
+        return DressiBasicRenderer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

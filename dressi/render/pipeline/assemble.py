@@ -1,0 +1,270 @@
+"""A loaded scene, and the graph of it.
+
+In: a scene, targets, cameras, settings. Out: ``Loaded`` (parameters and tables), and from it, as
+often as parameters are turned on and off, ``Graph`` (pictures, loss, optimizer).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dressi.ad import F, Variable
+from dressi.ad.graph import user_line
+from dressi.ad.optim import Optimizer
+from dressi.ad.vtype import FLOAT, VEC3
+from dressi.errors import GraphError
+from dressi.render.camera import Camera, look_at, perspective
+from dressi.render.io import read_image
+from dressi.render.pipeline.appearance import Appearance
+from dressi.render.pipeline.lights import build_lights
+from dressi.render.pipeline.materials import build_materials, used_materials
+from dressi.render.pipeline.objective import (
+    OPTIMIZERS,
+    LossFunction,
+    grouped_optimizer,
+    image_loss,
+    regularizer_terms,
+)
+from dressi.render.pipeline.parameters import ParameterTable
+from dressi.render.pipeline.picture import Picture, build_background, build_picture, encoded
+from dressi.render.pipeline.save import Sources
+from dressi.render.pipeline.tables import Geometry, build_geometry
+from dressi.render.pipeline.targets import Targets, read_targets
+from dressi.render.pipeline.views import Views, build_views
+from dressi.render.project import Size
+from dressi.render.scene import Image, Scene
+from dressi.render.scene_flat import camera_at, world_matrices
+
+FOV_DEG = 45.0
+"""Of the camera that a scene without one gets."""
+
+
+@dataclass(eq=False)
+class Loaded:
+    """A scene as leaves. size: (width, height) of pictures. mesh_faces: (F, 3) rows of ``vtx_pos``,
+    by owner."""
+
+    scene: Scene
+    size: Size
+    targets: Targets | None
+    table: ParameterTable
+    sources: Sources
+    geometry: Geometry
+    views: Views
+    mesh_faces: dict[str, np.ndarray]
+    target: Variable | None
+    mask: Variable | None
+
+
+@dataclass(eq=False)
+class Settings:
+    """How to draw, compare and step. uniforms: FLOAT leaves @ 1x1 by name: r, sigma, delta,
+    mask_softness, ``loss:``, ``regularizer:`` and ``lr:`` with a name each."""
+
+    K: int
+    max_delta: float
+    mode: str
+    background: Any
+    tone: tuple[str, str]
+    normals: str
+    mipmaps: bool
+    shadow_texels: int
+    optimizer: Any
+    uniforms: dict[str, Variable]
+
+    def of(self, prefix: str) -> dict[str, Variable]:
+        """The uniforms whose name begins so, without it."""
+        return {n.removeprefix(prefix): v for n, v in self.uniforms.items() if n.startswith(prefix)}
+
+
+@dataclass(eq=False)
+class Graph:
+    """What runs. both: VEC4 colour and coverage of all views. loss: None without targets."""
+
+    picture: Picture
+    both: Variable
+    loss: Variable | None
+    optimizer: Optimizer | None
+
+
+def load(
+    scene: Scene,
+    targets: Any,
+    cameras: Camera | Sequence[Camera] | None,
+    size: Size | None,
+    ambient: float | Sequence[float] | None = None,
+    headlight: float | None = None,
+    environment: Any = None,
+    share_intrinsics: bool = False,
+) -> Loaded:
+    """The leaves of a scene. See ``DressiBasicRenderer.load_scene``. Raises GraphError and
+    LoadError."""
+    where = f"load_scene at {user_line()}"
+    scene = _with_environment(scene.check(), environment)
+    pictures = read_targets(targets, size)
+    wanted = size if pictures is None else pictures.size
+    if wanted is None:
+        raise GraphError(f"{where}: without targets it needs a size (width, height)")
+    width, height = (int(v) for v in wanted)
+    if min(width, height) < 2:
+        raise GraphError(f"{where}: pictures must have at least 2x2 pixels, got {width}x{height}")
+    table = ParameterTable()
+    materials = build_materials(scene, used_materials(scene), table)
+    geometry, welded, pos, weights = build_geometry(scene, [m.row for m in materials], table)
+    lights = build_lights(scene, table, ambient, headlight)
+    nodes: list[int] | None = None
+    if cameras is None:
+        views, nodes = _own_cameras(scene, geometry, width / height)
+    else:
+        views = [cameras] if isinstance(cameras, Camera) else list(cameras)
+        if not views or not all(isinstance(c, Camera) for c in views):
+            raise GraphError(f"{where}: cameras must be Cameras, got {cameras!r}")
+    if pictures is not None and len(pictures.colors) != len(views):
+        names = ", ".join(c.name for c in views)
+        raise GraphError(
+            f"{where}: {len(pictures.colors)} targets, {len(views)} cameras ({names}); each view "
+            "needs one of each"
+        )
+    target, mask = None, None
+    if pictures is not None:
+        target = F.leaf(pictures.colors, VEC3, "target")
+        if pictures.alpha is not None:
+            mask = F.leaf(pictures.alpha, FLOAT, "target_mask")
+    return Loaded(
+        scene,
+        (width, height),
+        pictures,
+        table,
+        Sources(table, materials, pos, welded, weights, lights, nodes),
+        geometry,
+        build_views(tuple(views), geometry.radius, table, share_intrinsics),
+        {p.owner: _mesh_faces(scene, m, welded[m].rows) for m, p in pos.items()},
+        target,
+        mask,
+    )
+
+
+def _mesh_faces(scene: Scene, mesh: int, rows: tuple[np.ndarray, ...]) -> np.ndarray:
+    parts = scene.meshes[mesh].primitives
+    faces = [r[p.faces] for r, p in zip(rows, parts, strict=True) if len(p.faces)]
+    return np.concatenate(faces).astype(np.int32)
+
+
+def _with_environment(scene: Scene, environment: Any) -> Scene:
+    if environment is None:
+        return scene
+    is_file = isinstance(environment, (str, os.PathLike))
+    pixels = read_image(environment) if is_file else np.asarray(environment, np.float32)
+    if pixels.ndim != 3 or pixels.shape[2] not in (1, 3, 4):
+        raise GraphError(f"the environment must be a file or (H, W, 3), got {pixels.shape}")
+    return replace(scene, environment=Image(pixels, "linear", "environment")).check()
+
+
+def _own_cameras(
+    scene: Scene, geometry: Geometry, aspect: float
+) -> tuple[list[Camera], list[int] | None]:
+    """The cameras of a scene and their nodes, or one in front that sees all of it."""
+    made, nodes = [], []
+    for index, world in world_matrices(scene):
+        row = scene.nodes[index].camera
+        if row is not None:
+            made.append(camera_at(scene.cameras[row], world, aspect))
+            nodes.append(index)
+    if made:
+        return made, nodes
+    half = math.radians(FOV_DEG) / 2.0
+    narrow = min(half, math.atan(math.tan(half) * aspect))
+    away = 1.05 * geometry.radius / math.sin(narrow)
+    near = away - 1.05 * geometry.radius
+    center = geometry.center
+    view = look_at(center + (0.0, 0.0, away), center)
+    lens = perspective(FOV_DEG, aspect, 0.5 * near, away + 2.0 * geometry.radius)
+    return [Camera(view, lens, "front")], None
+
+
+def build(loaded: Loaded, settings: Settings, own_loss: LossFunction | None) -> Graph:
+    """The graph for the parameters that are on now. Raises GraphError."""
+    table, sources, geometry = loaded.table, loaded.sources, loaded.geometry
+    matrices = loaded.views.build()
+    moving = {row for row, p in sources.positions.items() if p.in_use}
+    shaped = {sources_row for sources_row in _shaped(loaded)}
+    uniforms = settings.uniforms
+    lights = sources.lights
+    appearance = Appearance(
+        geometry,
+        sources.materials,
+        geometry.normals(moving | shaped, settings.normals),
+        matrices.eye,
+        lights.build(matrices.forward),
+        lights.surroundings(),
+        tangents=_tangents_hold(loaded, moving | shaped, settings.normals),
+        mipmaps=settings.mipmaps,
+        shadow_texels=settings.shadow_texels,
+        mask_softness=uniforms["mask_softness"],
+    )
+    background = build_background(
+        settings.background,
+        loaded.size,
+        matrices,
+        len(loaded.views.cameras),
+        lights.environment,
+    )
+    picture = build_picture(
+        appearance,
+        matrices,
+        loaded.size,
+        settings.mode,
+        uniforms["r"],
+        settings.K,
+        uniforms.get("sigma"),
+        uniforms.get("delta"),
+        settings.max_delta,
+        background,
+        settings.tone,
+    )
+    both = F.vec4(picture.color, picture.coverage)
+    if loaded.target is None:
+        return Graph(picture, both, None, None)
+    shown = encoded(loaded.target, settings.tone[1])
+    terms = [image_loss(picture, shown, loaded.mask, settings.of("loss:"), own_loss)]
+    active = table.active
+    terms += regularizer_terms(active, loaded.mesh_faces, settings.of("regularizer:"))
+    given = settings.optimizer
+    make, own = _optimizer_of(given)
+    optimizer = grouped_optimizer(active, settings.of("lr:"), make, own)
+    return Graph(picture, both, F.add_n(terms), optimizer if active else None)
+
+
+def _optimizer_of(given: Any) -> tuple[Any, bool]:
+    """(what makes optimizers, False) or (an optimizer of all parameters, True)."""
+    if isinstance(given, str):
+        return OPTIMIZERS[given], False
+    if isinstance(given, type):
+        return given, False
+    return given, True
+
+
+def _shaped(loaded: Loaded) -> set[int]:
+    """Meshes whose blendshape weights are in use."""
+    nodes = loaded.scene.nodes
+    found = {n for n, p in loaded.sources.weights.items() if p.in_use}
+    return {m for n in found if (m := nodes[n].mesh) is not None}
+
+
+def _tangents_hold(loaded: Loaded, moving: set[int], normals: str) -> bool:
+    """Whether the file's tangents are there for all normal maps, and still right."""
+    rows = {m.row for m in loaded.sources.materials if "normal" in m.maps}
+    if normals == "computed":
+        return False
+    for index, mesh in enumerate(loaded.scene.meshes):
+        for p in mesh.primitives:
+            row = -1 if p.material is None else p.material
+            if row in rows and (p.tangents is None or index in moving):
+                return False
+    return True

@@ -1,0 +1,199 @@
+"""Light of a scene as leaves: punctual lights, environment, ambient, headlight.
+
+In: a ``Scene``. Out: ``LightLeaves``, which makes the lights and the environment that ``pbr``
+reads. A scene with neither lights nor an environment is lit by a headlight (directional, along each
+camera's axis) of ``HEADLIGHT`` lux and by ambient light of radiance ``AMBIENT``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dressi.ad import F, Variable
+from dressi.ad.vtype import FLOAT, VEC3
+from dressi.errors import GraphError
+from dressi.render.ibl import brdf_table, build_environment, read_brdf
+from dressi.render.pipeline.parameters import Parameter, ParameterTable, log_of, unique_names
+from dressi.render.pipeline.tables import Geometry
+from dressi.render.scene import Scene
+from dressi.render.scene_flat import PlacedLight
+from dressi.render.scene_flat import lights as placed_lights
+from dressi.render.shading import (
+    DirectionalLight,
+    Light,
+    PointLight,
+    SpotLight,
+    build_shadow_map,
+    directional_matrix,
+    shadow_visibility,
+    spot_matrix,
+)
+from dressi.render.shading.pbr import Environment
+
+HEADLIGHT = 2.0
+AMBIENT = 0.4
+
+
+@dataclass(frozen=True)
+class Ambient:
+    """The same radiance from everywhere, as an environment. radiance: VEC3 @ 1x1."""
+
+    radiance: Variable
+
+    def diffuse(self, normal: Variable) -> Variable:
+        """VEC3: the radiance."""
+        return self.radiance
+
+    def specular(self, reflection: Variable, roughness: Variable) -> Variable:
+        """VEC3: the radiance."""
+        return self.radiance
+
+    def brdf(self, n_dot_v: Variable, roughness: Variable) -> Variable:
+        """VEC2 (scale, bias). See ``Environment``."""
+        return read_brdf(brdf_table(), n_dot_v, roughness)
+
+
+@dataclass(eq=False)
+class LightLeaves:
+    """The lights of a scene. placed: as the scene has them. color, log_intensity: leaves by row of
+    ``Scene.lights``; position, direction: by node. environment, ambient: leaf or None."""
+
+    placed: list[PlacedLight]
+    rows: list[int]
+    color: dict[int, Variable]
+    log_intensity: dict[int, Variable]
+    position: dict[int, Variable]
+    direction: dict[int, Variable]
+    environment: Variable | None
+    ambient: Variable | None
+    headlight: float
+
+    def build(self, forward: Variable) -> list[Light]:
+        """The lights. forward: VEC3 @ 1x1, layers = views, the way the cameras look."""
+        made: list[Light] = []
+        for p, row in zip(self.placed, self.rows, strict=True):
+            color, power = self.color[row], F.exp(self.log_intensity[row])
+            kind, end = p.light.kind, p.light.range
+            if kind == "directional":
+                made.append(DirectionalLight(self.direction[p.node], color, power))
+            elif kind == "point":
+                made.append(PointLight(self.position[p.node], color, power, end))
+            else:
+                outer = min(p.light.outer_cone_rad, math.pi / 2)
+                inner = min(p.light.inner_cone_rad, outer - 1e-3)
+                made.append(
+                    SpotLight(
+                        self.position[p.node],
+                        self.direction[p.node],
+                        color,
+                        power,
+                        end,
+                        max(inner, 0.0),
+                        outer,
+                    )
+                )
+        if self.headlight > 0.0:
+            made.append(DirectionalLight(forward, 1.0, self.headlight))
+        return made
+
+    def surroundings(self) -> Environment | None:
+        """What shines from all around, or None."""
+        if self.environment is not None:
+            return build_environment(self.environment)
+        return None if self.ambient is None else Ambient(self.ambient)
+
+
+def build_lights(
+    scene: Scene,
+    table: ParameterTable,
+    ambient: float | Sequence[float] | None = None,
+    headlight: float | None = None,
+) -> LightLeaves:
+    """Leaves of the lights; adds them to the parameters.
+
+    ambient: radiance from all around where there is no environment; headlight: lux. None: 0 where
+    the scene has lights or an environment, else ``AMBIENT`` and ``HEADLIGHT``. Raises GraphError
+    for negative numbers.
+    """
+    placed = placed_lights(scene)
+    dark = not placed and scene.environment is None
+    around = np.full(3, 0.0) + (AMBIENT * dark if ambient is None else ambient)
+    power = float(HEADLIGHT * dark if headlight is None else headlight)
+    if not (np.isfinite(around).all() and around.min() >= 0.0 and 0.0 <= power < math.inf):
+        raise GraphError(f"ambient and headlight must be >= 0, got {ambient!r}, {headlight!r}")
+    nodes = [p.node for p in placed]
+    rows = [scene.nodes[n].light for n in nodes]
+    numbers = [r for r in rows if r is not None]
+    used = sorted(set(numbers))
+    names = dict(
+        zip(used, unique_names([scene.lights[r].name for r in used], "light"), strict=True)
+    )
+    places = unique_names([scene.nodes[n].name for n in nodes], "node")
+    out = LightLeaves(placed, numbers, {}, {}, {}, {}, None, None, power)
+    for row in used:
+        light, name = scene.lights[row], names[row]
+        out.color[row] = table.add(
+            Parameter("light_color", name, _vec3(light.color, f"light_color:{name}"), 0.0)
+        ).leaf
+        value = log_of(np.array(light.intensity)).reshape(1, 1, 1)
+        leaf = F.leaf(value, FLOAT, f"light_intensity:{name}")
+        out.log_intensity[row] = table.add(
+            Parameter("light_intensity", name, leaf, to_leaf=log_of, to_user=np.exp)
+        ).leaf
+    for p, name in zip(placed, places, strict=True):
+        if p.light.kind != "directional":
+            leaf = _vec3(p.position, f"light_position:{name}")
+            out.position[p.node] = table.add(Parameter("light_position", name, leaf)).leaf
+        if p.light.kind != "point":
+            leaf = _vec3(p.direction, f"light_direction:{name}")
+            out.direction[p.node] = table.add(Parameter("light_direction", name, leaf)).leaf
+    if scene.environment is not None:
+        pixels = scene.environment.pixels[..., :3]
+        if pixels.shape[2] < 3:
+            pixels = np.repeat(pixels[..., :1], 3, axis=2)
+        leaf = F.leaf(np.maximum(pixels, 0.0), VEC3, "environment")
+        out.environment = table.add(Parameter("environment", "", leaf, 0.0)).leaf
+    elif around.any():
+        out.ambient = table.add(Parameter("ambient", "", _vec3(around, "ambient"), 0.0)).leaf
+    return out
+
+
+def _vec3(value: object, name: str) -> Variable:
+    return F.leaf(np.array(value, np.float32).reshape(1, 1, 3), VEC3, name)
+
+
+def build_shadows(
+    lights: Sequence[Light],
+    geometry: Geometry,
+    position: Variable,
+    normal: Variable,
+    texels: int,
+    r: float,
+) -> list[Variable | None]:
+    """FLOAT visibility of each light at positions; None for point lights, which cast no shadow.
+
+    position, normal: VEC3 at pixels, world. texels: side of a map. r: see ``build_shadow_map``.
+    """
+    out: list[Variable | None] = []
+    center, radius = tuple(geometry.center.tolist()), geometry.radius
+    for light in lights:
+        if isinstance(light, DirectionalLight):
+            matrix = directional_matrix(light.direction, center, 1.05 * radius)
+        elif isinstance(light, SpotLight):
+            away = 100.0 * radius
+            matrix = spot_matrix(
+                light.position, light.direction, light.outer_cone_angle, 0.01 * radius, away
+            )
+        else:
+            out.append(None)
+            continue
+        shadow = build_shadow_map(geometry.positions, geometry.faces, matrix, (texels, texels), r)
+        out.append(shadow_visibility(shadow, position, normal, light.sample(position)[0]))
+    return out
+
+
+__all__ = ["AMBIENT", "HEADLIGHT", "Ambient", "LightLeaves", "build_lights", "build_shadows"]

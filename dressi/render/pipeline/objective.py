@@ -1,0 +1,187 @@
+"""What a fit minimizes, and how: losses, regularizers, learning rates, ranges.
+
+In: pictures and targets, parameters. Out: a FLOAT loss, an optimizer. Weights and learning rates
+are leaves @ 1x1, so that they can be sent anew without a rebuild.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dressi.ad import SGD, Adam, AdamUniform, F, Variable
+from dressi.ad.optim import Optimizer
+from dressi.ad.vtype import FLOAT, IVEC3
+from dressi.errors import GraphError
+from dressi.render.losses import l1_loss, l2_loss
+from dressi.render.pipeline.materials import FIELDS
+from dressi.render.pipeline.parameters import Parameter
+from dressi.render.pipeline.picture import Picture
+from dressi.render.regularizers import (
+    edge_length_loss,
+    edge_table,
+    laplacian_loss,
+    laplacian_matrix,
+    normal_consistency,
+    total_variation,
+)
+
+LossFunction = Callable[[Variable, Variable, Variable | None], Variable]
+
+HUBER = 0.1
+"""Difference at which Huber's loss turns from a square into a line."""
+
+
+def huber_loss(image: Variable, target: Variable, width: float = HUBER) -> Variable:
+    """Mean of d^2 / 2 where |d| < width, else width (|d| - width / 2), over pixels, layers,
+    components (Huber 1964). Gradient to image and target."""
+    d = F.abs(image - target)
+    near = F.minimum(d, width)
+    return F.mean(F.sum_components(near * (d - near * 0.5))) * (1.0 / d.vtype.n)
+
+
+COLOR_LOSSES: dict[str, Callable[[Variable, Variable], Variable]] = {
+    "l1": l1_loss,
+    "l2": l2_loss,
+    "huber": huber_loss,
+}
+MASK_LOSSES: dict[str, Callable[[Variable, Variable], Variable]] = {
+    "silhouette": l2_loss,
+    "silhouette_l1": l1_loss,
+}
+REGULARIZERS = ("laplacian", "normal_consistency", "edge_length", "tv")
+OPTIMIZERS: dict[str, Callable[[Variable], Optimizer]] = {
+    "adam": lambda lr: Adam(lr),
+    "adam_uniform": lambda lr: AdamUniform(lr),
+    "sgd": lambda lr: SGD(lr),
+}
+
+
+def weights_of(
+    what: str, given: str | Mapping[str, float], known: Sequence[str]
+) -> dict[str, float]:
+    """Names and weights of losses or regularizers. given: a name, or weights by name. Raises
+    GraphError for unknown names and weights that are negative or not finite."""
+    found = {given: 1.0} if isinstance(given, str) else dict(given)
+    for name, weight in found.items():
+        if name not in known:
+            raise GraphError(f"{what} must be of {', '.join(known)}, got {name!r}")
+        if not isinstance(weight, (int, float, np.number)) or not 0.0 <= weight < np.inf:
+            raise GraphError(f"the weight of {name} must be a number >= 0, got {weight!r}")
+    return {name: float(weight) for name, weight in found.items()}
+
+
+def image_loss(
+    picture: Picture,
+    target: Variable,
+    mask: Variable | None,
+    weights: Mapping[str, Variable],
+    own: LossFunction | None = None,
+) -> Variable:
+    """FLOAT @ 1x1: the weighted losses of pictures, or the user's own.
+
+    target: VEC3, encoded as the picture. mask: FLOAT coverage of the target, or None; targets with
+    one are put over the picture's background. own: gets (picture VEC4 with coverage in w, target
+    VEC4 or VEC3, mask). Raises GraphError where a silhouette loss has no mask, and where own gives
+    no Variable.
+    """
+    shown = target if mask is None else F.mix(picture.background, target, mask)
+    if own is not None:
+        both = F.vec4(picture.color, picture.coverage)
+        made = own(both, shown if mask is None else F.vec4(shown, mask), mask)
+        if not isinstance(made, Variable):
+            raise GraphError(f"the loss function must return a Variable, got {made!r}")
+        return F.mean(F.sum_components(made) if made.vtype.n > 1 else made)
+    terms = []
+    for name, weight in weights.items():
+        if name in COLOR_LOSSES:
+            terms.append(COLOR_LOSSES[name](picture.color, shown) * weight)
+        elif mask is None:
+            raise GraphError(f"the loss {name} needs targets with an alpha channel (their mask)")
+        else:
+            terms.append(MASK_LOSSES[name](picture.coverage, mask) * weight)
+    return F.add_n(terms)
+
+
+def regularizer_terms(
+    active: Sequence[Parameter],
+    mesh_faces: Mapping[str, np.ndarray],
+    weights: Mapping[str, Variable],
+) -> list[Variable]:
+    """Weighted regularizers of the parameters that are fitted: of vertices by mesh, tv of maps and
+    environments. mesh_faces: (F, 3) rows of ``vtx_pos``, by owner."""
+    terms = []
+    for p in active:
+        if p.kind == "vtx_pos":
+            faces = mesh_faces[p.owner]
+            made = {
+                "laplacian": lambda v, f=faces: laplacian_loss(v, laplacian_matrix(f, v.size[0])),
+                "normal_consistency": lambda v, f=faces: normal_consistency(v, _leaf(f)),
+                "edge_length": lambda v, f=faces: edge_length_loss(v, edge_table(f)),
+            }
+            terms += [make(p.leaf) * weights[n] for n, make in made.items() if n in weights]
+        elif "tv" in weights and p.kind in (*FIELDS, "environment"):
+            terms.append(total_variation(p.leaf) * weights["tv"])
+    return terms
+
+
+def _leaf(faces: np.ndarray) -> Variable:
+    return F.leaf(faces, IVEC3, "regularized_faces")
+
+
+def rates_of(lr: float | Mapping[str, float]) -> dict[str, float]:
+    """Learning rates by kind or name; ``default`` for all others. Raises GraphError for what is no
+    number >= 0."""
+    found = {"default": lr} if isinstance(lr, (int, float, np.number)) else dict(lr)
+    for name, rate in found.items():
+        if not isinstance(rate, (int, float, np.number)) or not 0.0 <= rate < np.inf:
+            raise GraphError(f"the learning rate of {name} must be a number >= 0, got {rate!r}")
+    return {"default": 0.01, **{n: float(v) for n, v in found.items()}}
+
+
+def rate_name(p: Parameter, rates: Mapping[str, object]) -> str:
+    """Which learning rate a parameter has: that of its name, its kind, or the default."""
+    return next((n for n in (p.name, p.kind) if n in rates), "default")
+
+
+def grouped_optimizer(
+    active: Sequence[Parameter],
+    rates: Mapping[str, Variable],
+    make: Callable[..., Any],
+    own: bool,
+) -> Optimizer:
+    """An optimizer of all parameters: a ``make(lr)`` for each learning rate (or ``make`` itself for
+    all, where ``own``), then the clamp to each one's range."""
+    by_leaf = {p.leaf: p for p in active}
+
+    def update(xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
+        new: dict[Variable, Variable] = {}
+        groups: dict[str, list[int]] = {}
+        for k, x in enumerate(xs):
+            name = rate_name(by_leaf[x], rates) if x in by_leaf else "default"
+            groups.setdefault("" if own else name, []).append(k)
+        for name, members in groups.items():
+            mine, grads = [xs[k] for k in members], [gxs[k] for k in members]
+            step = make if own else make(rates[name])
+            new.update(zip(mine, step(mine, grads), strict=True))
+        return [clamped(by_leaf.get(x), new[x]) for x in xs]
+
+    return update
+
+
+def clamped(p: Parameter | None, value: Variable) -> Variable:
+    """value within the range of a parameter."""
+    if p is None:
+        return value
+    if p.low is not None and p.high is not None:
+        return F.clamp(value, p.low, p.high)
+    if p.low is not None:
+        return F.maximum(value, p.low)
+    return value if p.high is None else F.minimum(value, p.high)
+
+
+def uniform(value: float, name: str) -> Variable:
+    """FLOAT @ 1x1 leaf of a number that may be sent anew."""
+    return F.leaf(np.float32(value).reshape(1, 1, 1), FLOAT, name)

@@ -1,0 +1,173 @@
+"""Parameters by name: which leaves a scene has, and which of them are fitted.
+
+In: a name such as ``albedo`` or ``albedo:Body``. Out: the leaves that it means, or a GraphError
+that lists the names that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dressi.ad import Variable
+from dressi.errors import GraphError
+
+Owner = TypeVar("Owner")
+Convert = Callable[[np.ndarray], np.ndarray]
+
+
+def as_it_is(a: np.ndarray) -> np.ndarray:
+    """The identity: for parameters that a leaf holds as users see them."""
+    return a
+
+
+def log_of(a: np.ndarray) -> np.ndarray:
+    """Logarithm, of at least 1e-6: what positive parameters are kept as."""
+    return np.log(np.maximum(np.asarray(a, np.float64), 1e-6))
+
+
+GROUPS = {
+    "lights": ("light_color", "light_intensity", "light_position", "light_direction"),
+    "camera_pose": ("camera_rotation", "camera_translation"),
+    "camera_intrinsics": ("camera_zoom", "camera_shift"),
+}
+"""Names that mean several kinds."""
+
+FACTORS = {
+    "albedo": "base_color",
+    "metallic": "metallic_factor",
+    "roughness": "roughness_factor",
+    "emissive": "emissive_factor",
+}
+"""What a map's name means for a material that has no such map."""
+
+FACTOR_ONLY = {"normal": "normal_scale", "occlusion": "occlusion_strength"}
+"""Maps that no factor can stand in for, and the factor that they have."""
+
+
+@dataclass(eq=False)
+class Parameter:
+    """One leaf of the scene.
+
+    kind: what it is, e.g. ``albedo``. owner: whose: a mesh, material, node or light; empty for what
+    a scene has once. owners: all whose it is (a map may serve several materials). low, high: range
+    that it is clamped to after each step; None: no bound. to_leaf, to_user: between what users see
+    and what the leaf holds. in_use: not constant in the graph: sent or fitted at least once.
+    """
+
+    kind: str
+    owner: str
+    leaf: Variable
+    low: float | None = None
+    high: float | None = None
+    owners: tuple[str, ...] = ()
+    to_leaf: Convert = as_it_is
+    to_user: Convert = as_it_is
+    in_use: bool = False
+
+    @property
+    def name(self) -> str:
+        """``kind:owner``, or the kind alone."""
+        return f"{self.kind}:{self.owner}" if self.owner else self.kind
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the array that users see."""
+        v = self.leaf
+        (w, h), tail = v.size, v.vtype.tail
+        shape = (h, w, *tail) if h > 1 or not v.is_table else (w, *tail)
+        return (v.layers, *shape) if v.layers > 1 else shape
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether it is fitted."""
+        return self.leaf.requires_grad
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.shape} {'on' if self.requires_grad else 'off'}"
+
+
+class ParameterTable:
+    """All parameters of a scene, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self.rows: list[Parameter] = []
+
+    def add(self, parameter: Parameter) -> Parameter:
+        """Add one and return it."""
+        parameter.owners = parameter.owners or (parameter.owner,)
+        self.rows.append(parameter)
+        return parameter
+
+    def remove(self, parameter: Parameter) -> None:
+        """Forget one."""
+        self.rows.remove(parameter)
+
+    def __iter__(self) -> Iterator[Parameter]:
+        return iter(self.rows)
+
+    @property
+    def active(self) -> list[Parameter]:
+        """Those that are fitted."""
+        return [p for p in self.rows if p.requires_grad]
+
+    def of_kind(self, kind: str) -> list[Parameter]:
+        """All of one kind."""
+        return [p for p in self.rows if p.kind == kind]
+
+    def one(self, kind: str, owner: str = "") -> Parameter | None:
+        """The one of a kind and an owner, or None."""
+        return next((p for p in self.of_kind(kind) if owner in p.owners), None)
+
+    def find(self, name: str) -> list[Parameter]:
+        """The parameters that a name means, each once.
+
+        name: a kind (of all owners), ``kind:owner``, or a group (``GROUPS``). A map's name means
+        the factor of materials that have no such map. Raises GraphError, listing the names, for
+        one that means nothing.
+        """
+        if not isinstance(name, str):
+            raise GraphError(f"a parameter's name must be a string, got {name!r}")
+        kind, _, owner = name.partition(":")
+        found: list[Parameter] = []
+        for each in GROUPS.get(kind, (kind,)):
+            maps = self.of_kind(each)
+            mapped = {o for p in maps for o in p.owners}
+            factors = self.of_kind(FACTORS[each]) if each in FACTORS else []
+            found += maps + [p for p in factors if not mapped & set(p.owners)]
+        if owner:
+            found = [p for p in found if owner in p.owners]
+        if not found:
+            hint = ""
+            if kind in FACTOR_ONLY:
+                hint = f"\n  hint: there is no such map; make one with add_map({kind!r}, size)"
+            raise GraphError(f"no parameter is called {name!r}; there are {self.known()}{hint}")
+        return found
+
+    def known(self) -> str:
+        """All names, for errors."""
+        names = [p.name for p in self.rows]
+        groups = [g for g, kinds in GROUPS.items() if any(p.kind in kinds for p in self.rows)]
+        return ", ".join([*groups, *names])
+
+
+def unique_names(names: Iterable[str], default: str) -> list[str]:
+    """Names that tell their owners apart: empty ones become ``default`` and a number, colons (which
+    end a kind) underscores, and repeated ones get a number."""
+    out: list[str] = []
+    for k, given in enumerate(names):
+        base = given.replace(":", "_") or f"{default}{k}"
+        name, n = base, 2
+        while name in out:
+            name, n = f"{base}#{n}", n + 1
+        out.append(name)
+    return out
+
+
+def with_field(owner: Owner, name: str, value: object) -> Owner:
+    """A dataclass with one field replaced, by its name."""
+    fields: dict[str, Any] = {name: value}
+    return replace(owner, **fields)  # type: ignore[type-var]

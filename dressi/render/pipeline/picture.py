@@ -1,0 +1,148 @@
+"""From everything to pictures: rasterize, shade, blend, tone.
+
+In: geometry, materials, lights, views, settings. Out: ``Picture``: colours and coverage of all
+views, one layer each (paper, A.6: BuildBasicRenderGraph).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dressi.ad import F, Variable
+from dressi.ad.vtype import VEC3
+from dressi.errors import GraphError
+from dressi.render.antialias import build_antialias
+from dressi.render.hardsoftras import build_hardsoftras
+from dressi.render.ibl import read_map
+from dressi.render.pipeline.appearance import Appearance
+from dressi.render.pipeline.views import ViewMatrices
+from dressi.render.project import Size
+from dressi.render.shading import blend_peels, tone_map
+from dressi.render.shading.tone import CURVES, ENCODINGS, gamma
+
+MODES = ("hardsoftras", "antialias")
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """color: VEC3 @ size, toned, over the background. coverage: FLOAT @ size, the silhouette, with
+    alpha. background: VEC3, toned. layers = views."""
+
+    color: Variable
+    coverage: Variable
+    background: Variable
+
+
+def build_picture(
+    appearance: Appearance,
+    views: ViewMatrices,
+    size: Size,
+    mode: str,
+    r: Variable,
+    K: int,
+    sigma: Variable | None,
+    delta: Variable | None,
+    max_delta: float,
+    background: Variable,
+    tone: tuple[str, str],
+) -> Picture:
+    """The pictures of all views.
+
+    mode: ``hardsoftras`` (K peels, r, sigma, delta: see ``build_hardsoftras``) or ``antialias``
+    (one layer; masked and clear materials show the background behind them). background: VEC3 @
+    1x1 or @ size, linear. tone: (curve, encoding) of ``tone_map``, after blending as in the paper.
+    """
+    g = appearance.geometry
+    if mode == "antialias":
+        aa = build_antialias(g.positions, g.faces, views.matrix, size)
+        color, alpha = appearance.shade(aa.peel, aa.screen)
+        coverage = aa.silhouette
+        if alpha is not None:
+            color = F.mix(background, color, alpha)
+            coverage = aa.blend(F.expand(alpha, size, aa.peel.ids.layers))
+        linear = aa.blend(_full(color, aa.peel.ids), background)
+    else:
+        hs = build_hardsoftras(
+            g.positions, g.faces, views.matrix, size, r, K, sigma, delta, max_delta
+        )
+        shaded = [appearance.shade(peel, hs.screen) for peel in hs.peels]
+        colors = [c for c, _ in shaded]
+        alphas = [a for _, a in shaded if a is not None]
+        if alphas:
+            linear, coverage = blend_peels(hs, colors, alphas, background)
+        else:
+            linear, coverage = hs.blend(colors, background), hs.silhouette
+    shown = tone_map(background, *tone) if tone != ("none", "none") else background
+    if tone != ("none", "none"):
+        linear = tone_map(linear, *tone)
+    return Picture(linear, coverage, shown)
+
+
+def _full(color: Variable, like: Variable) -> Variable:
+    """A colour that is the same everywhere, at every pixel."""
+    if color.size == like.size and color.layers == like.layers:
+        return color
+    return F.expand(color, like.size, like.layers)
+
+
+def encoded(color: Variable, encoding: str) -> Variable:
+    """Linear targets in the encoding that a picture has; they went through their own curve."""
+    if encoding == "srgb":
+        return F.linear_to_srgb(color)
+    return gamma(color) if encoding == "gamma" else color
+
+
+def check_modes(mode: str, tone: tuple[str, str]) -> None:
+    """Raise GraphError for an unknown mode, curve or encoding."""
+    if mode not in MODES:
+        raise GraphError(f"mode must be one of {MODES}, got {mode!r}")
+    if not isinstance(tone, (tuple, list)) or len(tone) != 2:
+        raise GraphError(f"tone must be (curve, encoding), got {tone!r}")
+    for what, value, known in (("curve", tone[0], CURVES), ("encoding", tone[1], ENCODINGS)):
+        if value not in known:
+            raise GraphError(f"tone: {what} must be one of {known}, got {value!r}")
+
+
+def build_background(
+    background: str | float | Sequence[float] | np.ndarray,
+    size: Size,
+    views: ViewMatrices,
+    n_views: int,
+    environment: Variable | None,
+) -> Variable:
+    """VEC3 linear background.
+
+    background: a number or three, a picture (H, W, 3) or one a view, or ``environment``. Raises
+    GraphError for other shapes and where there is no environment.
+    """
+    if isinstance(background, str):
+        if background != "environment" or environment is None:
+            raise GraphError(
+                f"background must be a colour, a picture or 'environment' where the scene has one, "
+                f"got {background!r}"
+            )
+        return read_map(environment, _rays(views, size))
+    array = np.asarray(background, np.float32)
+    if array.ndim <= 1 and array.size in (1, 3):
+        flat = np.broadcast_to(array.reshape(-1), (3,)).reshape(1, 1, 3)
+        return F.leaf(flat, VEC3, "background")
+    w, h = size
+    if array.shape not in ((h, w, 3), (n_views, h, w, 3)):
+        raise GraphError(
+            f"background must be a colour, (H, W, 3) or (views, H, W, 3) with {n_views} views of "
+            f"{w}x{h}, got {array.shape}"
+        )
+    return F.leaf(array, VEC3, "background")
+
+
+def _rays(views: ViewMatrices, size: Size) -> Variable:
+    """VEC3 unit @ size: the way each pixel looks, world."""
+    n = views.matrix.layers
+    ndc = F.pixel_coord(size, n) * (2.0 / size[0], 2.0 / size[1]) - 1.0
+    # Two points of the ray in front of the camera, by their depths.
+    to_world = F.inverse(views.matrix)
+    near, far = (to_world @ F.vec4(ndc, z, 1.0) for z in (0.25, 0.75))
+    return F.normalize(F.safe_div(far.xyz, far.w) - F.safe_div(near.xyz, near.w))

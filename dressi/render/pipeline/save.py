@@ -1,0 +1,223 @@
+"""Back to a scene: the data of parameters in the places that they came from.
+
+In: the scene as it was loaded, and what its parameters hold now. Out: a ``Scene`` in which only
+parameters that were in use (sent or fitted) differ, and notes on what had no place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dressi.render.camera import Camera
+from dressi.render.pipeline.lights import LightLeaves
+from dressi.render.pipeline.maps_back import write_maps
+from dressi.render.pipeline.materials import MaterialLeaves
+from dressi.render.pipeline.parameters import Parameter, ParameterTable, with_field
+from dressi.render.pipeline.tables import NORMAL_STEP, Welded
+from dressi.render.scene import Node, Primitive, Scene, SceneMesh
+from dressi.render.scene_flat import world_matrices
+
+Read = Callable[[Parameter], np.ndarray]
+
+
+@dataclass(eq=False)
+class Sources:
+    """Where parameters come from. positions, welded: by row of ``Scene.meshes``. weights: by node.
+    camera_nodes: of the views in their order, None where the cameras were given."""
+
+    table: ParameterTable
+    materials: list[MaterialLeaves]
+    positions: dict[int, Parameter]
+    welded: dict[int, Welded]
+    weights: dict[int, Parameter]
+    lights: LightLeaves
+    camera_nodes: list[int] | None
+
+
+@dataclass
+class _Draft:
+    """A scene in the making."""
+
+    scene: Scene
+    nodes: list[Node]
+    worlds: dict[int, np.ndarray]
+    parents: dict[int, np.ndarray]
+    notes: list[str] = field(default_factory=list)
+
+    def place(self, index: int, world: np.ndarray, slot: str) -> None:
+        """Put what a node carries in ``slot`` (light, camera) at another place: the node itself
+        where it carries nothing else, a new child of it where it does."""
+        node = self.nodes[index]
+        others = [node.mesh, node.light if slot == "camera" else node.camera]
+        if not node.children and all(o is None for o in others):
+            self.nodes[index] = replace(node, matrix=np.linalg.inv(self.parents[index]) @ world)
+            return
+        self.notes.append(f"node {index} carries more than its {slot}, which got a node of its own")
+        local = np.linalg.inv(self.worlds[index]) @ world
+        child = Node(local, name=node.name, **{slot: getattr(node, slot)})
+        self.nodes[index] = with_field(
+            replace(node, children=(*node.children, len(self.nodes))), slot, None
+        )
+        self.nodes.append(child)
+
+
+def updated_scene(
+    scene: Scene, sources: Sources, read: Read, cameras: Sequence[Camera]
+) -> tuple[Scene, tuple[str, ...]]:
+    """The scene with the data of its parameters, and notes on what was left out.
+
+    read: what a parameter holds, as users see it. cameras: of the views, as they are now. Normals
+    of moved meshes are computed anew (averaged over the same vertices as before); their tangents
+    are dropped, for the reader to compute.
+    """
+    worlds = dict(world_matrices(scene))
+    parents = {i: np.eye(4) for i in worlds}
+    for i in worlds:
+        for child in scene.nodes[i].children:
+            parents[child] = worlds[i]
+    draft = _Draft(scene, list(scene.nodes), worlds, parents)
+    meshes = list(scene.meshes)
+    for row, p in sources.positions.items():
+        if p.in_use:
+            meshes[row] = moved_mesh(scene.meshes[row], sources.welded[row], read(p))
+            if any(q.tangents is not None for q in scene.meshes[row].primitives):
+                draft.notes.append(f"tangents of the moved mesh {p.owner} are left out")
+    for node, p in sources.weights.items():
+        if p.in_use:
+            values = tuple(float(w) for w in read(p).reshape(-1))
+            draft.nodes[node] = replace(draft.nodes[node], weights=values)
+    draft.scene = replace(draft.scene, meshes=tuple(meshes))
+    draft.scene = _with_factors(draft.scene, sources, read)
+    draft.scene = write_maps(draft.scene, sources.materials, sources.table, read)
+    _lights_back(draft, sources, read)
+    _cameras_back(draft, sources, cameras)
+    environment = sources.table.one("environment")
+    if environment is not None and environment.in_use and draft.scene.environment is not None:
+        image = replace(draft.scene.environment, pixels=read(environment))
+        draft.scene = replace(draft.scene, environment=image)
+    return replace(draft.scene, nodes=tuple(draft.nodes)), tuple(draft.notes)
+
+
+def moved_mesh(mesh: SceneMesh, welded: Welded, positions: np.ndarray) -> SceneMesh:
+    """A mesh with other positions (rows of the welded one) and normals that fit them."""
+    out: list[Primitive] = []
+    total: dict[tuple, np.ndarray] = {}
+    keys: list[list[tuple]] = []
+    for p, rows in zip(mesh.primitives, welded.rows, strict=True):
+        mine: list[tuple] = []
+        if p.normals is not None:
+            steps = np.rint(p.normals / NORMAL_STEP).astype(np.int64)
+            mine = [(int(r), *s) for r, s in zip(rows, steps.tolist(), strict=True)]
+            a, b, c = (positions[rows[p.faces[:, k]]].astype(np.float64) for k in range(3))
+            for corner in range(3):
+                for v, n in zip(p.faces[:, corner], np.cross(b - a, c - a), strict=True):
+                    total[mine[v]] = total.get(mine[v], 0.0) + n
+        keys.append(mine)
+    for p, rows, mine in zip(mesh.primitives, welded.rows, keys, strict=True):
+        normals = p.normals
+        if normals is not None:
+            sums = np.array([total.get(k, np.zeros(3)) for k in mine]).reshape(-1, 3)
+            length = np.linalg.norm(sums, axis=1, keepdims=True)
+            normals = np.where(length > 0.0, sums / np.where(length > 0.0, length, 1.0), normals)
+        out.append(replace(p, positions=positions[rows], normals=normals, tangents=None))
+    return replace(mesh, primitives=tuple(out))
+
+
+def _with_factors(scene: Scene, sources: Sources, read: Read) -> Scene:
+    materials = list(scene.materials)
+    meshes = list(scene.meshes)
+    for m in sources.materials:
+        new = m.material
+        for kind in m.factors:
+            p = sources.table.one(kind, m.name)
+            if p is None or not p.in_use:
+                continue
+            value = [float(v) for v in read(p).reshape(-1)]
+            if kind == "base_color":
+                new = replace(new, base_color=tuple(value))  # type: ignore[arg-type]
+            elif kind == "emissive_factor":
+                strength = max(1.0, *value)  # glTF's factor is at most 1
+                glow = tuple(v / strength for v in value)
+                new = replace(new, emissive=glow, emissive_strength=strength)  # type: ignore[arg-type]
+            else:
+                new = with_field(new, kind.removesuffix("_factor"), value[0])
+        if m.row >= 0:
+            materials[m.row] = new
+        elif new is not m.material or any(ref.image < 0 for _, ref in m.maps.values()):
+            materials.append(replace(new, name=m.name))
+            meshes = [_with_material(mesh, len(materials) - 1) for mesh in meshes]
+    return replace(scene, materials=tuple(materials), meshes=tuple(meshes))
+
+
+def _with_material(mesh: SceneMesh, row: int) -> SceneMesh:
+    given = [replace(p, material=row) if p.material is None else p for p in mesh.primitives]
+    return replace(mesh, primitives=tuple(given))
+
+
+def _lights_back(draft: _Draft, sources: Sources, read: Read) -> None:
+    lights, table = sources.lights, sources.table
+    rows = list(draft.scene.lights)
+    by_leaf = {p.leaf: p for p in table}
+    for row in lights.color:
+        color, power = by_leaf[lights.color[row]], by_leaf[lights.log_intensity[row]]
+        if color.in_use:
+            value = tuple(float(v) for v in read(color).reshape(-1))
+            rows[row] = replace(rows[row], color=value)  # type: ignore[arg-type]
+        if power.in_use:
+            rows[row] = replace(rows[row], intensity=float(read(power).reshape(-1)[0]))
+    draft.scene = replace(draft.scene, lights=tuple(rows))
+    for placed in lights.placed:
+        world = draft.worlds[placed.node].copy()
+        position = by_leaf.get(lights.position.get(placed.node))  # type: ignore[arg-type]
+        direction = by_leaf.get(lights.direction.get(placed.node))  # type: ignore[arg-type]
+        moved = position is not None and position.in_use
+        turned = direction is not None and direction.in_use
+        if moved and position is not None:
+            world[:3, 3] = read(position).reshape(-1)
+        if turned and direction is not None:
+            world[:3, :3] = _facing(read(direction).reshape(-1))
+        if moved or turned:
+            draft.place(placed.node, world, "light")
+
+
+def _facing(direction: np.ndarray) -> np.ndarray:
+    """(3, 3) rotation whose -Z is the direction."""
+    back = -np.asarray(direction, np.float64) / max(float(np.linalg.norm(direction)), 1e-30)
+    up = np.array([0.0, 0.0, 1.0]) if abs(back[1]) > 0.9 else np.array([0.0, 1.0, 0.0])
+    right = np.cross(up, back)
+    right /= np.linalg.norm(right)
+    return np.stack([right, np.cross(back, right), back], axis=1)
+
+
+def _cameras_back(draft: _Draft, sources: Sources, cameras: Sequence[Camera]) -> None:
+    in_use = {p.kind for p in sources.table if p.kind.startswith("camera_") and p.in_use}
+    if not in_use:
+        return
+    if sources.camera_nodes is None:
+        draft.notes.append("the cameras were not the scene's own and are left out")
+        return
+    if "camera_shift" in in_use:
+        draft.notes.append("shifts of the principal point are left out: glTF has no place for them")
+    rows = list(draft.scene.cameras)
+    for node, camera in zip(sources.camera_nodes, cameras, strict=True):
+        row = draft.nodes[node].camera
+        assert row is not None
+        if "camera_zoom" in in_use:
+            x, y = abs(camera.projection[0, 0]), abs(camera.projection[1, 1])
+            if rows[row].kind == "perspective":
+                fov = float(2.0 * np.degrees(np.arctan(1.0 / y)))
+                lens = replace(rows[row], fov_y_deg=fov, aspect=float(y / x))
+            else:
+                lens = replace(rows[row], x_mag=float(1.0 / x), y_mag=float(1.0 / y))
+            shared = sum(n.camera == row for n in draft.nodes) > 1
+            if shared:
+                rows.append(lens)
+                draft.nodes[node] = replace(draft.nodes[node], camera=len(rows) - 1)
+            else:
+                rows[row] = lens
+        if in_use & {"camera_rotation", "camera_translation"}:
+            draft.place(node, np.linalg.inv(camera.view), "camera")
+    draft.scene = replace(draft.scene, cameras=tuple(rows))

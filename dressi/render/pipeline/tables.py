@@ -1,0 +1,306 @@
+"""Geometry: all triangles of a scene as the tables that one rasterization reads.
+
+In: a ``Scene``. Out: ``Geometry``. A mesh has one parameter ``vtx_pos`` for all its primitives and
+instances; vertices that a file splits at seams are one in it, so that a fit does not tear a
+surface. UVs, colours and tangents keep the file's rows. Normals are those of the file until
+vertices move; then they are computed, averaged over the faces that shared a normal in the file, so
+that hard edges stay hard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dressi.ad import F, Variable
+from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3, VEC4
+from dressi.errors import GraphError
+from dressi.render.batch import Part, build_batch
+from dressi.render.pipeline.parameters import Parameter, ParameterTable, unique_names
+from dressi.render.project import gather
+from dressi.render.scene import Scene, SceneMesh
+from dressi.render.scene_flat import Instance, instances
+
+NORMAL_STEP = 1e-3
+"""Normals of a file that differ by less are one."""
+
+FAR_STEP = 10_000
+"""In ``NORMAL_STEP``: beyond any unit normal, so that keys of another kind do not meet these."""
+
+NORMALS = ("auto", "file", "computed")
+
+
+@dataclass(frozen=True, eq=False)
+class Welded:
+    """A mesh without seams. positions: (N, 3). deltas: (N, 3) of each blendshape, or None. rows:
+    for each primitive the welded row of its vertices."""
+
+    positions: np.ndarray
+    deltas: tuple[np.ndarray | None, ...]
+    rows: tuple[np.ndarray, ...]
+
+
+def weld_mesh(mesh: SceneMesh) -> Welded:
+    """Join the vertices of a mesh that lie, and move with its blendshapes, together."""
+    n_targets = max((len(p.targets) for p in mesh.primitives), default=0)
+    tables = []
+    for p in mesh.primitives:
+        columns = [p.positions]
+        for k in range(n_targets):
+            moved = p.targets[k].positions if k < len(p.targets) else None
+            columns.append(np.zeros_like(p.positions) if moved is None else moved)
+        tables.append(np.concatenate(columns, axis=1))
+    table = np.concatenate(tables) + np.float32(0.0)  # -0 is 0
+    _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")  # in the order of the file
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    joined = table[first[order]]
+    moves = [joined[:, 3 * k + 3 : 3 * k + 6] for k in range(n_targets)]
+    ends = np.cumsum([len(t) for t in tables])[:-1]
+    rows = np.split(rank[inverse.reshape(-1)], ends)
+    deltas = tuple(m if m.any() else None for m in moves)
+    return Welded(joined[:, :3], deltas, tuple(rows))
+
+
+@dataclass(eq=False)
+class Geometry:
+    """Tables of all faces of a scene; F faces, A rows of attributes, G normals.
+
+    positions: VEC3 @ (N, 1), world. faces: IVEC3 @ (F, 1). attribute_faces: IVEC3 @ (F, 1), rows of
+    uvs (VEC2, by UV set), colors (VEC4, or None) and tangents (VEC4, world; w 0 where a primitive
+    has none). normal_faces: IVEC3 @ (F, 1), rows of the normals. material_of_face: INT @ (F, 1).
+    center, radius: of a sphere around it, world units.
+    """
+
+    positions: Variable
+    faces: Variable
+    attribute_faces: Variable
+    uvs: tuple[Variable, ...]
+    colors: Variable | None
+    tangents: Variable | None
+    normal_faces: Variable
+    file_normals: Variable
+    mesh_of_normal: np.ndarray
+    has_normal: np.ndarray
+    material_of_face: Variable
+    materials_with_uv: tuple[set[int], ...]
+    center: np.ndarray
+    radius: float
+
+    def normals(self, moving: set[int], mode: str = "auto") -> Variable:
+        """VEC3 unit normals @ (G, 1), world. moving: rows of ``Scene.meshes`` whose vertices move.
+        mode: ``auto``; ``file``, the file's wherever it has some; ``computed``. Gradient to
+        positions of those that are computed."""
+        computed = np.isin(self.mesh_of_normal, sorted(moving)) & (mode == "auto")
+        computed |= ~self.has_normal | (mode == "computed")
+        if not computed.any():
+            return self.file_normals
+        a, b, c = gather(self.positions, self.faces)
+        n, f = F.cross(b - a, c - a), self.normal_faces
+        size = self.file_normals.size
+        total = F.add_n([F.scatter_add(n, i, size) for i in (f.x, f.y, f.z)])
+        unit = F.normalize(total)
+        if computed.all():
+            return unit
+        mask = F.leaf(computed.astype(np.float32)[:, None], FLOAT, "computed_normals")
+        return F.where(mask, unit, self.file_normals)
+
+
+def build_geometry(
+    scene: Scene, material_rows: Sequence[int], table: ParameterTable
+) -> tuple[Geometry, dict[int, Welded], dict[int, Parameter], dict[int, Parameter]]:
+    """The tables of a scene; adds ``vtx_pos`` and ``blendshape_weights`` to the parameters.
+
+    material_rows: rows of ``Scene.materials`` in use, -1 for the default material, in the order of
+    their numbers here. Returns the geometry, the welded meshes and the parameters of positions by
+    row of ``Scene.meshes``, those of weights by node. Raises GraphError for a scene without faces.
+    """
+    found = [i for i in instances(scene) if len(i.primitive.faces)]
+    if not found:
+        raise GraphError(
+            f"the scene '{scene.name}' has no triangles: {len(scene.meshes)} meshes, "
+            f"{len(scene.nodes)} nodes"
+        )
+    used = sorted({i.mesh for i in found})
+    names = dict(zip(used, unique_names([scene.meshes[m].name for m in used], "mesh"), strict=True))
+    welded = {m: weld_mesh(scene.meshes[m]) for m in used}
+    pos: dict[int, Parameter] = {}
+    for m in used:
+        leaf = F.leaf(welded[m].positions, VEC3, f"vtx_pos:{names[m]}")
+        pos[m] = table.add(Parameter("vtx_pos", names[m], leaf))
+    shaped = sorted({i.node for i in found if welded[i.mesh].deltas})
+    node_names = unique_names([scene.nodes[n].name for n in shaped], "node")
+    weights: dict[int, Parameter] = {}
+    for node, name in zip(shaped, node_names, strict=True):
+        first = next(i for i in found if i.node == node)
+        count = len(welded[first.mesh].deltas)
+        values = np.zeros((count, 1), np.float32)
+        values[: len(first.weights), 0] = first.weights
+        leaf = F.leaf(values, FLOAT, f"blendshape_weights:{name}")
+        weights[node] = table.add(Parameter("blendshape_weights", name, leaf))
+    number = {row: k for k, row in enumerate(material_rows)}
+    joiner = _Joiner(scene, welded, pos, weights, number)
+    for node in dict.fromkeys(i.node for i in found):
+        joiner.add([i for i in found if i.node == node])
+    return joiner.geometry(found), welded, pos, weights
+
+
+class _Joiner:
+    """Collects the rows of all instances."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        welded: dict[int, Welded],
+        pos: dict[int, Parameter],
+        weights: dict[int, Parameter],
+        number: dict[int, int],
+    ) -> None:
+        self.scene, self.welded, self.pos, self.weights = scene, welded, pos, weights
+        self.number = number
+        self.parts: list[Part] = []
+        self.faces: dict[tuple, Variable] = {}
+        self.deltas: dict[int, list[Variable | None]] = {}
+        self.attribute_faces: list[np.ndarray] = []
+        self.normal_faces: list[np.ndarray] = []
+        self.normals: list[np.ndarray] = []
+        self.mesh_of_normal: list[np.ndarray] = []
+        self.has_normal: list[np.ndarray] = []
+        self.materials: list[np.ndarray] = []
+        self.rows: list[Instance] = []
+        self.n_rows, self.n_normals = 0, 0
+
+    def add(self, group: list[Instance]) -> None:
+        """The primitives of one node."""
+        first = group[0]
+        mesh, flips = first.mesh, first.flips
+        key = (mesh, flips, tuple(i.part for i in group))
+        welded = self.welded[mesh]
+        corners = [welded.rows[i.part][i.faces] for i in group]
+        if key not in self.faces:
+            self.faces[key] = F.leaf(
+                np.concatenate(corners), IVEC3, f"faces:{self.pos[mesh].owner}"
+            )
+        part: Part = (self._positions(first), self.faces[key])
+        if not np.array_equal(first.world, np.eye(4)):
+            part = (*part, F.leaf(first.world[None, None], MAT4, f"world{first.node}"))
+        self.parts.append(part)
+        for i in group:
+            self.rows.append(i)
+            self.attribute_faces.append(i.faces + self.n_rows)
+            self.n_rows += len(i.primitive.positions)
+            self.materials.append(np.full(len(i.faces), self._number(i)))
+        self._add_normals(group, corners)
+
+    def _add_normals(self, group: list[Instance], corners: list[np.ndarray]) -> None:
+        """Rows of normals: one for each welded vertex and normal of the file."""
+        keys, values, known = [], [], []
+        for i, rows in zip(group, corners, strict=True):
+            normals = i.normals()
+            has = normals is not None
+            flat = rows.reshape(-1)
+            if normals is None:  # a face each, as glTF wants where a file has none
+                file = np.zeros((len(flat), 3), np.float32)
+                own = -FAR_STEP - np.arange(len(flat)) // 3
+                key = np.stack([flat, own, own * 0, own * 0], axis=1)
+            else:
+                file = normals[i.faces.reshape(-1)]
+                steps = np.rint(file / NORMAL_STEP).astype(np.int64)
+                key = np.concatenate([flat[:, None], steps], axis=1)
+            keys.append(key)
+            values.append(file)
+            known.append(np.full(len(flat), has))
+        key = np.concatenate(keys)
+        _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
+        self.normal_faces.append(inverse.reshape(-1, 3) + self.n_normals)
+        self.normals.append(np.concatenate(values)[first])
+        self.has_normal.append(np.concatenate(known)[first])
+        self.mesh_of_normal.append(np.full(len(first), group[0].mesh))
+        self.n_normals += len(first)
+
+    def _positions(self, i: Instance) -> Variable:
+        """Positions of a mesh with the blendshapes of its node."""
+        base = self.pos[i.mesh].leaf
+        if i.node not in self.weights:
+            return base
+        if i.mesh not in self.deltas:
+            self.deltas[i.mesh] = [
+                None if d is None else F.leaf(d, VEC3, f"blendshape{k}")
+                for k, d in enumerate(self.welded[i.mesh].deltas)
+            ]
+        w = self.weights[i.node].leaf
+        deltas = self.deltas[i.mesh]
+        terms = [
+            d * (F.crop(w, k, 0, 1, 1) if len(deltas) > 1 else w)
+            for k, d in enumerate(deltas)
+            if d is not None
+        ]
+        return F.add_n([base, *terms]) if terms else base
+
+    def geometry(self, found: list[Instance]) -> Geometry:
+        """The tables of all that was added."""
+        batch = build_batch(self.parts)
+        n_sets = max((len(i.primitive.uvs) for i in self.rows), default=0)
+        uvs = [_joined(self.rows, lambda i, k=k: _uv(i, k), 2) for k in range(n_sets)]
+        with_uv: tuple[set[int], ...] = tuple(set() for _ in range(n_sets))
+        for k in range(n_sets):
+            lacking = {self._number(i) for i in self.rows if len(i.primitive.uvs) <= k}
+            with_uv[k].update({self._number(i) for i in self.rows} - lacking)
+        colors = None
+        if any(i.primitive.colors is not None for i in self.rows):
+            rgba = _joined(self.rows, lambda i: i.primitive.colors, 4, 1.0)
+            colors = F.leaf(rgba, VEC4, "vertex_colors")
+        tangents = None
+        if any(i.primitive.tangents is not None for i in self.rows):
+            tangents = F.leaf(_joined(self.rows, _world_tangents, 4), VEC4, "tangents")
+        world = np.concatenate([i.positions() for i in found]).astype(np.float64)
+        low, high = world.min(axis=0), world.max(axis=0)
+        center = 0.5 * (low + high)
+        radius = float(np.linalg.norm(world - center, axis=1).max())
+        return Geometry(
+            batch.positions,
+            batch.faces,
+            F.leaf(np.concatenate(self.attribute_faces), IVEC3, "attribute_faces"),
+            tuple(F.leaf(t, VEC2, f"uv{k}") for k, t in enumerate(uvs)),
+            colors,
+            tangents,
+            F.leaf(np.concatenate(self.normal_faces), IVEC3, "normal_faces"),
+            F.leaf(np.concatenate(self.normals), VEC3, "file_normals"),
+            np.concatenate(self.mesh_of_normal),
+            np.concatenate(self.has_normal),
+            F.leaf(np.concatenate(self.materials)[:, None], INT, "material_of_face"),
+            with_uv,
+            center,
+            max(radius, 1e-6),
+        )
+
+    def _number(self, i: Instance) -> int:
+        return self.number[-1 if i.primitive.material is None else i.primitive.material]
+
+
+def _uv(i: Instance, k: int) -> np.ndarray | None:
+    return i.primitive.uvs[k] if k < len(i.primitive.uvs) else None
+
+
+def _world_tangents(i: Instance) -> np.ndarray | None:
+    given = i.primitive.tangents
+    if given is None:
+        return None
+    along = given[:, :3] @ i.world[:3, :3].T
+    length = np.linalg.norm(along, axis=1, keepdims=True)
+    along = np.divide(along, length, out=np.zeros_like(along), where=length > 0.0)
+    # A mirroring matrix turns the handedness of normal, tangent and bitangent.
+    return np.concatenate([along, given[:, 3:] * (-1.0 if i.flips else 1.0)], axis=1)
+
+
+def _joined(rows: list[Instance], table, width: int, fill: float = 0.0) -> np.ndarray:  # type: ignore[no-untyped-def]
+    """(A, width) float32: a table of each instance, ``fill`` for those that have none."""
+    tables = []
+    for i in rows:
+        found = table(i)
+        lacking = np.full((len(i.primitive.positions), width), fill)
+        tables.append(lacking if found is None else found)
+    return np.concatenate(tables).astype(np.float32)

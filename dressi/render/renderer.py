@@ -1,0 +1,456 @@
+"""DressiBasicRenderer: a scene in, an optimized scene out (paper, A.1 and A.2).
+
+In: a scene file, target pictures, cameras. Out: pictures, and the scene with its parameters fitted.
+The one module of ``dressi.render`` that drives the engine; all that it builds comes from
+``dressi.render.pipeline``. The guide is docs/renderer.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dressi.ad import Variable
+from dressi.ad.graph import user_line
+from dressi.engine import DressiAD
+from dressi.errors import DeviceError, GraphError
+from dressi.render.camera import Camera
+from dressi.render.io import load_scene as read_scene
+from dressi.render.io import save_scene as write_scene
+from dressi.render.io import write_image
+from dressi.render.pipeline.assemble import Graph, Loaded, Settings, build, load
+from dressi.render.pipeline.materials import add_map
+from dressi.render.pipeline.objective import (
+    COLOR_LOSSES,
+    MASK_LOSSES,
+    OPTIMIZERS,
+    REGULARIZERS,
+    LossFunction,
+    rates_of,
+    uniform,
+    weights_of,
+)
+from dressi.render.pipeline.parameters import Parameter
+from dressi.render.pipeline.picture import check_modes
+from dressi.render.pipeline.save import updated_scene
+from dressi.render.pipeline.tables import NORMALS
+from dressi.render.pipeline.views import moved_cameras
+from dressi.render.scene import Scene
+
+if TYPE_CHECKING:
+    from dressi.packing import Options
+
+PathLike = str | os.PathLike[str]
+
+
+class DressiBasicRenderer:
+    """A scene, its parameters by name, and their optimization.
+
+    The life of one: ``load_scene``, ``build_graph``, ``set_requires_grad``, ``exec_step``,
+    ``save_scene``. device, options, limits, validate, memory_limit: see ``DressiAD``. Several may
+    live beside each other. Use as a context manager or call ``close``.
+
+        with DressiBasicRenderer() as renderer:
+            renderer.load_scene("initial.gltf", "target.png")
+            renderer.build_graph(K=2, r=0.01, sigma=0.01 / 7, delta=0.01, lr=0.01)
+            renderer.set_requires_grad("vtx_pos")
+            for _ in range(1000):
+                renderer.exec_step()
+            renderer.save_scene("optimized.gltf")
+    """
+
+    def __init__(
+        self,
+        device: str | int | None = None,
+        options: Options | None = None,
+        limits: dict[str, int | bool] | None = None,
+        validate: bool | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        self._open: Callable[[], DressiAD] = lambda: DressiAD(
+            device, options, limits, validate, memory_limit
+        )
+        self._ad = self._open()
+        self._closed = False
+        self._loaded: Loaded | None = None
+        self._settings: Settings | None = None
+        self._graph: Graph | None = None
+        self._own_loss: LossFunction | None = None
+
+    # -- setting up
+
+    def load_scene(
+        self,
+        scene: PathLike | Scene,
+        targets: Any = None,
+        cameras: Camera | Sequence[Camera] | None = None,
+        size: tuple[int, int] | None = None,
+        *,
+        ambient: float | Sequence[float] | None = None,
+        headlight: float | None = None,
+        environment: PathLike | np.ndarray | None = None,
+        share_intrinsics: bool = False,
+    ) -> None:
+        """Load a scene and the pictures that it is to look like.
+
+        scene: a file of ``dressi.render.io.load_scene``, or a ``Scene``. targets: a file (PNG,
+        JPEG, EXR, HDR), an array (H, W, C), or a list, one a view: linear, alpha is the mask; None:
+        only to render, with ``size``. cameras: one a view; None: those of the scene, or where it
+        has none one in front (+Z) that sees all of it. size: (width, height); targets of other
+        sizes are resampled to it. ambient, headlight: see ``build_lights``. environment: a file or
+        array (H, W, 3), equirectangular, in place of the scene's. share_intrinsics: all views have
+        one lens. What was loaded before is dropped. Raises LoadError for files; GraphError for an
+        empty scene, as many targets as there are no cameras, sizes that differ, no size.
+        """
+        self._alive()
+        given = scene if isinstance(scene, Scene) else read_scene(scene)
+        loaded = load(
+            given, targets, cameras, size, ambient, headlight, environment, share_intrinsics
+        )
+        if self._loaded is not None:  # leaves of the scene before are freed with their engine
+            self._ad.close()
+            self._ad = self._open()
+        self._loaded, self._settings, self._graph = loaded, None, None
+
+    def build_graph(
+        self,
+        K: int = 1,
+        r: float = 0.01,
+        sigma: float | None = None,
+        delta: float | None = None,
+        lr: float | Mapping[str, float] = 0.01,
+        *,
+        mode: str = "hardsoftras",
+        loss: str | Mapping[str, float] | None = None,
+        regularizers: str | Mapping[str, float] | None = None,
+        optimizer: str | Callable[..., Any] = "adam",
+        background: Any = 0.0,
+        tone: tuple[str, str] = ("none", "none"),
+        normals: str = "auto",
+        mipmaps: bool = True,
+        shadows: int = 0,
+        max_delta: float | None = None,
+        mask_softness: float = 0.0,
+    ) -> None:
+        """Say how to draw, compare and step.
+
+        K, r, sigma, delta: of HardSoftRas: layers, reach, softness (None: r / 7), width of the edge
+        mask (None: r); r, sigma, delta in screen square units. lr: a learning rate, or several by
+        name or kind (``{"vtx_pos": 0.01, "albedo": 0.05, "default": 0.01}``). mode:
+        ``hardsoftras`` or ``antialias`` (one layer, reach of a pixel; K, r, sigma, delta play no
+        part). loss: a name or weights by name: l1, l2, huber of colours, silhouette (L2),
+        silhouette_l1 of coverage; None: l1, and silhouette_l1 where targets have masks (paper, A.2:
+        L1 of RGBA). regularizers: weights by name: laplacian, normal_consistency, edge_length of
+        vertices, tv of maps. optimizer: adam, adam_uniform, sgd, a class such as ``Momentum``
+        (made with each learning rate), or a function (xs, gxs) -> updated xs. background: a colour,
+        pictures, or ``environment``. tone: (curve, encoding) of ``tone_map``; targets get the
+        encoding only. normals: ``auto`` (the file's until vertices move), ``file``, ``computed``. mipmaps: for
+        samplers that ask for them. shadows: texels a side of shadow maps; 0: none. max_delta: the
+        largest delta that will be set. mask_softness: of alpha masks, 0: hard, no gradient. Raises
+        GraphError before ``load_scene``, for unknown names and numbers out of range.
+        """
+        loaded = self._need_loaded("build_graph")
+        check_modes(mode, tone)
+        if normals not in NORMALS:
+            raise GraphError(f"normals must be one of {NORMALS}, got {normals!r}")
+        known = (*COLOR_LOSSES, *MASK_LOSSES)
+        masked = loaded.targets is not None and loaded.targets.alpha is not None
+        fallback = {"l1": 0.75, "silhouette_l1": 0.25} if masked else {"l1": 1.0}
+        losses = fallback if loss is None else weights_of("loss", loss, known)
+        ruled = (
+            {} if regularizers is None else weights_of("regularizers", regularizers, REGULARIZERS)
+        )
+        rates = rates_of(lr)
+        for name in rates:
+            if name != "default":
+                loaded.table.find(name)
+        if isinstance(optimizer, str) and optimizer not in OPTIMIZERS:
+            raise GraphError(f"optimizer must be one of {tuple(OPTIMIZERS)}, got {optimizer!r}")
+        numbers: dict[str, float] = {"r": r, "mask_softness": mask_softness}
+        numbers.update({} if sigma is None else {"sigma": sigma})
+        numbers.update({} if delta is None else {"delta": delta})
+        numbers.update({f"loss:{n}": w for n, w in losses.items()})
+        numbers.update({f"regularizer:{n}": w for n, w in ruled.items()})
+        numbers.update({f"lr:{n}": v for n, v in rates.items()})
+        for name in ("r", "sigma", "delta"):
+            if name in numbers:
+                _check_length(name, numbers[name])
+        largest = max(r, 0.0 if delta is None else delta)
+        self._settings = Settings(
+            K,
+            float(largest if max_delta is None else max_delta),
+            mode,
+            background,
+            (tone[0], tone[1]),
+            normals,
+            bool(mipmaps),
+            int(shadows),
+            optimizer,
+            {name: uniform(value, name) for name, value in numbers.items()},
+        )
+        self._graph = None
+        self._made()
+
+    def set_loss(self, loss: LossFunction | None) -> None:
+        """Your own loss: ``loss(picture, target, mask)`` -> Variable, whose mean is minimized.
+
+        picture: VEC4 @ size, layers = views: colour and coverage. target: VEC4 (colour over the
+        background, mask), or VEC3 where targets have no mask. mask: FLOAT or None. loss None: back
+        to the named losses. Regularizers are added to it.
+        """
+        if loss is not None and not callable(loss):
+            raise GraphError(f"set_loss at {user_line()} needs a function, got {loss!r}")
+        self._own_loss, self._graph = loss, None
+
+    def set_requires_grad(self, names: str | Sequence[str], on: bool = True) -> None:
+        """Fit parameters, or stop fitting them.
+
+        names: of ``parameters``: a kind (``albedo``: of all materials; the factor of those without
+        a map), one of an owner (``albedo:Body``), or a group (``lights``, ``camera_pose``,
+        ``camera_intrinsics``). Raises GraphError, listing the names, for others.
+        """
+        table = self._need_loaded("set_requires_grad").table
+        found = [p for n in ([names] if isinstance(names, str) else names) for p in table.find(n)]
+        for p in found:
+            if p.leaf.requires_grad != bool(on):
+                p.leaf.requires_grad = bool(on)
+                self._graph = None
+            p.in_use |= bool(on)
+
+    def add_map(self, name: str, size: tuple[int, int]) -> None:
+        """Give materials a map that they lack, of ``size`` (width, height) texels.
+
+        name: albedo, metallic, roughness, normal, occlusion or emissive, of all materials that lack
+        it, or of one: ``albedo:Body``. It begins constant, and the picture stays as it was: the
+        factor goes into the map. Raises GraphError where there are no UVs.
+        """
+        loaded = self._need_loaded("add_map")
+        materials, geometry = loaded.sources.materials, loaded.geometry
+        made = add_map(
+            materials,
+            geometry.materials_with_uv,
+            loaded.table,
+            self._ad.recv_img,
+            self._send,
+            name,
+            size,
+        )
+        for p in made:
+            p.in_use = True
+            for kind in ("base_color", f"{p.kind}_factor"):
+                factor = loaded.table.one(kind, p.owner)
+                if factor is not None and (kind != "base_color" or p.kind == "albedo"):
+                    factor.in_use = True
+        self._graph = None
+
+    # -- parameters
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """All parameters: name, shape, requires_grad; ``print(*parameters, sep="\\n")``."""
+        return tuple(self._need_loaded("parameters").table)
+
+    def value(self, name: str) -> np.ndarray:
+        """What a parameter holds now, float32, of its ``shape``. Raises GraphError where the name
+        means several."""
+        return self._read(self._one(name))
+
+    def set_value(self, name: str, value: Any) -> None:
+        """Send other data to a parameter, of its ``shape``. Raises GraphError for another shape,
+        NaN, and names that mean several."""
+        p = self._one(name)
+        array = np.asarray(value, np.float32)
+        if array.shape != p.shape:
+            flat = array.size == int(np.prod(p.shape)) and p.leaf.size == (1, 1)
+            if not flat:
+                raise GraphError(f"{p.name} has shape {p.shape}, got {array.shape}")
+            array = array.reshape(p.shape)
+        self._send(p.leaf, p.to_leaf(array))
+        if not p.in_use:
+            p.in_use, self._graph = True, None
+
+    def set(self, **numbers: float) -> None:
+        """Change numbers at run time, without a rebuild.
+
+        r, sigma, delta, mask_softness; lr (of ``default``) or a kind of parameter (its learning
+        rate, where ``build_graph`` was given one); names of losses and regularizers (their
+        weights). Raises GraphError for others, and for numbers out of range.
+        """
+        settings = self._need_settings("set")
+        for name, value in numbers.items():
+            label = "default" if name == "lr" else name
+            keys = [name, f"loss:{name}", f"regularizer:{name}", f"lr:{label}"]
+            key = next((k for k in keys if k in settings.uniforms), None)
+            if key is None:
+                known = ", ".join(k.split(":", 1)[-1] for k in settings.uniforms)
+                raise GraphError(
+                    f"set at {user_line()} knows {known} (lr is default), got {name!r}"
+                )
+            if not isinstance(value, (int, float, np.number)) or not 0.0 <= value < np.inf:
+                raise GraphError(f"{name} must be a number >= 0, got {value!r}")
+            if key in ("r", "sigma", "delta"):
+                _check_length(key, value)
+            reach = key == "delta" or (key == "r" and "delta" not in settings.uniforms)
+            if reach and value > settings.max_delta * (1.0 + 1e-6):
+                raise GraphError(
+                    f"{name} = {value} is beyond max_delta = {settings.max_delta} of build_graph"
+                )
+            self._ad.send_img(settings.uniforms[key], np.float32(value))
+
+    # -- running
+
+    def exec_step(self) -> None:
+        """One iteration of the fit. Raises GraphError without ``build_graph``, targets, or a
+        parameter that is on."""
+        self.exec_steps(1)
+
+    def exec_steps(self, n: int) -> None:
+        """n iterations with no host work in between. See ``exec_step``."""
+        self._need_loss("exec_step")
+        loaded = self._need_loaded("exec_step")
+        if not loaded.table.active:
+            raise GraphError(
+                f"exec_step at {user_line()}: no parameter is on; call set_requires_grad with one "
+                f"of {loaded.table.known()}"
+            )
+        self._ad.exec_steps(n)
+
+    def loss(self) -> float:
+        """The loss: of the last step, or, where something was sent since, of the data now."""
+        return float(np.ravel(self._ad.recv_img(self._need_loss("loss")))[0])
+
+    def render_all(self) -> np.ndarray:
+        """(views, H, W, 4) float32: colour over the background (toned) and coverage, now."""
+        made = self._made()
+        out = self._ad.recv_img(made.both)
+        return out if out.ndim == 4 else out[None]
+
+    def render(self, view: int = 0) -> np.ndarray:
+        """(H, W, 4) float32 of one view. See ``render_all``. Raises GraphError for no such view."""
+        n = len(self._need_loaded("render").views.cameras)
+        if not isinstance(view, (int, np.integer)) or not -n <= view < n:
+            raise GraphError(f"render at {user_line()}: view {view!r} of {n} views")
+        return self.render_all()[view]
+
+    def save_picture(self, path: PathLike, view: int = 0, alpha: bool = False) -> None:
+        """Write one view as PNG, JPEG, HDR or EXR. alpha: with coverage (PNG, EXR). Linear
+        pictures are encoded as sRGB in PNG and JPEG; encoded ones are written as they are."""
+        picture = self.render(view)
+        settings = self._need_settings("save_picture")
+        image = picture if alpha else picture[..., :3]
+        write_image(path, image, srgb=settings.tone[1] == "none")
+
+    # -- results
+
+    @property
+    def scene(self) -> Scene:
+        """The scene with what its parameters hold now."""
+        return self._updated()[0]
+
+    @property
+    def cameras(self) -> list[Camera]:
+        """The cameras of the views as they are now."""
+        v = self._need_loaded("cameras").views
+        values = [
+            self._read(p).reshape(p.leaf.layers, -1)
+            for p in (v.rotation, v.translation, v.zoom, v.shift)
+        ]
+        return moved_cameras(v, *values)
+
+    def save_scene(self, path: PathLike, *, embed: bool = False) -> tuple[str, ...]:
+        """Write the scene as .glb or .gltf with what its parameters hold now; all else as it was
+        loaded. Returns what was left out. See ``write_gltf``; maps keep their bit depth."""
+        scene, notes = self._updated()
+        return (*notes, *write_scene(path, scene, embed=embed))
+
+    def save_environment(self, path: PathLike) -> None:
+        """Write the environment as .exr or .hdr. Raises GraphError where there is none."""
+        p = self._need_loaded("save_environment").table.one("environment")
+        if p is None:
+            raise GraphError(f"save_environment at {user_line()}: the scene has no environment")
+        write_image(path, self._read(p))
+
+    @property
+    def ad(self) -> DressiAD:
+        """The engine, e.g. for ``report``."""
+        return self._ad
+
+    def close(self) -> None:
+        """Free everything on the device. May be called twice."""
+        self._closed = True
+        self._ad.close()
+        self._loaded, self._settings, self._graph = None, None, None
+
+    def __enter__(self) -> DressiBasicRenderer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- within
+
+    def _alive(self) -> None:
+        if self._closed:
+            raise DeviceError("this DressiBasicRenderer is closed")
+
+    def _need_loaded(self, who: str) -> Loaded:
+        self._alive()
+        if self._loaded is None:
+            raise GraphError(f"{who} at {user_line()}: no scene is loaded; call load_scene first")
+        return self._loaded
+
+    def _need_settings(self, who: str) -> Settings:
+        self._need_loaded(who)
+        if self._settings is None:
+            raise GraphError(f"{who} at {user_line()}: there is no graph; call build_graph first")
+        return self._settings
+
+    def _need_loss(self, who: str) -> Variable:
+        made = self._made(who)
+        if made.loss is None:
+            raise GraphError(f"{who} at {user_line()}: load_scene was given no targets")
+        return made.loss
+
+    def _made(self, who: str = "build_graph") -> Graph:
+        """The graph of the parameters that are on, made anew where they changed."""
+        settings = self._need_settings(who)
+        if self._graph is None:
+            graph = build(self._need_loaded(who), settings, self._own_loss)
+            if graph.loss is not None:
+                self._ad.set_loss_var(graph.loss)
+                self._ad.set_optimizer(graph.optimizer)
+            self._graph = graph
+        return self._graph
+
+    def _one(self, name: str) -> Parameter:
+        found = self._need_loaded("value").table.find(name)
+        if len(found) > 1:
+            names = ", ".join(p.name for p in found)
+            raise GraphError(f"{name!r} means several parameters: {names}")
+        return found[0]
+
+    def _read(self, p: Parameter) -> np.ndarray:
+        return np.float32(p.to_user(self._ad.recv_img(p.leaf))).reshape(p.shape)
+
+    def _send(self, leaf: Variable, value: np.ndarray) -> None:
+        self._ad.send_img(leaf, np.float32(value))
+
+    def _updated(self) -> tuple[Scene, tuple[str, ...]]:
+        loaded = self._need_loaded("save_scene")
+        return updated_scene(loaded.scene, loaded.sources, self._read, self.cameras)
+
+
+def _check_length(name: str, value: object) -> None:
+    """Raise GraphError unless a length in the screen square is one."""
+    ok = isinstance(value, (int, float, np.number)) and 0.0 <= value <= 1.0
+    if not ok or (name == "sigma" and value == 0.0):
+        raise GraphError(f"{name} must be a number in [0, 1] (1 is the longer side), got {value!r}")

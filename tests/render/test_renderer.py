@@ -1,0 +1,207 @@
+"""DressiBasicRenderer: every kind of parameter, fitted on a small scene with two of everything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dressi import DressiBasicRenderer, GraphError
+from dressi.render.camera import Camera, look_at, perspective
+from dressi.render.mesh import icosphere
+from dressi.render.scene import (
+    Image,
+    Material,
+    MorphTarget,
+    Node,
+    PunctualLight,
+    Scene,
+    SceneMesh,
+    TextureRef,
+    trs_matrix,
+)
+from dressi.render.scene_mesh import primitive_of
+
+SIZE = (40, 32)
+
+
+def cameras(n: int = 2) -> list[Camera]:
+    """Views from the front, left and right."""
+    lens = perspective(40.0, SIZE[0] / SIZE[1], 1.0, 10.0)
+    eyes = [(-1.2, 0.6, 4.0), (1.4, 0.9, 3.8), (0.2, 2.2, 3.5)]
+    return [Camera(look_at(e), lens, f"view{k}") for k, e in enumerate(eyes[:n])]
+
+
+def checker(a: float, b: float, n: int = 8) -> np.ndarray:
+    """(n, n, 3) of two greys with some colour."""
+    mask = (np.indices((n, n)).sum(0) % 2)[..., None]
+    return np.float32(np.where(mask, a, b) * np.array([1.0, 0.8, 0.6]))
+
+
+def demo_scene(maps: bool = True, **changes: Any) -> Scene:
+    """A ball with maps and a blendshape, and a smaller plain one, mirrored by its node; two lights
+    on nodes of their own."""
+    ball = primitive_of(icosphere(2, 0.6), 0)
+    wide = ball.positions * np.float32([0.5, 0.0, 0.0])
+    ball = replace(ball, targets=(MorphTarget(wide),))
+    plain = primitive_of(icosphere(1, 0.4), 1)
+    body, other = (
+        Material(name="Body", metallic=0.2, roughness=0.6),
+        Material((0.2, 0.5, 0.8, 1.0), metallic=0.0, roughness=0.7, name="Other"),
+    )
+    images: tuple[Image, ...] = ()
+    if maps:
+        orm = np.stack([np.full((8, 8), v) for v in (0.9, 0.6, 0.3)], axis=2)
+        normal = np.broadcast_to(np.float32([0.5, 0.5, 1.0]), (8, 8, 3))
+        images = (
+            Image(checker(0.7, 0.3), name="paint", bit_depth=16),
+            Image(np.float32(orm), "linear", "orm", 16),
+            Image(normal, "linear", "bumps", 16),
+            Image(checker(0.1, 0.0), name="glow", bit_depth=16),
+        )
+        paint, packed, bumps, glow = (TextureRef(k, min_filter="linear") for k in range(4))
+        body = replace(
+            body,
+            base_color_map=paint,
+            metallic_roughness_map=packed,
+            occlusion_map=packed,
+            normal_map=bumps,
+            emissive_map=glow,
+            emissive=(1.0, 1.0, 1.0),
+            metallic=1.0,
+            roughness=1.0,
+        )
+    made = Scene(
+        nodes=(
+            Node(children=(1, 2, 3, 4), name="root"),
+            Node(trs_matrix((-0.5, 0.0, 0.0)), mesh=0, name="ball"),
+            Node(trs_matrix((0.7, 0.1, 0.3), scale=(-1.0, 1.2, 1.0)), mesh=1, name="small"),
+            Node(trs_matrix((1.0, 2.0, 2.0)), light=0, name="lamp"),
+            Node(trs_matrix(rotation_xyzw=(-0.3, 0.3, 0.0, 0.9)), light=1, name="sun"),
+        ),
+        roots=(0,),
+        meshes=(SceneMesh((ball,), (0.0,), "Ball"), SceneMesh((plain,), name="Plain")),
+        materials=(body, other),
+        images=images,
+        lights=(
+            PunctualLight("point", (1.0, 0.9, 0.8), 12.0, name="lamp"),
+            PunctualLight("directional", (0.8, 0.9, 1.0), 2.0, name="sun"),
+        ),
+        name="demo",
+    )
+    return replace(made, **changes).check()
+
+
+@pytest.fixture()
+def renderer(vulkan_device_available: bool) -> Any:
+    if not vulkan_device_available:
+        pytest.skip("no Vulkan device on this machine")
+    with DressiBasicRenderer() as made:
+        yield made
+
+
+def pictures(renderer: DressiBasicRenderer, scene: Scene, n: int = 2, **options: Any) -> np.ndarray:
+    """What the scene looks like: the truth of a fit."""
+    graph = options.pop("graph", {})
+    renderer.load_scene(scene, size=SIZE, cameras=cameras(n), **options)
+    renderer.build_graph(r=1 / 40, **graph)
+    return renderer.render_all()
+
+
+FITS: dict[str, dict[str, Any]] = {
+    # name: what is added to the truth for the start, learning rate, steps, options
+    "vtx_pos:Plain": {"start": "noise", "by": 0.06, "lr": 0.006, "steps": 60, "loss": 0.5},
+    "albedo": {"start": "set", "to": 0.5, "lr": 0.05, "steps": 40},
+    "base_color:Other": {"start": "set", "to": [0.6, 0.6, 0.6, 1.0], "lr": 0.03, "steps": 40},
+    "metallic": {"start": "set", "to": 0.9, "lr": 0.05, "steps": 40},
+    "roughness": {"start": "set", "to": 0.25, "lr": 0.05, "steps": 40},
+    "metallic_factor:Other": {"start": "set", "to": 0.8, "lr": 0.05, "steps": 40},
+    "roughness_factor:Other": {"start": "set", "to": 0.3, "lr": 0.03, "steps": 40},
+    "emissive": {"start": "set", "to": 0.4, "lr": 0.05, "steps": 40},
+    "normal": {"start": "set", "to": [0.7, 0.4, 0.9], "lr": 0.03, "steps": 60},
+    "occlusion": {"start": "set", "to": 0.2, "lr": 0.05, "steps": 40, "ambient": 0.5},
+    "light_color:lamp": {"start": "set", "to": [0.3, 0.9, 0.3], "lr": 0.04, "steps": 40},
+    "light_intensity:lamp": {"start": "set", "to": 4.0, "lr": 0.05, "steps": 40},
+    "light_position:lamp": {"start": "set", "to": [1.6, 1.2, 2.4], "lr": 0.04, "steps": 50},
+    "light_direction:sun": {"start": "set", "to": [0.3, -0.9, -0.5], "lr": 0.03, "steps": 50},
+    "ambient": {"start": "set", "to": 0.1, "lr": 0.03, "steps": 40, "ambient": 0.5},
+    "environment": {"start": "set", "to": 0.3, "lr": 0.05, "steps": 30, "sky": True},
+    "camera_rotation": {"start": "set", "to": 0.03, "lr": 0.003, "steps": 60, "loss": 0.5},
+    "camera_translation": {"start": "set", "to": 0.08, "lr": 0.008, "steps": 60, "loss": 0.5},
+    "camera_zoom": {"start": "set", "to": 1.08, "lr": 0.006, "steps": 60, "loss": 0.5},
+    "camera_shift": {"start": "set", "to": 0.06, "lr": 0.005, "steps": 60, "loss": 0.5},
+    "blendshape_weights:ball": {"start": "set", "to": 0.4, "lr": 0.03, "steps": 40, "loss": 0.3},
+}
+
+
+def sky() -> np.ndarray:
+    """(8, 16, 3): bright above and to the right."""
+    y, x = np.mgrid[0:8, 0:16]
+    base = 1.5 - 0.15 * y + 0.3 * np.sin(x / 3.0)
+    return np.float32(base[..., None] * np.array([0.8, 0.9, 1.0]))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", FITS)
+def test_every_parameter_is_fitted(renderer: DressiBasicRenderer, name: str) -> None:
+    """A part of the scene is moved away from the truth; after some steps the loss has fallen to a
+    fraction (0.35 where none is given), and the part is nearer to the truth than at the start."""
+    fit = FITS[name]
+    scene = demo_scene()
+    options: dict[str, Any] = {"ambient": fit.get("ambient", 0.1)}
+    if "sky" in fit:
+        options["environment"] = sky()
+    target = pictures(renderer, scene, **options)
+    renderer.load_scene(scene, target, cameras(), **options)
+    renderer.build_graph(r=1 / 40, lr={name: fit["lr"]}, loss={"l2": 1.0, "silhouette": 1.0})
+    truth = renderer.value(name)
+    if fit["start"] == "noise":
+        rng = np.random.default_rng(0)
+        start = truth + rng.normal(0.0, fit["by"], truth.shape)
+    else:
+        start = np.broadcast_to(np.float32(fit["to"]), truth.shape)
+    renderer.set_value(name, start)
+    renderer.set_requires_grad(name)
+    before = renderer.loss()
+    assert before > 1e-6
+    renderer.exec_steps(fit["steps"])
+    after, found = renderer.loss(), renderer.value(name)
+    assert after < fit.get("loss", 0.35) * before
+    away = float(np.linalg.norm(np.asarray(start) - truth))
+    assert np.linalg.norm(found - truth) < 0.95 * away
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.gpu
+def test_the_life_of_the_paper(renderer: DressiBasicRenderer, tmp_path: Any) -> None:
+    """load_scene from files, build_graph, set_requires_grad, exec_step, save_scene."""
+    from dressi.render.io import load_scene, save_scene, write_image
+
+    scene = demo_scene(maps=False)
+    target = pictures(renderer, scene, 1)
+    save_scene(tmp_path / "initial.gltf", scene)
+    write_image(tmp_path / "target.png", target[0])
+    renderer.load_scene(tmp_path / "initial.gltf", tmp_path / "target.png", cameras(1))
+    renderer.build_graph(2, 0.03, 0.03 / 7, 0.03, 0.02)
+    renderer.set_value("base_color:Other", (0.8, 0.2, 0.2, 1.0))
+    renderer.set_requires_grad("base_color:Other")
+    before = renderer.loss()
+    for _ in range(40):
+        renderer.exec_step()
+    assert renderer.loss() < 0.3 * before
+    renderer.save_scene(tmp_path / "optimized.gltf")
+    again = load_scene(tmp_path / "optimized.gltf")
+    assert np.allclose(again.materials[1].base_color[:3], (0.2, 0.5, 0.8), atol=0.08)
+
+
+def test_it_needs_to_be_loaded_and_built(renderer: DressiBasicRenderer) -> None:
+    with pytest.raises(GraphError, match="no scene is loaded; call load_scene first"):
+        renderer.build_graph()
+    renderer.load_scene(demo_scene(), size=SIZE)
+    with pytest.raises(GraphError, match="there is no graph; call build_graph first"):
+        renderer.exec_step()
+    renderer.build_graph()
+    with pytest.raises(GraphError, match="load_scene was given no targets"):
+        renderer.exec_step()
