@@ -148,10 +148,11 @@ class DressiBasicRenderer:
         vertices, tv of maps. optimizer: adam, adam_uniform, sgd, a class such as ``Momentum``
         (made with each learning rate), or a function (xs, gxs) -> updated xs. background: a colour,
         pictures, or ``environment``. tone: (curve, encoding) of ``tone_map``; targets get the
-        encoding only. normals: ``auto`` (the file's until vertices move), ``file``, ``computed``. mipmaps: for
-        samplers that ask for them. shadows: texels a side of shadow maps; 0: none. max_delta: the
-        largest delta that will be set. mask_softness: of alpha masks, 0: hard, no gradient. Raises
-        GraphError before ``load_scene``, for unknown names and numbers out of range.
+        encoding only. normals: ``auto`` (the file's until vertices move), ``file``, ``computed``.
+        mipmaps: for samplers that ask for them. shadows: texels a side of shadow maps; 0: none.
+        max_delta: the largest delta that will be set. mask_softness: of alpha masks, 0: hard, no
+        gradient. Raises GraphError before ``load_scene``, for unknown names and numbers out of
+        range.
         """
         loaded = self._need_loaded("build_graph")
         check_modes(mode, tone)
@@ -323,26 +324,38 @@ class DressiBasicRenderer:
         """The loss: of the last step, or, where something was sent since, of the data now."""
         return float(np.ravel(self._ad.recv_img(self._need_loss("loss")))[0])
 
-    def render_all(self) -> np.ndarray:
-        """(views, H, W, 4) float32: colour over the background (toned) and coverage, now."""
-        made = self._made()
-        out = self._ad.recv_img(made.both)
-        return out if out.ndim == 4 else out[None]
+    def render_all(self, alpha: bool = False) -> np.ndarray:
+        """Pictures of all views now, (views, H, W, 3) float32: colours over the background, toned.
 
-    def render(self, view: int = 0) -> np.ndarray:
-        """(H, W, 4) float32 of one view. See ``render_all``. Raises GraphError for no such view."""
+        alpha: (views, H, W, 4): colours with the background taken out, and coverage: what targets
+        with a mask are, and PNG. In pictures with a tone curve that is only nearly so at rims.
+        """
+        made = self._made("render_all")
+        n = len(self._need_loaded("render_all").views.cameras)
+        both, background = self._ad.recv_imgs([made.both, made.picture.background])
+        both = both.reshape(n, *both.shape[-3:])
+        if not alpha:
+            return both[..., :3]
+        color, cover = both[..., :3], both[..., 3:]
+        behind = np.broadcast_to(background, color.shape)
+        only = np.divide(
+            color - (1.0 - cover) * behind, cover, out=np.zeros_like(color), where=cover > 1e-4
+        )
+        return np.concatenate([np.maximum(only, 0.0), cover], axis=-1)
+
+    def render(self, view: int = 0, alpha: bool = False) -> np.ndarray:
+        """(H, W, 3 or 4) of one view. See ``render_all``. Raises GraphError for no such view."""
         n = len(self._need_loaded("render").views.cameras)
         if not isinstance(view, (int, np.integer)) or not -n <= view < n:
             raise GraphError(f"render at {user_line()}: view {view!r} of {n} views")
-        return self.render_all()[view]
+        return self.render_all(alpha)[view]
 
     def save_picture(self, path: PathLike, view: int = 0, alpha: bool = False) -> None:
         """Write one view as PNG, JPEG, HDR or EXR. alpha: with coverage (PNG, EXR). Linear
         pictures are encoded as sRGB in PNG and JPEG; encoded ones are written as they are."""
-        picture = self.render(view)
+        picture = self.render(view, alpha)
         settings = self._need_settings("save_picture")
-        image = picture if alpha else picture[..., :3]
-        write_image(path, image, srgb=settings.tone[1] == "none")
+        write_image(path, picture, srgb=settings.tone[1] == "none")
 
     # -- results
 
