@@ -109,8 +109,10 @@ def explain(
             tuple(_structural_stop(f, i) for f, i in sweep.ends),
         )
     known = feeds is not None or engine is not None
-    if known or all(v.data is not None or v.derived for v in leaves([loss])):
-        return _with_data(var, loss, sweep, data_of("explain", [loss], feeds, engine))
+    # Gradients may read leaves that the loss does not: counters of stochastic ones.
+    asked = [loss, *sweep.totals.values()]
+    if known or all(v.data is not None or v.derived for v in leaves(asked)):
+        return _with_data(var, loss, sweep, data_of("explain", asked, feeds, engine))
     return Explanation(
         var.label(),
         NONE,

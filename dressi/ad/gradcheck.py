@@ -152,8 +152,9 @@ def gradcheck(
     rng = np.random.default_rng(seed)
     total = _total(loss, rng)
     targets = _targets(total, wrt)
-    data = data_of("gradcheck", [total], feeds, engine)
     grads = build_backward(total, targets)
+    # Gradients may read leaves that the loss does not: counters of stochastic ones.
+    data = data_of("gradcheck", [total, *grads.values()], feeds, engine)
     checks = []
     for x in targets:
         data.setdefault(x, np.zeros((x.layers, x.size[1], x.size[0], *x.vtype.tail)))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dressi.ad import F, GradCheck, Variable, evaluate, gradcheck
+from dressi.ad import F, GradCheck, Variable, evaluate, explain, gradcheck
 from dressi.ad.vtype import FLOAT, INT, MAT2, MAT3, VEC2, VEC3
 from dressi.errors import GraphError
 
@@ -233,6 +233,19 @@ def test_wrong_arguments_are_refused_at_the_users_line(case: str) -> None:
         print(call())
     assert message in str(caught.value)
     assert "test_gradcheck.py:" in str(caught.value)
+
+
+def test_leaves_that_only_the_gradient_reads_get_their_data() -> None:
+    """The counter of a stochastic lookup. Where each row is read once, a draw is the sum."""
+    table, index = leaf(FLOAT, (5, 1)), Variable(INT, (4, 1), name="index")
+    step = Variable(INT, name="step")
+    y = F.lookup(table, F.dynamic(index), scatter="stochastic", step=step)
+    loss, feeds = F.sum(y * y), {table: data(table), index: [4, 0, -1, 2]}
+    assert gradcheck(loss, feeds={**feeds, step: 7}).ok
+    assert explain(table, loss, feeds={**feeds, step: 7}).reason == "none"
+    for ask in (lambda: gradcheck(loss, feeds=feeds), lambda: explain(table, loss, feeds)):
+        with pytest.raises(GraphError, match="no data in feeds for step INT@1x1"):
+            ask()
 
 
 def test_matrix_leaves_have_row_and_column_in_their_index() -> None:
