@@ -3,7 +3,8 @@
 In: the name of a buffer, a type, the way. Out: function texts. Ways: ATOMIC float addition where
 the device has it; LOOP, compare-and-swap, where it has not; EXACT, whose result does not depend on
 the order of additions: a component is a 96-bit integer in three words, the lowest first, in units
-of 2^-64, so it holds what lies between 5e-20 and 1e9.
+of 2^-64, so it holds what lies between 5e-20 and 1e9. What is larger, infinite or NaN counts as
+2^30.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _EXACT = """uint %(name)s_word(float a) {
   return a >= 2147483648.0 ? uint(int(a - 2147483648.0)) | 0x80000000u : uint(int(a));
 }
 void %(name)s_one(int i, float v) {
-  precise float a = min(abs(v), 1073741824.0);
+  precise float a = abs(v) < 1073741824.0 ? abs(v) : 1073741824.0;
   precise float high = floor(a), rest = (a - high) * 4294967296.0, middle = floor(rest);
   precise float low = floor((rest - middle) * 4294967296.0);
   uvec3 w = uvec3(%(name)s_word(low), %(name)s_word(middle), %(name)s_word(high));

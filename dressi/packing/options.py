@@ -28,8 +28,8 @@ class Options:
 
     ``deterministic``, off by default: sums that many pixels add to (gradients through dynamic
     lookups and textures) do not depend on the order of additions, so a fit gives the same bits in
-    every run. It takes three words a number instead of one; single numbers beyond 2^30 count as
-    2^30, and a sum must stay below 2^31.
+    every run. It takes three words a number instead of one; single numbers beyond 2^30, and NaN,
+    count as 2^30, and a sum must stay below 2^31.
     """
 
     pack_substages: bool = True

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.ad import F, Variable
+from dressi.ad.graph import user_line
 from dressi.ad.vtype import MAT4, VEC4
 from dressi.errors import GraphError
 
@@ -71,16 +72,24 @@ class Layer:
     """Weights and bias of one dense layer or convolution, as leaves that hold their start.
 
     weight: MAT4 @ (k k input blocks, output blocks). bias: VEC4 @ 1x1, layers = output blocks.
-    kernel: 1 is a dense layer. border: see F.conv2d.
+    kernel: 1 is a dense layer. border: see F.conv2d. used: VEC4 @ 1x1, layers = input blocks, 1 for
+    a channel and 0 for what fills the last block up; None: all are channels. What fills up is read
+    as 0: an activation that is not 0 at 0, as a sigmoid, would make channels of it that are
+    trained, and that ``unpack_weights`` knows nothing of.
     """
 
     weight: Variable
     bias: Variable
     kernel: int = 1
     border: str = "zero"
+    used: Variable | None = None
 
     def __call__(self, x: Variable) -> Variable:
         """The layer applied to a feature map. Gradient to x, weight and bias."""
+        used = self.used
+        if used is not None and isinstance(x, Variable) and x.layers % used.layers == 0:
+            n = x.layers // used.layers
+            x = x * (used if n == 1 else F.concat([used] * n))
         if self.kernel == 1:
             return F.dense(x, self.weight, self.bias)
         return F.conv2d(x, self.weight, self.bias, self.kernel, self.border)
@@ -109,7 +118,11 @@ def layer(
     weight = F.leaf(pack_weights(array), MAT4, f"{name}.weight")
     bias = F.leaf(np.zeros((n_blocks(n_out), 1, 1, 4), np.float32), VEC4, f"{name}.bias")
     weight.requires_grad = bias.requires_grad = True
-    return Layer(weight, bias, kernel, border)
+    used = None
+    if n_in % 4:
+        channels = np.arange(4 * n_blocks(n_in)) < n_in
+        used = F.leaf(channels.reshape(-1, 1, 1, 4), VEC4, f"{name}.used")
+    return Layer(weight, bias, kernel, border, used)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +155,11 @@ def mlp(
 ) -> MLP:
     """A multilayer perceptron. n_in: channels of the feature map that it is given, n_hidden: of
     every hidden layer, n_out: of the output. seed: of the start. Raises GraphError."""
+    if not isinstance(n_hidden, Sequence):
+        raise GraphError(
+            f"{name} at {user_line()}: n_hidden must be a sequence of numbers of channels, got "
+            f"{n_hidden!r}"
+        )
     rng = np.random.default_rng(seed)
     sizes = [n_in, *n_hidden, n_out]
     last = len(sizes) - 2

@@ -93,6 +93,19 @@ def test_what_is_too_large_stays_finite() -> None:
     assert (np.isfinite(got).all() and got.item() == 2.0**31 - 2.0**31) or got.item() != 0
 
 
+@pytest.mark.gpu
+def test_what_is_no_number_counts_as_the_largest() -> None:
+    """Integers have no NaN: it must not become whatever the driver makes of it."""
+    x = Variable(FLOAT, (4, 1))
+    value = F.sqrt(x) * F.where(x > 3.5, -F.exp(x * 50.0), 1.0)
+    index = Variable(INT, (4, 1))
+    with DressiAD(options=Options(deterministic=True)) as ad:
+        ad.send_img(x, [-1.0, -1.0, 1.0, 4.0])  # NaN, NaN, 1, -infinity
+        ad.send_img(index, [0, 1, 1, 2])
+        got = ad.recv_img(F.scatter_add(value, F.dynamic(index), (3, 1)) + 0.0)
+    assert np.abs(got.ravel()).tolist() == [2.0**30, 2.0**30, 2.0**30]
+
+
 @pytest.mark.parametrize("limits", [LLVMPIPE, MINIMUM])
 @pytest.mark.parametrize("vtype", [FLOAT, VEC3, MAT2])
 def test_plans_hold_three_words_a_number(limits, vtype) -> None:  # type: ignore[no-untyped-def]

@@ -158,6 +158,34 @@ def test_positional_encoding(n_components: int) -> None:
     assert F.positional_encoding(x, 3, include_input=False).layers == got.shape[0] - 1
 
 
+@pytest.mark.parametrize("activation", [F.sigmoid, F.softplus, F.relu, F.cos])
+def test_what_fills_a_layer_up_is_no_channel(activation: Callable[[Variable], Variable]) -> None:
+    """A sigmoid is 1/2 at 0. Steps against the gradient, then the network by hand, from what
+    unpack_weights gives."""
+    rng = np.random.default_rng(4)
+    net = mlp(3, (6, 5), 2, activation=activation)
+    x, t = Variable(VEC4, (4, 3), 2), Variable(VEC2, (4, 3), 2)
+    y = net(x)
+    data = rng.normal(size=(2, 3, 4, 4))
+    feeds = {x: data, t: rng.normal(size=(2, 3, 4, 2))}
+    feeds |= {v: v.data for v in net.parameters}
+    grads = build_backward(F.dot(y.xy - t, y.xy - t))
+    for _ in range(3):
+        gxs = evaluate([grads[v] for v in net.parameters], feeds)
+        feeds |= {v: feeds[v] - 0.03 * g for v, g in zip(net.parameters, gxs, strict=True)}
+    want = data[..., :3]
+    for k, (a, b) in enumerate(((3, 6), (6, 5), (5, 2))):
+        weight = unpack_weights(feeds[net.layers[k].weight], b, a)
+        want = want @ weight.T + feeds[net.layers[k].bias].reshape(-1)[:b]
+        if k < 2:
+            n = want[..., 0].size // 12 * want.shape[-1]
+            function = Variable(FLOAT, (12, n))
+            (out,) = evaluate([activation(function)], {function: want.reshape(1, n, 12, 1)})
+            want = out.reshape(want.shape)
+    (got,) = evaluate([y], feeds)
+    assert np.allclose(got[..., :2], want, rtol=0, atol=1e-9)
+
+
 BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: F.dense(Variable(VEC3, (4, 4)), Variable(MAT4, (1, 1))), "VEC4"),
     (lambda: F.dense(Variable(VEC4, (4, 4)), Variable(MAT4, (1, 1), 2)), "one layer"),
@@ -179,6 +207,7 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: unpack_weights(np.zeros((1, 1, 4, 4)), 8, 4), "8 x 4"),
     (lambda: layer(0, 4), "n_in"),
     (lambda: neural_texture(0), "frequencies"),
+    (lambda: neural_texture(4, 16), "n_hidden must be a sequence"),  # type: ignore[arg-type]
 ]
 
 
