@@ -237,7 +237,7 @@ def build(loaded: Loaded, settings: Settings, own_loss: LossFunction | None) -> 
     terms += regularizer_terms(active, loaded.mesh_faces, settings.of("regularizer:"))
     given = settings.optimizer
     make, own = _optimizer_of(given)
-    optimizer = grouped_optimizer(active, settings.of("lr:"), make, own)
+    optimizer = grouped_optimizer(table, settings.of("lr:"), make, own)
     return Graph(picture, both, F.add_n(terms), optimizer if active else None)
 
 

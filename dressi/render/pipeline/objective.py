@@ -17,7 +17,7 @@ from dressi.ad.vtype import FLOAT, IVEC3
 from dressi.errors import GraphError
 from dressi.render.losses import l1_loss, l2_loss
 from dressi.render.pipeline.materials import FIELDS
-from dressi.render.pipeline.parameters import Parameter
+from dressi.render.pipeline.parameters import Parameter, ParameterTable
 from dressi.render.pipeline.picture import Picture
 from dressi.render.regularizers import (
     edge_length_loss,
@@ -141,26 +141,31 @@ def rates_of(lr: float | Mapping[str, float]) -> dict[str, float]:
     return {"default": 0.01, **{n: float(v) for n, v in found.items()}}
 
 
-def rate_name(p: Parameter, rates: Mapping[str, object]) -> str:
-    """Which learning rate a parameter has: that of its name, its kind, or the default."""
-    return next((n for n in (p.name, p.kind) if n in rates), "default")
+def rate_name(p: Parameter, rates: Mapping[str, object], table: ParameterTable) -> str:
+    """Which learning rate a parameter has: that of its name, its kind, a group that it is in (or a
+    map whose factor it is), or the default."""
+    for name in (p.name, p.kind):
+        if name in rates:
+            return name
+    groups = (n for n in rates if n != "default" and p in table.find(n))
+    return next(groups, "default")
 
 
 def grouped_optimizer(
-    active: Sequence[Parameter],
+    table: ParameterTable,
     rates: Mapping[str, Variable],
     make: Callable[..., Any],
     own: bool,
 ) -> Optimizer:
     """An optimizer of all parameters: a ``make(lr)`` for each learning rate (or ``make`` itself for
     all, where ``own``), then the clamp to each one's range."""
-    by_leaf = {p.leaf: p for p in active}
+    by_leaf = {p.leaf: p for p in table}
 
     def update(xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
         new: dict[Variable, Variable] = {}
         groups: dict[str, list[int]] = {}
         for k, x in enumerate(xs):
-            name = rate_name(by_leaf[x], rates) if x in by_leaf else "default"
+            name = rate_name(by_leaf[x], rates, table) if x in by_leaf else "default"
             groups.setdefault("" if own else name, []).append(k)
         for name, members in groups.items():
             mine, grads = [xs[k] for k in members], [gxs[k] for k in members]
