@@ -104,6 +104,22 @@ def test_an_environment_and_a_roughness_come_nearer_in_a_few_steps() -> None:
     assert np.abs(fit.last - fit.targets).mean() < np.abs(fit.first - fit.targets).mean() / 3
 
 
+@pytest.mark.gpu
+def test_noise_lies_on_the_object_alone() -> None:
+    clean, noisy = (
+        env_map.fit_environment(
+            make_settings(env_map.Settings, smoke=True, iterations=2, noise=noise, size=32),
+            torus(32, 16),
+            env_map.true_environment(4),
+            "torus",
+        ).targets
+        for noise in (0.0, 0.1)
+    )
+    covered = clean.max(-1) > 0
+    assert (noisy - clean)[covered].std() == pytest.approx(0.1, rel=0.05)
+    assert (noisy[~covered] == 0).all()
+
+
 def test_a_roughness_beyond_one_is_refused() -> None:
     with pytest.raises(DressiError, match=r"at most 1, got 1\.5"):
         env_map.run(make_settings(env_map.Settings, roughness=1.5))

@@ -64,6 +64,7 @@ class Settings(common.Settings):
     size: int = option(96, "pixels on a side", smoke=24, least=8)
     env_size: int = option(16, "texels on a side of each of the map's six faces", smoke=4, least=2)
     roughness: float = option(0.3, "the true roughness", least=0.1)
+    noise: float = option(0.0, "standard deviation of noise on the target pictures", least=0.0)
     lr: float = option(0.05, "learning rate at the start, of the log of radiance", least=0.0)
 
 
@@ -153,12 +154,12 @@ def fit_environment(settings: Settings, mesh: Mesh, true: np.ndarray, label: str
     loss = l2_loss(picture, wanted) * float(size[0] * size[1])
     panorama = ibl.to_equirect(env, (128, 64))
     rates = {
-        log_env: exponential_decay(settings.lr, settings.lr / 2, settings.iterations),
+        log_env: exponential_decay(settings.lr, settings.lr / 10, settings.iterations),
         roughness: exponential_decay(*ROUGHNESS_LR, settings.iterations),
     }
 
     def optimizer(xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
-        new = [Adam(rates[x], beta2=0.99)([x], [g])[0] for x, g in zip(xs, gxs, strict=True)]
+        new = [Adam(rates[x], beta2=0.95)([x], [g])[0] for x, g in zip(xs, gxs, strict=True)]
         return [F.clamp(v, 0.0, 1.0) if x is roughness else v for x, v in zip(xs, new, strict=True)]
 
     fit = Fit(true, (true[0], true[0]), *(np.empty(0),) * 3, [], [], [])
@@ -166,7 +167,9 @@ def fit_environment(settings: Settings, mesh: Mesh, true: np.ndarray, label: str
         send_mesh(ad, leaves, mesh, matrices)
         ad.send_img(log_env, np.log(true))
         ad.send_img(roughness, settings.roughness)
-        fit.targets, shown = ad.recv_imgs([picture, panorama])
+        fit.targets, shown, covered = ad.recv_imgs([picture, panorama, raster.mask])
+        noise = np.random.default_rng(0).normal(0.0, settings.noise, fit.targets.shape)
+        fit.targets = np.where(covered > 0, fit.targets + noise, 0.0).astype(np.float32)
         ad.send_img(wanted, fit.targets)
         ad.send_img(log_env, np.full_like(true, np.log(GREY)))
         ad.send_img(roughness, START_ROUGHNESS)
