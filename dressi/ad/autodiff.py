@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dressi.ad.functions import add_n, constant, expand, sum, sum_layers
+from dressi.ad.functions.scatter import merged_gathers
 from dressi.ad.graph import Variable, leaves, origin, short, topological, user_line
 from dressi.errors import GraphError
 
@@ -66,7 +67,7 @@ def build_backward(
 
 def _total(gradients: list[Variable], like: Variable) -> Variable:
     """The sum, at the full size of what it belongs to (ops may return a broadcastable one)."""
-    return expand(add_n(gradients), like.size, like.layers)
+    return expand(add_n(merged_gathers(gradients)), like.size, like.layers)
 
 
 def _reduce_to(g: Variable, x: Variable) -> Variable:

@@ -10,7 +10,7 @@ import itertools
 import operator
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -104,8 +104,9 @@ class Variable:
         self.fragment_of: Function | None = None
         """Not None: a value per rasterized fragment of that RASTER function, before the depth
         test."""
-        self._inverses: dict[int, tuple[Variable, Variable]] | None = None
-        """Static index only: the leaves with its inverse, by the number of rows (F.lookup)."""
+        self._inverses: dict[Hashable, tuple[Variable, Variable]] | None = None
+        """Static index, or the leaf that it is made of: the leaves with its inverse, by the way
+        from the leaf and the number of rows (F.lookup)."""
 
     flag_changes: ClassVar[int] = 0
     """Grows whenever a ``requires_grad`` changes, so that engines see in O(1) that none did."""

@@ -7,7 +7,7 @@ import pytest
 
 from dressi.ad import F, Variable, build_backward, evaluate, parameters
 from dressi.ad.graph import topological
-from dressi.ad.vtype import FLOAT, INT, MAT2, VEC2, VEC3, VType
+from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT2, VEC2, VEC3, VType
 from dressi.errors import GraphError
 
 
@@ -164,3 +164,31 @@ def test_gradient_of_a_gradient_can_be_built() -> None:
     x = Variable(FLOAT, requires_grad=True)
     first = build_backward(x * x * x, [x])[x]
     assert grad(first, x, {x: 2.0}).item() == 12
+
+
+def test_reads_through_equal_indices_are_gathered_once() -> None:
+    """faces.x made three times is one index: its inverse is shared, and three gathers are one.
+    Another component, another size of the table, and a derived index keep theirs."""
+    faces = Variable(IVEC3, (3, 1), name="faces")
+    table = Variable(VEC2, (4, 1), requires_grad=True)
+    short = Variable(VEC2, (3, 1), requires_grad=True)
+    reads = [F.lookup(table, faces.x) * float(k + 1) for k in range(3)]
+    loss = F.add_n([*reads, F.lookup(table, faces.y) * 10.0, F.lookup(short, faces.z)])
+    shifted = F.lookup(table, F.minimum(faces.x + 1, 3))
+    gradients = build_backward(loss + shifted * 100.0, [table, short])
+    gathers = [f for f in topological(gradients.values()) if f.op.name == "csr_gather"]
+    assert len([g for g in gathers if g.output.size == (4, 1)]) == 3  # x, y, and x + 1
+    assert len([g for g in gathers if g.output.size == (3, 1)]) == 1
+    feeds = {
+        faces: np.array([[0, 1, 2], [0, 3, 1], [2, 0, 0]]),
+        table: np.ones((4, 2)),
+        short: np.ones((3, 2)),
+    }
+    got, other = evaluate(list(gradients.values()), feeds)
+    want = np.zeros(4)
+    for x, y in ((0, 1), (0, 3), (2, 0)):
+        want[x] += 1 + 2 + 3
+        want[y] += 10
+        want[min(x + 1, 3)] += 100
+    assert (got[0, 0] == want[:, None]).all()
+    assert (other[0, 0] == np.ones((3, 1))).all()

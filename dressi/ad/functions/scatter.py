@@ -7,7 +7,7 @@ rasterization) is scattered with float atomics. Paper: LookupFaces in A.3; DESIG
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 
 from dressi.ad.evaluate import as_array
 from dressi.ad.functions._common import needs_int, needs_variable, table_index
+from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.inverse_maps import Ref, sampled_rows
 from dressi.ad.graph import (
@@ -152,13 +153,21 @@ def invert_index(index: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
 def inverted(index: Variable, n: int) -> tuple[Variable, Variable]:
     """Leaves with the CSR inverse of a static index, kept up to date by the engine.
 
-    The same ones every time, so that building a backward again makes no new images.
+    The same ones every time, so that building a backward again makes no new images; also for equal
+    indices made by separate calls (``faces.x`` twice), so that their gathers can become one.
     """
-    if index._inverses is None:
-        index._inverses = {}
-    if n not in index._inverses:
-        index._inverses[n] = _inverse_leaves(index, n)
-    return index._inverses[n]
+    owner = index
+    key: tuple[Hashable, ...] = (n,)
+    while owner.creator is not None and len(owner.creator.inputs) == 1:
+        f = owner.creator
+        owner, key = f.inputs[0], (f.op.name, f.attrs, *key)
+    if owner.creator is not None:
+        owner, key = index, (n,)
+    if owner._inverses is None:
+        owner._inverses = {}
+    if key not in owner._inverses:
+        owner._inverses[key] = _inverse_leaves(index, n)
+    return owner._inverses[key]
 
 
 def _inverse_leaves(index: Variable, n: int) -> tuple[Variable, Variable]:
@@ -182,6 +191,29 @@ def _csr_glsl(f: Function) -> str:
         "  }\n"
         "  {y} = {y}_s;"
     )
+
+
+def merged_gathers(gradients: Sequence[Variable]) -> list[Variable]:
+    """The same sum in fewer terms: gathers through one index become a gather of the sum."""
+    out: list[Variable] = []
+    groups: dict[Hashable, list[Variable]] = {}
+    for g in gradients:
+        f = g.creator
+        if f is None or f.op is not CSR_GATHER:
+            out.append(g)
+            continue
+        x = f.inputs[0]
+        key = (f.inputs[1].uid, f.inputs[2].uid, f.attrs, x.size, x.layers)
+        groups.setdefault(key, []).append(g)
+    for found in groups.values():
+        f = found[0].creator
+        assert f is not None
+        if len(found) == 1:
+            out.append(found[0])
+        else:
+            total = add_n([g.creator.inputs[0] for g in found if g.creator is not None])
+            out.append(apply(CSR_GATHER, (total, *f.inputs[1:]), **dict(f.attrs)))
+    return out
 
 
 def _csr_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
