@@ -136,6 +136,28 @@ def test_harmonics_of_order_2_are_exact_for_what_they_span() -> None:
         assert np.abs(got[0, 0] - light(d, 2 / 3, 1 / 4)).max() < 1e-5
 
 
+@pytest.mark.parametrize("size", [(1, 1), (2, 1), (1, 32), (30, 1), (2, 16)])
+def test_harmonics_of_maps_of_a_row_or_a_column_or_two(size: tuple[int, int]) -> None:
+    """They cannot tell all functions apart: light all around stays what it is, the rest finite."""
+    env, n = Variable(FLOAT, size), Variable(VEC3, (50, 1))
+    y, d = ibl.sh_irradiance(ibl.sh_project(env), n), some_directions(50)
+    (white,) = evaluate([y], {env: np.ones(size[::-1]), n: d})
+    assert np.abs(white - 1).max() < 1e-6
+    noise = np.random.default_rng(2).uniform(0, 1, size[::-1])
+    (got,) = evaluate([y], {env: noise, n: d})
+    assert np.abs(got).max() < 3
+
+
+@pytest.mark.parametrize("size", [(16, 2), (4, 2), (6, 4), (4, 8), (3, 10)])
+def test_a_ramp_over_a_coarse_map_gives_two_thirds_of_it(size: tuple[int, int]) -> None:
+    env, n = Variable(FLOAT, size), Variable(VEC3, (50, 1))
+    y, d = ibl.sh_irradiance(ibl.sh_project(env), n), some_directions(50)
+    slope = np.array([0.3, -0.2, 0.4])
+    ramp = 1 + ibl.texel_directions(env).reshape(size[1], size[0], 3) @ slope
+    (got,) = evaluate([y], {env: ramp, n: d})
+    assert np.abs(got.ravel() - (1 + d @ slope * 2 / 3)).max() < 1e-6
+
+
 def test_harmonics_are_orthonormal() -> None:
     basis = ibl.sh_basis(ibl.cube_directions(64)).reshape(-1, 9)
     gram = basis.T @ (basis * ibl.cube_solid_angles(64).reshape(-1, 1))

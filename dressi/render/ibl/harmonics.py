@@ -65,9 +65,14 @@ def _projection(size: Size, layers: int) -> tuple[F.SparseMatrix, F.SparseMatrix
         d, omega = equirect_directions(size), equirect_solid_angles(size)
     basis = sh_basis(d).reshape(-1, N_COEFFICIENTS)
     # Orthonormal functions sampled at texels are nearly so; with their own inner products instead,
-    # a map that is a sum of them gives exactly its coefficients.
+    # a map that is a sum of them gives exactly its coefficients. A map of few rows or columns
+    # cannot tell all functions apart: of the sums that fit it, the shortest is taken, around its
+    # mean, so that the same light all around stays what it is.
     weighted = basis * omega.reshape(-1, 1)
-    weights = np.linalg.solve(basis.T @ weighted, weighted.T) if len(basis) > 24 else weighted.T
+    weights = np.linalg.pinv(basis.T @ weighted, rcond=1e-6, hermitian=True) @ weighted.T
+    mean = omega.reshape(1, -1) / omega.sum()
+    constant = np.eye(N_COEFFICIENTS)[:, :1] / _K0
+    weights += (constant - weights.sum(1, keepdims=True)) @ mean
     n = weights.shape[1]
     parts = max(math.isqrt(n), 1)
     cuts = np.linspace(0, n, parts + 1).astype(int)
