@@ -65,7 +65,13 @@ def adder(name: str, array: str, t: VType, way: str) -> list[str]:
         functions.append((_LOOP if way == LOOP else _EXACT) % {"name": name, "array": array})
         one = f"{name}_one(i + %d, %s);"
     lines = []
-    for k in range(t.n_words):
+    if way == LOOP and t.n_words > 1:
+        # One compare-and-swap loop in the text, not one a component: a CPU driver takes minutes to
+        # compile a shader with thirty of them.
+        value = f"v[k / {t.n}][k % {t.n}]" if t.is_matrix else "v[k]"
+        body = f"if ({value} != 0.0) {name}_one(i + k, {value});"
+        lines.append(f"  for (int k = 0; k < {t.n_words}; k++) {body}")
+    for k in range(t.n_words if not lines else 0):
         if t.is_matrix:
             value = f"v[{k // t.n}][{k % t.n}]"
         else:

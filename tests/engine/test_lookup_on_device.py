@@ -8,7 +8,8 @@ from device import run_many, worst
 
 from dressi import DressiAD, F, Options, Variable, evaluate
 from dressi.ad.autodiff import build_backward
-from dressi.ad.vtype import FLOAT, INT, VEC3
+from dressi.ad.vtype import FLOAT, INT, MAT3, VEC3, VEC4, VType
+from dressi.packing.accumulate import LOOP, adder
 
 pytestmark = pytest.mark.gpu
 
@@ -77,3 +78,21 @@ def test_deterministic_lookup_gives_the_same_bits_without_the_option() -> None:
     assert worst(first[0], evaluate([g], feeds)[0]) < 1e-6
     words = [p.plan.buffers[0].n_words for p in (fixed, plain)]
     assert words[0] == 3 * words[1]
+
+
+@pytest.mark.parametrize("vtype", [FLOAT, VEC3, VEC4, MAT3])
+def test_every_component_is_added_without_float_atomics(vtype: VType) -> None:
+    """Components are a loop there: thirty compare-and-swap loops take minutes to compile."""
+    rng = np.random.default_rng(6)
+    value, index = Variable(vtype, (9, 7), 2), Variable(INT, (9, 7), 2)
+    v = rng.normal(size=(2, 7, 9, *vtype.tail)).astype(np.float32)
+    i = rng.integers(0, 5, (2, 7, 9))
+    want = np.zeros((5, *vtype.tail))
+    np.add.at(want, i.ravel(), v.reshape(-1, *vtype.tail).astype(np.float64))
+    with DressiAD(limits={"float_atomics": False}) as weak:
+        weak.send_img(value, v)
+        weak.send_img(index, i)
+        got = weak.recv_img(F.scatter_add(value, F.dynamic(index), (5, 1)) * 1.0)
+    assert np.abs(got.reshape(want.shape) - want).max() < 1e-4
+    text = "\n".join(adder("add", "b", vtype, LOOP))
+    assert text.count("add_one(i + ") == 1
