@@ -183,9 +183,9 @@ def _still(turned: np.ndarray, p: np.ndarray, faces: np.ndarray, colors: np.ndar
     polygons = Poly3DCollection(turned[faces], facecolors=paint, edgecolors=paint, linewidths=0.2)
     axis.add_collection3d(polygons)
     low, high = turned.min(0), turned.max(0)
-    for name, a, b in zip("xyz", low, high, strict=True):
-        getattr(axis, f"set_{name}lim")(a, b)
-    axis.set_box_aspect(np.maximum(high - low, 1e-6), zoom=1.4)
+    middle, half = (low + high) / 2, max(float((high - low).max()) / 2, 1e-6)
+    axis.set(**{f"{n}lim": (m - half, m + half) for n, m in zip("xyz", middle, strict=True)})
+    axis.set_box_aspect((1, 1, 1), zoom=1.45)
     axis.set_axis_off()
     axis.view_init(elev=15, azim=-60)
     return _png(figure)

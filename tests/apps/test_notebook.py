@@ -100,3 +100,13 @@ def test_tables_that_are_no_mesh_are_errors() -> None:
         notebook.view_mesh(mesh.positions[:, :2], mesh.faces)
     with pytest.raises(GraphError, match="41 colors for 42 vertices"):
         notebook.view_mesh(mesh.positions, mesh.faces, np.zeros((41, 3)))
+
+
+@pytest.mark.parametrize("stretch", [(0.2, 3.0, 0.2), (3.0, 0.2, 0.2), (0.2, 0.2, 3.0)])
+def test_a_still_picture_holds_the_whole_of_a_long_mesh(stretch: tuple[float, ...]) -> None:
+    mesh = icosphere(2)
+    view = notebook.view_mesh(mesh.positions * stretch + (5, -7, 2), mesh.faces)
+    covered = (np.asarray(Image.open(io.BytesIO(view.still)).convert("RGB")) != 255).any(-1)
+    assert covered.mean() > 0.02
+    border = np.concatenate([covered[0], covered[-1], covered[:, 0], covered[:, -1]])
+    assert not border.any()
