@@ -81,6 +81,11 @@ def shift(depth: Variable, distance: Variable) -> Variable:
     return F.where(distance >= 0.0, depth * 0.5, F.abs(distance) * 0.5 + 0.5)
 
 
+def any_edge(edges: Variable) -> Variable:
+    """FLOAT mask: 1 for faces with an edge in a VEC3 mask of edges."""
+    return F.maximum(F.maximum(edges.x, edges.y), edges.z)
+
+
 def build_rasterize(
     screen: ScreenFaces,
     r: Variable,
@@ -88,6 +93,7 @@ def build_rasterize(
     edges: Variable | None = None,
     enlarge: Callable[..., tuple[Variable, ...]] = build_enlarge,
     shift: Callable[[Variable, Variable], Variable] = shift,
+    soft: Variable | None = None,
 ) -> tuple[Peel, ...]:
     """Rasterize enlarged faces and peel K layers.
 
@@ -95,10 +101,12 @@ def build_rasterize(
     face. Layer k holds what lies strictly behind the shifted depth of layer k - 1: faces of exactly
     equal depth share a layer, and what lies on the near plane (depth 0) stays in layer 1. edges:
     VEC3 mask @ (F, 1) of the edges that distances are measured to; only faces with one get a soft
-    rim; default all. enlarge, shift: other functions in the place of ``build_enlarge`` and
-    ``shift``, for ablations. Gradient to the corners.
+    rim; default all. soft: FLOAT mask @ (F, 1) of faces with a rim, where it is not that. enlarge,
+    shift: other functions in the place of ``build_enlarge`` and ``shift``, for ablations. Gradient
+    to the corners.
     """
-    soft = None if edges is None else F.maximum(F.maximum(edges.x, edges.y), edges.z)
+    if soft is None and edges is not None:
+        soft = any_edge(edges)
     corners = enlarge(screen, r, soft)
     p = pixel_positions(screen.size, screen.layers)
     peels: list[Peel] = []
@@ -162,9 +170,11 @@ def build_hardsoftras(
     delta are run-time values when given as Variables @ 1x1: changing them rebuilds nothing (r is
     then clamped to [0, 1]).
     max_delta: the largest delta that will be sent. jitter: VEC2 @ 1x1 in pixels, shifts the
-    projection. rims: which faces get a soft rim, ``all`` or ``contour`` (those with an edge on the
-    contour); default contour for K = 1, where the picture is the same (the nearest point outside a
-    shape lies on its contour) for a fraction of the fragments, else all. Gradient to vtx_pos and
+    projection. rims: which faces get a soft rim, ``all``, ``contour`` (those with an edge on the
+    contour) or ``front`` (of the two faces at an edge of the contour the one that is seen from its
+    front, so that colours beyond the outline are those of what is seen); default contour for K = 1,
+    where the picture is the same (the nearest point outside a shape lies on its contour) for a
+    fraction of the fragments, else all. Gradient to vtx_pos and
     matrix. Raises GraphError for wrong types, K < 1 or r outside [0, 1].
     """
     inputs: dict[str, object] = {"vtx_pos": vtx_pos, "faces": faces, "matrix": matrix}
@@ -204,10 +214,15 @@ def build_hardsoftras(
         reach = F.constant(float(reach))
     screen = build_screen_faces(vtx_pos, faces, matrix, size, jitter)
     rims = ("contour" if K == 1 else "all") if rims is None else rims
-    if rims not in ("all", "contour"):
-        raise GraphError(f"rims must be all or contour, got {rims!r}")
-    edges = contour_edges(screen, neighbor_table(faces, vtx_pos)) if rims == "contour" else None
-    peels = build_rasterize(screen, radius, K, edges)
+    if rims not in ("all", "contour", "front"):
+        raise GraphError(f"rims must be all, contour or front, got {rims!r}")
+    edges, soft = None, None
+    if rims != "all":
+        neighbors = neighbor_table(faces, vtx_pos)
+        edges = contour_edges(screen, neighbors)
+        # Distances are measured to all of them: a mesh that is inside out shows its backs.
+        soft = any_edge(contour_edges(screen, neighbors, front=True)) if rims == "front" else None
+    peels = build_rasterize(screen, radius, K, edges, soft=soft)
     hard = peels[0].depth <= 0.5
     stencil = F.pack_bits(peels[0].depth, 0.5, below=True)
     edge = edge_mask(stencil, reach, screen.size, max_delta)

@@ -70,12 +70,20 @@ def _welded_neighbors(faces: np.ndarray, positions: np.ndarray) -> np.ndarray:
     return face_neighbors(weld(positions)[index]).reshape(1, 1, -1, 3)
 
 
-def contour_edges(screen: ScreenFaces, neighbors: Variable) -> Variable:
+def contour_edges(screen: ScreenFaces, neighbors: Variable, front: bool = False) -> Variable:
     """VEC3 mask @ (F, 1), layers: 1 for the edges ab, bc, ca that lie on the contour of a view
-    (across which no face lies, or one that is turned the other way), else 0. No gradient."""
+    (across which no face lies, or one that is turned the other way), else 0. No gradient.
+
+    front: an edge between a face that is seen from its front and one that is not (counter-clockwise
+    faces are) counts for the former only.
+    """
     a, b, c = (F.stop_gradient(v).xy for v in screen.corners)
     u, v = b - a, c - a
     turn = F.sign(u.x * v.y - u.y * v.x) * (1.0 - screen.crossing)
     # A border reads 0 (index -1), a clipped face is 0: both differ from +-1 and count as contour.
     across = F.vec3(*(F.lookup(turn, F.swizzle(neighbors, k)) for k in "xyz"))
-    return F.not_equal(across, turn)
+    edges = F.not_equal(across, turn)
+    if not front:
+        return edges
+    # The picture's y points down, so faces that are seen from their front turn the other way.
+    return F.where((turn > 0.0) * (across < 0.0), 0.0, edges)

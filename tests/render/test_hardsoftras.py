@@ -713,3 +713,28 @@ def test_an_image_of_height_1_cannot_be_drawn_into() -> None:
     corner = Variable(VEC4, (3, 1), name="corner")
     with pytest.raises(GraphError, match=r"height 1 is a table.*9x1"):
         F.rasterize([corner] * 3, (9, 1))
+
+
+@pytest.mark.gpu
+def test_rims_of_front_faces_give_the_silhouette_of_all_rims(ad: DressiAD) -> None:
+    """A box, the same inside out, an open square seen from behind: each edge of the contour has a
+    rim, and inside distances stay what they were."""
+    from dressi.apps.reliability.scenes import camera, cube, quad
+
+    box, faces = cube(0.5)
+    open_v, open_f = quad(0.4)
+    for v, f, eye in (
+        (box, faces, (1.0, 1.5, 4.0)),
+        (box, faces[:, ::-1], (1.0, 1.5, 4.0)),
+        (open_v, open_f, (0.5, 0.3, -4.0)),
+    ):
+        pos, table = Variable(VEC3, (len(v), 1)), Variable(IVEC3, (len(f), 1))
+        matrix = Variable(MAT4)
+        made = [
+            build_hardsoftras(pos, table, matrix, (40, 32), 0.1, rims=rims)
+            for rims in ("contour", "front")
+        ]
+        for x, a in ((pos, v), (table, f), (matrix, camera((40, 32), eye))):
+            ad.send_img(x, a)
+        a, b = (ad.recv_img(hs.silhouette) for hs in made)
+        assert np.abs(a - b).max() < 1e-6 and ((a > 0.01) & (a < 0.99)).sum() > 20

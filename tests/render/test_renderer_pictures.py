@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dressi import DressiBasicRenderer, evaluate
+from dressi.apps.reliability.scenes import cube
 from dressi.render.camera import Camera, look_at, orthographic, perspective
 from dressi.render.scene import (
     Image,
@@ -153,6 +154,30 @@ def test_coverage_and_colours_without_the_background() -> None:
     cover = got[..., 3]
     assert np.allclose(got[cover > 0.01][:, :3], 0.5, atol=1e-3)
     assert cover[16, 16] == 1.0 and cover[0, 0] == 0.0 and ((cover > 0.1) & (cover < 0.9)).any()
+
+
+@pytest.mark.gpu
+def test_rims_have_the_colour_of_what_is_seen() -> None:
+    """A box whose front is white and whose sides, turned away, are black: beyond the outline of the
+    front its rim is white. The silhouette is that of all faces' rims."""
+    box, faces = cube(0.5)
+    corners = box[faces]
+    normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    faces = faces if (normal * corners.mean(1)).sum() > 0.0 else faces[:, ::-1]
+    white = np.abs(corners.mean(1)[:, 2] - 0.5) < 1e-6
+    parts = [
+        Primitive(np.float32(box), faces[white], material=0),
+        Primitive(np.float32(box), faces[~white], material=1),
+    ]
+    materials = [UNLIT, Material((0.0, 0.0, 0.0, 1.0), unlit=True)]
+    camera = Camera(look_at((0, 0, 3)), perspective(40.0, 1.0, 0.5, 6.0))
+    scene, load = scene_with(*parts, materials=materials), {"cameras": camera}
+    got = shown(scene, alpha=True, r=0.1, load=load)
+    cover = got[..., 3]
+    assert ((cover > 0.05) & (cover < 0.4)).sum() > 40
+    assert np.allclose(got[cover > 0.01][:, :3], 1.0, atol=2e-3)
+    both = shown(scene, alpha=True, r=0.1, load=load, K=2)[..., 3]
+    assert np.abs(both - cover)[cover < 0.5].max() > 1e-3  # two rims at once, where K allows it
 
 
 @pytest.mark.gpu

@@ -66,7 +66,16 @@ def build_picture(
         linear = aa.blend(_full(color, aa.peel.ids), background)
     else:
         hs = build_hardsoftras(
-            g.positions, g.faces, views.matrix, size, r, K, sigma, delta, max_delta
+            g.positions,
+            g.faces,
+            views.matrix,
+            size,
+            r,
+            K,
+            sigma,
+            delta,
+            max_delta,
+            rims="front" if K == 1 else None,
         )
         shaded = [appearance.shade(peel, hs.screen) for peel in hs.peels]
         colors = [c for c, _ in shaded]
