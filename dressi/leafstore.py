@@ -148,7 +148,7 @@ class LeafStore:
         """Pixels of the leaves that a plan writes, by key, for ``restore``."""
         plan = packed.plan
         written = {target for _, target in plan.updates}
-        written |= {i for stage in plan.stages for s in stage.substages for i in s.outputs}
+        written |= {i for stage in plan.stages for s in stage.substages for i in s.written}
         kept = {}
         for image in (plan.images[i] for i in sorted(written)):
             if image.key is not None:

@@ -21,7 +21,6 @@ from dressi.packing.flow import STATIC, ordered
 from dressi.packing.plan import Plan, StagePlan
 from dressi.packing.traffic import (
     Traffic,
-    bound,
     buffers_written,
     plan_traffic,
     stage_traffic,
@@ -350,7 +349,7 @@ def _stage_row(plan: Plan, name: str, stage: StagePlan, times: Mapping[str, floa
 
 def _updates(plan: Plan, name: str, times: Mapping[str, float]) -> Updates:
     substages = [s for stage in plan.stages for s in stage.substages]
-    images = dict.fromkeys(i for s in substages for i in (*s.outputs, *bound(s, "storage")))
+    images = dict.fromkeys(i for s in substages for i in s.written)
     kept = [plan.images[i] for i in images if plan.images[i].key is not None]
     buffers = sorted({i for s in substages for i in buffers_written(plan, s)})
     kept_buffers = [plan.buffers[i] for i in buffers if plan.buffers[i].key is not None]

@@ -88,12 +88,12 @@ class _Builder:
             self.connect(source, node, READ, label)
 
     def substage(self, plan: Plan, name: str, s: SubstagePlan, id: str) -> Node:
-        images, buffers = list(bound(s, "storage")), buffers_written(plan, s)
+        buffers = buffers_written(plan, s)
         for index in bound(s, "input", "pixel", "texture", "sampler"):
             self.read(id, *_image(plan, name, index))
         for index in bound(s, "buffer"):
             self.read(id, *_buffer(plan, name, index))
-        writes = [_image(plan, name, i) for i in dict.fromkeys([*s.outputs, *images])]
+        writes = [_image(plan, name, i) for i in s.written]
         writes += [_buffer(plan, name, i) for i in sorted(buffers)]
         for place, label in writes:
             self.writers[place] = id

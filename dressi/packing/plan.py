@@ -123,6 +123,12 @@ class SubstagePlan:
     functions: tuple[str, ...] = ()
     """``op file:line`` of each Function, in order of execution, for reports."""
 
+    @property
+    def written(self) -> tuple[int, ...]:
+        """Images that it writes, as attachments or as storage images, each once."""
+        stored = (b.index for b in self.bindings if b.kind == "storage")
+        return tuple(dict.fromkeys([*self.outputs, *stored]))
+
 
 @dataclass(frozen=True)
 class StagePlan:

@@ -36,6 +36,8 @@ def _inputs(plan: Plan, s: SubstagePlan) -> str:
     for b in s.bindings:
         if b.kind == "uniform":
             parts.append("uniforms")
+        elif b.kind == "storage":
+            continue  # an output
         elif b.kind == "buffer":
             parts.append(f"buffer {plan.buffers[b.index].name}")
         else:
@@ -44,7 +46,7 @@ def _inputs(plan: Plan, s: SubstagePlan) -> str:
 
 
 def _outputs(plan: Plan, s: SubstagePlan) -> str:
-    images = [plan.images[i] for i in s.outputs]
+    images = [plan.images[i] for i in s.written]
     # Kept: an image that outlives the plan, of a leaf (updated in place) or a cached value.
     kept = {i.index for i in images if i.key is not None}
     words = (f"{i.name} {i.format}{' kept' if i.index in kept else ''}" for i in images)

@@ -69,14 +69,13 @@ def _readonly(substage: SubstagePlan, b: Binding) -> bool:
 
 def substage_traffic(plan: Plan, substage: SubstagePlan) -> Traffic:
     """Traffic of one subpass or dispatch."""
-    stored = [*dict.fromkeys(substage.outputs), *bound(substage, "storage")]
     words = sum(plan.buffers[i].n_words for i in bound(substage, "buffer"))
     words_written = sum(plan.buffers[i].n_words for i in buffers_written(plan, substage))
     return Traffic(
         _bytes(plan, bound(substage, "input", "pixel")),
         _bytes(plan, bound(substage, "texture", "sampler")),
         4 * words,
-        _bytes(plan, iter(stored)) + 4 * words_written,
+        _bytes(plan, iter(substage.written)) + 4 * words_written,
     )
 
 

@@ -86,7 +86,12 @@ def check_plan(plan: Plan, limits: DeviceLimits) -> None:
             filled |= {b.index for b in s.bindings if b.kind == "buffer"}
             for b in s.bindings:
                 if b.kind == "storage":
+                    image = plan.images[b.index]
+                    again = b.index in here or (image.key is not None and b.index in renewed)
+                    _need(not again, f"{where}: {image.name} is written twice")
                     written.setdefault(b.index, position)
+                    here.add(b.index)
+                    renewed.add(b.index)
         fetched = {
             b.index for s in stage.substages for b in s.bindings if b.kind in ("texture", "sampler")
         }

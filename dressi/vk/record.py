@@ -111,13 +111,11 @@ def _touched(plan: Plan, stage: StagePlan) -> tuple[set[tuple[str, int]], set[tu
     written: set[tuple[str, int]] = set()
     for s in stage.substages:
         buffers = buffers_written(plan, s)
-        written |= {("image", i) for i in s.outputs}
+        written |= {("image", i) for i in s.written}
         for b in s.bindings:
-            if b.kind == "storage":
-                written.add(("image", b.index))
-            elif b.kind == "buffer":
+            if b.kind == "buffer":
                 (written if b.index in buffers else read).add(("buffer", b.index))
-            elif b.kind != "uniform":
+            elif b.kind not in ("uniform", "storage"):
                 read.add(("image", b.index))
     return read, written
 

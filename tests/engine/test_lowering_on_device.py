@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from dressi import DressiAD, F, Variable
+from dressi import SGD, DressiAD, F, Variable
 from dressi.ad.vtype import FLOAT, VEC3, VEC4
 from dressi.apps.problems import silhouette_problem, sphere, view_matrices
 from dressi.errors import DeviceError, ValidationError
@@ -201,3 +201,18 @@ def test_an_unknown_profile_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     x = Variable(FLOAT, (8, 8), name="x")
     with DressiAD() as ad, pytest.raises(DeviceError, match=r"toaster.*llvmpipe"):
         ad.recv_img(x + 1.0)
+
+
+def test_looking_leaves_what_dispatches_update_in_place_as_it_was() -> None:
+    """Times of stages come from one more run, whose updates are taken back."""
+    x = Variable(FLOAT, (16, 16), requires_grad=True)
+    with DressiAD(options=COMPUTE) as ad:
+        ad.send_img(x, np.linspace(0, 1, 256, dtype=np.float32).reshape(16, 16, 1))
+        ad.set_loss_var(F.mean((x - 3.0) ** 2))
+        ad.set_optimizer(SGD(lr=1.0))
+        ad.exec_step()
+        before = ad.recv_img(x)
+        ad.stage_times_ms()
+        assert (ad.recv_img(x) == before).all()
+        ad.exec_step()
+        assert (ad.recv_img(x) != before).any()

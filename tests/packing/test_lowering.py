@@ -15,7 +15,7 @@ from dressi.ad.registry import RASTER
 from dressi.ad.simplify import own_image
 from dressi.ad.vtype import FLOAT, VEC3, VEC4
 from dressi.errors import GraphError, PackingError
-from dressi.packing import Options, Packed, check_plan, pack
+from dressi.packing import Options, Packed, check_plan, pack, plan_text
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA, DeviceLimits
 from dressi.packing.plan import Binding, ImagePlan, Plan, StagePlan, SubstagePlan
 from dressi.packing.profile import PRESETS, DeviceProfile, from_dict
@@ -222,3 +222,20 @@ def test_predictions_grow_with_pixels_and_functions() -> None:
     costs = PRESETS["llvmpipe"].graphics
     assert costs.predicted_us(1000) < costs.predicted_us(100_000)
     assert costs.predicted_us(1000, 10) < costs.predicted_us(1000, 50)
+
+
+def test_what_a_dispatch_writes_is_written() -> None:
+    """By whatever kind of binding: what is saved before a look inside goes by it."""
+    x, y = blurred()
+    plan = pack([], [(x, own_image(simplify([y])[0]))], LLVMPIPE, COMPUTE).plan
+    leaf = next(i.index for i in plan.images if i.key is not None and i.name == "x")
+    assert any(leaf in s.written for st in plan.stages for s in st.substages)
+    assert "x RGBA32F kept" in plan_text(plan)
+
+
+def test_an_image_stored_twice_is_a_broken_plan() -> None:
+    images = (ImagePlan(0, "a", "R32F", 4, 4, key=1),)
+    substage = SubstagePlan("s", (Binding(0, "storage", 0, "c"),), compute="...")
+    stages = tuple(StagePlan(f"stage {k}", "compute", 4, 4, (substage,)) for k in (0, 1))
+    with pytest.raises(PackingError, match="written twice"):
+        check_plan(Plan("p", images, (), stages), LLVMPIPE)
