@@ -237,6 +237,12 @@ def gradient_scenes() -> dict[str, Callable[[], Scene]]:
             "", rotated(q, 0.3, -0.4, 0.2), q_faces, look="normal map"
         ),
         "cube, environment, K=1": lambda: Scene("", box, box_faces, (24, 24), look="environment"),
+        "fold, normal map, K=3": lambda: Scene(
+            "", fold, strip, (24, 24), look="normal map", K=3
+        ),
+        "fold, environment, K=3": lambda: Scene(
+            "", fold, strip, (24, 24), look="environment", K=3
+        ),
         "quad, lambert, K=1": lambda: Scene(
             "", rotated(q, 0.3, -0.4, 0.2), q_faces, look="lambert"
         ),
