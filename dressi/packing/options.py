@@ -45,6 +45,10 @@ class Options:
     lowering: str = "auto"
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(field.default, bool) and not isinstance(value, bool):
+                raise GraphError(f"Options.{field.name} must be True or False, got {value!r}")
         if self.lowering not in LOWERINGS:
             raise GraphError(f"Options.lowering must be one of {LOWERINGS}, got {self.lowering!r}")
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dressi.ad import F, Variable
 from dressi.ad.graph import user_line
-from dressi.ad.vtype import MAT4, VEC4
+from dressi.ad.vtype import MAT4, VEC2, VEC4
 from dressi.errors import GraphError
 
 FloatArray = npt.NDArray[np.floating]
@@ -182,6 +182,8 @@ class NeuralTexture:
     def __call__(self, uv: Variable) -> Variable:
         """VEC3 in (0, 1) at every uv. uv: VEC2 @ any size, layers = views. Gradient to uv and to
         the network."""
+        if not isinstance(uv, Variable) or uv.vtype is not VEC2:
+            raise GraphError(f"a neural texture at {user_line()}: uv must be VEC2, got {uv!r}")
         size, layers = uv.size, uv.layers
         tall = F.reshape(uv, (size[0], size[1] * layers)) if layers > 1 else uv
         out = self.network(F.positional_encoding(tall, self.n_frequencies))

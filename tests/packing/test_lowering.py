@@ -152,6 +152,12 @@ def test_unknown_lowerings_are_refused(lowering: object) -> None:
         Options(lowering=lowering)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("switch", ["pack_stages", "cache", "deterministic"])
+def test_switches_are_true_or_false(switch: str) -> None:
+    with pytest.raises(GraphError, match=f"{switch} must be True or False, got 1"):
+        Options(**{switch: 1})  # type: ignore[arg-type]
+
+
 def test_a_pixel_that_nothing_wrote_is_a_broken_plan() -> None:
     images = (ImagePlan(0, "a", "R32F", 4, 4), ImagePlan(1, "b", "R32F", 4, 4))
     bindings = (Binding(0, "pixel", 0, "c"), Binding(1, "storage", 1, "c"))

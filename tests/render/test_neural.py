@@ -206,6 +206,8 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: pack_weights(np.zeros((2, 2, 2, 2))), "odd k"),
     (lambda: unpack_weights(np.zeros((1, 1, 4, 4)), 8, 4), "8 x 4"),
     (lambda: layer(0, 4), "n_in"),
+    (lambda: neural_texture()(None), "uv must be VEC2"),  # type: ignore[arg-type]
+    (lambda: neural_texture()(Variable(VEC3, (4, 4))), "uv must be VEC2"),
     (lambda: neural_texture(0), "frequencies"),
     (lambda: neural_texture(4, 16), "n_hidden must be a sequence"),  # type: ignore[arg-type]
 ]

@@ -148,6 +148,8 @@ def test_a_masked_peel_shows_what_is_behind(ad: DressiAD) -> None:
         lambda hs: peel_alphas(hs, [1.0]),
         lambda hs: alpha_mask(Variable(FLOAT), 0.5, -0.1),
         lambda hs: alpha_mask(Variable(FLOAT), Variable(VEC3)),
+        lambda hs: alpha_mask(Variable(VEC3)),
+        lambda hs: alpha_mask(None),
         lambda hs: gamma(Variable(VEC3), 0.0),
         lambda hs: reinhard(Variable(VEC3), -1.0),
         lambda hs: tone_map(Variable(VEC3), curve="filmic"),

@@ -237,6 +237,13 @@ def test_a_light_with_layers_is_one_a_view(ad: DressiAD) -> None:
         lambda: pbr(Surface(1.0, 0.0, 1.0, 1.0), [DirectionalLight()], shadows=[Variable(VEC3)]),
         lambda: pbr(Surface(1.0, 0.0, 1.0, 1.0), form="neither"),
         lambda: eye_position(Variable(VEC3)),
+        lambda: pbr(Surface(1.0, 0.0, 1.0, 1.0), [1.0]),  # type: ignore[list-item]
+        lambda: blinn_phong(Surface(1.0, 0.0, 1.0, 1.0), PointLight()),  # type: ignore[arg-type]
+        lambda: pbr(None),  # type: ignore[arg-type]
+        lambda: blinn_phong("red", []),  # type: ignore[arg-type]
+        lambda: lambert_surface(None, []),  # type: ignore[arg-type]
+        lambda: unlit_surface(Variable(VEC3)),  # type: ignore[arg-type]
+        lambda: shadow_visibility(None, Variable(VEC3)),  # type: ignore[arg-type]
     ],
 )
 def test_bad_arguments_raise_at_the_call(bad: Any) -> None:

@@ -25,6 +25,7 @@ def alpha_mask(alpha: Variable, cutoff: Value = 0.5, softness: Value = 0.0) -> V
     begins with 0.1 or so and anneals; as a Variable it may reach 0, where the mask is hard. Raises
     GraphError for a negative softness.
     """
+    alpha = as_variable("alpha_mask: alpha", alpha, FLOAT)
     number = as_number(softness)
     if number is not None and not number >= 0.0:
         raise GraphError(f"alpha_mask at {user_line()}: softness must be >= 0, got {softness!r}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import user_line
+from dressi.ad.graph import short, user_line
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.errors import GraphError
 from dressi.render.distance import interpolate
@@ -17,7 +17,7 @@ from dressi.render.hardsoftras import Peel
 from dressi.render.project import gather
 from dressi.render.shading.lights import Light
 from dressi.render.shading.surface import Surface
-from dressi.render.shading.values import Value, as_variable
+from dressi.render.shading.values import Value, as_variable, check_class
 
 Shadows = Sequence[Variable | None]
 """FLOAT visibility of each light (1 lit, 0 in shadow) in the order of the lights; None: no
@@ -29,6 +29,10 @@ def lit(
 ) -> list[tuple[Variable, Variable]]:
     """(to_light, radiance) of every light, in its shadow. Raises GraphError unless there is a
     shadow a light (or none at all)."""
+    if not isinstance(lights, Sequence) or not all(hasattr(x, "sample") for x in lights):
+        raise GraphError(
+            f"{model} at {user_line()}: lights must be a list of lights, got {short(lights)}"
+        )
     if shadows is not None and len(shadows) != len(lights):
         raise GraphError(
             f"{model} at {user_line()} needs a shadow for each of {len(lights)} lights (None for "
@@ -48,6 +52,7 @@ def lit(
 
 def unlit_surface(surface: Surface) -> Variable:
     """albedo + emissive. Gradient to both."""
+    check_class("unlit_surface: surface", surface, Surface)
     return surface.albedo + surface.emissive
 
 
@@ -62,6 +67,7 @@ def lambert_surface(
     ambient: VEC3 linear. shadows: see Shadows. Gradient to all. Raises GraphError for a surface
     without position or normal, and for wrong shadows.
     """
+    check_class("lambert_surface: surface", surface, Surface)
     position, normal = surface.need("lambert_surface", "position", "normal")
     terms = [as_variable("lambert_surface: ambient", ambient, VEC3) * surface.occlusion]
     for to_light, radiance in lit("lambert_surface", lights, shadows, position):
@@ -83,6 +89,7 @@ def blinn_phong(
     ends with a step at n . l = 0, as the model has it; the step gives no gradient. Gradient to
     everything else. Raises GraphError as ``lambert_surface``. Source: Blinn 1977.
     """
+    check_class("blinn_phong: surface", surface, Surface)
     position, normal, to_eye = surface.need("blinn_phong", "position", "normal", "to_eye")
     power = as_variable("blinn_phong: shininess", shininess, FLOAT)
     diffuse = [as_variable("blinn_phong: ambient", ambient, VEC3) * surface.occlusion]

@@ -20,6 +20,7 @@ from dressi.errors import GraphError
 from dressi.render.shading.lights import Light
 from dressi.render.shading.models import Shadows, lit
 from dressi.render.shading.surface import Surface
+from dressi.render.shading.values import check_class
 
 DIELECTRIC = 0.04
 """Reflectance at normal incidence of an index of refraction of 1.5 (glTF 2.0, appendix B)."""
@@ -108,6 +109,7 @@ def pbr(
     """
     if form not in SMITHS:
         raise GraphError(f"pbr at {user_line()}: form must be one of {SMITHS}, got {form!r}")
+    check_class("pbr: surface", surface, Surface)
     position, normal, to_eye = surface.need("pbr", "position", "normal", "to_eye")
     f0 = F.mix(DIELECTRIC, surface.albedo, surface.metallic)
     base = surface.albedo * (1.0 - surface.metallic)

@@ -22,7 +22,7 @@ from dressi.render.blend import probability
 from dressi.render.distance import interpolate
 from dressi.render.hardsoftras import build_rasterize
 from dressi.render.project import Size, build_screen_faces, gather
-from dressi.render.shading.values import Value, as_number, as_variable, check_number
+from dressi.render.shading.values import Value, as_number, as_variable, check_class, check_number
 from dressi.render.topology import contour_edges, neighbor_table
 
 MAX_SLOPE = 8.0
@@ -114,6 +114,7 @@ def shadow_visibility(
     through normal, to_light and the bias), to the map's depth, cover and matrix. Raises GraphError
     for other types, a softness that is not positive, taps < 1.
     """
+    check_class("shadow_visibility: shadow", shadow, ShadowMap)
     as_variable("shadow_visibility: position", position, VEC3)
     if not isinstance(taps, int) or taps < 1:
         raise GraphError(f"shadow_visibility at {user_line()} needs taps >= 1, got {taps!r}")

@@ -33,6 +33,12 @@ def as_variable(what: str, value: Value, vtype: VType) -> Variable:
         ) from error
 
 
+def check_class(what: str, value: object, kind: type) -> None:
+    """Raise GraphError unless value is of that class."""
+    if not isinstance(value, kind):
+        raise GraphError(f"{what} at {user_line()} must be a {kind.__name__}, got {short(value)}")
+
+
 def as_number(value: object) -> float | None:
     """value as a float; None for Variables and everything else that is no real number."""
     return float(value) if isinstance(value, Real) else None
