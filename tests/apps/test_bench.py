@@ -4,6 +4,7 @@ about bad input. Nothing here looks at a time."""
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,16 @@ from dressi.apps.bench import (
     antialias,
     packing,
     pear,
+    roofline,
+    run,
     run_bench,
     scaling,
     steps,
     table1,
     table2,
+    table3,
 )
-from dressi.apps.bench.common import Copies, start
+from dressi.apps.bench.common import Copies, Table, start
 from dressi.apps.bench.reliability import FIGURES
 from dressi.apps.fitting import ShapeSchedule
 from dressi.apps.problems import (
@@ -44,6 +48,7 @@ from dressi.apps.problems import (
 from dressi.cli import main
 from dressi.errors import DressiError, LoadError
 from dressi.packing import PRESETS, Options, check_plan, pack
+from dressi.packing.profile import PRESETS as PROFILES
 from dressi.render.mesh import icosphere, surface_area, vertex_neighbors
 
 HEAD = {"device", "driver", "commit", "copy1024_ms", "rows"}
@@ -51,6 +56,9 @@ KEYS = {
     "steps": "case ms gpu_ms host_ms bytes stages ratio_to_copy",
     "table1": "target limit substages stages substages_cached stages_cached max_inputs",
     "table2": "target name ms substages stages rel_diff ratio_to_copy",
+    "table3": "case ms ms_per_view gpu_ms stages ratio_to_copy",
+    "table4": "case ms gpu_ms peer_ms times_peer ratio_to_copy",
+    "roofline": "case stage kind functions ms megabytes roofline_ms",
     "scaling": "views resolution faces K ms stages ratio_to_copy",
     "antialias": "case ms ratio_to_copy times_hardsoftras error error_hard",
     "packing": "kind functions seconds substages stages seconds_per_nlogn ratio_to_copy",
@@ -231,6 +239,48 @@ def test_antialiasing_is_compared_on_the_same_picture(monkeypatch: pytest.Monkey
 
 def _row2(name: str, ms: float, rel_diff: float = 0.0) -> dict[str, Any]:
     return {"target": "vertex", "name": name, "ms": ms, "rel_diff": rel_diff}
+
+
+def test_table3_has_every_cell_of_the_peers() -> None:
+    cells = list(table3.cells(smoke=False))
+    assert len(cells) == len({c.name for c in cells}) == 2 * 2 * 3 * 4
+    row = {"times_eager": 4.1, "ms_per_view": 0.25, "batch_ms": 0.27}
+    assert [h for _, h in table3.conditions(table3.Cell(0, 0, 1, "antialias"), row)] == [True]
+    slow = {"times_eager": 2.4, "ms_per_view": 0.28, "batch_ms": 0.27}
+    assert [h for _, h in table3.conditions(table3.Cell(0, 2, 1, "antialias"), slow)] == [False]
+    assert [h for _, h in table3.conditions(table3.Cell(0, 3, 1, "antialias"), slow)] == [False]
+    assert [h for _, h in table3.conditions(table3.Cell(0, 3, 6, "antialias"), slow)] == [False]
+    fast = {**slow, "times_eager": 2.6, "ms_per_view": 0.2}
+    assert [h for _, h in table3.conditions(table3.Cell(0, 3, 1, "antialias"), fast)] == [True]
+    assert [h for _, h in table3.conditions(table3.Cell(0, 3, 6, "antialias"), fast)] == [True]
+
+
+def test_the_bandwidth_is_that_of_the_faster_copy() -> None:
+    profile = PROFILES["h200"]  # 10 us for 32 MiB in a dispatch
+    assert roofline.bandwidth(profile) == pytest.approx(2**25 / 0.01)
+
+
+def test_all_leaves_the_large_tables_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """But for a smoke run, which must see that they run."""
+    measured: list[str] = []
+
+    def fake(name: str) -> Any:
+        def measure(settings: Settings, copies: Copies) -> Table:
+            measured.append(name)
+            return Table(("a",), [{"a": 1}])
+
+        return measure
+
+    monkeypatch.setattr(run, "TABLES", {name: fake(name) for name in TABLES})
+    monkeypatch.setattr(Settings, "check_data", lambda self: None)
+    monkeypatch.setattr(Copies, "median", 1.0)
+    monkeypatch.setattr(run, "DressiAD", lambda device: nullcontext())
+    monkeypatch.setattr(run, "identity", lambda ad: {"device": "d", "driver": "v", "commit": "c"})
+    run.run_bench("all", Settings(out=str(tmp_path)))
+    assert measured == [n for n in TABLES if n not in run.LARGE]
+    measured.clear()
+    run.run_bench("all", SMOKE)
+    assert measured == list(TABLES)
 
 
 def test_conditions_of_table2_say_what_holds() -> None:

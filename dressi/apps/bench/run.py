@@ -7,7 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dressi.apps.bench import antialias, packing, reliability, scaling, steps, table1, table2
+from dressi.apps.bench import (
+    antialias,
+    packing,
+    reliability,
+    roofline,
+    scaling,
+    steps,
+    table1,
+    table2,
+    table3,
+    table4,
+)
 from dressi.apps.bench.common import Copies, Settings, Table, print_table
 from dressi.apps.report import check_outputs, identity, write_json
 from dressi.engine import DressiAD
@@ -17,12 +28,17 @@ TABLES: dict[str, Callable[[Settings, Copies], Table]] = {
     "steps": steps.measure,
     "table1": table1.measure,
     "table2": table2.measure,
+    "table3": table3.measure,
+    "table4": table4.measure,
+    "roofline": roofline.measure,
     "scaling": scaling.measure,
     "packing": packing.measure,
     "antialias": antialias.measure,
     "reliability": reliability.measure,
 }
 ALL = "all"
+LARGE = ("table3", "table4")
+"""Asked for by name: minutes on a GPU, but the better part of an hour on a CPU."""
 OUT = "out/bench"
 
 
@@ -33,8 +49,9 @@ def run_bench(
 
     table: a key of TABLES or ``all``; None: steps, or with ``smoke`` all. json_file: one object
     with ``device driver commit copy1024_ms rows`` (and ``conditions``); rows of ``all`` carry their
-    ``table``. Files of their own (the JSON of each table of ``all``, plots of scaling) go to
-    ``settings.out``. Raises DressiError for an unknown table and missing data.
+    ``table`` (those of LARGE are left out but in a smoke run). Files of their own (the JSON of each
+    table of ``all``, plots of scaling) go to ``settings.out``. Raises DressiError for an unknown
+    table and missing data.
     """
     settings = settings or Settings()
     name = table or (ALL if settings.smoke else "steps")
@@ -52,8 +69,10 @@ def run_bench(
         out = OUT  # a smoke run leaves nothing behind unless it is asked to
     settings = settings.with_out(out)
     check_outputs(out, json_file)
-    names = list(TABLES) if name == ALL else [name]
-    if {"steps", "table1", "table2"} & set(names):
+    names = [name]
+    if name == ALL:
+        names = [n for n in TABLES if settings.smoke or n not in LARGE]
+    if {"steps", "table1", "table2", "table3", "table4", "roofline"} & set(names):
         settings.check_data()  # before minutes of work
     with DressiAD(settings.device) as ad:
         who = identity(ad)

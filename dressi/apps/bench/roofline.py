@@ -1,0 +1,92 @@
+"""``dressi bench roofline``: the bytes that a step must move, over the bandwidth of a copy, as a
+fraction of its time; by stage and in all.
+
+Bytes are those that shaders ask for (``dressi.packing.traffic``): every attachment, storage image
+and fetched image once, buffers whole. The bandwidth is that of the faster of the two copies of the
+device's profile. A fraction of 1 is a stage that does nothing but move its bytes as fast as a copy;
+more can come out of caches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dressi.apps.bench.common import Copies, Settings, Table, start
+from dressi.apps.bench.steps import bumpy
+from dressi.apps.problems import hard_silhouettes, silhouette_problem
+from dressi.apps.timing import WARM_UP
+from dressi.engine import DressiAD
+from dressi.packing.profile import DeviceProfile
+from dressi.packing.traffic import stage_traffic, update_traffic
+from dressi.vk import open_device
+from dressi.vk.profile import measure as measure_profile
+
+SIZES = (256, 1024, 2048)
+MESHES = ("t1_682.npz", "t1_51414.npz")
+AT_LEAST = 0.5
+"""Of the whole step at the largest size."""
+ROUNDS = 9
+COLUMNS = ("case", "stage", "kind", "functions", "ms", "megabytes", "roofline_ms", "fraction")
+
+
+def bandwidth(profile: DeviceProfile) -> float:
+    """Bytes a millisecond of a copy: 2^20 pixels of 16 bytes, read and written."""
+    us = min(profile.graphics.copy_us, profile.compute.copy_us)
+    return 2 * 16 * 2**20 / (us / 1e3)
+
+
+def rows_of(case: str, ad: DressiAD, bytes_per_ms: float) -> list[dict[str, Any]]:
+    """A row a stage, one for the copies after the last, and the sum."""
+    for _ in range(WARM_UP):
+        ad.exec_step()
+    rows: list[dict[str, Any]] = []
+    times = dict(ad.stage_times_ms(ROUNDS))
+    plan = ad.plan
+
+    def row(stage: str, kind: str, functions: int, ms: float, n_bytes: int) -> None:
+        ideal = n_bytes / bytes_per_ms
+        rows.append(
+            {
+                "case": case,
+                "stage": stage,
+                "kind": kind,
+                "functions": functions,
+                "ms": ms,
+                "megabytes": n_bytes / 1e6,
+                "roofline_ms": ideal,
+                "fraction": ideal / ms if ms > 0 else None,
+            }
+        )
+
+    for stage in plan.stages:
+        n = sum(s.n_functions for s in stage.substages)
+        name = f"{stage.name}: {stage.substages[-1].name}"
+        row(name, stage.kind, n, times[stage.name], stage_traffic(plan, stage).total)
+    if plan.updates:
+        row("updates", "copy", 0, times["updates"], update_traffic(plan).total)
+    total_ms, total = sum(r["ms"] for r in rows), sum(r["megabytes"] for r in rows)
+    row("all", "", plan.n_functions, total_ms, round(total * 1e6))
+    return rows
+
+
+def measure(settings: Settings, copies: Copies) -> Table:
+    """All rows; the copy is measured for the title."""
+    with open_device(settings.device) as device:
+        bytes_per_ms = bandwidth(measure_profile(device))
+    rows: list[dict[str, Any]] = []
+    asked = []
+    for mesh in MESHES[:1] if settings.smoke else MESHES:
+        data = bumpy(settings, mesh)
+        matrices = data.matrices[:1]
+        for size in (32,) if settings.smoke else SIZES:
+            targets = hard_silhouettes(data.target, matrices, size, settings.device)
+            problem = silhouette_problem(data.mesh, matrices, targets)
+            case = f"{mesh.removesuffix('.npz')} at {size}"
+            with start(problem, settings) as ad:
+                made = rows_of(case, ad, bytes_per_ms)
+            rows += made
+            if size == SIZES[-1]:
+                got = made[-1]["fraction"]
+                what = f"{case}: a fraction of at least {AT_LEAST:g} in all"
+                asked.append((f"{what}, got {got:.2f}", got >= AT_LEAST))
+    return Table(COLUMNS, rows, asked)

@@ -1,0 +1,138 @@
+"""``dressi bench table3``: the paper's table on silhouettes. Three meshes at four sizes, one view
+and six: forward, backward, Laplacian and Adam on the vertices, by HardSoftRas with K = 1 and by
+screen-space antialiasing; beside them what others need on an H200.
+
+Peers: milliseconds a frame, forward and backward with the loss but without an optimizer, of these
+meshes and cameras, measured on an NVIDIA H200. Conditions are stated on that card only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dressi.apps.bench.antialias import antialias_problem
+from dressi.apps.bench.common import Copies, Settings, Table, figures, start, timed_steps
+from dressi.apps.bench.steps import bumpy
+from dressi.apps.problems import hard_silhouettes, silhouette_problem
+from dressi.engine import DressiAD
+
+SIZES = (256, 512, 1024, 2048)
+MESHES = ("t1_682.npz", "t1_14208.npz", "t1_51414.npz")
+METHODS = ("hardsoftras", "antialias")
+VIEWS = (1, 6)
+COLUMNS = (
+    "case",
+    "ms",
+    "ms_per_view",
+    "gpu_ms",
+    "ratio_to_copy",
+    "eager_ms",
+    "batch_ms",
+    "graph_ms",
+    "times_eager",
+    "stages",
+)
+
+# nvdiffrast 0.4.0 by mesh and size: eager with one view; six views in one batch, a view; one view
+# patched so that it runs as a CUDA graph.
+EAGER = (
+    (1.28, 1.15, 1.30, 1.51),
+    (1.54, 1.36, 1.23, 1.46),
+    (1.46, 1.39, 1.35, 1.33),
+)
+BATCH = (
+    (0.294, 0.241, 0.273, 0.651),
+    (0.262, 0.221, 0.306, 0.566),
+    (0.266, 0.279, 0.265, 0.581),
+)
+GRAPH = (
+    (0.105, 0.122, 0.187, 0.424),
+    (0.150, 0.148, 0.191, 0.417),
+    (0.243, 0.225, 0.263, 0.476),
+)
+PEER_CARD = "H200"
+AT_LEAST, AT_LEAST_LARGE = 4.0, 2.5
+"""Times faster than eager up to 1024 x 1024, and above."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One figure of the table. mesh, size: positions in MESHES and SIZES."""
+
+    mesh: int
+    size: int
+    views: int
+    method: str
+
+    @property
+    def name(self) -> str:
+        faces = MESHES[self.mesh].removeprefix("t1_").removesuffix(".npz")
+        views = "1 view" if self.views == 1 else f"{self.views} views"
+        return f"{self.method}, {faces} triangles, {SIZES[self.size]}, {views}"
+
+
+def cells(smoke: bool) -> Iterator[Cell]:
+    """In the order of the table; a smoke run has two."""
+    if smoke:
+        yield from (Cell(0, 0, views, method) for views, method in zip(VIEWS, METHODS, strict=True))
+        return
+    for method in METHODS:
+        for views in VIEWS:
+            for mesh in range(len(MESHES)):
+                for size in range(len(SIZES)):
+                    yield Cell(mesh, size, views, method)
+
+
+def measure_cell(cell: Cell, settings: Settings, copies: Copies) -> dict[str, Any]:
+    """One row."""
+    data = bumpy(settings, MESHES[cell.mesh])
+    size = 32 if settings.smoke else SIZES[cell.size]
+    matrices = data.matrices[: cell.views]
+    targets = hard_silhouettes(data.target, matrices, size, settings.device)
+    make = silhouette_problem if cell.method == "hardsoftras" else antialias_problem
+    problem = make(data.mesh, matrices, targets)
+    before = copies.measure()
+    with start(problem, settings) as ad:
+        times = timed_steps(ad, settings.smoke)
+        row = figures(ad, times, (before + copies.measure()) / 2)
+    one = cell.views == 1
+    row |= {
+        "case": cell.name,
+        "ms_per_view": row["ms"] / cell.views,
+        "eager_ms": EAGER[cell.mesh][cell.size] if one else None,
+        "batch_ms": None if one else BATCH[cell.mesh][cell.size],
+        "graph_ms": GRAPH[cell.mesh][cell.size] if one else None,
+    }
+    if one:
+        row["times_eager"] = row["eager_ms"] / row["ms"]
+    return row
+
+
+def on_peer_card(settings: Settings) -> bool:
+    """Whether this is the card that the peers were measured on."""
+    with DressiAD(settings.device) as ad:
+        return PEER_CARD in ad.device_info.name
+
+
+def conditions(cell: Cell, row: dict[str, Any]) -> list[tuple[str, bool]]:
+    """What is asked of a cell on the card of the peers."""
+    if cell.views > 1:
+        got = row["ms_per_view"]
+        what = f"{cell.name}: a view faster than the batch's {row['batch_ms']:.3f} ms"
+        return [(f"{what}, got {got:.3f}", got < row["batch_ms"])]
+    least = AT_LEAST if SIZES[cell.size] <= 1024 else AT_LEAST_LARGE
+    what = f"{cell.name}: at least {least:g} x faster than eager"
+    return [(f"{what}, got {row['times_eager']:.2f}", row["times_eager"] >= least)]
+
+
+def measure(settings: Settings, copies: Copies) -> Table:
+    """All rows."""
+    rows, asked, card = [], [], on_peer_card(settings)
+    for cell in cells(settings.smoke):
+        row = measure_cell(cell, settings, copies)
+        rows.append(row)
+        if card and not settings.smoke:
+            asked += conditions(cell, row)
+    return Table(COLUMNS, rows, asked)

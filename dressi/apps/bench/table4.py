@@ -1,0 +1,60 @@
+"""``dressi bench table4``: the paper's table on textures. Two meshes in a window of 2048 x 2048,
+textures of three sizes: forward, backward and Adam on the albedo; everything rasterized anew in
+each step (jitter), and rasterized once (the reactive cache); beside them what others need.
+
+Peers: as for table3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dressi.apps.bench.common import Copies, Settings, Table, figures, start, timed_steps
+from dressi.apps.bench.steps import colours_problem
+from dressi.apps.bench.table3 import on_peer_card
+
+WINDOW = 2048
+TEXTURES = (1024, 2048, 4096)
+MESHES = ("t2_55704.npz", "t2_14220.npz")
+COLUMNS = ("case", "ms", "gpu_ms", "ratio_to_copy", "peer_ms", "times_peer", "stages")
+
+# nvdiffrast 0.4.0 by mesh and texture.
+EAGER = ((1.08, 1.20, 1.18), (1.02, 1.06, 1.25))
+ONCE = ((0.62, 0.74, 0.73), (0.64, 0.61, 0.73))
+AT_LEAST = 2.0
+"""Times faster than the peer where both rasterize once."""
+
+
+def measure_row(
+    mesh: int, texture: int, jitter: bool, settings: Settings, copies: Copies
+) -> dict[str, Any]:
+    """One row. mesh, texture: positions in MESHES and TEXTURES."""
+    size, atlas = (32, 16) if settings.smoke else (WINDOW, TEXTURES[texture])
+    problem = colours_problem(settings, MESHES[mesh], 1, size, atlas, jitter)
+    before = copies.measure()
+    with start(problem, settings) as ad:
+        times = timed_steps(ad, settings.smoke)
+        row = figures(ad, times, (before + copies.measure()) / 2)
+    faces = MESHES[mesh].removeprefix("t2_").removesuffix(".npz")
+    peer = (EAGER if jitter else ONCE)[mesh][texture]
+    how = "rasterized anew" if jitter else "rasterized once"
+    row |= {"case": f"{faces} triangles, texture {TEXTURES[texture]}, {how}", "peer_ms": peer}
+    row["times_peer"] = peer / row["ms"]
+    return row
+
+
+def measure(settings: Settings, copies: Copies) -> Table:
+    """All rows; a smoke run has one of each kind."""
+    rows, asked, card = [], [], on_peer_card(settings)
+    meshes = range(1 if settings.smoke else len(MESHES))
+    textures = range(1 if settings.smoke else len(TEXTURES))
+    for jitter in (True, False):
+        for mesh in meshes:
+            for texture in textures:
+                row = measure_row(mesh, texture, jitter, settings, copies)
+                rows.append(row)
+                if card and not jitter and not settings.smoke:
+                    what = f"{row['case']}: at least {AT_LEAST:g} x faster than the peer"
+                    got = row["times_peer"]
+                    asked.append((f"{what}, got {got:.2f}", got >= AT_LEAST))
+    return Table(COLUMNS, rows, asked)
