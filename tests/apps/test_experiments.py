@@ -17,7 +17,16 @@ from dressi.apps.experiments import EXPERIMENTS, Result, run_experiment
 from dressi.apps.experiments.common import Settings, make_settings, option
 from dressi.apps.experiments.enlarge import CORNERS, signed_distances
 from dressi.apps.experiments.heatmap import summary
-from dressi.apps.experiments.lit_fit import Fit, Method, random_views, run_fit, with_targets
+from dressi.apps.experiments.curves import summary as curve_summary
+from dressi.apps.experiments.lit_fit import (
+    Fit,
+    Method,
+    Trace,
+    random_views,
+    run_fit,
+    stage_at,
+    with_targets,
+)
 from dressi.apps.experiments.real import start_mesh
 from dressi.apps.experiments.shapes import horned, merged
 from dressi.cli import main
@@ -164,6 +173,8 @@ def test_the_horned_target_is_one_closed_surface_of_the_usual_size() -> None:
     assert len(mesh.faces) == 1280
     assert np.ptp(mesh.positions, axis=0).max() == pytest.approx(EXTENT)
     assert (face_neighbors(mesh.faces) >= 0).all(), "no border"
+    # By construction: a ball of 0.5 between horns, the longest of which adds 0.51. The quartile
+    # stands for the ball (half of the vertices lie on the flanks of horns, the least are in dents).
     radius = np.linalg.norm(mesh.positions, axis=1)
     assert radius.max() > 2.0 * np.quantile(radius, 0.25), "horns stand out"
 
@@ -198,15 +209,45 @@ def test_the_summary_of_a_heatmap_names_the_best_of_each_checkpoint() -> None:
     assert figures["end_narrow_over_wide"] == pytest.approx(1.25 / 2.5)
 
 
+def test_the_summary_of_curves_is_over_seeds() -> None:
+    def runs(*ends: float) -> list[Trace]:
+        return [Trace([0, 9], [0.0, 1.0], [8.0, e], ms=2.0) for e in ends]
+
+    figures = curve_summary({"hardsoftras": runs(1.0, 3.0), "aa_mode": runs(2.0, 2.5)})
+    assert (figures["hardsoftras_end_mean"], figures["hardsoftras_end_std"]) == (2.0, 1.0)
+    assert figures["aa_mode_end_mean"] == 2.25 and figures["seeds_won"] == 1
+    assert figures["curves"]["hardsoftras"]["distances_mean"] == [8.0, 2.0]
+    assert figures["curves"]["hardsoftras"]["distances_std"] == [0.0, 1.0]
+
+
+def test_reaches_of_a_method_follow_each_other_and_the_last_stays() -> None:
+    assert [stage_at(t / 10, 3, 0.6) for t in range(11)] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2]
+    assert {stage_at(t / 10, 1, 0.6) for t in range(11)} == {0}
+
+
+@pytest.mark.gpu
+def test_targets_are_drawn_once_for_each_reach() -> None:
+    """A wider rim lights more pixels; the same reach alone gives the same pictures."""
+    both = with_targets(random_views(2, 32), horned(2), Method("two", (4.0, 1.0)), True).pictures
+    assert both.shape == (2, 2, 32, 32, 1)
+    lit = (both > 0).sum((1, 2, 3, 4))
+    assert lit[0] > lit[1] > 0
+    one = with_targets(random_views(2, 32), horned(2), Method("one", (1.0,)), True).pictures
+    assert np.allclose(both[1], one[0], atol=1e-6)
+
+
 @pytest.mark.gpu
 def test_a_fit_comes_nearer_to_its_target_by_each_method() -> None:
     target, start = horned(2), icosphere(2, 0.5)
     views = with_targets(random_views(6, 48), target, None, False)
-    covered = views.pictures.mean((1, 2, 3))
+    covered = views.pictures[0].mean((1, 2, 3))
     assert (covered > 0.05).all() and (covered < 0.7).all(), "the target is seen whole"
     for method in (Method("soft", (3.0, 1.0)), Method("aa", antialias=True)):
         trace = run_fit(start, target, views, method, Fit(60, every=30, lit=False), (60,))
         assert trace.iterations == [0, 30, 60] and trace.seconds[0] == 0
+        # 60 steps of Adam of at most 0.005 falling to 0.001 add up to 0.15; a vertex of a horn has
+        # 0.5 to go, and each view moves only what its outline passes: a quarter of the way is what
+        # they can do. Falling at each mark shows that it is the fit that moves.
         assert trace.distances[2] < trace.distances[1] < trace.distances[0]
         assert trace.distances[2] < 0.8 * trace.distances[0]
         assert trace.positions[60].shape == start.positions.shape

@@ -40,7 +40,7 @@ class Settings(common.Settings):
     )
     iterations: int = option(2500, "of each fit", smoke=8, least=2)
     early: int = option(500, "the early checkpoint", smoke=2, least=1)
-    size: int = option(128, "pixels on a side", smoke=32, least=8)
+    size: int = option(96, "pixels on a side", smoke=32, least=8)
     views: int = option(64, "random views to choose from", smoke=3, least=1)
     subdivisions: int = option(3, "of the sphere: 20 * 4^n faces", smoke=1, least=0)
     seed: int = option(0, "of views, lights and their order", least=0)
@@ -59,7 +59,7 @@ def run(settings: Settings) -> Result:
     shown: dict[str, np.ndarray] = {}
     for row, r in enumerate(settings.r_px):
         for column, K in enumerate(settings.K):
-            method = Method(f"K {K}, r {r:g} px", (r, r), K)
+            method = Method(f"K {K}, r {r:g} px", (r,), K)
             mine = with_targets(views, target, method, True, settings.device)
             trace = run_fit(start, target, mine, method, fit, marks, settings.device)
             distances[:, row, column] = [trace.at(i) for i in marks]

@@ -41,7 +41,7 @@ SUPERSAMPLE = 4
 @dataclass(frozen=True)
 class Views:
     """Random views. matrices: (n, 4, 4). lights: (n, 3) positions of point lights. pictures:
-    (n, S, S, 1) of the target."""
+    (reaches, n, S, S, 1) of the target, one set for each reach of a method or one for all."""
 
     matrices: np.ndarray
     lights: np.ndarray
@@ -49,17 +49,17 @@ class Views:
 
     @property
     def size(self) -> int:
-        return self.pictures.shape[1]
+        return self.pictures.shape[2]
 
 
 @dataclass(frozen=True)
 class Method:
-    """How edges become soft. r_px: reach in pixels at the start and at the end (geometrically
-    between, until ``Fit.r_until``). delta_px: reach of the edge mask, None: r. antialias: the
-    screen-space method, which knows no r."""
+    """How edges become soft. r_px: reaches in pixels, one after another (``Fit.r_until``).
+    delta_px: reach of the edge mask, None: r. antialias: the screen-space method, which knows no
+    r."""
 
     name: str
-    r_px: tuple[float, float] = (1.0, 1.0)
+    r_px: tuple[float, ...] = (1.0,)
     K: int = 1
     delta_px: float | None = None
     antialias: bool = False
@@ -67,13 +67,14 @@ class Method:
 
 @dataclass(frozen=True)
 class Fit:
-    """What all methods share. Pairs go geometrically from start to end. every: iterations between
-    measurements of the distance. lit: Lambert pictures, else silhouettes."""
+    """What all methods share. Pairs go geometrically from start to end. r_until: part of the
+    iterations by which the last reach is on; those before share it equally. every: iterations
+    between measurements of the distance. lit: Lambert pictures, else silhouettes."""
 
     iterations: int
     lr: tuple[float, float] = (0.005, 0.001)
     laplacian: tuple[float, float] = (3.0, 0.1)
-    r_until: float = 0.8
+    r_until: float = 0.6
     every: int = 50
     lit: bool = True
     seed: int = 0
@@ -108,7 +109,7 @@ def random_views(n: int, size: int, seed: int = 0) -> Views:
         matrices.append(projection @ look_at(4.0 * d, (0, 0, 0), up))
         # Within 60 degrees or so of the camera: a light behind the object shows nothing.
         lights.append(4.0 * _unit((d + 0.9 * side)[None])[0])
-    none = np.empty((0, size, size, 1), np.float32)
+    none = np.empty((0, 0, size, size, 1), np.float32)
     return Views(np.stack(matrices), np.stack(lights), none)
 
 
@@ -118,42 +119,52 @@ def with_targets(
     """The views with the pictures of the target that a fit compares with.
 
     method: draws them with the same soft edges as the fit's own pictures (the paper: "the rendered
-    GT with the same configuration"), its r as at the start; None: sharp, averaged over SUPERSAMPLE
-    squared samples a pixel. lit: Lambert pictures, else silhouettes.
+    GT with the same configuration"), once for each of its reaches; None: sharp, averaged over
+    SUPERSAMPLE squared samples a pixel. lit: Lambert pictures, else silhouettes.
     """
     size, s = views.size, 1 if method is not None else SUPERSAMPLE
     leaves = mesh_leaves(target, 1)
     light, r = Variable(VEC3, name="light"), Variable(FLOAT, name="r")
-    sharp = Method("sharp", (0.0, 0.0))
-    picture = draw(leaves, light, r, method or sharp, size * s, lit)
-    pictures = []
+    drawn = method or Method("sharp", (0.0,))
+    picture = draw(leaves, light, r, drawn, size * s, lit)
+    pictures = np.empty((len(drawn.r_px), len(views.matrices), size, size, 1), np.float32)
     with DressiAD(device) as ad:
-        ad.send_img(r, (method or sharp).r_px[0] / size)
-        for matrix, position in zip(views.matrices, views.lights, strict=True):
-            send_mesh(ad, leaves, target, matrix[None])
-            if lit:
-                ad.send_img(light, position)
-            image = ad.recv_img(picture)
-            pictures.append(image.reshape(size, s, size, s, 1).mean((1, 3)))
-    return replace(views, pictures=np.stack(pictures).astype(np.float32))
+        send_mesh(ad, leaves, target, views.matrices[:1])
+        for stage, reach in enumerate(drawn.r_px):
+            if not drawn.antialias:
+                ad.send_img(r, reach / size)
+            for k, (matrix, position) in enumerate(zip(views.matrices, views.lights, strict=True)):
+                ad.send_img(leaves.matrix, matrix)
+                if lit:
+                    ad.send_img(light, position)
+                image = ad.recv_img(picture).reshape(size, s, size, s, 1)
+                pictures[stage, k] = image.mean((1, 3))
+    return replace(views, pictures=pictures)
 
 
 def _unit(v: np.ndarray) -> np.ndarray:
     return v / np.linalg.norm(v, axis=-1, keepdims=True)
 
 
-def vertex_light(leaves: MeshLeaves, light: Variable) -> Variable:
-    """FLOAT @ (N, 1): a white matte surface under a point light, at its vertices. light: VEC3 @
-    1x1, world. Gradient to the vertices. At the vertices and not at the pixels, because K peels
-    with normals of their own make shaders that a CPU driver compiles for minutes."""
-    to_light = F.normalize(light - leaves.pos)
-    facing = F.dot(vertex_normals(leaves.pos, leaves.faces), to_light)
-    return AMBIENT + (1.0 - AMBIENT) * F.maximum(facing, 0.0)
+@dataclass(frozen=True)
+class Surface:
+    """What light needs of a mesh: corners of the faces, position and unit normal of each."""
 
+    corners: tuple[Variable, Variable, Variable]
+    normals: tuple[Variable, Variable, Variable]
 
-def gouraud(peel: Peel, leaves: MeshLeaves, lit: Variable) -> Variable:
-    """FLOAT: light of the vertices, interpolated. Gradient to it and to the barycentrics."""
-    return interpolate(gather(lit, leaves.faces), peel.ids, peel.bary) * peel.stencil
+    @staticmethod
+    def of(leaves: MeshLeaves) -> Surface:
+        normals = vertex_normals(leaves.pos, leaves.faces)
+        return Surface(gather(leaves.pos, leaves.faces), gather(normals, leaves.faces))
+
+    def lit(self, peel: Peel, light: Variable) -> Variable:
+        """FLOAT @ pixels: a white matte surface under a point light, normals interpolated. light:
+        VEC3 @ 1x1, world. Gradient to the vertices, through the barycentrics too."""
+        position = interpolate(self.corners, peel.ids, peel.bary)
+        normal = F.normalize(interpolate(self.normals, peel.ids, peel.bary))
+        facing = F.dot(normal, F.normalize(light - position))
+        return (AMBIENT + (1.0 - AMBIENT) * F.maximum(facing, 0.0)) * peel.stencil
 
 
 def draw(
@@ -162,10 +173,10 @@ def draw(
     """FLOAT @ size x size: Lambert picture or silhouette by the method, over black. Gradient to the
     vertices."""
     shape = (size, size)
-    shade = vertex_light(leaves, light) if lit else None
+    surface = Surface.of(leaves) if lit else None
     if method.antialias:
         aa = build_antialias(leaves.pos, leaves.faces, leaves.matrix, shape)
-        return aa.silhouette if shade is None else aa.blend(gouraud(aa.peel, leaves, shade))
+        return aa.silhouette if surface is None else aa.blend(surface.lit(aa.peel, light))
     hs = build_hardsoftras(
         leaves.pos,
         leaves.faces,
@@ -177,10 +188,10 @@ def draw(
         max_delta=max(method.r_px) / size,
     )
     if max(method.r_px) == 0.0:
-        return hs.hard if shade is None else gouraud(hs.peels[0], leaves, shade) * hs.hard
-    if shade is None:
+        return hs.hard if surface is None else surface.lit(hs.peels[0], light) * hs.hard
+    if surface is None:
         return hs.silhouette
-    return hs.blend([gouraud(peel, leaves, shade) for peel in hs.peels])
+    return hs.blend([surface.lit(peel, light) for peel in hs.peels])
 
 
 def run_fit(
@@ -212,13 +223,14 @@ def run_fit(
         send_mesh(ad, leaves, start, views.matrices[:1])
 
         def send(i: int) -> None:
-            k, t = int(rng.integers(len(views.pictures))), i / last
+            k, t = int(rng.integers(len(views.matrices))), i / last
+            stage = stage_at(t, len(method.r_px), fit.r_until)
             ad.send_img(leaves.matrix, views.matrices[k])
-            ad.send_img(wanted, views.pictures[k])
+            ad.send_img(wanted, views.pictures[min(stage, len(views.pictures) - 1), k])
             if fit.lit:
                 ad.send_img(light, views.lights[k])
             if not method.antialias:
-                ad.send_img(r, _between(method.r_px, min(t / fit.r_until, 1.0)) / size)
+                ad.send_img(r, method.r_px[stage] / size)
             ad.send_img(lr, _between(fit.lr, t))
             ad.send_img(weight, _between(fit.laplacian, t))
 
@@ -249,6 +261,12 @@ def run_fit(
 
 SETTLING = 10
 """Iterations whose time does not count: they build."""
+
+
+def stage_at(t: float, stages: int, until: float) -> int:
+    """Which of the stages is on at t in [0, 1]: the last from ``until`` on, the others share what
+    is before it equally."""
+    return min(int(t / until * (stages - 1)), stages - 1)
 
 
 def _between(pair: tuple[float, float], t: float) -> float:

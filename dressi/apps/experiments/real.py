@@ -42,7 +42,7 @@ class Settings(common.Settings):
     images: str | None = option(None, "folder of the photos (a smoke run makes its own)")
     cameras: str | None = option(None, "Middlebury *_par.txt")
     trials: int = option(10, "fits, each with its own seed", smoke=2, least=1)
-    iterations: int = option(300, "of each fit", smoke=4, least=2)
+    iterations: int = option(150, "of each fit", smoke=4, least=2)
     size: int = option(200, "longer side of the photos in the fit, pixels", smoke=32, least=16)
     subdivisions: int = option(4, "of the sphere: 20 * 4^n faces", smoke=1, least=0)
     r_px: float = option(2.0, "reach in pixels", least=0.5)
