@@ -15,9 +15,9 @@ import pytest
 from dressi.apps.demo import EXTENT
 from dressi.apps.experiments import EXPERIMENTS, Result, run_experiment
 from dressi.apps.experiments.common import Settings, make_settings, option
+from dressi.apps.experiments.curves import summary as curve_summary
 from dressi.apps.experiments.enlarge import CORNERS, signed_distances
 from dressi.apps.experiments.heatmap import summary
-from dressi.apps.experiments.curves import summary as curve_summary
 from dressi.apps.experiments.lit_fit import (
     Fit,
     Method,

@@ -38,8 +38,9 @@ TARGET_FACES = 5120
 
 LR = (0.01, 0.0005)
 LAPLACIAN = (10.0, 0.3)
-"""With half the rate and (3, 0.1), 8 to 44 faces fold over by any method, which ones depends on the
-seed, and that spread hides the methods; with these it is 0 to 4, and all end nearer."""
+"""With half the rate and (3, 0.1) up to 44 faces fold over by either mode, which ones depends on the
+seed, and that spread hides the methods; with these it is 0 to 4 (10 once by antialias), and all end
+nearer."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,9 @@ def run(settings: Settings) -> Result:
     soft, hard = figures["hardsoftras_end_mean"], figures["aa_mode_end_mean"]
     conditions = [
         (
-            "HardSoftRas ends nearer to the target than AA mode, mean over seeds: "
-            f"{soft:.5f} < {hard:.5f} (in {figures['seeds_won']} of {settings.seeds} seeds)",
-            soft < hard,
+            "HardSoftRas ends nearer to the target than AA mode, on average and in most seeds: "
+            f"{soft:.5f} < {hard:.5f}, {figures['seeds_won']} of {settings.seeds} seeds",
+            soft < hard and 2 * figures["seeds_won"] > settings.seeds,
         ),
     ]
     shown = {m.name: traces[k][0].positions[last] for k, m in methods.items()}
