@@ -38,9 +38,9 @@ TARGET_FACES = 5120
 
 LR = (0.01, 0.0005)
 LAPLACIAN = (10.0, 0.3)
-"""With half the rate and (3, 0.1) up to 44 faces fold over by either mode, which ones depends on the
-seed, and that spread hides the methods; with these it is 0 to 4 (10 once by antialias), and all end
-nearer."""
+"""With half the rate and (3, 0.1) up to 44 faces fold over by either mode, which ones depends on
+the seed, and that spread hides the methods; with these it is 0 to 4 (10 once by antialias), and all
+end nearer."""
 
 
 @dataclass(frozen=True)
