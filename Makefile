@@ -35,10 +35,11 @@ lint: setup
 test: lint
 	$(SAY) 'ad and packing, with no Vulkan binding to import'
 	$(PY) -m pytest tests/ad tests/packing --no-vulkan
-	$(SAY) 'everything, with validation layers'
-	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest --require-vulkan
-	$(SAY) 'what touches the device again, with the garbage collector running all the time'
-	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest -m gpu --require-vulkan --gc-stress
+	$(SAY) 'everything else, with validation layers'
+	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest --require-vulkan --ignore=tests/ad --ignore=tests/packing
+	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest --require-vulkan -m gpu tests/ad tests/packing
+	$(SAY) 'vk and engine again, with the garbage collector running all the time (test-gc: all)'
+	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest -m gpu --require-vulkan --gc-stress tests/vk tests/engine
 	$(SAY) 'notebooks'
 	$(ON_LAVAPIPE) $(PY) scripts/run_notebooks.py
 	$(SAY) 'a short benchmark'

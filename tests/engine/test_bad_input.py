@@ -1,4 +1,4 @@
-"""Bad input (issue 2): an error of the library's own classes at the user's call, naming the
+"""Bad input: an error of the library's own classes at the user's call, naming the
 thing."""
 
 from __future__ import annotations
