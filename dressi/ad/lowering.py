@@ -72,8 +72,11 @@ def sum_in_groups(outputs: Sequence[Variable]) -> list[Variable]:
             if inner is not None and inner.op is BLOCK_SUM:
                 # Of a pyramid's lower level; what else reads that keeps it.
                 x = inner.inputs[0]
-                merge = f.attr("merge_layers") or inner.attr("merge_layers")
-                new[f.output.uid] = apply(GROUP_SUM, [new.get(x.uid, x)], merge_layers=merge)
+                merges = {
+                    "merge_inner": inner.attr("merge_layers"),
+                    "merge_outer": f.attr("merge_layers") and not inner.attr("merge_layers"),
+                }
+                new[f.output.uid] = apply(GROUP_SUM, [new.get(x.uid, x)], **merges)
                 continue
             xs = [new.get(x.uid, x) for x in f.inputs]
             if any(a is not b for a, b in zip(xs, f.inputs, strict=True)):

@@ -153,9 +153,13 @@ def test_a_fit_takes_the_same_steps(K: int) -> None:
 def test_groups_add_up_what_is_there(size: tuple[int, int], per_layer: bool) -> None:
     x = Variable(VEC3, size, 2)
     data = np.random.default_rng(0).normal(size=(2, size[1], size[0], 3)).astype(np.float32)
-    with DressiAD(options=COMPUTE) as ad:
-        ad.send_img(x, data)
-        got = ad.recv_img(F.sum(x, per_layer))
+    both = []
+    for options in (COMPUTE, GRAPHICS):
+        with DressiAD(options=options) as ad:
+            ad.send_img(x, data)
+            both.append(ad.recv_img(F.sum(x, per_layer)))
+    got = both[0]
+    assert (got == both[1]).all()  # the same additions in the same order
     want = data.astype(np.float64).sum(axis=(1, 2) if per_layer else (0, 1, 2))
     scale = np.sqrt(data.size)  # of a sum of so many numbers of about 1
     assert np.abs(got.reshape(want.shape) - want).max() < 1e-5 * scale
