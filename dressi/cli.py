@@ -122,12 +122,14 @@ def _common(parser: argparse.ArgumentParser, out: str) -> None:
 
 def _info(args: argparse.Namespace) -> None:
     from dressi.vk import list_devices, open_device
+    from dressi.vk.profile import measure, on_cpu
 
     for d in list_devices():
         print(f"{d.index}  {d.name}  {d.type}  driver {d.driver}  Vulkan {d.api_version}")
         try:
             with open_device(d.index) as device:
-                profile = device.profile()
+                used = device.profile()
+                profile = used if used is not None or not on_cpu(device) else measure(device)
         except DressiError as error:
             print(f"   cannot be opened: {error}")
             continue
@@ -140,8 +142,8 @@ def _info(args: argparse.Namespace) -> None:
                 f"{costs.copy_us:.0f} us to copy RGBA32F, {costs.function_us:.2f} us a function; "
                 f"{costs.raster_us:.0f} us for 5000 triangles"
             )
-        lowered = "dispatches" if profile.prefers_dispatch(1 << 20) else "passes"
-        raster = "compute" if profile.prefers_compute_raster else "the hardware"
+        lowered = "dispatches" if used and used.prefers_dispatch(1 << 20) else "passes"
+        raster = "compute" if used and used.prefers_compute_raster else "the graphics pipeline"
         print(f"   so: pixels of large images in {lowered}, triangles by {raster}")
 
 

@@ -64,8 +64,8 @@ _CORNER = """vec2 corner(int t, int k) {
 
 
 def profile_of(device: Device) -> DeviceProfile | None:
-    """The profile of a device: a preset, from disk, or measured now. None when switched off, or
-    when the device cannot be measured (then everything stays in the graphics pipeline)."""
+    """The profile of a device: a preset, from disk, or measured now. None (graphics only) when
+    switched off, on a CPU driver, or when the device cannot be measured."""
     choice = config.profile_choice()
     if choice == "off":
         return None
@@ -74,6 +74,8 @@ def profile_of(device: Device) -> DeviceProfile | None:
             known = ", ".join(["off", *PRESETS])
             raise DeviceError(f"DRESSI_PROFILE={choice}: known are {known}")
         return PRESETS[choice]
+    if on_cpu(device):
+        return None
     info = device.info
     text = f"{VERSION} {info.name} {info.driver} {info.api_version}"
     path = config.cache_dir() / "profiles" / hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -92,6 +94,12 @@ def profile_of(device: Device) -> DeviceProfile | None:
     log.info("profile of %s measured in %.2f s", info.name, time.perf_counter() - start)
     cache.write(path, json.dumps(profile.as_dict()).encode())
     return profile
+
+
+def on_cpu(device: Device) -> bool:
+    """Whether the driver runs passes and dispatches on the same cores: passes are a little faster
+    there, and what a busy machine would show beyond that is noise."""
+    return device.info.type == "cpu"
 
 
 def measure(device: Device) -> DeviceProfile:

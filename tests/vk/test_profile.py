@@ -18,6 +18,7 @@ pytestmark = pytest.mark.gpu
 @pytest.fixture(autouse=True)
 def measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DRESSI_PROFILE", raising=False)
+    monkeypatch.setattr(measuring, "on_cpu", lambda device: False)
 
 
 def test_times_are_positive_and_larger_images_cost_more(device: Device) -> None:
@@ -47,6 +48,14 @@ def test_a_damaged_file_is_measured_again(device: Device) -> None:
     for path in (config.cache_dir() / "profiles").iterdir():
         path.write_bytes(b"nonsense")
     assert measuring.profile_of(device) is not None
+
+
+def test_a_cpu_driver_stays_with_passes(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.delenv("DRESSI_PROFILE", raising=False)
+    if not measuring.on_cpu(device):
+        pytest.skip("not a CPU driver")
+    assert measuring.profile_of(device) is None
 
 
 def test_off_and_presets_measure_nothing(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
