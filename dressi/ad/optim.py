@@ -30,6 +30,7 @@ from dressi.ad.graph import Variable, leaves, user_line
 from dressi.ad.vtype import INT, VType
 from dressi.errors import GraphError
 
+Value = float | Variable
 Optimizer = Callable[[Sequence[Variable], Sequence[Variable]], Sequence[Variable]]
 
 
@@ -114,22 +115,10 @@ class Adam:
         _check_adam("Adam", self.beta1, self.beta2, self.eps)
 
     def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
-        t = to_float(step_counter("adam.step")) + 1.0
-        rate = _rate(self.lr) * _bias_correction(self.beta1, t)
-        scale2 = _bias_correction(self.beta2, t)
+        def change(m: Variable, v: Variable, rate: Value, scale2: Value) -> Variable:
+            return by_columns(lambda m, v: m * rate / (sqrt(v * scale2) + self.eps), m, v)
 
-        def change(m: Variable, v: Variable) -> Variable:
-            return m * rate / (sqrt(v * scale2) + self.eps)
-
-        out = []
-        for x, g in zip(xs, gxs, strict=True):
-            name = x.name or "x"
-            m = state(x.vtype, x.size, x.layers, f"{name}.m")
-            v = state(x.vtype, x.size, x.layers, f"{name}.v")
-            m.update = m * self.beta1 + g * (1.0 - self.beta1)
-            v.update = v * self.beta2 + by_columns(lambda g: g * g, g) * (1.0 - self.beta2)
-            out.append(x - by_columns(change, m.update, v.update))
-        return out
+        return _adam(self, xs, gxs, change)
 
 
 @dataclass
@@ -153,19 +142,34 @@ class AdamUniform:
         _check_adam("AdamUniform", self.beta1, self.beta2, self.eps)
 
     def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
-        t = to_float(step_counter("adam.step")) + 1.0
-        rate = _rate(self.lr) * _bias_correction(self.beta1, t)
-        scale2 = _bias_correction(self.beta2, t)
-        out = []
-        for x, g in zip(xs, gxs, strict=True):
-            name = x.name or "x"
-            m = state(x.vtype, x.size, x.layers, f"{name}.m")
-            v = state(x.vtype, x.size, x.layers, f"{name}.v")
-            m.update = m * self.beta1 + g * (1.0 - self.beta1)
-            v.update = v * self.beta2 + by_columns(lambda g: g * g, g) * (1.0 - self.beta2)
-            step = rate / (sqrt(_largest(v.update) * scale2) + self.eps)
-            out.append(x - by_columns(lambda m, step=step: m * step, m.update))
-        return out
+        def change(m: Variable, v: Variable, rate: Value, scale2: Value) -> Variable:
+            step = rate / (sqrt(_largest(v) * scale2) + self.eps)
+            return by_columns(lambda m: m * step, m)
+
+        return _adam(self, xs, gxs, change)
+
+
+def _adam(
+    settings: Adam | AdamUniform,
+    xs: Sequence[Variable],
+    gxs: Sequence[Variable],
+    change: Callable[[Variable, Variable, Value, Value], Variable],
+) -> list[Variable]:
+    """What both share: the counter and the moments. change: (first moment, second moment, rate,
+    correction of the second) -> what is taken away."""
+    beta1, beta2 = settings.beta1, settings.beta2
+    t = to_float(step_counter("adam.step")) + 1.0
+    rate = _rate(settings.lr) * _bias_correction(beta1, t)
+    scale2 = _bias_correction(beta2, t)
+    out = []
+    for x, g in zip(xs, gxs, strict=True):
+        name = x.name or "x"
+        m = state(x.vtype, x.size, x.layers, f"{name}.m")
+        v = state(x.vtype, x.size, x.layers, f"{name}.v")
+        m.update = m * beta1 + g * (1.0 - beta1)
+        v.update = v * beta2 + by_columns(lambda g: g * g, g) * (1.0 - beta2)
+        out.append(x - change(m.update, v.update, rate, scale2))
+    return out
 
 
 def _largest(x: Variable) -> Variable:
