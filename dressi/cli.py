@@ -22,12 +22,15 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     info = commands.add_parser("info", help="list the Vulkan devices and how fast they are")
     info.set_defaults(run=_info)
 
+    devices = commands.add_parser("devices", help="list the Vulkan devices and how to name them")
+    devices.set_defaults(run=_devices)
+
     doctor = commands.add_parser(
         "doctor", help="run every op and four small scenes on a device and say what is off"
     )
     doctor.add_argument("--all", action="store_true", help="print every check, not what is off")
     doctor.add_argument("--json", metavar="FILE", help="write the checks as one JSON object")
-    doctor.add_argument("--device", help="index or part of the name of the device")
+    doctor.add_argument("--device", help="index, name, name#k or UUID of the device")
     doctor.set_defaults(run=_doctor)
 
     demo = commands.add_parser(
@@ -86,7 +89,7 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     bench.add_argument("--smoke", action="store_true", help="tiny sizes: only to see that it runs")
     bench.add_argument("--json", metavar="FILE", help="write the figures as one JSON object")
-    bench.add_argument("--device", help="index or part of the name of the device")
+    bench.add_argument("--device", help="index, name, name#k or UUID of the device")
     bench.add_argument(
         "--data", metavar="DIR", help="folder of the meshes (default shared/data/bench beside us)"
     )
@@ -117,15 +120,25 @@ def _common(parser: argparse.ArgumentParser, out: str) -> None:
         "--out", default=out, metavar="DIR", help=f"folder for results (default {out})"
     )
     parser.add_argument("--json", metavar="FILE", help="write the figures as one JSON object")
-    parser.add_argument("--device", help="index or part of the name of the device")
+    parser.add_argument("--device", help="index, name, name#k or UUID of the device")
+
+
+def _devices(args: argparse.Namespace) -> None:
+    from dressi.vk import list_devices, unique_names
+
+    there = list_devices()
+    for d, name in zip(there, unique_names(there), strict=True):
+        print(f"{d.index}  {name}  {d.type}  UUID {d.uuid or 'unknown'}")
 
 
 def _info(args: argparse.Namespace) -> None:
-    from dressi.vk import list_devices, open_device
+    from dressi.vk import list_devices, open_device, unique_names
     from dressi.vk.profile import measure, on_cpu
 
-    for d in list_devices():
-        print(f"{d.index}  {d.name}  {d.type}  driver {d.driver}  Vulkan {d.api_version}")
+    there = list_devices()
+    for d, name in zip(there, unique_names(there), strict=True):
+        print(f"{d.index}  {name}  {d.type}  driver {d.driver}  Vulkan {d.api_version}")
+        print(f"   UUID {d.uuid or 'unknown'}")
         try:
             with open_device(d.index) as device:
                 used = device.profile()

@@ -83,7 +83,7 @@ class _Evaluation:
 class DressiAD:
     """Differentiates, packs and runs a graph on one device.
 
-    device: index or part of a name (default ``DRESSI_DEVICE``, else the best: GPU before CPU).
+    device: index, part of a name, name#k or UUID (default ``DRESSI_DEVICE``, else the best).
     options: switches of packing and execution. limits: numbers that replace those of the device,
     e.g. ``{"input_attachments": 4}`` to stand in for a weaker one. memory_limit: bytes of device
     memory that may be taken; what does not fit raises OutOfMemoryError before it is made. Raises

@@ -10,6 +10,7 @@ import itertools
 import operator
 import os
 import sys
+import threading
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,7 +31,16 @@ Size = tuple[int, int]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _uids = itertools.count()
-_origins: list[str] = []  # stack: while a backward is built, the forward function's line
+
+
+class _Origins(threading.local):
+    """Stack of each thread: while a backward is built, the forward function's line."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+
+_origins = _Origins()
 
 
 @dataclass(frozen=True)
@@ -250,8 +260,8 @@ def checked_shape(what: str, size: Any, layers: Any = 1) -> tuple[Size, int]:
 
 def user_line() -> str:
     """file:line of the innermost frame outside the library (in a backward: of the forward op)."""
-    if _origins:
-        return _origins[-1]
+    if _origins.lines:
+        return _origins.lines[-1]
     frame = sys._getframe(1)
     while frame is not None and _is_ours(frame):
         back = frame.f_back
@@ -272,11 +282,11 @@ def _is_ours(frame: FrameType) -> bool:
 @contextmanager
 def origin(line: str) -> Iterator[None]:
     """While open, Functions and Variables made carry this line (backward of a user's op)."""
-    _origins.append(line)
+    _origins.lines.append(line)
     try:
         yield
     finally:
-        _origins.pop()
+        _origins.lines.pop()
 
 
 def topological(outputs: Iterable[Variable], cut: Collection[int] = ()) -> list[Function]:

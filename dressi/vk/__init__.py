@@ -6,7 +6,15 @@ Variable.
 
 from dressi.vk.device import Device, list_devices, open_device
 from dressi.vk.executor import Executable
-from dressi.vk.query import DeviceInfo
+from dressi.vk.query import DeviceInfo, unique_names
 from dressi.vk.shader import compile_glsl
 
-__all__ = ["Device", "DeviceInfo", "Executable", "compile_glsl", "list_devices", "open_device"]
+__all__ = [
+    "Device",
+    "DeviceInfo",
+    "Executable",
+    "compile_glsl",
+    "list_devices",
+    "open_device",
+    "unique_names",
+]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -56,6 +57,8 @@ class Api:
         self.null: CData = module.ffi.NULL
         self.n_instances = 0
         """Instances made so far in this process."""
+        self.lock = threading.Lock()
+        """Of ``n_instances``."""
 
     def enumerate(self, function: CData, ctype: str, *args: CData) -> CData:
         """Calls a two-step enumeration function (count, then array).
@@ -99,7 +102,9 @@ def load() -> Api:
 @functools.cache
 def constant_case(name: str) -> str:
     """``VkImageViewCreateInfo`` or ``ImageViewCreateInfo`` to ``IMAGE_VIEW_CREATE_INFO``."""
-    words = re.sub(r"(?<=[a-z])(?=[A-Z0-9])", "_", name.removeprefix("Vk")).upper()
+    # A word ends before a capital or a digit, and a run of capitals (ID) before the next word.
+    ends = r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[A-Z][a-z])"
+    words = re.sub(ends, "_", name.removeprefix("Vk")).upper()
     return words.replace(
         "_INT_64", "_INT64_"
     )  # the number is part of a word, as it is not in Features2

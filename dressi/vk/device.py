@@ -47,8 +47,9 @@ def open_device(
 ) -> Device:
     """Opens a device.
 
-    ``selector``: index, or part of a name in any case; None: ``DRESSI_DEVICE``, else the best
-    (discrete, integrated, virtual GPU, then CPU). ``validate``: validation layers on; None:
+    ``selector``: index, part of a name in any case, ``name#k`` (the k-th of those, from 0) or UUID,
+    as ``dressi devices`` lists them; None: ``DRESSI_DEVICE``, else the best (discrete, integrated,
+    virtual GPU, then CPU). ``validate``: validation layers on; None:
     ``DRESSI_VALIDATE``. ``memory_limit``: bytes that may be taken from the driver; None: all there
     are. Raises DeviceError that lists the devices there are, or says what to
     install.

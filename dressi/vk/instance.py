@@ -9,10 +9,13 @@ from typing import Any
 
 from dressi.errors import DeviceError
 from dressi.vk.api import Api, Arena, CData, install_hint, load, result_name
-from dressi.vk.query import DeviceInfo, read_info
+from dressi.vk.query import DeviceInfo, read_info, unique_names
 
 _LAYER = "VK_LAYER_KHRONOS_validation"
 _BEST_FIRST = ("gpu-discrete", "gpu-integrated", "gpu-virtual", "other", "cpu")
+
+UUID_DIGITS = 8
+"""Of the beginning of a UUID, at least, to be one: fewer could be meant as part of a name."""
 
 KNOWN_FALSE_POSITIVES: dict[str, str] = {}
 """Message id to the reason why it is not an error. Empty: nothing is ignored."""
@@ -69,8 +72,10 @@ class Instance:
                 f"  {install_hint()}"
             )
         self.handle = out[0]
-        api.n_instances += 1
-        if api.n_instances == 2:
+        with api.lock:  # engines may be made in several threads
+            api.n_instances += 1
+            second = api.n_instances == 2
+        if second:
             _keep_driver_loaded(api)
         if validate:
             try:
@@ -150,26 +155,57 @@ class Instance:
 def choose(
     devices: list[tuple[CData, DeviceInfo]], selector: str | int | None
 ) -> tuple[CData, DeviceInfo]:
-    """The device that a selector means: an index, part of a name (any case), or None for the best.
+    """The device that a selector means: an index, a name or part of one (any case), ``name#k``, a
+    UUID or at least 8 digits of its beginning, or None for the best.
 
-    Raises DeviceError that lists the devices there are, or says what to install when there is none.
+    Of several that fit a name the best is meant, then the first by index; ``name#k`` is the k-th
+    of them by index, from 0. Raises DeviceError that lists the devices there are, or says what to
+    install when there is none.
     """
     if not devices:
         raise DeviceError(f"no Vulkan device: the loader finds no driver\n  {install_hint()}")
     fitting = sorted(devices, key=lambda d: _BEST_FIRST.index(d[1].type))
     if selector is not None:
-        text = str(selector).strip()
+        text = str(selector).strip().lower()
         by_index = [d for d in devices if str(d[1].index) == text]
-        by_name = [d for d in fitting if text.lower() in d[1].name.lower()]
-        # An index comes first; a text like '3090' that is none may still be part of a name.
-        fitting = by_index or ([] if isinstance(selector, int) else by_name)
+        if by_index or isinstance(selector, int):
+            fitting = by_index
+        else:  # a text like '3090' that is no index may still be part of a name
+            fitting = _named(fitting, text) or _numbered(devices, text) or _by_uuid(devices, text)
     if not fitting:
-        there = "\n".join(f"  {i.index}: {i.name} ({i.type}, {i.driver})" for _, i in devices)
+        names = unique_names([info for _, info in devices])
+        there = "\n".join(
+            f"  {i.index}: {name} ({i.type}, {i.driver}){f'  {i.uuid}' if i.uuid else ''}"
+            for name, (_, i) in zip(names, devices, strict=True)
+        )
         raise DeviceError(
             f"no Vulkan device fits {selector!r}; there are:\n{there}\n"
-            "  hint: give an index or part of a name (DRESSI_DEVICE or open_device)"
+            "  hint: give an index, part of a name, name#k or a UUID (DRESSI_DEVICE or open_device)"
         )
     return fitting[0]
+
+
+Found = list[tuple[CData, DeviceInfo]]
+
+
+def _named(devices: Found, text: str) -> Found:
+    """Those of just this name ('nvidia h100' is not 'nvidia h100 nvl'), else with it as a part."""
+    exact = [d for d in devices if d[1].name.lower() == text]
+    return exact or [d for d in devices if text in d[1].name.lower()]
+
+
+def _numbered(devices: Found, text: str) -> Found:
+    name, _, number = text.rpartition("#")
+    if not name or not (number.isascii() and number.isdigit()):
+        return []
+    return _named(devices, name.strip())[int(number) :]
+
+
+def _by_uuid(devices: Found, text: str) -> Found:
+    """Only where the digits leave no choice."""
+    digits = text.removeprefix("gpu-")
+    found = [d for d in devices if d[1].uuid.startswith(digits)]
+    return found if len(digits) >= UUID_DIGITS and len(found) == 1 else []
 
 
 def _keep_driver_loaded(api: Api) -> None:

@@ -5,8 +5,9 @@ In: a VkPhysicalDevice. Out: ``DeviceInfo`` (for people) and ``DeviceLimits`` (f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from dressi.errors import DeviceError
 from dressi.packing.limits import UNLIMITED, DeviceLimits
@@ -36,6 +37,9 @@ class DeviceInfo:
     type: str
     """gpu-discrete, gpu-integrated, gpu-virtual, cpu, or other."""
     api_version: str
+    uuid: str = ""
+    """Of the device itself, 8-4-4-4-12 hexadecimal digits: the same in every process, and what
+    nvidia-smi shows behind ``GPU-``. Empty where the driver (Vulkan 1.0) tells none."""
 
 
 def version_text(version: int) -> str:
@@ -55,7 +59,7 @@ def read_info(api: Api, instance: CData, physical: CData, index: int) -> DeviceI
     """Reads name, driver and type of a device."""
     properties = api.ffi.new("VkPhysicalDeviceProperties *")
     api.lib.vkGetPhysicalDeviceProperties(physical, properties)
-    driver = f"driver version {properties.driverVersion:#x}"
+    driver, uuid = f"driver version {properties.driverVersion:#x}", ""
     query = api.instance_function(instance, "vkGetPhysicalDeviceProperties2KHR")
     if query is not None and "VK_KHR_driver_properties" in extensions(api, physical):
         arena = Arena(api)
@@ -63,13 +67,29 @@ def read_info(api: Api, instance: CData, physical: CData, index: int) -> DeviceI
         query(physical, arena.struct("VkPhysicalDeviceProperties2", pNext=text))
         names = (api.ffi.string(t).decode() for t in (text.driverName, text.driverInfo))
         driver = " ".join(n for n in names if n) or driver
+    if query is not None and properties.apiVersion >= 1 << 22 | 1 << 12:
+        arena = Arena(api)
+        ids = arena.struct("VkPhysicalDeviceIDProperties")
+        query(physical, arena.struct("VkPhysicalDeviceProperties2", pNext=ids))
+        uuid = str(UUID(bytes=bytes(ids.deviceUUID)))
     return DeviceInfo(
         index=index,
         name=api.ffi.string(properties.deviceName).decode(),
         driver=driver,
         type=_TYPES.get(properties.deviceType, "other"),
         api_version=version_text(properties.apiVersion),
+        uuid=uuid,
     )
+
+
+def unique_names(infos: Sequence[DeviceInfo]) -> list[str]:
+    """What to call each device so that no other is meant: its name, and where several have the
+    same, ``name#k``, the k-th of them from 0 by index. Each is a selector of ``open_device``."""
+    names = [i.name for i in infos]
+    return [
+        name if names.count(name) == 1 else f"{name}#{names[:k].count(name)}"
+        for k, name in enumerate(names)
+    ]
 
 
 def has_float_atomics(api: Api, instance: CData, physical: CData) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from dressi.cli import main
 from dressi.render.io.images import write_png
+from dressi.vk import list_devices, unique_names
 
 pytestmark = pytest.mark.gpu
 
@@ -102,3 +103,12 @@ def test_calibration_that_is_no_camera_names_the_photo(
     assert main(["fit", *arguments, "--out", str(tmp_path / "out")]) == 1
     error = capsys.readouterr().err
     assert "LoadError" in error and "par.txt" in error and "2.png" in error
+
+
+def test_devices_are_listed_with_names_that_choose_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    there = list_devices()
+    assert len(lines) == len(there) > 0
+    for line, d, name in zip(lines, there, unique_names(there), strict=True):
+        assert line == f"{d.index}  {name}  {d.type}  UUID {d.uuid}"

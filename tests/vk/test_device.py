@@ -31,7 +31,7 @@ from dressi.packing.plan import BufferPlan, Plan
 from dressi.vk import Device, compile_glsl, list_devices, open_device, record
 from dressi.vk.api import load
 from dressi.vk.instance import choose
-from dressi.vk.query import DeviceInfo
+from dressi.vk.query import DeviceInfo, unique_names
 
 pytestmark = pytest.mark.gpu
 COMPUTE = "#version 450\nlayout(local_size_x = 1) in;\nvoid main() {}\n"
@@ -68,6 +68,71 @@ def test_wrong_selector_lists_the_devices(selector: str | int) -> None:
     assert repr(selector) in text
     assert "2: NVIDIA H200 (gpu-discrete, driver 1)" in text
     assert "DRESSI_DEVICE" in text
+
+
+UUIDS = ["1f00aaaa-0000-4000-8000-00000000000" + d for d in "0123"]
+TWINS = [
+    (None, DeviceInfo(0, "llvmpipe", "driver 1", "cpu", "1.3.0", "6d657361" + UUIDS[0][8:])),
+    (None, DeviceInfo(1, "NVIDIA H200", "driver 1", "gpu-discrete", "1.3.0", UUIDS[1])),
+    (None, DeviceInfo(2, "NVIDIA H200 NVL", "driver 1", "gpu-discrete", "1.3.0", UUIDS[2])),
+    (None, DeviceInfo(3, "NVIDIA H200", "driver 1", "gpu-discrete", "1.3.0", UUIDS[3])),
+]
+
+
+@pytest.mark.parametrize(
+    ("selector", "index"),
+    [
+        ("NVIDIA H200", 1),
+        ("nvidia h200#0", 1),
+        ("NVIDIA H200#1", 3),
+        ("H200#1", 2),  # as a part of a name, three fit
+        ("h200#2", 3),
+        ("nvl", 2),
+        ("llvmpipe#0", 0),
+        (UUIDS[3], 3),
+        (f"GPU-{UUIDS[2].upper()}", 2),
+        ("6d657361", 0),
+        (3, 3),
+    ],
+)
+def test_equal_devices_are_told_apart(selector: str | int, index: int) -> None:
+    assert choose(TWINS, selector)[1].index == index
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "NVIDIA H200#2",
+        "H200#-1",
+        "H200#",
+        "#1",
+        "H200#x",
+        "6d65736",
+        "1f00aaaa",
+        "GPU-",
+        "geforce#0",
+    ],
+)
+def test_what_means_no_device_or_several_lists_them_by_unique_names(selector: str) -> None:
+    with pytest.raises(DeviceError) as caught:
+        choose(TWINS, selector)
+    text = str(caught.value)
+    assert f"3: NVIDIA H200#1 (gpu-discrete, driver 1)  {UUIDS[3]}" in text
+    assert "2: NVIDIA H200 NVL (" in text and "name#k" in text
+
+
+def test_unique_names_are_selectors() -> None:
+    infos = [i for _, i in TWINS]
+    names = unique_names(infos)
+    assert names == ["llvmpipe", "NVIDIA H200#0", "NVIDIA H200 NVL", "NVIDIA H200#1"]
+    assert [choose(TWINS, name)[1].index for name in names] == [0, 1, 2, 3]
+
+
+def test_a_device_is_found_by_its_own_uuid(device: Device) -> None:
+    for listed in list_devices():
+        assert len(listed.uuid) == 36
+        with open_device(listed.uuid) as opened:
+            assert opened.info == listed
 
 
 def test_no_device_says_what_to_install() -> None:

@@ -113,6 +113,7 @@ def test_block_takes_the_first_hole_and_merges_what_comes_back() -> None:
 def test_structure_names_become_constants() -> None:
     assert constant_case("VkImageViewCreateInfo") == "IMAGE_VIEW_CREATE_INFO"
     assert constant_case("VkPhysicalDeviceFeatures2") == "PHYSICAL_DEVICE_FEATURES_2"
+    assert constant_case("VkPhysicalDeviceIDProperties") == "PHYSICAL_DEVICE_ID_PROPERTIES"
     assert constant_case("VkValidationFeaturesEXT") == "VALIDATION_FEATURES_EXT"
 
 
