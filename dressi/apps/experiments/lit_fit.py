@@ -9,13 +9,15 @@ weight falls.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from tqdm.auto import tqdm
 
 from dressi.ad import Adam, F, Variable
+from dressi.ad.graph import leaves
+from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.apps.views import MeshLeaves, mesh_leaves, render, send_mesh
 from dressi.engine import DressiAD
@@ -116,30 +118,62 @@ def random_views(n: int, size: int, seed: int = 0) -> Views:
 def with_targets(
     views: Views, target: Mesh, method: Method | None, lit: bool, device: str | None = None
 ) -> Views:
-    """The views with the pictures of the target that a fit compares with.
+    """The views with the pictures of the target that a fit compares with: a ``Painter`` that paints
+    once.
 
     method: draws them with the same soft edges as the fit's own pictures (the paper: "the rendered
     GT with the same configuration"), once for each of its reaches; None: sharp, averaged over
     SUPERSAMPLE squared samples a pixel. lit: Lambert pictures, else silhouettes.
     """
-    size, s = views.size, 1 if method is not None else SUPERSAMPLE
-    leaves = mesh_leaves(target, 1)
-    light, r = Variable(VEC3, name="light"), Variable(FLOAT, name="r")
-    drawn = method or Method("sharp", (0.0,))
-    picture = draw(leaves, light, r, drawn, size * s, lit)
-    pictures = np.empty((len(drawn.r_px), len(views.matrices), size, size, 1), np.float32)
-    with DressiAD(device) as ad:
-        send_mesh(ad, leaves, target, views.matrices[:1])
-        for stage, reach in enumerate(drawn.r_px):
-            if not drawn.antialias:
-                ad.send_img(r, reach / size)
+    with Painter(target, method, views.size, lit, device=device) as painter:
+        return painter.paint(views)
+
+
+class Painter:
+    """One graph for the pictures of a target; see ``with_targets``. ambient: light that comes from
+    everywhere, in [0, 1]."""
+
+    def __init__(
+        self,
+        target: Mesh,
+        method: Method | None,
+        size: int,
+        lit: bool = True,
+        ambient: float = AMBIENT,
+        device: str | None = None,
+    ) -> None:
+        self.target, self.size, self.lit = target, size, lit
+        self.samples = 1 if method is not None else SUPERSAMPLE
+        self.method = method or Method("sharp", (0.0,))
+        self.leaves = mesh_leaves(target, 1)
+        self.light, self.r = Variable(VEC3, name="light"), Variable(FLOAT, name="r")
+        self.picture = draw(
+            self.leaves, self.light, self.r, self.method, size * self.samples, lit, ambient
+        )
+        self.ad = DressiAD(device)
+
+    def __enter__(self) -> Painter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ad.close()
+
+    def paint(self, views: Views, r_px: Sequence[float] | None = None) -> Views:
+        """The views with pictures. r_px: other reaches than the method's, none larger."""
+        ad, size, s = self.ad, self.size, self.samples
+        reaches = tuple(self.method.r_px if r_px is None else r_px)
+        pictures = np.empty((len(reaches), len(views.matrices), size, size, 1), np.float32)
+        send_mesh(ad, self.leaves, self.target, views.matrices[:1])
+        for stage, reach in enumerate(reaches):
+            if not self.method.antialias:
+                ad.send_img(self.r, reach / size)
             for k, (matrix, position) in enumerate(zip(views.matrices, views.lights, strict=True)):
-                ad.send_img(leaves.matrix, matrix)
-                if lit:
-                    ad.send_img(light, position)
-                image = ad.recv_img(picture).reshape(size, s, size, s, 1)
+                ad.send_img(self.leaves.matrix, matrix)
+                if self.lit:
+                    ad.send_img(self.light, position)
+                image = ad.recv_img(self.picture).reshape(size, s, size, s, 1)
                 pictures[stage, k] = image.mean((1, 3))
-    return replace(views, pictures=pictures)
+        return replace(views, pictures=pictures)
 
 
 def _unit(v: np.ndarray) -> np.ndarray:
@@ -158,25 +192,31 @@ class Surface:
         normals = vertex_normals(leaves.pos, leaves.faces)
         return Surface(gather(leaves.pos, leaves.faces), gather(normals, leaves.faces))
 
-    def lit(self, peel: Peel, light: Variable) -> Variable:
+    def lit(self, peel: Peel, light: Variable, ambient: float = AMBIENT) -> Variable:
         """FLOAT @ pixels: a white matte surface under a point light, normals interpolated. light:
         VEC3 @ 1x1, world. Gradient to the vertices, through the barycentrics too."""
         position = interpolate(self.corners, peel.ids, peel.bary)
         normal = F.normalize(interpolate(self.normals, peel.ids, peel.bary))
         facing = F.dot(normal, F.normalize(light - position))
-        return (AMBIENT + (1.0 - AMBIENT) * F.maximum(facing, 0.0)) * peel.stencil
+        return (ambient + (1.0 - ambient) * F.maximum(facing, 0.0)) * peel.stencil
 
 
 def draw(
-    leaves: MeshLeaves, light: Variable, r: Variable, method: Method, size: int, lit: bool
+    leaves: MeshLeaves,
+    light: Variable,
+    r: Variable,
+    method: Method,
+    size: int,
+    lit: bool,
+    ambient: float = AMBIENT,
 ) -> Variable:
-    """FLOAT @ size x size: Lambert picture or silhouette by the method, over black. Gradient to the
-    vertices."""
+    """FLOAT @ size x size, layers of the matrix: Lambert picture or silhouette by the method, over
+    black. Gradient to the vertices."""
     shape = (size, size)
     surface = Surface.of(leaves) if lit else None
     if method.antialias:
         aa = build_antialias(leaves.pos, leaves.faces, leaves.matrix, shape)
-        return aa.silhouette if surface is None else aa.blend(surface.lit(aa.peel, light))
+        return aa.silhouette if surface is None else aa.blend(surface.lit(aa.peel, light, ambient))
     hs = build_hardsoftras(
         leaves.pos,
         leaves.faces,
@@ -188,10 +228,10 @@ def draw(
         max_delta=max(method.r_px) / size,
     )
     if max(method.r_px) == 0.0:
-        return hs.hard if surface is None else surface.lit(hs.peels[0], light) * hs.hard
+        return hs.hard if surface is None else surface.lit(hs.peels[0], light, ambient) * hs.hard
     if surface is None:
         return hs.silhouette
-    return hs.blend([surface.lit(peel, light) for peel in hs.peels])
+    return hs.blend([surface.lit(peel, light, ambient) for peel in hs.peels])
 
 
 def run_fit(
@@ -203,51 +243,119 @@ def run_fit(
     checkpoints: Sequence[int] = (),
     device: str | None = None,
 ) -> Trace:
-    """Fit the start mesh; the order of views depends on the seed alone, so that all methods see the
-    same. Raises DressiError where the loss is no number any more."""
-    size = views.size
-    leaves = mesh_leaves(start, 1, requires_grad=True)
-    r, lr, weight = (Variable(FLOAT, name=n) for n in ("r", "lr", "laplacian_weight"))
-    light = Variable(VEC3, name="light")
-    wanted = Variable(FLOAT, (size, size), name="target")
-    got = draw(leaves, light, r, method, size, fit.lit)
-    laplacian = laplacian_matrix(start.faces, len(start.positions))
-    loss = l1_loss(got, wanted) + laplacian_loss(leaves.pos, laplacian) * weight
-    rng = np.random.default_rng(fit.seed)
-    last = max(fit.iterations - 1, 1)
-    trace = Trace()
-    times: list[float] = []
-    with DressiAD(device) as ad:
-        ad.set_loss_var(loss)
-        ad.set_optimizer(Adam(lr, beta2=0.95))
-        send_mesh(ad, leaves, start, views.matrices[:1])
+    """One fit of the start mesh: a ``Fitter`` that runs once. Raises DressiError where a vertex is
+    no number any more."""
+    with Fitter(start, method, views.size, fit.lit, device=device) as fitter:
+        return fitter.run(start.positions, target, views, fit, checkpoints)
+
+
+def adam(lr: Variable) -> Optimizer:
+    """The optimizer of the experiments: a short memory, for each iteration has another view."""
+    return Adam(lr, beta2=0.95)
+
+
+class Fitter:
+    """One graph for many fits: start positions, reaches within the method's largest, pictures,
+    rates and weights are sent, so only the first fit builds.
+
+    start: faces of all the fits. optimizer: of the rate. batch: views an iteration. ambient: as in
+    ``with_targets``.
+    """
+
+    def __init__(
+        self,
+        start: Mesh,
+        method: Method,
+        size: int,
+        lit: bool = True,
+        optimizer: Callable[[Variable], Optimizer] = adam,
+        batch: int = 1,
+        ambient: float = AMBIENT,
+        device: str | None = None,
+    ) -> None:
+        self.start, self.method, self.size, self.lit, self.batch = start, method, size, lit, batch
+        self.leaves = mesh_leaves(start, batch, requires_grad=True)
+        self.r, self.lr, self.weight = (
+            Variable(FLOAT, name=n) for n in ("r", "lr", "laplacian_weight")
+        )
+        self.light = Variable(VEC3, layers=batch, name="light")
+        self.wanted = Variable(FLOAT, (size, size), batch, name="target")
+        got = draw(self.leaves, self.light, self.r, method, size, lit, ambient)
+        laplacian = laplacian_matrix(start.faces, len(start.positions))
+        smooth = laplacian_loss(self.leaves.pos, laplacian) * self.weight
+        self.loss = l1_loss(got, self.wanted) + smooth
+        self._states: list[Variable] = []
+        self._make_optimizer = optimizer
+        self.ad = DressiAD(device)
+        self.ad.set_loss_var(self.loss)
+        self.ad.set_optimizer(self._optimize)
+
+    def _optimize(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> Sequence[Variable]:
+        updated = list(self._make_optimizer(self.lr)(xs, gxs))
+        self._states = [v for v in leaves(updated) if v.update is not None]
+        return updated
+
+    def __enter__(self) -> Fitter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ad.close()
+
+    def run(
+        self,
+        positions: np.ndarray,
+        target: Mesh,
+        views: Views,
+        fit: Fit,
+        checkpoints: Sequence[int] = (),
+        r_px: Sequence[float] | None = None,
+    ) -> Trace:
+        """A fit from these positions of the start's vertices. The order of views depends on the
+        seed alone, so that all methods see the same. r_px: other reaches than the method's, none
+        larger. Raises DressiError where a vertex is no number any more."""
+        ad, method = self.ad, self.method
+        reaches = tuple(method.r_px if r_px is None else r_px)
+        if max(reaches) > max(method.r_px):
+            raise DressiError(f"{method.name}: built for {method.r_px} px at most, got {reaches}")
+        rng = np.random.default_rng(fit.seed)
+        last = max(fit.iterations - 1, 1)
+        trace = Trace()
+        times: list[float] = []
+        first = views.matrices[np.zeros(self.batch, int)]
+        send_mesh(ad, self.leaves, replace(self.start, positions=positions), first)
+        for state in self._states:
+            assert state.data is not None
+            ad.send_img(state, np.zeros_like(state.data))
 
         def send(i: int) -> None:
-            k, t = int(rng.integers(len(views.matrices))), i / last
-            stage = stage_at(t, len(method.r_px), fit.r_until)
-            ad.send_img(leaves.matrix, views.matrices[k])
-            ad.send_img(wanted, views.pictures[min(stage, len(views.pictures) - 1), k])
-            if fit.lit:
-                ad.send_img(light, views.lights[k])
+            k, t = rng.integers(len(views.matrices), size=self.batch), i / last
+            stage = stage_at(t, len(reaches), fit.r_until)
+            picture = min(stage, len(views.pictures) - 1)
+            one = self.batch == 1
+            ad.send_img(self.leaves.matrix, views.matrices[k[0]] if one else views.matrices[k])
+            ad.send_img(self.wanted, views.pictures[picture, k[0] if one else k])
+            if self.lit:
+                lights = views.lights[k]
+                ad.send_img(self.light, lights[0] if one else lights.reshape(-1, 1, 1, 3))
             if not method.antialias:
-                ad.send_img(r, method.r_px[stage] / size)
-            ad.send_img(lr, _between(fit.lr, t))
-            ad.send_img(weight, _between(fit.laplacian, t))
+                ad.send_img(self.r, reaches[stage] / self.size)
+            ad.send_img(self.lr, _between(fit.lr, t))
+            ad.send_img(self.weight, _between(fit.laplacian, t))
 
         for i in tqdm(range(fit.iterations + 1), desc=method.name, unit="it", leave=False):
             if i % fit.every == 0 or i == fit.iterations or i in checkpoints:
-                positions = ad.recv_img(leaves.pos) if i else start.positions
-                if not np.isfinite(positions).all():
+                now = ad.recv_img(self.leaves.pos) if i else positions
+                if not np.isfinite(now).all():
                     raise DressiError(f"{method.name}: vertices are lost at iteration {i}")
                 trace.iterations.append(i)
                 trace.seconds.append(sum(times) / 1e3)
                 trace.distances.append(
-                    mean_distance_to_surface(positions, target.positions, target.faces)
+                    mean_distance_to_surface(now, target.positions, target.faces)
                 )
                 if i:
-                    trace.losses.append(float(ad.recv_img(loss).reshape(-1)[0]))
+                    trace.losses.append(float(ad.recv_img(self.loss).reshape(-1)[0]))
                 if i in checkpoints:
-                    trace.positions[i] = positions
+                    trace.positions[i] = now
             if i == fit.iterations:
                 break
             begin = time.perf_counter()
@@ -255,8 +363,8 @@ def run_fit(
             ad.exec_step()
             if i >= SETTLING:
                 times.append((time.perf_counter() - begin) * 1e3)
-    trace.ms = float(np.median(times)) if times else 0.0
-    return trace
+        trace.ms = float(np.median(times)) if times else 0.0
+        return trace
 
 
 SETTLING = 10
