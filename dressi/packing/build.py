@@ -13,7 +13,7 @@ from dressi.ad.graph import Variable
 from dressi.ad.graph import leaves as all_leaves
 from dressi.ad.registry import RASTER
 from dressi.errors import GraphError
-from dressi.packing.accumulate import EXACT, WORDS
+from dressi.packing.exact import BIAS, n_words
 from dressi.packing.fold import fold
 from dressi.packing.glsl import Places, generate
 from dressi.packing.layout import Layout, layout
@@ -349,8 +349,9 @@ def _add_buffer(
 ) -> None:
     limits = context.limits
     n = v.size[0] * v.size[1] * v.layers * v.vtype.n_words
+    empty = 0
     if is_exact(v, context.way_to_add):
-        n *= WORDS[EXACT]
+        n, empty = n_words(n), BIAS
     if n > limits.storage_words:
         raise GraphError(
             f"{v.label()} made at {v.line}: a buffer of {n} words, {limits.name} allows "
@@ -358,7 +359,7 @@ def _add_buffer(
         )
     places.buffers[v.uid] = len(buffers)
     key = image_key(v) if persistent else None
-    buffers.append(BufferPlan(len(buffers), v.name or f"%{v.uid}", n, key, fill))
+    buffers.append(BufferPlan(len(buffers), v.name or f"%{v.uid}", n, key, fill, empty))
 
 
 def _plan_stage(stage: Stage, index: int, places: Places, context: Context) -> StagePlan:

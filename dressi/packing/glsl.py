@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from dressi.ad.graph import Function, Variable
 from dressi.ad.registry import ANY, FREE, RASTER, SAME, SAMPLER, VERTEX
 from dressi.ad.vtype import VType
-from dressi.packing.accumulate import ATOMIC, EXACT, WORDS, adder, exact_sum
+from dressi.packing.accumulate import ATOMIC, adder
+from dressi.packing.exact import INT64, exact_adder, exact_sum, pairs
 from dressi.packing.layout import Layout, layout
 from dressi.packing.plan import Binding, SamplerPlan
 from dressi.packing.sample import software_sampler
@@ -106,6 +107,16 @@ class _Generator:
             )
         return name
 
+    def exact_buffer(self, v: Variable, text: ShaderText) -> tuple[str, int, bool]:
+        """A buffer of sums in fixed point: its name, its components, whether 64-bit words of it are
+        declared too."""
+        name = self.buffer(v, text, "uint")
+        wide = self.limits.int64_atomics
+        if wide and text.is_new(f"{name}_pairs"):
+            text.extensions.update(INT64)
+            text.declarations.append(pairs(name, text.declarations[-1]))
+        return name, v.size[0] * v.size[1] * v.layers * v.vtype.n_words, wide
+
     # -- reading
 
     def uniform_value(self, v: Variable, text: ShaderText, layer: str) -> str:
@@ -172,18 +183,16 @@ class _Generator:
 
     def _buffer_read(self, v: Variable, text: ShaderText) -> str:
         t = v.vtype
-        exact = is_exact(v, self.context.way_to_add)
-        name = self.buffer(v, text, "uint" if exact else "int" if t.is_int else "float")
         w, h = v.size
         index = "p.x" if h == 1 else f"p.y * {w} + p.x"
         if v.layers > 1:
             index = f"l * {w * h} + {index}"
-        n = t.n_words
-        if exact:
+        if is_exact(v, self.context.way_to_add):
+            name, n_components, wide = self.exact_buffer(v, text)
             if text.is_new(f"sum_{name}"):
-                text.functions.append(exact_sum(f"sum_{name}", name))
-            words = ", ".join(f"sum_{name}(i + {k * WORDS[EXACT]})" for k in range(n))
-            return f"int i = ({index}) * {n * WORDS[EXACT]}; return {t.glsl}({words});"
+                text.functions.append(exact_sum(f"sum_{name}", name, t, n_components, wide))
+            return f"return sum_{name}({index});"
+        name, n = self.buffer(v, text, "int" if t.is_int else "float"), t.n_words
         words = ", ".join(f"{name}[i + {k}]" for k in range(n))
         return f"int i = ({index}) * {n}; return {t.glsl}({words});"
 
@@ -284,10 +293,7 @@ class _Generator:
         elif f.op.scatter == "raw":
             marks["buffer"] = self.buffer(y, text, "uint")
         elif f.op.scatter == "raw64":
-            text.extensions |= {
-                "GL_EXT_shader_explicit_arithmetic_types_int64",
-                "GL_EXT_shader_atomic_int64",
-            }
+            text.extensions.update(INT64)
             marks["buffer"] = self.buffer(y, text, "uint64_t")
         if f.op.preamble is not None:
             text.functions.append(f.op.preamble(f))
@@ -353,7 +359,12 @@ class _Generator:
 
     def adder(self, y: Variable, text: ShaderText) -> str:
         """Name of a function void f(int index, T value) that adds; exact zeros are skipped."""
-        way = EXACT if is_exact(y, self.context.way_to_add) else self.context.way_to_add
+        way = self.context.way_to_add
+        if is_exact(y, way):
+            array, n_components, wide = self.exact_buffer(y, text)
+            name = f"add_{array}"
+            text.functions += exact_adder(name, array, y.vtype, n_components, wide)
+            return name
         array = self.buffer(y, text, "float" if way == ATOMIC else "uint")
         if way == ATOMIC:
             text.extensions.add("GL_EXT_shader_atomic_float")

@@ -46,7 +46,7 @@ class DeviceLimits:
     float_atomics: bool = False
     """VK_EXT_shader_atomic_float, 32-bit add on buffers. Without: a compare-and-swap loop."""
     int64_atomics: bool = False
-    """64-bit integers, and their atomic maximum in buffers."""
+    """64-bit integers, and their atomic sum and maximum in buffers."""
     linear_float32: bool = False
     """Linear filtering of 32-bit float images. Without: four fetches in the shader."""
 

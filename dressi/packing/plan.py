@@ -47,7 +47,10 @@ class BufferPlan:
     key: int | None = None
     """Not None: a persistent buffer of the device's store, as with images."""
     fill: bool = True
-    """Whether it is set to zero at the start of every step (what a plan only reads is not)."""
+    """Whether every word is set to ``empty`` at the start of every step (not so what a plan only
+    reads)."""
+    empty: int = 0
+    """The word that stands for nothing yet, 0 to 2^32 - 1."""
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def has_float_atomics(api: Api, instance: CData, physical: CData) -> bool:
 
 
 def has_int64_atomics(api: Api, instance: CData, physical: CData) -> bool:
-    """Whether a shader may take the atomic maximum of 64-bit integers in storage buffers."""
+    """Whether a shader may change 64-bit words of storage buffers atomically (add, maximum)."""
     query = api.instance_function(instance, "vkGetPhysicalDeviceFeatures2KHR")
     if query is None or "VK_KHR_shader_atomic_int64" not in extensions(api, physical):
         return False

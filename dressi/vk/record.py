@@ -51,10 +51,11 @@ def record(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None:
         lib.vkCmdResetQueryPool(commands, objects.queries, 0, n_timestamps(plan))
     # Orders this step after the one before it, which may be in the same submit, and after uploads.
     barrier(ctx, commands)
-    filled = [b for b, p in zip(objects.buffers, plan.buffers, strict=True) if p.fill]
+    both = zip(objects.buffers, plan.buffers, strict=True)
+    filled = [(buffer, p.empty) for buffer, p in both if p.fill]
     if filled:
-        for buffer in filled:
-            lib.vkCmdFillBuffer(commands, buffer.handle, 0, WHOLE_SIZE, 0)
+        for buffer, word in filled:
+            lib.vkCmdFillBuffer(commands, buffer.handle, 0, WHOLE_SIZE, word)
         barrier(ctx, commands)
     _timestamp(ctx, commands, objects, 0)
     # Dispatches that touch nothing that another one writes run side by side. Not when each is
