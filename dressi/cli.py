@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from dressi.errors import DressiError
+from dressi.errors import DressiError, GraphError
 
 
 def _parser(command: str | None = None) -> argparse.ArgumentParser:
@@ -219,7 +219,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args.run(args)
     except (DressiError, OSError) as error:
-        print(f"dressi: {type(error).__name__}: {error}", file=sys.stderr)
+        # A command has no line of the user's to name.
+        reason = error.reason if isinstance(error, GraphError) else error
+        print(f"dressi: {type(error).__name__}: {reason}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("dressi: interrupted", file=sys.stderr)

@@ -1,9 +1,76 @@
 """The library's own error classes. Everything that Dressi raises on purpose is one of these.
 
 Each message says where (op and the user's file:line), what was needed, what there is, and a hint.
+``user_line`` finds that line; a GraphError whose message does not name it gets it added.
 """
 
 from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class _Origins(threading.local):
+    """Stack of each thread: while a backward is built, the forward function's line."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+
+_origins = _Origins()
+
+
+def user_line() -> str:
+    """file:line of the innermost frame outside the library (in a backward: of the forward op)."""
+    return _origins.lines[-1] if _origins.lines else _line(_call()[1])
+
+
+@contextmanager
+def origin(line: str) -> Iterator[None]:
+    """While open, Functions and Variables made carry this line (backward of a user's op)."""
+    _origins.lines.append(line)
+    try:
+        yield
+    finally:
+        _origins.lines.pop()
+
+
+def _call() -> tuple[FrameType, FrameType]:
+    """The frame of the library's function that the user called, and the user's."""
+    called = frame = sys._getframe(1)
+    while _is_ours(frame) and frame.f_back is not None:
+        called, frame = frame, frame.f_back
+    return called, frame
+
+
+def _line(frame: FrameType) -> str:
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def _name(frame: FrameType) -> str:
+    """Name of a frame's function, with the class of a method; of a constructor the class."""
+    name, owner = frame.f_code.co_name, frame.f_locals.get("self")
+    if owner is None:
+        return name
+    of = type(owner).__name__
+    return of if name in ("__init__", "__post_init__") else f"{of}.{name}"
+
+
+def _is_ours(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    # The __init__ of a dataclass is compiled from a string, but runs in its module.
+    return file.startswith(_PACKAGE) or (
+        file == "<string>" and str(frame.f_globals.get("__name__")).startswith("dressi.")
+    )
 
 
 class DressiError(Exception):
@@ -11,7 +78,18 @@ class DressiError(Exception):
 
 
 class GraphError(DressiError, ValueError):
-    """A graph that cannot be: wrong types, sizes, layers, values or indices."""
+    """A graph that cannot be: wrong types, sizes, layers, values or indices.
+
+    ``reason`` is the message as given. What is shown names the user's call: where the message does
+    not name its line, a second line says which function was called, and where.
+    """
+
+    def __init__(self, reason: str) -> None:
+        called, user = _call()
+        line = _origins.lines[-1] if _origins.lines else _line(user)
+        at = "" if line in reason else f"\n  in {_name(called)} at {line}"
+        super().__init__(reason + at)
+        self.reason = reason
 
 
 class PackingError(DressiError):

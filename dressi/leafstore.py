@@ -56,7 +56,7 @@ class LeafStore:
         try:
             layout(v.size, v.layers, self.limits)
         except GraphError as error:
-            raise GraphError(f"send_img at {user_line()}: {v.label()}: {error}") from None
+            raise GraphError(f"send_img at {user_line()}: {v.label()}: {error.reason}") from None
         if v.vtype.is_int and checked:
             check_indices(checked, {**self.index_feeds(checked), v: array}, v)
         if v.uid in self._resident or v.size != (1, 1):

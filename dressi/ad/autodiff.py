@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from dressi.ad.functions import add_n, constant, expand, sum, sum_layers
 from dressi.ad.functions.scatter import merged_gathers
-from dressi.ad.graph import Variable, leaves, origin, short, topological, user_line
-from dressi.errors import GraphError
+from dressi.ad.graph import Variable, leaves, short, topological, user_line
+from dressi.errors import GraphError, origin
 
 
 def parameters(loss: Variable) -> list[Variable]:

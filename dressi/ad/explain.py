@@ -17,8 +17,8 @@ from dressi.ad.autodiff import _reduce_to, _total
 from dressi.ad.evaluate import evaluate
 from dressi.ad.functions import constant
 from dressi.ad.gradcheck import data_of
-from dressi.ad.graph import Function, Variable, leaves, origin, short, topological, user_line
-from dressi.errors import GraphError
+from dressi.ad.graph import Function, Variable, leaves, short, topological, user_line
+from dressi.errors import GraphError, origin
 
 INTEGER, INTEGER_LOSS, NO_PATH = "integer", "integer loss", "no path"
 STOP, NO_OP_GRADIENT = "stop_gradient", "op without gradient"

@@ -22,9 +22,9 @@ from dressi.ad.functions.sphere import CUBE_GRAD, EQUIRECT_GRAD
 from dressi.ad.functions.texture import GRAD_UV
 from dressi.ad.functions.texture_mip import MIP_GRAD
 from dressi.ad.functions.vector import dot, swizzle, vec
-from dressi.ad.graph import Function, Variable, origin, short, topological, user_line
+from dressi.ad.graph import Function, Variable, short, topological, user_line
 from dressi.ad.registry import Op, apply
-from dressi.errors import GraphError
+from dressi.errors import GraphError, origin
 
 FLAT = frozenset(
     {"lt", "lte", "gt", "gte", "eq", "ne", "border", "stop_gradient"},

@@ -8,39 +8,21 @@ from __future__ import annotations
 
 import itertools
 import operator
-import os
-import sys
-import threading
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from dressi.ad.vtype import VType
-from dressi.errors import GraphError
+from dressi.errors import GraphError, user_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
-
     from dressi.ad.registry import Op
 
 Size = tuple[int, int]
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _uids = itertools.count()
-
-
-class _Origins(threading.local):
-    """Stack of each thread: while a backward is built, the forward function's line."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-
-_origins = _Origins()
 
 
 @dataclass(frozen=True)
@@ -256,37 +238,6 @@ def checked_shape(what: str, size: Any, layers: Any = 1) -> tuple[Size, int]:
             f"got size={size!r}, layers={layers!r}"
         )
     return (width, height), n_layers
-
-
-def user_line() -> str:
-    """file:line of the innermost frame outside the library (in a backward: of the forward op)."""
-    if _origins.lines:
-        return _origins.lines[-1]
-    frame = sys._getframe(1)
-    while frame is not None and _is_ours(frame):
-        back = frame.f_back
-        if back is None:
-            break
-        frame = back
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
-
-
-def _is_ours(frame: FrameType) -> bool:
-    file = frame.f_code.co_filename
-    # The __init__ of a dataclass is compiled from a string, but runs in its module.
-    return file.startswith(_PACKAGE) or (
-        file == "<string>" and str(frame.f_globals.get("__name__")).startswith("dressi.")
-    )
-
-
-@contextmanager
-def origin(line: str) -> Iterator[None]:
-    """While open, Functions and Variables made carry this line (backward of a user's op)."""
-    _origins.lines.append(line)
-    try:
-        yield
-    finally:
-        _origins.lines.pop()
 
 
 def topological(outputs: Iterable[Variable], cut: Collection[int] = ()) -> list[Function]:

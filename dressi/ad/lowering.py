@@ -23,8 +23,9 @@ from dressi.ad.functions.raster_compute import (
 from dressi.ad.functions.reduce import BLOCK_SUM
 from dressi.ad.functions.select import compare, where
 from dressi.ad.functions.vector import swizzle
-from dressi.ad.graph import Function, Variable, origin, topological
+from dressi.ad.graph import Function, Variable, topological
 from dressi.ad.registry import ANY, FRAG, FREE, RASTER, SAME, SAMPLER, apply
+from dressi.errors import origin
 
 MOST_REPEATED = 24
 """Functions that every fragment computes again for a value of uniforms, instead of reading it."""

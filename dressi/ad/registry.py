@@ -110,7 +110,7 @@ def apply(op: Op, inputs: Sequence[Variable], **attrs: Any) -> Variable:
         vtype, size, layers = op.infer(inputs, attrs)
     except GraphError as error:
         given = ", ".join(x.label() for x in inputs) or "none"
-        raise GraphError(f"{function.where}: {error}\n  inputs: {given}") from None
+        raise GraphError(f"{function.where}: {error.reason}\n  inputs: {given}") from None
     output = Variable(vtype, size, layers)
     output.line = function.line
     output.creator = function

@@ -12,8 +12,9 @@ import numpy as np
 
 from dressi.ad.functions._common import constant, constant_values, is_constant
 from dressi.ad.functions.image import EXPAND
-from dressi.ad.graph import Function, Variable, origin, topological
+from dressi.ad.graph import Function, Variable, topological
 from dressi.ad.registry import FRAG, FREE, MACRO, SAME, apply
+from dressi.errors import origin
 
 
 def simplify(outputs: Sequence[Variable], merge: bool = True, fold: bool = True) -> list[Variable]:

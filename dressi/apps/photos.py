@@ -239,7 +239,7 @@ def _check_calibration(photo: Photo, cameras: str) -> None:
     try:
         from_opencv(photo.K, photo.R, photo.t, width, height, 1.0, 2.0, name=photo.name)
     except GraphError as error:
-        raise LoadError(f"{cameras}: {error}", cameras, photo.name) from None
+        raise LoadError(f"{cameras}: {error.reason}", cameras, photo.name) from None
 
 
 MOST_COVERED = 0.95
@@ -251,7 +251,7 @@ def _mask(photo: Photo) -> np.ndarray:
     try:
         mask = photo_mask(photo.image)
     except GraphError as error:
-        raise GraphError(f"{photo.name}: {error}") from None
+        raise GraphError(f"{photo.name}: {error.reason}") from None
     if mask.mean() > MOST_COVERED:
         raise GraphError(
             f"{photo.name}: {mask.mean():.0%} of the photo is brighter than a background should be"

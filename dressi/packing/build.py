@@ -321,7 +321,7 @@ def _add_images(
     try:
         width, height = layout(v.size, v.layers, limits).physical
     except GraphError as error:
-        raise GraphError(f"{v.label()} made at {v.line}: {error}") from None
+        raise GraphError(f"{v.label()} made at {v.line}: {error.reason}") from None
     indices = []
     for plane in range(v.vtype.n_planes):
         indices.append(len(images))

@@ -71,7 +71,9 @@ def remesh(mesh: Mesh, target_edge_length: float, iterations: int = 10) -> Mesh:
     try:
         return result.check()
     except GraphError as error:
-        raise DressiError(f"remesh: gpytoolbox gave no mesh for '{mesh.name}': {error}") from error
+        raise DressiError(
+            f"remesh: gpytoolbox gave no mesh for '{mesh.name}': {error.reason}"
+        ) from error
 
 
 def _cleaned(mesh: Mesh) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]:

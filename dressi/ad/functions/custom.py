@@ -185,7 +185,7 @@ def _shape(here: str, infer: Infer, xs: Sequence[Variable], ways: Sequence[str])
             try:
                 size, layers = broadcast(same or xs)
             except GraphError as error:
-                raise GraphError(f"{here}: {error}") from None
+                raise GraphError(f"{here}: {error.reason}") from None
         if not isinstance(given, VType):
             raise GraphError(
                 f"{here}: infer must give a VType or (VType, size, layers), got {short(given)}"

@@ -91,7 +91,7 @@ def texture_lod(
     try:
         broadcast((du_dx, du_dy))
     except GraphError as error:
-        raise GraphError(f"F.texture_lod at {user_line()}: {error}") from None
+        raise GraphError(f"F.texture_lod at {user_line()}: {error.reason}") from None
     texels = constant(_texels(size))
     a, b = (d * texels for d in (du_dx, du_dy))
     if not gradient:

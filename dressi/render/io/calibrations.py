@@ -30,4 +30,4 @@ def distortion_of(file: str, where: str, coefficients: Sequence[float]) -> Disto
     try:
         return Distortion(*coefficients)
     except GraphError as error:
-        raise fail(file, where, str(error)) from error
+        raise fail(file, where, error.reason) from error

@@ -40,7 +40,7 @@ def _mesh_of_scene(path: PathLike) -> Mesh:
     try:
         return mesh_of(read_gltf(path))
     except GraphError as error:
-        raise LoadError(f"{path}: {error}", str(path), "meshes") from error
+        raise LoadError(f"{path}: {error.reason}", str(path), "meshes") from error
 
 
 def _ending(path: PathLike, known: dict[str, Callable]) -> str:

@@ -69,7 +69,7 @@ def read_gltf(path: PathLike) -> Scene:
     try:
         return _Reader(document, Buffers(document, binary, Path(path).parent)).scene(Path(path))
     except GraphError as error:  # of Scene.check: it names table, row and field
-        raise LoadError(f"{file}: {error}", file, str(error).partition(":")[0]) from error
+        raise LoadError(f"{file}: {error.reason}", file, error.reason.partition(":")[0]) from error
     except MemoryError as error:
         raise LoadError(f"{file}: does not fit in memory", file, "file") from error
 

@@ -151,7 +151,7 @@ def read_obj_scene(path: PathLike) -> Scene:
     try:
         return scene.check()
     except GraphError as error:
-        raise LoadError(f"{tables.file}: {error}", tables.file, "scene") from error
+        raise LoadError(f"{tables.file}: {error.reason}", tables.file, "scene") from error
 
 
 def write_obj(path: PathLike, mesh: Mesh) -> None:

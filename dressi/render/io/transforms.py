@@ -149,7 +149,7 @@ def _pose(file: str, where: str, value: Any) -> np.ndarray:
     try:
         rigid(pose, "pose")
     except GraphError as error:
-        raise fail(file, where, str(error)) from error
+        raise fail(file, where, error.reason) from error
     return pose
 
 

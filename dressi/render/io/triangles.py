@@ -50,7 +50,7 @@ def _mesh(vertices: npt.ArrayLike, faces: npt.ArrayLike, path: PathLike) -> Mesh
     try:
         return Mesh(points, np.asarray(faces, np.int64), name=Path(path).stem).check()
     except GraphError as error:
-        raise LoadError(f"{file}: {error}", file, str(error).partition(":")[0]) from error
+        raise LoadError(f"{file}: {error.reason}", file, error.reason.partition(":")[0]) from error
 
 
 def read_ply(path: PathLike) -> Mesh:

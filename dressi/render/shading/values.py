@@ -29,7 +29,7 @@ def as_variable(what: str, value: Value, vtype: VType) -> Variable:
         return F.constant(value, vtype)
     except GraphError as error:
         raise GraphError(
-            f"{what} at {user_line()} must be {vtype.name}, got {short(value)}: {error}"
+            f"{what} at {user_line()} must be {vtype.name}, got {short(value)}: {error.reason}"
         ) from error
 
 
