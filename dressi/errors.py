@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_LIBRARIES = ("dressi", "numpy", "scipy")
+"""No line in these is the user's: Dressi calls the latter two, and they call its operators."""
 
 
 class _Origins(threading.local):
@@ -66,11 +68,9 @@ def _name(frame: FrameType) -> str:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    file = frame.f_code.co_filename
-    # The __init__ of a dataclass is compiled from a string, but runs in its module.
-    return file.startswith(_PACKAGE) or (
-        file == "<string>" and str(frame.f_globals.get("__name__")).startswith("dressi.")
-    )
+    # By name too: the __init__ of a dataclass is compiled from a string, but runs in its module.
+    module = str(frame.f_globals.get("__name__"))
+    return frame.f_code.co_filename.startswith(_PACKAGE) or module.partition(".")[0] in _LIBRARIES
 
 
 class DressiError(Exception):
@@ -87,9 +87,12 @@ class GraphError(DressiError, ValueError):
     def __init__(self, reason: str) -> None:
         called, user = _call()
         line = _origins.lines[-1] if _origins.lines else _line(user)
-        at = "" if line in reason else f"\n  in {_name(called)} at {line}"
-        super().__init__(reason + at)
+        super().__init__(reason)
         self.reason = reason
+        self._at = "" if line in reason else f"\n  in {_name(called)} at {line}"
+
+    def __str__(self) -> str:
+        return self.reason + self._at
 
 
 class PackingError(DressiError):
