@@ -27,13 +27,14 @@ from dressi.apps.experiments.lit_fit import (
     stage_at,
     with_targets,
 )
-from dressi.apps.experiments.real import start_mesh
+from dressi.apps.experiments.real import Photos, hull_masks, middle_distances, pairs, start_mesh
 from dressi.apps.experiments.shapes import horned, merged
+from dressi.apps.views import surround_views
 from dressi.cli import main
 from dressi.errors import DressiError
 from dressi.render.io.images import read_image
 from dressi.render.mesh import icosphere
-from dressi.render.metrics import mean_distance_to_surface
+from dressi.render.metrics import iou, mean_distance_to_surface
 from dressi.render.topology import face_neighbors
 
 HEAD = "experiment device driver commit copy1024_ms seconds settings figures conditions files"
@@ -283,8 +284,56 @@ def test_what_an_experiment_cannot_read_is_said(
 def test_real_reads_photos_of_a_data_set(shared_data: Path, tmp_path: Path) -> None:
     dino = shared_data / "dino"
     arguments = ["--images", str(dino), "--cameras", str(dino / "dinoSR_par.txt")]
-    small = ["--smoke", "--trials", "1", "--size", "48", "--iterations", "30"]
+    small = ["--smoke", "--trials", "1", "--folds", "1", "--size", "48", "--iterations", "30"]
     small += ["--subdivisions", "2", "--out", str(tmp_path)]
     assert main(["experiment", "real", *arguments, *small]) == 0
     figures = json.loads((tmp_path / "result.json").read_text())["figures"]
-    assert figures["photos"] == 16 and figures["train_iou_mean"] > 0.6
+    assert figures["photos"] == 16 and len(figures["trials"]) == 1
+    trial, fold = figures["trials"][0], figures["folds"][0]
+    assert trial["start_iou"] < trial["iou"] and trial["iou"] > 0.6 and trial["to_middle"] == 0
+    assert trial["start_psnr_db"] < trial["psnr_db"]
+    # Sixteen photos of a real object: their hull fits the two that it does not know better than a
+    # fit of 30 iterations on 48 pixels, and not perfectly.
+    assert fold["iou"] < fold["hull"] < 1 and len(fold["kept_out"]) == len(fold["hulls"]) == 2
+
+
+def test_real_keeps_every_photo_out_once() -> None:
+    assert sorted(i for pair in pairs(16, 0) for i in pair) == list(range(16))
+    assert len(pairs(16, 0)) == 8
+    assert len(pairs(5, 0)) == 2 and pairs(16, 0) == pairs(16, 0) != pairs(16, 1)
+
+
+def test_real_measures_the_spread_of_shapes_from_the_middle_one() -> None:
+    """Concentric balls: the middle radius is the middle shape, the distances are the differences of
+    the radii over the longest side of the object, 2."""
+    balls = [icosphere(3, radius) for radius in (0.5, 0.9, 0.6)]
+    assert np.allclose(middle_distances(balls), [0.05, 0.15, 0.0], atol=2e-3)
+
+
+def test_real_draws_the_hull_of_the_photos_seen() -> None:
+    """Of a ball seen from twelve sides the hull covers the ball in one more photo and a little
+    more; of one photo it is a cone, which covers much more. Photos are drawn by formula, ray by
+    ray."""
+    size, radius, n = 96, 0.8, 13
+    cameras = surround_views(n)
+    clip = ((np.stack(np.meshgrid(*[np.arange(size)] * 2), -1) + 0.5) / size * 2 - 1).reshape(-1, 2)
+    masks = []
+    for camera in cameras:
+        back = np.linalg.inv(camera.matrix)
+        near, far = (
+            p[:, :3] / p[:, 3:]
+            for p in (
+                np.c_[clip, np.full(len(clip), z), np.ones(len(clip))] @ back.T for z in (0, 1)
+            )
+        )
+        ray = (far - near) / np.linalg.norm(far - near, axis=1, keepdims=True)
+        foot = near - (near * ray).sum(1, keepdims=True) * ray
+        masks.append((np.linalg.norm(foot, axis=1) < radius).reshape(size, size, 1))
+    matrices = np.stack([c.matrix for c in cameras])
+    images = np.zeros((n, size, size, 3))
+    photos = Photos(np.stack(masks).astype(np.float32), images, matrices, np.full(3, radius))
+    (twelve,) = hull_masks(photos, list(range(12)), [12])
+    (one,) = hull_masks(photos, [0], [12])
+    ball = masks[12][..., 0]
+    assert (twelve > 0.5)[ball].mean() > 0.99
+    assert 0.9 < iou(twelve, ball) < 1.0 and iou(one, ball) < iou(twelve, ball) - 0.1
