@@ -1,14 +1,15 @@
 """Dressi: a differentiable mesh renderer on any Vulkan device.
 
 ``Variable`` and ``F`` build a graph; ``DressiAD`` differentiates, packs and runs it.
-``DressiBasicRenderer`` renders and fits scenes. Importing works without Vulkan; making one of the
-latter two opens a device.
+``DressiBasicRenderer`` renders and fits scenes. ``parallel.DataParallel`` splits views over
+devices. Importing works without Vulkan; making one of the latter three opens a device.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dressi import parallel
 from dressi.ad import (
     FLOAT,
     INT,
@@ -87,6 +88,7 @@ __all__ = [
     "explain",
     "gradcheck",
     "graph_text",
+    "parallel",
     "plan_text",
 ]
 

@@ -107,6 +107,30 @@ class LeafStore:
             for plane in range(v.vtype.n_planes):
                 self.device.drop(image_key(v, plane))
 
+    # What several devices exchange
+
+    def make_resident(self, v: Variable) -> None:
+        """A leaf of zeros in images of the device, also where it is 1x1."""
+        if v.uid not in self._resident:
+            shape = (v.layers, v.size[1], v.size[0], *v.vtype.tail)
+            self._upload(v, np.zeros(shape, np.int32 if v.vtype.is_int else np.float32))
+
+    def read_planes(self, v: Variable) -> list[bytes]:
+        """The physical images of a leaf that is on the device."""
+        return [self.device.download(image_key(v, k)) for k in range(v.vtype.n_planes)]
+
+    def write_planes(self, v: Variable, planes: Sequence[Any]) -> None:
+        """Replace the physical images of a leaf that is on the device. planes: bytes-like, as
+        ``read_planes`` of a device gives them where images lie the same way."""
+        width, height = layout(v.size, v.layers, self.limits).physical
+        for k, data in enumerate(planes):
+            self.device.upload(image_key(v, k), v.vtype.format, width, height, data)
+        self._changed.add(v.uid)
+
+    def mark_changed(self, variables: Iterable[Variable]) -> None:
+        """Leaves that another plan than the one that asks ``take_changed`` has written."""
+        self._changed.update(v.uid for v in variables)
+
     def _derive(self, v: Variable) -> np.ndarray:
         assert v.derived is not None
         parts = (
@@ -170,8 +194,7 @@ class LeafStore:
         it."""
         if v.uid not in self._resident:
             return self.host(v)
-        planes = [self.device.download(image_key(v, k)) for k in range(v.vtype.n_planes)]
-        return from_planes(planes, v, self.limits)
+        return from_planes(self.read_planes(v), v, self.limits)
 
 
 def present(a: np.ndarray, v: Variable) -> np.ndarray:

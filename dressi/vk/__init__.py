@@ -4,7 +4,7 @@ In: ``Plan`` (strings, numbers, tuples). Out: ``DeviceLimits`` and pixels. Knows
 Variable.
 """
 
-from dressi.vk.device import Device, list_devices, open_device
+from dressi.vk.device import Device, equal_devices, list_devices, open_device
 from dressi.vk.executor import Executable
 from dressi.vk.query import DeviceInfo, unique_names
 from dressi.vk.shader import compile_glsl
@@ -14,6 +14,7 @@ __all__ = [
     "DeviceInfo",
     "Executable",
     "compile_glsl",
+    "equal_devices",
     "list_devices",
     "open_device",
     "unique_names",

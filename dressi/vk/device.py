@@ -19,7 +19,7 @@ from dressi.vk.api import Arena, CData
 from dressi.vk.context import Context, Owned
 from dressi.vk.executor import Executable, own_bytes
 from dressi.vk.image import read_pixels, write_pixels
-from dressi.vk.instance import Instance, choose
+from dressi.vk.instance import Instance, choose, fitting
 from dressi.vk.memory import Memory, Staging
 from dressi.vk.query import DeviceInfo
 from dressi.vk.store import DepthPool, ImageStore
@@ -38,6 +38,22 @@ def list_devices() -> list[DeviceInfo]:
         return [info for _, info in instance.devices()]
     finally:
         instance.close()
+
+
+def equal_devices(selector: str | int | None = None) -> list[DeviceInfo]:
+    """The device that a selector means, and all others that it may mean and that are of the same
+    type (no CPU driver beside GPUs), by index. None: ``DRESSI_DEVICE``, else every device.
+
+    Raises DeviceError as ``open_device`` does.
+    """
+    instance = Instance(validate=False)
+    try:
+        if selector is None:
+            selector = config.device_selector()
+        found = [info for _, info in fitting(instance.devices(), selector)]
+    finally:
+        instance.close()
+    return sorted((i for i in found if i.type == found[0].type), key=lambda i: i.index)
 
 
 def open_device(

@@ -152,9 +152,10 @@ class Instance:
         api.lib.vkDestroyInstance(self.handle, api.null)
 
 
-def choose(
-    devices: list[tuple[CData, DeviceInfo]], selector: str | int | None
-) -> tuple[CData, DeviceInfo]:
+Found = list[tuple[CData, DeviceInfo]]
+
+
+def choose(devices: Found, selector: str | int | None) -> tuple[CData, DeviceInfo]:
     """The device that a selector means: an index, a name or part of one (any case), ``name#k``, a
     UUID or at least 8 digits of its beginning, or None for the best.
 
@@ -162,17 +163,22 @@ def choose(
     of them by index, from 0. Raises DeviceError that lists the devices there are, or says what to
     install when there is none.
     """
+    return fitting(devices, selector)[0]
+
+
+def fitting(devices: Found, selector: str | int | None) -> Found:
+    """All devices that a selector may mean, the best first; at least one. Raises as ``choose``."""
     if not devices:
         raise DeviceError(f"no Vulkan device: the loader finds no driver\n  {install_hint()}")
-    fitting = sorted(devices, key=lambda d: _BEST_FIRST.index(d[1].type))
+    found = sorted(devices, key=lambda d: _BEST_FIRST.index(d[1].type))
     if selector is not None:
         text = str(selector).strip().lower()
         by_index = [d for d in devices if str(d[1].index) == text]
         if by_index or isinstance(selector, int):
-            fitting = by_index
+            found = by_index
         else:  # a text like '3090' that is no index may still be part of a name
-            fitting = _named(fitting, text) or _numbered(devices, text) or _by_uuid(devices, text)
-    if not fitting:
+            found = _named(found, text) or _numbered(devices, text) or _by_uuid(devices, text)
+    if not found:
         names = unique_names([info for _, info in devices])
         there = "\n".join(
             f"  {i.index}: {name} ({i.type}, {i.driver}){f'  {i.uuid}' if i.uuid else ''}"
@@ -182,10 +188,7 @@ def choose(
             f"no Vulkan device fits {selector!r}; there are:\n{there}\n"
             "  hint: give an index, part of a name, name#k or a UUID (DRESSI_DEVICE or open_device)"
         )
-    return fitting[0]
-
-
-Found = list[tuple[CData, DeviceInfo]]
+    return found
 
 
 def _named(devices: Found, text: str) -> Found:
@@ -198,7 +201,7 @@ def _numbered(devices: Found, text: str) -> Found:
     name, _, number = text.rpartition("#")
     if not name or not (number.isascii() and number.isdigit()):
         return []
-    return _named(devices, name.strip())[int(number) :]
+    return _named(devices, name.strip())[int(number) :][:1]
 
 
 def _by_uuid(devices: Found, text: str) -> Found:

@@ -1,0 +1,444 @@
+"""Views split over devices, gradients summed, one step everywhere.
+
+In: a function that builds the loss of a share of the views, devices, an optimizer. Out:
+``DataParallel``. A step: every device computes the gradients of its share (at the same time, a
+thread a device), the host adds them up in the order of the devices, every device gets the sum and
+runs the same optimizer on it. Nothing but gradients moves, and nothing beyond Vulkan 1.0 is needed:
+no memory is shared between devices.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from dressi.ad.graph import Variable, user_line
+from dressi.ad.optim import Optimizer
+from dressi.checks import check_options, checked_limit, need_variable, positive_int
+from dressi.errors import DeviceError, DressiError, GraphError, OutOfMemoryError
+from dressi.packing import Options
+from dressi.parallel.reduction import FACTOR, check_split
+from dressi.parallel.replica import Planes, Replica
+from dressi.parallel.shares import Share, match_leaves, split_views
+from dressi.report import median_ms
+from dressi.vk import DeviceInfo, equal_devices
+
+MakeLoss = Callable[[Share], "Variable | tuple[Variable, Mapping[Variable, Any]]"]
+Result = TypeVar("Result")
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+WAIT_S = 0.2
+"""Steps are waited for in slices, so that Python sees Ctrl-C whichever thread it reaches."""
+
+SYNC_STEPS = 100
+"""Steps between copies of the parameters from the first device to the others, where devices are
+unlike: their square roots and divisions may differ in the last bits. (The gradients that they apply
+are the same, so what differs only adds up, and does not grow of itself.)"""
+
+
+def _exclusive(method: Method) -> Method:
+    """One thread at a time, and only while everything is open."""
+
+    @functools.wraps(method)
+    def locked(self: DataParallel, *args: Any, **kwargs: Any) -> Any:
+        with self._lock:
+            self._alive()
+            return method(self, *args, **kwargs)
+
+    return cast(Method, locked)
+
+
+class DataParallel:
+    """A loss over views, minimized on several devices at once.
+
+    make_loss: called once a device with its Share; builds the loss of these views, and may return
+    the data of leaves with it: ``loss`` or ``(loss, {leaf: array})``. What it builds must differ
+    in nothing but the number of layers. Leaves may be made inside, or outside and shared.
+    views: how many there are. devices: selectors as ``DressiAD`` takes them, one or more (a device
+    may occur twice); None: every device that DRESSI_DEVICE fits, else every device of the best
+    type, as many as there are views. optimizer: as for ``DressiAD.set_optimizer``. reduction: what
+    the loss does over its views, ``"mean"`` (replicas are weighted by their number of views) or
+    ``"sum"``; checked at the first step with one view taken twice, unless check is False (a loss
+    with noise). shares: views of each device; default as even as can be. options, validate,
+    memory_limit (a device): as for ``DressiAD``.
+
+    The result depends on the split only by rounding, and for one split it is the same in every run
+    (with ``Options(deterministic=True)`` where ops need that). Raises GraphError for what cannot be
+    split and DeviceError for devices that cannot be had. Use as a context manager or call
+    ``close``.
+    """
+
+    def __init__(
+        self,
+        make_loss: MakeLoss,
+        views: int,
+        devices: Sequence[str | int] | None = None,
+        *,
+        optimizer: Optimizer,
+        reduction: str = "mean",
+        shares: Sequence[int] | None = None,
+        options: Options | None = None,
+        validate: bool | None = None,
+        memory_limit: int | None = None,
+        check: bool = True,
+    ) -> None:
+        if reduction not in FACTOR:
+            raise GraphError(f"reduction must be one of {tuple(FACTOR)}, got {reduction!r}")
+        if optimizer is None:
+            raise GraphError("DataParallel needs an optimizer, for example Adam(lr=0.01)")
+        check_options(options)
+        checked_limit(memory_limit)
+        selectors = _selectors(devices, views, shares)
+        self.shares = split_views(views, len(selectors), shares)
+        """What each device has."""
+        self.reduction = reduction
+        self._make_loss = make_loss
+        self._check = check and len(selectors) > 1
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._closed = ""
+        self._replicas: list[Replica] = []
+        self._ready_for = -1  # count of requires_grad changes
+        self._validate = validate
+        self._steps = 0
+        self._wall_s: dict[str, deque[float]] = {
+            name: deque(maxlen=64) for name in ("gradients", "sum", "update")
+        }
+        # Steps run in threads that no signal reaches: Ctrl-C comes between steps, never when some
+        # devices have done one and others have not.
+        self._threads = ThreadPoolExecutor(len(selectors), thread_name_prefix="dressi")
+        try:
+            for share, selector in zip(self.shares, selectors, strict=True):
+                self._replicas.append(Replica(share, selector, options, validate, memory_limit))
+            self._load(optimizer)
+        except BaseException:
+            self.close()
+            raise
+        infos = self.devices
+        self._alike = len({(i.name, i.driver) for i in infos}) == 1
+
+    def _load(self, optimizer: Optimizer) -> None:
+        made = [_loss_and_data(self._make_loss(share)) for share in self.shares]
+        self._losses = [loss for loss, _ in made]
+        self._leaves = match_leaves(self._losses)
+        self._group = {v.uid: group for group in self._leaves for v in group}
+        image_dim = min(r.limits.image_dim for r in self._replicas)
+        for replica, (loss, data) in zip(self._replicas, made, strict=True):
+            weight = replica.share.weight if self.reduction == "mean" else 1.0
+            replica.load(loss, optimizer, weight, image_dim)
+            for leaf, array in data.items():
+                replica.send_img(leaf, array)
+
+    # -- data
+
+    @_exclusive
+    def send_img(self, var: Variable, array: Any) -> None:
+        """Send the same data to a leaf on every device. var: the leaf of any replica. Raises
+        GraphError as ``DressiAD.send_img``."""
+        need_variable("send_img", var)
+        group = self._group.get(var.uid, (var,) * len(self._replicas))
+        if len({v.layers for v in group}) > 1:
+            raise GraphError(
+                f"send_img at {user_line()}: {var.label()} holds views, other ones on each device\n"
+                "  hint: send_views takes those of all devices and splits them"
+            )
+        for replica, leaf in zip(self._replicas, group, strict=True):
+            replica.send_img(leaf, array)
+
+    @_exclusive
+    def send_views(self, var: Variable, array: Any) -> None:
+        """Send each device its views. var: a leaf of any replica with a layer a view. array:
+        (views, ...) of all devices, in order. Raises GraphError as ``DressiAD.send_img``, and for
+        another number of views."""
+        need_variable("send_views", var)
+        group = self._group.get(var.uid, (var,) * len(self._replicas))
+        fits = all(v.layers == len(s) for v, s in zip(group, self.shares, strict=True))
+        if not fits:
+            raise GraphError(
+                f"send_views at {user_line()}: {var.label()} does not have one layer for each view "
+                f"of a device: {[v.layers for v in group]} layers, {[len(s) for s in self.shares]} "
+                "views"
+            )
+        views = np.asarray(array)
+        n_views = self.shares[0].n_views
+        if views.ndim == 0 or len(views) != n_views:
+            raise GraphError(
+                f"send_views at {user_line()}: {var.label()} needs {n_views} views, got an array "
+                f"of shape {views.shape}"
+            )
+        for replica, leaf in zip(self._replicas, group, strict=True):
+            replica.send_img(leaf, views[replica.share.views])
+
+    @_exclusive
+    def recv_img(self, var: Variable) -> np.ndarray:
+        """Data of a leaf that is the same on every device (a parameter), as ``DressiAD.recv_img``
+        gives it. What a replica computed: ``engines[k].recv_img``."""
+        need_variable("recv_img", var)
+        group = self._group.get(var.uid, (var,))
+        if var.creator is not None or len({v.layers for v in group}) > 1:
+            raise GraphError(
+                f"recv_img at {user_line()}: {var.label()} is not the same on every device\n"
+                "  hint: engines[k].recv_img reads what device k has"
+            )
+        return self._replicas[0].recv_img(group[0])
+
+    @_exclusive
+    def recv_grad(self, var: Variable) -> np.ndarray:
+        """Gradient of the whole loss to a leaf at the current data, summed over the devices in
+        float64. Raises GraphError as ``DressiAD.recv_grad``."""
+        need_variable("recv_grad", var)
+        group = self._group.get(var.uid, (var,) * len(self._replicas))
+        if len({v.layers for v in group}) > 1:
+            raise GraphError(
+                f"recv_grad at {user_line()}: {var.label()} holds views, other ones on each device"
+            )
+        parts = [
+            r.weight * r.recv_grad(v).astype(np.float64)
+            for r, v in zip(self._replicas, group, strict=True)
+        ]
+        return np.sum(parts, axis=0).astype(np.float32)
+
+    @_exclusive
+    def recv_loss(self) -> float:
+        """The whole loss in the last step (summed over its pixels, where it has more than one), at
+        the parameters before that step's update. Raises GraphError before the first."""
+        return sum(r.weight * r.loss_value() for r in self._replicas)
+
+    # -- running
+
+    def exec_step(self) -> None:
+        """One iteration on all devices. Raises GraphError as ``DressiAD.exec_step``, and for a loss
+        that is not reduced over its views as was said; what a device fails with is raised as it
+        is, naming the device, after everything was closed."""
+        self.exec_steps(1)
+
+    @_exclusive
+    def exec_steps(self, n: int) -> None:
+        """n iterations; see ``exec_step``. Ctrl-C stops between two."""
+        count = positive_int(n)
+        if count is None:
+            raise GraphError(
+                f"exec_steps at {user_line()}: n must be an integer of at least 1, got {n!r}"
+            )
+        self._prepare()
+        stop = threading.Event()
+        failed: list[Exception] = []
+        running = self._threads.submit(self._run, count, stop, failed)
+        try:
+            while wait([running], WAIT_S).not_done:
+                pass
+        except KeyboardInterrupt:
+            stop.set()
+            wait([running])
+            raise
+        if failed:
+            self.close(str(failed[0]))
+            raise failed[0]
+
+    def _prepare(self) -> None:
+        """Build what is not built, one device after the other: what is wrong with the graph is
+        raised in the user's thread, and the shaders are compiled once."""
+        if self._ready_for == Variable.flag_changes:
+            return
+        for replica in self._replicas:
+            replica.prepare()
+        self._check_parameters()
+        if self._check:
+            check_split(
+                lambda share: _loss_and_data(self._make_loss(share))[0],
+                self._replicas[0],
+                self._losses[0],
+                self.reduction,
+                self._validate,
+            )
+            self._check = False
+        self._ready_for = Variable.flag_changes
+
+    def _check_parameters(self) -> None:
+        first = self._replicas[0].parameters
+        for k, replica in enumerate(self._replicas):
+            mine = replica.parameters
+            same = [self._group[x.uid][0] for x in mine] == first
+            if not same or [x.layers for x in mine] != [x.layers for x in first]:
+                raise GraphError(
+                    f"device {k} has other parameters than device 0: "
+                    f"{', '.join(x.label() for x in mine)} and "
+                    f"{', '.join(x.label() for x in first)}\n"
+                    "  hint: a parameter is the same for all views; requires_grad is to be set on "
+                    "the leaves of all replicas"
+                )
+
+    def _run(self, n: int, stop: threading.Event, failed: list[Exception]) -> None:
+        """In a thread of its own: whole steps."""
+        try:
+            for _ in range(n):
+                if stop.is_set():
+                    return
+                self._step()
+        except Exception as error:
+            failed.append(error)
+
+    def _step(self) -> None:
+        begin = time.perf_counter()
+        parts = self._on_all(lambda replica: replica.compute_gradients())
+        computed = time.perf_counter()
+        total = add_planes(parts)
+        added = time.perf_counter()
+        self._on_all(lambda replica: replica.apply_gradients(total))
+        self._steps += 1
+        if not self._alike and self._steps % SYNC_STEPS == 0:
+            parameters = self._replicas[0].read_parameters()
+            for replica in self._replicas[1:]:
+                replica.write_parameters(parameters)
+        end = time.perf_counter()
+        for name, seconds in zip(
+            self._wall_s, (computed - begin, added - computed, end - added), strict=True
+        ):
+            self._wall_s[name].append(seconds)
+
+    def _on_all(self, work: Callable[[Replica], Result]) -> list[Result]:
+        """The same on every device at the same time: the calls into the driver run without the
+        interpreter lock. The first is done by the thread that asks. Raises what the first device
+        that fails raises, once all are done."""
+        rest: list[Future[Result]] = [self._threads.submit(work, r) for r in self._replicas[1:]]
+        results: list[Result] = []
+        errors: list[tuple[int, BaseException]] = []
+        for k, replica in enumerate(self._replicas):
+            try:
+                results.append(work(replica) if k == 0 else rest[k - 1].result())
+            except BaseException as error:
+                errors.append((k, error))
+        if errors:
+            k, first = errors[0]
+            raise self._named(k, first) from first
+        return results
+
+    def _named(self, k: int, error: BaseException) -> BaseException:
+        """The error with the device that it comes from, where it is of the library."""
+        text = f"device {k} of {len(self._replicas)} ({self.devices[k].name}): {error}"
+        if isinstance(error, OutOfMemoryError):
+            return OutOfMemoryError(text, error.needed, error.available)
+        return type(error)(text) if isinstance(error, DressiError) else error
+
+    # -- looking inside
+
+    @property
+    def engines(self) -> tuple[Replica, ...]:
+        """The engine of each device, to look into (``report``, ``memory``, ``recv_img``)."""
+        return tuple(self._replicas)
+
+    @property
+    def devices(self) -> list[DeviceInfo]:
+        """Name, driver and type of each device."""
+        return [r.device_info for r in self._replicas]
+
+    @property
+    def parameters(self) -> list[Variable]:
+        """What is optimized: the leaves of the first replica (builds the step if need be)."""
+        with self._lock:
+            self._alive()
+            return self._replicas[0].parameters
+
+    @_exclusive
+    def drift(self) -> float:
+        """Largest difference between the parameters of a device and those of the first, relative to
+        the largest entry of the parameter; 0 on devices of one kind."""
+        first, worst = self._replicas[0], 0.0
+        for k, x in enumerate(first.parameters):
+            here = first.recv_img(x)
+            scale = float(np.abs(here).max(initial=0.0)) or 1.0
+            for other in self._replicas[1:]:
+                there = other.recv_img(other.parameters[k])
+                worst = max(worst, float(np.abs(there - here).max(initial=0.0)) / scale)
+        return worst
+
+    def phase_ms(self) -> dict[str, float]:
+        """Median ms of the parts of the last steps: ``gradients`` (all devices, with the way to the
+        host), ``sum`` (on the host), ``update`` (with the way back). 0 before the first step."""
+        return {name: median_ms(times) if times else 0.0 for name, times in self._wall_s.items()}
+
+    # -- life
+
+    def close(self, why: str = "") -> None:
+        """Free everything on all devices. May be called twice. why: what later calls say."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = why or "close() was called"
+            self._threads.shutdown(wait=os.getpid() == self._pid)
+            errors = []
+            for replica in self._replicas:
+                try:
+                    replica.close()
+                except DressiError as error:  # the others must go as well
+                    errors.append(error)
+            if errors and not why:
+                raise errors[0]
+
+    def _alive(self) -> None:
+        if self._closed:
+            raise DeviceError(f"this DataParallel is closed: {self._closed}")
+        if os.getpid() != self._pid:
+            raise DeviceError(
+                f"this DataParallel belongs to process {self._pid}; in a forked child Vulkan does "
+                "not work\n  hint: make it after the fork, or use multiprocessing's 'spawn' method"
+            )
+
+    def __enter__(self) -> DataParallel:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def add_planes(parts: Sequence[Planes]) -> Planes:
+    """Sums of the planes of all replicas, added in order: for one split always the same bits."""
+    totals = []
+    with np.errstate(all="ignore"):  # texels beyond a folded table hold anything
+        for planes in zip(*parts, strict=True):
+            total = planes[0].copy()
+            for plane in planes[1:]:
+                total += plane
+            totals.append(total)
+    return totals
+
+
+def _loss_and_data(made: Any) -> tuple[Variable, Mapping[Variable, Any]]:
+    loss, data = made if isinstance(made, tuple) and len(made) == 2 else (made, {})
+    if not isinstance(loss, Variable) or not isinstance(data, Mapping):
+        raise GraphError(
+            "make_loss must return the loss, a Variable, or the loss and a dict from leaves to "
+            f"their data; got {made!r}"
+        )
+    return loss, data
+
+
+def _selectors(
+    devices: Sequence[str | int] | None, views: int, shares: Sequence[int] | None
+) -> list[str | int]:
+    if devices is None:
+        found: list[str | int] = [i.index for i in equal_devices()]
+        most = len(shares) if shares is not None else positive_int(views)
+        return found[:most]
+    if isinstance(devices, str) or not isinstance(devices, Sequence):
+        raise GraphError(f"devices must be a list of selectors, got {devices!r}")
+    if not devices:
+        raise GraphError(
+            "devices is empty: DataParallel needs at least one\n"
+            "  hint: devices=None takes all of the best type"
+        )
+    return list(devices)

@@ -1,0 +1,404 @@
+"""Views split over devices: the same result as on one device and as in NumPy, whatever the split.
+One physical device stands for several where there is only one."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dressi import (
+    FLOAT,
+    MAT3,
+    SGD,
+    VEC3,
+    Adam,
+    DressiAD,
+    F,
+    GraphError,
+    Momentum,
+    Options,
+    Variable,
+)
+from dressi.ad import exponential_decay, state, step_counter
+from dressi.ad.optim import Optimizer
+from dressi.apps.problems import hard_silhouettes, silhouette_problem, squashed, view_matrices
+from dressi.parallel import DataParallel, Share
+from dressi.parallel.data_parallel import add_planes
+from dressi.render.mesh import icosphere
+from dressi.vk import list_devices
+
+pytestmark = pytest.mark.gpu
+VIEWS, SIZE, STEPS = 5, (7, 6), 20
+TOLERANCE = 1e-5
+"""Of parameters after STEPS, relative to the largest: sums are rounded in another order."""
+
+
+def devices(n: int) -> list[int]:
+    """n devices: all there are, and again."""
+    there = [d.index for d in list_devices()]
+    return [there[k % len(there)] for k in range(n)]
+
+
+def rel(got: np.ndarray, want: np.ndarray) -> float:
+    assert got.shape == want.shape
+    return float(np.abs(got - want).max() / np.abs(want).max())
+
+
+class Gains:
+    """An image x such that x * gain fits the target of every view, and a term for x alone.
+
+    loss = reduce over views of mean over pixels |gain x - target|^2 + 0.1 mean |x|^2
+    """
+
+    def __init__(self, reduction: str = "mean", shared: bool = True) -> None:
+        rng = np.random.default_rng(3)
+        w, h = SIZE
+        self.reduction = reduction
+        self.gain = rng.uniform(0.2, 2.0, (VIEWS, 1))
+        self.target = rng.normal(size=(VIEWS, h, w, 3))
+        self.start = rng.normal(size=(h, w, 3))
+        self.x = Variable(VEC3, SIZE, requires_grad=True, name="x") if shared else None
+        self.targets: dict[int, Variable] = {}
+
+    def __call__(self, share: Share) -> tuple[Variable, Mapping[Variable, Any]]:
+        n = len(share)
+        x = self.x
+        if x is None:
+            x = Variable(VEC3, SIZE, requires_grad=True, name="x")
+        gain = Variable(FLOAT, layers=n, name="gain")
+        target = Variable(VEC3, SIZE, n, name="target")
+        self.targets[share.index] = target
+        off = x * gain - target
+        pixels = SIZE[0] * SIZE[1]
+        fit, own = F.sum(F.dot(off, off)) * (1.0 / pixels), F.mean(F.dot(x, x)) * 0.1
+        if self.reduction == "mean":
+            loss = fit * (1.0 / n) + own
+        else:
+            loss = fit + own * share.weight
+        data = {gain: self.gain[share.views], target: self.target[share.views], x: self.start}
+        return loss, data
+
+    def numpy(self, lr: float, steps: int) -> tuple[np.ndarray, float]:
+        """x after gradient descent in float64, and the loss before the last step."""
+        x, pixels, loss = self.start.copy(), SIZE[0] * SIZE[1], 0.0
+        scale = 1.0 / VIEWS if self.reduction == "mean" else 1.0
+        for _ in range(steps):
+            gain = self.gain[:, :, None, None]
+            off = gain * x - self.target
+            loss = scale * (off**2).sum() / pixels + 0.1 * (x**2).sum() / pixels
+            x = x - lr * (2 * scale * (gain * off).sum(axis=0) + 0.2 * x) / pixels
+        return x, float(loss)
+
+
+SPLITS = [[5], [3, 2], [1, 4], [4, 1], [1, 3, 1], [1, 1, 1, 1, 1]]
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "own"])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("shares", SPLITS, ids=str)
+def test_any_split_is_gradient_descent_over_all_views(
+    shares: list[int], reduction: str, shared: bool
+) -> None:
+    make = Gains(reduction, shared)
+    lr = 2.0 if reduction == "mean" else 0.5
+    with DataParallel(
+        make,
+        VIEWS,
+        devices(len(shares)),
+        optimizer=SGD(lr),
+        reduction=reduction,
+        shares=shares,
+    ) as dp:
+        assert [len(s) for s in dp.shares] == shares
+        dp.exec_step()
+        dp.exec_steps(STEPS - 1)
+        (x,) = dp.parameters
+        want, loss = make.numpy(lr, STEPS)
+        assert rel(dp.recv_img(x), want) < TOLERANCE
+        assert rel(want, make.start) > 0.1  # it went somewhere
+        assert dp.recv_loss() == pytest.approx(loss, rel=1e-5)
+        for engine in dp.engines:
+            assert (engine.recv_img(engine.parameters[0]) == dp.recv_img(x)).all()
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_gradient_is_that_of_all_views(reduction: str) -> None:
+    make = Gains(reduction)
+    assert make.x is not None
+    with DataParallel(
+        make, VIEWS, devices(3), optimizer=SGD(1.0), reduction=reduction, shares=[2, 1, 2]
+    ) as dp:
+        want = make.start - make.numpy(1.0, 1)[0]
+        assert rel(dp.recv_grad(make.x), want) < 1e-5
+        dp.send_img(make.x, 0 * make.start)
+        make.start = 0 * make.start
+        assert rel(dp.recv_grad(make.x), -make.numpy(1.0, 1)[0]) < 1e-5
+
+
+def silhouettes() -> Callable[[Share], tuple[Variable, Mapping[Variable, Any]]]:
+    mesh, matrices = icosphere(1, 0.6), view_matrices(VIEWS)
+    targets = hard_silhouettes(squashed(mesh), matrices, 32)
+
+    def make(share: Share) -> tuple[Variable, Mapping[Variable, Any]]:
+        p = silhouette_problem(mesh, matrices[share.views], targets[share.views])
+        return p.loss, p.data
+
+    return make
+
+
+def on_one_device(
+    make: Callable[[Share], tuple[Variable, Mapping[Variable, Any]]], optimizer: Optimizer
+) -> tuple[list[np.ndarray], float]:
+    """What DressiAD gives for all views: parameters and loss after STEPS."""
+    loss, data = make(Share(np.arange(VIEWS), VIEWS))
+    with DressiAD() as ad:
+        ad.set_loss_var(loss)
+        ad.set_optimizer(optimizer)
+        for leaf, array in data.items():
+            ad.send_img(leaf, array)
+        ad.exec_steps(STEPS)
+        parameters = [v for v in data if v.requires_grad]
+        return [ad.recv_img(v) for v in parameters], float(ad.recv_img(loss).sum())
+
+
+@pytest.mark.parametrize("shares", [[3, 2], [1, 4]], ids=str)
+def test_vertices_by_silhouettes_come_out_as_on_one_device(shares: list[int]) -> None:
+    # eps: where a gradient is nothing but rounding, Adam would make a whole step of it.
+    adam = Adam(2e-3, eps=1e-5)
+    (want,), loss = on_one_device(silhouettes(), adam)
+    with DataParallel(silhouettes(), VIEWS, devices(2), optimizer=adam, shares=shares) as dp:
+        dp.exec_steps(STEPS)
+        assert rel(dp.recv_img(dp.parameters[0]), want) < TOLERANCE
+        assert dp.recv_loss() == pytest.approx(loss, rel=1e-5)
+        assert dp.drift() == 0.0
+
+
+def many_parameters(share: Share) -> tuple[Variable, Mapping[Variable, Any]]:
+    """A number, a table, a matrix and a stack that belongs to all views, with state in the loss
+    (a counter) and a value that never changes."""
+    n, (w, h) = len(share), SIZE
+    rng = np.random.default_rng(5)
+    scale = Variable(FLOAT, requires_grad=True, name="scale")
+    table = Variable(VEC3, (9, 1), requires_grad=True, name="table")
+    matrix = Variable(MAT3, requires_grad=True, name="matrix")
+    stack = Variable(VEC3, SIZE, 2, requires_grad=True, name="stack")
+    target = Variable(VEC3, SIZE, n, name="target")
+    still = F.gaussian_blur(F.gaussian_blur(target, 1.0), 1.0)
+    t = F.to_float(step_counter("loss.step"))
+    both = F.split(stack)
+    off = (matrix @ both[0]) * (1.0 + 0.01 * t) + both[1] * scale - still
+    loss = F.mean(F.dot(off, off)) + F.mean(F.dot(table, table)) * scale
+    data = {
+        scale: 0.5,
+        table: rng.normal(size=(9, 3)),
+        matrix: rng.normal(size=(3, 3)),
+        stack: rng.normal(size=(2, h, w, 3)),
+        target: rng.normal(size=(VIEWS, h, w, 3))[share.views],
+    }
+    return loss, data
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        Adam(0.01, eps=1e-4),
+        Momentum(0.01),
+        lambda xs, gxs: [x - 0.02 * g for x, g in zip(xs, gxs, strict=True)],
+    ],
+    ids=["Adam", "Momentum", "own"],
+)
+def test_parameters_of_all_types_come_out_as_on_one_device(optimizer: Optimizer) -> None:
+    wants, loss = on_one_device(many_parameters, optimizer)
+    with DataParallel(many_parameters, VIEWS, devices(2), optimizer=optimizer, shares=[1, 4]) as dp:
+        for _ in range(STEPS):
+            dp.exec_step()
+        assert [x.name for x in dp.parameters] == ["scale", "table", "matrix", "stack"]
+        for x, want in zip(dp.parameters, wants, strict=True):
+            assert rel(dp.recv_img(x), want) < TOLERANCE
+        assert dp.recv_loss() == pytest.approx(loss, rel=1e-5)
+
+
+def test_clean_parts_of_a_replica_are_not_run_again() -> None:
+    with DataParallel(many_parameters, VIEWS, devices(2), optimizer=SGD(0.01)) as dp:
+        dp.exec_steps(STEPS)
+        for engine in dp.engines:
+            assert set(engine.plans) == {"static", "step"}
+            assert "fast" in {r.kind for r in engine.rebuilds} | {"full"}
+
+
+def test_schedules_that_loss_and_optimizer_share_count_once_a_step() -> None:
+    """rate(t) is read by both halves of a step; each must see the t of before the step."""
+    rate = exponential_decay(0.5, 0.05, STEPS)
+    x = Variable(FLOAT, (4, 3), requires_grad=True, name="x")
+
+    def make(share: Share) -> tuple[Variable, Mapping[Variable, Any]]:
+        target = Variable(FLOAT, (4, 3), len(share), name="target")
+        off = x * rate - target
+        ones = np.arange(VIEWS)[:, None, None] + np.ones((VIEWS, 3, 4))
+        return F.mean(off * off), {target: ones[share.views], x: np.full((3, 4), 0.25)}
+
+    with DataParallel(make, VIEWS, devices(2), optimizer=SGD(rate)) as dp:
+        dp.exec_steps(STEPS)
+        want = 0.25
+        for t in range(STEPS):
+            r = 0.5 * 0.1 ** (t / STEPS)
+            want -= r * 2 * r * (r * want - 3.0) / 12
+        assert rel(dp.recv_img(x), np.full((3, 4, 1), want)) < TOLERANCE
+
+
+def test_state_of_the_loss_alone_goes_on_too() -> None:
+    """An average over steps, kept by the loss: y(t+1) = 0.9 y(t) + 0.1 x(t)."""
+    x = Variable(FLOAT, (4, 3), requires_grad=True, name="x")
+
+    def make(share: Share) -> tuple[Variable, Mapping[Variable, Any]]:
+        average = state(FLOAT, (4, 3), name="average")
+        average.update = average * 0.9 + F.stop_gradient(x) * 0.1
+        target = Variable(FLOAT, (4, 3), len(share), name="target")
+        off = x - target - average
+        return F.mean(off * off), {target: np.ones((len(share), 3, 4)), x: np.zeros((3, 4))}
+
+    with DataParallel(make, VIEWS, devices(2), optimizer=SGD(1.0)) as dp:
+        dp.exec_steps(STEPS)
+        want, y = 0.0, 0.0
+        for _ in range(STEPS):
+            want, y = want - 2 * (want - 1 - y) / 12, 0.9 * y + 0.1 * want
+        assert rel(dp.recv_img(x), np.full((3, 4, 1), want)) < TOLERANCE
+
+
+def test_a_loss_image_is_summed_over_its_pixels() -> None:
+    x = Variable(FLOAT, (4, 3), requires_grad=True, name="x")
+
+    def make(share: Share) -> tuple[Variable, Mapping[Variable, Any]]:
+        target = Variable(FLOAT, (4, 3), len(share), name="target")
+        off = x - target
+        views = np.arange(VIEWS)[:, None, None] + np.zeros((VIEWS, 3, 4))
+        return off * off, {target: views[share.views], x: np.zeros((3, 4))}
+
+    with DataParallel(make, VIEWS, devices(2), optimizer=SGD(0.02), reduction="sum") as dp:
+        dp.exec_step()
+        assert dp.recv_loss() == pytest.approx(12 * (0 + 1 + 4 + 9 + 16))
+        assert rel(dp.recv_img(x), np.full((3, 4, 1), 0.02 * 2 * 10)) < 1e-6
+
+
+def test_a_run_is_repeated_bit_by_bit() -> None:
+    def run() -> np.ndarray:
+        with DataParallel(
+            many_parameters,
+            VIEWS,
+            devices(3),
+            optimizer=Adam(0.01),
+            options=Options(deterministic=True),
+        ) as dp:
+            dp.exec_steps(STEPS)
+            return np.concatenate([dp.recv_img(x).ravel() for x in dp.parameters])
+
+    assert (run() == run()).all()
+
+
+def test_planes_are_added_in_the_order_of_the_devices() -> None:
+    big, small = np.float32([1e8]), np.float32([1.0])
+    assert add_planes([[small], [big], [-big]])[0] == 0.0
+    assert add_planes([[big], [-big], [small]])[0] == 1.0
+    one = np.float32([3.0])
+    add_planes([[one], [one]])
+    assert one == 3.0  # what came from a device is left alone
+
+
+def test_data_sent_later_reaches_every_device() -> None:
+    make, other = Gains(), Gains()
+    rng = np.random.default_rng(11)
+    rate = Variable(FLOAT, name="rate")
+    with DataParallel(make, VIEWS, devices(2), optimizer=SGD(rate), shares=[1, 4]) as dp:
+        with pytest.raises(GraphError, match=r"rate .* has no data"):
+            dp.exec_step()
+        dp.send_img(rate, 2.0)  # and nothing is closed
+        dp.exec_steps(2)
+        other.target, other.start = rng.normal(size=other.target.shape), other.start * 2
+        for leaf in make.targets.values():  # the leaf of any replica
+            if leaf.layers in (1, 4):
+                dp.send_views(leaf, other.target)
+                break
+        assert make.x is not None
+        dp.send_img(make.x, other.start)
+        dp.send_img(rate, 1.0)
+        dp.exec_steps(STEPS)
+        assert rel(dp.recv_img(make.x), other.numpy(1.0, STEPS)[0]) < TOLERANCE
+
+
+def test_parameters_that_are_switched_off_stay() -> None:
+    make = silhouettes()
+    leaves: list[Variable] = []
+
+    def remember(share: Share) -> tuple[Variable, Mapping[Variable, Any]]:
+        loss, data = make(share)
+        if share.index >= 0:
+            leaves.extend(v for v in data if v.requires_grad)
+        return loss, data
+
+    with DataParallel(remember, VIEWS, devices(2), optimizer=SGD(0.1)) as dp:
+        dp.exec_step()
+        leaves[0].requires_grad = False
+        with pytest.raises(GraphError, match="does not depend on any parameter"):
+            dp.exec_step()
+        leaves[0].requires_grad = True
+        before = dp.recv_img(leaves[1])
+        dp.exec_step()
+        assert (dp.recv_img(leaves[0]) != before).any()
+        assert dp.drift() == 0.0
+
+
+def test_devices_work_at_the_same_time() -> None:
+    """Each waits inside its half of a step until the other has come there too."""
+    with DataParallel(Gains(), VIEWS, devices(2), optimizer=SGD(0.1)) as dp:
+        dp.exec_step()
+        for half in ("_current_step", "apply_gradients"):
+            together = threading.Barrier(2, timeout=30)
+            for engine in dp.engines:
+                real = getattr(engine, half)
+
+                def meet(*args: Any, real: Any = real, met: Any = together) -> Any:
+                    met.wait()
+                    return real(*args)
+
+                setattr(engine, half, meet)
+            if half == "_current_step":  # asked for once in each half
+                dp.exec_steps(2)
+                for engine in dp.engines:
+                    del engine._current_step
+        dp.exec_steps(2)
+        assert set(dp.phase_ms()) == {"gradients", "sum", "update"}
+        assert all(ms > 0 for ms in dp.phase_ms().values())
+
+
+def test_ctrl_c_comes_between_steps() -> None:
+    with DataParallel(Gains(), VIEWS, devices(2), optimizer=SGD(0.01)) as dp:
+        dp.exec_step()
+        timer = threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            dp.exec_steps(10_000_000)
+        timer.join()
+        done = {engine._current_step().steps for engine in dp.engines}
+        assert len(done) == 1 and 1 < done.pop() < 10_000_000
+        assert dp.drift() == 0.0
+        dp.exec_step()
+
+
+def test_unlike_devices_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dressi.parallel import data_parallel
+
+    monkeypatch.setattr(data_parallel, "SYNC_STEPS", 4)
+    make = Gains()
+    with DataParallel(make, VIEWS, devices(2), optimizer=SGD(0.1)) as dp:
+        dp._alike = False
+        dp.exec_steps(3)
+        assert make.x is not None
+        dp.engines[1].send_img(make.x, dp.recv_img(make.x) + 1e-3)  # as rounding would, but more
+        assert dp.drift() > 1e-4
+        dp.exec_step()
+        assert dp.drift() == 0.0
