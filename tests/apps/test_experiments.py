@@ -17,7 +17,7 @@ from dressi.apps.experiments import EXPERIMENTS, Result, run_experiment
 from dressi.apps.experiments.common import Settings, make_settings, option
 from dressi.apps.experiments.curves import summary as curve_summary
 from dressi.apps.experiments.enlarge import CORNERS, signed_distances
-from dressi.apps.experiments.heatmap import summary
+from dressi.apps.experiments.heatmap import summary, trends
 from dressi.apps.experiments.lit_fit import (
     Fit,
     Method,
@@ -199,15 +199,34 @@ def test_the_start_of_a_trial_is_an_unmirrored_sphere_about_as_large_as_the_box(
     assert not np.allclose(meshes[0].positions, meshes[1].positions)
 
 
-def test_the_summary_of_a_heatmap_names_the_best_of_each_checkpoint() -> None:
-    early = [[5.0, 4.0], [3.0, 2.0]]
+def test_the_summary_of_a_heatmap_is_over_seeds_and_names_the_best() -> None:
+    early = [[5.0, 4.0], [3.0, 2.0]]  # r, K
     end = [[1.0, 1.5], [2.0, 3.0]]
-    figures = summary(np.array([early, end]), (1, 3), (1.0, 8.0))
+    figures = summary(np.array([[early, end]]), (1, 3), (1.0, 8.0))
     assert (figures["early_best_K"], figures["early_best_r_px"]) == (3, 8.0)
     assert (figures["end_best_K"], figures["end_best_r_px"]) == (1, 1.0)
     assert figures["early_best_mean_r_px"] == 8.0 and figures["end_best_mean_r_px"] == 1.0
     assert figures["early_narrow_over_wide"] == pytest.approx(4.5 / 2.5)
     assert figures["end_narrow_over_wide"] == pytest.approx(1.25 / 2.5)
+    assert figures["end_narrow_over_wide_by_K"] == pytest.approx([0.5, 0.5])
+    assert all(holds for _, holds in trends(figures, 500, 2500))
+
+    # A second seed whose end is the other way around: mean 1.1 of 0.5 and 1.7, error 0.6.
+    other = [[3.4, 3.4], [2.0, 2.0]]
+    figures = summary(np.array([[early, end], [early, other]]), (1, 3), (1.0, 8.0))
+    assert figures["seeds"] == 2
+    assert figures["end_table"] == [[2.2, 2.45], [2.0, 2.5]]
+    assert figures["end_narrow_over_wide"] == pytest.approx(1.1)
+    assert figures["end_narrow_over_wide_error"] == pytest.approx(0.6)
+    assert figures["early_narrow_over_wide_error"] == 0.0
+    assert [holds for _, holds in trends(figures, 500, 2500)] == [True, False]
+
+
+def test_a_trend_within_the_standard_error_does_not_hold() -> None:
+    quotient = {"early_narrow_over_wide": 1.05, "end_narrow_over_wide": 0.95, "seeds": 3}
+    for error, holds in ((0.04, True), (0.06, False)):
+        errors = {f"{name}_narrow_over_wide_error": error for name in ("early", "end")}
+        assert [h for _, h in trends({**quotient, **errors}, 500, 2500)] == [holds, holds]
 
 
 def test_the_summary_of_curves_is_over_seeds() -> None:
@@ -217,6 +236,8 @@ def test_the_summary_of_curves_is_over_seeds() -> None:
     figures = curve_summary({"hardsoftras": runs(1.0, 3.0), "aa_mode": runs(2.0, 2.5)})
     assert (figures["hardsoftras_end_mean"], figures["hardsoftras_end_std"]) == (2.0, 1.0)
     assert figures["aa_mode_end_mean"] == 2.25 and figures["seeds_won"] == 1
+    # Leads 1 and -0.5.
+    assert (figures["lead_mean"], figures["lead_error"]) == (0.25, pytest.approx(0.75))
     assert figures["curves"]["hardsoftras"]["distances_mean"] == [8.0, 2.0]
     assert figures["curves"]["hardsoftras"]["distances_std"] == [0.0, 1.0]
 
@@ -229,22 +250,25 @@ def test_reaches_of_a_method_follow_each_other_and_the_last_stays() -> None:
 @pytest.mark.gpu
 def test_targets_are_drawn_once_for_each_reach() -> None:
     """A wider rim lights more pixels; the same reach alone gives the same pictures."""
-    both = with_targets(random_views(2, 32), horned(2), Method("two", (4.0, 1.0)), True).pictures
+    both = with_targets(
+        random_views(2, 32), horned(2), Method("two", (4.0, 1.0)), "lambert"
+    ).pictures
     assert both.shape == (2, 2, 32, 32, 1)
     lit = (both > 0).sum((1, 2, 3, 4))
     assert lit[0] > lit[1] > 0
-    one = with_targets(random_views(2, 32), horned(2), Method("one", (1.0,)), True).pictures
+    one = with_targets(random_views(2, 32), horned(2), Method("one", (1.0,)), "lambert").pictures
     assert np.allclose(both[1], one[0], atol=1e-6)
 
 
 @pytest.mark.gpu
 def test_a_fit_comes_nearer_to_its_target_by_each_method() -> None:
     target, start = horned(2), icosphere(2, 0.5)
-    views = with_targets(random_views(6, 48), target, None, False)
+    views = with_targets(random_views(6, 48), target, None, "silhouette")
     covered = views.pictures[0].mean((1, 2, 3))
     assert (covered > 0.05).all() and (covered < 0.7).all(), "the target is seen whole"
+    rates = Fit(60, (0.005, 0.001), (3.0, 0.1), every=30, look="silhouette")
     for method in (Method("soft", (3.0, 1.0)), Method("aa", antialias=True)):
-        trace = run_fit(start, target, views, method, Fit(60, every=30, lit=False), (60,))
+        trace = run_fit(start, target, views, method, rates, (60,))
         assert trace.iterations == [0, 30, 60] and trace.seconds[0] == 0
         # 60 steps of Adam of at most 0.005 falling to 0.001 add up to 0.15; a vertex of a horn has
         # 0.5 to go, and each view moves only what its outline passes: a quarter of the way is what

@@ -3,12 +3,12 @@ validation heatmaps).
 
 Every pair fits the same sphere to the same random views of a complex target, with the same order of
 views, lights, rates and Laplacian; the target's pictures are drawn with the pair's own K and r, as
-in the paper. Figure: mean distance of the vertices to the target's surface.
+in the paper. Figure: mean distance of the vertices to the target's surface, over one run or more.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,18 @@ import numpy as np
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.lit_fit import (
+    LOOK_HELP,
+    START_RADIUS,
+    TARGET_FACES,
     Fit,
+    Fitter,
     Method,
+    Painter,
     draw_fits,
     random_views,
-    run_fit,
-    with_targets,
 )
 from dressi.apps.experiments.shapes import target_mesh
-from dressi.render.mesh import icosphere
+from dressi.render.mesh import flipped_faces, icosphere
 
 HELP = "peels K against reach r: distance to the target early and at the end"
 
@@ -34,102 +37,124 @@ class Settings(common.Settings):
     """Options of the experiment."""
 
     target: str | None = option(None, "OBJ file (default: a horned ball built by code)")
-    K: tuple[int, ...] = option((1, 3), "peels, columns", smoke=(1, 2), least=1)
+    look: str = option("silhouette", LOOK_HELP)
+    K: tuple[int, ...] = option((1, 3, 5), "peels, columns", smoke=(1, 2), least=1)
     r_px: tuple[float, ...] = option(
-        (1.0, 2.0, 4.0, 8.0), "reach in pixels, rows", smoke=(1.0, 3.0), least=0.5
+        (1.0, 2.0, 4.0, 7.0), "reach in pixels, rows", smoke=(1.0, 3.0), least=0.5
     )
     iterations: int = option(2500, "of each fit", smoke=8, least=2)
     early: int = option(500, "the early checkpoint", smoke=2, least=1)
     size: int = option(96, "pixels on a side", smoke=32, least=8)
-    views: int = option(64, "random views to choose from", smoke=3, least=1)
+    views: int = option(256, "random views to choose from", smoke=3, least=1)
     subdivisions: int = option(3, "of the sphere: 20 * 4^n faces", smoke=1, least=0)
-    seed: int = option(0, "of views, lights and their order", least=0)
+    seeds: int = option(1, "runs of each pair, each with its own views, lights and order", least=1)
+    seed: int = option(0, "of the first run", least=0)
 
 
 def run(settings: Settings) -> Result:
-    """All pairs, one after another."""
+    """All pairs and seeds, one after another; one graph for each K."""
     target = target_mesh(settings.target, 80 if settings.smoke else TARGET_FACES)
     start = icosphere(settings.subdivisions, START_RADIUS)
-    views = random_views(settings.views, settings.size, settings.seed)
-    early = min(settings.early, settings.iterations)
-    fit = Fit(settings.iterations, every=max(settings.iterations // 10, 1), seed=settings.seed)
-    marks = (early, settings.iterations)
-    distances = np.zeros((2, len(settings.r_px), len(settings.K)))
+    last, device, size = settings.iterations, settings.device, settings.size
+    early, reaches = min(settings.early, last), settings.r_px
+    marks = (early, last)
+    seeds = range(settings.seed, settings.seed + settings.seeds)
+    distances = np.zeros((len(seeds), 2, len(reaches), len(settings.K)))
     rows: list[dict[str, Any]] = []
     shown: dict[str, np.ndarray] = {}
-    for row, r in enumerate(settings.r_px):
-        for column, K in enumerate(settings.K):
-            method = Method(f"K {K}, r {r:g} px", (r,), K)
-            mine = with_targets(views, target, method, True, settings.device)
-            trace = run_fit(start, target, mine, method, fit, marks, settings.device)
-            distances[:, row, column] = [trace.at(i) for i in marks]
-            rows.append(
-                {
-                    "K": K,
-                    "r_px": r,
-                    "early": trace.at(early),
-                    "end": trace.at(settings.iterations),
-                    "ms": trace.ms,
-                }
-            )
-            if (row, column) in ((0, 0), (len(settings.r_px) - 1, len(settings.K) - 1)):
-                shown[method.name] = trace.positions[settings.iterations]
-    figures = summary(distances, settings.K, settings.r_px)
+    fit = Fit(last, every=max(last // 10, 1), look=settings.look)
+    for column, K in enumerate(settings.K):
+        method = Method(f"K {K}", (max(reaches),), K)
+        with (
+            Painter(target, method, size, settings.look, device=device) as painter,
+            Fitter(start, method, size, settings.look, device=device) as fitter,
+        ):
+            for s, seed in enumerate(seeds):
+                views = random_views(settings.views, size, seed)
+                for row, r in enumerate(reaches):
+                    painted = painter.paint(views, (r,))
+                    trace = fitter.run(
+                        start.positions, target, painted, replace(fit, seed=seed), marks, (r,)
+                    )
+                    distances[s, :, row, column] = [trace.at(i) for i in marks]
+                    end = trace.positions[last]
+                    rows.append(
+                        {
+                            "K": K,
+                            "r_px": r,
+                            "seed": seed,
+                            "early": trace.at(early),
+                            "end": trace.at(last),
+                            "iterations": trace.iterations,
+                            "distances": trace.distances,
+                            "flipped_faces": int(flipped_faces(end, start.faces).sum()),
+                            "ms": trace.ms,
+                        }
+                    )
+                    if s == 0 and (row, column) in (
+                        (0, 0),
+                        (len(reaches) - 1, len(settings.K) - 1),
+                    ):
+                        shown[f"K {K}, r {r:g} px"] = end
+    figures = summary(distances, settings.K, reaches)
     figures["rows"] = rows
-    wide, narrow = settings.r_px[-1], settings.r_px[0]
-    conditions = [
-        (
-            f"after {early} iterations the wide half of r leads (mean over K): r = "
-            f"{figures['early_best_mean_r_px']:g} px, of {narrow:g} to {wide:g}",
-            figures["early_best_mean_r_px"] >= np.median(settings.r_px),
-        ),
-        (
-            f"after {settings.iterations} the narrow half leads: r = "
-            f"{figures['end_best_mean_r_px']:g} px",
-            figures["end_best_mean_r_px"] <= np.median(settings.r_px),
-        ),
-        (
-            "the widest r gains on the narrowest early and loses at the end: "
-            f"{figures['early_narrow_over_wide']:.3f}, then {figures['end_narrow_over_wide']:.3f} "
-            "(quotient of mean distances)",
-            figures["early_narrow_over_wide"] > 1.0 > figures["end_narrow_over_wide"],
-        ),
-    ]
 
     def plot(figure: Any) -> None:
-        _plot(figure, distances, settings, early)
+        _plot(figure, distances.mean(0), settings, early)
 
-    sheet = draw_fits(start, target, shown, views, settings.device)
-    return Result(figures, {"shapes": sheet}, {"heatmap": plot}, conditions)
-
-
-TARGET_FACES = 5120
-"""Faces of the target at most: its pictures are drawn with soft edges as well, for every pair."""
-
-START_RADIUS = 0.5
+    sheet = draw_fits(start, target, shown, random_views(5, size), device)
+    return Result(figures, {"shapes": sheet}, {"heatmap": plot}, trends(figures, early, last))
 
 
 def summary(
     distances: np.ndarray, peels: tuple[int, ...], reach: tuple[float, ...]
 ) -> dict[str, Any]:
-    """Figures of distances (2, r, K): the best pair early and at the end, the mean over K for each
-    r, the r with the least mean, and the narrowest r's mean divided by the widest's."""
-    figures: dict[str, Any] = {}
-    for name, table in zip(("early", "end"), distances, strict=True):
+    """Figures of distances (seeds, 2, r, K), at the early checkpoint and at the end: the tables,
+    mean over seeds; the best pair; the mean over K for each r and the r with the least; and the
+    narrowest r's mean over K divided by the widest's, with the standard error of that quotient over
+    seeds (0 for one seed, which has no spread to tell)."""
+    figures: dict[str, Any] = {"seeds": len(distances)}
+    for k, name in enumerate(("early", "end")):
+        each = distances[:, k]
+        table = each.mean(0)
         row, column = np.unravel_index(int(table.argmin()), table.shape)
         mean = table.mean(1)
+        quotients = each[:, 0].mean(-1) / each[:, -1].mean(-1)
+        figures[f"{name}_table"] = table.tolist()
         figures[f"{name}_best_K"] = peels[int(column)]
         figures[f"{name}_best_r_px"] = float(reach[int(row)])
         figures[f"{name}_best"] = float(table.min())
-        figures[f"{name}_mean_over_K"] = [float(x) for x in mean]
+        figures[f"{name}_mean_over_K"] = mean.tolist()
         figures[f"{name}_best_mean_r_px"] = float(reach[int(mean.argmin())])
-        figures[f"{name}_narrow_over_wide"] = float(mean[0] / mean[-1])
+        figures[f"{name}_narrow_over_wide"] = float(quotients.mean())
+        figures[f"{name}_narrow_over_wide_error"] = (
+            float(quotients.std(ddof=1) / np.sqrt(len(quotients))) if len(quotients) > 1 else 0.0
+        )
+        # Row by row of K: one column may carry the mean.
+        figures[f"{name}_narrow_over_wide_by_K"] = (table[0] / table[-1]).tolist()
     return figures
 
 
-def _plot(figure: Any, distances: np.ndarray, settings: Settings, early: int) -> None:
+def trends(figures: dict[str, Any], early: int, last: int) -> list[tuple[str, bool]]:
+    """The paper's two trends as conditions, by more than the standard error over seeds."""
+    made = []
+    for name, iterations, wanted in (("early", early, "wide"), ("end", last, "narrow")):
+        quotient, error = (figures[f"{name}_narrow_over_wide{s}"] for s in ("", "_error"))
+        lead = quotient - 1.0 if wanted == "wide" else 1.0 - quotient
+        spread = f" ± {error:.3f}" if figures["seeds"] > 1 else ", one seed"
+        made.append(
+            (
+                f"after {iterations} iterations {wanted} r leads, mean over K: narrowest / widest "
+                f"= {quotient:.3f}{spread}",
+                bool(lead > error),
+            )
+        )
+    return made
+
+
+def _plot(figure: Any, tables: np.ndarray, settings: Settings, early: int) -> None:
     all_axes = figure.subplots(1, 2)
-    for axes, table, when in zip(all_axes, distances, (early, settings.iterations), strict=True):
+    for axes, table, when in zip(all_axes, tables, (early, settings.iterations), strict=True):
         image = axes.imshow(table * 1e3, cmap="viridis_r", aspect="auto")
         axes.set_xticks(range(len(settings.K)), [str(k) for k in settings.K])
         axes.set_yticks(range(len(settings.r_px)), [f"{r:g}" for r in settings.r_px])

@@ -2,8 +2,7 @@
 
 In: a target mesh, a way to draw soft edges. Out: mean distance of the vertices to the target at
 every so many iterations, times, positions at checkpoints. Each iteration draws one view; the loss
-is the mean absolute difference of Lambert pictures (or of silhouettes) plus a Laplacian whose
-weight falls.
+is the mean absolute difference of pictures (``LOOKS``) plus a Laplacian whose weight falls.
 """
 
 from __future__ import annotations
@@ -39,11 +38,23 @@ AMBIENT = 0.15
 
 SUPERSAMPLE = 4
 
+LOOKS = ("lambert", "silhouette", "lambert_alpha")
+"""What a picture shows: Lambert shading, FLOAT; the silhouette alone, FLOAT; both, VEC2, the
+silhouette joined as alpha (which is how the paper's listing ends)."""
+
+LOOK_HELP = f"what pictures show and the loss compares: {', '.join(LOOKS)}"
+
+START_RADIUS = 0.5
+
+TARGET_FACES = 5120
+"""Faces of the target at most: its pictures are drawn with soft edges as well."""
+
 
 @dataclass(frozen=True)
 class Views:
     """Random views. matrices: (n, 4, 4). lights: (n, 3) positions of point lights. pictures:
-    (reaches, n, S, S, 1) of the target, one set for each reach of a method or one for all."""
+    (reaches, n, S, S, components of the look) of the target, one set for each reach of a method or
+    one for all."""
 
     matrices: np.ndarray
     lights: np.ndarray
@@ -66,19 +77,27 @@ class Method:
     delta_px: float | None = None
     antialias: bool = False
 
+    def reaches(self, r_px: Sequence[float] | None = None) -> tuple[float, ...]:
+        """These in the place of r_px, where given. Raises DressiError for one larger than all of
+        r_px, which is what a graph of the method is built for."""
+        found = tuple(self.r_px if r_px is None else r_px)
+        if max(found) > max(self.r_px):
+            raise DressiError(f"{self.name}: built for {self.r_px} px at most, got {found}")
+        return found
+
 
 @dataclass(frozen=True)
 class Fit:
     """What all methods share. Pairs go geometrically from start to end. r_until: part of the
     iterations by which the last reach is on; those before share it equally. every: iterations
-    between measurements of the distance. lit: Lambert pictures, else silhouettes."""
+    between measurements of the distance. look: what is compared, of LOOKS."""
 
     iterations: int
-    lr: tuple[float, float] = (0.005, 0.001)
-    laplacian: tuple[float, float] = (3.0, 0.1)
+    lr: tuple[float, float] = (0.002, 0.0005)
+    laplacian: tuple[float, float] = (10.0, 0.3)
     r_until: float = 0.6
     every: int = 50
-    lit: bool = True
+    look: str = "lambert"
     seed: int = 0
 
 
@@ -116,16 +135,16 @@ def random_views(n: int, size: int, seed: int = 0) -> Views:
 
 
 def with_targets(
-    views: Views, target: Mesh, method: Method | None, lit: bool, device: str | None = None
+    views: Views, target: Mesh, method: Method | None, look: str, device: str | None = None
 ) -> Views:
     """The views with the pictures of the target that a fit compares with: a ``Painter`` that paints
     once.
 
     method: draws them with the same soft edges as the fit's own pictures (the paper: "the rendered
     GT with the same configuration"), once for each of its reaches; None: sharp, averaged over
-    SUPERSAMPLE squared samples a pixel. lit: Lambert pictures, else silhouettes.
+    SUPERSAMPLE squared samples a pixel. look: of LOOKS.
     """
-    with Painter(target, method, views.size, lit, device=device) as painter:
+    with Painter(target, method, views.size, look, device=device) as painter:
         return painter.paint(views)
 
 
@@ -138,17 +157,17 @@ class Painter:
         target: Mesh,
         method: Method | None,
         size: int,
-        lit: bool = True,
+        look: str = "lambert",
         ambient: float = AMBIENT,
         device: str | None = None,
     ) -> None:
-        self.target, self.size, self.lit = target, size, lit
+        self.target, self.size, self.look = target, size, look
         self.samples = 1 if method is not None else SUPERSAMPLE
         self.method = method or Method("sharp", (0.0,))
         self.leaves = mesh_leaves(target, 1)
         self.light, self.r = Variable(VEC3, name="light"), Variable(FLOAT, name="r")
         self.picture = draw(
-            self.leaves, self.light, self.r, self.method, size * self.samples, lit, ambient
+            self.leaves, self.light, self.r, self.method, size * self.samples, look, ambient
         )
         self.ad = DressiAD(device)
 
@@ -159,19 +178,21 @@ class Painter:
         self.ad.close()
 
     def paint(self, views: Views, r_px: Sequence[float] | None = None) -> Views:
-        """The views with pictures. r_px: other reaches than the method's, none larger."""
+        """The views with pictures. r_px: other reaches than the method's. Raises DressiError for
+        one larger than what the method was built for."""
         ad, size, s = self.ad, self.size, self.samples
-        reaches = tuple(self.method.r_px if r_px is None else r_px)
-        pictures = np.empty((len(reaches), len(views.matrices), size, size, 1), np.float32)
+        reaches = self.method.reaches(r_px)
+        n = self.picture.vtype.n
+        pictures = np.empty((len(reaches), len(views.matrices), size, size, n), np.float32)
         send_mesh(ad, self.leaves, self.target, views.matrices[:1])
         for stage, reach in enumerate(reaches):
             if not self.method.antialias:
                 ad.send_img(self.r, reach / size)
             for k, (matrix, position) in enumerate(zip(views.matrices, views.lights, strict=True)):
                 ad.send_img(self.leaves.matrix, matrix)
-                if self.lit:
+                if self.look != "silhouette":
                     ad.send_img(self.light, position)
-                image = ad.recv_img(self.picture).reshape(size, s, size, s, 1)
+                image = ad.recv_img(self.picture).reshape(size, s, size, s, n)
                 pictures[stage, k] = image.mean((1, 3))
         return replace(views, pictures=pictures)
 
@@ -207,16 +228,25 @@ def draw(
     r: Variable,
     method: Method,
     size: int,
-    lit: bool,
+    look: str,
     ambient: float = AMBIENT,
 ) -> Variable:
-    """FLOAT @ size x size, layers of the matrix: Lambert picture or silhouette by the method, over
-    black. Gradient to the vertices."""
+    """FLOAT or VEC2 @ size x size, layers of the matrix: a picture of the look by the method, over
+    black. Gradient to the vertices. Raises DressiError for an unknown look."""
+    if look not in LOOKS:
+        raise DressiError(f"a picture shows one of {', '.join(LOOKS)}; got '{look}'")
     shape = (size, size)
-    surface = Surface.of(leaves) if lit else None
+    surface = Surface.of(leaves) if look != "silhouette" else None
+
+    def joined(silhouette: Variable, shaded: Callable[[Surface], Variable]) -> Variable:
+        if surface is None:
+            return silhouette
+        lit = shaded(surface)
+        return lit if look == "lambert" else F.vec2(lit, silhouette)
+
     if method.antialias:
         aa = build_antialias(leaves.pos, leaves.faces, leaves.matrix, shape)
-        return aa.silhouette if surface is None else aa.blend(surface.lit(aa.peel, light, ambient))
+        return joined(aa.silhouette, lambda s: aa.blend(s.lit(aa.peel, light, ambient)))
     hs = build_hardsoftras(
         leaves.pos,
         leaves.faces,
@@ -228,10 +258,10 @@ def draw(
         max_delta=max(method.r_px) / size,
     )
     if max(method.r_px) == 0.0:
-        return hs.hard if surface is None else surface.lit(hs.peels[0], light, ambient) * hs.hard
-    if surface is None:
-        return hs.silhouette
-    return hs.blend([surface.lit(peel, light, ambient) for peel in hs.peels])
+        return joined(hs.hard, lambda s: s.lit(hs.peels[0], light, ambient) * hs.hard)
+    return joined(
+        hs.silhouette, lambda s: hs.blend([s.lit(peel, light, ambient) for peel in hs.peels])
+    )
 
 
 def run_fit(
@@ -245,7 +275,7 @@ def run_fit(
 ) -> Trace:
     """One fit of the start mesh: a ``Fitter`` that runs once. Raises DressiError where a vertex is
     no number any more."""
-    with Fitter(start, method, views.size, fit.lit, device=device) as fitter:
+    with Fitter(start, method, views.size, fit.look, device=device) as fitter:
         return fitter.run(start.positions, target, views, fit, checkpoints)
 
 
@@ -267,20 +297,21 @@ class Fitter:
         start: Mesh,
         method: Method,
         size: int,
-        lit: bool = True,
+        look: str = "lambert",
         optimizer: Callable[[Variable], Optimizer] = adam,
         batch: int = 1,
         ambient: float = AMBIENT,
         device: str | None = None,
     ) -> None:
-        self.start, self.method, self.size, self.lit, self.batch = start, method, size, lit, batch
+        self.start, self.method, self.size, self.look = start, method, size, look
+        self.batch = batch
         self.leaves = mesh_leaves(start, batch, requires_grad=True)
         self.r, self.lr, self.weight = (
             Variable(FLOAT, name=n) for n in ("r", "lr", "laplacian_weight")
         )
         self.light = Variable(VEC3, layers=batch, name="light")
-        self.wanted = Variable(FLOAT, (size, size), batch, name="target")
-        got = draw(self.leaves, self.light, self.r, method, size, lit, ambient)
+        got = draw(self.leaves, self.light, self.r, method, size, look, ambient)
+        self.wanted = Variable(got.vtype, (size, size), batch, name="target")
         laplacian = laplacian_matrix(start.faces, len(start.positions))
         smooth = laplacian_loss(self.leaves.pos, laplacian) * self.weight
         self.loss = l1_loss(got, self.wanted) + smooth
@@ -311,12 +342,11 @@ class Fitter:
         r_px: Sequence[float] | None = None,
     ) -> Trace:
         """A fit from these positions of the start's vertices. The order of views depends on the
-        seed alone, so that all methods see the same. r_px: other reaches than the method's, none
-        larger. Raises DressiError where a vertex is no number any more."""
+        seed alone, so that all methods see the same. r_px: other reaches than the method's. Raises
+        DressiError for one larger than what the method was built for, and where a vertex is no
+        number any more."""
         ad, method = self.ad, self.method
-        reaches = tuple(method.r_px if r_px is None else r_px)
-        if max(reaches) > max(method.r_px):
-            raise DressiError(f"{method.name}: built for {method.r_px} px at most, got {reaches}")
+        reaches = method.reaches(r_px)
         rng = np.random.default_rng(fit.seed)
         last = max(fit.iterations - 1, 1)
         trace = Trace()
@@ -334,7 +364,7 @@ class Fitter:
             one = self.batch == 1
             ad.send_img(self.leaves.matrix, views.matrices[k[0]] if one else views.matrices[k])
             ad.send_img(self.wanted, views.pictures[picture, k[0] if one else k])
-            if self.lit:
+            if self.look != "silhouette":
                 lights = views.lights[k]
                 ad.send_img(self.light, lights[0] if one else lights.reshape(-1, 1, 1, 3))
             if not method.antialias:
