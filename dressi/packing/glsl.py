@@ -18,7 +18,7 @@ from dressi.packing.accumulate import ATOMIC, adder
 from dressi.packing.exact import INT64, exact_adder, exact_sum, pairs
 from dressi.packing.layout import Layout, layout
 from dressi.packing.plan import Binding, SamplerPlan
-from dressi.packing.sample import software_sampler
+from dressi.packing.sample import near_glsl, software_sampler
 from dressi.packing.shader_text import FULL_SCREEN, ShaderText
 from dressi.packing.substage import Context, Substage
 from dressi.packing.units import (
@@ -248,7 +248,7 @@ class _Generator:
                 f"  // {v.label()}"
             )
             comps = "" if t.n == 4 else "." + _AXES[: t.n]
-            value = f"textureLod(s{b.binding}, uv, 0.0){comps}"
+            value = f"textureLod(s{b.binding}, {near_glsl('uv')}, 0.0){comps}"
             text.functions.append(f"{t.glsl} {name}(vec2 uv, int l) {{ return {value}; }}")
             return name
         text.functions.append(software_sampler(name, v, self.fetch(v, text), mode, wraps))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dressi.ad.functions.wraps import Wraps, at_glsl, inside_glsl
+from dressi.ad.functions.wraps import Wraps, at_glsl, inside_glsl, near_glsl
 from dressi.ad.graph import Variable
 
 
@@ -18,7 +18,7 @@ def software_sampler(name: str, v: Variable, fetch: str, mode: str, wraps: Wraps
 
     if mode == "nearest":
         body = (
-            f"precise vec2 p = uv * vec2({w}, {h}); ivec2 i = ivec2(floor(p)); "
+            f"precise vec2 p = uv * vec2({w}, {h}); ivec2 i = ivec2(floor({near_glsl('p')})); "
             f"return {texel('i.x', 'i.y')};"
         )
     else:
@@ -27,7 +27,8 @@ def software_sampler(name: str, v: Variable, fetch: str, mode: str, wraps: Wraps
             for d in (0, 1)
         ]
         body = (
-            f"precise vec2 p = uv * vec2({w}, {h}) - 0.5; ivec2 i = ivec2(floor(p)); "
-            f"vec2 t = fract(p);\n  precise {t} v = mix({rows[0]},\n    {rows[1]}, t.y); return v;"
+            f"precise vec2 q = uv * vec2({w}, {h}) - 0.5, p = {near_glsl('q')}; "
+            f"ivec2 i = ivec2(floor(p)); vec2 t = fract(p);\n  precise {t} v = "
+            f"mix({rows[0]},\n    {rows[1]}, t.y); return v;"
         )
     return f"{t} {name}(vec2 uv, int l) {{ {body} }}"

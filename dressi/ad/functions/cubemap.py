@@ -20,6 +20,8 @@ from dressi.ad.graph import Variable
 
 ZERO = 1e-12
 """A direction whose components are all smaller counts as zero."""
+HUGE = 1e38
+"""One whose components add up to more, or to no number, counts as zero too: it has no direction."""
 
 FACES = np.array(
     # s, t and the axis, by face: direction = s * S + t * T + M, s to the right, t down.
@@ -90,7 +92,7 @@ def place_glsl(size: tuple[int, int], linear: bool) -> str:
     n = size[0] - 2
     head = (
         "vec3 d = {x1}, a = abs(d);\n"
-        f"    bool dead = !(max(a.x, max(a.y, a.z)) >= {ZERO});\n"
+        f"    bool dead = !(max(a.x, max(a.y, a.z)) >= {ZERO} && a.x + a.y + a.z < {HUGE});\n"
         "    if (dead) d = a = vec3(0.0, 0.0, 1.0);\n"
         "    bool z = a.z >= max(a.x, a.y), y = !z && a.y >= a.x;\n"
         "    float m = z ? a.z : y ? a.y : a.x, major = z ? d.z : y ? d.y : d.x;\n"
@@ -134,11 +136,17 @@ def project(d: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return face, st, m
 
 
+def is_live(d: np.ndarray) -> np.ndarray:
+    """Whether directions (..., 3) point anywhere."""
+    a = np.abs(d)
+    return np.asarray((a.max(-1) >= ZERO) & (a.sum(-1) < HUGE))
+
+
 def taps(d: np.ndarray, size: tuple[int, int], linear: bool) -> Taps:
     """(layer, y, x, weight, gradient of the weight by the direction (..., 3)) of each tap of
     directions (..., 3), in a padded map of that size."""
     n = size[0] - 2
-    live = np.asarray(np.abs(d).max(-1) >= ZERO)
+    live = is_live(d)
     d = np.where(live[..., None], d, (0.0, 0.0, 1.0))
     face, st, m = project(d)
     if not linear:

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from dressi.ad.functions.cubemap import ZERO, Taps
+from dressi.ad.functions.cubemap import HUGE, ZERO, Taps, is_live
 from dressi.ad.functions.image import pixel_coord
 from dressi.ad.functions.reduce import mean
 from dressi.ad.functions.select import where
@@ -39,7 +39,7 @@ def place_glsl(size: tuple[int, int], linear: bool) -> str:
     head = (
         "vec3 d = {x1};\n"
         "    float m = max(abs(d.x), max(abs(d.y), abs(d.z)));\n"
-        f"    bool dead = !(m >= {ZERO});\n"
+        f"    bool dead = !(m >= {ZERO} && abs(d.x) + abs(d.y) + abs(d.z) < {HUGE});\n"
         "    if (dead) { d = vec3(0.0, 0.0, 1.0); m = 1.0; }\n"
         "    d /= m;\n"
         f"    float rho = length(d.xz); bool pole = rho < {ZERO}, down = d.y < 0.0; "
@@ -84,8 +84,7 @@ def taps(d: np.ndarray, size: tuple[int, int], linear: bool) -> Taps:
     """(layer, y, x, weight, gradient of the weight by the direction) of each tap; see
     ``cubemap.taps``."""
     w, h = size[0] - 2, size[1] - 2
-    m = np.abs(d).max(-1)
-    live = m >= ZERO
+    m, live = np.abs(d).max(-1), is_live(d)
     d = np.where(live[..., None], d, (0.0, 0.0, 1.0)) / np.where(live, m, 1.0)[..., None]
     x, y, z = np.moveaxis(d, -1, 0)
     rho = np.hypot(x, z)

@@ -242,13 +242,13 @@ def texture_cube(
 
     cube: FLOAT or VECn @ (n, n), layers=6: the faces +X, -X, +Y, -Y, +Z, -Z, seen from the centre
     and turned as in Vulkan and glTF. direction: VEC3 @ any size, any layers (all read the one
-    cube), of any length; a zero direction reads as +Z. filter: linear (a tap beyond a face is the
-    texel of the neighbouring face; where three faces meet, their three texels share its weight:
-    continuous everywhere) or nearest. index: INT, the number of a cube at each pixel, where cube
-    is a stack of k of them (layers=6 k, F.concat); clamped to 0..k-1. Gradient to cube: exact sum
-    (atomic scatter-add). Gradient to direction: from the four taps, across the direction only (the
-    length changes nothing); 0 for nearest and for a zero direction. Raises GraphError for another
-    shape, type or filter.
+    cube), of any length; one that is zero, infinite or no number reads as +Z. filter: linear (a tap
+    beyond a face is the texel of the neighbouring face; where three faces meet, their three texels
+    share its weight: continuous everywhere) or nearest. index: INT, the number of a cube at each
+    pixel, where cube is a stack of k of them (layers=6 k, F.concat); clamped to 0..k-1. Gradient to
+    cube: exact sum (atomic scatter-add). Gradient to direction: from the four taps, across the
+    direction only (the length changes nothing); 0 for nearest and where it reads as +Z only for
+    want of a direction. Raises GraphError for another shape, type or filter.
     """
     many = index is not None
     layers = max(6, cube.layers // 6 * 6) if many and isinstance(cube, Variable) else 6
@@ -271,11 +271,12 @@ def texture_equirect(env: Variable, direction: Variable, filter: str = "linear")
 
     env: FLOAT or VECn @ (w, h). Row 0 is +Y, up; the centre of the image looks down -Z, the right
     half holds +X: u = 0.5 + atan2(x, -z) / (2 pi), v = acos(y) / pi. direction: VEC3 @ any size,
-    any layers, of any length; a zero direction reads as +Z. filter: linear (around the seam; at a
-    pole exactly the mean of the row beside it, and linear between the two: continuous everywhere)
-    or nearest. Gradient to env: exact sum (atomic scatter-add). Gradient to direction: from the
-    four taps, across the direction only, bounded around the poles; 0 at a pole itself, for nearest
-    and for a zero direction. Raises GraphError for another shape, type or filter.
+    any layers, of any length; one that is zero, infinite or no number reads as +Z. filter: linear
+    (around the seam; at a pole exactly the mean of the row beside it, and linear between the two:
+    continuous everywhere) or nearest. Gradient to env: exact sum (atomic scatter-add). Gradient to
+    direction: from the four taps, across the direction only, bounded around the poles; 0 at a pole
+    itself, for nearest and where it reads as +Z only for want of a direction. Raises GraphError for
+    another shape, type or filter.
     """
     _checked("texture_equirect", env, direction, filter, 1, "1")
     image = equirect.padded(env)

@@ -33,6 +33,8 @@ from dressi.ad.functions.wraps import (
     checked_wrap,
     inside_glsl,
     is_inside,
+    near,
+    near_glsl,
     number_glsl,
     wrap_index,
 )
@@ -68,14 +70,17 @@ def taps_of(
     """As ``taps``; texels beyond a border have weight 0."""
     w, h = size
     nearest = filter == "nearest"
-    p = uv * (w, h) - (0.0 if nearest else 0.5)
+    far = uv * (w, h) - (0.0 if nearest else 0.5)
+    p = near(far)
+    moves = p == far
     i = np.floor(p).astype(np.int64)
     fx, fy = np.moveaxis(p - i, -1, 0)
     out: list[tuple[np.ndarray, ...]] = []
     for dx, dy in ((0, 0),) if nearest else ((0, 0), (1, 0), (0, 1), (1, 1)):
         x, y = i[..., 0] + dx, i[..., 1] + dy
         wx, wy = (fx if dx else 1 - fx), (fy if dy else 1 - fy)
-        weights = (wx * wy, (w if dx else -w) * wy, (h if dy else -h) * wx)
+        du, dv = (w if dx else -w) * wy, (h if dy else -h) * wx
+        weights = (wx * wy, du * moves[..., 0], dv * moves[..., 1])
         if nearest:
             weights = (np.ones_like(fx), np.zeros_like(fx), np.zeros_like(fx))
         inside = is_inside(wraps, x, y, w, h)
@@ -150,13 +155,14 @@ def _scatter_glsl(f: Function) -> str:
     if f.attr("filter") == "nearest":
         return (
             "if ({x0} != {T}(0)) {\n"
-            f"    ivec2 i = ivec2(floor({{x1}} * vec2({w}, {h})));\n"
+            f"    vec2 p = {{x1}} * vec2({w}, {h}); ivec2 i = ivec2(floor({near_glsl('p')}));\n"
             f"    {guard}{{add}}({base}{number_glsl(wrap, 'i.x', 'i.y', w, h)}, {{x0}});\n"
             "  }"
         )
     return (
         "if ({x0} != {T}(0)) {\n"
-        f"    vec2 p = {{x1}} * vec2({w}, {h}) - 0.5, o = floor(p), t = p - o;\n"
+        f"    vec2 q = {{x1}} * vec2({w}, {h}) - 0.5, p = {near_glsl('q')};\n"
+        "    vec2 o = floor(p), t = p - o;\n"
         "    for (int k = 0; k < 4; k++) {\n"
         "      ivec2 d = ivec2(k & 1, k >> 1), i = ivec2(o) + d;\n"
         "      vec2 s = mix(1.0 - t, t, vec2(d));\n"
@@ -203,11 +209,12 @@ def _grad_uv_glsl(f: Function) -> str:
         return f"({inside} ? {texel} : {{T0}}(0))" if inside else texel
 
     return (
-        f"vec2 {{y}}_p = {{x1}} * vec2({w}, {h}) - 0.5, {{y}}_f = fract({{y}}_p); "
-        "ivec2 {y}_i = ivec2(floor({y}_p));\n"
+        f"vec2 {{y}}_q = {{x1}} * vec2({w}, {h}) - 0.5, {{y}}_p = {near_glsl('{y}_q')}, "
+        "{y}_f = fract({y}_p);\n  ivec2 {y}_i = ivec2(floor({y}_p));\n"
         f"  {{T0}} {{y}}_a = {tap(0, 0)}, {{y}}_b = {tap(1, 0)}, {{y}}_c = {tap(0, 1)}, "
         f"{{y}}_d = {tap(1, 1)};\n"
-        f"  {{y}} = vec2("
+        # A place that is kept from going farther does not move.
+        "  {y} = vec2(equal({y}_p, {y}_q)) * vec2("
         f"{w}.0 * dot({{x2}}, mix({{y}}_b - {{y}}_a, {{y}}_d - {{y}}_c, {{y}}_f.y)), "
         f"{h}.0 * dot({{x2}}, mix({{y}}_c - {{y}}_a, {{y}}_d - {{y}}_b, {{y}}_f.x)));"
     )
@@ -253,7 +260,8 @@ def _inverse_glsl(f: Function) -> str:
         f"    uint x = n ^ 0x5bd1e995u; {permute_glsl(A, B)}\n"
         f"    uvec2 r = uvec2({_R2[0]}u, {_R2[1]}u) * uint({{x2}}) + uvec2(x << 16, x);\n"
         "    vec2 j = vec2(r >> 8) / 16777216.0;\n"
-        f"    ivec2 i = ivec2(floor({{x0}} * vec2({w}, {h}) + {jitter}));\n"
+        f"    vec2 p = {{x0}} * vec2({w}, {h}) + {jitter}; "
+        f"ivec2 i = ivec2(floor({near_glsl('p')}));\n"
         f"    int t = 2 * ({base}{number_glsl(wrap, 'i.x', 'i.y', w, h)});\n"
         f"    x = n ^ (uint({{x2}}) * 0x9e3779b1u); {permute_glsl(A, B)}\n"
         f"    {guard}{{ atomicMax({{buffer}}[t], x); atomicAdd({{buffer}}[t + 1], 1u); }}\n"
@@ -273,7 +281,8 @@ def _inverse_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     j = (bits >> np.uint64(8)).astype(np.float64) / 2**24
     if f.attr("filter") == "nearest":
         j = np.full_like(j, 0.5)
-    i = np.floor(np.broadcast_to(uv, (*shape, 2)) * (w, h) + j - 0.5).astype(np.int64)
+    p = np.broadcast_to(uv, (*shape, 2)) * (w, h) + j - 0.5
+    i = np.floor(near(p)).astype(np.int64)
     seed = np.uint64((int(step.reshape(-1)[0]) * 0x9E3779B1) & 0xFFFFFFFF)
     key = mix_bits(n ^ seed, A, B)
     out = np.zeros((layers, h, w, 2))
@@ -320,7 +329,10 @@ def texture(
     unbiased over steps; give ``step``, an INT @ 1x1 that counts steps). hardware: sample with the
     device's sampler where it can (one layer, linear filtering of 32-bit floats): faster on GPUs,
     with weights of 8 bits on most. Gradient to tex (its stored values), to border, and to uv from
-    the four taps (0 for nearest). Raises GraphError for unknown modes.
+    the four taps (0 for nearest). A uv
+    farther than 2^22 texels from the texture, an infinite one too, reads what is there, and one
+    that is no number what is 2^22 texels before it: always texels of the texture or its border,
+    with finite gradients to them and 0 to uv. Raises GraphError for unknown modes.
     """
     for what, value, known in (("filter", filter, FILTERS), ("backward", backward, BACKWARDS)):
         if value not in known:

@@ -18,7 +18,7 @@ from dressi.ad.functions.image import expand
 from dressi.ad.functions.mipmap import MipMap, mipmap, places
 from dressi.ad.functions.texture import _layers_of, beyond_border, taps_of
 from dressi.ad.functions.vector import swizzle
-from dressi.ad.functions.wraps import Wraps, at_glsl, checked_wrap, inside_glsl
+from dressi.ad.functions.wraps import Wraps, at_glsl, checked_wrap, inside_glsl, near_glsl
 from dressi.ad.graph import Function, Size, Variable, short, user_line
 from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast, register
 from dressi.ad.vtype import FLOAT, VEC2, VEC3
@@ -41,7 +41,9 @@ def _level_glsl(f: Function, lod: str) -> str:
     table = ", ".join(f"ivec4({x}, {y}, {w}, {h})" for x, y, w, h in boxes)
     return (
         f"const ivec4 {{y}}_r[{last + 1}] = ivec4[{last + 1}]({table});\n"
-        f"  float {{y}}_l = clamp({lod}, 0.0, {last}.0){' + 0.5' if levels == 'nearest' else ''};\n"
+        # Level 0 for what is no number.
+        f"  float {{y}}_l = ({lod} > 0.0 ? min({lod}, {last}.0) : 0.0)"
+        f"{' + 0.5' if levels == 'nearest' else ''};\n"
         f"  int {{y}}_k = clamp(int({{y}}_l), 0, {last});"
     )
 
@@ -52,8 +54,9 @@ def _taps_glsl(
     """GLSL of all taps, written out: a loop costs CPU drivers several times as much.
 
     body: (which level, 0 or 1; place along u; along v) -> statement, which sees i (texel of the
-    atlas), m (weight of the level), x and y (weights along u and v) and r (place of the level in
-    the atlas). always: condition under which levels of weight 0 count too.
+    atlas), p (place in the level; q before it was kept near), m (weight of the level), x and y
+    (weights along u and v) and r (place of the level in the atlas). always: condition under which
+    levels of weight 0 count too.
     """
     wraps, last = f.attr("wrap"), len(f.attr("sizes")) - 1
     texels, levels = MIP_FILTERS[f.attr("filter")]
@@ -67,7 +70,8 @@ def _taps_glsl(
             f"  float m = {weight if levels == 'linear' and last else '1.0'};",
             "  if (m != 0.0" + (f" || {always}" if always else "") + ") {",
             f"  ivec4 r = {{y}}_r[{f'min({{y}}_k + 1, {last})' if e else '{y}_k'}];",
-            f"  vec2 p = {uv} * vec2(r.zw){' - 0.5' if linear else ''}, o = floor(p), t = p - o;",
+            f"  vec2 q = {uv} * vec2(r.zw){' - 0.5' if linear else ''}, p = {near_glsl('q')};",
+            "  vec2 o = floor(p), t = p - o;",
             f"  ivec2 a = ivec2(o), b = a + 1, low = {low}, high = {high if linear else 'low'};",
         ]
         for dx, dy in ((0, 0), (1, 0), (0, 1), (1, 1)) if linear else ((0, 0),):
@@ -90,7 +94,7 @@ def _levels(f: Function, lod: np.ndarray) -> list[Level]:
     """(left, top, size, weight, d weight / d lod) of each level, weights (..., 1)."""
     boxes = places(f.attr("sizes"))
     last = len(boxes) - 1
-    at = np.clip(lod, 0, last)
+    at = np.where(lod > 0, np.minimum(lod, last), 0)
     out = []
     for i, (x, y, w, h) in enumerate(boxes):
         if MIP_FILTERS[f.attr("filter")][1] == "nearest":
@@ -187,8 +191,8 @@ def _scatter_glsl(f: Function) -> str:
         f"    for (int e = 0; e < {2 if mixed else 1}; e++) {{\n"
         f"      float g = {'{y}_l - float({y}_k)' if mixed else '0.0'}, m = e == 0 ? 1.0 - g : g;\n"
         f"      ivec4 r = {{y}}_r[min({{y}}_k + e, {last})];\n"
-        f"      vec2 p = {{x1}} * vec2(r.zw){' - 0.5' if linear else ''}, o = floor(p);\n"
-        "      vec2 t = p - o;\n"
+        f"      vec2 u = {{x1}} * vec2(r.zw){' - 0.5' if linear else ''}, p = {near_glsl('u')};\n"
+        "      vec2 o = floor(p), t = p - o;\n"
         f"      for (int q = 0; q < {4 if linear else 1} && m != 0.0; q++) {{\n"
         "        ivec2 d = ivec2(q & 1, q >> 1), i = ivec2(o) + d;\n"
         f"        vec2 s = {'mix(1.0 - t, t, vec2(d))' if linear else 'vec2(1.0)'};\n"
@@ -233,8 +237,8 @@ def _grad_glsl(f: Function) -> str:
     def body(e: int, dx: int, dy: int) -> str:
         parts = ["0.0", "0.0", "0.0"]
         if texels == "linear":
-            parts[0] = f"{'' if dx else '-'}m * float(r.z) * y"
-            parts[1] = f"{'' if dy else '-'}m * float(r.w) * x"
+            parts[0] = f"p.x == q.x ? {'' if dx else '-'}m * float(r.z) * y : 0.0"
+            parts[1] = f"p.y == q.y ? {'' if dy else '-'}m * float(r.w) * x : 0.0"
         if between:
             parts[2] = f"({between} ? {'' if e else '-'}x * y : 0.0)"
         return f"{{y}} += dot({{x3}}, {{fetch0}}(i, {{layer}})) * vec3({', '.join(parts)});"
@@ -285,6 +289,7 @@ def texture_mip(
     F.texture, at every level. bias: added to lod, FLOAT or a number. Gradient to the chain: exact,
     by scatter-add to the texels read; to border; to uv, from the taps (0 for nearest texels); to
     lod and bias: the difference of the two levels, 0 where lod is clamped or levels are nearest.
+    A uv that is far away or no number: as for F.texture; a lod that is no number counts as 0.
     Raises GraphError for unknown modes. Source: Williams 1983, "Pyramidal parametrics".
     """
     if not isinstance(mip, MipMap):

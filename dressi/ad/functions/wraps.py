@@ -17,6 +17,22 @@ WRAPS = ("repeat", "clamp", "mirror", "border")
 
 Wraps = tuple[str, str]
 
+FAR = 2.0**22
+"""Texels are told apart up to here on either side of the texture: beyond, floats are too coarse for
+the place within a texel, and then for the texel."""
+
+
+def near_glsl(p: str) -> str:
+    """GLSL vec2: the place p, a vec2 in texels, kept within FAR; what is no number becomes -FAR.
+    It holds for infinities, so that weights and numbers of texels are finite whatever uv is."""
+    x, y = (f"{p}.{c} > {-FAR} ? min({p}.{c}, {FAR}) : {-FAR}" for c in "xy")
+    return f"vec2({x}, {y})"
+
+
+def near(p: np.ndarray) -> np.ndarray:
+    """As ``near_glsl``."""
+    return np.where(p > -FAR, np.minimum(p, FAR), -FAR)
+
 
 def checked_wrap(name: str, wrap: Any) -> Wraps:
     """The wraps along u and v of one name or a pair of names; else GraphError. name: the op."""
@@ -30,8 +46,7 @@ def checked_wrap(name: str, wrap: Any) -> Wraps:
 
 
 def wrap_glsl(wrap: str, i: str, n: int | str) -> str:
-    """GLSL for texel number i brought into [0, n), also where i is the integer of a NaN or of a
-    float beyond 32 bits: what is read or added to lies inside of the texture, whatever uv is.
+    """GLSL for texel number i brought into [0, n), whatever the integer i is.
 
     n: a number, or an int in the shader.
     """
