@@ -283,6 +283,8 @@ def test_a_fit_comes_nearer_to_its_target_by_each_method() -> None:
     [
         (["generalize", "--target", "nothing.obj"], "nothing.obj: no such file"),
         (["heatmap", "--K", "1", "0"], "--K must be at least 1, got 0"),
+        (["heatmap", "--lr", "0.1"], "lr goes from a start to an end: two numbers, got (0.1,)"),
+        (["curves", "--look", "phong"], "lambert, silhouette, lambert_alpha; got 'phong'"),
         (["curves", "--iterations", "1"], "--iterations must be at least 2, got 1"),
         (["real"], "needs --images DIR and --cameras FILE"),
         (["real", "--images", "nowhere", "--cameras", "x"], "nowhere: no such folder"),

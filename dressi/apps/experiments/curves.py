@@ -17,9 +17,11 @@ import numpy as np
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.lit_fit import (
+    LAPLACIAN,
     LOOK_HELP,
+    LR,
     START_RADIUS,
-    TARGET_FACES,
+    TARGET_FACES_HELP,
     Fit,
     Fitter,
     Method,
@@ -39,8 +41,13 @@ class Settings(common.Settings):
     """Options of the experiment."""
 
     target: str | None = option(None, "OBJ file (default: a horned ball built by code)")
+    target_faces: int = option(5120, TARGET_FACES_HELP, smoke=80, least=20)
     look: str = option("silhouette", LOOK_HELP)
     iterations: int = option(2500, "of each fit", smoke=6, least=2)
+    lr: tuple[float, ...] = option(LR, "rate, at the start and at the end", least=1e-9)
+    laplacian: tuple[float, ...] = option(
+        LAPLACIAN, "weight of the Laplacian, at the start and at the end", least=1e-9
+    )
     size: int = option(96, "pixels on a side", smoke=32, least=8)
     views: int = option(256, "random views to choose from", smoke=3, least=1)
     subdivisions: int = option(3, "of the sphere: 20 * 4^n faces", smoke=1, least=0)
@@ -54,7 +61,7 @@ class Settings(common.Settings):
 
 def run(settings: Settings) -> Result:
     """The fits of each method, one seed after another; one graph for each method."""
-    target = target_mesh(settings.target, 80 if settings.smoke else TARGET_FACES)
+    target = target_mesh(settings.target, settings.target_faces)
     start = icosphere(settings.subdivisions, START_RADIUS)
     methods = {
         "hardsoftras": Method("HardSoftRas", settings.r_px, settings.K),
@@ -63,7 +70,7 @@ def run(settings: Settings) -> Result:
     }
     last, device = settings.iterations, settings.device
     traces: dict[str, list[Trace]] = {}
-    fit = Fit(last, every=max(last // 20, 1), look=settings.look)
+    fit = Fit(last, settings.lr, settings.laplacian, every=max(last // 20, 1), look=settings.look)
     for key, method in methods.items():
         traces[key] = []
         with (

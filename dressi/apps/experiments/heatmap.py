@@ -16,9 +16,11 @@ import numpy as np
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.lit_fit import (
+    LAPLACIAN,
     LOOK_HELP,
+    LR,
     START_RADIUS,
-    TARGET_FACES,
+    TARGET_FACES_HELP,
     Fit,
     Fitter,
     Method,
@@ -37,6 +39,7 @@ class Settings(common.Settings):
     """Options of the experiment."""
 
     target: str | None = option(None, "OBJ file (default: a horned ball built by code)")
+    target_faces: int = option(5120, TARGET_FACES_HELP, smoke=80, least=20)
     look: str = option("silhouette", LOOK_HELP)
     K: tuple[int, ...] = option((1, 3, 5), "peels, columns", smoke=(1, 2), least=1)
     r_px: tuple[float, ...] = option(
@@ -44,6 +47,10 @@ class Settings(common.Settings):
     )
     iterations: int = option(2500, "of each fit", smoke=8, least=2)
     early: int = option(500, "the early checkpoint", smoke=2, least=1)
+    lr: tuple[float, ...] = option(LR, "rate, at the start and at the end", least=1e-9)
+    laplacian: tuple[float, ...] = option(
+        LAPLACIAN, "weight of the Laplacian, at the start and at the end", least=1e-9
+    )
     size: int = option(96, "pixels on a side", smoke=32, least=8)
     views: int = option(256, "random views to choose from", smoke=3, least=1)
     subdivisions: int = option(3, "of the sphere: 20 * 4^n faces", smoke=1, least=0)
@@ -53,7 +60,7 @@ class Settings(common.Settings):
 
 def run(settings: Settings) -> Result:
     """All pairs and seeds, one after another; one graph for each K."""
-    target = target_mesh(settings.target, 80 if settings.smoke else TARGET_FACES)
+    target = target_mesh(settings.target, settings.target_faces)
     start = icosphere(settings.subdivisions, START_RADIUS)
     last, device, size = settings.iterations, settings.device, settings.size
     early, reaches = min(settings.early, last), settings.r_px
@@ -62,7 +69,7 @@ def run(settings: Settings) -> Result:
     distances = np.zeros((len(seeds), 2, len(reaches), len(settings.K)))
     rows: list[dict[str, Any]] = []
     shown: dict[str, np.ndarray] = {}
-    fit = Fit(last, every=max(last // 10, 1), look=settings.look)
+    fit = Fit(last, settings.lr, settings.laplacian, every=max(last // 10, 1), look=settings.look)
     for column, K in enumerate(settings.K):
         method = Method(f"K {K}", (max(reaches),), K)
         with (

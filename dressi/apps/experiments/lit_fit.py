@@ -46,8 +46,11 @@ LOOK_HELP = f"what pictures show and the loss compares: {', '.join(LOOKS)}"
 
 START_RADIUS = 0.5
 
-TARGET_FACES = 5120
-"""Faces of the target at most: its pictures are drawn with soft edges as well."""
+LR = (0.002, 0.0005)
+LAPLACIAN = (10.0, 0.3)
+"""At the start and at the end of a fit of 2500 iterations."""
+
+TARGET_FACES_HELP = "faces of the target at most: its pictures have soft edges as well"
 
 
 @dataclass(frozen=True)
@@ -93,12 +96,17 @@ class Fit:
     between measurements of the distance. look: what is compared, of LOOKS."""
 
     iterations: int
-    lr: tuple[float, float] = (0.002, 0.0005)
-    laplacian: tuple[float, float] = (10.0, 0.3)
+    lr: tuple[float, ...] = LR
+    laplacian: tuple[float, ...] = LAPLACIAN
     r_until: float = 0.6
     every: int = 50
     look: str = "lambert"
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, pair in (("lr", self.lr), ("laplacian", self.laplacian)):
+            if len(pair) != 2:
+                raise DressiError(f"{name} goes from a start to an end: two numbers, got {pair}")
 
 
 @dataclass
@@ -407,7 +415,7 @@ def stage_at(t: float, stages: int, until: float) -> int:
     return min(int(t / until * (stages - 1)), stages - 1)
 
 
-def _between(pair: tuple[float, float], t: float) -> float:
+def _between(pair: tuple[float, ...], t: float) -> float:
     return pair[0] * (pair[1] / pair[0]) ** t
 
 
