@@ -69,8 +69,18 @@ class Op:
     reference: Callable[..., np.ndarray] | None = None
     """(Function, list of float64/int64 arrays (layers, H, W, *tail)) -> array."""
     expand: Callable[[Function, Sequence[Variable]], Variable] | None = None
+    dispatch_glsl: Callable[[Function], str] | None = None
+    """The snippet in a dispatch where another text is faster there, with the same bits."""
     scatter: str | None = None
     domain: int | None = None
+    row: int | None = None
+    """Only with ``scatter="add"``: adds input 0 to the row of the output whose number is this
+    input; nothing where there is no such row."""
+    zero_if: tuple[int, ...] | Callable[[Function], tuple[int, ...] | None] | None = None
+    """Inputs that, where all of them are exactly 0, make the output exactly 0 (a scatter: let it
+    add nothing), whatever the others hold, NaN too. None: not known."""
+    chooses: bool = False
+    """Input 1 is used only where input 0 is not 0, input 2 only where it is."""
     once: tuple[int, ...] = ()
     """Inputs read at any pixel of which each pixel is read about once over all pixels of the
     output: a reduction or a gather may compute them itself."""
@@ -83,12 +93,21 @@ class Op:
     """F.resolve: takes (value, depth, keep) per fragment through the depth test to pixels."""
     cases: tuple[Case, ...] = ()
 
+    def zeros(self, f: Function) -> tuple[int, ...] | None:
+        """``zero_if`` of a Function of this op."""
+        return self.zero_if(f) if callable(self.zero_if) else self.zero_if
+
     def read(self, i: int) -> str:
         """How input i is read."""
         return self.reads[min(i, len(self.reads) - 1)]
 
 
 OPS: dict[str, Op] = {}
+
+
+def every_input(f: Function) -> tuple[int, ...]:
+    """For ``zero_if``: the output is 0 where all inputs are."""
+    return tuple(range(len(f.inputs)))
 
 
 def register(op: Op) -> Op:

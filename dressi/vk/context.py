@@ -23,6 +23,7 @@ from dressi.vk.query import (
     has_float_atomics,
     has_format_feature,
     has_int64_atomics,
+    has_subgroup_arithmetic,
     read_limits,
 )
 
@@ -107,7 +108,8 @@ class Context:
         api = self.api
         float_atomics = has_float_atomics(api, instance.handle, physical)
         int64_atomics = has_int64_atomics(api, instance.handle, physical)
-        self.limits = read_limits(api, physical, info.name, float_atomics, int64_atomics)
+        subgroups = has_subgroup_arithmetic(api, instance.handle, physical)
+        self.limits = read_limits(api, physical, info.name, float_atomics, int64_atomics, subgroups)
         self.properties = api.ffi.new("VkPhysicalDeviceProperties *")
         api.lib.vkGetPhysicalDeviceProperties(physical, self.properties)
         self.family, self.timestamp_bits = queue_family(api, physical)

@@ -115,6 +115,25 @@ def has_int64_atomics(api: Api, instance: CData, physical: CData) -> bool:
     return bool(atomics.shaderBufferInt64Atomics and features.features.shaderInt64)
 
 
+_SUBGROUP_OPERATIONS = 0x1 | 0x4 | 0x8  # VkSubgroupFeatureFlags: basic, arithmetic, ballot
+_COMPUTE_STAGE = 0x20
+
+
+def has_subgroup_arithmetic(api: Api, instance: CData, physical: CData) -> bool:
+    """Whether compute shaders may add up over their subgroups, of 4 invocations or more."""
+    query = api.instance_function(instance, "vkGetPhysicalDeviceProperties2KHR")
+    properties = api.ffi.new("VkPhysicalDeviceProperties *")
+    api.lib.vkGetPhysicalDeviceProperties(physical, properties)
+    if query is None or properties.apiVersion < 1 << 22 | 1 << 12:  # part of Vulkan 1.1
+        return False
+    arena = Arena(api)
+    subgroup = arena.struct("VkPhysicalDeviceSubgroupProperties")
+    query(physical, arena.struct("VkPhysicalDeviceProperties2", pNext=subgroup))
+    operations = subgroup.supportedOperations & _SUBGROUP_OPERATIONS == _SUBGROUP_OPERATIONS
+    stages = bool(subgroup.supportedStages & _COMPUTE_STAGE)
+    return operations and stages and subgroup.subgroupSize >= 4
+
+
 def format_features(api: Api, physical: CData, vk_format: str) -> int:
     """VkFormatFeatureFlags of a format in optimal tiling."""
     properties = api.ffi.new("VkFormatProperties *")
@@ -129,7 +148,12 @@ def has_format_feature(api: Api, physical: CData, feature: str) -> Callable[[str
 
 
 def read_limits(
-    api: Api, physical: CData, name: str, float_atomics: bool, int64_atomics: bool
+    api: Api,
+    physical: CData,
+    name: str,
+    float_atomics: bool,
+    int64_atomics: bool,
+    subgroup_arithmetic: bool,
 ) -> DeviceLimits:
     """Reads what the packer looks at.
 
@@ -166,6 +190,7 @@ def read_limits(
         fragment_stores=bool(features.fragmentStoresAndAtomics),
         float_atomics=float_atomics,
         int64_atomics=int64_atomics,
+        subgroup_arithmetic=subgroup_arithmetic,
         linear_float32=all(
             map(
                 has_format_feature(api, physical, "SAMPLED_IMAGE_FILTER_LINEAR"),

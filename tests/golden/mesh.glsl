@@ -192,9 +192,9 @@ void main() {
   pos = ivec2((pos.y << 2) + pos.x, 0);
   precise vec4 v0;  // csr_gather  test_golden.py
   vec4 v0_s = vec4(0);
-  int v0_e = fetch1(ivec2((pos.y * 5 + pos.x) + 1, 0), 0);
-  for (int k = fetch1(ivec2((pos.y * 5 + pos.x), 0), 0); k < v0_e; k++) {
-    int j = fetch2(ivec2(k, 0), 0);
+  int v0_k = fetch1(ivec2((pos.y * 5 + pos.x), 0), 0), v0_e = fetch1(ivec2((pos.y * 5 + pos.x) + 1, 0), 0);
+  for (; v0_k < v0_e; v0_k++) {
+    int j = fetch2(ivec2(v0_k, 0), 0);
     v0_s += fetch0(ivec2(j, 0), layer);
   }
   v0 = v0_s;

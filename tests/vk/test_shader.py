@@ -22,6 +22,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "spirv"
 
 
+SUBGROUP = """#version 450
+#extension GL_KHR_shader_subgroup_arithmetic : require
+layout(local_size_x = 8) in;
+layout(std430, set = 0, binding = 0) buffer B { float b[]; };
+void main() { b[gl_GlobalInvocationID.x] = subgroupAdd(1.0); }
+"""
+
+
 @pytest.fixture
 def no_compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing that compiles is installed."""
@@ -60,6 +68,8 @@ def test_each_compiler_gives_spirv_1_0_in_order_and_names_the_bad_one(
     except (OSError, ImportError) as error:
         pytest.skip(str(error))
     sources = [("frag", frag(f"y = {i}.0;")) for i in range(20)] + [("vert", FULL_SCREEN)]
+    mixed = compiler.compile([sources[0], ("comp", SUBGROUP), sources[1]])
+    assert [c[4:8] for c in mixed] == [b"\0\0\1\0", b"\0\3\1\0", b"\0\0\1\0"]
     codes = compiler.compile(sources)
     assert all(shader.is_spirv(c) and c[4:8] == b"\0\0\1\0" for c in codes)
     assert codes[:20] == [compiler.compile([s])[0] for s in sources[:20]]

@@ -41,6 +41,7 @@ CONST = register(
         infer=lambda xs, a: (a["vtype"], (1, 1), 1),
         glsl=_const_glsl,
         kind=FREE,
+        zero_if=lambda f: None if any(f.attr("values")) else (),
         reference=lambda f, xs: np.asarray(f.attr("values"), dtype=np.float64).reshape(
             (1, 1, 1, *f.attr("vtype").tail)
         ),

@@ -18,7 +18,7 @@ from dressi.ad.functions._common import (
 )
 from dressi.ad.functions.select import compare, zero_div, zero_mul
 from dressi.ad.graph import Function, Variable, short, user_line
-from dressi.ad.registry import OPS, Case, Op, Shape, apply, register
+from dressi.ad.registry import OPS, Case, Op, Shape, apply, every_input, register
 from dressi.ad.vtype import FLOAT, INT, IVEC2, MAT3, VEC2, VEC3, VEC4, vector
 from dressi.errors import GraphError
 
@@ -27,6 +27,7 @@ ADD = register(
         "add",
         linear,
         "{y} = {x0} + {x1};",
+        zero_if=every_input,
         backward=lambda f, gy, i: fit(gy, f.inputs[i]),
         reference=lambda f, xs: xs[0] + xs[1],
         cases=(
@@ -42,6 +43,7 @@ SUB = register(
         "sub",
         linear,
         "{y} = {x0} - {x1};",
+        zero_if=every_input,
         backward=lambda f, gy, i: fit(gy if i == 0 else neg(gy), f.inputs[i]),
         reference=lambda f, xs: xs[0] - xs[1],
         cases=(
@@ -55,6 +57,7 @@ MUL = register(
         "mul",
         elementwise,
         "{y} = {x0} * {x1};",
+        zero_if=lambda f: next(((i,) for i in (0, 1) if is_constant(f.inputs[1 - i])), None),
         backward=lambda f, gy, i: fit(zero_mul(gy, f.inputs[1 - i]), f.inputs[i]),
         reference=lambda f, xs: xs[0] * xs[1],
         cases=(
@@ -93,6 +96,7 @@ NEG = register(
         "neg",
         linear,
         "{y} = -{x0};",
+        zero_if=(0,),
         backward=lambda f, gy, i: neg(gy),
         reference=lambda f, xs: -xs[0],
         cases=(Case(lambda a: -a, ((VEC3, -2, 2),)),),
@@ -136,6 +140,7 @@ ADD_N = register(
         "add_n",
         linear,
         lambda f: "{y} = " + " + ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ";",
+        zero_if=every_input,
         backward=lambda f, gy, i: fit(gy, f.inputs[i]),
         reference=lambda f, xs: sum(xs[1:], start=xs[0]),
         cases=(Case(lambda a, b, c: add_n([a, b, c]), ((VEC2, -2, 2),) * 3),),

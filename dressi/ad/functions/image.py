@@ -53,6 +53,7 @@ EXPAND = register(
         "expand",
         lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
         "{y} = {x0};",
+        zero_if=(0,),
         backward=lambda f, gy, i: gy,
         reference=_expand_ref,
         cases=(

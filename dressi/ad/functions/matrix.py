@@ -14,7 +14,7 @@ import numpy as np
 from dressi.ad.functions._common import call, constant, needs_int
 from dressi.ad.functions.vector import sum_components
 from dressi.ad.graph import Function, Variable
-from dressi.ad.registry import Case, Op, Shape, apply, broadcast, register
+from dressi.ad.registry import Case, Op, Shape, apply, broadcast, every_input, register
 from dressi.ad.vtype import FLOAT, MAT2, MAT3, MAT4, VEC2, VEC3, VEC4, matrix
 from dressi.errors import GraphError
 
@@ -136,6 +136,7 @@ COLUMN = register(
         "column",
         lambda xs, a: _column_infer(xs, a),
         lambda f: f"{{y}} = {{x0}}[{f.attr('index')}];",
+        zero_if=(0,),
         backward=lambda f, gy, i: _column_backward(gy, f.attr("index")),
         reference=lambda f, xs: xs[0][..., :, f.attr("index")],
         cases=(Case(lambda m: column(m, 1), ((MAT3, -2, 2),)),),
@@ -161,6 +162,7 @@ FROM_COLUMNS = register(
         "from_columns",
         _from_columns_infer,
         lambda f: "{y} = {T}(" + ", ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ");",
+        zero_if=every_input,
         backward=lambda f, gy, i: column(gy, i),
         reference=lambda f, xs: np.stack(np.broadcast_arrays(*xs), axis=-1),
         cases=(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from dressi.ad.functions._common import needs_int, needs_variable, table_index
 from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.inverse_maps import Ref, sampled_rows
+from dressi.ad.functions.rows import row_sum_glsl
 from dressi.ad.graph import (
     Derived,
     Function,
@@ -179,18 +180,11 @@ def _inverse_leaves(index: Variable, n: int) -> tuple[Variable, Variable]:
     return offsets, items
 
 
-def _csr_glsl(f: Function) -> str:
+def _csr_glsl(f: Function, overlap: bool = False) -> str:
     x = f.inputs[0]
+    at = table_index(str(x.size[0]), "#", x.is_table)
     row = f"({{pos}}.y * {f.output.size[0]} + {{pos}}.x)"
-    return (
-        "{T} {y}_s = {T}(0);\n"
-        f"  int {{y}}_e = {{fetch1}}(ivec2({row} + 1, 0), 0);\n"
-        f"  for (int k = {{fetch1}}(ivec2({row}, 0), 0); k < {{y}}_e; k++) {{\n"
-        "    int j = {fetch2}(ivec2(k, 0), 0);\n"
-        f"    {{y}}_s += {{fetch0}}({table_index(str(x.size[0]), 'j', x.is_table)}, {{layer}});\n"
-        "  }\n"
-        "  {y} = {y}_s;"
-    )
+    return row_sum_glsl(row, f"{{fetch0}}({at}, {{layer}})", overlap=overlap)
 
 
 def merged_gathers(gradients: Sequence[Variable]) -> list[Variable]:
@@ -231,6 +225,7 @@ CSR_GATHER = register(
         "csr_gather",
         lambda xs, a: (xs[0].vtype, a["size"], xs[0].layers),
         _csr_glsl,
+        dispatch_glsl=partial(_csr_glsl, overlap=True),
         reads=(ANY, ANY, ANY),
         once=(0,),
         reference=_csr_ref,
@@ -274,6 +269,8 @@ SCATTER_ADD = register(
         reference=_scatter_ref,
         scatter="add",
         domain=0,
+        row=1,
+        zero_if=(0,),
         cases=(
             Case(
                 lambda v, i: scatter_add(v, i, (9, 1)),
@@ -388,15 +385,9 @@ def leaf(array: np.ndarray, vtype: VType, name: str | None = None) -> Variable:
     return out
 
 
-def _spmv_glsl(f: Function) -> str:
-    return (
-        "{T} {y}_s = {T}(0);\n"
-        "  int {y}_e = {fetch1}(ivec2({pos}.x + 1, 0), 0);\n"
-        "  for (int k = {fetch1}(ivec2({pos}.x, 0), 0); k < {y}_e; k++)\n"
-        "    {y}_s += {fetch3}(ivec2(k, 0), 0) * "
-        "{fetch0}(ivec2({fetch2}(ivec2(k, 0), 0), 0), {layer});\n"
-        "  {y} = {y}_s;"
-    )
+def _spmv_glsl(f: Function, overlap: bool = False) -> str:
+    value = "{fetch3}(ivec2(@, 0), 0) * {fetch0}(ivec2(#, 0), {layer})"
+    return row_sum_glsl("{pos}.x", value, overlap=overlap)
 
 
 def _spmv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
@@ -416,6 +407,7 @@ SPMV = register(
         "sparse_matmul",
         lambda xs, a: (xs[0].vtype, (xs[1].size[0] - 1, 1), xs[0].layers),
         _spmv_glsl,
+        dispatch_glsl=partial(_spmv_glsl, overlap=True),
         reads=(ANY, ANY, ANY, ANY),
         backward=lambda f, gy, i: (
             sparse_matmul(f.attr("matrix").transposed, gy) if i == 0 else None

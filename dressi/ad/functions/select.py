@@ -105,6 +105,8 @@ WHERE = register(
         "where",
         _where_infer,
         _where_glsl,
+        zero_if=(1, 2),
+        chooses=True,
         backward=_where_backward,
         reference=lambda f, xs: np.where(
             (xs[0][..., None] if f.output.vtype.is_matrix else xs[0]) != 0, xs[1], xs[2]
@@ -156,6 +158,7 @@ ZERO_DIV = register(
         "zero_div",
         float_elementwise,
         _QUOTIENT + _ZERO_IF_0,
+        zero_if=(0,),
         backward=_quotient_backward,
         reference=lambda f, xs: np.where(xs[0] == 0, 0.0, _quotient(f, xs)),
         cases=(
@@ -170,6 +173,7 @@ ZERO_MUL = register(
         "zero_mul",
         float_elementwise,
         "{y} = {x0} * {x1};" + _ZERO_IF_0,
+        zero_if=(0,),
         backward=lambda f, gy, i: fit(zero_mul(gy, f.inputs[1 - i]), f.inputs[i]),
         reference=lambda f, xs: np.where(xs[0] == 0, 0.0, xs[0] * xs[1]),
         cases=(

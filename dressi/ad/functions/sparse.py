@@ -8,11 +8,12 @@ matrix, so it is exact and needs no atomics.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
 from dressi.ad.functions._common import needs_variable
+from dressi.ad.functions.rows import row_sum_glsl
 from dressi.ad.functions.scatter import SparseMatrix, leaf, sparse_matmul
 from dressi.ad.graph import Function, Size, Variable, checked_shape, short, user_line
 from dressi.ad.registry import ANY, Case, Op, apply, register
@@ -42,19 +43,15 @@ def _leaves(matrix: SparseMatrix, size: Size, layers: int) -> tuple[Variable, Va
     return leaf(matrix.offsets, INT, "map.offsets"), leaf(entries, IVEC2, "map.entries")
 
 
-def _glsl(f: Function) -> str:
+def _glsl(f: Function, overlap: bool = False) -> str:
     w, h = f.output.size
-    row = f"(({{layer}} * {h} + {{pos}}.y) * {w} + {{pos}}.x)"
     mask = SIDE - 1
-    return (
-        "{T} {y}_s = {T}(0);\n"
-        f"  int {{y}}_r = {row}, {{y}}_e = {{fetch1}}(ivec2({{y}}_r + 1, 0), 0);\n"
-        "  for (int k = {fetch1}(ivec2({y}_r, 0), 0); k < {y}_e; k++) {\n"
-        "    ivec2 j = {fetch2}(ivec2(k, 0), 0);\n"
-        f"    {{y}}_s += intBitsToFloat(j.y) * {{fetch0}}(ivec2(j.x & {mask}, "
-        f"(j.x >> {BITS}) & {mask}), j.x >> {2 * BITS});\n"
-        "  }\n"
-        "  {y} = {y}_s;"
+    return row_sum_glsl(
+        f"(({{layer}} * {h} + {{pos}}.y) * {w} + {{pos}}.x)",
+        f"intBitsToFloat(#.y) * {{fetch0}}(ivec2(#.x & {mask}, (#.x >> {BITS}) & {mask}), "
+        f"#.x >> {2 * BITS})",
+        entry="ivec2",
+        overlap=overlap,
     )
 
 
@@ -89,6 +86,7 @@ LINEAR_MAP = register(
         "linear_map",
         lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
         _glsl,
+        dispatch_glsl=partial(_glsl, overlap=True),
         reads=(ANY, ANY, ANY),
         backward=_backward,
         reference=_reference,

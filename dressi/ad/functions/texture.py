@@ -189,6 +189,7 @@ TEXTURE_SCATTER = register(
         "texture_scatter",
         lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
         _scatter_glsl,
+        zero_if=(0,),
         reference=_scatter_ref,
         scatter="add",
         domain=0,

@@ -13,7 +13,7 @@ from dressi.ad.functions.arith import maximum, minimum, neg
 from dressi.ad.functions.elementary import sqrt
 from dressi.ad.functions.select import compare, safe_div, where, zero_mul
 from dressi.ad.graph import Function, Variable, short, user_line
-from dressi.ad.registry import Case, Op, Shape, apply, broadcast, register
+from dressi.ad.registry import Case, Op, Shape, apply, broadcast, every_input, register
 from dressi.ad.vtype import FLOAT, IVEC3, MAT2, VEC2, VEC3, VEC4, vector
 from dressi.errors import GraphError
 
@@ -42,6 +42,7 @@ SWIZZLE = register(
         backward=lambda f, gy, i: apply(
             UNSWIZZLE, (gy,), comps=f.attr("comps"), n=f.inputs[0].vtype.n
         ),
+        zero_if=(0,),
         reference=lambda f, xs: xs[0][..., [_AXES.index(c) for c in f.attr("comps")]],
         cases=(
             Case(lambda a: swizzle(a, "zx"), ((VEC3, -2, 2),)),
@@ -74,6 +75,7 @@ UNSWIZZLE: Op = register(
         "unswizzle",
         lambda xs, a: (vector(a["n"]), xs[0].size, xs[0].layers),
         _unswizzle_glsl,
+        zero_if=(0,),
         backward=lambda f, gy, i: swizzle(gy, f.attr("comps")),
         reference=_unswizzle_ref,
         cases=(Case(lambda a: apply(UNSWIZZLE, (a,), comps="zx", n=3), ((VEC2, -2, 2),)),),
@@ -106,6 +108,7 @@ CONCAT = register(
         "vec",
         _concat_infer,
         lambda f: "{y} = {T}(" + ", ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ");",
+        zero_if=every_input,
         backward=_concat_backward,
         reference=_concat_ref,
         cases=(
@@ -156,6 +159,7 @@ SUM_COMPONENTS = register(
         "sum_components",
         _sum_components_infer,
         _sum_components_glsl,
+        zero_if=(0,),
         backward=lambda f, gy, i: apply(SPLAT, (gy,), vtype=f.inputs[0].vtype),
         reference=lambda f, xs: (
             xs[0].sum(axis=(-1, -2))[..., None]
@@ -182,6 +186,7 @@ SPLAT: Op = register(
         "splat",
         lambda xs, a: (a["vtype"], xs[0].size, xs[0].layers),
         _splat_glsl,
+        zero_if=(0,),
         backward=lambda f, gy, i: sum_components(gy),
         reference=lambda f, xs: np.broadcast_to(
             xs[0].reshape(*xs[0].shape[:3], *(1,) * len(f.attr("vtype").tail)),

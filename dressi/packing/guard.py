@@ -1,0 +1,146 @@
+"""Which Functions of a shader need not run where one of its values is 0.
+
+In: the Functions of a substage. Out: ``Guard``: a condition, and runs of Functions of which every
+other one stands behind ``if (condition != 0)``. Two things make a Function needless: whoever reads
+it is a choice (``F.where``) that takes the other side, or a chain of gradients that a factor of
+exactly 0 makes 0 up to a scatter, which adds nothing then. In a picture most pixels lie outside of
+the band around edges, where both hold for the whole distance to the edge and its backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from dressi.ad.graph import Function, Variable
+
+FEWEST = 12
+"""Functions that a guard must save; a branch costs about as much as a few of them."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """condition: 0 where the guarded Functions are not needed."""
+
+    condition: Variable
+    runs: tuple[tuple[bool, tuple[Function, ...]], ...]
+    """(guarded, Functions) in order of execution."""
+    outside: frozenset[int]
+    """uids of what a guarded Function makes and another run reads: to be 0 where it does not
+    run."""
+
+
+def find_guard(functions: Sequence[Function], kept: Collection[int]) -> Guard | None:
+    """The guard that saves most Functions; None where it would be too few.
+
+    functions: in order of execution. kept: uids of Variables that are written to images.
+    """
+    users: dict[int, list[Function]] = {}
+    for f in functions:
+        for x in f.inputs:
+            users.setdefault(x.uid, []).append(f)
+    best: tuple[int, Variable, set[int]] | None = None
+    for condition in _candidates(functions):
+        needless = _needless(condition, functions, users, kept)
+        if len(needless) >= FEWEST and (best is None or len(needless) > best[0]):
+            best = (len(needless), condition, needless)
+    if best is None:
+        return None
+    _, condition, needless = best
+    runs = _runs(condition, functions, needless)
+    outside = set()
+    for guarded, run in runs:
+        made = {f.output.uid for f in run} if guarded else set()
+        inside = {id(f) for f in run}
+        outside |= {
+            uid for uid in made if any(id(user) not in inside for user in users.get(uid, ()))
+        }
+    return Guard(condition, runs, frozenset(outside))
+
+
+def _candidates(functions: Sequence[Function]) -> list[Variable]:
+    """Scalar conditions of choices, and what chains of zeros begin with."""
+    chains = {f.output.uid for f in functions if f.op.zeros(f)}
+    found: dict[int, Variable] = {}
+    for f in functions:
+        if f.op.chooses and f.inputs[0].vtype.n_words == 1:
+            found[f.inputs[0].uid] = f.inputs[0]
+        for i in f.op.zeros(f) or ():
+            x = f.inputs[i]
+            if x.uid not in chains and not x.vtype.is_int and not x.vtype.is_matrix:
+                found.setdefault(x.uid, x)
+    return [v for v in found.values() if v.creator is None or v.size != (1, 1)]
+
+
+def _zeros(condition: Variable, functions: Sequence[Function]) -> set[int]:
+    """uids of what is exactly 0 where the condition is; a scatter that adds nothing, too."""
+    zero = {condition.uid}
+
+    def is_zero(x: Variable) -> bool:
+        if x.uid in zero:
+            return True
+        f = x.creator  # a constant, which no list of Functions holds
+        return f is not None and not f.inputs and f.op.zeros(f) == ()
+
+    for f in functions:
+        inputs = f.op.zeros(f)
+        if f.op.chooses and f.inputs[0].uid in zero:
+            inputs = (2,)
+        if inputs and all(is_zero(f.inputs[i]) for i in inputs):
+            zero.add(f.output.uid)
+    return zero
+
+
+def _needless(
+    condition: Variable,
+    functions: Sequence[Function],
+    users: dict[int, list[Function]],
+    kept: Collection[int],
+) -> set[int]:
+    """uids of outputs of the Functions that need not run where the condition is 0."""
+    zero = _zeros(condition, functions)
+    needless: set[int] = set()
+    for f in reversed(functions):
+        y = f.output
+        if y.uid == condition.uid or f.op.fragment_exit:
+            continue
+        if f.op.scatter:
+            if y.uid in zero:
+                needless.add(y.uid)
+        elif y.uid not in kept and all(
+            user.output.uid in needless or _not_chosen(user, y, condition)
+            for user in users.get(y.uid, ())
+        ):
+            needless.add(y.uid)
+    return needless
+
+
+def _not_chosen(user: Function, x: Variable, condition: Variable) -> bool:
+    if not user.op.chooses or user.inputs[0].uid != condition.uid:
+        return False
+    return user.inputs[2].uid != x.uid and user.inputs[0].uid != x.uid
+
+
+def _runs(
+    condition: Variable, functions: Sequence[Function], needless: set[int]
+) -> tuple[tuple[bool, tuple[Function, ...]], ...]:
+    """The Functions as few runs as their order allows, guarded and not by turns."""
+    waiting = {f.output.uid for f in functions}
+    left, guarded = list(functions), False
+    runs: list[tuple[bool, tuple[Function, ...]]] = []
+    while left:
+        run, rest = [], []
+        for f in left:
+            uid = f.output.uid
+            ready = (uid in needless) == guarded and all(x.uid not in waiting for x in f.inputs)
+            if guarded and condition.uid in waiting:
+                ready = False
+            if ready:
+                run.append(f)
+                waiting.discard(uid)
+            else:
+                rest.append(f)
+        if run:
+            runs.append((guarded, tuple(run)))
+        left, guarded = rest, not guarded
+    return tuple(runs)

@@ -1,0 +1,93 @@
+"""The statements of a dispatch: what may run together, and what need not run at all.
+
+In: the generator of a shader, its Functions in order. Out: lines of GLSL. Scatters to the same row
+share a block, where the lanes of a subgroup add up their values first (``accumulate.reduced``);
+Functions that are often not needed stand behind a branch (``guard``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+from dressi.ad.graph import Function
+from dressi.packing.accumulate import ATOMIC, reduced, reducer
+from dressi.packing.guard import find_guard
+from dressi.packing.shader_text import ShaderText
+from dressi.packing.units import is_exact
+
+if TYPE_CHECKING:
+    from dressi.packing.glsl import Generator
+
+
+def _emit_all(
+    g: Generator, functions: Sequence[Function], text: ShaderText, body: list[str]
+) -> None:
+    """Append the statements of some Functions, in order. Scatters to the same row come last,
+    where subgroups add for them together."""
+    subgroups = g.substage.lowered and g.limits.subgroup_arithmetic
+    together: dict[Hashable, list[Function]] = {}
+    for f in functions:
+        y, way = f.output, g.context.way_to_add
+        if subgroups and f.op.row is not None and way == ATOMIC and not is_exact(y, way):
+            key = (f.inputs[f.op.row].uid, y.size, y.layers)
+            together.setdefault(key, []).append(f)
+        else:
+            g.emit(f, text, body)
+    for group in together.values():
+        _add_together(g, group, text, body)
+
+
+def _add_together(g: Generator, group: list[Function], text: ShaderText, body: list[str]) -> None:
+    """Append a block that does the scatters of several Functions to the same row."""
+    text.extensions |= {
+        "GL_KHR_shader_subgroup_basic",
+        "GL_KHR_shader_subgroup_ballot",
+        "GL_KHR_shader_subgroup_arithmetic",
+    }
+    adds = []
+    for f in group:
+        y = f.output
+        body.append(f"  // {f.op.name}  {f.line}")
+        add = g.adder(y, text)
+        array = g.buffer(y, text, "float")
+        text.functions.append(reducer(f"reduce_{array}", array, y.vtype))
+        value = g.operand(f.inputs[0], text, body)
+        adds.append((f"reduce_{array}", add, value, y.vtype))
+    y, row = group[0].output, group[0].op.row
+    assert row is not None
+    n = y.size[0] * y.size[1]
+    base = f"layer * {n}" if y.layers > 1 else "0"
+    body.append(reduced(g.operand(group[0].inputs[row], text, body), n, base, adds))
+
+
+def emit_guarded(g: Generator, text: ShaderText, body: list[str]) -> None:
+    """Append the statements of all Functions; those that are often not needed behind a
+    branch."""
+    guard = find_guard(g.functions, {v.uid for v in g.substage.outputs})
+    if guard is None:
+        _emit_all(g, g.functions, text, body)
+        return
+    made = {f.output.uid: f.output for f in g.functions}
+    for guarded, run in guard.runs:
+        if not guarded:
+            _emit_all(g, run, text, body)
+            continue
+        condition = g.operand(guard.condition, text, body)
+        outer, inner = dict(g.names), list[str]()
+        g.hoisted = guard.outside
+        _emit_all(g, run, text, inner)
+        g.hoisted = frozenset()
+        for uid in [uid for uid in g.names if uid not in outer]:
+            # What is declared in the block is not known behind it, but its name is taken.
+            if uid in guard.outside:
+                t = made[uid].vtype.glsl
+                body.append(f"  precise {t} {g.names[uid]} = {t}(0);")
+                outer[uid] = g.names[uid]
+            else:
+                outer[-1 - len(outer)] = ""
+        g.names = outer
+        zero = f"{guard.condition.vtype.glsl}(0)"
+        body.append(f"  if ({condition} != {zero}) {{")
+        body += ["  " + line.replace("\n", "\n  ") for line in inner]
+        body.append("  }")
