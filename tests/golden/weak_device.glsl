@@ -29,7 +29,7 @@ bvec2 equal_(ivec2 a, ivec2 b) { return equal(a, b); }
 bvec3 equal_(ivec3 a, ivec3 b) { return equal(a, b); }
 bvec4 equal_(ivec4 a, ivec4 b) { return equal(a, b); }
 float fetch0(ivec2 p, int l) { return texelFetch(x1, ivec2(p.x, p.y), 0).x; }  // tex FLOAT@4x4
-float sample0_linear_mirror(vec2 uv, int l) { precise vec2 p = uv * vec2(4, 4) - 0.5; ivec2 i = ivec2(floor(p)); vec2 t = fract(p);
+float sample0_linear_mirror(vec2 uv, int l) { precise vec2 q = uv * vec2(4, 4) - 0.5, p = vec2(q.x > -4194304.0 ? min(q.x, 4194304.0) : -4194304.0, q.y > -4194304.0 ? min(q.y, 4194304.0) : -4194304.0); ivec2 i = ivec2(floor(p)); vec2 t = fract(p);
   precise float v = mix(mix(fetch0(ivec2(min(clamp((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0)), 0, 8 - 1))), l), fetch0(ivec2(min(clamp((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0)), 0, 8 - 1))), l), t.x),
     mix(fetch0(ivec2(min(clamp((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0)), 0, 8 - 1))), l), fetch0(ivec2(min(clamp((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0)), 0, 8 - 1))), l), t.x), t.y); return v; }
 void main() {
@@ -75,7 +75,8 @@ void main() {
   float i1 = fetch0(pos, layer);  // %2 FLOAT@6x5
   vec2 i2 = fetch1(pos, layer);  // %0 VEC2@6x5
   if (i1 != float(0)) {
-    vec2 p = i2 * vec2(4, 4) - 0.5, o = floor(p), t = p - o;
+    vec2 q = i2 * vec2(4, 4) - 0.5, p = vec2(q.x > -4194304.0 ? min(q.x, 4194304.0) : -4194304.0, q.y > -4194304.0 ? min(q.y, 4194304.0) : -4194304.0);
+    vec2 o = floor(p), t = p - o;
     for (int k = 0; k < 4; k++) {
       ivec2 d = ivec2(k & 1, k >> 1), i = ivec2(o) + d;
       vec2 s = mix(1.0 - t, t, vec2(d));
