@@ -209,6 +209,7 @@ def test_the_summary_of_a_heatmap_is_over_seeds_and_names_the_best() -> None:
     assert figures["early_narrow_over_wide"] == pytest.approx(4.5 / 2.5)
     assert figures["end_narrow_over_wide"] == pytest.approx(1.25 / 2.5)
     assert figures["end_narrow_over_wide_by_K"] == pytest.approx([0.5, 0.5])
+    assert figures["early_near_over_far"] == 2.5
     assert all(holds for _, holds in trends(figures, 500, 2500))
 
     # A second seed whose end is the other way around: mean 1.1 of 0.5 and 1.7, error 0.6.

@@ -40,7 +40,7 @@ class Settings(common.Settings):
 
     target: str | None = option(None, "OBJ file (default: a horned ball built by code)")
     target_faces: int = option(5120, TARGET_FACES_HELP, smoke=80, least=20)
-    look: str = option("silhouette", LOOK_HELP)
+    look: str = option("lambert", LOOK_HELP)
     K: tuple[int, ...] = option((1, 3, 5), "peels, columns", smoke=(1, 2), least=1)
     r_px: tuple[float, ...] = option(
         (1.0, 2.0, 4.0, 7.0), "reach in pixels, rows", smoke=(1.0, 3.0), least=0.5
@@ -119,7 +119,8 @@ def summary(
     """Figures of distances (seeds, 2, r, K), at the early checkpoint and at the end: the tables,
     mean over seeds; the best pair; the mean over K for each r and the r with the least; and the
     narrowest r's mean over K divided by the widest's, with the standard error of that quotient over
-    seeds (0 for one seed, which has no spread to tell)."""
+    seeds (0 for one seed, which has no spread to tell), also within each K; the pair of least K and
+    r divided by that of largest K and r."""
     figures: dict[str, Any] = {"seeds": len(distances)}
     for k, name in enumerate(("early", "end")):
         each = distances[:, k]
@@ -137,7 +138,8 @@ def summary(
         figures[f"{name}_narrow_over_wide_error"] = (
             float(quotients.std(ddof=1) / np.sqrt(len(quotients))) if len(quotients) > 1 else 0.0
         )
-        # Row by row of K: one column may carry the mean.
+        figures[f"{name}_near_over_far"] = float(table[0, 0] / table[-1, -1])
+        # One column of K may carry the mean.
         figures[f"{name}_narrow_over_wide_by_K"] = (table[0] / table[-1]).tolist()
     return figures
 
