@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -14,7 +15,13 @@ WARM_UP = 14
 build's first step compiles in the driver."""
 
 
-def step_ms(ad: DressiAD) -> float:
+class Steps(Protocol):
+    """An engine, or several that step together."""
+
+    def exec_step(self) -> None: ...
+
+
+def step_ms(ad: Steps) -> float:
     """Wall time of one step."""
     begin = time.perf_counter()
     ad.exec_step()

@@ -62,6 +62,7 @@ KEYS = {
     "scaling": "views resolution faces K ms stages ratio_to_copy",
     "antialias": "case ms ratio_to_copy times_hardsoftras error error_hard",
     "packing": "kind functions seconds substages stages seconds_per_nlogn ratio_to_copy",
+    "parallel": "case devices names views ms one_ms speedup rel_diff drift",
     "reliability": "figure value threshold holds cases",
 }
 SMOKE = Settings(smoke=True)

@@ -10,6 +10,7 @@ from typing import Any
 from dressi.apps.bench import (
     antialias,
     packing,
+    parallel,
     reliability,
     roofline,
     scaling,
@@ -34,11 +35,13 @@ TABLES: dict[str, Callable[[Settings, Copies], Table]] = {
     "scaling": scaling.measure,
     "packing": packing.measure,
     "antialias": antialias.measure,
+    "parallel": parallel.measure,
     "reliability": reliability.measure,
 }
 ALL = "all"
-LARGE = ("table3", "table4")
-"""Asked for by name: minutes on a GPU, but the better part of an hour on a CPU."""
+LARGE = ("table3", "table4", "parallel")
+"""Asked for by name: the tables take minutes on a GPU, but the better part of an hour on a CPU;
+``parallel`` takes all devices."""
 OUT = "out/bench"
 
 

@@ -1,0 +1,166 @@
+"""``dressi bench parallel``: steps with the views split over the devices of this machine, beside
+the same steps on the first of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dressi.ad import Adam
+from dressi.apps.bench.common import Copies, Settings, Table, timed_steps
+from dressi.apps.problems import (
+    Problem,
+    colours,
+    hard_silhouettes,
+    silhouette_problem,
+    sphere,
+    squashed,
+    texture_problem,
+    view_matrices,
+)
+from dressi.engine import DressiAD
+from dressi.parallel import DataParallel, Share
+from dressi.vk import DeviceInfo, equal_devices
+
+COLUMNS = (
+    "case",
+    "devices",
+    "views",
+    "one_ms",
+    "ms",
+    "speedup",
+    "gradients_ms",
+    "sum_ms",
+    "update_ms",
+    "megabytes",
+    "rel_diff",
+    "drift",
+)
+
+STEPS = 20
+"""After which the parameters of both are compared."""
+
+EPS = 1e-3
+"""Of Adam, times the largest gradient at the start: above what rounding leaves of gradients that
+cancel. With less, Adam makes steps of full length of these, and the order of a sum decides their
+sign."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """views, resolution, faces; texels on a side of the texture (0: vertices by silhouettes)."""
+
+    views: int
+    resolution: int
+    faces: int
+    texels: int = 0
+
+    @property
+    def name(self) -> str:
+        what = f"texture {self.texels}²" if self.texels else f"{self.faces} faces"
+        return f"{what}, {self.resolution}²"
+
+
+CASES = (
+    Case(8, 256, 1280),
+    Case(8, 512, 20480),
+    Case(16, 1024, 20480),
+    Case(8, 1024, 5120, texels=1024),
+)
+CPU_CASES = (Case(8, 128, 1280), Case(8, 256, 1280), Case(8, 128, 1280, texels=256))
+SMOKE = (Case(3, 16, 80), Case(2, 16, 80, texels=8))
+
+
+def factory(case: Case, device: int) -> Callable[[np.ndarray], Problem]:
+    """Indices of views -> their problem. device: renders the targets."""
+    mesh, matrices = sphere(case.faces), view_matrices(case.views)
+    if case.texels:
+        seen = colours(mesh, matrices, case.resolution, device)
+        return lambda k: texture_problem(mesh, matrices[k], seen[k], case.texels)
+    masks = hard_silhouettes(squashed(mesh), matrices, case.resolution, device)
+    return lambda k: silhouette_problem(mesh, matrices[k], masks[k])
+
+
+def measure(settings: Settings, copies: Copies) -> Table:
+    """A row for each case and number of devices: 2, 4, ... and all. The devices are those of one
+    type that ``--device`` fits, else the best type; a single one is taken twice, which shows that
+    it works, not that it is faster."""
+    found = equal_devices(settings.device)
+    there = found if len(found) > 1 else found * 2
+    for k, info in enumerate(there):
+        print(f"device {k}: {info.index} {info.name}, {info.driver}, UUID {info.uuid or 'unknown'}")
+    if len(found) == 1:
+        print("  this machine has one such device: it is taken twice, which cannot be faster")
+    cases = SMOKE if settings.smoke else CPU_CASES if found[0].type == "cpu" else CASES
+    rows = [row for case in cases for row in rows_of(case, there, settings, copies)]
+    return Table(COLUMNS, rows)
+
+
+def counts(n: int) -> list[int]:
+    """2, 4, 8, ... and n."""
+    return sorted({2**k for k in range(1, n.bit_length()) if 2**k <= n} | {n})
+
+
+def rows_of(
+    case: Case, there: list[DeviceInfo], settings: Settings, copies: Copies
+) -> list[dict[str, Any]]:
+    """The case on one device, and on 2, 4, ... of them."""
+    make, first = factory(case, there[0].index), there[0].index
+    copies.measure()
+    problem = make(np.arange(case.views))
+    with DressiAD(first) as ad:
+        problem.load(ad)
+        eps = EPS * float(np.abs(ad.recv_grad(problem.parameter)).max())
+        adam = Adam(0.01 if case.texels else 1e-4, eps=eps)
+        ad.set_optimizer(adam)
+        ad.exec_steps(STEPS)
+        want = ad.recv_img(problem.parameter)
+        one_ms = float(np.median(timed_steps(ad, settings.smoke)))
+    rows = []
+    for n in counts(min(len(there), case.views)):
+        used = there[:n]
+        row = row_of(case, make, adam, used, want, settings)
+        rows.append({**row, "one_ms": one_ms, "speedup": one_ms / row["ms"]})
+    return rows
+
+
+def row_of(
+    case: Case,
+    make: Callable[[np.ndarray], Problem],
+    adam: Adam,
+    used: list[DeviceInfo],
+    want: np.ndarray,
+    settings: Settings,
+) -> dict[str, Any]:
+    """Times and parameters of a split. want: the parameters after STEPS on one device."""
+
+    def make_loss(share: Share) -> tuple[Any, Any]:
+        part = make(share.views)
+        return part.loss, part.data
+
+    devices = [i.index for i in used]
+    with DataParallel(make_loss, case.views, devices, optimizer=adam) as dp:
+        dp.exec_steps(STEPS)
+        (parameter,) = dp.parameters
+        got = dp.recv_img(parameter)
+        times = timed_steps(dp, settings.smoke)
+        phases = dp.phase_ms()
+        moved = sum(p.nbytes for e in dp.engines for p in e.read_parameters())
+        return {
+            "case": case.name,
+            "devices": len(used),
+            "names": [i.name for i in used],
+            "indices": devices,
+            "same_device": len(set(devices)) < len(devices),
+            "views": case.views,
+            "shares": [len(s) for s in dp.shares],
+            "ms": float(np.median(times)),
+            **{f"{name}_ms": ms for name, ms in phases.items()},
+            "megabytes": 2e-6 * moved,
+            "steps": STEPS,
+            "rel_diff": float(np.abs(got - want).max() / np.abs(want).max()),
+            "drift": dp.drift(),
+        }
