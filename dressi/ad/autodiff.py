@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dressi.ad.functions import add_n, constant, expand, sum, sum_layers
+from dressi.ad.functions.inverse_maps import streams
 from dressi.ad.functions.scatter import merged_gathers
-from dressi.ad.graph import Variable, leaves, short, topological, user_line
+from dressi.ad.graph import Function, Variable, leaves, short, topological, user_line
 from dressi.errors import GraphError, origin
 
 
@@ -41,21 +42,9 @@ def build_backward(
             wanted.add(f.output.uid)
     parts: dict[int, list[Variable]] = {loss.uid: [constant(1.0, loss.vtype)]}
     totals: dict[int, Variable] = {}
-    for f in reversed(functions):
-        y = f.output
-        if y.uid not in parts or y.uid not in wanted:
-            continue
-        with origin(f.line):
-            gy = _total(parts.pop(y.uid), y)
-            totals[y.uid] = gy
-            if f.op.backward is None:
-                continue
-            for i, x in enumerate(f.inputs):
-                if x.uid not in wanted:
-                    continue
-                gx = f.op.backward(f, gy, i)
-                if gx is not None:
-                    parts.setdefault(x.uid, []).append(_reduce_to(gx, x))
+    with streams(functions):
+        for f in reversed(functions):
+            _step_back(f, parts, totals, wanted)
     grads: dict[Variable, Variable] = {}
     for v in targets:
         if v.uid in parts:
@@ -63,6 +52,26 @@ def build_backward(
         elif v.uid in totals:
             grads[v] = totals[v.uid]
     return grads
+
+
+def _step_back(
+    f: Function, parts: dict[int, list[Variable]], totals: dict[int, Variable], wanted: set[int]
+) -> None:
+    """Take the parts of the gradient of f's output together and hand them on to its inputs."""
+    y = f.output
+    if y.uid not in parts or y.uid not in wanted:
+        return
+    with origin(f.line):
+        gy = _total(parts.pop(y.uid), y)
+        totals[y.uid] = gy
+        if f.op.backward is None:
+            return
+        for i, x in enumerate(f.inputs):
+            if x.uid not in wanted:
+                continue
+            gx = f.op.backward(f, gy, i)
+            if gx is not None:
+                parts.setdefault(x.uid, []).append(_reduce_to(gx, x))
 
 
 def _total(gradients: list[Variable], like: Variable) -> Variable:

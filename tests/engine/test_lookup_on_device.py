@@ -8,7 +8,7 @@ from device import run_many, worst
 
 from dressi import DressiAD, F, Options, Variable, evaluate
 from dressi.ad.autodiff import build_backward
-from dressi.ad.vtype import FLOAT, INT, MAT3, VEC3, VEC4, VType
+from dressi.ad.vtype import FLOAT, INT, MAT3, VEC2, VEC3, VEC4, VType
 from dressi.packing.accumulate import LOOP, adder
 
 pytestmark = pytest.mark.gpu
@@ -37,6 +37,35 @@ def test_stochastic_draws_the_pixels_that_the_reference_draws(
         feeds[step] = np.full((1, 1, 1, 1), k)
         (got,) = run_many(ad, [g], feeds)
         assert worst(got, evaluate([g], feeds)[0]) < 1e-5
+
+
+def test_ops_that_share_a_counter_draw_apart_as_in_the_reference(ad: DressiAD) -> None:
+    """Of tables and of textures, at steps where the streams wrap at 32 bits too."""
+    rng = np.random.default_rng(8)
+    step, index = Variable(INT), Variable(INT, (20, 15))
+    uv, w = Variable(VEC2, (20, 15)), Variable(FLOAT, (20, 15))
+    tables = [Variable(FLOAT, (11, 1), requires_grad=True) for _ in range(2)]
+    textures = [Variable(FLOAT, (6, 5), requires_grad=True) for _ in range(2)]
+    loss = w * 0.0
+    for table, tex in zip(tables, textures, strict=True):
+        read = F.lookup(table, F.dynamic(index), scatter="stochastic", step=step, samples=2)
+        loss = loss + w * (read + F.texture(tex, uv, backward="inverse_uv", step=step))
+    grads = build_backward(loss)
+    feeds: dict[Variable, object] = {
+        **{t: np.zeros((11, 1)) for t in tables},
+        **{t: np.zeros((5, 6, 1)) for t in textures},
+        index: rng.integers(0, 11, (15, 20, 1)),
+        uv: rng.uniform(0, 1, (15, 20, 2)),
+        w: rng.normal(size=(15, 20, 1)),
+    }
+    for k in (0, 1, 2**30 + 7):
+        feeds[step] = np.full((1, 1, 1, 1), k)
+        leaves = [*tables, *textures]
+        got = run_many(ad, [grads[v] for v in leaves], feeds)
+        want = evaluate([grads[v] for v in leaves], feeds)
+        for a, b in zip(got, want, strict=True):
+            assert (np.abs(a - b) < 1e-5 * (1 + np.abs(b))).mean() > 0.95  # ties of landing places
+        assert (got[0] != got[1]).any() and (got[2] != got[3]).any()
 
 
 def test_a_step_counter_on_the_device_draws_anew_every_step(ad: DressiAD) -> None:

@@ -5,11 +5,15 @@ how many they are; then elements gather. Keys are a bijection of pixel numbers t
 step counter, so the largest belongs to a pixel drawn uniformly, whose number can be told from it,
 and the gradient of that pixel times the count is the sum over all of them in expectation. Source:
 paper, 3.2.2. Differs: there the last writer wins and does not know how many it stands for.
+Ops of one graph that share a counter draw apart: each has a stream, by its place in the graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -49,6 +53,45 @@ class Ref:
 
     def __repr__(self) -> str:
         return self.value.name or f"%{self.value.uid}"
+
+
+class _Streams(threading.local):
+    """Of each thread: number of the stream by uid of the Function that draws."""
+
+    def __init__(self) -> None:
+        self.of: dict[int, int] = {}
+
+
+_streams = _Streams()
+
+
+@contextmanager
+def streams(functions: Iterable[Function]) -> Iterator[None]:
+    """While open, the Functions that draw by one counter have streams 0, 1, ... in this order, so
+    that a graph that is built twice draws the same."""
+    before, counts = _streams.of, Counter[int | None]()
+    _streams.of = {}
+    for f in functions:
+        attrs = dict(f.attrs)
+        if attrs.get("backward") == "inverse_uv" or attrs.get("scatter") == "stochastic":
+            counter = attrs["step"].value.uid if attrs["step"] else None
+            _streams.of[f.uid] = counts[counter]
+            counts[counter] += 1
+    try:
+        yield
+    finally:
+        _streams.of = before
+
+
+def stream_of(f: Function) -> int:
+    """The stream of a Function whose backward draws; 0 outside of ``streams``."""
+    return _streams.of.get(f.uid, 0)
+
+
+def in_stream(step: Variable, stream: int) -> Variable:
+    """The counter of a stream: that many times 2^32 / golden ratio steps ahead, modulo 2^32."""
+    ahead = stream * 0x9E3779B1 & 0xFFFFFFFF
+    return step if not ahead else step + (ahead - (ahead >> 31 << 32))
 
 
 def _inverse_gather_glsl(f: Function) -> str:
@@ -127,7 +170,7 @@ INVERSE_LOOKUP = register(
 
 
 def sampled_rows(
-    gy: Variable, index: Variable, table: Variable, step: Variable, samples: int
+    gy: Variable, index: Variable, table: Variable, step: Variable, samples: int, stream: int
 ) -> Variable:
     """An unbiased estimate of the sum, for each row of the table, of gy over the pixels whose index
     it is: the mean of so many independent draws."""
@@ -135,7 +178,7 @@ def sampled_rows(
     shape = {"size": table.size, "layers": table.layers}
     parts = []
     for k in range(samples):
-        key = step if samples == 1 else step * samples + k
+        key = in_stream(step if samples == 1 else step * samples + k, stream)
         inverse = apply(INVERSE_LOOKUP, (index, gy, key), **shape)
         parts.append(apply(INVERSE_GATHER, (gy, inverse, key), **shape))
     total = add_n(parts)

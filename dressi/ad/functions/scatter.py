@@ -18,7 +18,7 @@ from dressi.ad.evaluate import as_array
 from dressi.ad.functions._common import needs_int, needs_variable, table_index
 from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.image import expand
-from dressi.ad.functions.inverse_maps import Ref, sampled_rows
+from dressi.ad.functions.inverse_maps import Ref, sampled_rows, stream_of
 from dressi.ad.functions.rows import row_sum_glsl
 from dressi.ad.graph import (
     Derived,
@@ -87,7 +87,8 @@ def _lookup_backward(f: Function, gy: Variable, i: int) -> Variable | None:
         return apply(CSR_GATHER, (gy, offsets, items), size=table.size)
     way = dict(f.attrs).get("scatter", "exact")
     if way == "stochastic":
-        return sampled_rows(gy, index, table, f.attr("step").value, f.attr("samples"))
+        step, samples = f.attr("step").value, f.attr("samples")
+        return sampled_rows(gy, index, table, step, samples, stream_of(f))
     return _scatter_add(gy, index, table.size, table.layers, way == "deterministic")
 
 
@@ -454,8 +455,9 @@ def lookup(
     point whatever the options, so the same bits in every run; ``stochastic`` (paper: the inverse
     lookup), where each row takes the gradient of ``samples`` of its pixels, drawn uniformly and
     weighted by how many they are. That one is unbiased: its mean over steps is the exact sum. It
-    needs ``step``, an INT @ 1x1 that counts steps. Raises GraphError for another scatter, a
-    missing or misshapen step, and samples outside 1 to 64.
+    needs ``step``, an INT @ 1x1 that counts steps; ops that share one draw independently, and the
+    same again when the graph is built again. Raises GraphError for another scatter, a missing or
+    misshapen step, and samples outside 1 to 64.
     """
     if scatter not in SCATTERS:
         raise GraphError(

@@ -25,7 +25,16 @@ import numpy as np
 from dressi.ad.functions._common import constant, is_constant, lift, needs_variable
 from dressi.ad.functions.color import decoded
 from dressi.ad.functions.image import expand
-from dressi.ad.functions.inverse_maps import INVERSE_GATHER, A, B, Ref, mix_bits, permute_glsl
+from dressi.ad.functions.inverse_maps import (
+    INVERSE_GATHER,
+    A,
+    B,
+    Ref,
+    in_stream,
+    mix_bits,
+    permute_glsl,
+    stream_of,
+)
 from dressi.ad.functions.wraps import (
     WRAPS,
     Wraps,
@@ -114,8 +123,9 @@ def _sample_backward(f: Function, gy: Variable, i: int) -> Variable:
     shape = {"size": tex.size, "layers": tex.layers}
     if f.attr("backward") == "exact":
         return apply(TEXTURE_SCATTER, (gy, uv), **attrs, **shape)
-    step = _step_of(f)
-    inverse = apply(INVERSE_UV, (uv, gy, step), **attrs, **shape)
+    stream = stream_of(f)
+    step = in_stream(_step_of(f), stream)
+    inverse = apply(INVERSE_UV, (uv, gy, step), stream=stream, **attrs, **shape)
     return apply(INVERSE_GATHER, (gy, inverse, step), **shape)
 
 
@@ -248,6 +258,11 @@ _R2 = (3242174889, 2447445413)
 """1 / p and 1 / p^2 times 2^32, p^3 = p + 1: steps of the two-dimensional Weyl sequence."""
 
 
+def _jitter_key(f: Function) -> int:
+    """Where the jitter of each pixel starts; streams start apart, for steps alone only shift it."""
+    return int(0x5BD1E995 ^ mix_bits(np.array(f.attr("stream")), A, B))
+
+
 def _inverse_glsl(f: Function) -> str:
     (w, h), wrap = f.attr("size"), f.attr("wrap")
     dw, dh = f.inputs[0].size
@@ -258,7 +273,7 @@ def _inverse_glsl(f: Function) -> str:
     return (
         "if ({x1} != {T1}(0)) {\n"
         f"    uint n = uint(({{layer}} * {dh} + {{pos}}.y) * {dw} + {{pos}}.x);\n"
-        f"    uint x = n ^ 0x5bd1e995u; {permute_glsl(A, B)}\n"
+        f"    uint x = n ^ {_jitter_key(f)}u; {permute_glsl(A, B)}\n"
         f"    uvec2 r = uvec2({_R2[0]}u, {_R2[1]}u) * uint({{x2}}) + uvec2(x << 16, x);\n"
         "    vec2 j = vec2(r >> 8) / 16777216.0;\n"
         f"    vec2 p = {{x0}} * vec2({w}, {h}) + {jitter}; "
@@ -275,7 +290,7 @@ def _inverse_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     (w, h), layers, wrap = f.attr("size"), f.attr("layers"), f.attr("wrap")
     shape = gy.shape[:3]
     n = np.arange(np.prod(shape), dtype=np.uint64).reshape(shape)
-    x = mix_bits(n ^ np.uint64(0x5BD1E995), A, B)
+    x = mix_bits(n ^ np.uint64(_jitter_key(f)), A, B)
     start = np.stack([x << np.uint64(16), x], -1)
     r = [(a * int(step.reshape(-1)[0])) & 0xFFFFFFFF for a in _R2]
     bits = (start + np.array(r, np.uint64)) & np.uint64(0xFFFFFFFF)
@@ -327,7 +342,8 @@ def texture(
     border, numbers or FLOAT or tex's type @ 1x1, linear. srgb: tex holds sRGB values (an alpha
     aside), which are decoded before they are filtered. backward: how the gradient reaches tex,
     ``exact`` (scatter-add to the texels read) or ``inverse_uv`` (paper, 3.2.2: one pixel a texel,
-    unbiased over steps; give ``step``, an INT @ 1x1 that counts steps). hardware: sample with the
+    unbiased over steps; give ``step``, an INT @ 1x1 that counts steps; ops that share one draw
+    independently, and the same again when the graph is built again). hardware: sample with the
     device's sampler where it can (one layer, linear filtering of 32-bit floats): faster on GPUs,
     with weights of 8 bits on most. Gradient to tex (its stored values), to border, and to uv from
     the four taps (0 for nearest). A uv
