@@ -156,31 +156,29 @@ TEXTURE = register(
 )
 
 
+def each_tap_glsl(filter: str, wraps: Wraps, uv: str, w: int | str, h: int | str, do: str) -> str:
+    """GLSL of a loop over the texels that uv reads. do: a statement that sees ``i``, the texel in
+    the texture, and ``s``, its weight. Beyond a border nothing is done."""
+    linear = filter == "linear"
+    inside = inside_glsl(wraps, "a.x", "a.y", w, h)
+    return (
+        f"vec2 q = {uv} * vec2({w}, {h}){' - 0.5' if linear else ''}, p = {near_glsl('q')};\n"
+        "    vec2 o = floor(p), t = p - o;\n"
+        f"    for (int k = 0; k < {4 if linear else 1}; k++) {{\n"
+        f"      ivec2 d = ivec2(k & 1, k >> 1), a = ivec2(o) + d, "
+        f"i = {at_glsl(wraps, 'a.x', 'a.y', w, h)};\n"
+        f"      vec2 n = {'mix(1.0 - t, t, vec2(d))' if linear else 'vec2(1.0)'};\n"
+        f"      float s = n.x * n.y; {f'if ({inside}) ' if inside else ''}{do}\n"
+        "    }\n"
+    )
+
+
 def _scatter_glsl(f: Function) -> str:
     w, h = f.attr("size")
-    wrap = f.attr("wrap")
     base = f"{{layer}} * {w * h} + " if f.attr("layers") > 1 else ""
-    inside = inside_glsl(wrap, "i.x", "i.y", w, h)
-    guard = f"if ({inside}) " if inside else ""
-    if f.attr("filter") == "nearest":
-        return (
-            "if ({x0} != {T}(0)) {\n"
-            f"    vec2 p = {{x1}} * vec2({w}, {h}); ivec2 i = ivec2(floor({near_glsl('p')}));\n"
-            f"    {guard}{{add}}({base}{number_glsl(wrap, 'i.x', 'i.y', w, h)}, {{x0}});\n"
-            "  }"
-        )
-    return (
-        "if ({x0} != {T}(0)) {\n"
-        f"    vec2 q = {{x1}} * vec2({w}, {h}) - 0.5, p = {near_glsl('q')};\n"
-        "    vec2 o = floor(p), t = p - o;\n"
-        "    for (int k = 0; k < 4; k++) {\n"
-        "      ivec2 d = ivec2(k & 1, k >> 1), i = ivec2(o) + d;\n"
-        "      vec2 s = mix(1.0 - t, t, vec2(d));\n"
-        f"      {guard}{{add}}({base}{number_glsl(wrap, 'i.x', 'i.y', w, h)}, "
-        "(s.x * s.y) * {x0});\n"
-        "    }\n"
-        "  }"
-    )
+    add = f"{{add}}({base}i.y * {w} + i.x, s * {{x0}});"
+    loop = each_tap_glsl(f.attr("filter"), f.attr("wrap"), "{x1}", w, h, add)
+    return f"if ({{x0}} != {{T}}(0)) {{\n    {loop}  }}"
 
 
 def _scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 from dressi.ad.functions._common import lift, needs_variable
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.mipmap import MipMap, mipmap, places
-from dressi.ad.functions.texture import _layers_of, beyond_border, taps_of
+from dressi.ad.functions.texture import _layers_of, beyond_border, each_tap_glsl, taps_of
 from dressi.ad.functions.vector import swizzle
 from dressi.ad.functions.wraps import Wraps, at_glsl, checked_wrap, inside_glsl, near_glsl
 from dressi.ad.graph import Function, Size, Variable, short, user_line
@@ -182,24 +182,17 @@ def _scatter_glsl(f: Function) -> str:
     takes the time; written out eight times it takes a CPU driver a minute to compile."""
     (w, h), layers = f.attr("size"), f.attr("layers")
     base = f"{{layer}} * {w * h} + " if layers > 1 else ""
-    linear, mixed = (way == "linear" for way in MIP_FILTERS[f.attr("filter")])
-    wraps, last = f.attr("wrap"), len(f.attr("sizes")) - 1
-    inside = inside_glsl(wraps, "i.x", "i.y", "r.z", "r.w")
+    texels, levels = MIP_FILTERS[f.attr("filter")]
+    mixed, last = levels == "linear", len(f.attr("sizes")) - 1
+    add = f"{{add}}({base}(r.y + i.y) * {w} + r.x + i.x, (m * s) * {{x0}});"
     return (
         "if ({x0} != {T}(0)) {\n"
         f"    {_level_glsl(f, '{x2}')}\n"
         f"    for (int e = 0; e < {2 if mixed else 1}; e++) {{\n"
         f"      float g = {'{y}_l - float({y}_k)' if mixed else '0.0'}, m = e == 0 ? 1.0 - g : g;\n"
+        "      if (m == 0.0) continue;\n"
         f"      ivec4 r = {{y}}_r[min({{y}}_k + e, {last})];\n"
-        f"      vec2 u = {{x1}} * vec2(r.zw){' - 0.5' if linear else ''}, p = {near_glsl('u')};\n"
-        "      vec2 o = floor(p), t = p - o;\n"
-        f"      for (int q = 0; q < {4 if linear else 1} && m != 0.0; q++) {{\n"
-        "        ivec2 d = ivec2(q & 1, q >> 1), i = ivec2(o) + d;\n"
-        f"        vec2 s = {'mix(1.0 - t, t, vec2(d))' if linear else 'vec2(1.0)'};\n"
-        f"        ivec2 j = r.xy + {at_glsl(wraps, 'i.x', 'i.y', 'r.z', 'r.w')};\n"
-        f"        {f'if ({inside}) ' if inside else ''}"
-        f"{{add}}({base}j.y * {w} + j.x, (m * s.x * s.y) * {{x0}});\n"
-        "      }\n"
+        f"    {each_tap_glsl(texels, f.attr('wrap'), '{x1}', 'r.z', 'r.w', add)}"
         "    }\n"
         "  }"
     )
