@@ -78,9 +78,9 @@ void main() {
     vec2 q = i2 * vec2(4, 4) - 0.5, p = vec2(q.x > -4194304.0 ? min(q.x, 4194304.0) : -4194304.0, q.y > -4194304.0 ? min(q.y, 4194304.0) : -4194304.0);
     vec2 o = floor(p), t = p - o;
     for (int k = 0; k < 4; k++) {
-      ivec2 d = ivec2(k & 1, k >> 1), i = ivec2(o) + d;
-      vec2 s = mix(1.0 - t, t, vec2(d));
-      add_b2(min(clamp(i.y - 8 * int(floor((float(i.y) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp(i.y - 8 * int(floor((float(i.y) + 0.5) / 8.0)), 0, 8 - 1)) * 4 + min(clamp(i.x - 8 * int(floor((float(i.x) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp(i.x - 8 * int(floor((float(i.x) + 0.5) / 8.0)), 0, 8 - 1)), (s.x * s.y) * i1);
+      ivec2 d = ivec2(k & 1, k >> 1), a = ivec2(o) + d, i = ivec2(min(clamp(a.x - 8 * int(floor((float(a.x) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp(a.x - 8 * int(floor((float(a.x) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp(a.y - 8 * int(floor((float(a.y) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp(a.y - 8 * int(floor((float(a.y) + 0.5) / 8.0)), 0, 8 - 1)));
+      vec2 n = mix(1.0 - t, t, vec2(d));
+      float s = n.x * n.y; add_b2(i.y * 4 + i.x, s * i1);
     }
   }  // texture_scatter  test_golden.py
 }
