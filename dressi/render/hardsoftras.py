@@ -172,10 +172,9 @@ def build_hardsoftras(
     max_delta: the largest delta that will be sent. jitter: VEC2 @ 1x1 in pixels, shifts the
     projection. rims: which faces get a soft rim, ``all``, ``contour`` (those with an edge on the
     contour) or ``front`` (of the two faces at an edge of the contour the one that is seen from its
-    front, so that colours beyond the outline are those of what is seen); default contour for K = 1,
-    where the picture is the same (the nearest point outside a shape lies on its contour) for a
-    fraction of the fragments, else all. Gradient to vtx_pos and
-    matrix. Raises GraphError for wrong types, K < 1 or r outside [0, 1].
+    front, so that colours beyond the outline are those of what is seen); default front for K = 1,
+    where the silhouette is the same (the nearest point outside a shape lies on its contour) for a
+    fraction of the fragments, else all. Gradient to vtx_pos and matrix. Raises GraphError for wrong types, K < 1 or r outside [0, 1].
     """
     inputs: dict[str, object] = {"vtx_pos": vtx_pos, "faces": faces, "matrix": matrix}
     for what, given in inputs.items():
@@ -213,7 +212,7 @@ def build_hardsoftras(
         max_delta = float(reach)
         reach = F.constant(float(reach))
     screen = build_screen_faces(vtx_pos, faces, matrix, size, jitter)
-    rims = ("contour" if K == 1 else "all") if rims is None else rims
+    rims = ("front" if K == 1 else "all") if rims is None else rims
     if rims not in ("all", "contour", "front"):
         raise GraphError(f"rims must be all, contour or front, got {rims!r}")
     edges, soft = None, None

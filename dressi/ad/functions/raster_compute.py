@@ -6,12 +6,14 @@ op of ``F``: ``ad.lowering`` puts it in the place of a rasterization where that 
 
 A group takes 64 primitives, far from each other in the table: neighbours are of one size, and
 would keep one group busy long after the others. Each invocation sets one up: corners snapped to
-1/256 pixel, as hardware does, so that edges are integers and the top-left rule is exact. Then all
-64 walk through the pixels of all their bounding boxes together, whatever their sizes. Where there
-are few primitives, several groups share them, every one its own rows. What crosses a plane of the
-view volume is clipped, and what is left is walked through in the same way. Nearest means the
-smallest depth, and the smaller number at a tie: the largest of the inverted keys, so that 0 is an
-empty pixel.
+1/256 pixel, as hardware does, so that edges are integers and the top-left rule is exact; and what
+the fragments of a primitive have in common. Then the rows of all 64 are dealt out, 64 at a time,
+and the columns that each row covers are found from the edges; then the covered pixels of these 64
+rows are dealt out, so no invocation waits for a larger face, and none looks at a pixel that is not
+covered. Where there are few primitives, several groups share them, every one its own rows. What
+crosses a plane of the view volume is clipped, and what is left is taken in the same way. Nearest
+means the smallest depth, and the smaller number at a tie: the largest of the inverted keys, so that
+0 is an empty pixel.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ GROUP = 64
 """Primitives and invocations of a group."""
 WANTED_GROUPS = 4096
 """Groups that keep a large device busy; rows are dealt out until there are as many."""
-MOST_SLICES = 64
+MOST_SLICES = 256
 GUARD_PX = 16384
 """Pixels from the middle of the picture up to which corners are snapped without clipping: far
 enough that hardly a face is clipped, near enough that 1/256 pixels fit 23 bits."""
@@ -90,11 +92,13 @@ def _groups(f: Function) -> tuple[int, int, int]:
     return -(-corner.size[0] // GROUP), _slices(f), corner.layers
 
 
-_HELPERS = """shared int scan[64];
-shared ivec4 boxes[64];  // first column, first row, columns, primitive
+_HELPERS = """shared int row_sums[2][64];  // rows of all primitives up to one
+shared int pixel_sums[2][64];  // covered pixels of all rows up to one, of 64 rows
+shared ivec4 rows[64];  // of both triangles: first row, how many
 shared ivec4 firsts[64];  // corners 0 and 1, in 1/256 pixel
 shared ivec4 lasts[64];  // corners 2 and 3
 shared ivec2 turns[64];  // of the two triangles: 1 and -1 by orientation, 0 is not drawn
+shared ivec4 spans[64];  // first column, row, place of the primitive in this group
 shared bool any_crossing;
 
 // Sign of d x q: the side of a line along d on which q lies.
@@ -115,10 +119,8 @@ bool within(ivec2 a, ivec2 b, ivec2 p) {
   return s > 0 || (s == 0 && (d.y < 0 || (d.y == 0 && d.x > 0)));
 }
 
-bool covers(ivec2 a, ivec2 b, ivec2 c, int turn, ivec2 p) {
-  if (turn == 0) return false;
-  ivec2 second = turn > 0 ? b : c, third = turn > 0 ? c : b;
-  return within(a, second, p) && within(second, third, p) && within(third, a, p);
+bool covers(ivec2 a, ivec2 b, ivec2 c, ivec2 p) {
+  return within(a, b, p) && within(b, c, p) && within(c, a, p);
 }
 
 ivec2 snapped(vec4 p) {
@@ -145,16 +147,36 @@ int turn_of(ivec2 a, ivec2 b, ivec2 c) {
   return CULLED ? 0 : s;
 }
 
-// The box of pixel centres between two corners, in rows of this slice: columns to the third number;
-// how many pixels that are.
-int boxed(ivec2 low, ivec2 high, ivec4 view, int slice, out ivec4 box) {
-  box = ivec4(0);
-  low = max((low + 127) >> 8, view.xy);
-  high = min((high - 128) >> 8, view.xy + view.zw - 1);
-  low.y += (slice - low.y % SLICES + SLICES) % SLICES;
-  if (low.x > high.x || low.y > high.y) return 0;
-  box = ivec4(low, high.x - low.x + 1, 0);
-  return box.z * ((high.y - low.y) / SLICES + 1);
+// Rows of this slice with pixel centres between two heights: the first, how many.
+ivec2 rows_between(int low, int high, ivec4 view, int slice) {
+  low = max((low + 127) >> 8, view.y);
+  high = min((high - 128) >> 8, view.y + view.w - 1);
+  low += (slice - low % SLICES + SLICES) % SLICES;
+  return ivec2(low, high < low ? 0 : (high - low) / SLICES + 1);
+}
+
+// Narrows columns to those inside of an edge, up to rounding; whether any can be. What is far from
+// the picture may be far off: it is beyond the same side.
+bool narrow(ivec2 a, ivec2 b, int y, inout vec2 columns) {
+  ivec2 d = b - a;
+  if (d.y == 0) return sign(d.x) * sign(y - a.y) > 0 || (y == a.y && d.x > 0);
+  float x = float(a.x - 128) + float(d.x) * (float(y - a.y) / float(d.y));
+  if (d.y < 0) columns.x = max(columns.x, ceil(x / 256.0 - 0.03125));
+  else columns.y = min(columns.y, floor(x / 256.0 + 0.03125));
+  return true;
+}
+
+// First and last column that a triangle covers in a row, exactly; the last is less where none is.
+ivec2 covered(ivec2 a, ivec2 b, ivec2 c, int turn, int row, ivec4 view) {
+  ivec2 second = turn > 0 ? b : c, third = turn > 0 ? c : b;
+  int y = row * 256 + 128;
+  vec2 columns = vec2(view.x, view.x + view.z - 1);
+  bool any_column = narrow(a, second, y, columns) && narrow(second, third, y, columns)
+      && narrow(third, a, y, columns) && columns.x <= columns.y;
+  ivec2 found = any_column ? ivec2(columns) : ivec2(0, -1);
+  while (found.x <= found.y && !covers(a, second, third, ivec2(found.x * 256 + 128, y))) found.x++;
+  while (found.x < found.y && !covers(a, second, third, ivec2(found.y * 256 + 128, y))) found.y--;
+  return found;
 }
 
 float depth_of_plane(vec4 p, int plane) {
@@ -215,12 +237,12 @@ _MAIN = """int me = int(gl_LocalInvocationIndex), slice = int(gl_WorkGroupID.y);
     found = place(p0, p1, p2);
     if (QUADS && place(p0, p2, p3) != found) found = 2;
     if (found == 2) any_crossing = true;
+    if (found != 0) prepare(mine, layer);
   }
   barrier();
   // Turn 0 takes what is whole; later turns one triangle of what was left of each that was clipped.
   int n_turns = any_crossing ? TURNS : 1;
   for (int turn = 0; turn < n_turns; turn++) {
-    int n_pixels = 0;
     bool has = found == 1 && turn == 0;
     vec4 q0 = p0, q1 = p1, q2 = p2, q3 = p3;
     if (found == 2 && turn > 0) {
@@ -233,47 +255,65 @@ _MAIN = """int me = int(gl_LocalInvocationIndex), slice = int(gl_WorkGroupID.y);
         has = min(min(q0.w, q1.w), q2.w) > 0.0;
       }
     }
+    ivec4 mine_rows = ivec4(0);
     if (has) {
       ivec2 a = snapped(q0), b = snapped(q1), c = snapped(q2), d = QUADS ? snapped(q3) : a;
       ivec2 way = ivec2(turn_of(a, b, c), QUADS && turn == 0 ? turn_of(a, c, d) : 0);
-      ivec2 low = min(a, c), high = max(a, c);
-      if (way.x != 0) { low = min(low, b); high = max(high, b); }
-      if (way.y != 0) { low = min(low, d); high = max(high, d); }
-      ivec4 box = ivec4(0);
-      if (way != ivec2(0)) n_pixels = boxed(low, high, view, slice, box);
-      boxes[me] = ivec4(box.xyz, mine);
+      int low = min(a.y, c.y), high = max(a.y, c.y);
+      if (way.x != 0) mine_rows.xy = rows_between(min(low, b.y), max(high, b.y), view, slice);
+      if (way.y != 0) mine_rows.zw = rows_between(min(low, d.y), max(high, d.y), view, slice);
       firsts[me] = ivec4(a, b);
       lasts[me] = ivec4(c, d);
       turns[me] = way;
     }
-    scan[me] = n_pixels;
-    barrier();
-    for (int step = 1; step < 64; step *= 2) {
-      int before = me >= step ? scan[me - step] : 0;
-      barrier();
-      scan[me] += before;
-      barrier();
-    }
-    int total = scan[63];
-    for (int i = me; i < total; i += 64) {
-      int at = 0;
-      for (int step = 32; step > 0; step /= 2) at += scan[at + step - 1] <= i ? step : 0;
-      int k = i - (at > 0 ? scan[at - 1] : 0);
-      ivec4 box = boxes[at], first = firsts[at], last = lasts[at];
-      ivec2 pixel = ivec2(box.x + k % box.z, box.y + k / box.z * SLICES);
-      ivec2 p = pixel * 256 + 128;
-      int primitive = box.w;
-      if (covers(first.xy, first.zw, last.xy, turns[at].x, p)
-          || (QUADS && covers(first.xy, last.xy, last.zw, turns[at].y, p))) {
+    rows[me] = mine_rows;
+    row_sums[0][me] = mine_rows.y + mine_rows.w;
+    SUM(row_sums)
+    int n_rows = row_sums[0][63];
+    for (int base = 0; base < n_rows; base += 64) {
+      int n_pixels = 0;
+      if (base + me < n_rows) {
+        int at = 0;
+        for (int step = 32; step > 0; step /= 2) {
+          at += row_sums[0][at + step - 1] <= base + me ? step : 0;
+        }
+        int k = base + me - (at > 0 ? row_sums[0][at - 1] : 0);
+        ivec4 first = firsts[at], last = lasts[at], its = rows[at];
+        bool second = k >= its.y;
+        int row = second ? its.z + (k - its.y) * SLICES : its.x + k * SLICES;
+        ivec2 found = covered(first.xy, second ? last.xy : first.zw, second ? last.zw : last.xy,
+            second ? turns[at].y : turns[at].x, row, view);
+        n_pixels = max(found.y - found.x + 1, 0);
+        spans[me] = ivec4(found.x, row, at, 0);
+      }
+      pixel_sums[0][me] = n_pixels;
+      SUM(pixel_sums)
+      int total = pixel_sums[0][63];
+      for (int i = me; i < total; i += 64) {
+        int at = 0;
+        for (int step = 32; step > 0; step /= 2) {
+          at += pixel_sums[0][at + step - 1] <= i ? step : 0;
+        }
+        ivec4 span = spans[at];
+        ivec2 pixel = ivec2(span.x + i - (at > 0 ? pixel_sums[0][at - 1] : 0), span.y);
+        int primitive = span.z * int(gl_NumWorkGroups.x) + int(gl_WorkGroupID.x);
         KEEP
       }
+      barrier();
     }
     barrier();
   }"""
 
+_SUM = """barrier();
+    for (int step = 1, from = 0; step < 64; step *= 2, from = 1 - from) {
+      int before = me >= step ? NAME[from][me - step] : 0;
+      NAME[1 - from][me] = NAME[from][me] + before;
+      barrier();
+    }"""
+
 # The depth attachment is cleared to 1 and compared with LESS; what is written there is clamped.
 _KEEP = """float depth, kept;
-      {inner}(primitive, pixel, layer, depth, kept);
+      {inner}(primitive, span.z, pixel, layer, depth, kept);
       if (kept != 0.0 && depth < 1.0) {
         uint bits = depth > 0.0 ? floatBitsToUint(depth) : 0u;
         int slot = (layer * HEIGHT + pixel.y) * WIDTH + pixel.x;
@@ -301,6 +341,8 @@ def _body(f: Function) -> str:
     corners = [f"{{fetch{k}}}{at}" for k in range(n)]
     corners.append(corners[0])  # where there is no fourth
     text = _MAIN.replace("KEEP", _KEEP.replace("STORE", _STORE[f.attr("phase")]))
+    for name in ("row_sums", "pixel_sums"):
+        text = text.replace(f"SUM({name})", _SUM.replace("NAME", name))
     for name, value in (
         ("VIEW", view),
         ("N_PRIMITIVES", str(f.inputs[0].size[0])),
