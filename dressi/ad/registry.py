@@ -87,8 +87,10 @@ class Op:
     preamble: Callable[[Function], str] | None = None
     """Only with ``groups``: GLSL before main()."""
     groups: Callable[[Function], tuple[int, int, int]] | None = None
-    """COMP only: the snippet is the whole of main(), for groups of 64 x 1 x 1 invocations; this
-    gives their number. Markers more: {inner}, a function of a fragment (attribute ``inner``)."""
+    """COMP only: the snippet is the whole of main(), for groups of ``lanes`` x 1 x 1 invocations;
+    this gives their number. Markers more: {inner}, a function of a fragment (attribute
+    ``inner``)."""
+    lanes: int = 64
     fragment_exit: bool = False
     """F.resolve: takes (value, depth, keep) per fragment through the depth test to pixels."""
     cases: tuple[Case, ...] = ()

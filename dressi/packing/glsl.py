@@ -453,7 +453,8 @@ class Generator:
         if own is not None:
             body: list[str] = []
             self.emit(own, text, body)
-            shader.compute = text.render(body, "layout(local_size_x = 64) in;")
+            head = f"layout(local_size_x = {own.op.lanes}) in;"
+            shader.compute = text.render(body, head)
             shader.bindings = sorted(self.bindings.values(), key=lambda b: b.binding)
             return shader
         w, h = self.domain.physical

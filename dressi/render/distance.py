@@ -75,8 +75,8 @@ def signed_distance(
 
 @dataclass(frozen=True)
 class FaceTest:
-    """What a fragment needs to know of its face. distance: FLOAT, screen square units; inside only
-    that it is positive. areas: VEC3, twice the signed areas opposite the corners, and area2, their sum: the
+    """What a fragment needs to know of its face. distance: FLOAT, screen square units, positive
+    inside. areas: VEC3, twice the signed areas opposite the corners, and area2, their sum: the
     barycentric weights of the pixel, not clamped, are areas / area2."""
 
     distance: Variable
@@ -90,9 +90,8 @@ class FaceTest:
 
 
 def face_test(a: Variable, b: Variable, c: Variable, p: Variable) -> FaceTest:
-    """Signed distance of p to the face a b c; outside the same number as that of ``signed_distance``
-    but for rounding, without gradient and cheaper: it runs for every fragment. VEC2 each, screen
-    square. Inside it is 1, so that only fragments outside compute it.
+    """Signed distance of p to the face a b c, to the same number as ``signed_distance`` but for
+    rounding, without gradient and cheaper: it runs for every fragment. VEC2 each, screen square.
 
     Signs of areas decide what is inside and squared distances have equal bits for an edge seen from
     both of its faces: every pixel of a closed surface is inside one of them, and ties are ties.
@@ -112,7 +111,8 @@ def face_test(a: Variable, b: Variable, c: Variable, p: Variable) -> FaceTest:
         ),
         _squared(cp, ap, a - c, areas[1], ends[2], ends[0]),
     )
-    return FaceTest(F.where(inside, 1.0, -F.sqrt(squared)), F.vec3(*areas), area2)
+    nearest = F.sqrt(squared)
+    return FaceTest(F.where(inside, nearest, -nearest), F.vec3(*areas), area2)
 
 
 TINY = 1e-30

@@ -1,9 +1,10 @@
 """Enlarge: every projected face grown so that its edges move out by r (paper, 3.3.2, fig. 4a).
 
-In: ScreenFaces, r. Out: four clip positions a face (two triangles; the second is degenerate for
-acute faces). With F ops on per-face tables, because some devices have no geometry shader. No
+In: ScreenFaces, r. Out: four clip positions a face (two triangles; the second is degenerate unless
+they are its box). With F ops on per-face tables, because some devices have no geometry shader. No
 gradient. Differs: the paper stretches from the centroid; a homothety about the incentre moves all
-three edges by exactly r, with less area.
+three edges by exactly r, with less area. The paper takes the box of faces with an angle below 30
+degrees; here that of faces whose box is smaller than the grown triangle.
 """
 
 from __future__ import annotations
@@ -11,12 +12,10 @@ from __future__ import annotations
 from dressi.ad import F, Variable
 from dressi.render.project import ScreenFaces
 
-COS_30 = 0.8660254
-"""The paper calls a face obtuse when its smallest angle is below 30 degrees."""
-
 MIN_AREA = 1e-10
-"""Twice the area (screen square units) below which a face has no usable incentre: its box is
-used."""
+MIN_INRADIUS = 1e-6
+"""Twice the area, and the radius of the inscribed circle (screen square units), below which a face
+has no usable incentre: its box is used."""
 
 
 SLACK_PX = 0.0625
@@ -46,13 +45,13 @@ def build_enlarge(
     factor = 1.0 + r * F.safe_div(perimeter, area2)  # 1 + r / inradius
     grown = [incentre + (p - incentre) * factor for p in (a, b, c)]
 
-    cos_a = F.safe_div(-F.dot(ab, ca), l_ab * l_ca)
-    cos_b = F.safe_div(-F.dot(bc, ab), l_bc * l_ab)
-    cos_c = F.safe_div(-F.dot(ca, bc), l_ca * l_bc)
-    obtuse = F.maximum(F.maximum(cos_a, cos_b), cos_c) > COS_30
-    boxed = F.maximum(obtuse, area2 < MIN_AREA)
     low = F.minimum(F.minimum(a, b), c) - r
     high = F.maximum(F.maximum(a, b), c) + r
+    sides = high - low
+    boxed = F.maximum(
+        area2 < F.maximum(perimeter * MIN_INRADIUS, MIN_AREA),
+        2.0 * sides.x * sides.y < area2 * factor * factor,
+    )
     box = [low, F.vec2(high.x, low.y), high, F.vec2(low.x, high.y)]
 
     out = []

@@ -174,7 +174,8 @@ def build_hardsoftras(
     contour) or ``front`` (of the two faces at an edge of the contour the one that is seen from its
     front, so that colours beyond the outline are those of what is seen); default front for K = 1,
     where the silhouette is the same (the nearest point outside a shape lies on its contour) for a
-    fraction of the fragments, else all. Gradient to vtx_pos and matrix. Raises GraphError for wrong types, K < 1 or r outside [0, 1].
+    fraction of the fragments, else all. Gradient to vtx_pos and matrix. Raises GraphError for
+    wrong types, K < 1 or r outside [0, 1].
     """
     inputs: dict[str, object] = {"vtx_pos": vtx_pos, "faces": faces, "matrix": matrix}
     for what, given in inputs.items():

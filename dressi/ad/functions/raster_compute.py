@@ -1,19 +1,20 @@
-"""Rasterization in a compute shader: the same fragments, found by 64 invocations a group.
+"""Rasterization in a compute shader: the same fragments, found by 128 invocations a group.
 
 In: corner tables, and the Functions that turn a fragment into a depth and a decision to keep it.
 Out: for every pixel the key (depth, primitive) of the nearest kept fragment, in a buffer. Not an
 op of ``F``: ``ad.lowering`` puts it in the place of a rasterization where that is faster.
 
 A group takes 64 primitives, far from each other in the table: neighbours are of one size, and
-would keep one group busy long after the others. Each invocation sets one up: corners snapped to
-1/256 pixel, as hardware does, so that edges are integers and the top-left rule is exact; and what
-the fragments of a primitive have in common. Then the rows of all 64 are dealt out, 64 at a time,
-and the columns that each row covers are found from the edges; then the covered pixels of these 64
-rows are dealt out, so no invocation waits for a larger face, and none looks at a pixel that is not
-covered. Where there are few primitives, several groups share them, every one its own rows. What
-crosses a plane of the view volume is clipped, and what is left is taken in the same way. Nearest
-means the smallest depth, and the smaller number at a tie: the largest of the inverted keys, so that
-0 is an empty pixel.
+would keep one group busy long after the others. They are set up: corners snapped to 1/256 pixel, as
+hardware does, so that edges are integers and the top-left rule is exact. Then the rows of all 64
+are dealt out to the invocations, and the columns that each row covers are found from the edges;
+then the covered pixels of these rows are dealt out, so no invocation waits for a larger face, and
+none looks at a pixel that is not covered. Where there are few primitives, several groups share
+them, every one its own rows. (What the fragments of a primitive share is computed by each of them:
+kept in shared memory, it left room for fewer groups, and a step took longer.) What crosses a plane
+of the view volume is clipped, and what is left is taken in the same way. Nearest means the smallest
+depth, and the smaller number at a tie: the largest of the inverted keys, so that 0 is an empty
+pixel.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ from dressi.ad.registry import ANY, COMP, Op
 from dressi.ad.vtype import INT, IVEC2
 
 GROUP = 64
-"""Primitives and invocations of a group."""
+"""Primitives of a group."""
+LANES = 128
+"""Invocations of a group: more than primitives, so that shared memory does not limit how many a
+processor holds."""
 WANTED_GROUPS = 4096
 """Groups that keep a large device busy; rows are dealt out until there are as many."""
 MOST_SLICES = 256
@@ -77,6 +81,7 @@ def raster_keys(
         domain=0,
         preamble=_preamble,
         groups=_groups,
+        lanes=LANES,
     )
     inputs = (*corners, *[v for v, _ in others])
     return op, inputs, {**attrs, "inner": inner, "phase": phase, "n_corners": len(corners)}
@@ -92,16 +97,7 @@ def _groups(f: Function) -> tuple[int, int, int]:
     return -(-corner.size[0] // GROUP), _slices(f), corner.layers
 
 
-_HELPERS = """shared int row_sums[2][64];  // rows of all primitives up to one
-shared int pixel_sums[2][64];  // covered pixels of all rows up to one, of 64 rows
-shared ivec4 rows[64];  // of both triangles: first row, how many
-shared ivec4 firsts[64];  // corners 0 and 1, in 1/256 pixel
-shared ivec4 lasts[64];  // corners 2 and 3
-shared ivec2 turns[64];  // of the two triangles: 1 and -1 by orientation, 0 is not drawn
-shared ivec4 spans[64];  // first column, row, place of the primitive in this group
-shared bool any_crossing;
-
-// Sign of d x q: the side of a line along d on which q lies.
+_SIDE = """// Sign of d x q: the side of a line along d on which q lies.
 int side(ivec2 d, ivec2 q) {
   if (max(max(abs(d.x), abs(d.y)), max(abs(q.x), abs(q.y))) < 32768 / 2) {
     return sign(d.x * q.y - d.y * q.x);
@@ -111,16 +107,30 @@ int side(ivec2 d, ivec2 q) {
   imulExtended(d.y, q.x, g, k);
   return h != g ? (h > g ? 1 : -1) : l == k ? 0 : uint(l) > uint(k) ? 1 : -1;
 }
+"""
+_SIDE64 = """// Sign of d x q: the side of a line along d on which q lies.
+int side(ivec2 d, ivec2 q) {
+  int64_t a = int64_t(d.x) * int64_t(q.y), b = int64_t(d.y) * int64_t(q.x);
+  return a > b ? 1 : a < b ? -1 : 0;
+}
+"""
 
+_HELPERS = """shared int row_sums[2][GROUP];  // rows of all primitives up to one
+shared int pixel_sums[2][LANES];  // covered pixels of these rows up to one
+shared ivec4 rows[GROUP];  // of both triangles: first row, how many
+shared ivec4 firsts[GROUP];  // corners 0 and 1, in 1/256 pixel
+shared ivec4 lasts[GROUP];  // corners 2 and 3
+shared ivec2 turns[GROUP];  // of the two triangles: 1 and -1 by orientation, 0 is not drawn
+shared ivec2 spans[LANES];  // column before the first pixel's sum, row
+shared int places[LANES];  // of the primitive in this group
+shared bool any_crossing;
+
+SIDE
 // Inside of an edge, or on it where it is a top or a left one.
 bool within(ivec2 a, ivec2 b, ivec2 p) {
   ivec2 d = b - a;
   int s = side(d, p - a);
   return s > 0 || (s == 0 && (d.y < 0 || (d.y == 0 && d.x > 0)));
-}
-
-bool covers(ivec2 a, ivec2 b, ivec2 c, ivec2 p) {
-  return within(a, b, p) && within(b, c, p) && within(c, a, p);
 }
 
 ivec2 snapped(vec4 p) {
@@ -155,28 +165,34 @@ ivec2 rows_between(int low, int high, ivec4 view, int slice) {
   return ivec2(low, high < low ? 0 : (high - low) / SLICES + 1);
 }
 
-// Narrows columns to those inside of an edge, up to rounding; whether any can be. What is far from
-// the picture may be far off: it is beyond the same side.
-bool narrow(ivec2 a, ivec2 b, int y, inout vec2 columns) {
+// Narrows columns to those inside of an edge: found roughly, a little too far out, then looked at
+// exactly. What is far from the picture may be far off: it is beyond the same side.
+void narrow(ivec2 a, ivec2 b, int y, ivec4 view, inout ivec2 columns) {
   ivec2 d = b - a;
-  if (d.y == 0) return sign(d.x) * sign(y - a.y) > 0 || (y == a.y && d.x > 0);
-  float x = float(a.x - 128) + float(d.x) * (float(y - a.y) / float(d.y));
-  if (d.y < 0) columns.x = max(columns.x, ceil(x / 256.0 - 0.03125));
-  else columns.y = min(columns.y, floor(x / 256.0 + 0.03125));
-  return true;
+  if (d.y == 0) {
+    if (!within(a, b, ivec2(a.x, y))) columns.y = -1;
+    return;
+  }
+  float x = (float(a.x - 128) + float(d.x) * (float(y - a.y) / float(d.y))) / 256.0;
+  float least = float(view.x - 1), most = float(view.x + view.z);
+  if (d.y < 0) {
+    int at = int(clamp(ceil(x - 0.03125), least, most));
+    columns.x = max(columns.x, within(a, b, ivec2(at * 256 + 128, y)) ? at : at + 1);
+  } else {
+    int at = int(clamp(floor(x + 0.03125), least, most));
+    columns.y = min(columns.y, within(a, b, ivec2(at * 256 + 128, y)) ? at : at - 1);
+  }
 }
 
-// First and last column that a triangle covers in a row, exactly; the last is less where none is.
+// First and last column that a triangle covers in a row; the last is less where there is none.
 ivec2 covered(ivec2 a, ivec2 b, ivec2 c, int turn, int row, ivec4 view) {
   ivec2 second = turn > 0 ? b : c, third = turn > 0 ? c : b;
   int y = row * 256 + 128;
-  vec2 columns = vec2(view.x, view.x + view.z - 1);
-  bool any_column = narrow(a, second, y, columns) && narrow(second, third, y, columns)
-      && narrow(third, a, y, columns) && columns.x <= columns.y;
-  ivec2 found = any_column ? ivec2(columns) : ivec2(0, -1);
-  while (found.x <= found.y && !covers(a, second, third, ivec2(found.x * 256 + 128, y))) found.x++;
-  while (found.x < found.y && !covers(a, second, third, ivec2(found.y * 256 + 128, y))) found.y--;
-  return found;
+  ivec2 columns = ivec2(view.x, view.x + view.z - 1);
+  narrow(a, second, y, view, columns);
+  narrow(second, third, y, view, columns);
+  narrow(third, a, y, view, columns);
+  return columns;
 }
 
 float depth_of_plane(vec4 p, int plane) {
@@ -212,8 +228,10 @@ def _preamble(f: Function) -> str:
     guard = 2.0 * GUARD_PX / max(w, h)
     # y runs down: what is counter-clockwise in the picture has a negative area.
     culled = {"none": "false", "back": "s > 0", "front": "s < 0"}[f.attr("cull")]
-    text = _HELPERS
+    text = _HELPERS.replace("SIDE\n", _SIDE64 if f.attr("phase") == KEY64 else _SIDE, 1)
     for name, value in (
+        ("GROUP", str(GROUP)),
+        ("LANES", str(LANES)),
         ("WIDTH", f"{w}.0"),
         ("HEIGHT", f"{h}.0"),
         ("GUARD", repr(guard)),
@@ -232,12 +250,11 @@ _MAIN = """int me = int(gl_LocalInvocationIndex), slice = int(gl_WorkGroupID.y);
   barrier();
   int found = 0;
   vec4 p0, p1, p2, p3;
-  if (mine < N_PRIMITIVES) {
+  if (me < GROUP && mine < N_PRIMITIVES) {
     p0 = CORNER0; p1 = CORNER1; p2 = CORNER2; p3 = CORNER3;
     found = place(p0, p1, p2);
     if (QUADS && place(p0, p2, p3) != found) found = 2;
     if (found == 2) any_crossing = true;
-    if (found != 0) prepare(mine, layer);
   }
   barrier();
   // Turn 0 takes what is whole; later turns one triangle of what was left of each that was clipped.
@@ -266,37 +283,44 @@ _MAIN = """int me = int(gl_LocalInvocationIndex), slice = int(gl_WorkGroupID.y);
       lasts[me] = ivec4(c, d);
       turns[me] = way;
     }
-    rows[me] = mine_rows;
-    row_sums[0][me] = mine_rows.y + mine_rows.w;
-    SUM(row_sums)
-    int n_rows = row_sums[0][63];
-    for (int base = 0; base < n_rows; base += 64) {
+    if (me < GROUP) {
+      rows[me] = mine_rows;
+      row_sums[0][me] = mine_rows.y + mine_rows.w;
+    }
+    SUM(row_sums, GROUP)
+    int n_rows = row_sums[LAST(GROUP)][GROUP - 1];
+    for (int base = 0; base < n_rows; base += LANES) {
       int n_pixels = 0;
+      ivec3 span = ivec3(0);
       if (base + me < n_rows) {
         int at = 0;
-        for (int step = 32; step > 0; step /= 2) {
-          at += row_sums[0][at + step - 1] <= base + me ? step : 0;
+        for (int step = GROUP / 2; step > 0; step /= 2) {
+          at += row_sums[LAST(GROUP)][at + step - 1] <= base + me ? step : 0;
         }
-        int k = base + me - (at > 0 ? row_sums[0][at - 1] : 0);
+        int k = base + me - (at > 0 ? row_sums[LAST(GROUP)][at - 1] : 0);
         ivec4 first = firsts[at], last = lasts[at], its = rows[at];
         bool second = k >= its.y;
         int row = second ? its.z + (k - its.y) * SLICES : its.x + k * SLICES;
         ivec2 found = covered(first.xy, second ? last.xy : first.zw, second ? last.zw : last.xy,
             second ? turns[at].y : turns[at].x, row, view);
         n_pixels = max(found.y - found.x + 1, 0);
-        spans[me] = ivec4(found.x, row, at, 0);
+        span = ivec3(found.x + n_pixels, row, at);
       }
       pixel_sums[0][me] = n_pixels;
-      SUM(pixel_sums)
-      int total = pixel_sums[0][63];
-      for (int i = me; i < total; i += 64) {
+      SUM(pixel_sums, LANES)
+      // Of the pixel i of all these rows the column is then i + a number of its row.
+      spans[me] = ivec2(span.x - pixel_sums[LAST(LANES)][me], span.y);
+      places[me] = span.z;
+      barrier();
+      int total = pixel_sums[LAST(LANES)][LANES - 1];
+      for (int i = me; i < total; i += LANES) {
         int at = 0;
-        for (int step = 32; step > 0; step /= 2) {
-          at += pixel_sums[0][at + step - 1] <= i ? step : 0;
+        for (int step = LANES / 2; step > 0; step /= 2) {
+          at += pixel_sums[LAST(LANES)][at + step - 1] <= i ? step : 0;
         }
-        ivec4 span = spans[at];
-        ivec2 pixel = ivec2(span.x + i - (at > 0 ? pixel_sums[0][at - 1] : 0), span.y);
-        int primitive = span.z * int(gl_NumWorkGroups.x) + int(gl_WorkGroupID.x);
+        ivec2 pixel = spans[at] + ivec2(i, 0);
+        int place = places[at];
+        int primitive = place * int(gl_NumWorkGroups.x) + int(gl_WorkGroupID.x);
         KEEP
       }
       barrier();
@@ -305,15 +329,17 @@ _MAIN = """int me = int(gl_LocalInvocationIndex), slice = int(gl_WorkGroupID.y);
   }"""
 
 _SUM = """barrier();
-    for (int step = 1, from = 0; step < 64; step *= 2, from = 1 - from) {
-      int before = me >= step ? NAME[from][me - step] : 0;
-      NAME[1 - from][me] = NAME[from][me] + before;
+    for (int step = 1, from = 0; step < COUNT; step *= 2, from = 1 - from) {
+      if (me < COUNT) {
+        int before = me >= step ? NAME[from][me - step] : 0;
+        NAME[1 - from][me] = NAME[from][me] + before;
+      }
       barrier();
     }"""
 
 # The depth attachment is cleared to 1 and compared with LESS; what is written there is clamped.
 _KEEP = """float depth, kept;
-      {inner}(primitive, span.z, pixel, layer, depth, kept);
+      {inner}(primitive, pixel, layer, depth, kept);
       if (kept != 0.0 && depth < 1.0) {
         uint bits = depth > 0.0 ? floatBitsToUint(depth) : 0u;
         int slot = (layer * HEIGHT + pixel.y) * WIDTH + pixel.x;
@@ -341,8 +367,13 @@ def _body(f: Function) -> str:
     corners = [f"{{fetch{k}}}{at}" for k in range(n)]
     corners.append(corners[0])  # where there is no fourth
     text = _MAIN.replace("KEEP", _KEEP.replace("STORE", _STORE[f.attr("phase")]))
-    for name in ("row_sums", "pixel_sums"):
-        text = text.replace(f"SUM({name})", _SUM.replace("NAME", name))
+    for name, count in (("row_sums", "GROUP"), ("pixel_sums", "LANES")):
+        sums = _SUM.replace("NAME", name).replace("COUNT", count)
+        text = text.replace(f"SUM({name}, {count})", sums)
+    # After an odd number of steps the sums lie in the second half.
+    for count, length in (("GROUP", GROUP), ("LANES", LANES)):
+        text = text.replace(f"LAST({count})", str((length.bit_length() - 1) % 2))
+    text = text.replace("GROUP", str(GROUP)).replace("LANES", str(LANES))
     for name, value in (
         ("VIEW", view),
         ("N_PRIMITIVES", str(f.inputs[0].size[0])),

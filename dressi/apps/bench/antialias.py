@@ -77,10 +77,12 @@ CASES = (
 SMOKE = (Case(80, 32),)
 
 
-def antialias_problem(mesh: Mesh, matrices: np.ndarray, targets: np.ndarray) -> Problem:
+def antialias_problem(
+    mesh: Mesh, matrices: np.ndarray, targets: np.ndarray, adam: Adam | None = None
+) -> Problem:
     """Vertices by silhouettes as ``silhouette_problem`` has them, by antialiasing.
 
-    matrices: (views, 4, 4). targets: (views, H, W, 1) in [0, 1].
+    matrices: (views, 4, 4). targets: (views, H, W, 1) in [0, 1]. adam: default as there.
     """
     n_views, height, width = targets.shape[:3]
     leaves = mesh_leaves(mesh, n_views, requires_grad=True)
@@ -95,7 +97,7 @@ def antialias_problem(mesh: Mesh, matrices: np.ndarray, targets: np.ndarray) -> 
         target: targets if n_views > 1 else targets[0],
     }
     pixel = F.constant(1.0 / max(width, height))
-    return Problem(loss, Adam(1e-4), data, leaves.pos, aa.silhouette, aa.hard, pixel)
+    return Problem(loss, adam or Adam(1e-4), data, leaves.pos, aa.silhouette, aa.hard, pixel)
 
 
 @dataclass(frozen=True)
