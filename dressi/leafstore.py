@@ -115,17 +115,24 @@ class LeafStore:
             shape = (v.layers, v.size[1], v.size[0], *v.vtype.tail)
             self._upload(v, np.zeros(shape, np.int32 if v.vtype.is_int else np.float32))
 
-    def read_planes(self, v: Variable) -> list[bytes]:
-        """The physical images of a leaf that is on the device."""
-        return [self.device.download(image_key(v, k)) for k in range(v.vtype.n_planes)]
+    def read_planes(self, variables: Iterable[Variable]) -> list[bytes]:
+        """The physical images of leaves that are on the device, plane by plane."""
+        return self.device.download_all([key for key, *_ in self._images(variables)])
 
-    def write_planes(self, v: Variable, planes: Sequence[Any]) -> None:
-        """Replace the physical images of a leaf that is on the device. planes: bytes-like, as
+    def write_planes(self, variables: Sequence[Variable], planes: Sequence[Any]) -> None:
+        """Replace the physical images of leaves that are on the device. planes: bytes-like, as
         ``read_planes`` of a device gives them where images lie the same way."""
-        width, height = layout(v.size, v.layers, self.limits).physical
-        for k, data in enumerate(planes):
-            self.device.upload(image_key(v, k), v.vtype.format, width, height, data)
-        self._changed.add(v.uid)
+        images = self._images(variables)
+        self.device.upload_all([(*i, p) for i, p in zip(images, planes, strict=True)])
+        self.mark_changed(variables)
+
+    def _images(self, variables: Iterable[Variable]) -> list[tuple[int, str, int, int]]:
+        """(key, format, width, height) of each plane."""
+        return [
+            (image_key(v, k), v.vtype.format, *layout(v.size, v.layers, self.limits).physical)
+            for v in variables
+            for k in range(v.vtype.n_planes)
+        ]
 
     def mark_changed(self, variables: Iterable[Variable]) -> None:
         """Leaves that another plan than the one that asks ``take_changed`` has written."""
@@ -140,10 +147,10 @@ class LeafStore:
         return v.derived.compute(*evaluate(parts, feeds))
 
     def _upload(self, v: Variable, array: np.ndarray) -> None:
-        width, height = layout(v.size, v.layers, self.limits).physical
+        planes = to_planes(array, v, self.limits)
         try:
-            for plane, data in enumerate(to_planes(array, v, self.limits)):
-                self.device.upload(image_key(v, plane), v.vtype.format, width, height, data)
+            images = zip(self._images([v]), planes, strict=True)
+            self.device.upload_all([(*image, plane) for image, plane in images])
         except BaseException:
             if v.uid not in self._resident:  # nothing is left of a leaf that does not fit
                 for plane in range(v.vtype.n_planes):
@@ -194,7 +201,7 @@ class LeafStore:
         it."""
         if v.uid not in self._resident:
             return self.host(v)
-        return from_planes(self.read_planes(v), v, self.limits)
+        return from_planes(self.read_planes([v]), v, self.limits)
 
 
 def present(a: np.ndarray, v: Variable) -> np.ndarray:

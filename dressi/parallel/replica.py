@@ -83,13 +83,14 @@ class Replica(DressiAD):
             step = self._current_step()
             self._epoch += 1
             step.run(1)
-            parts = step.parts().values()
-            planes = []
-            for x in self._sums:
-                made = self._outputs[self._gradient_of[x].uid]
-                part = next(p for p in parts if made.uid in p.packed.images)
-                planes += [part.executable.download(i) for i in part.packed.images[made.uid]]
-            return [np.frombuffer(p, np.float32) for p in planes]
+            made = [self._outputs[self._gradient_of[x].uid] for x in self._sums]
+            found: dict[int, list[bytes]] = {}
+            for part in step.parts().values():  # what is clean lies in the other one
+                images = {v.uid: part.packed.images.get(v.uid, ()) for v in made}
+                indices = [i for mine in images.values() for i in mine]
+                planes = iter(part.executable.download_all(indices) if indices else ())
+                found |= {uid: [next(planes) for _ in mine] for uid, mine in images.items() if mine}
+            return [np.frombuffer(p, np.float32) for v in made for p in found[v.uid]]
 
     def apply_gradients(self, planes: Sequence[Any]) -> None:
         """One step of the optimizer with the sum of the gradients of all replicas."""
@@ -97,9 +98,7 @@ class Replica(DressiAD):
             self._alive()
             self._current_step()
             assert self._update_step is not None
-            rest = iter(planes)
-            for x, leaf in self._sums.items():
-                self._store.write_planes(leaf, [next(rest) for _ in range(x.vtype.n_planes)])
+            self._store.write_planes(list(self._sums.values()), planes)
             self._update_step.run(1)
             # The gradient half does not write them: its cache must be told.
             self._store.mark_changed(leaf for leaf, _ in self._updates or ())
@@ -119,16 +118,13 @@ class Replica(DressiAD):
         """Parameters in raw form."""
         with self._lock:
             self._alive()
-            planes = [p for x in self._sums for p in self._store.read_planes(x)]
-            return [np.frombuffer(p, np.float32) for p in planes]
+            return [np.frombuffer(p, np.float32) for p in self._store.read_planes(self._sums)]
 
     def write_parameters(self, planes: Sequence[Any]) -> None:
         """Replace the parameters by those of another replica."""
         with self._lock:
             self._alive()
-            rest = iter(planes)
-            for x in self._sums:
-                self._store.write_planes(x, [next(rest) for _ in range(x.vtype.n_planes)])
+            self._store.write_planes(list(self._sums), planes)
             self._epoch += 1
 
     # -- what the engine does otherwise

@@ -6,6 +6,7 @@ In: a selector. Out: ``Device``.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from dressi.vk import cache
 from dressi.vk.api import Arena, CData
 from dressi.vk.context import Context, Owned
 from dressi.vk.executor import Executable, own_bytes
-from dressi.vk.image import read_pixels, write_pixels
+from dressi.vk.image import read_all, write_all
 from dressi.vk.instance import Instance, choose, fitting
 from dressi.vk.memory import Memory, Staging
 from dressi.vk.query import DeviceInfo
@@ -130,16 +131,22 @@ class Device:
         C-contiguous, tightly packed, row 0 first. An image of another format or size is replaced;
         executables that were compiled for the old one then refuse to run.
         """
+        self.upload_all([(key, fmt, width, height, data)])
+
+    def upload_all(self, images: Sequence[tuple[int, str, int, int, Any]]) -> None:
+        """The same for several images (key, fmt, width, height, data); small ones in one submit."""
         self.context.enter()
-        plan = _image_plan(key, fmt, width, height)
-        size = memoryview(data).nbytes
-        if size != plan.n_bytes:
-            raise DeviceError(
-                f"{size} bytes for persistent image {key}, which is {fmt} {width}x{height} = "
-                f"{plan.n_bytes} bytes"
-            )
-        self.store.ensure([plan])
-        write_pixels(self.context, self.staging, self.store.get(key), data)
+        plans = [_image_plan(*image[:4]) for image in images]
+        for plan, (key, fmt, width, height, data) in zip(plans, images, strict=True):
+            size = memoryview(data).nbytes
+            if size != plan.n_bytes:
+                raise DeviceError(
+                    f"{size} bytes for persistent image {key}, which is {fmt} {width}x{height} = "
+                    f"{plan.n_bytes} bytes"
+                )
+        self.store.ensure(plans)
+        targets = [self.store.get(image[0]) for image in images]
+        write_all(self.context, self.staging, targets, [image[4] for image in images])
         self.context.check_validation()
 
     def ensure(self, key: int, fmt: str, width: int, height: int) -> None:
@@ -151,8 +158,13 @@ class Device:
     def download(self, key: int) -> bytes:
         """Pixels of a persistent image, tightly packed, row 0 first; DeviceError when it is
         missing."""
+        return self.download_all([key])[0]
+
+    def download_all(self, keys: Sequence[int]) -> list[bytes]:
+        """The same of several images; small ones in one submit."""
         self.context.enter()
-        pixels = read_pixels(self.context, self.staging, self.store.get(key))
+        images = [self.store.get(key) for key in keys]
+        pixels = read_all(self.context, self.staging, images)
         self.context.check_validation()
         return pixels
 

@@ -6,13 +6,14 @@ In: a Plan and a device. Out: ``Executable``.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dressi.errors import DeviceError
 from dressi.packing.plan import Plan
 from dressi.vk.api import Arena, CData
 from dressi.vk.context import Owned
-from dressi.vk.image import Image, create_images, host_barrier, read_pixels
+from dressi.vk.image import Image, create_images, host_barrier, read_all
 from dressi.vk.image import barrier as full_barrier
 from dressi.vk.memory import Buffer, create_buffer, create_host_buffer
 from dressi.vk.pipeline import (
@@ -246,8 +247,13 @@ class Executable:
 
     def download(self, image_index: int) -> bytes:
         """Pixels of an image of ``plan.images``, tightly packed, row 0 first."""
+        return self.download_all([image_index])[0]
+
+    def download_all(self, image_indices: Sequence[int]) -> list[bytes]:
+        """The same of several images; small ones in one submit."""
         self._enter()
-        pixels = read_pixels(self._ctx, self._device.staging, self._images[image_index])
+        images = [self._images[i] for i in image_indices]
+        pixels = read_all(self._ctx, self._device.staging, images)
         self._ctx.check_validation()
         return pixels
 

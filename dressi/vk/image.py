@@ -6,7 +6,7 @@ In: format, size, bytes. Out: ``Image`` (handle and view), bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -186,9 +186,10 @@ def _pieces(image: Image) -> Iterable[tuple[int, int]]:
     return ((y, min(rows, image.height - y)) for y in range(0, image.height, rows))
 
 
-def _region(ctx: Context, arena: Arena, image: Image, y: int, rows: int) -> CData:
+def _region(ctx: Context, arena: Arena, image: Image, y: int, rows: int, offset: int = 0) -> CData:
     return arena.struct(
         "VkBufferImageCopy",
+        bufferOffset=offset,
         imageSubresource=_layers(ctx.api.c.VK_IMAGE_ASPECT_COLOR_BIT),
         imageOffset={"y": y},
         imageExtent={"width": image.width, "height": rows, "depth": 1},
@@ -239,6 +240,74 @@ def read_pixels(ctx: Context, staging: Staging, image: Image) -> bytes:
         staging.invalidate(buffer)
         parts.append(bytes(ctx.api.ffi.buffer(buffer.pointer, size)))
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+OFFSET = 16
+"""Bytes: copies begin at multiples of the largest pixel."""
+
+
+def _side_by_side(images: Sequence[Image]) -> tuple[list[slice], int]:
+    """Where each image lies in a staging buffer that holds all, and the bytes of all."""
+    places, end = [], 0
+    for image in images:
+        start, size = -(-end // OFFSET) * OFFSET, image.row_bytes * image.height
+        end = start + size
+        places.append(slice(start, end))
+    return places, end
+
+
+def write_all(
+    ctx: Context, staging: Staging, images: Sequence[Image], datas: Sequence[Any]
+) -> None:
+    """``write_pixels`` for several images, in one submit where the staging buffer holds all."""
+    places, size = _side_by_side(images)
+    if len(images) <= 1 or size > staging.CHUNK:
+        for image, data in zip(images, datas, strict=True):
+            write_pixels(ctx, staging, image, data)
+        return
+    buffer, arena = staging.get("upload", size), Arena(ctx.api)
+    host = ctx.api.ffi.buffer(buffer.pointer, size)
+    for place, data in zip(places, datas, strict=True):
+        host[place] = memoryview(data).cast("B")
+    general = ctx.api.c.VK_IMAGE_LAYOUT_GENERAL
+    regions = [
+        _region(ctx, arena, i, 0, i.height, p.start) for i, p in zip(images, places, strict=True)
+    ]
+
+    def record(commands: CData) -> None:
+        barrier(ctx, commands)
+        for image, region in zip(images, regions, strict=True):
+            ctx.api.lib.vkCmdCopyBufferToImage(
+                commands, buffer.handle, image.handle, general, 1, region
+            )
+        barrier(ctx, commands)
+
+    ctx.run_once(record, f"upload of {len(images)} images, the first '{images[0].name}'")
+
+
+def read_all(ctx: Context, staging: Staging, images: Sequence[Image]) -> list[bytes]:
+    """``read_pixels`` of several images, in one submit where the staging buffer holds all."""
+    places, size = _side_by_side(images)
+    if len(images) <= 1 or size > staging.CHUNK:
+        return [read_pixels(ctx, staging, image) for image in images]
+    buffer, arena = staging.get("readback", size), Arena(ctx.api)
+    general = ctx.api.c.VK_IMAGE_LAYOUT_GENERAL
+    regions = [
+        _region(ctx, arena, i, 0, i.height, p.start) for i, p in zip(images, places, strict=True)
+    ]
+
+    def record(commands: CData) -> None:
+        barrier(ctx, commands)
+        for image, region in zip(images, regions, strict=True):
+            ctx.api.lib.vkCmdCopyImageToBuffer(
+                commands, image.handle, general, buffer.handle, 1, region
+            )
+        host_barrier(ctx, commands)
+
+    ctx.run_once(record, f"download of {len(images)} images, the first '{images[0].name}'")
+    staging.invalidate(buffer)
+    host = ctx.api.ffi.buffer(buffer.pointer, size)
+    return [host[place] for place in places]
 
 
 def host_barrier(ctx: Context, commands: CData) -> None:

@@ -385,6 +385,46 @@ def test_ctrl_c_comes_between_steps() -> None:
         dp.exec_step()
 
 
+def test_images_lie_the_same_way_on_devices_with_other_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where one device takes small images only, stacks lie in columns on the other as well."""
+    from dressi.parallel import data_parallel
+
+    class Small(data_parallel.Replica):
+        def __init__(self, share: Share, *rest: Any) -> None:
+            super().__init__(share, *rest)
+            if share.index == 1:
+                self.limits = self.limits.restrict(image_dim=24)
+
+    monkeypatch.setattr(data_parallel, "Replica", Small)
+    rng = np.random.default_rng(2)
+    start, goal = rng.normal(size=(9, 6, 7, 3)), rng.normal(size=(VIEWS, 6, 7, 3))
+    x = Variable(VEC3, SIZE, 9, requires_grad=True, name="x")
+
+    def make(share: Share) -> tuple[Variable, Mapping[Variable, Any]]:
+        target = Variable(VEC3, SIZE, len(share), name="target")
+        off = F.sum_layers(x) - target
+        return F.mean(F.dot(off, off)), {target: goal[share.views], x: start}
+
+    with DataParallel(make, VIEWS, devices(2), optimizer=SGD(1.0)) as dp:
+        dp.exec_step()
+        assert [e.limits.image_dim for e in dp.engines] == [24, 24]
+        step = -2.0 * (start.sum(axis=0) - goal.mean(axis=0)) / 42
+        assert rel(dp.recv_img(x), start + step) < 1e-6
+        assert dp.drift() == 0.0
+
+
+def test_nothing_is_left_of_many() -> None:
+    before = threading.active_count()
+    for _ in range(5):
+        with DataParallel(Gains(), VIEWS, devices(2), optimizer=SGD(0.1), check=False) as dp:
+            dp.exec_step()
+            assert all(e.memory().used > 0 for e in dp.engines)
+        assert threading.active_count() == before
+        assert not any(n for e in dp.engines for n in e._device.live_handles().values())
+
+
 def test_unlike_devices_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None:
     from dressi.parallel import data_parallel
 

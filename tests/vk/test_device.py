@@ -30,7 +30,7 @@ from dressi.errors import DeviceError, DeviceLostError, OutOfMemoryError, Valida
 from dressi.packing.plan import BufferPlan, Plan
 from dressi.vk import Device, compile_glsl, list_devices, open_device, record
 from dressi.vk.api import load
-from dressi.vk.instance import choose
+from dressi.vk.instance import choose, fitting
 from dressi.vk.query import DeviceInfo, unique_names
 
 pytestmark = pytest.mark.gpu
@@ -121,6 +121,23 @@ def test_what_means_no_device_or_several_lists_them_by_unique_names(selector: st
     assert "2: NVIDIA H200 NVL (" in text and "name#k" in text
 
 
+@pytest.mark.parametrize(
+    ("selector", "indices"),
+    [
+        ("H200", [1, 2, 3]),
+        ("NVIDIA H200", [1, 3]),
+        ("H200#1", [2]),
+        (3, [3]),
+        (None, [1, 2, 3, 0]),
+        (UUIDS[1], [1]),
+    ],
+)
+def test_all_that_a_selector_may_mean_come_best_first(
+    selector: str | int | None, indices: list[int]
+) -> None:
+    assert [info.index for _, info in fitting(TWINS, selector)] == indices
+
+
 def test_unique_names_are_selectors() -> None:
     infos = [i for _, i in TWINS]
     names = unique_names(infos)
@@ -175,6 +192,42 @@ def test_upload_comes_back_bit_by_bit(device: Device, fmt: str, size: tuple[int,
     assert device.has(5)
     assert (pixels(device.download(5), fmt, width, height) == data).all()
     device.drop(5)
+
+
+@pytest.mark.parametrize("chunk", [1 << 20, 1000])
+def test_several_images_move_together_where_they_fit(
+    device: Device, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    """Sizes that are no multiples of 16 bytes; one submit each way where all fit into a chunk."""
+    monkeypatch.setattr(type(device.staging), "CHUNK", chunk)
+    rng = np.random.default_rng(0)
+    sizes = [("R32F", 3, 1), ("RGBA32F", 5, 7), ("RG32I", 1, 1), ("R32I", 101, 3)]
+    images = [
+        (k, fmt, w, h, rng.integers(0, 255, w * h * CHANNELS[fmt] * 4, np.uint8).tobytes())
+        for k, (fmt, w, h) in enumerate(sizes, 5)
+    ]
+    for key, fmt, w, h, _ in images:
+        device.ensure(key, fmt, w, h)
+    submits: list[str] = []
+    real = device.context.submit
+
+    def count(info: object, what: str) -> None:
+        submits.append(what)
+        real(info, what)
+
+    monkeypatch.setattr(device.context, "submit", count)
+    device.upload_all(images)
+    keys = [image[0] for image in images]
+    assert device.download_all(keys) == [image[4] for image in images]
+    assert device.download_all(keys[::-1]) == [image[4] for image in images[::-1]]
+    assert device.download(keys[1]) == images[1][4]
+    assert device.download_all([]) == []
+    device.upload_all([])
+    assert len(submits) == (4 if chunk > 1000 else 5 + 5 + 5 + 1)  # 1212 bytes are two pieces
+    with pytest.raises(DeviceError, match="is R32F 3x1 = 12 bytes"):
+        device.upload_all([images[1], (*images[0][:4], b"short")])
+    for key in keys:
+        device.drop(key)
 
 
 def test_large_images_move_in_pieces(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
