@@ -92,12 +92,13 @@ def evaluate(outputs: Sequence[Variable], feeds: Mapping[Variable, Any]) -> list
                 raise GraphError(f"{v.label()} made at {v.line} has no data")
         return values[v.uid]
 
+    nearest: dict[tuple[int, int], np.ndarray] = {}  # depth by rasterization and layer
     with np.errstate(all="ignore"):
         for f in topological(outputs):
             if f.output.uid in values or f.output.fragment_of is not None:
                 continue
             if f.op.fragment_exit:
-                values[f.output.uid] = _resolve(f, get)
+                values[f.output.uid] = _resolve(f, f.attr("peel"), get, nearest)
                 continue
             assert f.op.reference is not None, f.op.name
             values[f.output.uid] = _fill(f.op.reference(f, [get(x) for x in f.inputs]), f.output)
@@ -109,11 +110,16 @@ def _fill(a: np.ndarray, v: Variable) -> np.ndarray:
     return np.broadcast_to(a, shape).astype(np.float64)
 
 
-def _resolve(f: Function, get: Any) -> np.ndarray:
-    """Primitive by primitive: the fragment functions on whole images, then the depth test."""
+def _resolve(
+    f: Function, peel: int, get: Any, nearest: dict[tuple[int, int], np.ndarray]
+) -> np.ndarray:
+    """Primitive by primitive: the fragment functions on whole images, then the depth test, of what
+    lies behind the layer before."""
     value, depth, keep = f.inputs
     raster = depth.fragment_of
     assert raster is not None
+    if peel > 0 and (raster.uid, peel - 1) not in nearest:
+        _resolve(f, peel - 1, get, nearest)
     chain = [g for g in topological([value, depth, keep]) if g.output.fragment_of is raster]
     w, h = raster.output.size
     layers = raster.output.layers
@@ -123,6 +129,7 @@ def _resolve(f: Function, get: Any) -> np.ndarray:
     shown = _scissors(raster)
     out = np.full((layers, h, w, *y.vtype.tail), f.attr("background"))
     best = np.full((layers, h, w), 1.0)
+    front = nearest[raster.uid, peel - 1] if peel > 0 else np.full((layers, h, w), -1.0)
     for primitive in range(n):
         count = np.zeros((layers, h, w), np.int64)
         for layer in range(layers):
@@ -147,10 +154,11 @@ def _resolve(f: Function, get: Any) -> np.ndarray:
             a = local[v.uid] if v.uid in local else get(v)
             return np.broadcast_to(a, (layers, h, w, *a.shape[3:]))
 
-        d, k_mask = pick(depth)[..., 0], pick(keep)[..., 0]
-        wins = (count > 0) & (k_mask != 0) & (d < best)
+        d, k_mask = np.maximum(pick(depth)[..., 0], 0.0), pick(keep)[..., 0]
+        wins = (count > 0) & (k_mask != 0) & (d < best) & (d > front)
         best[wins] = d[wins]
         out[wins] = pick(value)[wins]
+    nearest[raster.uid, peel] = best
     return out
 
 

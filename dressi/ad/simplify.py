@@ -13,13 +13,21 @@ import numpy as np
 from dressi.ad.functions._common import constant, constant_values, is_constant
 from dressi.ad.functions.image import EXPAND
 from dressi.ad.graph import Function, Variable, topological
+from dressi.ad.peeling import Drawn, draw_peels
 from dressi.ad.registry import FRAG, FREE, MACRO, SAME, apply
 from dressi.errors import origin
 
 
-def simplify(outputs: Sequence[Variable], merge: bool = True, fold: bool = True) -> list[Variable]:
+def simplify(
+    outputs: Sequence[Variable],
+    merge: bool = True,
+    fold: bool = True,
+    drawn: Drawn | None = None,
+) -> list[Variable]:
     """Lowered outputs. ``merge``: whether equal Functions of equal inputs become one. ``fold``:
-    whether arithmetic on constants is done here, and operations that give back an input go away."""
+    whether arithmetic on constants is done here, and operations that give back an input go away.
+    ``drawn``: which rasterizations draw each of their layers anew (``peeling``), default all."""
+    outputs = draw_peels(outputs, drawn)
     new: dict[int, Variable] = {}
     seen: dict[Hashable, Variable] = {}
     done: set[int] = set()

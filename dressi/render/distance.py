@@ -77,16 +77,31 @@ def signed_distance(
 class FaceTest:
     """What a fragment needs to know of its face. distance: FLOAT, screen square units, positive
     inside. areas: VEC3, twice the signed areas opposite the corners, and area2, their sum: the
-    barycentric weights of the pixel, not clamped, are areas / area2."""
+    barycentric weights of the pixel, not clamped, are areas / area2. reach: VEC3, how far the
+    corners are from the pixel, |x| + |y|."""
 
     distance: Variable
     areas: Variable
     area2: Variable
+    reach: Variable
 
     def mix(self, values: Variable) -> Variable:
         """Linear interpolation (screen space) of the three corner values in a VEC3; 0 where the
         face is edge-on."""
         return F.safe_div(F.dot(self.areas, values), self.area2)
+
+    def mix_alike(self, values: Variable) -> Variable:
+        """The same; for a pixel that lies exactly on an edge, from the ends of the edge alone, so
+        that both of its faces get the same bits, and at a corner the value of that corner.
+
+        On an edge the area opposite is 0, and the pixel divides it as its distances to the ends do:
+        in any norm, since they lie on one line. So the weight of an end is the reach of the other.
+        """
+        on = F.equal(self.areas, 0.0)
+        ends = F.swizzle(on, "yzx") * F.swizzle(self.reach, "zxy")
+        ends = (1.0 - on) * (ends + F.swizzle(on, "zxy") * F.swizzle(self.reach, "yzx"))
+        along = F.dot(F.safe_div(ends, F.sum_components(ends)), values)
+        return F.where(F.maximum(F.maximum(on.x, on.y), on.z), along, self.mix(values))
 
 
 def face_test(a: Variable, b: Variable, c: Variable, p: Variable) -> FaceTest:
@@ -112,7 +127,8 @@ def face_test(a: Variable, b: Variable, c: Variable, p: Variable) -> FaceTest:
         _squared(cp, ap, a - c, areas[1], ends[2], ends[0]),
     )
     nearest = F.sqrt(squared)
-    return FaceTest(F.where(inside, nearest, -nearest), F.vec3(*areas), area2)
+    reach = F.vec3(*(F.abs(v.x) + F.abs(v.y) for v in (ap, bp, cp)))
+    return FaceTest(F.where(inside, nearest, -nearest), F.vec3(*areas), area2, reach)
 
 
 TINY = 1e-30

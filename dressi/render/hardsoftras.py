@@ -27,10 +27,6 @@ from dressi.render.project import (
 )
 from dressi.render.topology import contour_edges, neighbor_table
 
-PEEL_BIAS = 1e-6
-"""Shifted depth by which the next layer must lie behind: an edge or vertex that several faces share
-gives them the same distance up to rounding, and would be peeled once for each."""
-
 HAIR_PX = 1 / 256
 """Pixels outside a face that still count as its edge. A clipped face is covered as the hardware
 snaps it, its unclipped neighbour by the exact test; without a hair of overlap a pixel between them
@@ -98,8 +94,9 @@ def build_rasterize(
     """Rasterize enlarged faces and peel K layers.
 
     r: FLOAT @ 1x1, screen square units, run-time value. A fragment is kept within r of its hard
-    face. Layer k holds what lies strictly behind the shifted depth of layer k - 1: faces of exactly
-    equal depth share a layer, and what lies on the near plane (depth 0) stays in layer 1. edges:
+    face. Layer k holds what lies behind the shifted depth of layer k - 1: faces of equal depth share
+    a layer. An edge or vertex that several faces share gives all of them the same distance and
+    depth, to the last bit, so it is one layer. edges:
     VEC3 mask @ (F, 1) of the edges that distances are measured to; only faces with one get a soft
     rim; default all. soft: FLOAT mask @ (F, 1) of faces with a rim, where it is not that. enlarge,
     shift: other functions in the place of ``build_enlarge`` and ``shift``, for ablations. Gradient
@@ -109,24 +106,23 @@ def build_rasterize(
         soft = any_edge(edges)
     corners = enlarge(screen, r, soft)
     p = pixel_positions(screen.size, screen.layers)
-    peels: list[Peel] = []
+    frag = F.rasterize(corners, screen.size)
+    a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in screen.corners)
+    face = face_test(a.xy, b.xy, c.xy, p)
+    clipped = is_crossing((a, b, c))
+    hair = (face.distance < 0.0) * (face.distance >= -HAIR_PX / screen.scale)
+    hair = hair * (1.0 - clipped)
+    distance = F.where(clipped, FAR_INSIDE, F.where(hair, 0.0, face.distance))
+    # Outside of a face the distance decides, not the depth. (A clipped face is flat in its own
+    # projection; weights beyond [0, 1] are right there.)
+    z = F.vec3(a.z, b.z, c.z)
+    z = face.mix(z) if K == 1 else F.where(clipped, face.mix(z), face.mix_alike(z))
+    depth = shift(F.where(hair, 1.0, F.clamp(z, 0.0, 1.0)), distance)
+    keep = distance >= -r
+    peels = []
     for k in range(K):
-        frag = F.rasterize(corners, screen.size, layer=k)
-        a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in screen.corners)
-        face = face_test(a.xy, b.xy, c.xy, p)
-        clipped = is_crossing((a, b, c))
-        hair = (face.distance < 0.0) * (face.distance >= -HAIR_PX / screen.scale)
-        hair = hair * (1.0 - clipped)
-        distance = F.where(clipped, FAR_INSIDE, F.where(hair, 0.0, face.distance))
-        # Outside of a face the distance decides, not the depth. (A clipped face is flat in its own
-        # projection; weights beyond [0, 1] are right there.)
-        z = face.mix(F.vec3(a.z, b.z, c.z))
-        depth = shift(F.where(hair, 1.0, F.clamp(z, 0.0, 1.0)), distance)
-        keep = distance >= -r
-        if peels:
-            keep = keep * (depth > peels[-1].depth + PEEL_BIAS)
-        ids = F.resolve(frag, depth, keep, background=-1)
-        shifted = F.resolve(depth, depth, keep, background=1)
+        ids = F.resolve(frag, depth, keep, background=-1, peel=k)
+        shifted = F.resolve(depth, depth, keep, background=1, peel=k)
         peels.append(_shade_geometry(screen, ids, shifted, p, edges))
     return tuple(peels)
 

@@ -129,13 +129,22 @@ def _rectangles(scissor: Any, size: Size, layers: int) -> tuple[tuple[int, ...],
     return found
 
 
-def resolve(value: Any, depth: Variable, keep: Any = 1.0, background: float = 0.0) -> Variable:
-    """Value of the nearest kept fragment at every pixel.
+def resolve(
+    value: Any, depth: Variable, keep: Any = 1.0, background: float = 0.0, peel: int = 0
+) -> Variable:
+    """Value of the nearest kept fragment at every pixel, or of the nearest behind other layers.
 
     value: per fragment, any type but matrices. depth: FLOAT per fragment in [0, 1], smaller is
     nearer; at a tie the primitive drawn first wins. keep: FLOAT per fragment, 0 discards.
-    background: value (in every component) where there is no fragment. All resolves of one
-    rasterization share depth and keep. No gradient.
+    background: value (in every component) where there is no fragment. peel: number of the layer, 0
+    the nearest; layer k is the nearest of the kept fragments whose depth is greater than that of
+    layer k - 1, so fragments of equal depth share a layer. Layers are drawn one by one (depth
+    peeling), or found all at once in a compute shader (a k-buffer): the same ones. All resolves of
+    one rasterization share depth and keep. No gradient. Raises GraphError for a peel below 0.
+    Source: Everitt 2001, Interactive Order-Independent Transparency; paper, 3.3.
     """
     value, depth, keep = lift("resolve", value, depth, keep)
-    return apply(RESOLVE, (value, depth, keep), background=float(background))
+    peel = needs_int("resolve", "peel", peel)
+    if peel < 0:
+        raise GraphError(f"F.resolve at {user_line()}: peel must be at least 0, got {peel}")
+    return apply(RESOLVE, (value, depth, keep), background=float(background), peel=peel)
