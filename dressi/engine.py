@@ -23,9 +23,8 @@ import numpy as np
 from dressi import config
 from dressi.ad.autodiff import build_backward
 from dressi.ad.graph import Variable, graph_text, leaves, user_line
-from dressi.ad.lowering import rasterize_in_compute, sum_in_groups
 from dressi.ad.optim import Optimizer, with_states
-from dressi.ad.simplify import materialize, own_image, simplify
+from dressi.ad.simplify import materialize
 from dressi.ad.verify import check_graph, check_indices
 from dressi.checks import check_options, checked_limit, need_variable, positive_int
 from dressi.dumps import dump, set_up_log
@@ -34,6 +33,7 @@ from dressi.leafstore import LeafStore, present
 from dressi.packing import Options, Packed, Plan, check_plan, pack, plan_text, shaders_text
 from dressi.packing.arrays import from_planes
 from dressi.packing.draw import GraphView, graph_view
+from dressi.packing.lower import lower
 from dressi.report import (
     MemoryUse,
     Rebuild,
@@ -52,8 +52,6 @@ MAX_EVALUATIONS = 64
 """Compiled evaluations (``recv_img`` of something computed) that an engine keeps; the one that was
 used longest ago goes first."""
 
-GROUPED_PIXELS = 4096
-"""Pixels of a sum that a group of invocations adds up, where dispatches are preferred for them."""
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -351,14 +349,8 @@ class DressiAD:
         with self._phase("simplify"):
             check_graph(outputs)
             check_indices(outputs, self._store.index_feeds(outputs))
-            simple = simplify(wanted, options.merge_duplicates, options.fold_constants)
             profile = self._device.profile() if options.lowering == "auto" else None
-            compute = options.lowering == "compute"
-            if compute or (profile and profile.prefers_compute_raster):
-                simple = rasterize_in_compute(simple, self.limits.int64_atomics)
-            if compute or (profile and profile.prefers_dispatch(GROUPED_PIXELS)):
-                simple = sum_in_groups(simple)
-            lowered = [own_image(v) for v in simple]
+            lowered = lower(wanted, options, profile, self.limits.int64_atomics)
         n = len(outputs)
         pairs = [(leaf, new) for (leaf, _), new in zip(updates, lowered[n:], strict=True)]
         with self._phase("pack"):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dressi.ad.functions.raster import PEEL_STEPS
 from dressi.ad.graph import Function, Variable, topological, user_line
 from dressi.ad.registry import RASTER
 from dressi.errors import GraphError
@@ -92,7 +93,7 @@ def evaluate(outputs: Sequence[Variable], feeds: Mapping[Variable, Any]) -> list
                 raise GraphError(f"{v.label()} made at {v.line} has no data")
         return values[v.uid]
 
-    nearest: dict[tuple[int, int], np.ndarray] = {}  # depth by rasterization and layer
+    nearest: dict[tuple[int, int], np.ndarray] = {}  # step by rasterization, layer
     with np.errstate(all="ignore"):
         for f in topological(outputs):
             if f.output.uid in values or f.output.fragment_of is not None:
@@ -155,10 +156,10 @@ def _resolve(
             return np.broadcast_to(a, (layers, h, w, *a.shape[3:]))
 
         d, k_mask = np.maximum(pick(depth)[..., 0], 0.0), pick(keep)[..., 0]
-        wins = (count > 0) & (k_mask != 0) & (d < best) & (d > front)
+        wins = (count > 0) & (k_mask != 0) & (d < best) & (np.floor(d * PEEL_STEPS) > front)
         best[wins] = d[wins]
         out[wins] = pick(value)[wins]
-    nearest[raster.uid, peel] = best
+    nearest[raster.uid, peel] = np.floor(best * PEEL_STEPS)
     return out
 
 

@@ -20,10 +20,12 @@ from dressi.ad.functions.raster_compute import (
     Inner,
     raster_keys,
 )
+from dressi.ad.functions.raster_kbuffer import kbuffer_layer, stores
 from dressi.ad.functions.reduce import BLOCK_SUM
 from dressi.ad.functions.select import compare, where
 from dressi.ad.functions.vector import swizzle
 from dressi.ad.graph import Function, Variable, topological
+from dressi.ad.peeling import peels
 from dressi.ad.registry import ANY, FRAG, FREE, RASTER, SAME, SAMPLER, apply
 from dressi.errors import origin
 
@@ -32,13 +34,16 @@ MOST_REPEATED = 24
 
 
 def rasterize_in_compute(outputs: Sequence[Variable], int64_atomics: bool) -> list[Variable]:
-    """Outputs without rasterizations. int64_atomics: whether depth and primitive fit one atomic."""
+    """Outputs without rasterizations; those of which several layers are asked for find them all at
+    once. int64_atomics: whether depth and primitive fit one atomic."""
     functions = topological(outputs)
     if not any(f.op.kind == RASTER for f in functions):
         return list(outputs)
     new: dict[int, Variable] = {}
-    ids: dict[int, Variable] = {}  # by uid of the rasterization: number of the primitive, or -1
-    on_pixel: dict[int, Variable] = {}  # by uid of a value per fragment: the same of the winner
+    layers = peels(outputs)
+    ids: dict[int, list[Variable]] = {}  # by uid of the rasterization: primitive, or -1, by layer
+    on_pixel: dict[tuple[int, int], dict[int, Variable]] = {}
+    # By uid of the rasterization and layer, then of a value per fragment: the same of the winner.
     for f in functions:
         y = f.output
         with origin(f.line):
@@ -46,12 +51,16 @@ def rasterize_in_compute(outputs: Sequence[Variable], int64_atomics: bool) -> li
                 raster = f.inputs[1].fragment_of
                 assert raster is not None
                 if raster.uid not in ids:
-                    winner = _winner(raster, f.inputs[1], f.inputs[2], new, int64_atomics)
-                    ids[raster.uid] = on_pixel[raster.output.uid] = winner
-                value = _on_pixel(f.inputs[0], on_pixel, new)
+                    n = layers[raster.uid][1]
+                    winners = _winners(raster, f.inputs[1], f.inputs[2], new, int64_atomics, n)
+                    ids[raster.uid] = winners
+                    for k, winner in enumerate(winners):
+                        on_pixel[raster.uid, k] = {raster.output.uid: winner}
+                peel = f.attr("peel")
+                value = _on_pixel(f.inputs[0], on_pixel[raster.uid, peel], new)
                 number = f.attr("background")
                 background = constant(int(number) if y.vtype.is_int else number, y.vtype)
-                new[y.uid] = where(compare("gte", ids[raster.uid], 0), value, background)
+                new[y.uid] = where(compare("gte", ids[raster.uid][peel], 0), value, background)
                 new[y.uid].name = y.name
             elif y.fragment_of is None:
                 xs = [new.get(x.uid, x) for x in f.inputs]
@@ -86,14 +95,15 @@ def sum_in_groups(outputs: Sequence[Variable]) -> list[Variable]:
     return [new.get(v.uid, v) for v in outputs]
 
 
-def _winner(
+def _winners(
     raster: Function,
     depth: Variable,
     keep: Variable,
     new: dict[int, Variable],
     int64_atomics: bool,
-) -> Variable:
-    """INT @ pixels: the nearest kept primitive, or -1."""
+    n: int,
+) -> list[Variable]:
+    """INT @ pixels, n times: the kept primitive of every layer, the nearest first, or -1."""
     copies: dict[int, Variable] = {}
     functions: list[Function] = []
     outside: dict[int, tuple[Variable, str]] = {}
@@ -109,13 +119,20 @@ def _winner(
     others = [(v, how) for v, how in outside.values() if v.uid not in known]
     attrs = dict(raster.attrs)
 
+    own_stores = dict(zip((KEY64, DEPTH32, WINNER32), stores(n), strict=True)) if n > 1 else {}
+
     def keys(phase: str, more: Sequence[tuple[Variable, str]] = ()) -> Variable:
-        op, inputs, all_attrs = raster_keys(corners, [*others, *more], inner, phase, attrs)
+        store = own_stores.get(phase, "")
+        op, inputs, all_attrs = raster_keys(
+            corners, [*others, *more], inner, phase, attrs, n, store
+        )
         return apply(op, inputs, **all_attrs)
 
-    if int64_atomics:
-        return bit_not(swizzle(keys(KEY64), "x"))  # the low word: the primitive, inverted
-    return bit_not(keys(WINNER32, [(keys(DEPTH32), ANY)]))
+    found = keys(KEY64) if int64_atomics else keys(WINNER32, [(keys(DEPTH32), ANY)])
+    if n > 1:
+        return [kbuffer_layer(found, k, n) for k in range(n)]
+    # Of 64 bits the low word is the primitive. Inverted, all of them.
+    return [bit_not(swizzle(found, "x") if int64_atomics else found)]
 
 
 def _copy(

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dressi.ad.functions.arith import maximum, mul
-from dressi.ad.functions.raster import resolve
+from dressi.ad.functions.elementary import floor
+from dressi.ad.functions.raster import PEEL_STEPS, resolve
 from dressi.ad.functions.select import compare
 from dressi.ad.graph import Function, Variable, origin, topological
 from dressi.ad.registry import RASTER, apply
@@ -49,7 +50,9 @@ def draw_peels(outputs: Sequence[Variable], drawn: Drawn | None = None) -> list[
         with origin(f.line):
             raster = f.inputs[1].fragment_of if f.op.fragment_exit else None
             if raster is not None and raster.uid in chosen:
-                peeled = layers.setdefault(raster.uid, _Peeled(raster, *f.inputs[1:], new))
+                peeled = layers.setdefault(
+                    raster.uid, _Peeled(raster, f.inputs[1], f.inputs[2], new)
+                )
                 made = peeled.value(f)
             elif y.fragment_of is not None and y.fragment_of.uid in chosen:
                 continue  # drawn where it is asked for
@@ -82,7 +85,8 @@ class _Peeled:
         if f.inputs[0] is self.depth and f.attr("background") == 1.0:
             return self._depth(k)
         value = self._copy(f.inputs[0], k)
-        return resolve(value, *self.tests[k], background=f.attr("background"))
+        depth, keep = self.tests[k]
+        return resolve(value, depth, keep, f.attr("background"))
 
     def _draw_next(self) -> None:
         k = len(self.tests)
@@ -90,7 +94,8 @@ class _Peeled:
         depth, keep = self._copy(self.depth, k), self._copy(self.keep, k)
         if k > 0:
             # What is nearer than the near plane is on it: the depth test knows nothing nearer.
-            keep = mul(keep, compare("gt", depth, maximum(self._depth(k - 1), 0.0)))
+            front = floor(mul(maximum(self._depth(k - 1), 0.0), float(PEEL_STEPS)))
+            keep = mul(keep, compare("gt", floor(mul(depth, float(PEEL_STEPS))), front))
         self.tests.append((depth, keep))
 
     def _depth(self, k: int) -> Variable:

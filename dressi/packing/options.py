@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from dressi.errors import GraphError
 
 LOWERINGS = ("auto", "graphics", "compute")
+PEELINGS = ("auto", "depth", "kbuffer")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,10 @@ class Options:
     subpasses) or ``compute`` (dispatches); ``auto`` takes what the device's profile predicts to be
     faster, graphics where there is none.
 
+    ``peeling``: how the layers of a rasterization (``F.resolve(peel=...)``) are found where compute
+    shaders rasterize: ``depth`` (one rasterization a layer) or ``kbuffer`` (all in one); ``auto``
+    takes what is predicted to be faster. Graphics always draws them one by one.
+
     ``deterministic``, off by default: sums that many pixels add to (gradients through dynamic
     lookups and textures) do not depend on the order of additions, so a fit gives the same bits in
     every run. It takes three words a number instead of one; single numbers beyond 2^30, and NaN,
@@ -43,14 +48,17 @@ class Options:
     reuse_images: bool = True
     deterministic: bool = False
     lowering: str = "auto"
+    peeling: str = "auto"
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(field.default, bool) and not isinstance(value, bool):
                 raise GraphError(f"Options.{field.name} must be True or False, got {value!r}")
-        if self.lowering not in LOWERINGS:
-            raise GraphError(f"Options.lowering must be one of {LOWERINGS}, got {self.lowering!r}")
+        for name, known in (("lowering", LOWERINGS), ("peeling", PEELINGS)):
+            value = getattr(self, name)
+            if value not in known:
+                raise GraphError(f"Options.{name} must be one of {known}, got {value!r}")
 
     @classmethod
     def baseline(cls) -> Options:

@@ -7,6 +7,7 @@ graphics and run compute 16 to 40 times faster; CPU drivers run fragments a litt
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -16,6 +17,10 @@ device supports stays where the two are about equal, and noise changes no plan."
 
 TYPICAL_FUNCTIONS = 30.0
 """Functions of a shader whose size is not known yet; about the mean over HardSoftRas's."""
+
+SLOT_SHARE = 0.25
+"""Of a traversal of all primitives in a compute shader: what one more slot a pixel adds to it
+(atomic operations, memory to clear)."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +58,28 @@ class DeviceProfile:
         dispatch = self.compute.predicted_us(n_pixels, n_functions)
         return dispatch < ADVANTAGE * self.graphics.predicted_us(n_pixels, n_functions)
 
+    def layers_us(self, n_layers: int, kbuffer: bool) -> float:
+        """Of n layers of a rasterization in compute shaders: all at once, or one by one."""
+        once = self.compute.fixed_us + self.compute.raster_us
+        return once * (1.0 + SLOT_SHARE * (n_layers - 1) if kbuffer else n_layers)
+
+    def prefers_kbuffer(self, n_layers: int) -> bool:
+        """Whether compute shaders should find n layers at once."""
+        return self.layers_us(n_layers, True) < self.layers_us(n_layers, False)
+
+    def rasterizes_in_compute(self, n_layers: Sequence[int], kbuffer: bool) -> bool:
+        """Whether compute shaders should do all rasterizations, of so many layers each. kbuffer:
+        whether they may find layers at once."""
+        if not n_layers:
+            return False
+        compute = sum(self.layers_us(n, kbuffer and self.prefers_kbuffer(n)) for n in n_layers)
+        graphics = (self.graphics.fixed_us + self.graphics.raster_us) * sum(n_layers)
+        return compute < ADVANTAGE * graphics
+
     @property
     def prefers_compute_raster(self) -> bool:
-        """Whether triangles should be rasterized by compute shaders."""
-        return self.compute.raster_us < ADVANTAGE * self.graphics.raster_us
+        """Whether triangles should be rasterized by compute shaders, one layer of them."""
+        return self.rasterizes_in_compute((1,), False)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; ``from_dict`` reads it."""

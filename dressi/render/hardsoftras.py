@@ -94,9 +94,9 @@ def build_rasterize(
     """Rasterize enlarged faces and peel K layers.
 
     r: FLOAT @ 1x1, screen square units, run-time value. A fragment is kept within r of its hard
-    face. Layer k holds what lies behind the shifted depth of layer k - 1: faces of equal depth share
-    a layer. An edge or vertex that several faces share gives all of them the same distance and
-    depth, to the last bit, so it is one layer. edges:
+    face. Layer k holds what lies behind the shifted depth of layer k - 1, as in F.resolve: faces of
+    equal depth share a layer. An edge or vertex that several faces share gives all of them the same
+    distance and depth, to the last bit, so it is one layer. edges:
     VEC3 mask @ (F, 1) of the edges that distances are measured to; only faces with one get a soft
     rim; default all. soft: FLOAT mask @ (F, 1) of faces with a rim, where it is not that. enlarge,
     shift: other functions in the place of ``build_enlarge`` and ``shift``, for ablations. Gradient

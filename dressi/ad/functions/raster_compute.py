@@ -67,13 +67,17 @@ def raster_keys(
     inner: Inner,
     phase: str,
     attrs: dict[str, Any],
+    slots: int = 1,
+    store: str = "",
 ) -> tuple[Op, tuple[Variable, ...], dict[str, Any]]:
     """The op, its inputs and attributes. others: what the fragments read, and how (the depth of the
-    first phase last for WINNER32). attrs: those of the rasterization."""
+    first phase last for WINNER32). attrs: those of the rasterization. slots: of each pixel, side by
+    side; store: what a kept fragment does with those from ``slot * slots``, where not only the
+    nearest is looked for."""
     vtype = IVEC2 if phase == KEY64 else INT
     op = Op(
-        f"raster_{phase}",
-        lambda xs, a: (vtype, a["size"], xs[0].layers),
+        f"raster_kbuffer_{phase}" if slots > 1 else f"raster_{phase}",
+        lambda xs, a: (vtype, (a["size"][0] * slots, a["size"][1]), xs[0].layers),
         _body,
         reads=(*[ANY] * len(corners), *[how for _, how in others]),
         kind=COMP,
@@ -84,7 +88,8 @@ def raster_keys(
         lanes=LANES,
     )
     inputs = (*corners, *[v for v, _ in others])
-    return op, inputs, {**attrs, "inner": inner, "phase": phase, "n_corners": len(corners)}
+    own = {"inner": inner, "store": store or _STORE[phase], "n_corners": len(corners)}
+    return op, inputs, {**attrs, **own}
 
 
 def _slices(f: Function) -> int:
@@ -366,7 +371,7 @@ def _body(f: Function) -> str:
     at = "(ivec2(mine, 0), layer)"
     corners = [f"{{fetch{k}}}{at}" for k in range(n)]
     corners.append(corners[0])  # where there is no fourth
-    text = _MAIN.replace("KEEP", _KEEP.replace("STORE", _STORE[f.attr("phase")]))
+    text = _MAIN.replace("KEEP", _KEEP.replace("STORE", f.attr("store")))
     for name, count in (("row_sums", "GROUP"), ("pixel_sums", "LANES")):
         sums = _SUM.replace("NAME", name).replace("COUNT", count)
         text = text.replace(f"SUM({name}, {count})", sums)

@@ -1,0 +1,103 @@
+"""A k-buffer: the n nearest layers of every pixel in one traversal of the primitives.
+
+In: the fragments of ``raster_compute``. Out: for every pixel n slots side by side in a buffer, the
+nearest layer first, and the op that reads the primitive of one of them. The layers are those of
+depth peeling (``ad.peeling``), to the bit. Linear in fragments where peeling is linear in fragments
+times layers. Source: Bavoil et al. 2007, Multi-Fragment Effects on the GPU using the k-Buffer; here
+with atomics instead of a lock a pixel.
+
+Why the slots are exact, whatever the order of the fragments. A key (depth, primitive), inverted so
+that nearer is larger, goes to slot 0. ``atomicMax`` leaves the larger of the two keys that meet
+there and gives back what was in the slot; the smaller one goes on to the next slot, unless both lie
+in one step of depth: then it ends. Let V be all keys that ever come to a slot, in any order.
+
+1. The slot ends up with the largest of V: atomic maxima do not depend on their order.
+2. Every other key of V leaves once, beaten by a larger key of V (the one that it finds, or the one
+   that finds it). If it is of the step of the largest key it ends there: what beats it lies between
+   the two, and keys of one step are neighbours in order.
+3. If it is the largest of another step, what beats it is of another step: it goes on.
+
+So each slot takes the nearest step, with its nearest depth and the smallest number at that, and
+hands the best key of each farther step to the next; by induction slot k holds layer k. A fragment
+that sees a nearer depth in a slot needs no atomic operation: slots only grow, so it is beaten. Only
+the depth is looked at for that: of a 64-bit word that is being written, halves may be seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from dressi.ad.functions.raster import PEEL_STEPS
+from dressi.ad.graph import Function, Variable
+from dressi.ad.registry import ANY, Op, Shape, apply
+from dressi.ad.vtype import INT
+
+# N: slots of a pixel; slot: its number; bits: of the depth; primitive: its number. STEP: of an
+# inverted depth; of an empty slot it is anything, and does not matter.
+_STORE64 = """slot *= N;
+        if (uint({buffer}[slot + N - 1] >> 32) <= ~bits) {  // else hidden by N layers
+          uint64_t key = ~((uint64_t(bits) << 32) | uint64_t(uint(primitive)));
+          for (int k = 0; k < N && key != uint64_t(0); k++) {
+            uint mine = uint(key >> 32), there = uint({buffer}[slot + k] >> 32);
+            uint64_t least = key;
+            if (there <= mine) {
+              uint64_t old = atomicMax({buffer}[slot + k], key);
+              there = uint(old >> 32);
+              least = min(old, key);
+            }
+            key = STEP(there) == STEP(mine) ? uint64_t(0) : least;
+          }
+        }"""
+
+_DEPTHS32 = """slot *= N;
+        if ({buffer}[slot + N - 1] <= ~bits) {  // else hidden by N layers
+          uint key = ~bits;
+          for (int k = 0; k < N && key != 0u; k++) {
+            uint there = {buffer}[slot + k], least = key;
+            if (there < key) {
+              there = atomicMax({buffer}[slot + k], key);
+              least = min(there, key);
+            }
+            key = STEP(there) == STEP(key) ? 0u : least;
+          }
+        }"""
+
+_WINNERS32 = """for (int k = 0; k < N; k++) {
+          if (uint(FETCH(ivec2(pixel.x * N + k, pixel.y), layer)) == ~bits) {
+            atomicMax({buffer}[slot * N + k], ~uint(primitive));
+            break;
+          }
+        }"""
+
+
+_STEP = re.compile(r"STEP\((\w+)\)")
+
+
+def stores(n: int) -> tuple[str, str, str]:
+    """What a kept fragment does for n layers: in one traversal with 64-bit atomics; in two with
+    32-bit ones, depths first (the same way, without numbers), then the smallest number of those of
+    each depth."""
+    texts = (_STORE64, _DEPTHS32, _WINNERS32)
+    a, b, c = (_STEP.sub(rf"int(uintBitsToFloat(~\1) * {PEEL_STEPS}.0)", t) for t in texts)
+    return a.replace("N", str(n)), b.replace("N", str(n)), c.replace("N", str(n))
+
+
+def _layer_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    w, h = xs[0].size
+    return INT, (w // attrs["n"], h), xs[0].layers
+
+
+def _layer_glsl(f: Function) -> str:
+    word = ".x" if f.inputs[0].vtype.n > 1 else ""  # the low one of 64 bits is the number
+    n, k = f.attr("n"), f.attr("k")
+    return f"{{y}} = ~{{fetch0}}(ivec2({{pos}}.x * {n} + {k}, {{pos}}.y), {{layer}}){word};"
+
+
+LAYER = Op("kbuffer_layer", _layer_infer, _layer_glsl, reads=(ANY,))
+
+
+def kbuffer_layer(keys: Variable, k: int, n: int) -> Variable:
+    """INT @ pixels: the primitive of layer k of n, or -1. keys: the slots."""
+    return apply(LAYER, (keys,), k=k, n=n)

@@ -1,0 +1,46 @@
+"""Which way a graph takes to the packer, and its lowered outputs.
+
+In: a graph, options, the device's profile and what it can. Out: outputs without macros, with
+rasterizations, layers and sums in the form that is predicted to be the fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dressi.ad.graph import Function, Variable
+from dressi.ad.lowering import rasterize_in_compute, sum_in_groups
+from dressi.ad.peeling import peels
+from dressi.ad.simplify import own_image, simplify
+from dressi.packing.options import Options
+from dressi.packing.profile import DeviceProfile
+
+GROUPED_PIXELS = 4096
+"""Pixels of a sum that a group of invocations adds up, where dispatches are preferred for them."""
+
+
+def lower(
+    wanted: Sequence[Variable],
+    options: Options,
+    profile: DeviceProfile | None,
+    int64_atomics: bool,
+) -> list[Variable]:
+    """The outputs as the packer takes them. profile: of the device, where ``options.lowering`` is
+    ``auto`` and there is one."""
+    compute = options.lowering == "compute"
+    layers = [n for _, n in peels(wanted).values()]
+    kbuffer = options.peeling != "depth"
+    raster = compute or (profile is not None and profile.rasterizes_in_compute(layers, kbuffer))
+
+    def drawn(_: Function, n: int) -> bool:
+        if not raster or not kbuffer:
+            return True
+        asked = options.peeling == "auto" and profile is not None
+        return asked and profile is not None and not profile.prefers_kbuffer(n)
+
+    simple = simplify(wanted, options.merge_duplicates, options.fold_constants, drawn)
+    if raster:
+        simple = rasterize_in_compute(simple, int64_atomics)
+    if compute or (profile and profile.prefers_dispatch(GROUPED_PIXELS)):
+        simple = sum_in_groups(simple)
+    return [own_image(v) for v in simple]
