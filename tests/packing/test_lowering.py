@@ -17,6 +17,7 @@ from dressi.ad.vtype import FLOAT, VEC3, VEC4
 from dressi.errors import GraphError, PackingError
 from dressi.packing import Options, Packed, check_plan, pack, plan_text
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA, DeviceLimits
+from dressi.packing.lower import lower
 from dressi.packing.plan import Binding, ImagePlan, Plan, StagePlan, SubstagePlan
 from dressi.packing.profile import PRESETS, DeviceProfile, from_dict
 
@@ -141,6 +142,71 @@ def test_rasterizations_become_dispatches() -> None:
         assert keys[0].groups[0] == 1 and keys[0].groups[1] == 8  # no more slices than rows
 
 
+def layered(n: int) -> list[Variable]:
+    """ids and depth of n layers of the same fragments."""
+    corners = [Variable(VEC4, (5, 1), name=f"c{k}") for k in range(3)]
+    frag = F.rasterize(corners, (16, 8))
+    depth = F.fract(F.to_float(frag) * 0.3)
+    return [
+        F.resolve(value, depth, 1.0, background=background, peel=k)
+        for k in range(n)
+        for value, background in ((frag, -1), (depth, 1))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "limits", "names"),
+    [
+        (COMPUTE, NVIDIA, ["raster_kbuffer_key64"]),
+        (
+            COMPUTE,
+            LLVMPIPE.restrict(int64_atomics=False),
+            ["raster_kbuffer_depth32", "raster_kbuffer_winner32"],
+        ),
+        (replace(COMPUTE, peeling="depth"), NVIDIA, ["raster_key64"] * 3),
+        (Options(), NVIDIA, ["rasterize"] * 3),  # no profile: graphics
+        (Options(peeling="kbuffer"), NVIDIA, ["rasterize"] * 3),
+    ],
+)
+def test_layers_are_found_at_once_or_one_by_one(
+    options: Options, limits: DeviceLimits, names: list[str]
+) -> None:
+    plan = pack(lower(layered(3), options, None, limits.int64_atomics), [], limits, options).plan
+    check_plan(plan, limits)
+    text = plan_text(plan)
+    rasters = [
+        f.split()[0]
+        for st in plan.stages
+        for s in st.substages
+        for f in s.functions
+        if f.startswith("raster")
+    ]
+    assert rasters == names and all(name in text for name in names)
+
+
+def test_the_profile_decides_how_layers_are_found() -> None:
+    """Where a slot costs less than a traversal, and where compute rasterizes at all."""
+    for name, kind in (("llvmpipe", "rasterize"), ("h200", "raster_kbuffer_key64")):
+        made = topological(lower(layered(3), Options(), PRESETS[name], True))
+        found = {f.op.name for f in made if f.op.name.startswith("raster")}
+        assert found == {kind}
+    one_by_one = topological(lower(layered(3), Options(peeling="depth"), PRESETS["h200"], True))
+    assert sum(f.op.name == "raster_key64" for f in one_by_one) == 3
+
+
+def test_layers_at_once_may_make_compute_worth_it() -> None:
+    """A device that rasterizes one layer a little faster by graphics, and five of them slower."""
+    h200 = PRESETS["h200"]
+    device = replace(h200, compute=replace(h200.compute, raster_us=h200.graphics.raster_us))
+    assert not device.prefers_compute_raster
+    assert device.rasterizes_in_compute((5,), kbuffer=True)
+    assert not device.rasterizes_in_compute((5,), kbuffer=False)
+    assert not device.rasterizes_in_compute((1, 1, 1), kbuffer=True)
+    for n, kind in ((1, "rasterize"), (5, "raster_kbuffer_key64")):
+        made = topological(lower(layered(n), Options(), device, True))
+        assert kind in {f.op.name for f in made}
+
+
 def test_a_graph_without_rasterizations_is_left_alone() -> None:
     outs = simplify([blurred()[1]])
     assert rasterize_in_compute(outs, True) == outs
@@ -150,6 +216,12 @@ def test_a_graph_without_rasterizations_is_left_alone() -> None:
 def test_unknown_lowerings_are_refused(lowering: object) -> None:
     with pytest.raises(GraphError, match="lowering"):
         Options(lowering=lowering)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("peeling", ["lists", "", None, True])
+def test_unknown_ways_to_peel_are_refused(peeling: object) -> None:
+    with pytest.raises(GraphError, match="peeling"):
+        Options(peeling=peeling)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("switch", ["pack_stages", "cache", "deterministic"])

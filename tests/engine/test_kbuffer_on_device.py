@@ -1,0 +1,221 @@
+"""Layers found all at once in a compute shader are those of depth peeling, and those of a search by
+integers in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dressi import DressiAD, F, Variable
+from dressi.ad import build_backward
+from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3, VEC4
+from dressi.apps.problems import sphere, view_matrices
+from dressi.apps.reliability.scenes import camera, cube, quad, rotated
+from dressi.packing import Options
+from dressi.render.hardsoftras import build_hardsoftras
+
+pytestmark = pytest.mark.gpu
+
+GRAPHICS = Options(lowering="graphics")
+PEELED = Options(lowering="compute", peeling="depth")
+KBUFFER = Options(lowering="compute", peeling="kbuffer")
+TWO_PASSES: dict[str, int | bool] = {"int64_atomics": False}
+WAYS: dict[str, tuple[Options, dict[str, int | bool]]] = {
+    "graphics": (GRAPHICS, {}),
+    "peeled": (PEELED, {}),
+    "peeled, 32 bits": (PEELED, TWO_PASSES),
+    "k-buffer": (KBUFFER, {}),
+    "k-buffer, 32 bits": (KBUFFER, TWO_PASSES),
+}
+
+UNITS = 2**22
+"""Of depth, four in each of the steps that tell layers apart; sums of two are exact in float32."""
+
+
+def nearest_by_search(
+    table: np.ndarray, shift: np.ndarray, kept: np.ndarray, K: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """ids and depths in UNITS, (K, H, W). table, kept: (n,) per primitive; shift: (H, W)."""
+    ids = np.full((K, *shift.shape), -1)
+    depths = np.full((K, *shift.shape), UNITS)
+    for y, x in np.ndindex(shift.shape):
+        units = (table + shift[y, x]) % UNITS
+        found: dict[int, tuple[int, int]] = {}
+        for primitive in np.flatnonzero(kept):
+            key = (int(units[primitive]), int(primitive))
+            step = key[0] // 4
+            found[step] = min(found.get(step, key), key)
+        for k, step in enumerate(sorted(found)[:K]):
+            depths[k, y, x], ids[k, y, x] = found[step]
+    return ids, depths
+
+
+@pytest.mark.parametrize(
+    ("way", "K"),
+    [
+        *((way, 3) for way in WAYS),
+        *(("k-buffer", K) for K in (1, 2, 4, 5)),
+        ("k-buffer, 32 bits", 5),
+    ],
+)
+def test_layers_are_those_of_a_search(way: str, K: int) -> None:
+    """300 quads over every pixel, their order another one at every pixel; depths in few steps, so
+    that many are equal and many more share a step."""
+    rng = np.random.default_rng(K)
+    n, size = 300, (17, 9)
+    table = rng.integers(0, 40, n) + rng.integers(0, 3, n) * (UNITS // 3)
+    shift = rng.integers(0, UNITS, (size[1], size[0]))
+    kept = rng.uniform(size=n) < 0.8
+    square = np.array([(-1.2, -1.2), (1.2, -1.2), (1.2, 1.2), (-1.2, 1.2)])
+    corners = [F.leaf(np.tile([*xy, 0.5, 1.0], (n, 1)).astype(np.float32), VEC4) for xy in square]
+    frag = F.rasterize(corners, size)
+    per_face = [F.leaf(a.reshape(n, 1).astype(np.float32), FLOAT) for a in (table / UNITS, kept)]
+    at_pixel = F.leaf((shift / UNITS).astype(np.float32)[..., None], FLOAT)
+    depth = F.fract(F.lookup(per_face[0], frag) + at_pixel)
+    keep = F.lookup(per_face[1], frag)
+    shown = [F.resolve(frag, depth, keep, background=-1, peel=k) for k in range(K)]
+    depths = [F.resolve(depth, depth, keep, background=1, peel=k) for k in range(K)]
+    options, limits = WAYS[way]
+    with DressiAD(options=options, limits=limits) as ad:
+        got = [a[..., 0] for a in ad.recv_imgs([*shown, *depths])]
+    want_ids, want_depths = nearest_by_search(table, shift, kept, K)
+    assert (np.stack(got[:K]) == want_ids).all()
+    assert (np.stack(got[K:]) * UNITS == want_depths).all()
+
+
+def test_layers_run_out() -> None:
+    """Three faces at two depths, five layers: the third has nothing, nor have those behind it."""
+    corners = [
+        F.leaf(np.array([[x, y, 0.3, 1], [x, y, 0.6, 1], [x, y, 0.3, 1]], np.float32), VEC4)
+        for x, y in ((-3, -1), (3, -1), (0, 3))
+    ]
+    frag = F.rasterize(corners, (8, 8))
+    depth = F.lookup(F.swizzle(corners[0], "z"), frag)
+    layers = [F.resolve(frag, depth, background=-1, peel=k) for k in range(5)]
+    for options, limits in WAYS.values():
+        with DressiAD(options=options, limits=limits) as ad:
+            got = ad.recv_imgs(layers)
+        assert [set(np.unique(a)) for a in got] == [{0}, {1}, {-1}, {-1}, {-1}]
+
+
+def test_a_layer_alone_needs_those_before_it() -> None:
+    """Layer 2 without asking for 0 and 1."""
+    corners = [
+        F.leaf(np.array([[x, y, z, 1] for z in (0.7, 0.5, 0.3)], np.float32), VEC4)
+        for x, y in ((-3, -1), (3, -1), (0, 3))
+    ]
+    frag = F.rasterize(corners, (8, 8))
+    ids = F.resolve(frag, F.lookup(F.swizzle(corners[0], "z"), frag), background=-1, peel=2)
+    for options, limits in WAYS.values():
+        with DressiAD(options=options, limits=limits) as ad:
+            assert (ad.recv_img(ids) == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("cull", "scissor"),
+    [("back", None), ("front", ((5, 3, 30, 20), (0, 0, 48, 40), (20, 20, 9, 9)))],
+)
+def test_culling_scissors_and_clipping_hold_in_every_layer(
+    cull: str | None, scissor: Sequence[Sequence[int]] | None
+) -> None:
+    """Random primitives across all planes of the view volume, three views."""
+    rng = np.random.default_rng(5)
+    n, size = 60, (48, 40)
+    w = rng.uniform(-0.5, 2.0, (4, 3, 1, n, 1))
+    xy = (rng.uniform(-1, 1, (1, 3, 1, n, 2)) + rng.normal(0, 0.6, (4, 3, 1, n, 2))) * np.abs(w)
+    data = np.concatenate([xy, rng.uniform(-0.3, 1.3, w.shape), w], -1).astype(np.float32)
+    frag = F.rasterize([F.leaf(a, VEC4) for a in data[:3]], size, cull=cull, scissor=scissor)
+    depth = F.fract(F.floor(F.to_float(frag) * 0.5) * 0.618)
+    layers = [F.resolve(frag, depth, background=-1, peel=k) for k in range(4)]
+    found = {}
+    for name, (options, limits) in WAYS.items():
+        with DressiAD(options=options, limits=limits) as ad:
+            found[name] = np.stack(ad.recv_imgs(layers))
+    assert (found["peeled"][3] >= 0).any()
+    for name, ids in found.items():
+        if name == "graphics":  # a corner may be snapped to another place
+            assert (ids != found["peeled"]).mean() <= 1 / 500
+        else:
+            assert (ids == found["peeled"]).all(), name
+
+
+def _stacked(*meshes: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    starts = np.cumsum([0] + [len(v) for v, _ in meshes])
+    faces = [f + s for (_, f), s in zip(meshes, starts, strict=False)]
+    return np.concatenate([v for v, _ in meshes]), np.concatenate(faces)
+
+
+def _shells() -> tuple[np.ndarray, np.ndarray]:
+    ball = sphere(80)
+    return _stacked(*((ball.positions * s, ball.faces) for s in (0.35, 0.6, 0.85)))
+
+
+FRONT = camera((40, 32))[None]
+SCENES: dict[str, tuple[Any, np.ndarray, int]] = {
+    "spheres inside each other": (_shells, view_matrices(2), 5),
+    "coplanar faces": (
+        lambda: _stacked(quad(0.8), quad(0.8), quad(0.5)),
+        camera((40, 32))[None],
+        2,
+    ),
+    "clipped faces": (lambda: _stacked(cube(6.0), cube(0.7)), view_matrices(2), 3),
+    "a turned cube": (lambda: (rotated(cube(0.7)[0], 0.5, 0.6), cube(0.7)[1]), FRONT, 4),
+}
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_hardsoftras_sees_the_same_layers_and_gradients(name: str) -> None:
+    make, matrices, K = SCENES[name]
+    v, f = make()
+    pos = Variable(VEC3, (len(v), 1), requires_grad=True, name="pos")
+    faces = Variable(IVEC3, (len(f), 1), name="faces")
+    matrix = Variable(MAT4, layers=len(matrices), name="matrix")
+    hs = build_hardsoftras(pos, faces, matrix, (40, 32), 0.08, K)
+    loss = F.mean(hs.silhouette * F.sin(F.pixel_coord((40, 32), len(matrices)).x))
+    wanted = [
+        *(p.ids for p in hs.peels),
+        *(p.depth for p in hs.peels),
+        loss,
+        build_backward(loss)[pos],
+    ]
+    found = []
+    for way in ("peeled", "k-buffer", "k-buffer, 32 bits"):
+        options, limits = WAYS[way]
+        with DressiAD(options=options, limits=limits) as ad:
+            ad.send_img(pos, v)
+            ad.send_img(faces, f)
+            ad.send_img(matrix, matrices)
+            found.append(ad.recv_imgs(wanted))
+    assert (found[0][1] >= 0).sum() > 50 and np.abs(found[0][-1]).max() > 0
+    for got in found[1:]:
+        for a, b in zip(got[:-1], found[0][:-1], strict=True):
+            assert (a == b).all()
+        # Sums of many pixels, in whatever order they come.
+        assert np.linalg.norm(got[-1] - found[0][-1]) <= 1e-6 * np.linalg.norm(found[0][-1])
+
+
+@pytest.mark.parametrize("way", ["graphics", "k-buffer"])
+def test_pixels_on_a_shared_edge_have_one_layer_for_both_of_its_faces(way: str) -> None:
+    """The diagonal of a slanted quad runs through pixel centres; a second quad lies behind it. Both
+    faces of the diagonal have the same depth there, so layer 2 shows the second quad."""
+    (v, f), size = quad(1.0), 32
+    front = v * (1.0, 1.0, 0.0) + np.stack([0 * v[:, 0], 0 * v[:, 0], 0.37 * v[:, 0]], 1)
+    v, f = _stacked((front, f), (v * (1.0, 1.0, 0.0) - (0, 0, 0.8), f))
+    matrix = np.diag([1.0, 1.0, -0.37, 1.0])
+    matrix[2, 3] = 0.5
+    pos, faces = F.leaf(v, VEC3), F.leaf(f, IVEC3)
+    view = Variable(MAT4, name="matrix")
+    hs = build_hardsoftras(pos, faces, view, (size, size), 0.02, 2)
+    options, limits = WAYS[way]
+    with DressiAD(options=options, limits=limits) as ad:
+        ad.send_img(view, matrix)
+        one, two, distance = (
+            a[..., 0] for a in ad.recv_imgs([p.ids for p in hs.peels] + [hs.peels[0].distance])
+        )
+    inside = (slice(1, -1), slice(1, -1))
+    assert (distance[inside] == 0).sum() >= size - 4  # the diagonal is where it is thought to be
+    assert (one[inside] < 2).all() and (one[inside] >= 0).all()
+    assert (two[inside] >= 2).all()
