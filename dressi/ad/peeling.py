@@ -15,8 +15,9 @@ from dressi.ad.functions.arith import maximum, mul
 from dressi.ad.functions.elementary import floor
 from dressi.ad.functions.raster import PEEL_STEPS, resolve
 from dressi.ad.functions.select import compare
-from dressi.ad.graph import Function, Variable, origin, topological
+from dressi.ad.graph import Function, Variable, topological
 from dressi.ad.registry import RASTER, apply
+from dressi.errors import origin
 
 Drawn = Callable[[Function, int], bool]
 
