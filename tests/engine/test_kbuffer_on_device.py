@@ -197,25 +197,30 @@ def test_hardsoftras_sees_the_same_layers_and_gradients(name: str) -> None:
         assert np.linalg.norm(got[-1] - found[0][-1]) <= 1e-6 * np.linalg.norm(found[0][-1])
 
 
+SLANTS = ((0.37, 0.0), (0.0, -0.8))
+
+
 @pytest.mark.parametrize("way", ["graphics", "k-buffer"])
 def test_pixels_on_a_shared_edge_have_one_layer_for_both_of_its_faces(way: str) -> None:
-    """The diagonal of a slanted quad runs through pixel centres; a second quad lies behind it. Both
-    faces of the diagonal have the same depth there, so layer 2 shows the second quad."""
-    (v, f), size = quad(1.0), 32
-    front = v * (1.0, 1.0, 0.0) + np.stack([0 * v[:, 0], 0 * v[:, 0], 0.37 * v[:, 0]], 1)
-    v, f = _stacked((front, f), (v * (1.0, 1.0, 0.0) - (0, 0, 0.8), f))
-    matrix = np.diag([1.0, 1.0, -0.37, 1.0])
-    matrix[2, 3] = 0.5
+    """The diagonal of slanted quads runs through pixel centres; a second quad lies behind. Both
+    faces of the diagonal have the same depth there, to the bit, so layer 2 shows the second quad.
+    (Interpolated from three corners each, one in 70 pixels shows the other face again.)"""
+    size, n_views = 48, 16
+    flat = np.array([(-0.93, -0.93), (0.91, -0.37), (0.93, 0.93), (-0.23, 0.83)])
+    f = np.array([(0, 1, 2), (0, 2, 3)])
+    v, f = _stacked(*((np.c_[flat, flat[:, 0] * slope + z], f) for slope, z in SLANTS))
+    matrices = np.stack([np.diag([1.0, 1.0, -0.37 - 0.01 * k, 1.0]) for k in range(n_views)])
+    matrices[:, 2, 3] = 0.5
     pos, faces = F.leaf(v, VEC3), F.leaf(f, IVEC3)
-    view = Variable(MAT4, name="matrix")
+    view = Variable(MAT4, layers=n_views, name="matrix")
     hs = build_hardsoftras(pos, faces, view, (size, size), 0.02, 2)
     options, limits = WAYS[way]
     with DressiAD(options=options, limits=limits) as ad:
-        ad.send_img(view, matrix)
+        ad.send_img(view, matrices)
         one, two, distance = (
             a[..., 0] for a in ad.recv_imgs([p.ids for p in hs.peels] + [hs.peels[0].distance])
         )
-    inside = (slice(1, -1), slice(1, -1))
-    assert (distance[inside] == 0).sum() >= size - 4  # the diagonal is where it is thought to be
-    assert (one[inside] < 2).all() and (one[inside] >= 0).all()
-    assert (two[inside] >= 2).all()
+    diagonal = (slice(None), np.arange(6, 42), np.arange(6, 42))
+    assert (distance[diagonal] == 0).all()
+    assert (one[diagonal] < 2).all() and (one[diagonal] >= 0).all()
+    assert (two[diagonal] >= 2).all()
