@@ -221,6 +221,6 @@ def test_pixels_on_a_shared_edge_have_one_layer_for_both_of_its_faces(way: str) 
             a[..., 0] for a in ad.recv_imgs([p.ids for p in hs.peels] + [hs.peels[0].distance])
         )
     diagonal = (slice(None), np.arange(6, 42), np.arange(6, 42))
-    assert (distance[diagonal] == 0).all()
+    assert np.abs(distance[diagonal]).max() < 1e-6  # rounded in another way than the depth
     assert (one[diagonal] < 2).all() and (one[diagonal] >= 0).all()
     assert (two[diagonal] >= 2).all()

@@ -88,8 +88,8 @@ def raster_keys(
         lanes=LANES,
     )
     inputs = (*corners, *[v for v, _ in others])
-    own = {"inner": inner, "store": store or _STORE[phase], "n_corners": len(corners)}
-    return op, inputs, {**attrs, **own}
+    own = {"inner": inner, "phase": phase, "store": store or _STORE[phase]}
+    return op, inputs, {**attrs, **own, "n_corners": len(corners)}
 
 
 def _slices(f: Function) -> int:
