@@ -21,6 +21,7 @@ from dressi.ad.vtype import FLOAT, VEC3
 from dressi.apps.views import MeshLeaves, mesh_leaves, render, send_mesh
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
+from dressi.packing import Options
 from dressi.render.antialias import build_antialias
 from dressi.render.camera import look_at, perspective
 from dressi.render.distance import interpolate
@@ -298,8 +299,9 @@ class Fitter:
     """One graph for many fits: start positions, reaches within the method's largest, pictures,
     rates and weights are sent, so only the first fit builds.
 
-    start: faces of all the fits. optimizer: of the rate. batch: views an iteration. ambient: as in
-    ``with_targets``.
+    start: faces of all the fits. look: of LOOKS. optimizer: of the rate. batch: views an iteration.
+    ambient: as in ``Painter``. options: of the engine; without ``deterministic`` sums are taken in
+    any order, so the same fit once more ends slightly elsewhere.
     """
 
     def __init__(
@@ -312,6 +314,7 @@ class Fitter:
         batch: int = 1,
         ambient: float = AMBIENT,
         device: str | None = None,
+        options: Options | None = None,
     ) -> None:
         self.start, self.method, self.size, self.look = start, method, size, look
         self.batch = batch
@@ -327,7 +330,7 @@ class Fitter:
         self.loss = l1_loss(got, self.wanted) + smooth
         self._states: list[Variable] = []
         self._make_optimizer = optimizer
-        self.ad = DressiAD(device)
+        self.ad = DressiAD(device, options)
         self.ad.set_loss_var(self.loss)
         self.ad.set_optimizer(self._optimize)
 
