@@ -19,7 +19,7 @@ from dressi.packing.layout import Layout, layout
 from dressi.packing.plan import Binding, SamplerPlan
 from dressi.packing.sample import near_glsl, software_sampler
 from dressi.packing.shader_text import FULL_SCREEN, Places, Shader, ShaderText
-from dressi.packing.statements import emit_guarded
+from dressi.packing.statements import emit_guarded, snippet
 from dressi.packing.substage import Context, Substage
 from dressi.packing.units import (
     ATTACHMENT,
@@ -279,14 +279,12 @@ class Generator:
             text.functions.append(f.op.preamble(f))
             marks["inner"] = lambda: self.inner(f, text)
             marks["store"] = lambda: self.storer(y, text)
-        glsl = (self.substage.is_dispatch and f.op.dispatch_glsl) or f.op.glsl
-        snippet = glsl(f) if callable(glsl) else glsl
 
         def replace(m: re.Match[str]) -> str:
             value = marks.get(m.group(1))
             return m.group(0) if value is None else value if isinstance(value, str) else value()
 
-        code = _MARKER.sub(replace, snippet)
+        code = _MARKER.sub(replace, snippet(self, f, text))
         origin = "" if f.op.kind == FREE else f"  // {f.op.name}  {f.line}"
         if f.op.scatter:
             body.append(f"  {code}{origin}")

@@ -13,9 +13,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from dressi.ad.graph import Function, Variable
+from dressi.ad.registry import SAME
 
 FEWEST = 12
 """Functions that a guard must save; a branch costs about as much as a few of them."""
+
+FAR = 6
+"""Functions that one counts for which reads other pixels, or adds to them."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,9 @@ def find_guard(functions: Sequence[Function], kept: Collection[int]) -> Guard | 
     best: tuple[int, Variable, set[int]] | None = None
     for condition in _candidates(functions):
         needless = _needless(condition, functions, users, kept)
-        if len(needless) >= FEWEST and (best is None or len(needless) > best[0]):
-            best = (len(needless), condition, needless)
+        saved = sum(_weight(f) for f in functions if f.output.uid in needless)
+        if saved >= FEWEST and (best is None or saved > best[0]):
+            best = (saved, condition, needless)
     if best is None:
         return None
     _, condition, needless = best
@@ -56,6 +61,11 @@ def find_guard(functions: Sequence[Function], kept: Collection[int]) -> Guard | 
             uid for uid in made if any(id(user) not in inside for user in users.get(uid, ()))
         }
     return Guard(condition, runs, frozenset(outside))
+
+
+def _weight(f: Function) -> int:
+    near = all(f.op.read(i) == SAME for i in range(len(f.inputs)))
+    return 1 if near and not f.op.scatter else FAR
 
 
 def _candidates(functions: Sequence[Function]) -> list[Variable]:

@@ -48,7 +48,7 @@ class DeviceLimits:
     int64_atomics: bool = False
     """64-bit integers, and their atomic sum and maximum in buffers."""
     subgroup_arithmetic: bool = False
-    """Sums over subgroups (basic, ballot and arithmetic operations) in compute shaders."""
+    """Sums over subgroups in compute shaders: basic, ballot, arithmetic and shuffle operations."""
     linear_float32: bool = False
     """Linear filtering of 32-bit float images. Without: four fetches in the shader."""
 

@@ -20,31 +20,46 @@ if TYPE_CHECKING:
     from dressi.packing.glsl import Generator
 
 
+_SUBGROUPS = {
+    f"GL_KHR_shader_subgroup_{name}" for name in ("basic", "ballot", "arithmetic", "shuffle")
+}
+
+
+def _adds_together(g: Generator, f: Function) -> bool:
+    """Whether the lanes of a subgroup may add up what a scatter adds."""
+    way = g.context.way_to_add
+    able = g.substage.lowered and g.limits.subgroup_arithmetic
+    return able and way == ATOMIC and not is_exact(f.output, way)
+
+
+def snippet(g: Generator, f: Function, text: ShaderText) -> str:
+    """The GLSL of one Function, with its markers."""
+    if f.op.subgroup_glsl is not None and _adds_together(g, f):
+        text.extensions |= _SUBGROUPS
+        return f.op.subgroup_glsl(f)
+    glsl = (g.substage.is_dispatch and f.op.dispatch_glsl) or f.op.glsl
+    return glsl(f) if callable(glsl) else glsl
+
+
 def _emit_all(
     g: Generator, functions: Sequence[Function], text: ShaderText, body: list[str]
 ) -> None:
     """Append the statements of some Functions, in order. Scatters to the same row come last,
     where subgroups add for them together."""
-    subgroups = g.substage.lowered and g.limits.subgroup_arithmetic
     together: dict[Hashable, list[Function]] = {}
     for f in functions:
-        y, way = f.output, g.context.way_to_add
-        if subgroups and f.op.row is not None and way == ATOMIC and not is_exact(y, way):
-            key = (f.inputs[f.op.row].uid, y.size, y.layers)
+        if f.op.row is not None and _adds_together(g, f):
+            key = (f.inputs[f.op.row].uid, f.output.size, f.output.layers)
             together.setdefault(key, []).append(f)
         else:
             g.emit(f, text, body)
     for group in together.values():
-        _add_together(g, group, text, body)
+        _rows_together(g, group, text, body)
 
 
-def _add_together(g: Generator, group: list[Function], text: ShaderText, body: list[str]) -> None:
+def _rows_together(g: Generator, group: list[Function], text: ShaderText, body: list[str]) -> None:
     """Append a block that does the scatters of several Functions to the same row."""
-    text.extensions |= {
-        "GL_KHR_shader_subgroup_basic",
-        "GL_KHR_shader_subgroup_ballot",
-        "GL_KHR_shader_subgroup_arithmetic",
-    }
+    text.extensions |= _SUBGROUPS
     adds = []
     for f in group:
         y = f.output

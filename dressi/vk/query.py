@@ -115,7 +115,8 @@ def has_int64_atomics(api: Api, instance: CData, physical: CData) -> bool:
     return bool(atomics.shaderBufferInt64Atomics and features.features.shaderInt64)
 
 
-_SUBGROUP_OPERATIONS = 0x1 | 0x4 | 0x8  # VkSubgroupFeatureFlags: basic, arithmetic, ballot
+_SUBGROUP_OPERATIONS = 0x1 | 0x4 | 0x8 | 0x10
+"""VkSubgroupFeatureFlags: basic, arithmetic, ballot, shuffle."""
 _COMPUTE_STAGE = 0x20
 
 

@@ -125,3 +125,35 @@ def test_a_silhouette_has_the_same_gradient_with_guards_and_subgroups() -> None:
         assert np.array_equal(loss, found[0][0]) or np.allclose(loss, found[0][0], atol=1e-6)
         norm = np.linalg.norm(found[0][1])
         assert norm > 0 and np.linalg.norm(gradient - found[0][1]) < 1e-4 * norm
+
+
+@pytest.mark.parametrize("wrap", ["clamp", "repeat", "mirror", "border"])
+@pytest.mark.parametrize("texels", [(4, 3), (24, 30), (90, 70)], ids=["coarse", "as fine", "finer"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_subgroups_add_to_textures_the_same(
+    wrap: str, texels: tuple[int, int], layers: int
+) -> None:
+    """Coarse textures, whose texels a subgroup shares; finer ones, where each lane has its own; a
+    seam through the picture, and pixels without a gradient."""
+    if not has_subgroups():
+        pytest.skip("no sums over subgroups, or no float atomics")
+    w, h = 37, 29
+    y, x = np.mgrid[:h, :w] / float(max(w, h))
+    uv = np.stack([0.3 + 1.1 * x, 1.2 * y - 0.1], -1).astype(np.float32)
+    uv = np.stack([np.roll(uv, 5 * k, 1) for k in range(layers)])
+    value = np.random.default_rng(0).normal(size=(layers, h, w, 3)).astype(np.float32)
+    value[:, 8:12] = 0
+    tex = Variable(VEC3, texels, layers, requires_grad=True)
+    read = F.texture(tex, F.leaf(uv, VEC2), wrap=wrap)
+    found = []
+    for limits in (SUBGROUPS, ALONE):
+        with DressiAD(options=COMPUTE, limits=limits) as ad:
+            ad.send_img(tex, np.zeros((layers, *texels[::-1], 3)))
+            ad.set_loss_var(read * F.leaf(value, VEC3))
+            found.append(ad.recv_grad(tex).astype(np.float64))
+    together, alone = found
+    assert np.abs(alone).max() > 0.1
+    assert np.allclose(together, alone, atol=2e-5 * np.abs(alone).max())
+    if wrap != "border":  # else what lies beyond takes a share
+        total = together.reshape(layers, -1, 3).sum(1)
+        assert np.allclose(total, value.sum((1, 2)), atol=1e-3)

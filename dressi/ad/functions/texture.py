@@ -173,12 +173,55 @@ def each_tap_glsl(filter: str, wraps: Wraps, uv: str, w: int | str, h: int | str
     )
 
 
-def _scatter_glsl(f: Function) -> str:
-    w, h = f.attr("size")
-    base = f"{{layer}} * {w * h} + " if f.attr("layers") > 1 else ""
+def _taps_glsl(f: Function) -> str:
+    """Statements that add the gradient of a pixel to each texel that it reads."""
+    (w, h), layers = f.attr("size"), f.attr("layers")
+    base = f"{{layer}} * {w * h} + " if layers > 1 else ""
     add = f"{{add}}({base}i.y * {w} + i.x, s * {{x0}});"
-    loop = each_tap_glsl(f.attr("filter"), f.attr("wrap"), "{x1}", w, h, add)
-    return f"if ({{x0}} != {{T}}(0)) {{\n    {loop}  }}"
+    return each_tap_glsl(f.attr("filter"), f.attr("wrap"), "{x1}", w, h, add)
+
+
+def _scatter_glsl(f: Function) -> str:
+    return f"if ({{x0}} != {{T}}(0)) {{\n    {_taps_glsl(f)}  }}"
+
+
+def _scatter_together_glsl(f: Function) -> str:
+    """Where all texels of a subgroup are no more than its lanes, each texel is given to one lane,
+    which goes through the pixels of all lanes and adds up what they have for it. Neighbouring
+    pixels share texels, unless the texture is much finer than the picture."""
+    if f.attr("filter") == "nearest":
+        return _scatter_glsl(f)
+    (w, h), layers, wraps = f.attr("size"), f.attr("layers"), f.attr("wrap")
+    base = f"{{layer}} * {w * h} + " if layers > 1 else ""
+    one_layer = " && subgroupMin({layer}) == subgroupMax({layer})" if layers > 1 else ""
+    inside = inside_glsl(wraps, "a.x", "a.y", w, h)
+    return (
+        "if ({x0} != {T}(0)) {\n"
+        f"    vec2 q = {{x1}} * vec2({w}, {h}) - 0.5, p = {near_glsl('q')};\n"
+        "    vec2 o = floor(p), t = p - o;\n"
+        "    ivec2 low = subgroupMin(ivec2(o)), n = subgroupMax(ivec2(o)) - low + 2;\n"
+        "    uvec4 lanes = subgroupBallot(true);\n"
+        "    int many = int(subgroupBallotBitCount(lanes));\n"
+        f"    if (max(n.x, n.y) <= 32 && n.x * n.y <= many{one_layer}) {{\n"
+        "      int me = int(subgroupBallotExclusiveBitCount(lanes));\n"
+        "      ivec2 at = ivec2(me % n.x, me / n.x), a = low + at, from = ivec2(o) - low;\n"
+        f"      ivec2 i = {at_glsl(wraps, 'a.x', 'a.y', w, h)};\n"
+        "      {T} s = {T}(0);\n"
+        "      uint last = subgroupBallotFindMSB(lanes);\n"
+        "      for (uint k = subgroupBallotFindLSB(lanes); k <= last; k++) {\n"
+        "        if (!subgroupBallotBitExtract(lanes, k)) continue;\n"
+        "        int c = subgroupShuffle(from.x + (from.y << 8), k);\n"
+        "        vec2 u = subgroupShuffle(t, k);\n"
+        "        {T} g = subgroupShuffle({x0}, k);\n"
+        "        ivec2 d = at - ivec2(c & 255, c >> 8);\n"
+        "        vec2 r = mix(1.0 - u, u, vec2(d));\n"
+        "        if ((d.x | d.y) >> 1 == 0) s += (r.x * r.y) * g;\n"
+        "      }\n"
+        f"      if (me < n.x * n.y{f' && {inside}' if inside else ''}) "
+        f"{{add}}({base}i.y * {w} + i.x, s);\n"
+        f"    }} else {{\n    {_taps_glsl(f)}    }}\n"
+        "  }"
+    )
 
 
 def _scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
@@ -197,6 +240,7 @@ TEXTURE_SCATTER = register(
         "texture_scatter",
         lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
         _scatter_glsl,
+        subgroup_glsl=_scatter_together_glsl,
         zero_if=(0,),
         reference=_scatter_ref,
         scatter="add",
