@@ -4,6 +4,7 @@ call."""
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dressi.ad.graph import Variable, user_line
@@ -42,3 +43,13 @@ def checked_limit(memory_limit: Any) -> int | None:
             f"memory_limit must be a number of bytes, at least 1, or None, got {memory_limit!r}"
         )
     return limit
+
+
+def updated(made: object, xs: Sequence[Variable]) -> list[Variable]:
+    """What an optimizer returned, as a list; GraphError unless it is a Variable for each x."""
+    new = list(made) if isinstance(made, Iterable) else []
+    if len(new) != len(xs) or not all(isinstance(v, Variable) for v in new):
+        raise GraphError(
+            f"the optimizer returned {len(new)} Variables for {len(xs)} parameters: {made!r}"
+        )
+    return new

@@ -23,15 +23,14 @@ import numpy as np
 from dressi import config
 from dressi.ad.autodiff import build_backward
 from dressi.ad.graph import Variable, graph_text, leaves, user_line
-from dressi.ad.optim import Optimizer, with_states
+from dressi.ad.optim import GradientOnly, Optimizer, with_states
 from dressi.ad.simplify import materialize
 from dressi.ad.verify import check_graph, check_indices
-from dressi.checks import check_options, checked_limit, need_variable, positive_int
+from dressi.checks import check_options, checked_limit, need_variable, positive_int, updated
 from dressi.dumps import dump, set_up_log
 from dressi.errors import DeviceError, GraphError
 from dressi.leafstore import LeafStore, present
 from dressi.packing import Options, Packed, Plan, check_plan, pack, plan_text, shaders_text
-from dressi.packing.arrays import from_planes
 from dressi.packing.draw import GraphView, graph_view
 from dressi.packing.lower import lower
 from dressi.report import (
@@ -117,12 +116,13 @@ class DressiAD:
         self._loss: Variable | None = None
         self._optimizer: Optimizer | None = None
         self._step: Step | None = None
-        self._outputs: dict[int, Variable] = {}  # of the step: uid in the user's graph -> lowered
+        self._outputs: dict[int, Variable] = {}  # of the step, by uid of the user's
         self._flags: tuple[tuple[Variable, bool], ...] = ()
         self._flag_changes = -1
         self._evaluations: OrderedDict[tuple[int, ...], _Evaluation] = OrderedDict()
         self._gradients: dict[Variable, Variable] = {}
-        self._loss_version = -1  # store version at the last step; -1: no step yet
+        self._kept: dict[Variable, Variable] = {}  # of GradientOnly
+        self._loss_version = -1  # store version at the last step
         self._closed = False
         self._updates: list[tuple[Variable, Variable]] | None = None  # of the step's graph
         self._made_states: list[Variable] = []  # by the optimizer, for these updates
@@ -206,11 +206,9 @@ class DressiAD:
         if var.creator is None:
             return present(self._store.receive(var), var)
         step = self._step
-        if var is self._loss and step is not None and self._loss_version == self._store.version:
-            made = self._outputs[var.uid]
-            return self._read(
-                next(p for p in step.parts().values() if made.uid in p.packed.images), made, var
-            )
+        made = self._outputs.get(var.uid)
+        if made is not None and step is not None and self._loss_version == self._store.version:
+            return self._read(next(p for p in step.parts().values() if p.holds(made)), made, var)
         return self._evaluate((var,))[0]
 
     @_exclusive
@@ -310,10 +308,11 @@ class DressiAD:
             with self._phase("traverse"):  # state that the graph keeps from step to step joins
                 self._updates = with_states([loss], updates)
             self._flags = tuple((v, v.requires_grad) for v in leaves([loss]))
-        packed, (made,) = self._pack([loss], self._updates, "step")  # substages, stages
+        kept = [loss, *self._kept.values()]
+        packed, made = self._pack(kept, self._updates, "step", self._kept)  # substages, stages
         cache = self._options.cache
         step = Step(packed, self._compile, self._store, self._rebuilds, cache)  # Vulkan objects
-        self._step, self._outputs = step, {loss.uid: made}
+        self._step, self._outputs = step, {v.uid: m for v, m in zip(kept, made, strict=True)}
         self._rebuilds.append(step.rebuild("first", self._why, time.perf_counter() - begin))
         return step
 
@@ -330,32 +329,37 @@ class DressiAD:
             )
         xs = list(gradients)
         newest = Variable(loss.vtype).uid
-        made = self._optimizer(xs, [gradients[x] for x in xs])
-        new = list(made) if isinstance(made, Iterable) else []
-        if len(new) != len(xs) or not all(isinstance(v, Variable) for v in new):
-            raise GraphError(
-                f"the optimizer returned {len(new)} Variables for {len(xs)} parameters: {made!r}"
-            )
-        pairs = list(zip(xs, new, strict=True))
+        new = updated(self._optimizer(xs, [gradients[x] for x in xs]), xs)
+        pairs = [(x, v) for x, v in zip(xs, new, strict=True) if v is not x]
+        if isinstance(self._optimizer, GradientOnly):
+            self._kept = gradients
+            self._gradients.update(gradients)
         # Moments and counters that this call made: freed with the step, or they would pile up.
         self._made_states = [v for v, _ in with_states([], pairs) if v.uid > newest]
         return pairs
 
     def _pack(
-        self, outputs: Sequence[Variable], updates: Sequence[tuple[Variable, Variable]], name: str
+        self,
+        outputs: Sequence[Variable],
+        updates: Sequence[tuple[Variable, Variable]],
+        name: str,
+        changing: Iterable[Variable] = (),
     ) -> tuple[Packed, list[Variable]]:
-        """Simplify and pack any graph; the packed form and the lowered outputs."""
+        """Simplify and pack any graph; the packed form and the lowered outputs. changing: as for
+        ``pack``; then outputs may stay in buffers."""
         options, wanted = self._options, [*outputs, *(new for _, new in updates)]
         with self._phase("simplify"):
             check_graph(outputs)
             check_indices(outputs, self._store.index_feeds(outputs))
             profile = self._device.profile() if options.lowering == "auto" else None
-            lowered = lower(wanted, options, profile, self.limits.int64_atomics)
+            raw = len(outputs) if changing else 0
+            lowered = lower(wanted, options, profile, self.limits.int64_atomics, raw)
         n = len(outputs)
         pairs = [(leaf, new) for (leaf, _), new in zip(updates, lowered[n:], strict=True)]
         with self._phase("pack"):
             resident = self._store.resident
-            packed = pack(lowered[:n], pairs, self.limits, options, name, resident, profile)
+            uids = {v.uid for v in changing}
+            packed = pack(lowered[:n], pairs, self.limits, options, name, resident, profile, uids)
         dump(name, graph_text(wanted), ".graph.txt")
         if config.debug_level() >= 3:
             log.debug("%s", graph_text(wanted))
@@ -387,8 +391,7 @@ class DressiAD:
         self._phases.append((name, begin, time.perf_counter() - begin))
 
     def _read(self, part: Part, made: Variable, var: Variable) -> np.ndarray:
-        planes = [part.executable.download(i) for i in part.packed.images[made.uid]]
-        return present(from_planes(planes, made, self.limits), var)
+        return present(part.read(made, self.limits), var)
 
     # -- looking inside
 
@@ -569,3 +572,4 @@ class DressiAD:
         self._made_states = []
         self._updates, self._flags = None, ()
         self._gradients.clear()
+        self._kept = {}

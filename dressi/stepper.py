@@ -11,9 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from dressi.ad.graph import Variable
 from dressi.errors import OutOfMemoryError
 from dressi.leafstore import LeafStore
 from dressi.packing import Packed
+from dressi.packing.arrays import from_buffer, from_planes
+from dressi.packing.limits import DeviceLimits
 from dressi.packing.reactive import MIN_GAIN, Split, split_functions, split_substages
 from dressi.report import Rebuild
 from dressi.vk import Executable
@@ -41,6 +46,18 @@ class Part:
     """Version of the store whose data the uniform block holds."""
     ran_at: tuple[int, int] = (-1, -1)
     """Version of the store, and calls of exec_steps, at the last run."""
+
+    def holds(self, v: Variable) -> bool:
+        """Whether a lowered Variable can be read from here."""
+        return v.uid in self.packed.images or v.uid in self.packed.buffers
+
+    def read(self, v: Variable, limits: DeviceLimits) -> np.ndarray:
+        """Its data, (layers, H, W, *tail)."""
+        if v.uid in self.packed.buffers:
+            words = self.executable.download_buffer(self.packed.buffers[v.uid])
+            return from_buffer(words, v)
+        planes = [self.executable.download(i) for i in self.packed.images[v.uid]]
+        return from_planes(planes, v, limits)
 
     def run(self, n: int, store: LeafStore) -> None:
         if self.packed.uniforms and self.uniforms_version != store.version:

@@ -6,7 +6,16 @@ from dressi.ad.evaluate import evaluate
 from dressi.ad.explain import Explanation, explain
 from dressi.ad.gradcheck import GradCheck, gradcheck
 from dressi.ad.graph import Function, Variable, graph_text
-from dressi.ad.optim import SGD, Adam, AdamUniform, Momentum, exponential_decay, state, step_counter
+from dressi.ad.optim import (
+    SGD,
+    Adam,
+    AdamUniform,
+    GradientOnly,
+    Momentum,
+    exponential_decay,
+    state,
+    step_counter,
+)
 from dressi.ad.simplify import simplify
 from dressi.ad.vtype import (
     FLOAT,
@@ -42,6 +51,7 @@ __all__ = [
     "F",
     "Function",
     "GradCheck",
+    "GradientOnly",
     "Momentum",
     "VType",
     "Variable",

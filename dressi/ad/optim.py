@@ -71,6 +71,15 @@ def _bias_correction(beta: float, t: Variable) -> float | Variable:
 
 
 @dataclass
+class GradientOnly:
+    """No update: a step computes the loss and its gradients and leaves these on the device, for
+    ``recv_grad``. What depends on a parameter runs in every step, as if it had been sent anew."""
+
+    def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
+        return list(xs)
+
+
+@dataclass
 class SGD:
     """x - lr * g. lr: number, or FLOAT @ 1x1 (send a new value at any time without a rebuild)."""
 

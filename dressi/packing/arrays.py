@@ -58,6 +58,12 @@ def _from_physical(data: bytes, lay: Layout, t: VType) -> np.ndarray:
     return np.ascontiguousarray(flat).reshape(lay.layers, h, w, t.n)
 
 
+def from_buffer(words: bytes, v: Variable) -> np.ndarray:
+    """(layers, H, W, *tail) float32 from the sums of a scatter's buffer."""
+    a = np.frombuffer(words, np.float32).reshape(v.layers, v.size[1], v.size[0], *v.vtype.tail)
+    return np.swapaxes(a, -1, -2) if v.vtype.is_matrix else a
+
+
 def to_words(array: np.ndarray, v: Variable) -> bytes:
     """Uniform slots of a 1x1 leaf: layer by layer, plane by plane, four words each."""
     t = v.vtype

@@ -70,6 +70,8 @@ class Task:
     inline: frozenset[int]
     profile: DeviceProfile | None = None
     """What ``lowering="auto"`` goes by; None: graphics."""
+    changing: frozenset[int] = frozenset()
+    """uids of leaves that are taken to change in every step although no update writes them."""
 
     @property
     def wanted(self) -> list[Variable]:
@@ -102,6 +104,7 @@ def make_task(
     name: str = "step",
     resident: Iterable[int] = (),
     profile: DeviceProfile | None = None,
+    changing: Iterable[int] = (),
 ) -> Task:
     """Check the updates, choose uniforms and what shaders recompute. Arguments as for ``pack``."""
     options = options or Options()
@@ -124,6 +127,7 @@ def make_task(
         tuple(uniforms),
         frozenset(inline),
         profile,
+        frozenset(changing),
     )
 
 
@@ -135,16 +139,19 @@ def pack(
     name: str = "step",
     resident: Iterable[int] = (),
     profile: DeviceProfile | None = None,
+    changing: Iterable[int] = (),
 ) -> Packed:
     """Pack a graph without macros.
 
     outputs: Variables to keep in images (made by FRAG or RASTER Functions). updates: (leaf, its
     next value): written in place where nothing reads the old value later, else copied after the
     last stage. resident: uids of 1x1 leaves that live in images on the device because steps change
-    them. profile: how fast the device is, for ``lowering="auto"``.
+    them. profile: how fast the device is, for ``lowering="auto"``. changing: uids of leaves that
+    the cache takes to change in every step. An output that a scatter makes stays in its buffer.
     Raises PackingError, and GraphError for images too large for the device.
     """
-    return pack_task(make_task(outputs, updates, limits, options, name, resident, profile))
+    task = make_task(outputs, updates, limits, options, name, resident, profile, changing)
+    return pack_task(task)
 
 
 def pack_task(task: Task) -> Packed:

@@ -14,6 +14,7 @@ from dressi.ad.peeling import peels
 from dressi.ad.simplify import own_image, simplify
 from dressi.packing.options import Options
 from dressi.packing.profile import DeviceProfile
+from dressi.packing.units import in_buffer
 
 GROUPED_PIXELS = 4096
 """Pixels of a sum that a group of invocations adds up, where dispatches are preferred for them."""
@@ -24,9 +25,11 @@ def lower(
     options: Options,
     profile: DeviceProfile | None,
     int64_atomics: bool,
+    n_raw: int = 0,
 ) -> list[Variable]:
     """The outputs as the packer takes them. profile: of the device, where ``options.lowering`` is
-    ``auto`` and there is one."""
+    ``auto`` and there is one. n_raw: of the first so many, those that scatters make stay in their
+    buffers (unless these hold no floats), not in images of their own."""
     compute = options.lowering == "compute"
     layers = [n for _, n in peels(wanted).values()]
     kbuffer = options.peeling != "depth"
@@ -43,4 +46,5 @@ def lower(
         simple = rasterize_in_compute(simple, int64_atomics)
     if compute or (profile and profile.prefers_dispatch(GROUPED_PIXELS)):
         simple = sum_in_groups(simple)
-    return [own_image(v) for v in simple]
+    raw = 0 if options.deterministic else n_raw
+    return [v if k < raw and in_buffer(v) else own_image(v) for k, v in enumerate(simple)]

@@ -107,7 +107,7 @@ def _pixels(domain: Domain) -> int:
 
 
 def _always_dirty(task: Task) -> set[int]:
-    return {leaf.uid for leaf, _ in task.updates}
+    return {leaf.uid for leaf, _ in task.updates} | task.changing
 
 
 def _cut(made: dict[int, Variable], read: set[int], task: Task) -> dict[int, Variable]:
