@@ -79,7 +79,11 @@ def sum_in_groups(outputs: Sequence[Variable]) -> list[Variable]:
     for f in functions:
         inner = f.inputs[0].creator if f.op is BLOCK_SUM else None
         with origin(f.line):
-            if inner is not None and inner.op is BLOCK_SUM:
+            # A low image becomes a table on the way, whose blocks are others: (512, 8), (64, 1).
+            alike = inner is not None and (inner.inputs[0].size[1] == 1) == (
+                f.inputs[0].size[1] == 1
+            )
+            if inner is not None and inner.op is BLOCK_SUM and alike:
                 # Of a pyramid's lower level; what else reads that keeps it.
                 x = inner.inputs[0]
                 merges = {

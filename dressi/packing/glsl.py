@@ -8,7 +8,7 @@ text is meant to be read: every snippet carries the op and the user's line it ca
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from dressi.ad.graph import Function, Variable
 from dressi.ad.registry import ANY, FREE, RASTER, SAME, SAMPLER, VERTEX
@@ -46,7 +46,7 @@ class Generator:
         self.inside = {f.output.uid for f in self.functions}
         self.read_key = {uid: k for k, uid in enumerate(sorted(substage.reads))}
         self.names: dict[int, str] = {}
-        self.hoisted: frozenset[int] = frozenset()
+        self.hoisted: Collection[int] = ()
         """uids of what is declared in front of the statements that are being written."""
         self.n_inputs = 0
         self.written = {v.uid for v in substage.outputs if in_buffer(v)}
@@ -313,7 +313,8 @@ class Generator:
             value = self.uniform_value(v, text, "layer")
         else:
             value = f"{self.fetch(v, text)}(pos, layer)"
-        body.append(f"  {v.vtype.glsl} {name} = {value};  // {v.label()}")
+        declared = "" if v.uid in self.hoisted else f"{v.vtype.glsl} "
+        body.append(f"  {declared}{name} = {value};  // {v.label()}")
         return name
 
     def attachment(self, v: Variable, text: ShaderText) -> str:

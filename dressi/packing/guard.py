@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from dressi.ad.graph import Function, Variable
-from dressi.ad.registry import SAME
+from dressi.ad.registry import FREE, SAME
 
 FEWEST = 12
 """Functions that a guard must save; a branch costs about as much as a few of them."""
@@ -29,9 +29,9 @@ class Guard:
     condition: Variable
     runs: tuple[tuple[bool, tuple[Function, ...]], ...]
     """(guarded, Functions) in order of execution."""
-    outside: frozenset[int]
-    """uids of what a guarded Function makes and another run reads: to be 0 where it does not
-    run."""
+    outside: dict[int, Variable]
+    """By uid what a guarded run makes, or reads for the first time, and another run reads: to be
+    declared in front of it."""
 
 
 def find_guard(functions: Sequence[Function], kept: Collection[int]) -> Guard | None:
@@ -53,14 +53,35 @@ def find_guard(functions: Sequence[Function], kept: Collection[int]) -> Guard | 
         return None
     _, condition, needless = best
     runs = _runs(condition, functions, needless)
-    outside = set()
+    return Guard(condition, runs, _outside(runs, users))
+
+
+def _outside(
+    runs: Sequence[tuple[bool, tuple[Function, ...]]], users: dict[int, list[Function]]
+) -> dict[int, Variable]:
+    outside: dict[int, Variable] = {}
+    made = {f.output.uid for _, run in runs for f in run}
+    read_in: dict[int, list[bool]] = {}  # what comes from elsewhere: the kinds of runs that read it
     for guarded, run in runs:
-        made = {f.output.uid for f in run} if guarded else set()
         inside = {id(f) for f in run}
-        outside |= {
-            uid for uid in made if any(id(user) not in inside for user in users.get(uid, ()))
+        for f in run:
+            if guarded and any(id(user) not in inside for user in users.get(f.output.uid, ())):
+                outside[f.output.uid] = f.output
+        same = {
+            x.uid: x
+            for f in run
+            for i, x in enumerate(f.inputs)
+            if f.op.read(i) == SAME and x.uid not in made
         }
-    return Guard(condition, runs, frozenset(outside))
+        for uid, x in same.items():
+            read_in.setdefault(uid, []).append(guarded)
+            often = len(read_in[uid]) > 1 and all(read_in[uid])
+            if often and (x.creator is None or x.creator.op.kind != FREE):
+                outside[uid] = x
+    for uid, kinds in read_in.items():
+        if not all(kinds):  # it has to be read without the guard, too
+            outside.pop(uid, None)
+    return outside
 
 
 def _weight(f: Function) -> int:

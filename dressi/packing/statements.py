@@ -83,20 +83,19 @@ def emit_guarded(g: Generator, text: ShaderText, body: list[str]) -> None:
     if guard is None:
         _emit_all(g, g.functions, text, body)
         return
-    made = {f.output.uid: f.output for f in g.functions}
     for guarded, run in guard.runs:
         if not guarded:
             _emit_all(g, run, text, body)
             continue
         condition = g.operand(guard.condition, text, body)
         outer, inner = dict(g.names), list[str]()
-        g.hoisted = guard.outside
+        g.hoisted = guard.outside.keys()
         _emit_all(g, run, text, inner)
-        g.hoisted = frozenset()
+        g.hoisted = ()
         for uid in [uid for uid in g.names if uid not in outer]:
             # What is declared in the block is not known behind it, but its name is taken.
             if uid in guard.outside:
-                t = made[uid].vtype.glsl
+                t = guard.outside[uid].vtype.glsl
                 body.append(f"  precise {t} {g.names[uid]} = {t}(0);")
                 outer[uid] = g.names[uid]
             else:

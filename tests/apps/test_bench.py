@@ -57,7 +57,7 @@ KEYS = {
     "table1": "target limit substages stages substages_cached stages_cached max_inputs",
     "table2": "target name ms substages stages rel_diff ratio_to_copy",
     "table3": "case ms ms_per_view gpu_ms stages ratio_to_copy",
-    "table4": "case ms gpu_ms peer_ms times_peer ratio_to_copy",
+    "table4": "case ms gpu_ms adam_ms peer_ms times_peer ratio_to_copy",
     "roofline": "case stage kind functions ms megabytes roofline_ms",
     "scaling": "views resolution faces K ms stages ratio_to_copy",
     "antialias": "case ms ratio_to_copy times_hardsoftras error error_hard",

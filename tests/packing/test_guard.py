@@ -144,3 +144,24 @@ def test_long_rows_are_read_in_blocks_in_dispatches_only() -> None:
     assert "+= 16)" in texts(packed(y))
     plan = pack([own_image(v) for v in simplify([y])], [], LLVMPIPE).plan
     assert all("+= 16)" not in s.fragment for st in plan.stages for s in st.substages)
+
+
+def test_what_two_guarded_runs_read_is_fetched_once() -> None:
+    """p in the forward and in the backward of what lies behind the mask; q in the loss, too."""
+    c, ids, p, q = (Variable(t, SIZE) for t in (FLOAT, INT, FLOAT, FLOAT))
+    table = Variable(FLOAT, (5, 1), requires_grad=True)
+    inner = F.lookup(table, F.dynamic(ids))
+    for _ in range(3):
+        inner = F.sin(inner) * p * q
+    d = F.where(c, inner, 0.25) - q
+    loss = d * d
+    (g,) = build_backward(loss).values()
+    made = simplify([loss, g])
+    guard = find_guard(functions_of(*made), {made[0].uid})
+    assert guard is not None and len(guarded_names(guard)) == 2
+    assert p.uid in guard.outside and q.uid not in guard.outside and ids.uid in guard.outside
+    lowered = [own_image(v) for v in made]
+    plan = pack(lowered, [], LLVMPIPE, Options(lowering="compute")).plan
+    text = next(s.compute for st in plan.stages for s in st.substages if "atomicAdd" in s.compute)
+    main = text[text.index("void main") :]
+    assert main.count("texelFetch") == 4  # c, ids, p, q

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dressi.ad.functions.blocks import block_glsl
 from dressi.ad.graph import Function, Variable
 from dressi.ad.registry import ANY, COMP, Op, Shape
 
@@ -34,20 +35,14 @@ def _glsl(f: Function) -> str:
     layers = "{l0}" if outer else "1"
     if h == 1:
         n_blocks = -(-w // 64)
-        first = "at.x * 64 + me"
-        start = [
-            f"for (int i = ({first}) * 64; i < min(({first} + 1) * 64, {w}); i++)",
-            "  s += {fetch0}(ivec2(i, 0), l);",
-        ]
+        start = ["int b = at.x * 64 + me;", *block_glsl("s", "b", "l", (w, h))]
         last = f"min(64, {n_blocks} - at.x * 64)"
         add = [f"for (int k = 0; k < {last}; k++) total += parts[k];"]
     else:
         bw, bh = -(-w // 8), -(-h // 8)
         start = [
             "ivec2 b = at * 8 + ivec2(me % 8, me / 8);",
-            f"for (int j = b.y * 8; j < min((b.y + 1) * 8, {h}); j++)",
-            f"for (int i = b.x * 8; i < min((b.x + 1) * 8, {w}); i++)",
-            "  s += {fetch0}(ivec2(i, j), l);",
+            *block_glsl("s", "b", "l", (w, h)),
         ]
         add = [
             f"for (int j = 0; j < min(8, {bh} - at.y * 8); j++)",
