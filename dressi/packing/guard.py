@@ -32,6 +32,8 @@ class Guard:
     outside: dict[int, Variable]
     """By uid what a guarded run makes, or reads for the first time, and another run reads: to be
     declared in front of it."""
+    before: tuple[Variable, ...]
+    """What a guarded run reads for the first time, but is read without the guard, too."""
 
 
 def find_guard(functions: Sequence[Function], kept: Collection[int]) -> Guard | None:
@@ -53,35 +55,24 @@ def find_guard(functions: Sequence[Function], kept: Collection[int]) -> Guard | 
         return None
     _, condition, needless = best
     runs = _runs(condition, functions, needless)
-    return Guard(condition, runs, _outside(runs, users))
-
-
-def _outside(
-    runs: Sequence[tuple[bool, tuple[Function, ...]]], users: dict[int, list[Function]]
-) -> dict[int, Variable]:
-    outside: dict[int, Variable] = {}
-    made = {f.output.uid for _, run in runs for f in run}
-    read_in: dict[int, list[bool]] = {}  # what comes from elsewhere: the kinds of runs that read it
+    outside = {}
     for guarded, run in runs:
         inside = {id(f) for f in run}
-        for f in run:
-            if guarded and any(id(user) not in inside for user in users.get(f.output.uid, ())):
+        for f in run if guarded else ():
+            if any(id(user) not in inside for user in users.get(f.output.uid, ())):
                 outside[f.output.uid] = f.output
+    read: dict[int, tuple[Variable, list[bool]]] = {}  # from elsewhere: the kinds of the runs
+    made = {f.output.uid for f in functions}
+    for guarded, run in runs:
         same = {
-            x.uid: x
-            for f in run
-            for i, x in enumerate(f.inputs)
-            if f.op.read(i) == SAME and x.uid not in made
-        }
-        for uid, x in same.items():
-            read_in.setdefault(uid, []).append(guarded)
-            often = len(read_in[uid]) > 1 and all(read_in[uid])
-            if often and (x.creator is None or x.creator.op.kind != FREE):
-                outside[uid] = x
-    for uid, kinds in read_in.items():
-        if not all(kinds):  # it has to be read without the guard, too
-            outside.pop(uid, None)
-    return outside
+            x.uid: x for f in run for i, x in enumerate(f.inputs) if f.op.read(i) == SAME
+        }.values()
+        for x in same:
+            if x.uid not in made and (x.creator is None or x.creator.op.kind != FREE):
+                read.setdefault(x.uid, (x, []))[1].append(guarded)
+    outside |= {uid: x for uid, (x, kinds) in read.items() if len(kinds) > 1 and all(kinds)}
+    before = tuple(x for x, kinds in read.values() if kinds[0] and not all(kinds))
+    return Guard(condition, runs, outside, before)
 
 
 def _weight(f: Function) -> int:

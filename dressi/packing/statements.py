@@ -83,6 +83,9 @@ def emit_guarded(g: Generator, text: ShaderText, body: list[str]) -> None:
     if guard is None:
         _emit_all(g, g.functions, text, body)
         return
+    for x in guard.before:
+        if x.uid in g.substage.reads:
+            g.operand(x, text, body)
     for guarded, run in guard.runs:
         if not guarded:
             _emit_all(g, run, text, body)

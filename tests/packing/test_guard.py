@@ -159,7 +159,7 @@ def test_what_two_guarded_runs_read_is_fetched_once() -> None:
     made = simplify([loss, g])
     guard = find_guard(functions_of(*made), {made[0].uid})
     assert guard is not None and len(guarded_names(guard)) == 2
-    assert p.uid in guard.outside and q.uid not in guard.outside and ids.uid in guard.outside
+    assert p.uid in guard.outside and q.uid not in guard.outside and guard.before == (q,)
     lowered = [own_image(v) for v in made]
     plan = pack(lowered, [], LLVMPIPE, Options(lowering="compute")).plan
     text = next(s.compute for st in plan.stages for s in st.substages if "atomicAdd" in s.compute)
