@@ -12,9 +12,10 @@ from dressi.ad.graph import Function, Variable
 from dressi.ad.lowering import rasterize_in_compute, sum_in_groups
 from dressi.ad.peeling import peels
 from dressi.ad.simplify import own_image, simplify
+from dressi.packing.accumulate import ATOMIC, EXACT
 from dressi.packing.options import Options
 from dressi.packing.profile import DeviceProfile
-from dressi.packing.units import in_buffer
+from dressi.packing.units import in_buffer, is_exact
 
 GROUPED_PIXELS = 4096
 """Pixels of a sum that a group of invocations adds up, where dispatches are preferred for them."""
@@ -46,5 +47,8 @@ def lower(
         simple = rasterize_in_compute(simple, int64_atomics)
     if compute or (profile and profile.prefers_dispatch(GROUPED_PIXELS)):
         simple = sum_in_groups(simple)
-    raw = 0 if options.deterministic else n_raw
-    return [v if k < raw and in_buffer(v) else own_image(v) for k, v in enumerate(simple)]
+    way = EXACT if options.deterministic else ATOMIC
+    return [
+        v if k < n_raw and in_buffer(v) and not is_exact(v, way) else own_image(v)
+        for k, v in enumerate(simple)
+    ]

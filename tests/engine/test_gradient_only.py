@@ -95,7 +95,8 @@ def test_a_steady_step_runs_all_that_depends_on_the_parameter() -> None:
         assert all(image.width != TEXELS[0] or image.key for image in plan.images)  # no copy of it
 
 
-def test_gradients_of_tables_matrices_and_layers() -> None:
+@pytest.mark.parametrize("scatter", ["exact", "deterministic"])
+def test_gradients_of_tables_matrices_and_layers(scatter: str) -> None:
     """Of several parameters at once: from a gather, a scatter with layers, and plain arithmetic."""
     table = Variable(VEC3, (6, 1), requires_grad=True)
     stack = Variable(MAT2, (5, 1), 2, requires_grad=True)
@@ -103,7 +104,8 @@ def test_gradients_of_tables_matrices_and_layers() -> None:
     faces, ids = Variable(INT, (4, 1)), Variable(INT, (3, 2), 2)
     a = F.sum_components(F.lookup(table, faces)) * scale
     weight = np.arange(4, dtype=np.float32).reshape(2, 2)
-    b = F.sum_components(F.matrix_comp_mul(F.lookup(stack, F.dynamic(ids)), F.leaf(weight, MAT2)))
+    found = F.lookup(stack, F.dynamic(ids), scatter=scatter)
+    b = F.sum_components(F.matrix_comp_mul(found, F.leaf(weight, MAT2)))
     index = np.array([[[0, 1, 1], [4, 4, 4]], [[2, 2, 0], [9, -1, 3]]])[..., None]
     with DressiAD(options=Options(lowering="compute")) as ad:
         ad.set_loss_var(F.sum(a) + F.sum(b))
