@@ -61,6 +61,7 @@ KEYS = {
     "roofline": "case stage kind functions ms megabytes roofline_ms",
     "scaling": "views resolution faces K ms stages ratio_to_copy",
     "antialias": "case ms ratio_to_copy times_hardsoftras error error_hard",
+    "kbuffer": "case K passes_ms peeled_ms kbuffer_ms times_faster slot_share ratio_to_copy",
     "packing": "kind functions seconds substages stages seconds_per_nlogn ratio_to_copy",
     "parallel": "case devices names views ms one_ms speedup rel_diff drift",
     "reliability": "figure value threshold holds cases",

@@ -9,6 +9,7 @@ from typing import Any
 
 from dressi.apps.bench import (
     antialias,
+    kbuffer,
     packing,
     parallel,
     reliability,
@@ -35,11 +36,12 @@ TABLES: dict[str, Callable[[Settings, Copies], Table]] = {
     "scaling": scaling.measure,
     "packing": packing.measure,
     "antialias": antialias.measure,
+    "kbuffer": kbuffer.measure,
     "parallel": parallel.measure,
     "reliability": reliability.measure,
 }
 ALL = "all"
-LARGE = ("table3", "table4", "parallel")
+LARGE = ("table3", "table4", "parallel", "kbuffer")
 """Asked for by name: the tables take minutes on a GPU, but the better part of an hour on a CPU;
 ``parallel`` takes all devices."""
 OUT = "out/bench"
