@@ -72,8 +72,9 @@ class Op:
     dispatch_glsl: Callable[[Function], str] | None = None
     """The snippet in a dispatch where another text is faster there, with the same bits."""
     subgroup_glsl: Callable[[Function], str] | None = None
-    """Only with ``scatter="add"``: the snippet in a dispatch where subgroups can add up their
-    values before they use {add}; it may use basic, ballot, arithmetic and shuffle operations."""
+    """The snippet in a dispatch where lanes of a subgroup can work together, with
+    ``scatter="add"`` before they use {add}; it may use basic, ballot, arithmetic and shuffle
+    operations. The order of sums may be another."""
     scatter: str | None = None
     domain: int | None = None
     row: int | None = None

@@ -34,7 +34,10 @@ def _adds_together(g: Generator, f: Function) -> bool:
 
 def snippet(g: Generator, f: Function, text: ShaderText) -> str:
     """The GLSL of one Function, with its markers."""
-    if f.op.subgroup_glsl is not None and _adds_together(g, f):
+    together = g.substage.lowered and g.limits.subgroup_arithmetic
+    if f.op.scatter == "add":
+        together = _adds_together(g, f)
+    if f.op.subgroup_glsl is not None and together:
         text.extensions |= _SUBGROUPS
         return f.op.subgroup_glsl(f)
     glsl = (g.substage.is_dispatch and f.op.dispatch_glsl) or f.op.glsl

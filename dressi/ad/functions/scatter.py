@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -181,11 +181,13 @@ def _inverse_leaves(index: Variable, n: int) -> tuple[Variable, Variable]:
     return offsets, items
 
 
-def _csr_glsl(f: Function, overlap: bool = False) -> str:
+def _csr_glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> str:
     x = f.inputs[0]
     at = table_index(str(x.size[0]), "#", x.is_table)
     row = f"({{pos}}.y * {f.output.size[0]} + {{pos}}.x)"
-    return row_sum_glsl(row, f"{{fetch0}}({at}, {{layer}})", overlap=overlap)
+    subgroups = subgroups and not x.vtype.is_matrix
+    value = f"{{fetch0}}({at}, {{layer}})"
+    return row_sum_glsl(row, value, overlap=overlap, subgroups=subgroups)
 
 
 def merged_gathers(gradients: Sequence[Variable]) -> list[Variable]:
@@ -226,7 +228,8 @@ CSR_GATHER = register(
         "csr_gather",
         lambda xs, a: (xs[0].vtype, a["size"], xs[0].layers),
         _csr_glsl,
-        dispatch_glsl=partial(_csr_glsl, overlap=True),
+        dispatch_glsl=lambda f: _csr_glsl(f, overlap=True),
+        subgroup_glsl=lambda f: _csr_glsl(f, overlap=True, subgroups=True),
         reads=(ANY, ANY, ANY),
         once=(0,),
         reference=_csr_ref,
@@ -386,9 +389,9 @@ def leaf(array: np.ndarray, vtype: VType, name: str | None = None) -> Variable:
     return out
 
 
-def _spmv_glsl(f: Function, overlap: bool = False) -> str:
+def _spmv_glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> str:
     value = "{fetch3}(ivec2(@, 0), 0) * {fetch0}(ivec2(#, 0), {layer})"
-    return row_sum_glsl("{pos}.x", value, overlap=overlap)
+    return row_sum_glsl("{pos}.x", value, overlap=overlap, subgroups=subgroups)
 
 
 def _spmv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
@@ -408,7 +411,8 @@ SPMV = register(
         "sparse_matmul",
         lambda xs, a: (xs[0].vtype, (xs[1].size[0] - 1, 1), xs[0].layers),
         _spmv_glsl,
-        dispatch_glsl=partial(_spmv_glsl, overlap=True),
+        dispatch_glsl=lambda f: _spmv_glsl(f, overlap=True),
+        subgroup_glsl=lambda f: _spmv_glsl(f, overlap=True, subgroups=True),
         reads=(ANY, ANY, ANY, ANY),
         backward=lambda f, gy, i: (
             sparse_matmul(f.attr("matrix").transposed, gy) if i == 0 else None

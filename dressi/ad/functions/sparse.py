@@ -8,7 +8,7 @@ matrix, so it is exact and needs no atomics.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def _leaves(matrix: SparseMatrix, size: Size, layers: int) -> tuple[Variable, Va
     return leaf(matrix.offsets, INT, "map.offsets"), leaf(entries, IVEC2, "map.entries")
 
 
-def _glsl(f: Function, overlap: bool = False) -> str:
+def _glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> str:
     w, h = f.output.size
     mask = SIDE - 1
     return row_sum_glsl(
@@ -52,6 +52,7 @@ def _glsl(f: Function, overlap: bool = False) -> str:
         f"#.x >> {2 * BITS})",
         entry="ivec2",
         overlap=overlap,
+        subgroups=subgroups,
     )
 
 
@@ -86,7 +87,8 @@ LINEAR_MAP = register(
         "linear_map",
         lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
         _glsl,
-        dispatch_glsl=partial(_glsl, overlap=True),
+        dispatch_glsl=lambda f: _glsl(f, overlap=True),
+        subgroup_glsl=lambda f: _glsl(f, overlap=True, subgroups=True),
         reads=(ANY, ANY, ANY),
         backward=_backward,
         reference=_reference,
