@@ -29,13 +29,24 @@ _TOGETHER = """  bool {y}_long = {y}_e - {y}_k > LONG;
     int from = subgroupMax(mine ? {y}_k : 0), to = subgroupMax(mine ? {y}_e : 0);
     int of_layer = subgroupMax(mine ? {layer} : 0);
     {T} part = {T}(0);
-    for (int k = from + {y}_me; k < to; k += {y}_n) {
-      ENTRY j = {fetch2}(ivec2(k, 0), 0);
-      part += VALUE;
+    for (int k = from + {y}_me; k < to; k += 4 * {y}_n) {
+FOUR
     }
     part = subgroupAdd(part);
     if (mine) { {y}_s = part; {y}_k = {y}_e; {y}_long = false; }
   }"""
+
+
+def _four(value: str, entry: str) -> str:
+    """Statements that load four entries of a lane, and add those that are in the row."""
+    values = [value.replace("#", f"j{i}").replace("@", f"k{i}") for i in range(4)]
+    at = ", ".join(f"k{i} = min(k + {i} * {{y}}_n, to - 1)" for i in range(4))
+    entries = ", ".join(f"j{i} = {{fetch2}}(ivec2(k{i}, 0), 0)" for i in range(4))
+    loads = ", ".join(f"a{i} = {v}" for i, v in enumerate(values))
+    sums = " ".join(f"if (k + {i} * {{y}}_n < to) part += a{i};" for i in range(1, 4))
+    return (
+        f"      int {at};\n      {entry} {entries};\n      {{T}} {loads};\n      part += a0; {sums}"
+    )
 
 
 def row_sum_glsl(
@@ -55,9 +66,8 @@ def row_sum_glsl(
         f"{{y}}_e = {{fetch1}}(ivec2({row} + 1, 0), 0);",
     ]
     if subgroups:
-        one = value.replace("#", "j").replace("@", "k").replace("{layer}", "of_layer")
         text = _TOGETHER.replace("LONG", str(LONG))
-        lines.append(text.replace("ENTRY", entry).replace("VALUE", one))
+        lines.append(text.replace("FOUR", _four(value.replace("{layer}", "of_layer"), entry)))
     for n in BLOCKS if overlap else ():
         numbers = range(n)
         entries = ", ".join(f"j{i} = {{fetch2}}(ivec2({{y}}_k + {i}, 0), 0)" for i in numbers)
