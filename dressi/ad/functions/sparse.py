@@ -52,7 +52,7 @@ def _glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> str:
         f"#.x >> {2 * BITS})",
         entry="ivec2",
         overlap=overlap,
-        subgroups=subgroups,
+        subgroups=subgroups and not f.output.vtype.is_matrix,
     )
 
 
