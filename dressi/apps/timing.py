@@ -8,8 +8,6 @@ from typing import Protocol
 
 import numpy as np
 
-from dressi.engine import DressiAD
-
 WARM_UP = 14
 """Steps before the first that counts: the cache rebuilds after 3 and after 8 unchanged ones, and a
 build's first step compiles in the driver."""
@@ -28,7 +26,7 @@ def step_ms(ad: Steps) -> float:
     return (time.perf_counter() - begin) * 1e3
 
 
-def alternating_ms(engines: Sequence[DressiAD], rounds: int, turn: int = 3) -> list[np.ndarray]:
+def alternating_ms(engines: Sequence[Steps], rounds: int, turn: int = 3) -> list[np.ndarray]:
     """Wall time of a step of each engine, (rounds,) ms. They take turns, in an order that changes,
     so that what else the machine does hits all alike. turn: timed steps of a turn, of which the
     shortest counts; one before them is not timed: the processor's caches hold another's images."""

@@ -15,7 +15,7 @@ from rich.table import Table as RichTable
 import dressi
 from dressi.apps.problems import Problem
 from dressi.apps.report import copy1024_ms
-from dressi.apps.timing import WARM_UP, Steps, step_ms
+from dressi.apps.timing import WARM_UP, step_ms
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 
@@ -132,7 +132,7 @@ def print_table(title: str, copy_ms: float, table: Table) -> None:
         console.print(f"  {'holds' if holds else 'DOES NOT HOLD'}: {condition}", soft_wrap=True)
 
 
-def timed_steps(ad: Steps, smoke: bool) -> list[float]:
+def timed_steps(ad: DressiAD, smoke: bool) -> list[float]:
     """Wall ms of steps, FEWEST to MOST of them, once the cache has settled."""
     for _ in range(WARM_UP):
         ad.exec_step()
