@@ -14,7 +14,7 @@ from dressi.packing.plan import DrawPlan, Plan, StagePlan
 from dressi.packing.traffic import buffers_written
 from dressi.vk.api import WHOLE_SIZE, Arena, CData
 from dressi.vk.context import Context
-from dressi.vk.image import Image, barrier
+from dressi.vk.image import Image, barrier, dispatch_barrier
 from dressi.vk.memory import Buffer
 from dressi.vk.pipeline import Bound
 from dressi.vk.renderpass import RenderPass
@@ -63,8 +63,9 @@ def record(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None:
     apart = _Since()
     for i, stage in enumerate(plan.stages):
         render_pass = objects.passes[i]
+        dispatches = apart.only_dispatches and stage.kind == "compute"
         if i and (objects.queries is not None or not apart.may_join(plan, stage)):
-            barrier(ctx, commands)
+            (dispatch_barrier if dispatches else barrier)(ctx, commands)
             apart = _Since()
         apart.add(plan, stage)
         if render_pass is not None:
@@ -72,7 +73,7 @@ def record(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None:
         else:
             _compute(ctx, commands, stage, objects.bound[i])
         if objects.queries is not None:
-            barrier(ctx, commands)
+            (dispatch_barrier if stage.kind == "compute" else barrier)(ctx, commands)
         _timestamp(ctx, commands, objects, i + 1)
     if plan.stages:
         barrier(ctx, commands)
@@ -180,7 +181,7 @@ def _set_rectangle(ctx: Context, commands: CData, draw: DrawPlan) -> None:
 def _compute(ctx: Context, commands: CData, stage: StagePlan, bound: Sequence[Bound]) -> None:
     for i, substage in enumerate(stage.substages):
         if i:
-            barrier(ctx, commands)
+            dispatch_barrier(ctx, commands)
         _bind(ctx, commands, bound[i], ctx.api.c.VK_PIPELINE_BIND_POINT_COMPUTE)
         allowed = tuple(ctx.properties.limits.maxComputeWorkGroupCount)
         if any(n > most for n, most in zip(substage.groups, allowed, strict=True)):
