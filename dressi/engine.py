@@ -353,7 +353,7 @@ class DressiAD:
             check_indices(outputs, self._store.index_feeds(outputs))
             profile = self._device.profile() if options.lowering == "auto" else None
             raw = len(outputs) if changing else 0
-            lowered = lower(wanted, options, profile, self.limits.int64_atomics, raw)
+            lowered = lower(wanted, options, profile, self.limits, raw)
         n = len(outputs)
         pairs = [(leaf, new) for (leaf, _), new in zip(updates, lowered[n:], strict=True)]
         with self._phase("pack"):

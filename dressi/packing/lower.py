@@ -13,6 +13,7 @@ from dressi.ad.lowering import rasterize_in_compute, sum_in_groups
 from dressi.ad.peeling import peels
 from dressi.ad.simplify import own_image, simplify
 from dressi.packing.accumulate import ATOMIC, EXACT
+from dressi.packing.limits import DeviceLimits
 from dressi.packing.options import Options
 from dressi.packing.profile import DeviceProfile
 from dressi.packing.units import in_buffer, is_exact
@@ -25,7 +26,7 @@ def lower(
     wanted: Sequence[Variable],
     options: Options,
     profile: DeviceProfile | None,
-    int64_atomics: bool,
+    limits: DeviceLimits,
     n_raw: int = 0,
 ) -> list[Variable]:
     """The outputs as the packer takes them. profile: of the device, where ``options.lowering`` is
@@ -36,15 +37,15 @@ def lower(
     kbuffer = options.peeling != "depth"
     raster = compute or (profile is not None and profile.rasterizes_in_compute(layers, kbuffer))
 
-    def drawn(_: Function, n: int) -> bool:
-        if not raster or not kbuffer:
+    def drawn(rasterization: Function, n: int) -> bool:
+        if not raster or not kbuffer or not slots_fit(rasterization, n, limits):
             return True
         asked = options.peeling == "auto" and profile is not None
         return asked and profile is not None and not profile.prefers_kbuffer(n)
 
     simple = simplify(wanted, options.merge_duplicates, options.fold_constants, drawn)
     if raster:
-        simple = rasterize_in_compute(simple, int64_atomics)
+        simple = rasterize_in_compute(simple, limits.int64_atomics)
     if compute or (profile and profile.prefers_dispatch(GROUPED_PIXELS)):
         simple = sum_in_groups(simple)
     way = EXACT if options.deterministic else ATOMIC
@@ -52,3 +53,9 @@ def lower(
         v if k < n_raw and in_buffer(v) and not is_exact(v, way) else own_image(v)
         for k, v in enumerate(simple)
     ]
+
+
+def slots_fit(rasterization: Function, n: int, limits: DeviceLimits) -> bool:
+    """Whether n slots a pixel fit one buffer; layers one by one need a buffer for each."""
+    (w, h), layers = rasterization.output.size, rasterization.output.layers
+    return w * h * layers * n * (2 if limits.int64_atomics else 1) <= limits.storage_words

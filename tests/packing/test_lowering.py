@@ -171,7 +171,7 @@ def layered(n: int) -> list[Variable]:
 def test_layers_are_found_at_once_or_one_by_one(
     options: Options, limits: DeviceLimits, names: list[str]
 ) -> None:
-    plan = pack(lower(layered(3), options, None, limits.int64_atomics), [], limits, options).plan
+    plan = pack(lower(layered(3), options, None, limits), [], limits, options).plan
     check_plan(plan, limits)
     text = plan_text(plan)
     rasters = [
@@ -184,13 +184,24 @@ def test_layers_are_found_at_once_or_one_by_one(
     assert rasters == names and all(name in text for name in names)
 
 
+@pytest.mark.parametrize("int64_atomics", [True, False])
+def test_slots_that_no_buffer_holds_are_drawn_one_by_one(int64_atomics: bool) -> None:
+    words = 16 * 8 * 3 * (2 if int64_atomics else 1)  # of three layers
+    for allowed, kbuffer in ((words, True), (words - 1, False)):
+        limits = replace(NVIDIA, int64_atomics=int64_atomics, storage_words=allowed)
+        for options in (COMPUTE, replace(COMPUTE, peeling="kbuffer")):
+            plan = pack(lower(layered(3), options, None, limits), [], limits, options).plan
+            check_plan(plan, limits)
+            assert ("raster_kbuffer" in plan_text(plan)) == kbuffer
+
+
 def test_the_profile_decides_how_layers_are_found() -> None:
     """Where a slot costs less than a traversal, and where compute rasterizes at all."""
     for name, kind in (("llvmpipe", "rasterize"), ("h200", "raster_kbuffer_key64")):
-        made = topological(lower(layered(3), Options(), PRESETS[name], True))
+        made = topological(lower(layered(3), Options(), PRESETS[name], NVIDIA))
         found = {f.op.name for f in made if f.op.name.startswith("raster")}
         assert found == {kind}
-    one_by_one = topological(lower(layered(3), Options(peeling="depth"), PRESETS["h200"], True))
+    one_by_one = topological(lower(layered(3), Options(peeling="depth"), PRESETS["h200"], NVIDIA))
     assert sum(f.op.name == "raster_key64" for f in one_by_one) == 3
 
 
@@ -203,7 +214,7 @@ def test_layers_at_once_may_make_compute_worth_it() -> None:
     assert not device.rasterizes_in_compute((5,), kbuffer=False)
     assert not device.rasterizes_in_compute((1, 1, 1), kbuffer=True)
     for n, kind in ((1, "rasterize"), (5, "raster_kbuffer_key64")):
-        made = topological(lower(layered(n), Options(), device, True))
+        made = topological(lower(layered(n), Options(), device, NVIDIA))
         assert kind in {f.op.name for f in made}
 
 
