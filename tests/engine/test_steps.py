@@ -193,7 +193,7 @@ def test_radius_softness_and_rate_change_without_a_rebuild() -> None:
 
 
 def test_views_share_all_stages() -> None:
-    """As many stages for 6 views as for 1."""
+    """As many stages for 6 views as for 1, and no more substages."""
     plans: dict[int, Plan] = {}
     for n_views in (1, 2, 6):
         with DressiAD() as ad:
@@ -201,9 +201,10 @@ def test_views_share_all_stages() -> None:
             ad.set_optimizer(Adam(0.01))
             plans[n_views] = ad.plan
     texts = "\n\n".join(plan_text(p) for p in plans.values())
-    n = {k: (len(p.stages), p.n_substages) for k, p in plans.items()}
+    assert len({len(p.stages) for p in plans.values()}) == 1, texts
+    n = {k: p.n_substages for k, p in plans.items()}
     assert n[6] == n[2], texts
-    assert n[6] == n[1], texts
+    assert n[6] <= n[1], texts
 
 
 def rss() -> int:
