@@ -20,7 +20,8 @@ TYPICAL_FUNCTIONS = 30.0
 
 SLOT_SHARE = 0.25
 """Of a traversal of all primitives in a compute shader: what one more slot a pixel adds to it
-(atomic operations, memory to clear)."""
+(atomic operations, memory to clear). ``dressi bench kbuffer`` measures it: 0.03 to 0.05 on
+llvmpipe. More is assumed, since memory weighs more where arithmetic is cheap."""
 
 
 @dataclass(frozen=True)
