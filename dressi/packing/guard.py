@@ -81,8 +81,10 @@ def _weight(f: Function) -> int:
 
 
 def _candidates(functions: Sequence[Function]) -> list[Variable]:
-    """Scalar conditions of choices, and what chains of zeros begin with."""
-    chains = {f.output.uid for f in functions if f.op.zeros(f)}
+    """Scalar conditions of choices, and what chains of zeros begin with: sums of several, too."""
+    if not any(f.op.chooses or f.op.scatter for f in functions):
+        return []
+    chains = {f.output.uid for f in functions if len(f.op.zeros(f) or ()) == 1}
     found: dict[int, Variable] = {}
     for f in functions:
         if f.op.chooses and f.inputs[0].vtype.n_words == 1:

@@ -8,6 +8,7 @@ import pytest
 
 from dressi import DressiAD, F, Variable
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC2, VEC3, VEC4, VType
+from dressi.apps.bench.antialias import antialias_problem
 from dressi.apps.problems import silhouette_problem, sphere, view_matrices
 from dressi.packing import Options
 
@@ -120,14 +121,18 @@ def test_a_single_contribution_is_exact() -> None:
     assert np.array_equal(got.reshape(-1), value.reshape(-1))
 
 
-def test_a_silhouette_has_the_same_gradient_with_guards_and_subgroups() -> None:
+@pytest.mark.parametrize("way", ["soft", "antialias"])
+def test_a_silhouette_has_the_same_gradient_with_guards_and_subgroups(way: str) -> None:
     """Beside the subpasses' and, of the same loss, NaN-free: rows of faces that hardly any pixel
     sees, and of large ones."""
     matrices = view_matrices(2)
     mesh = sphere(80)
     targets = np.zeros((2, 48, 64, 1), np.float32)
     targets[:, 10:40, 12:44] = 1.0
-    problem = silhouette_problem(mesh, matrices, targets, r=0.1, max_r=0.1)
+    if way == "soft":
+        problem = silhouette_problem(mesh, matrices, targets, r=0.1, max_r=0.1)
+    else:
+        problem = antialias_problem(mesh, matrices, targets)
     found = []
     for options, limits in ((COMPUTE, SUBGROUPS), (COMPUTE, ALONE), (GRAPHICS, ALONE)):
         if limits is SUBGROUPS and not has_subgroups():

@@ -165,3 +165,12 @@ def test_what_two_guarded_runs_read_is_fetched_once() -> None:
     text = next(s.compute for st in plan.stages for s in st.substages if "atomicAdd" in s.compute)
     main = text[text.index("void main") :]
     assert main.count("texelFetch") == 4  # c, ids, p, q
+
+
+def test_a_sum_of_gradients_may_be_the_condition() -> None:
+    """Neither of two gradients alone makes what is scattered zero; their sum does."""
+    a, b, x, ids = (Variable(t, SIZE) for t in (FLOAT, FLOAT, FLOAT, INT))
+    total = a + b
+    y = F.scatter_add(zero_mul(total, long(x)), F.dynamic(ids), (5, 1))
+    guard = find_guard(functions_of(y), set())
+    assert guard is not None and guard.condition is total
