@@ -16,8 +16,6 @@ pytestmark = pytest.mark.gpu
 
 COMPUTE, GRAPHICS = Options(lowering="compute"), Options(lowering="graphics")
 SUBGROUPS: dict[str, int | bool] = {"subgroup_arithmetic": True}
-P = [0.1, 0.6, 0.01, 0.19, 0.1]
-"""How often pixels name each row of the palette."""
 ALONE: dict[str, int | bool] = {"subgroup_arithmetic": False}
 
 
@@ -197,24 +195,3 @@ def test_sums_have_the_same_bits_both_ways(size: tuple[int, int], layers: int) -
     assert np.array_equal(*found)
     want = data.astype(np.float64).sum((1, 2))
     assert np.allclose(found[0].reshape(layers, 2), want, atol=1e-5 * w * h)
-
-
-@pytest.mark.parametrize("options", [COMPUTE, GRAPHICS], ids=["compute", "graphics"])
-def test_a_few_rows_of_very_many_entries_are_summed_in_pieces(options: Options) -> None:
-    """A palette: 5 colours, one of no pixel; pixels that name none; the index is sent twice."""
-    rng = np.random.default_rng(0)
-    table = Variable(VEC3, (5, 1), 2, requires_grad=True)
-    index = Variable(INT, (61, 47))
-    up = rng.normal(size=(2, 47, 61, 3)).astype(np.float32)
-    loss = F.lookup(table, index) * F.leaf(up, VEC3)
-    with DressiAD(options=options) as ad:
-        ad.set_loss_var(loss)
-        ad.send_img(table, np.zeros((2, 1, 5, 3)))
-        for seed in (1, 2):
-            rows = np.random.default_rng(seed).choice([-1, 0, 1, 3, 4], (47, 61), p=P)
-            ad.send_img(index, rows[..., None])
-            want = np.zeros((2, 5, 3))
-            ok = rows >= 0
-            for layer in range(2):
-                np.add.at(want[layer], rows[ok], up[layer][ok].astype(np.float64))
-            assert np.allclose(ad.recv_grad(table).reshape(2, 5, 3), want, atol=1e-4)

@@ -7,7 +7,7 @@ rasterization) is scattered with float atomics. Paper: LookupFaces in A.3; DESIG
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -83,16 +83,8 @@ def _lookup_backward(f: Function, gy: Variable, i: int) -> Variable | None:
         return None
     table, index = f.inputs
     if index.layers == 1 and is_static(index):
-        n = table.size[0] * table.size[1]
-        offsets, items = inverted(index, n)
-        if index.size[0] * index.size[1] <= LONG * n:
-            return apply(CSR_GATHER, (gy, offsets, items), size=table.size)
-        # A few rows of very many: pieces of them first, or a few invocations would do all.
-        pieces, rows = inverted(index, n, _piece_leaves)
-        n_pieces = pieces.size[0] - 1
-        parts = apply(CSR_GATHER, (gy, pieces, items), size=(n_pieces, 1))
-        order = leaf(np.arange(n_pieces), INT, "pieces")
-        return apply(CSR_GATHER, (parts, rows, order), size=table.size)
+        offsets, items = inverted(index, table.size[0] * table.size[1])
+        return apply(CSR_GATHER, (gy, offsets, items), size=table.size)
     way = dict(f.attrs).get("scatter", "exact")
     if way == "stochastic":
         step, samples = f.attr("step").value, f.attr("samples")
@@ -160,34 +152,23 @@ def invert_index(index: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     return offsets, items
 
 
-LONG = 64
-"""Entries of a row in the mean above which rows are summed piece by piece, and of a piece."""
-
-
-def inverted(
-    index: Variable,
-    n: int,
-    make: Callable[[Variable, int], tuple[Variable, Variable]] | None = None,
-) -> tuple[Variable, Variable]:
-    """Leaves with the CSR inverse of a static index (or what make makes of it), kept up to date by
-    the engine.
+def inverted(index: Variable, n: int) -> tuple[Variable, Variable]:
+    """Leaves with the CSR inverse of a static index, kept up to date by the engine.
 
     The same ones every time, so that building a backward again makes no new images; also for equal
     indices made by separate calls (``faces.x`` twice), so that their gathers can become one.
     """
     owner = index
-    make = make or _inverse_leaves
-    last = (n, make.__name__)
-    key: tuple[Hashable, ...] = last
+    key: tuple[Hashable, ...] = (n,)
     while owner.creator is not None and len(owner.creator.inputs) == 1:
         f = owner.creator
         owner, key = f.inputs[0], (f.op.name, f.attrs, *key)
     if owner.creator is not None:
-        owner, key = index, last
+        owner, key = index, (n,)
     if owner._inverses is None:
         owner._inverses = {}
     if key not in owner._inverses:
-        owner._inverses[key] = make(index, n)
+        owner._inverses[key] = _inverse_leaves(index, n)
     return owner._inverses[key]
 
 
@@ -198,32 +179,6 @@ def _inverse_leaves(index: Variable, n: int) -> tuple[Variable, Variable]:
     offsets.derived = Derived(index, lambda a: invert_index(a, n)[0].reshape(1, 1, -1, 1))
     items.derived = Derived(index, lambda a: invert_index(a, n)[1].reshape(1, 1, -1, 1))
     return offsets, items
-
-
-def cut_rows(offsets: np.ndarray, n_pieces: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows in pieces of LONG entries: offsets of the pieces (n_pieces + 1,), padded with empty
-    ones, and the number of the first piece of each row (n + 1,)."""
-    counts = -(-np.diff(offsets) // LONG)
-    first = np.zeros(len(offsets), np.int32)
-    np.cumsum(counts, out=first[1:])
-    within = np.arange(first[-1]) - np.repeat(first[:-1], counts)
-    pieces = np.full(n_pieces + 1, offsets[-1], np.int32)
-    pieces[: first[-1]] = np.repeat(offsets[:-1], counts) + LONG * within
-    return pieces, first
-
-
-def _piece_leaves(index: Variable, n: int) -> tuple[Variable, Variable]:
-    n_pieces = n + index.size[0] * index.size[1] // LONG
-    name = index.name or "index"
-    pieces = Variable(INT, (n_pieces + 1, 1), name=f"{name}.pieces")
-    rows = Variable(INT, (n + 1, 1), name=f"{name}.rows")
-
-    def cut(a: np.ndarray, k: int) -> np.ndarray:
-        return cut_rows(invert_index(a, n)[0], n_pieces)[k].reshape(1, 1, -1, 1)
-
-    pieces.derived = Derived(index, lambda a: cut(a, 0))
-    rows.derived = Derived(index, lambda a: cut(a, 1))
-    return pieces, rows
 
 
 def _csr_glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> str:
