@@ -220,3 +220,18 @@ def test_looking_leaves_what_dispatches_update_in_place_as_it_was() -> None:
         assert (ad.recv_img(x) == before).all()
         ad.exec_step()
         assert (ad.recv_img(x) != before).any()
+
+
+@pytest.mark.parametrize("size", [(70, 5), (1024, 16), (31, 3)], ids=str)
+@pytest.mark.parametrize("subgroups", [True, False])
+def test_masks_are_packed_alike(size: tuple[int, int], subgroups: bool) -> None:
+    """By lanes together (all of a subgroup, or some missing) and by each alone; two layers."""
+    data = np.random.default_rng(3).uniform(size=(2, size[1], size[0], 1)).astype(np.float32)
+    words = F.pack_bits(F.leaf(data, FLOAT), 0.5, below=True)
+    limits: dict[str, int | bool] = {} if subgroups else {"subgroup_arithmetic": False}
+    with DressiAD(options=COMPUTE, limits=limits) as ad:
+        got = ad.recv_img(words)[..., 0]
+    pad = np.zeros((2, size[1], -(-size[0] // 32) * 32), np.uint8)
+    pad[:, :, : size[0]] = data[..., 0] <= 0.5
+    want = np.packbits(pad, axis=-1, bitorder="little").view("<u4").view(np.int32)
+    assert np.array_equal(got, want)

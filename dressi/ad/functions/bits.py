@@ -49,17 +49,42 @@ def _pack_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return INT, (-(-x.size[0] // WORD), x.size[1]), x.layers
 
 
+def _pack_glsl(f: Function) -> str:
+    return (
+        "{y} = 0;\n"
+        "  for (int {y}_k = 0; {y}_k < 32; ++{y}_k) {\n"
+        "    ivec2 {y}_p = ivec2({pos}.x * 32 + {y}_k, {pos}.y);\n"
+        f"    if ({{y}}_p.x < {{w0}} && {{fetch0}}({{y}}_p, {{layer}}) {f.attr('compare')} "
+        "{x1}) {y} |= 1 << {y}_k;\n  }"
+    )
+
+
+def _pack_together_glsl(f: Function) -> str:
+    """The lanes of a subgroup make the word of one of them after the other, so that they read
+    pixels beside each other. Only where all lanes are there, and no more than a word has bits."""
+    return (
+        "int {y}_n = int(gl_SubgroupSize), {y}_me = int(gl_SubgroupInvocationID);\n"
+        "  if ({y}_n <= 32 && int(subgroupBallotBitCount(subgroupBallot(true))) == {y}_n) {\n"
+        "    for (int k = 0; k < {y}_n; ++k) {\n"
+        "      ivec3 of = subgroupShuffle(ivec3({pos}, {layer}), uint(k));\n"
+        "      int word = 0;\n"
+        "      for (int b = 0; b < 32; b += {y}_n) {\n"
+        "        ivec2 p = ivec2(of.x * 32 + b + {y}_me, of.y);\n"
+        f"        bool on = p.x < {{w0}} && {{fetch0}}(p, of.z) {f.attr('compare')} {{x1}};\n"
+        "        word |= int(subgroupBallot(on).x << uint(b));\n"
+        "      }\n"
+        "      if (k == {y}_me) {y} = word;\n"
+        "    }\n"
+        "  } else {\n  " + _pack_glsl(f) + "\n  }"
+    )
+
+
 PACK_BITS: Op = register(
     Op(
         "pack_bits",
         _pack_infer,
-        lambda f: (
-            "{y} = 0;\n"
-            "  for (int {y}_k = 0; {y}_k < 32; ++{y}_k) {\n"
-            "    ivec2 {y}_p = ivec2({pos}.x * 32 + {y}_k, {pos}.y);\n"
-            f"    if ({{y}}_p.x < {{w0}} && {{fetch0}}({{y}}_p, {{layer}}) {f.attr('compare')} "
-            "{x1}) {y} |= 1 << {y}_k;\n  }"
-        ),
+        _pack_glsl,
+        subgroup_glsl=_pack_together_glsl,
         reads=(ANY, SAME),
         reference=lambda f, xs: _to_words(
             (xs[0] <= xs[1].reshape(-1)[0])[..., 0]
