@@ -102,7 +102,8 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     bench.add_argument(
         "--only",
         metavar="WHAT",
-        help="scaling: views, resolution, faces or K alone; reliability: figures like R1,R9",
+        help="scaling: views, resolution, faces or K alone; table3: hardsoftras, antialias, 1 or 6 "
+        "(views); table4: anew or once; reliability: figures like R1,R9",
     )
     bench.set_defaults(run=_bench)
 

@@ -111,6 +111,8 @@ def test_smoke_leaves_nothing_behind_unless_asked(
         (["--data", "nowhere"], "--data"),
         (["scaling", "--only", "colour"], "--only colour"),
         (["steps", "--only", "views"], "--only goes with scaling"),
+        (["table3", "--only", "7"], "--only 7: table3 has no such rows; known: hardsoftras"),
+        (["table4", "--only", "6"], "known: anew, once"),
         (["reliability", "--only", "R1,R0"], f"no figure R0; known: {', '.join(FIGURES)}"),
         (["--smoke", "--json", "."], "--json"),
         (["--smoke", "--out", "afile"], "--out"),
@@ -244,8 +246,11 @@ def _row2(name: str, ms: float, rel_diff: float = 0.0) -> dict[str, Any]:
 
 
 def test_table3_has_every_cell_of_the_peers() -> None:
-    cells = list(table3.cells(smoke=False))
+    cells = list(table3.cells(Settings()))
     assert len(cells) == len({c.name for c in cells}) == 2 * 2 * 3 * 4
+    for only, n in (("antialias", 24), ("6", 24)):
+        assert len(list(table3.cells(Settings(only=only)))) == n
+    assert {c.views for c in table3.cells(Settings(only="6"))} == {6}
     row = {"times_eager": 4.1, "ms_per_view": 0.25, "batch_ms": 0.27}
     assert [h for _, h in table3.conditions(table3.Cell(0, 0, 1, "antialias"), row)] == [True]
     slow = {"times_eager": 2.4, "ms_per_view": 0.28, "batch_ms": 0.27}

@@ -29,24 +29,6 @@ def _groups(f: Function) -> tuple[int, int, int]:
     return (*f.output.size, f.output.layers)
 
 
-def _in_tiles(f: Function) -> bool:
-    """Whether a block of pixels is first read into shared memory, row by row: invocations that each
-    read a block of 8 x 8 ask for 32 bytes here and there."""
-    return f.output.vtype.n_words == 1 and f.inputs[0].size[1] > 1
-
-
-def _tile(column: str, row: str) -> str:
-    """GLSL of the place of a pixel of a block: such that neither invocations of one row of pixels,
-    nor those of eight by four blocks, meet in one bank."""
-    return f"({row}) * 65 + (({column}) & 7) * 8 + (({column}) >> 3)"
-
-
-def _preamble(f: Function) -> str:
-    t = f.output.vtype.glsl
-    tile = f"\nshared {t} tile[64 * 65];" if _in_tiles(f) else ""
-    return f"shared {t} parts[64];{tile}"
-
-
 def _glsl(f: Function) -> str:
     w, h = f.inputs[0].size
     inner, outer = f.attr("merge_inner"), f.attr("merge_outer")
@@ -58,21 +40,10 @@ def _glsl(f: Function) -> str:
         add = [f"for (int k = 0; k < {last}; k++) total += parts[k];"]
     else:
         bw, bh = -(-w // 8), -(-h // 8)
-        start = ["ivec2 b = at * 8 + ivec2(me % 8, me / 8);"]
-        if _in_tiles(f):
-            load, add_up = _tile("n & 63", "n >> 6"), _tile("(i & 63)", "(j & 63)")
-            start += [
-                "for (int n = me; n < 4096; n += 64) {",
-                "  ivec2 p = at * 64 + ivec2(n & 63, n >> 6);",
-                f"  if (p.x < {w} && p.y < {h}) tile[{load}] = {{fetch0}}(p, l);",
-                "}",
-                "barrier();",
-                f"for (int j = b.y * 8; j < min((b.y + 1) * 8, {h}); j++)",
-                f"for (int i = b.x * 8; i < min((b.x + 1) * 8, {w}); i++) s += tile[{add_up}];",
-                "barrier();",
-            ]
-        else:
-            start += block_glsl("s", "b", "l", (w, h))
+        start = [
+            "ivec2 b = at * 8 + ivec2(me % 8, me / 8);",
+            *block_glsl("s", "b", "l", (w, h)),
+        ]
         add = [
             f"for (int j = 0; j < min(8, {bh} - at.y * 8); j++)",
             f"for (int i = 0; i < min(8, {bw} - at.x * 8); i++)",
@@ -105,6 +76,6 @@ GROUP_SUM = Op(
     _glsl,
     reads=(ANY,),
     kind=COMP,
-    preamble=_preamble,
+    preamble=lambda f: f"shared {f.output.vtype.glsl} parts[64];",
     groups=_groups,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,12 @@ SECONDS = 2.0
 
 MOST = 2000
 """Steps that are timed at most: more of steps of 0.2 ms tell nothing new."""
+
+FRESH = 10.0
+"""Seconds for which a copy speaks for the machine's mood."""
+
+IN_A_ROW, BURSTS = 32, 15
+"""Steps of one submit, as a fit takes them, and how many submits are timed."""
 
 COPIES = 40
 """Copies behind each figure of the yardstick: a quarter of a second on a CPU."""
@@ -78,11 +85,20 @@ class Copies:
     settings: Settings
     times_ms: list[float] = field(default_factory=list)
 
+    measured_at: float = -math.inf
+
     def measure(self) -> float:
         """Median ms of a 1024 x 1024 RGBA32F fragment copy, now."""
         self.times_ms.append(
             copy1024_ms(self.settings.device, 3 if self.settings.smoke else COPIES)
         )
+        self.measured_at = time.perf_counter()
+        return self.times_ms[-1]
+
+    def recent(self) -> float:
+        """The same, of not longer than FRESH ago: for cells of a table that take a second each."""
+        if time.perf_counter() - self.measured_at > FRESH:
+            self.measure()
         return self.times_ms[-1]
 
     @property
@@ -143,6 +159,17 @@ def timed_steps(ad: DressiAD, smoke: bool) -> list[float]:
     ):
         times.append(step_ms(ad))
     return times
+
+
+def in_a_row_ms(ad: DressiAD, smoke: bool) -> float:
+    """Median wall ms of a step among IN_A_ROW of one submit, after ``timed_steps``."""
+    n = 2 if smoke else IN_A_ROW
+    times = []
+    for _ in range(2 if smoke else 1 + BURSTS):
+        begin = time.perf_counter()
+        ad.exec_steps(n)
+        times.append((time.perf_counter() - begin) * 1e3 / n)
+    return float(np.median(times[1:]))
 
 
 def first_step_s(ad: DressiAD) -> float:

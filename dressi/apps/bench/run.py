@@ -46,6 +46,21 @@ LARGE = ("table3", "table4", "parallel", "kbuffer")
 ``parallel`` takes all devices."""
 OUT = "out/bench"
 
+ONLY = {"scaling": tuple(scaling.AXES), "table3": table3.ONLY, "table4": table4.ONLY}
+"""What ``--only`` may name, besides figures of ``reliability``."""
+
+
+def check_only(table: str, only: str) -> None:
+    """Raises DressiError for a table that takes no ``--only``, and for what it does not know."""
+    if table == "reliability":
+        reliability.chosen(only)
+    elif table not in ONLY:
+        known = ", ".join([*ONLY, "reliability"])
+        raise DressiError(f"bench: --only goes with {known}, not with {table}")
+    elif only not in ONLY[table]:
+        known = ", ".join(ONLY[table])
+        raise DressiError(f"bench: --only {only}: {table} has no such rows; known: {known}")
+
 
 def run_bench(
     table: str | None = None, settings: Settings | None = None, json_file: str | None = None
@@ -62,13 +77,8 @@ def run_bench(
     name = table or (ALL if settings.smoke else "steps")
     if name != ALL and name not in TABLES:
         raise DressiError(f"bench: there is no table '{name}'; known: {', '.join(TABLES)}, {ALL}")
-    if settings.only is not None and name not in ("scaling", "reliability"):
-        raise DressiError(f"bench: --only goes with scaling and reliability, not with {name}")
-    if name == "reliability":
-        reliability.chosen(settings.only)
-    elif settings.only is not None and settings.only not in scaling.AXES:
-        known = ", ".join(scaling.AXES)
-        raise DressiError(f"bench: --only {settings.only}: there is no such axis; known: {known}")
+    if settings.only is not None:
+        check_only(name, settings.only)
     out = settings.out
     if out is None and name in (ALL, "scaling") and not settings.smoke:
         out = OUT  # a smoke run leaves nothing behind unless it is asked to

@@ -2,6 +2,7 @@
 and six: forward, backward, Laplacian and Adam on the vertices, by HardSoftRas with K = 1 and by
 screen-space antialiasing; beside them what others need on an H200.
 
+``ms`` is a step among 32 of one submit, as a fit takes them, ``single_ms`` one that is waited for.
 Peers: milliseconds a frame, forward and backward with the loss but without an optimizer, of these
 meshes and cameras, measured on an NVIDIA H200. Conditions are stated on that card only.
 """
@@ -9,12 +10,23 @@ meshes and cameras, measured on an NVIDIA H200. Conditions are stated on that ca
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
+
+import numpy as np
 
 from dressi.ad import Adam
 from dressi.apps.bench.antialias import antialias_problem
-from dressi.apps.bench.common import Copies, Settings, Table, figures, start, timed_steps
+from dressi.apps.bench.common import (
+    Copies,
+    Settings,
+    Table,
+    figures,
+    in_a_row_ms,
+    start,
+    timed_steps,
+)
 from dressi.apps.bench.steps import bumpy
 from dressi.apps.problems import hard_silhouettes, silhouette_problem
 from dressi.engine import DressiAD
@@ -26,6 +38,7 @@ VIEWS = (1, 6)
 COLUMNS = (
     "case",
     "ms",
+    "single_ms",
     "ms_per_view",
     "gpu_ms",
     "ratio_to_copy",
@@ -77,30 +90,45 @@ class Cell:
         return f"{self.method}, {faces} triangles, {SIZES[self.size]}, {views}"
 
 
-def cells(smoke: bool) -> Iterator[Cell]:
-    """In the order of the table; a smoke run has two."""
-    if smoke:
+def cells(settings: Settings) -> Iterator[Cell]:
+    """In the order of the table; a smoke run has two. Those of the method or of the number of views
+    that ``--only`` names."""
+    if settings.smoke:
         yield from (Cell(0, 0, views, method) for views, method in zip(VIEWS, METHODS, strict=True))
         return
     for method in METHODS:
         for views in VIEWS:
+            if settings.only not in (None, method, str(views)):
+                continue
             for mesh in range(len(MESHES)):
                 for size in range(len(SIZES)):
                     yield Cell(mesh, size, views, method)
 
 
+ONLY = (*METHODS, *map(str, VIEWS))
+"""What ``--only`` may name."""
+
+
+@cache
+def _targets(cell: Cell, settings: Settings) -> np.ndarray:
+    """The pictures of a cell, whatever its method."""
+    data = bumpy(settings, MESHES[cell.mesh])
+    size = 32 if settings.smoke else SIZES[cell.size]
+    return hard_silhouettes(data.target, data.matrices[: cell.views], size, settings.device)
+
+
 def measure_cell(cell: Cell, settings: Settings, copies: Copies) -> dict[str, Any]:
     """One row."""
     data = bumpy(settings, MESHES[cell.mesh])
-    size = 32 if settings.smoke else SIZES[cell.size]
     matrices = data.matrices[: cell.views]
-    targets = hard_silhouettes(data.target, matrices, size, settings.device)
+    targets = _targets(replace(cell, method=""), settings)
     make = silhouette_problem if cell.method == "hardsoftras" else antialias_problem
     problem = make(data.mesh, matrices, targets, adam=Adam(STILL))
-    before = copies.measure()
+    copy_ms = copies.recent()
     with start(problem, settings) as ad:
         times = timed_steps(ad, settings.smoke)
-        row = figures(ad, times, (before + copies.measure()) / 2)
+        single_ms, ms = float(np.median(times)), in_a_row_ms(ad, settings.smoke)
+        row = figures(ad, [ms], copy_ms) | {"single_ms": single_ms}
     one = cell.views == 1
     row |= {
         "case": cell.name,
@@ -132,9 +160,9 @@ def conditions(cell: Cell, row: dict[str, Any]) -> list[tuple[str, bool]]:
 
 
 def measure(settings: Settings, copies: Copies) -> Table:
-    """All rows."""
+    """All rows, or those of ``--only``."""
     rows, asked, card = [], [], on_peer_card(settings)
-    for cell in cells(settings.smoke):
+    for cell in cells(settings):
         row = measure_cell(cell, settings, copies)
         rows.append(row)
         if card and not settings.smoke:

@@ -3,31 +3,59 @@ textures of three sizes: forward and backward with the loss, the gradient of the
 device; everything rasterized anew in each step (jitter), and rasterized once (the reactive cache);
 beside them the same with Adam on the albedo, and what others need.
 
-Peers: as for table3; no optimizer.
+``ms`` and ``single_ms`` as for table3; so are the peers, without an optimizer.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from dressi.ad import GradientOnly
-from dressi.apps.bench.common import Copies, Settings, Table, figures, start, timed_steps
-from dressi.apps.bench.steps import colours_problem
+from dressi.apps.bench.common import (
+    Copies,
+    Settings,
+    Table,
+    figures,
+    in_a_row_ms,
+    start,
+    timed_steps,
+)
+from dressi.apps.bench.steps import bumpy
 from dressi.apps.bench.table3 import on_peer_card
+from dressi.apps.problems import colours, texture_problem
 
 WINDOW = 2048
 TEXTURES = (1024, 2048, 4096)
 MESHES = ("t2_55704.npz", "t2_14220.npz")
-COLUMNS = ("case", "ms", "gpu_ms", "ratio_to_copy", "adam_ms", "peer_ms", "times_peer", "stages")
+COLUMNS = (
+    "case",
+    "ms",
+    "single_ms",
+    "gpu_ms",
+    "ratio_to_copy",
+    "adam_ms",
+    "peer_ms",
+    "times_peer",
+    "stages",
+)
 
 # nvdiffrast 0.4.0 by mesh and texture.
 EAGER = ((1.08, 1.20, 1.18), (1.02, 1.06, 1.25))
 ONCE = ((0.62, 0.74, 0.73), (0.64, 0.61, 0.73))
+ONLY = ("anew", "once")
+"""What ``--only`` may name."""
 AT_LEAST = 2.0
 """Times faster than the peer where both rasterize once."""
+
+
+@cache
+def _targets(mesh: int, size: int, settings: Settings) -> np.ndarray:
+    data = bumpy(settings, MESHES[mesh])
+    return colours(data.mesh, data.matrices[:1], size, settings.device)
 
 
 def measure_row(
@@ -36,18 +64,22 @@ def measure_row(
     """One row: ``ms`` without an update, ``adam_ms`` with. mesh, texture: positions in MESHES and
     TEXTURES."""
     size, atlas = (32, 16) if settings.smoke else (WINDOW, TEXTURES[texture])
-    problem = colours_problem(settings, MESHES[mesh], 1, size, atlas, jitter)
+    data = bumpy(settings, MESHES[mesh])
+    targets = _targets(mesh, size, settings)
+    problem = texture_problem(data.mesh, data.matrices[:1], targets, atlas, jitter)
+    copy_ms = copies.recent()
     with start(problem, settings) as ad:
-        adam_ms = float(np.median(timed_steps(ad, settings.smoke)))
-    before = copies.measure()
+        timed_steps(ad, settings.smoke)
+        adam_ms = in_a_row_ms(ad, settings.smoke)
     with start(replace(problem, optimizer=GradientOnly()), settings) as ad:
-        times = timed_steps(ad, settings.smoke)
-        row = figures(ad, times, (before + copies.measure()) / 2)
+        single_ms = float(np.median(timed_steps(ad, settings.smoke)))
+        row = figures(ad, [in_a_row_ms(ad, settings.smoke)], copy_ms)
     faces = MESHES[mesh].removeprefix("t2_").removesuffix(".npz")
     peer = (EAGER if jitter else ONCE)[mesh][texture]
     how = "rasterized anew" if jitter else "rasterized once"
     row |= {
         "case": f"{faces} triangles, texture {TEXTURES[texture]}, {how}",
+        "single_ms": single_ms,
         "adam_ms": adam_ms,
         "peer_ms": peer,
     }
@@ -56,11 +88,13 @@ def measure_row(
 
 
 def measure(settings: Settings, copies: Copies) -> Table:
-    """All rows; a smoke run has one of each kind."""
+    """All rows, or those that ``--only`` names; a smoke run has one of each kind."""
     rows, asked, card = [], [], on_peer_card(settings)
     meshes = range(1 if settings.smoke else len(MESHES))
     textures = range(1 if settings.smoke else len(TEXTURES))
     for jitter in (True, False):
+        if settings.only not in (None, ONLY[not jitter]):
+            continue
         for mesh in meshes:
             for texture in textures:
                 row = measure_row(mesh, texture, jitter, settings, copies)
