@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions.raster import PEEL_STEPS
 from dressi.ad.graph import Function, Variable, topological, user_line
 from dressi.ad.registry import RASTER
 from dressi.errors import GraphError
@@ -156,10 +155,10 @@ def _resolve(
             return np.broadcast_to(a, (layers, h, w, *a.shape[3:]))
 
         d, k_mask = np.maximum(pick(depth)[..., 0], 0.0), pick(keep)[..., 0]
-        wins = (count > 0) & (k_mask != 0) & (d < best) & (np.floor(d * PEEL_STEPS) > front)
+        wins = (count > 0) & (k_mask != 0) & (d < best) & (d > front)
         best[wins] = d[wins]
         out[wins] = pick(value)[wins]
-    nearest[raster.uid, peel] = np.floor(best * PEEL_STEPS)
+    nearest[raster.uid, peel] = best
     return out
 
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dressi.ad.functions.arith import maximum, mul
-from dressi.ad.functions.elementary import floor
-from dressi.ad.functions.raster import PEEL_STEPS, resolve
+from dressi.ad.functions.raster import resolve
 from dressi.ad.functions.select import compare
 from dressi.ad.graph import Function, Variable, topological
 from dressi.ad.registry import RASTER, apply
@@ -95,8 +94,8 @@ class _Peeled:
         depth, keep = self._copy(self.depth, k), self._copy(self.keep, k)
         if k > 0:
             # What is nearer than the near plane is on it: the depth test knows nothing nearer.
-            front = floor(mul(maximum(self._depth(k - 1), 0.0), float(PEEL_STEPS)))
-            keep = mul(keep, compare("gt", floor(mul(depth, float(PEEL_STEPS))), front))
+            front = maximum(self._depth(k - 1), 0.0)
+            keep = mul(keep, compare("gt", depth, front))
         self.tests.append((depth, keep))
 
     def _depth(self, k: int) -> Variable:

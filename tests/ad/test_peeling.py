@@ -31,11 +31,11 @@ def layered(n: int) -> tuple[list[Variable], list[Variable]]:
 
 
 def test_layers_hold_the_nearest_of_each_depth() -> None:
-    """Of equal depths, and of depths in one step, the nearest with the smallest number."""
+    """Of equal depths the smallest number; a depth that is a little farther is another layer."""
     ids, depths = layered(5)
     got = evaluate([*ids, *depths], {})
-    assert [set(np.unique(a)) for a in got[:5]] == [{1}, {0}, {2}, {-1}, {-1}]
-    assert np.allclose([a.flat[0] for a in got[5:]], [0.2, 0.5, 0.9, 1, 1])
+    assert [set(np.unique(a)) for a in got[:5]] == [{1}, {6}, {0}, {2}, {-1}]
+    assert np.allclose([a.flat[0] for a in got[5:]], [0.2, 0.2, 0.5, 0.9, 1])
 
 
 @pytest.mark.parametrize("n", [1, 2, 4])

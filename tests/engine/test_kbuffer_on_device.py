@@ -32,7 +32,7 @@ WAYS: dict[str, tuple[Options, dict[str, int | bool]]] = {
 }
 
 UNITS = 2**22
-"""Of depth, four in each of the steps that tell layers apart; sums of two are exact in float32."""
+"""Of depth; sums of two are exact in float32."""
 
 
 def nearest_by_search(
@@ -43,13 +43,11 @@ def nearest_by_search(
     depths = np.full((K, *shift.shape), UNITS)
     for y, x in np.ndindex(shift.shape):
         units = (table + shift[y, x]) % UNITS
-        found: dict[int, tuple[int, int]] = {}
+        found: dict[int, int] = {}
         for primitive in np.flatnonzero(kept):
-            key = (int(units[primitive]), int(primitive))
-            step = key[0] // 4
-            found[step] = min(found.get(step, key), key)
-        for k, step in enumerate(sorted(found)[:K]):
-            depths[k, y, x], ids[k, y, x] = found[step]
+            found.setdefault(int(units[primitive]), int(primitive))  # the smallest of a depth
+        for k, unit in enumerate(sorted(found)[:K]):
+            depths[k, y, x], ids[k, y, x] = unit, found[unit]
     return ids, depths
 
 
@@ -62,8 +60,8 @@ def nearest_by_search(
     ],
 )
 def test_layers_are_those_of_a_search(way: str, K: int) -> None:
-    """300 quads over every pixel, their order another one at every pixel; depths in few steps, so
-    that many are equal and many more share a step."""
+    """300 quads over every pixel, their order another one at every pixel; few depths, so that many are equal
+    and others differ by one unit."""
     rng = np.random.default_rng(K)
     n, size = 300, (17, 9)
     table = rng.integers(0, 40, n) + rng.integers(0, 3, n) * (UNITS // 3)

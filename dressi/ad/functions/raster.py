@@ -52,10 +52,6 @@ RESOLVE = register(
 )
 
 
-PEEL_STEPS = 2**20
-"""Steps that depth is divided into where layers are told apart. A power of two, so that the step of
-a float32 is exact; about ten times what rounding does to two depths that should be one."""
-
 CULL_MODES = (None, "back", "front")
 
 
@@ -141,10 +137,9 @@ def resolve(
     value: per fragment, any type but matrices. depth: FLOAT per fragment in [0, 1], smaller is
     nearer; at a tie the primitive drawn first wins. keep: FLOAT per fragment, 0 discards.
     background: value (in every component) where there is no fragment. peel: number of the layer, 0
-    the nearest; layer k is the nearest of the kept fragments whose step of depth, of 2^20 equal
-    ones, lies behind that of layer k - 1, so fragments of equal depth share a layer. Layers are
-    drawn one by one (depth peeling), or found all at once in a compute shader (a k-buffer): the
-    same ones. All resolves of one rasterization share depth and keep. No gradient. Raises
+    the nearest; layer k is the nearest of the kept fragments that lie behind layer k - 1, so
+    fragments of equal depth share a layer. Layers are drawn one by one (depth peeling), or found
+    all at once in a compute shader (a k-buffer): the same ones. All resolves of one rasterization share depth and keep. No gradient. Raises
     GraphError for a peel below 0. Source: Everitt 2001, Interactive Order-Independent Transparency;
     paper, 3.3.
     """

@@ -8,34 +8,31 @@ with atomics instead of a lock a pixel.
 
 Why the slots are exact, whatever the order of the fragments. A key (depth, primitive), inverted so
 that nearer is larger, goes to slot 0. ``atomicMax`` leaves the larger of the two keys that meet
-there and gives back what was in the slot; the smaller one goes on to the next slot, unless both lie
-in one step of depth: then it ends. Let V be all keys that ever come to a slot, in any order.
+there and gives back what was in the slot; the smaller one goes on to the next slot, unless both
+have one depth: then it ends. Let V be all keys that ever come to a slot, in any order.
 
 1. The slot ends up with the largest of V: atomic maxima do not depend on their order.
 2. Every other key of V leaves once, beaten by a larger key of V (the one that it finds, or the one
-   that finds it). If it is of the step of the largest key it ends there: what beats it lies between
-   the two, and keys of one step are neighbours in order.
-3. If it is the largest of another step, what beats it is of another step: it goes on.
+   that finds it). If it has the depth of the largest key it ends there: what beats it lies between
+   the two, and keys of one depth are neighbours in order.
+3. If it is the largest of another depth, what beats it has another depth: it goes on.
 
-So each slot takes the nearest step, with its nearest depth and the smallest number at that, and
-hands the best key of each farther step to the next; by induction slot k holds layer k. A fragment
+So each slot takes the nearest depth, with the smallest number at that, and hands the best key of
+each farther depth to the next; by induction slot k holds layer k. A fragment
 that sees a nearer depth in a slot needs no atomic operation: slots only grow, so it is beaten. Only
 the depth is looked at for that: of a 64-bit word that is being written, halves may be seen.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from dressi.ad.functions.raster import PEEL_STEPS
 from dressi.ad.graph import Function, Variable
 from dressi.ad.registry import ANY, Op, Shape, apply
 from dressi.ad.vtype import INT
 
-# N: slots of a pixel; slot: its number; bits: of the depth; primitive: its number. STEP: of an
-# inverted depth; of an empty slot it is anything, and does not matter.
+# N: slots of a pixel; slot: its number; bits: of the depth; primitive: its number.
 _STORE64 = """slot *= N;
         if (uint({buffer}[slot + N - 1] >> 32) <= ~bits) {  // else hidden by N layers
           uint64_t key = ~((uint64_t(bits) << 32) | uint64_t(uint(primitive)));
@@ -47,7 +44,7 @@ _STORE64 = """slot *= N;
               there = uint(old >> 32);
               least = min(old, key);
             }
-            key = STEP(there) == STEP(mine) ? uint64_t(0) : least;
+            key = there == mine ? uint64_t(0) : least;
           }
         }"""
 
@@ -60,7 +57,7 @@ _DEPTHS32 = """slot *= N;
               there = atomicMax({buffer}[slot + k], key);
               least = min(there, key);
             }
-            key = STEP(there) == STEP(key) ? 0u : least;
+            key = there == key ? 0u : least;
           }
         }"""
 
@@ -72,16 +69,12 @@ _WINNERS32 = """for (int k = 0; k < N; k++) {
         }"""
 
 
-_STEP = re.compile(r"STEP\((\w+)\)")
-
-
 def stores(n: int) -> tuple[str, str, str]:
     """What a kept fragment does for n layers: in one traversal with 64-bit atomics; in two with
     32-bit ones, depths first (the same way, without numbers), then the smallest number of those of
     each depth."""
-    texts = (_STORE64, _DEPTHS32, _WINNERS32)
-    a, b, c = (_STEP.sub(rf"int(uintBitsToFloat(~\1) * {PEEL_STEPS}.0)", t) for t in texts)
-    return a.replace("N", str(n)), b.replace("N", str(n)), c.replace("N", str(n))
+    a, b, c = (text.replace("N", str(n)) for text in (_STORE64, _DEPTHS32, _WINNERS32))
+    return a, b, c
 
 
 def _layer_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
