@@ -60,8 +60,8 @@ def nearest_by_search(
     ],
 )
 def test_layers_are_those_of_a_search(way: str, K: int) -> None:
-    """300 quads over every pixel, their order another one at every pixel; few depths, so that many are equal
-    and others differ by one unit."""
+    """300 quads over every pixel, their order another one at every pixel; few depths, so that many
+    are equal and others differ by one unit."""
     rng = np.random.default_rng(K)
     n, size = 300, (17, 9)
     table = rng.integers(0, 40, n) + rng.integers(0, 3, n) * (UNITS // 3)

@@ -205,14 +205,15 @@ def test_contour_rims_give_the_same_silhouette_outside(ad: DressiAD) -> None:
 
 def test_an_edge_that_two_faces_share_is_peeled_once(ad: DressiAD) -> None:
     """Outside the contour of a closed mesh a front and a back face have the same distance: one
-    layer."""
+    layer. Beside a corner an edge may be nearest of one face and the corner of another, a little
+    farther (1.3e-7 at one pixel here): these are two. Rounding would differ by less."""
     v, f = cube(0.7)
     scene = sent(ad, Scene("", rotated(v, 0.5, 0.6), f, (64, 64), K=2, r=0.1))
     (d1, d2), (i1, i2) = (
         [image_of(ad, getattr(p, what)) for p in scene.hs.peels] for what in ("distance", "ids")
     )
     soft = (i1 >= 0) & (i2 >= 0) & (d1 < 0)
-    twice = soft & (np.abs(d1 - d2) < 1e-6)
+    twice = soft & (np.abs(d1 - d2) < 3e-8)  # four units in the last place
     assert soft.sum() > 100 and twice.sum() == 0, f"{twice.sum()} pixels count one edge twice"
 
 

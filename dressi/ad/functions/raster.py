@@ -139,9 +139,9 @@ def resolve(
     background: value (in every component) where there is no fragment. peel: number of the layer, 0
     the nearest; layer k is the nearest of the kept fragments that lie behind layer k - 1, so
     fragments of equal depth share a layer. Layers are drawn one by one (depth peeling), or found
-    all at once in a compute shader (a k-buffer): the same ones. All resolves of one rasterization share depth and keep. No gradient. Raises
-    GraphError for a peel below 0. Source: Everitt 2001, Interactive Order-Independent Transparency;
-    paper, 3.3.
+    all at once in a compute shader (a k-buffer): the same ones. All resolves of one rasterization
+    share depth and keep. No gradient. Raises GraphError for a peel below 0. Source: Everitt 2001,
+    Interactive Order-Independent Transparency; paper, 3.3.
     """
     value, depth, keep = lift("resolve", value, depth, keep)
     peel = needs_int("resolve", "peel", peel)
