@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dressi import FLOAT, VEC3, Adam, DeviceError, DressiAD, F, GraphError, Variable
-from dressi.ad.graph import origin
+from dressi.errors import origin
 from dressi.vk import list_devices
 
 pytestmark = pytest.mark.gpu
