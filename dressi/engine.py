@@ -288,14 +288,19 @@ class DressiAD:
         self._wall_s.append(wall / n)
         self._host_s.append((wall - (context.waited_s - waited)) / n)
 
-    def _current_step(self) -> Step:
-        """Phases 1 to 6, when something changed since the last step."""
+    def _is_built(self) -> bool:
+        """Whether a step is there and nothing changed since; drops one whose requires_grad did."""
         if self._step is not None and self._flag_changes == Variable.flag_changes:
-            return self._step
+            return True
         if any(v.requires_grad != flag for v, flag in self._flags):
             self._drop_builds("a requires_grad changed")
         self._flag_changes = Variable.flag_changes
-        if self._step is not None:
+        return self._step is not None
+
+    def _current_step(self) -> Step:
+        """Phases 1 to 6, when something changed since the last step."""
+        if self._is_built():
+            assert self._step is not None
             return self._step
         loss = self._need_loss()
         begin = time.perf_counter()

@@ -137,12 +137,8 @@ class Replica(DressiAD):
 
     def _current_step(self) -> Step:
         """The gradient half; builds both when something changed since the last step."""
-        if self._step is not None and self._flag_changes == Variable.flag_changes:
-            return self._step
-        if any(v.requires_grad != flag for v, flag in self._flags):
-            self._drop_builds("a requires_grad changed")
-        self._flag_changes = Variable.flag_changes
-        if self._step is not None:
+        if self._is_built():
+            assert self._step is not None
             return self._step
         begin = time.perf_counter()
         self._phases.clear()

@@ -17,7 +17,7 @@ from dressi.apps.reliability.row import Row, below
 from dressi.engine import DressiAD
 from dressi.packing import Options
 
-N_GRAPHS, SMALL_GRAPHS = 200, 3
+N_GRAPHS, SMALL_GRAPHS = 224, 3
 TURNS, SMALL_TURNS = 2, 1
 """Ways of each group in which a graph is run."""
 N_STEPPED, SMALL_STEPPED = 60, 1
