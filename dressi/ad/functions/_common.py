@@ -15,6 +15,9 @@ from dressi.errors import GraphError
 
 _MAX_FLOAT = float(np.finfo(np.float32).max)
 
+# GLSL has no literals of these, and divisions by 0 need not give them: their bits do.
+NAN, INFINITY = "uintBitsToFloat(0x7fc00000u)", "uintBitsToFloat(0x7f800000u)"
+
 
 def literal(value: float, integer: bool) -> str:
     """A GLSL literal that reads back as the same float32 (or int32)."""

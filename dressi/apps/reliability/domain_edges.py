@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf, log, pi
+from math import inf, log, nan, pi
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,16 @@ EDGES: tuple[Edge, ...] = (
     _e("pow(0, 1)", F.pow, (0.0, 1.0), 0.0, 1.0, 0.0),
     _e("pow(0, 0.5)", F.pow, (0.0, 0.5), 0.0, 0.0, 0.0),
     _e("pow(0, 0)", F.pow, (0.0, 0.0), 1.0, 0.0, 0.0),
-    _e("pow(0, -1)", F.pow, (0.0, -1.0), ANYTHING, 0.0, 0.0),
+    _e("pow(0, -1)", F.pow, (0.0, -1.0), inf, 0.0, 0.0),
+    _e("0^-1", lambda x: F.pow(x, -1.0), 0.0, inf, 0.0),
+    _e("0^-2", lambda x: F.pow(x, -2.0), 0.0, inf, 0.0),
+    _e("0^0.5", lambda x: F.pow(x, 0.5), 0.0, 0.0, 0.0),
+    _e("0^2", lambda x: F.pow(x, 2.0), 0.0, 0.0, 0.0),
+    _e("pow(-2, 3)", F.pow, (-2.0, 3.0), -8.0, 12.0, 0.0),
+    _e("pow(-2, 2)", F.pow, (-2.0, 2.0), 4.0, -4.0, 0.0),
+    _e("pow(-2, -1)", F.pow, (-2.0, -1.0), -0.5, -0.25, 0.0),
+    _e("pow(-2, 0)", F.pow, (-2.0, 0.0), 1.0, 0.0, 0.0),
+    _e("pow(-2, 0.5)", F.pow, (-2.0, 0.5), nan, ANYTHING, 0.0),
     _e("pow(2, 0)", F.pow, (2.0, 0.0), 1.0, 0.0, log(2)),
     _e("pow(1, 100)", F.pow, (1.0, 100.0), 1.0, 100.0, 0.0),
     _e("asin(1)", F.asin, 1.0, pi / 2, 0.0),
@@ -231,4 +240,5 @@ def gradient_obstacles(edge: Edge, grads: Sequence[np.ndarray | None], rtol: flo
 
 
 def _close(got: np.ndarray, want: Any, rtol: float) -> bool:
-    return bool(np.allclose(got.ravel(), np.ravel(want), rtol=rtol, atol=1e-12 + rtol * 1e-2))
+    atol = 1e-12 + rtol * 1e-2
+    return bool(np.allclose(got.ravel(), np.ravel(want), rtol=rtol, atol=atol, equal_nan=True))
