@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dressi.ad.functions._common import constant
-from dressi.ad.functions.group_sum import GROUP_SUM
+from dressi.ad.functions.group_sum import group_sums
 from dressi.ad.functions.integer import bit_not
 from dressi.ad.functions.raster_compute import (
     DEPTH32,
@@ -71,32 +71,34 @@ def rasterize_in_compute(outputs: Sequence[Variable], int64_atomics: bool) -> li
 
 
 def sum_in_groups(outputs: Sequence[Variable]) -> list[Variable]:
-    """Outputs with two levels of a pyramid of block sums in one dispatch, where both are there."""
+    """Outputs whose sums over images are added up by groups of invocations, not as pyramids."""
     functions = topological(outputs)
     if not any(f.op is BLOCK_SUM for f in functions):
         return list(outputs)
     new: dict[int, Variable] = {}
     for f in functions:
-        inner = f.inputs[0].creator if f.op is BLOCK_SUM else None
+        y = f.output
         with origin(f.line):
-            # A low image becomes a table on the way, whose blocks are others: (512, 8), (64, 1).
-            alike = inner is not None and (inner.inputs[0].size[1] == 1) == (
-                f.inputs[0].size[1] == 1
-            )
-            if inner is not None and inner.op is BLOCK_SUM and alike:
-                # Of a pyramid's lower level; what else reads that keeps it.
-                x = inner.inputs[0]
-                merges = {
-                    "merge_inner": inner.attr("merge_layers"),
-                    "merge_outer": f.attr("merge_layers") and not inner.attr("merge_layers"),
-                }
-                new[f.output.uid] = apply(GROUP_SUM, [new.get(x.uid, x)], **merges)
-                continue
-            xs = [new.get(x.uid, x) for x in f.inputs]
-            if any(a is not b for a, b in zip(xs, f.inputs, strict=True)):
-                new[f.output.uid] = apply(f.op, xs, **dict(f.attrs))
-                new[f.output.uid].name = f.output.name
+            if f.op is BLOCK_SUM and y.size == (1, 1):
+                # From the top of a pyramid to what it adds up; who else reads a level keeps it.
+                x, merge = _summed(f)
+                new[y.uid] = group_sums(new.get(x.uid, x), merge)
+            else:
+                xs = [new.get(x.uid, x) for x in f.inputs]
+                if all(a is b for a, b in zip(xs, f.inputs, strict=True)):
+                    continue
+                new[y.uid] = apply(f.op, xs, **dict(f.attrs))
+            new[y.uid].name = y.name
     return [new.get(v.uid, v) for v in outputs]
+
+
+def _summed(f: Function) -> tuple[Variable, bool]:
+    """What a pyramid of block sums adds up, and whether it merges layers."""
+    x, merge = f.inputs[0], f.attr("merge_layers")
+    if x.creator is None or x.creator.op is not BLOCK_SUM:
+        return x, merge
+    lower, lower_merges = _summed(x.creator)
+    return lower, merge or lower_merges
 
 
 def _winners(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dressi import SGD, DressiAD, F, Variable
-from dressi.ad.vtype import FLOAT, VEC3, VEC4
+from dressi.ad.vtype import FLOAT, VEC4
 from dressi.apps.problems import silhouette_problem, sphere, view_matrices
 from dressi.errors import DeviceError, ValidationError
 from dressi.packing import Options
@@ -146,23 +146,6 @@ def test_a_fit_takes_the_same_steps(K: int) -> None:
     assert kinds == [{"graphics"}, {"compute"}]
     for a, b in zip(*results, strict=True):
         assert np.linalg.norm(a - b) <= 1e-6 * np.linalg.norm(b)
-
-
-@pytest.mark.parametrize("size", [(300, 200), (10_000, 1)])
-@pytest.mark.parametrize("per_layer", [False, True])
-def test_groups_add_up_what_is_there(size: tuple[int, int], per_layer: bool) -> None:
-    x = Variable(VEC3, size, 2)
-    data = np.random.default_rng(0).normal(size=(2, size[1], size[0], 3)).astype(np.float32)
-    both = []
-    for options in (COMPUTE, GRAPHICS):
-        with DressiAD(options=options) as ad:
-            ad.send_img(x, data)
-            both.append(ad.recv_img(F.sum(x, per_layer)))
-    got = both[0]
-    assert (got == both[1]).all()  # the same additions in the same order
-    want = data.astype(np.float64).sum(axis=(1, 2) if per_layer else (0, 1, 2))
-    scale = np.sqrt(data.size)  # of a sum of so many numbers of about 1
-    assert np.abs(got.reshape(want.shape) - want).max() < 1e-5 * scale
 
 
 def test_dispatches_that_depend_on_each_other_are_kept_apart(

@@ -223,6 +223,37 @@ def test_a_graph_without_rasterizations_is_left_alone() -> None:
     assert rasterize_in_compute(outs, True) == outs
 
 
+@pytest.mark.parametrize(
+    ("size", "groups"),
+    [
+        ((7, 5), [1]),
+        ((64, 64), [1]),
+        ((25709, 1), [26, 1]),
+        ((1000, 600), [608, 1]),
+        ((1024, 1024), [1024, 1]),
+        ((2048, 2048), [1024, 1]),
+        ((4096, 4096), [1024, 1]),
+        ((4096, 300), [320, 1]),
+        ((1_600_000, 1), [391, 1]),
+    ],
+    ids=str,
+)
+def test_a_sum_takes_two_dispatches_at_most(size: tuple[int, int], groups: list[int]) -> None:
+    x = Variable(FLOAT, size, name="x")
+    plan = pack(lower([F.sum(x)], COMPUTE, None, NVIDIA), [], NVIDIA, COMPUTE).plan
+    check_plan(plan, NVIDIA)
+    made = [s for stage in plan.stages for s in stage.substages]
+    assert [s.groups for s in made] == [(n, 1, 1) for n in groups]
+    assert all(s.functions[0].startswith("group_sum ") for s in made)
+
+
+def test_what_else_reads_a_sum_reads_the_same_one() -> None:
+    x = Variable(FLOAT, (500, 500), 3, name="x")
+    outs = lower([F.sum(x), F.mean(x), F.mean(x, per_layer=True)], COMPUTE, None, NVIDIA)
+    names = [f.op.name for f in topological(outs)]
+    assert names.count("group_sum") == 4 and "block_sum" not in names
+
+
 @pytest.mark.parametrize("lowering", ["vulkan", "", None, False])
 def test_unknown_lowerings_are_refused(lowering: object) -> None:
     with pytest.raises(GraphError, match="lowering"):

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from dressi.ad.functions._common import needs_variable, table_index
-from dressi.ad.functions.blocks import block_glsl
 from dressi.ad.graph import Function, Size, Variable, user_line
 from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3
@@ -49,15 +48,6 @@ def _block_glsl(f: Function) -> str:
     return "\n  ".join([*lines, "{y} = {y}_s;"])
 
 
-def _block_dispatch_glsl(f: Function) -> str:
-    """The same sum, whose loads overlap."""
-    size, merge = f.inputs[0].size, f.attr("merge_layers")
-    at, layer = ("{pos}.x" if size[1] == 1 else "{pos}"), ("l" if merge else "{layer}")
-    lines = ["{T} {y}_s = {T}(0);", "for (int l = 0; l < {l0}; l++) {" if merge else "{"]
-    lines += [*block_glsl("{y}_s", at, layer, size), "}", "{y} = {y}_s;"]
-    return "\n  ".join(lines)
-
-
 def _block_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     x = xs[0]
     layers, h, w = x.shape[:3]
@@ -78,7 +68,6 @@ BLOCK_SUM: Op = register(
             1 if a["merge_layers"] else xs[0].layers,
         ),
         _block_glsl,
-        dispatch_glsl=_block_dispatch_glsl,
         reads=(ANY,),
         once=(0,),
         reference=_block_ref,

@@ -1,0 +1,117 @@
+"""Sums by groups of invocations: odd sizes, layers and types against NumPy float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dressi import DressiAD, F, Variable
+from dressi.ad.vtype import FLOAT, INT, MAT2, MAT4, VEC2, VEC3, VEC4, VType
+from dressi.packing import Options
+
+pytestmark = pytest.mark.gpu
+
+SIZES = [
+    (1, 1),
+    (2, 1),
+    (7, 5),
+    (64, 1),
+    (300, 1),
+    (63, 65),
+    (64, 64),
+    (65, 64),  # more than one group adds up by itself
+    (65, 200),
+    (200, 31),
+    (33, 1300),
+    (5, 3000),
+    (3000, 5),
+    (25709, 1),
+]
+LARGE = [(1031, 1027), (2048, 1024), (1_100_000, 1)]
+"""More than 1024 pixels a group: tiles of 64 x 64 at odd and at even sizes, and a table."""
+EPSILON = float(np.finfo(np.float32).eps)
+
+
+def sums(data: np.ndarray, vtype: VType, way: str = "compute") -> tuple[np.ndarray, np.ndarray]:
+    """Over all layers, and of every layer."""
+    layers, h, w = data.shape[:3]
+    x = Variable(vtype, (w, h), layers, name="x")
+    with DressiAD(options=Options(lowering=way)) as ad:
+        ad.send_img(x, data)
+        total, each = ad.recv_imgs([F.sum(x), F.sum(x, per_layer=True)])
+    tail = data.shape[3:]
+    return total.reshape(tail), each.reshape(layers, *tail)
+
+
+def random(size: tuple[int, int], layers: int, tail: tuple[int, ...], seed: int) -> np.ndarray:
+    """About 1, so that a pixel left out or taken twice is seen."""
+    rng = np.random.default_rng(seed)
+    return rng.uniform(0.5, 1.5, (layers, size[1], size[0], *tail)).astype(np.float32)
+
+
+def close(got: np.ndarray, data: np.ndarray, axes: tuple[int, ...]) -> bool:
+    """An invocation rounds after each of its pixels, and the tree some times more: errors add up as
+    a random walk, to half an epsilon times the root of some 64 + 2 x (16 + 6) of them at most."""
+    want = data.astype(np.float64).sum(axis=axes)
+    scale = np.abs(data.astype(np.float64)).sum(axis=axes)
+    return bool((np.abs(got - want) <= 6 * EPSILON * scale).all())
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_groups_add_up_what_is_there(size: tuple[int, int], layers: int) -> None:
+    data = random(size, layers, (1,), 1)
+    total, each = sums(data, FLOAT)
+    assert close(total, data, (0, 1, 2)) and close(each, data, (1, 2))
+
+
+@pytest.mark.parametrize("size", LARGE, ids=str)
+def test_groups_take_more_of_large_images(size: tuple[int, int]) -> None:
+    data = random(size, 1, (1,), 2)
+    total, _ = sums(data, FLOAT)
+    assert close(total, data, (0, 1, 2))
+
+
+@pytest.mark.parametrize("size", [(7, 5), (65, 200), (300, 1)], ids=str)
+@pytest.mark.parametrize(
+    ("vtype", "tail"),
+    [(VEC2, (2,)), (VEC3, (3,)), (VEC4, (4,)), (MAT2, (2, 2)), (MAT4, (4, 4))],
+    ids=lambda v: getattr(v, "name", ""),
+)
+def test_components_are_added_apart(
+    size: tuple[int, int], vtype: VType, tail: tuple[int, ...]
+) -> None:
+    data = random(size, 3, tail, 3)
+    total, each = sums(data, vtype)
+    assert close(total, data, (0, 1, 2)) and close(each, data, (1, 2))
+
+
+@pytest.mark.parametrize("size", [(7, 5), (65, 200), (5000, 1)], ids=str)
+def test_integers_are_added_exactly(size: tuple[int, int]) -> None:
+    data = np.random.default_rng(4).integers(-99, 99, (2, size[1], size[0], 1)).astype(np.int32)
+    total, each = sums(data, INT)
+    assert (total == data.sum(axis=(0, 1, 2))).all() and (each == data.sum(axis=(1, 2))).all()
+
+
+def test_every_run_gives_the_same_bits() -> None:
+    data = np.random.default_rng(5).normal(size=(2, 200, 65, 3)).astype(np.float32)
+    first, second = sums(data, VEC3), sums(data, VEC3)
+    assert all((a == b).all() for a, b in zip(first, second, strict=True))
+
+
+def test_passes_and_dispatches_agree_up_to_rounding() -> None:
+    data = np.random.default_rng(6).normal(size=(2, 200, 300, 3)).astype(np.float32)
+    scale = np.abs(data).sum(axis=(1, 2))
+    for a, b, s in zip(
+        sums(data, VEC3), sums(data, VEC3, "graphics"), (scale.sum(axis=0), scale), strict=True
+    ):
+        assert (np.abs(a - b) <= 6 * EPSILON * s).all()
+
+
+def test_pixels_beyond_an_edge_are_not_added() -> None:
+    """The last pixel is loaded in their place, and may be anything: here it is far larger."""
+    for size in ((65, 200), (4999, 1), (5, 7)):
+        data = np.zeros((1, size[1], size[0], 1), np.float32)
+        data[:, -1, -1] = 3e38
+        total, _ = sums(data, FLOAT)
+        assert total[0] == data[0, -1, -1, 0]
