@@ -23,6 +23,7 @@ from dressi.packing.options import Options
 from dressi.packing.plan import BufferPlan, DrawPlan, ImagePlan, Plan, StagePlan, SubstagePlan
 from dressi.packing.profile import DeviceProfile
 from dressi.packing.rematerialize import connect, readers_of, rematerialize
+from dressi.packing.shader_text import tile
 from dressi.packing.stage import Stage, in_levels, pack_stages
 from dressi.packing.substage import Context, Substage, pack_substages
 from dressi.packing.units import find_inline, in_buffer, is_exact, make_units
@@ -381,12 +382,12 @@ def _plan_substage(s: Substage, places: Places, context: Context) -> SubstagePla
     lay = layout(*s.domain, context.limits)
     width, height = lay.physical
     if s.is_dispatch:
-        own = s.units[0].functions[0]
+        own, (w, h) = s.units[0].functions[0], tile(lay.physical)
         return SubstagePlan(
             s.name,
             tuple(shader.bindings),
             compute=shader.compute,
-            groups=own.op.groups(own) if own.op.groups else (-(-width // 8), -(-height // 8), 1),
+            groups=own.op.groups(own) if own.op.groups else (-(-width // w), -(-height // h), 1),
             n_functions=s.n_functions,
             functions=_function_names(s),
         )

@@ -18,7 +18,7 @@ from dressi.packing.exact import INT64, exact_adder, exact_sum, pairs
 from dressi.packing.layout import Layout, layout
 from dressi.packing.plan import Binding, SamplerPlan
 from dressi.packing.sample import near_glsl, software_sampler
-from dressi.packing.shader_text import FULL_SCREEN, Places, Shader, ShaderText
+from dressi.packing.shader_text import FULL_SCREEN, Places, Shader, ShaderText, tile
 from dressi.packing.statements import emit_guarded, snippet
 from dressi.packing.substage import Context, Substage
 from dressi.packing.units import (
@@ -466,7 +466,7 @@ class Generator:
             if not in_buffer(v):
                 here = "ivec2(gl_GlobalInvocationID.xy)"
                 body += self.image_stores(v, text, here, self.names[v.uid])
-        head = "layout(local_size_x = 8, local_size_y = 8) in;"
+        head = "layout(local_size_x = {}, local_size_y = {}) in;".format(*tile((w, h)))
         shader.compute = text.render(body, head)
         shader.bindings = sorted(self.bindings.values(), key=lambda b: b.binding)
         return shader
