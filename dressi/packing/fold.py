@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dressi.ad.graph import Variable
-from dressi.ad.registry import FRAG, SAME, SAMPLER, VERTEX
+from dressi.ad.registry import COMP, FRAG, SAME, SAMPLER, VERTEX
 from dressi.packing.rematerialize import connect, readers_of, rebuilt
 from dressi.packing.substage import Context, Substage, over_limits
 from dressi.packing.units import Unit
@@ -59,7 +59,7 @@ def _foldable(s: Substage, context: Context) -> bool:
 
 def _taken_in(user: Substage, s: Substage, context: Context) -> Substage | None:
     """The reader with the substage inside; None when that would repeat work or break a limit."""
-    if user.kind != FRAG:
+    if user.kind not in (FRAG, COMP):
         return None
     made = {v.uid: v for v in s.outputs}
     inside = [u for chain in user.computed.values() for u in chain]

@@ -176,22 +176,3 @@ def test_subgroups_add_to_textures_the_same(
     if wrap != "border":  # else what lies beyond takes a share
         total = together.reshape(layers, -1, 3).sum(1)
         assert np.allclose(total, value.sum((1, 2)), atol=1e-3)
-
-
-@pytest.mark.parametrize("layers", [1, 3])
-@pytest.mark.parametrize(
-    "size", [(64, 64), (130, 97), (512, 8), (5, 3), (4096, 1), (9000, 1), (70, 1)]
-)
-def test_sums_have_the_same_bits_both_ways(size: tuple[int, int], layers: int) -> None:
-    """Whole blocks, those at the border, and tables; beside the sum in float64."""
-    w, h = size
-    data = np.random.default_rng(w).normal(size=(layers, h, w, 2)).astype(np.float32)
-    x = F.leaf(data, VEC2)
-    asked = F.sum(x, per_layer=True)
-    found = []
-    for options in (COMPUTE, GRAPHICS):
-        with DressiAD(options=options) as ad:
-            found.append(ad.recv_img(asked))
-    assert np.array_equal(*found)
-    want = data.astype(np.float64).sum((1, 2))
-    assert np.allclose(found[0].reshape(layers, 2), want, atol=1e-5 * w * h)

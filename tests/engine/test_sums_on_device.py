@@ -99,13 +99,18 @@ def test_every_run_gives_the_same_bits() -> None:
     assert all((a == b).all() for a, b in zip(first, second, strict=True))
 
 
-def test_passes_and_dispatches_agree_up_to_rounding() -> None:
-    data = np.random.default_rng(6).normal(size=(2, 200, 300, 3)).astype(np.float32)
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize(
+    "size", [(64, 64), (130, 97), (300, 200), (512, 8), (5, 3), (4096, 1), (9000, 1), (70, 1)]
+)
+def test_passes_and_dispatches_agree_up_to_rounding(size: tuple[int, int], layers: int) -> None:
+    """They add in different orders. Of both signs, so that sums are far less than what is added."""
+    data = np.random.default_rng(6).normal(size=(layers, size[1], size[0], 2)).astype(np.float32)
     scale = np.abs(data).sum(axis=(1, 2))
-    for a, b, s in zip(
-        sums(data, VEC3), sums(data, VEC3, "graphics"), (scale.sum(axis=0), scale), strict=True
-    ):
-        assert (np.abs(a - b) <= 6 * EPSILON * s).all()
+    both = [sums(data, VEC2, way) for way in ("compute", "graphics")]
+    for a, b, s in zip(*both, (scale.sum(axis=0), scale), strict=True):
+        assert (np.abs(a - b) <= 2 * EPSILON * s).all()
+    assert close(both[0][0], data, (0, 1, 2)) and close(both[1][0], data, (0, 1, 2))
 
 
 def test_pixels_beyond_an_edge_are_not_added() -> None:
@@ -115,3 +120,20 @@ def test_pixels_beyond_an_edge_are_not_added() -> None:
         data[:, -1, -1] = 3e38
         total, _ = sums(data, FLOAT)
         assert total[0] == data[0, -1, -1, 0]
+
+
+@pytest.mark.parametrize("size", [(7, 5), (65, 200), (300, 1)], ids=str)
+def test_what_a_group_computes_itself_is_broadcast(size: tuple[int, int]) -> None:
+    """One layer against two, a uniform, and a 1x1 image that a pass makes."""
+    images, one = random(size, 2, (3,), 7), random(size, 1, (3,), 8)
+    per_layer = np.array([0.5, 2.0], np.float32).reshape(2, 1, 1, 1)
+    x, y = Variable(VEC3, size, 2, name="x"), Variable(VEC3, size, name="y")
+    k = Variable(FLOAT, (1, 1), 2, name="k")
+    addends = (x * y + F.mean(y).x) * k
+    with DressiAD(options=Options(lowering="compute")) as ad:
+        for leaf, data in ((x, images), (y, one), (k, per_layer)):
+            ad.send_img(leaf, data)
+        got = ad.recv_img(F.sum(addends)).reshape(3)
+    exact = one.astype(np.float64)
+    want = (images * exact + exact[..., 0].mean()) * per_layer
+    assert close(got, want, (0, 1, 2))

@@ -247,6 +247,25 @@ def test_a_sum_takes_two_dispatches_at_most(size: tuple[int, int], groups: list[
     assert all(s.functions[0].startswith("group_sum ") for s in made)
 
 
+def test_a_group_computes_what_it_adds() -> None:
+    """|[sub dot 300x200]| -> |[group_sum]| is one dispatch; not where another one reads that too,
+    and not with many functions."""
+    x, y = Variable(VEC3, (300, 200), 2, name="x"), Variable(VEC3, (300, 200), name="y")
+    squares = F.dot(x - y, x - y)
+    long = squares
+    for _ in range(10):
+        long = F.sin(long) + 0.1
+    names = []
+    for outputs in ([F.sum(squares)], [F.sum(squares), F.border(squares)], [F.sum(long)]):
+        plan = pack(lower(outputs, COMPUTE, None, NVIDIA), [], NVIDIA, COMPUTE).plan
+        check_plan(plan, NVIDIA)
+        made = [s for stage in plan.stages for s in stage.substages]
+        sums = [s for s in made if any(f.startswith("group_sum ") for f in s.functions)]
+        assert len(sums) == 2
+        names.append([f.split()[0] for f in sums[0].functions])
+    assert names == [["sub", "dot", "group_sum"], ["group_sum"], ["group_sum"]]
+
+
 def test_what_else_reads_a_sum_reads_the_same_one() -> None:
     x = Variable(FLOAT, (500, 500), 3, name="x")
     outs = lower([F.sum(x), F.mean(x), F.mean(x, per_layer=True)], COMPUTE, None, NVIDIA)

@@ -157,6 +157,7 @@ GROUP_SUM = Op(
     _infer,
     _glsl,
     reads=(ANY,),
+    once=(0,),
     kind=COMP,
     preamble=lambda f: f"shared {f.output.vtype.glsl} parts[{N_LANES}];",
     groups=lambda f: (f.output.size[0], 1, f.output.layers),
