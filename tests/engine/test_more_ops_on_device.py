@@ -67,12 +67,29 @@ def test_integers_are_exact_at_every_pair_of_edges(ad: DressiAD) -> None:
         "lsb": F.find_lsb(two),
         "msb": F.find_msb(two),
         "sign": F.sign(two),
+        "div": a / b,
+        "div by a number": two / 7,
+        "div by numbers": F.div(two, (0, -1)),
     }
     feeds = {a: pairs[:, 0], b: pairs[:, 1]}
     got = run_many(ad, list(outputs.values()), feeds)
     want = evaluate(list(outputs.values()), feeds)
     wrong = [n for n, x, y in zip(outputs, got, want, strict=True) if not (x == y).all()]
     assert not wrong
+
+
+def test_floats_beyond_integers_become_the_nearest_one(ad: DressiAD) -> None:
+    over = np.float32([[0, 0], [1, 0], [-1, 0], [3e9, 1], [-3e38, 1], [2**31, 1], [2**24 + 2, -1]])
+    x, y = Variable(FLOAT, (len(over), 1)), Variable(FLOAT, (len(over), 1))
+    z = x / y
+    one, three = run_many(
+        ad, [F.to_int(z), F.to_int(F.vec3(z, -z, 0.5))], {x: over[:, :1], y: over[:, 1:]}
+    )
+    most = 2**31 - 1
+    want = [0, most, -most - 1, most, -most - 1, most, -(2**24) - 2]
+    assert one.ravel().tolist() == want
+    assert three[..., 0].ravel().tolist() == want
+    assert three[0, 0, :, 1].tolist() == [0, -most - 1, most, -most - 1, most, -most - 1, 2**24 + 2]
 
 
 def test_bits_of_floats_are_exact(ad: DressiAD) -> None:

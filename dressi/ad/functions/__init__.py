@@ -45,7 +45,6 @@ from dressi.ad.functions.elementary import (
     sqrt,
     step,
     tan,
-    tanh,
     trunc,
 )
 from dressi.ad.functions.exponential import (
@@ -58,6 +57,7 @@ from dressi.ad.functions.exponential import (
     log1p,
     log2,
     sinh,
+    tanh,
 )
 from dressi.ad.functions.extremes import (
     argmax,

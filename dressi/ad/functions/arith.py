@@ -9,6 +9,7 @@ import numpy as np
 
 from dressi.ad.functions._common import (
     call,
+    constant_values,
     elementwise,
     fit,
     is_constant,
@@ -68,19 +69,41 @@ MUL = register(
         ),
     )
 )
+
+
+def _div_glsl(f: Function) -> str:
+    divisors = constant_values(f.inputs[1])
+    if not f.output.vtype.is_int or (divisors and not {0, -1} & set(divisors)):
+        return "{y} = {x0} / {x1};"
+    # Integers by 0, and -2^31 by -1, are undefined in SPIR-V. d ^ d >> 31 is 0 for both divisors.
+    return (
+        "{T} {y}_x = {T}({x0}), {y}_d = {T}({x1});\n"
+        "  {y} = {y}_x / mix({y}_d, {T}(1), equal_({y}_d ^ ({y}_d >> 31), {T}(0)));\n"
+        "  {y} = mix({y}, -{y}_x, equal_({y}_d, {T}(-1)));\n"
+        "  {y} = mix({y}, {T}(0), equal_({y}_d, {T}(0)));"
+    )
+
+
+def _div_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    if not f.output.vtype.is_int:
+        return np.divide(xs[0], xs[1])
+    q = np.where(xs[1] == 0, 0, np.trunc(xs[0] / np.where(xs[1] == 0, 1, xs[1])))
+    return (q + 2.0**31) % 2.0**32 - 2.0**31
+
+
 DIV = register(
     Op(
         "div",
         elementwise,
-        "{y} = {x0} / {x1};",
+        _div_glsl,
         backward=lambda f, gy, i: _div_backward(f, gy, i),
-        reference=lambda f, xs: (
-            np.trunc(xs[0] / xs[1]) if f.output.vtype.is_int else np.divide(xs[0], xs[1])
-        ),
+        reference=_div_ref,
         cases=(
             Case(lambda a, b: a / b, ((VEC3, -2, 2), (FLOAT, 0.5, 2))),
             Case(lambda a, b: a / b, ((FLOAT, -2, 2), (VEC2, 0.5, 2))),
             Case(lambda a, b: a / b, ((INT, 0, 99), (INT, 1, 9)), gradient=False),
+            Case(lambda a, b: a / b, ((IVEC2, -20, 20), (INT, -2, 2)), gradient=False),
+            Case(lambda a: a / 7, ((IVEC2, -20, 20),), gradient=False),
         ),
     )
 )
@@ -171,7 +194,19 @@ def _convert(name: str, integer: bool, glsl: str, ref: Any) -> Op:
     )
 
 
-TO_INT = _convert("to_int", True, "{y} = {T}({x0});", lambda f, xs: np.trunc(xs[0]))
+def _to_int_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    return np.trunc(np.clip(np.nan_to_num(xs[0], nan=0.0), -(2.0**31), 2.0**31 - 1))
+
+
+TO_INT = _convert(
+    "to_int",
+    True,
+    # The conversion of NaN, and of what integers do not reach, is undefined in SPIR-V.
+    "{y} = {T}(mix({T0}(0.0), {x0}, lessThan_(abs({x0}), {T0}(2147483648.0))));\n"
+    "  {y} = mix({y}, {T}(2147483647), greaterThanEqual_({x0}, {T0}(2147483648.0)));\n"
+    "  {y} = mix({y}, {T}(-2147483647 - 1), lessThanEqual_({x0}, {T0}(-2147483648.0)));",
+    _to_int_ref,
+)
 TO_FLOAT = _convert("to_float", False, "{y} = {T}({x0});", lambda f, xs: xs[0])
 
 
@@ -210,7 +245,8 @@ def mul(a: Any, b: Any) -> Variable:
 def div(a: Any, b: Any) -> Variable:
     """a / b, component by component; integers truncate. Gradient to both; 0 where b is 0.
 
-    FLOAT, VECn, INT, IVECn @ any size; a scalar mixes with a vector. x / 0 is infinite.
+    FLOAT, VECn, INT, IVECn @ any size; a scalar mixes with a vector. x / 0 is infinite; of integers
+    it is 0, and -2^31 / -1 wraps to -2^31.
     """
     return call(DIV, a, b)
 
@@ -221,12 +257,18 @@ def neg(a: Variable) -> Variable:
 
 
 def minimum(a: Any, b: Any) -> Variable:
-    """Smaller of a and b per component. At a tie both get half of the gradient."""
+    """Smaller of a and b per component. At a tie both get half of the gradient.
+
+    Where one is NaN the result is one of the two, and which one differs between devices.
+    """
     return call(MINIMUM, a, b)
 
 
 def maximum(a: Any, b: Any) -> Variable:
-    """Larger of a and b per component. At a tie both get half of the gradient."""
+    """Larger of a and b per component. At a tie both get half of the gradient.
+
+    Where one is NaN the result is one of the two, and which one differs between devices.
+    """
     return call(MAXIMUM, a, b)
 
 
@@ -258,7 +300,8 @@ def add_n(xs: Sequence[Variable]) -> Variable:
 
 
 def to_int(x: Variable) -> Variable:
-    """INT or IVECn of x (FLOAT, VECn, INT, IVECn), toward zero. No gradient."""
+    """INT or IVECn of x (FLOAT, VECn, INT, IVECn), toward zero; what lies beyond 32 bits becomes
+    the nearest of them, NaN 0. No gradient."""
     return x if needs_variable("to_int", x).vtype.is_int else apply(TO_INT, (x,))
 
 

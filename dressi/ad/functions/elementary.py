@@ -61,6 +61,21 @@ def _unary(
     )
 
 
+# What GLSL.std.450 leaves undefined outside of the domain is fixed here, so that it is the same on
+# every device.
+
+
+def number_glsl(value: str, inside: str) -> str:
+    """GLSL of the value where a condition holds, else NaN."""
+    return f"mix({{T}}({NAN}), {value}, {inside})"
+
+
+def log_glsl(x: str, function: str = "log") -> str:
+    """GLSL of a logarithm that is minus infinity at 0 and NaN below."""
+    inner = f"mix({{T}}({NAN}), {{T}}(-{INFINITY}), equal_({x}, {{T}}(0.0)))"
+    return f"mix({inner}, {function}({x}), greaterThan_({x}, {{T}}(0.0)))"
+
+
 def _sigmoid(x: np.ndarray) -> np.ndarray:
     e = np.exp(-np.abs(x))
     return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
@@ -71,8 +86,15 @@ _unary("sin", "{y} = sin({x0});", np.sin, lambda x, y, gy: zero_mul(gy, cos(x)))
 _unary("cos", "{y} = cos({x0});", np.cos, lambda x, y, gy: neg(zero_mul(gy, sin(x))))
 _unary("tan", "{y} = tan({x0});", np.tan, lambda x, y, gy: zero_mul(gy, 1.0 + y * y), -1.0, 1.0)
 _unary("exp", "{y} = exp({x0});", np.exp, lambda x, y, gy: zero_mul(gy, y))
-_unary("log", "{y} = log({x0});", np.log, lambda x, y, gy: zero_div(gy, x), 0.1, 4.0)
-_unary("sqrt", "{y} = sqrt({x0});", np.sqrt, lambda x, y, gy: zero_div(gy * 0.5, y), 0.1, 4.0)
+_unary("log", f"{{y}} = {log_glsl('{x0}')};", np.log, lambda x, y, gy: zero_div(gy, x), 0.1, 4.0)
+_unary(
+    "sqrt",
+    f"{{y}} = {number_glsl('sqrt({x0})', 'greaterThanEqual_({x0}, {T}(0.0))')};",
+    np.sqrt,
+    lambda x, y, gy: zero_div(gy * 0.5, y),
+    0.1,
+    4.0,
+)
 _unary(
     "abs",
     "{y} = abs({x0});",
@@ -123,10 +145,22 @@ _unary(
     -5.0,
     5.0,
 )
-_unary("tanh", "{y} = tanh({x0});", np.tanh, lambda x, y, gy: zero_mul(gy, 1.0 - y * y))
-_unary("asin", "{y} = asin({x0});", np.arcsin, lambda x, y, gy: _inverse_sine(x, gy), -0.9, 0.9)
+_WITHIN_1 = "lessThanEqual_(abs({x0}), {T}(1.0))"
 _unary(
-    "acos", "{y} = acos({x0});", np.arccos, lambda x, y, gy: neg(_inverse_sine(x, gy)), -0.9, 0.9
+    "asin",
+    f"{{y}} = {number_glsl('asin({x0})', _WITHIN_1)};",
+    np.arcsin,
+    lambda x, y, gy: _inverse_sine(x, gy),
+    -0.9,
+    0.9,
+)
+_unary(
+    "acos",
+    f"{{y}} = {number_glsl('acos({x0})', _WITHIN_1)};",
+    np.arccos,
+    lambda x, y, gy: neg(_inverse_sine(x, gy)),
+    -0.9,
+    0.9,
 )
 _unary("atan", "{y} = atan({x0});", np.arctan, lambda x, y, gy: zero_div(gy, 1.0 + x * x))
 
@@ -272,12 +306,12 @@ def tan(x: Any) -> Variable:
 
 
 def asin(x: Any) -> Variable:
-    """Arc sine in radians, x in [-1, 1]. Gradient 0 at +-1."""
+    """Arc sine in radians, x in [-1, 1], else NaN. Gradient 0 at +-1."""
     return _apply("asin", x)
 
 
 def acos(x: Any) -> Variable:
-    """Arc cosine in radians, x in [-1, 1]. Gradient 0 at +-1."""
+    """Arc cosine in radians, x in [-1, 1], else NaN. Gradient 0 at +-1."""
     return _apply("acos", x)
 
 
@@ -292,18 +326,13 @@ def exp(x: Any) -> Variable:
 
 
 def log(x: Any) -> Variable:
-    """Natural logarithm, x > 0. Gradient gy / x, 0 at x = 0."""
+    """Natural logarithm; -infinity at 0, NaN below. Gradient gy / x, 0 at x = 0."""
     return _apply("log", x)
 
 
 def sqrt(x: Any) -> Variable:
-    """Square root, x >= 0. Gradient gy / (2 y), 0 at x = 0."""
+    """Square root, NaN below 0. Gradient gy / (2 y), 0 at x = 0."""
     return _apply("sqrt", x)
-
-
-def tanh(x: Any) -> Variable:
-    """Hyperbolic tangent. Gradient: gy * (1 - y^2)."""
-    return _apply("tanh", x)
 
 
 def abs(x: Any) -> Variable:
@@ -404,7 +433,7 @@ def mod(x: Any, y: Any) -> Variable:
 
 
 def inversesqrt(x: Any) -> Variable:
-    """1 / sqrt(x), x >= 0; infinite at 0. FLOAT, VECn. Gradient: -gy * y / (2 x), 0 at x = 0."""
+    """1 / sqrt(x); infinite at 0, NaN below. FLOAT, VECn. Gradient: -gy * y / (2 x), 0 at x = 0."""
     return 1.0 / sqrt(x)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dressi.ad.functions._common import call
-from dressi.ad.functions.elementary import _unary, exp, sqrt
+from dressi.ad.functions.elementary import _unary, exp, log_glsl, number_glsl, sqrt
 from dressi.ad.functions.select import compare, where, zero_div, zero_mul
 from dressi.ad.graph import Variable
 from dressi.ad.registry import OPS, Case, apply
@@ -37,8 +37,9 @@ def _log1p_glsl(name: str, x: str) -> str:
     """
     series = _horner(f"{name}_q", [2 / k for k in (1, 3, 5, 7, 9)])
     return (
-        f"{{T}} {name}_s = {x} / ({{T}}(2.0) + {x}), {name}_q = {name}_s * {name}_s;\n"
-        f"  {{T}} {name} = mix({name}_s * {series}, log({{T}}(1.0) + {x}),\n"
+        f"{{T}} {name}_s = {x} / ({{T}}(2.0) + {x}), {name}_q = {name}_s * {name}_s, "
+        f"{name}_u = {{T}}(1.0) + {x};\n"
+        f"  {{T}} {name} = mix({name}_s * {series}, {log_glsl(f'{name}_u')},\n"
         f"    greaterThan_(abs({x} - {{T}}(0.1)), {{T}}(0.4)));\n  "
     )
 
@@ -58,7 +59,12 @@ def _near(*names: str) -> tuple[Case, ...]:
 
 _unary("exp2", "{y} = exp2({x0});", np.exp2, lambda x, y, gy: zero_mul(gy, y * _LN2))
 _unary(
-    "log2", "{y} = log2({x0});", np.log2, lambda x, y, gy: zero_div(gy * (1 / _LN2), x), 0.1, 4.0
+    "log2",
+    f"{{y}} = {log_glsl('{x0}', 'log2')};",
+    np.log2,
+    lambda x, y, gy: zero_div(gy * (1 / _LN2), x),
+    0.1,
+    4.0,
 )
 _unary(
     "log1p",
@@ -93,6 +99,18 @@ _unary(
     lambda x, y, gy: zero_mul(gy, sinh(x)),
 )
 _unary(
+    "tanh",
+    # The exponential of what is negative does not overflow, as those of sinh / cosh would.
+    "{T} {y}_q = {x0} * {x0}, {y}_e = exp({T}(-2.0) * abs({x0}));\n"
+    f"  {{T}} {{y}}_s = {{x0}} * {_horner('{y}_q', [1 / factorial(k) for k in (1, 3, 5, 7)])},\n"
+    f"    {{y}}_c = {_horner('{y}_q', [1 / factorial(k) for k in (0, 2, 4, 6, 8)])};\n"
+    "  {y} = mix({y}_s / {y}_c, sign({x0}) * (({T}(1.0) - {y}_e) / ({T}(1.0) + {y}_e)),\n"
+    "    greaterThan_(abs({x0}), {T}(0.5)));",
+    np.tanh,
+    lambda x, y, gy: zero_mul(gy, 1.0 - y * y),
+    more=_near("tanh"),
+)
+_unary(
     "asinh",
     # log1p(a + a^2 / (1 + sqrt(1 + a^2))); beyond 1e4 the difference from log(2 a) is < 1e-8.
     "{T} {y}_a = min(abs({x0}), {T}(1e4));\n"
@@ -110,7 +128,7 @@ _unary(
     # With t = x - 1; the product of roots does not overflow where t (t + 2) does.
     "{T} {y}_t = {x0} - {T}(1.0);\n  {y}_t += sqrt({y}_t) * sqrt({y}_t + {T}(2.0));\n  "
     + _log1p_glsl("{y}_l", "{y}_t")
-    + "{y} = {y}_l;",
+    + f"{{y}} = {number_glsl('{y}_l', 'greaterThanEqual_({x0}, {T}(1.0))')};",
     np.arccosh,
     lambda x, y, gy: zero_div(gy, _root((x - 1.0) * (x + 1.0))),
     1.1,
@@ -142,12 +160,14 @@ def exp2(x: Any) -> Variable:
 
 
 def log2(x: Any) -> Variable:
-    """Logarithm to base 2, x > 0. FLOAT, VECn. Gradient: gy / (x log(2)), 0 at x = 0."""
+    """Logarithm to base 2; -infinity at 0, NaN below. FLOAT, VECn. Gradient: gy / (x log(2)), 0 at
+    x = 0."""
     return call(OPS["log2"], x)
 
 
 def log1p(x: Any) -> Variable:
-    """log(1 + x), exact for small x; x > -1. FLOAT, VECn. Gradient: gy / (1 + x), 0 at x = -1."""
+    """log(1 + x), exact for small x; -infinity at -1, NaN below. FLOAT, VECn. Gradient: gy / (1 +
+    x), 0 at x = -1."""
     return call(OPS["log1p"], x)
 
 
@@ -166,17 +186,23 @@ def cosh(x: Any) -> Variable:
     return call(OPS["cosh"], x)
 
 
+def tanh(x: Any) -> Variable:
+    """Hyperbolic tangent. FLOAT, VECn. Gradient: gy * (1 - y^2)."""
+    return call(OPS["tanh"], x)
+
+
 def asinh(x: Any) -> Variable:
     """Inverse hyperbolic sine. FLOAT, VECn. Gradient: gy / sqrt(1 + x^2)."""
     return call(OPS["asinh"], x)
 
 
 def acosh(x: Any) -> Variable:
-    """Inverse hyperbolic cosine, x >= 1. FLOAT, VECn. Gradient: gy / sqrt(x^2 - 1), 0 at x = 1."""
+    """Inverse hyperbolic cosine, NaN below 1. FLOAT, VECn. Gradient: gy / sqrt(x^2 - 1), 0 at x =
+    1."""
     return call(OPS["acosh"], x)
 
 
 def atanh(x: Any) -> Variable:
-    """Inverse hyperbolic tangent, x in [-1, 1]; infinite at +-1. FLOAT, VECn. Gradient: gy / (1 -
+    """Inverse hyperbolic tangent; infinite at +-1, NaN beyond. FLOAT, VECn. Gradient: gy / (1 -
     x^2), 0 at +-1."""
     return call(OPS["atanh"], x)

@@ -18,8 +18,8 @@ import numpy as np
 
 from dressi.ad.functions._common import constant, needs_int, needs_variable
 from dressi.ad.functions.arith import maximum, minimum
-from dressi.ad.functions.elementary import cos, sigmoid, sin, tanh
-from dressi.ad.functions.exponential import expm1
+from dressi.ad.functions.elementary import cos, sigmoid, sin
+from dressi.ad.functions.exponential import expm1, tanh
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.layers import concat
 from dressi.ad.functions.reduce import sum_layers

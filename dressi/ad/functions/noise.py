@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dressi.ad.functions._common import constant, needs_int, needs_variable
+from dressi.ad.functions.arith import maximum
 from dressi.ad.functions.elementary import cos, log, sin, sqrt
 from dressi.ad.functions.vector import swizzle, vec
 from dressi.ad.functions.window import place_glsl
@@ -186,7 +187,8 @@ def normal_noise(size: Size, step: Any = 0, n: int = 1, layers: int = 1, seed: i
     uniform = uniform_noise(size, _step("normal_noise", step), 2 if n < 3 else 4, layers, seed)
     parts = []
     for u, v in (("x", "y"), ("z", "w"))[: (n + 1) // 2]:
-        radius = sqrt(-2.0 * log(1.0 - swizzle(uniform, u)))
+        # A device's logarithm is off by up to 2^-21 near 1: it may be above 0 there.
+        radius = sqrt(maximum(-2.0 * log(1.0 - swizzle(uniform, u)), 0.0))
         angle = swizzle(uniform, v) * (2.0 * math.pi)
         parts += [radius * cos(angle), radius * sin(angle)]
     return vec(*parts[:n]) if n > 1 else parts[0]
