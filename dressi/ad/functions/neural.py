@@ -18,7 +18,7 @@ import numpy as np
 
 from dressi.ad.functions._common import constant, needs_int, needs_variable
 from dressi.ad.functions.arith import maximum, minimum
-from dressi.ad.functions.elementary import cos, sigmoid, sin
+from dressi.ad.functions.elementary import cos, round, sigmoid, sin
 from dressi.ad.functions.exponential import expm1, tanh
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.layers import concat
@@ -475,8 +475,10 @@ def positional_encoding(x: Variable, n: int, include_input: bool = True) -> Vari
             "  hint: F.reshape(x, (w, h * layers)) makes one tall image of a stack"
         )
     m = x.vtype.n
-    frequencies = np.pi * 2.0 ** np.arange(n)
-    angle = x * leaf(frequencies.reshape(n, 1, 1, 1), FLOAT, "frequencies")
+    # In half turns, of which whole turns are taken off without rounding: devices need only know the
+    # sine between -pi and pi, and pi * 2^15 * x has no digits left of its fraction.
+    half_turns = x * leaf(2.0 ** np.arange(n).reshape(n, 1, 1, 1), FLOAT, "frequencies")
+    angle = (half_turns - 2.0 * round(half_turns * 0.5)) * math.pi
     s, c = sin(angle), cos(angle)
     parts = [_filled(vec(s, c))] if m <= 2 else [_filled(s), _filled(c)]
     return concat([_filled(x), *parts] if include_input else parts)

@@ -14,7 +14,7 @@ import numpy as np
 
 from dressi.ad.functions._common import constant, needs_int, needs_variable
 from dressi.ad.functions.arith import maximum
-from dressi.ad.functions.elementary import cos, log, sin, sqrt
+from dressi.ad.functions.elementary import cos, log, round, sin, sqrt
 from dressi.ad.functions.vector import swizzle, vec
 from dressi.ad.functions.window import place_glsl
 from dressi.ad.graph import Function, Size, Variable, checked_shape, user_line
@@ -189,6 +189,8 @@ def normal_noise(size: Size, step: Any = 0, n: int = 1, layers: int = 1, seed: i
     for u, v in (("x", "y"), ("z", "w"))[: (n + 1) // 2]:
         # A device's logarithm is off by up to 2^-21 near 1: it may be above 0 there.
         radius = sqrt(maximum(-2.0 * log(1.0 - swizzle(uniform, u)), 0.0))
-        angle = swizzle(uniform, v) * (2.0 * math.pi)
+        turn = swizzle(uniform, v)
+        # Devices need only know the sine between -pi and pi.
+        angle = (turn - round(turn)) * (2.0 * math.pi)
         parts += [radius * cos(angle), radius * sin(angle)]
     return vec(*parts[:n]) if n > 1 else parts[0]
