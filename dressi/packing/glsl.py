@@ -147,6 +147,8 @@ class Generator:
 
     def inner(self, f: Function, text: ShaderText) -> str:
         """Name of a function of a fragment: its depth, and whether it is kept."""
+        if not text.is_new("fragment"):
+            return "fragment"
         inner = f.attr("inner")
         outer, self.names = self.names, {}
         body: list[str] = []

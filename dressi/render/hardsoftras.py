@@ -90,6 +90,7 @@ def build_rasterize(
     enlarge: Callable[..., tuple[Variable, ...]] = build_enlarge,
     shift: Callable[[Variable, Variable], Variable] = shift,
     soft: Variable | None = None,
+    beyond: Variable | None = None,
 ) -> tuple[Peel, ...]:
     """Rasterize enlarged faces and peel K layers.
 
@@ -98,13 +99,14 @@ def build_rasterize(
     equal depth share a layer. An edge or vertex that several faces share gives all of them the same
     distance and depth, to the last bit, so it is one layer. edges:
     VEC3 mask @ (F, 1) of the edges that distances are measured to; only faces with one get a soft
-    rim; default all. soft: FLOAT mask @ (F, 1) of faces with a rim, where it is not that. enlarge,
-    shift: other functions in the place of ``build_enlarge`` and ``shift``, for ablations. Gradient
-    to the corners.
+    rim; default all. soft: FLOAT mask @ (F, 1) of faces with a rim, where it is not that. beyond:
+    VEC3 mask @ (F, 1) of the edges on whose outer side the rims have to be, as of
+    ``build_enlarge``; default all around. enlarge, shift: other functions in the place of
+    ``build_enlarge`` and ``shift``, for ablations. Gradient to the corners.
     """
     if soft is None and edges is not None:
         soft = any_edge(edges)
-    corners = enlarge(screen, r, soft)
+    corners = enlarge(screen, r, soft, *([] if beyond is None else [beyond]))
     p = pixel_positions(screen.size, screen.layers)
     frag = F.rasterize(corners, screen.size)
     a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in screen.corners)
@@ -212,13 +214,17 @@ def build_hardsoftras(
     rims = ("front" if K == 1 else "all") if rims is None else rims
     if rims not in ("all", "contour", "front"):
         raise GraphError(f"rims must be all, contour or front, got {rims!r}")
-    edges, soft = None, None
+    edges, soft, beyond = None, None, None
     if rims != "all":
         neighbors = neighbor_table(faces, vtx_pos)
         edges = contour_edges(screen, neighbors)
-        # Distances are measured to all of them: a mesh that is inside out shows its backs.
-        soft = any_edge(contour_edges(screen, neighbors, front=True)) if rims == "front" else None
-    peels = build_rasterize(screen, radius, K, edges, soft=soft)
+        if rims == "front":
+            # Distances are measured to all of them: a mesh that is inside out shows its backs.
+            beyond = contour_edges(screen, neighbors, front=True)
+            soft = any_edge(beyond)
+    # With one layer only the nearest point of the outline counts. The face at its edge lies on one
+    # side, what is outside of the outline on the other.
+    peels = build_rasterize(screen, radius, K, edges, soft=soft, beyond=beyond if K == 1 else None)
     hard = peels[0].depth <= 0.5
     stencil = F.pack_bits(peels[0].depth, 0.5, below=True)
     edge = edge_mask(stencil, reach, screen.size, max_delta)

@@ -8,10 +8,11 @@ A group takes 64 primitives, far from each other in the table: neighbours are of
 would keep one group busy long after the others. They are set up: corners snapped to 1/256 pixel, as
 hardware does, so that edges are integers and the top-left rule is exact. Then the rows of all 64
 are dealt out to the invocations, and the columns that each row covers are found from the edges;
-then the covered pixels of these rows are dealt out, so no invocation waits for a larger face, and
-none looks at a pixel that is not covered. Where there are few primitives, several groups share
-them, every one its own rows. (What the fragments of a primitive share is computed by each of them:
-kept in shared memory, it left room for fewer groups, and a step took longer.) What crosses a plane
+then the covered pixels of these rows are dealt out in pairs, so no invocation waits for a larger
+face, and what it computes of the face serves two pixels. Where there are few primitives, several
+groups share them, every one its own rows. (Tried on an H200, and slower: what the fragments of a
+primitive share, or what they look up, in shared memory; groups of one subgroup without shared
+memory; a look at the key before the atomic operation; four pixels at once.) What crosses a plane
 of the view volume is clipped, and what is left is taken in the same way. Nearest means the smallest
 depth, and the smaller number at a tie: the largest of the inverted keys, so that 0 is an empty
 pixel.
@@ -19,6 +20,7 @@ pixel.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,9 +34,12 @@ GROUP = 64
 LANES = 128
 """Invocations of a group: more than primitives, so that shared memory does not limit how many a
 processor holds."""
+PAIR = 2
+"""Neighbours in a row that an invocation takes together; the last may lie beyond the row."""
 WANTED_GROUPS = 4096
 """Groups that keep a large device busy; rows are dealt out until there are as many."""
 MOST_SLICES = 256
+ROWS_EACH = 2
 GUARD_PX = 16384
 """Pixels from the middle of the picture up to which corners are snapped without clipping: far
 enough that hardly a face is clipped, near enough that 1/256 pixels fit 23 bits."""
@@ -56,9 +61,12 @@ that depth the primitive."""
 
 
 def slices(n_primitives: int, layers: int, height: int) -> int:
-    """Groups that share the rows of the same primitives."""
+    """Groups that share the rows of the same primitives: as many as keep a device busy, all of them
+    where each has a few rows (where half of the primitives fill the picture)."""
     groups = -(-n_primitives // GROUP) * layers
-    return max(1, min(-(-WANTED_GROUPS // groups), MOST_SLICES, height))
+    rows = height / math.sqrt(max(n_primitives / 2, 1))
+    few = max(math.ceil(rows / ROWS_EACH), -(-WANTED_GROUPS // (2 * groups)))
+    return max(1, min(-(-WANTED_GROUPS // groups), MOST_SLICES, height, few))
 
 
 def raster_keys(
@@ -121,13 +129,12 @@ int side(ivec2 d, ivec2 q) {
 """
 
 _HELPERS = """shared int row_sums[2][GROUP];  // rows of all primitives up to one
-shared int pixel_sums[2][LANES];  // covered pixels of these rows up to one
+shared int pair_sums[2][LANES];  // pairs of covered pixels of these rows up to one
 shared ivec4 rows[GROUP];  // of both triangles: first row, how many
 shared ivec4 firsts[GROUP];  // corners 0 and 1, in 1/256 pixel
 shared ivec4 lasts[GROUP];  // corners 2 and 3
 shared ivec2 turns[GROUP];  // of the two triangles: 1 and -1 by orientation, 0 is not drawn
-shared ivec2 spans[LANES];  // column before the first pixel's sum, row
-shared int places[LANES];  // of the primitive in this group
+shared ivec4 spans[LANES];  // column before the first pair's sum, row, place in group, last column
 shared bool any_crossing;
 
 SIDE
@@ -254,9 +261,8 @@ _MAIN = """int me = int(gl_LocalInvocationIndex), slice = int(gl_WorkGroupID.y);
   if (me == 0) any_crossing = false;
   barrier();
   int found = 0;
-  vec4 p0, p1, p2, p3;
   if (me < GROUP && mine < N_PRIMITIVES) {
-    p0 = CORNER0; p1 = CORNER1; p2 = CORNER2; p3 = CORNER3;
+    vec4 p0 = CORNER0, p1 = CORNER1, p2 = CORNER2, p3 = CORNER3;
     found = place(p0, p1, p2);
     if (QUADS && place(p0, p2, p3) != found) found = 2;
     if (found == 2) any_crossing = true;
@@ -266,11 +272,14 @@ _MAIN = """int me = int(gl_LocalInvocationIndex), slice = int(gl_WorkGroupID.y);
   int n_turns = any_crossing ? TURNS : 1;
   for (int turn = 0; turn < n_turns; turn++) {
     bool has = found == 1 && turn == 0;
-    vec4 q0 = p0, q1 = p1, q2 = p2, q3 = p3;
+    vec4 q0, q1, q2, q3;
+    if (found == min(turn + 1, 2)) {  // read again: kept, they would take 16 registers
+      q0 = CORNER0; q1 = CORNER1; q2 = CORNER2; q3 = CORNER3;
+    }
     if (found == 2 && turn > 0) {
       vec4 points[10];
       bool second = turn > 7;
-      points[0] = p0; points[1] = second ? p2 : p1; points[2] = second ? p3 : p2;
+      points[0] = q0; points[1] = second ? q2 : q1; points[2] = second ? q3 : q2;
       int n = clipped(points, 3), k = (turn - 1) % 7 + 1;
       if (k + 1 < n) {
         q0 = points[0]; q1 = points[k]; q2 = points[k + 1]; q3 = q0;
@@ -295,8 +304,8 @@ _MAIN = """int me = int(gl_LocalInvocationIndex), slice = int(gl_WorkGroupID.y);
     SUM(row_sums, GROUP)
     int n_rows = row_sums[LAST(GROUP)][GROUP - 1];
     for (int base = 0; base < n_rows; base += LANES) {
-      int n_pixels = 0;
-      ivec3 span = ivec3(0);
+      int n_pairs = 0;
+      ivec4 span = ivec4(0);
       if (base + me < n_rows) {
         int at = 0;
         for (int step = GROUP / 2; step > 0; step /= 2) {
@@ -308,24 +317,27 @@ _MAIN = """int me = int(gl_LocalInvocationIndex), slice = int(gl_WorkGroupID.y);
         int row = second ? its.z + (k - its.y) * SLICES : its.x + k * SLICES;
         ivec2 found = covered(first.xy, second ? last.xy : first.zw, second ? last.zw : last.xy,
             second ? turns[at].y : turns[at].x, row, view);
-        n_pixels = max(found.y - found.x + 1, 0);
-        span = ivec3(found.x + n_pixels, row, at);
+        n_pairs = max(found.y - found.x + PAIR, 0) / PAIR;
+        span = ivec4(found.x + n_pairs * PAIR, row, at, found.y);
       }
-      pixel_sums[0][me] = n_pixels;
-      SUM(pixel_sums, LANES)
-      // Of the pixel i of all these rows the column is then i + a number of its row.
-      spans[me] = ivec2(span.x - pixel_sums[LAST(LANES)][me], span.y);
-      places[me] = span.z;
+      pair_sums[0][me] = n_pairs;
+      SUM(pair_sums, LANES)
+      // Of the pair i of all these rows the column is then i * PAIR + a number of its row.
+      spans[me] = span - ivec4(pair_sums[LAST(LANES)][me] * PAIR, 0, 0, 0);
       barrier();
-      int total = pixel_sums[LAST(LANES)][LANES - 1];
+      int total = pair_sums[LAST(LANES)][LANES - 1];
       for (int i = me; i < total; i += LANES) {
         int at = 0;
         for (int step = LANES / 2; step > 0; step /= 2) {
-          at += pixel_sums[LAST(LANES)][at + step - 1] <= i ? step : 0;
+          at += pair_sums[LAST(LANES)][at + step - 1] <= i ? step : 0;
         }
-        ivec2 pixel = spans[at] + ivec2(i, 0);
-        int place = places[at];
-        int primitive = place * int(gl_NumWorkGroups.x) + int(gl_WorkGroupID.x);
+        ivec4 its = spans[at];
+        int primitive = its.z * int(gl_NumWorkGroups.x) + int(gl_WorkGroupID.x);
+        ivec2 first = ivec2(its.x + i * PAIR, its.y);
+        float depths[PAIR], kept[PAIR];
+        {inner}(primitive, first, layer, depths[0], kept[0]);
+        {inner}(primitive, ivec2(min(first.x + 1, its.w), first.y), layer, depths[1], kept[1]);
+        if (first.x + 1 > its.w) kept[1] = 0.0;
         KEEP
       }
       barrier();
@@ -343,13 +355,14 @@ _SUM = """barrier();
     }"""
 
 # The depth attachment is cleared to 1 and compared with LESS; what is written there is clamped.
-_KEEP = """float depth, kept;
-      {inner}(primitive, pixel, layer, depth, kept);
-      if (kept != 0.0 && depth < 1.0) {
-        uint bits = depth > 0.0 ? floatBitsToUint(depth) : 0u;
-        int slot = (layer * HEIGHT + pixel.y) * WIDTH + pixel.x;
-        STORE
-      }"""
+_KEEP = """for (int k = 0; k < PAIR; k++) {
+          float depth = depths[k];
+          if (kept[k] == 0.0 || !(depth < 1.0)) continue;
+          ivec2 pixel = ivec2(first.x + k, first.y);
+          uint bits = depth > 0.0 ? floatBitsToUint(depth) : 0u;
+          int slot = (layer * HEIGHT + pixel.y) * WIDTH + pixel.x;
+          STORE
+        }"""
 
 _STORE = {
     KEY64: "atomicMax({buffer}[slot], ~((uint64_t(bits) << 32) | uint64_t(uint(primitive))));",
@@ -372,13 +385,14 @@ def _body(f: Function) -> str:
     corners = [f"{{fetch{k}}}{at}" for k in range(n)]
     corners.append(corners[0])  # where there is no fourth
     text = _MAIN.replace("KEEP", _KEEP.replace("STORE", f.attr("store")))
-    for name, count in (("row_sums", "GROUP"), ("pixel_sums", "LANES")):
+    for name, count in (("row_sums", "GROUP"), ("pair_sums", "LANES")):
         sums = _SUM.replace("NAME", name).replace("COUNT", count)
         text = text.replace(f"SUM({name}, {count})", sums)
     # After an odd number of steps the sums lie in the second half.
     for count, length in (("GROUP", GROUP), ("LANES", LANES)):
         text = text.replace(f"LAST({count})", str((length.bit_length() - 1) % 2))
-    text = text.replace("GROUP", str(GROUP)).replace("LANES", str(LANES))
+    for name, number in (("GROUP", GROUP), ("LANES", LANES), ("PAIR", PAIR)):
+        text = text.replace(name, str(number))
     for name, value in (
         ("VIEW", view),
         ("N_PRIMITIVES", str(f.inputs[0].size[0])),
