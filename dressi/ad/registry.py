@@ -23,6 +23,11 @@ SAME, ANY, SAMPLER, VERTEX = "same", "any", "sampler", "vertex"
 # into every shader that uses it (constants, pixel coordinates).
 FRAG, RASTER, COMP, MACRO, FREE = "frag", "raster", "comp", "macro", "free"
 
+REST = "// The rest:"
+"""In a ``dispatch_glsl`` or ``subgroup_glsl`` whose inputs are all read at ANY pixel: what stands
+above runs without a branch, so the generator puts it in front of the shader's other statements,
+next to that of others, where their loads overlap."""
+
 Shape = tuple[VType, Size, int]
 Infer = Callable[[Sequence[Variable], dict[str, Any]], Shape]
 

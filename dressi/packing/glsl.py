@@ -174,6 +174,8 @@ class Generator:
             if text.is_new(f"sum_{name}"):
                 text.functions.append(exact_sum(f"sum_{name}", name, t, n_components, wide))
             return f"return sum_{name}({index});"
+        if v.uid not in self.written and t.glsl in ("vec2", "vec4"):
+            return f"return {self.buffer(v, text, t.glsl)}[{index}];"  # one load, not several
         name, n = self.buffer(v, text, "int" if t.is_int else "float"), t.n_words
         words = ", ".join(f"{name}[i + {k}]" for k in range(n))
         return f"int i = ({index}) * {n}; return {t.glsl}({words});"

@@ -2,6 +2,7 @@
 
 In: the generator of a shader, its Functions in order. Out: lines of GLSL. Scatters to the same row
 share a block, where the lanes of a subgroup add up their values first (``accumulate.reduced``);
+loads of several gathers stand next to each other, in front of whatever branches (``REST``);
 Functions that are often not needed stand behind a branch (``guard``).
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from dressi.ad.graph import Function
+from dressi.ad.registry import ANY, REST
 from dressi.packing.accumulate import ATOMIC, reduced, reducer
 from dressi.packing.guard import find_guard
 from dressi.packing.shader_text import ShaderText
@@ -38,8 +40,9 @@ def snippet(g: Generator, f: Function, text: ShaderText) -> str:
     if f.op.scatter == "add":
         together = _adds_together(g, f)
     if f.op.subgroup_glsl is not None and together:
-        text.extensions |= _SUBGROUPS
-        return f.op.subgroup_glsl(f)
+        code = f.op.subgroup_glsl(f)
+        text.extensions |= _SUBGROUPS if "subgroup" in code or f.op.scatter else set()
+        return code
     glsl = (g.substage.is_dispatch and f.op.dispatch_glsl) or f.op.glsl
     return glsl(f) if callable(glsl) else glsl
 
@@ -47,15 +50,26 @@ def snippet(g: Generator, f: Function, text: ShaderText) -> str:
 def _emit_all(
     g: Generator, functions: Sequence[Function], text: ShaderText, body: list[str]
 ) -> None:
-    """Append the statements of some Functions, in order. Scatters to the same row come last,
-    where subgroups add for them together."""
+    """Append the statements of some Functions, in order; but first what is in front of a ``REST``,
+    then those rests. Scatters to the same row come last, where subgroups add for them together."""
     together: dict[Hashable, list[Function]] = {}
+    first: list[str] = []
+    rests: list[str] = []
+    others: list[str] = []
     for f in functions:
         if f.op.row is not None and _adds_together(g, f):
             key = (f.inputs[f.op.row].uid, f.output.size, f.output.layers)
             together.setdefault(key, []).append(f)
+            continue
+        made: list[str] = []
+        g.emit(f, text, made)
+        if all(f.op.read(i) == ANY for i in range(len(f.inputs))) and REST in made[-1]:
+            head, rest = made[-1].split(REST)
+            first.append(head.rstrip())
+            rests.append(f"  {REST} {f.op.name}{rest}")
         else:
-            g.emit(f, text, body)
+            others += made
+    body += first + rests + others
     for group in together.values():
         _rows_together(g, group, text, body)
 

@@ -179,12 +179,12 @@ void main() {
 // ===== stage 3, substage 0, fragment: csr_gather,matmul
 #version 450
 #extension GL_EXT_samplerless_texture_functions : require
-layout(std430, set = 0, binding = 0) readonly buffer Buffer0 { float b0[]; };  // %5 VEC4@3x1
+layout(std430, set = 0, binding = 0) readonly buffer Buffer0 { vec4 b0[]; };  // %5 VEC4@3x1
 layout(set = 0, binding = 1) uniform itexture2D x1;
 layout(set = 0, binding = 2) uniform itexture2D x2;
 layout(std140, set = 0, binding = 3) uniform Uniforms { uvec4 u[4]; };
 layout(location = 0) out vec4 o0;  // %7 VEC4@5x1
-vec4 fetch0(ivec2 p, int l) { int i = (p.x) * 4; return vec4(b0[i + 0], b0[i + 1], b0[i + 2], b0[i + 3]); }
+vec4 fetch0(ivec2 p, int l) { return b0[p.x]; }
 int fetch1(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & 3), (p.x >> 2)), 0).x; }  // index0.offsets INT@6x1
 int fetch2(ivec2 p, int l) { return texelFetch(x2, ivec2((p.x & 1), (p.x >> 1)), 0).x; }  // index0.items INT@3x1
 void main() {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from dressi.ad import F, Variable, build_backward, simplify
 from dressi.ad.functions.select import zero_mul
 from dressi.ad.graph import Function, topological
@@ -136,14 +134,6 @@ def test_a_device_without_subgroups_adds_one_by_one() -> None:
     made = [own_image(v) for v in simplify([scattered()])]
     exact = pack(made, [], LLVMPIPE, Options(lowering="compute", deterministic=True))
     assert "subgroup" not in texts(exact)
-
-
-def test_long_rows_are_read_in_blocks_in_dispatches_only() -> None:
-    matrix = F.SparseMatrix(np.array([0, 2, 3]), np.array([0, 1, 1]), np.ones(3), 2)
-    y = F.sparse_matmul(matrix, Variable(FLOAT, (2, 1)))
-    assert "+= 16)" in texts(packed(y))
-    plan = pack([own_image(v) for v in simplify([y])], [], LLVMPIPE).plan
-    assert all("+= 16)" not in s.fragment for st in plan.stages for s in st.substages)
 
 
 def test_what_two_guarded_runs_read_is_fetched_once() -> None:

@@ -3,90 +3,136 @@
 In: how to find the row and its entries. Out: a snippet. Entries are added one after the other, in
 order; but an entry takes two loads that depend on each other, and one invocation that waits for
 each in turn takes a microsecond for some ten entries. The vertex at the pole of a sphere has
-hundreds. So in dispatches indices, then values, are loaded in blocks before they are added; and
-where the lanes of a subgroup can add up over each other, all of them take part in a row of more
-than LONG entries. Not in fragment shaders: a CPU driver, whose loads do not wait, takes twice the
-time for it.
+hundreds. So in dispatches the first FIRST entries are loaded together, without a loop or a branch
+(what lies past the end of a row is the row's last entry again, and is not added), so that the loads
+of several sums in a shader overlap, too. Only rows that are longer go on: in blocks of BLOCK
+entries, and where the lanes of a subgroup can add up over each other, all of them take part in a
+row of more than LONG entries. Code for rows longer than the longest is left out where that is
+known. Not in fragment shaders: a CPU driver, whose loads do not wait, takes twice the time for it.
 """
 
 from __future__ import annotations
 
-BLOCKS = (16, 4)
-"""Entries that are loaded together, by loops one after the other; what is left goes one by one."""
+from dressi.ad.registry import REST
+
+FIRST = 8
+"""Entries that are loaded together, before any branch."""
+
+BLOCK = 16
+"""Entries that are loaded together after the first ones."""
 
 LONG = 32
 """Entries of a row from which on a subgroup adds it up together. The order of the sum is another
 then, but always the same on a device."""
 
-_TOGETHER = """  bool {y}_long = {y}_e - {y}_k > LONG;
-  uvec4 {y}_all = subgroupBallot(true);
-  int {y}_me = int(subgroupBallotExclusiveBitCount({y}_all));
-  int {y}_n = int(subgroupBallotBitCount({y}_all));
-  for (;;) {
-    int leader = subgroupMin({y}_long ? {y}_me : {y}_n);
-    if (leader >= {y}_n) break;
-    bool mine = leader == {y}_me;
-    int from = subgroupMax(mine ? {y}_k : 0), to = subgroupMax(mine ? {y}_e : 0);
-    int of_layer = subgroupMax(mine ? {layer} : 0);
-    {T} part = {T}(0);
-    for (int k = from + {y}_me; k < to; k += 4 * {y}_n) {
+_TOGETHER = """    bool {y}_long = {y}_e - {y}_k > LEFT;
+    if (subgroupBallot({y}_long) != uvec4(0)) {
+      uvec4 lanes = subgroupBallot(true);
+      int me = int(subgroupBallotExclusiveBitCount(lanes));
+      int n = int(subgroupBallotBitCount(lanes));
+      for (;;) {
+        int leader = subgroupMin({y}_long ? me : n);
+        if (leader >= n) break;
+        bool mine = leader == me;
+        int from = subgroupMax(mine ? {y}_k : 0), to = subgroupMax(mine ? {y}_e : 0);
+        int of_layer = subgroupMax(mine ? {layer} : 0);
+        {T} part = {T}(0);
+        for (int k = from + me; k < to; k += 4 * n) {
 FOUR
-    }
-    part = subgroupAdd(part);
-    if (mine) { {y}_s = part; {y}_k = {y}_e; {y}_long = false; }
-  }"""
+        }
+        part = subgroupAdd(part);
+        if (mine) { {y}_s += part; {y}_k = {y}_e; {y}_long = false; }
+      }
+    }"""
 
 
-def _four(value: str, entry: str) -> str:
-    """Statements that load four entries of a lane, and add those that are in the row."""
-    values = [value.replace("#", f"j{i}").replace("@", f"k{i}") for i in range(4)]
-    at = ", ".join(f"k{i} = min(k + {i} * {{y}}_n, to - 1)" for i in range(4))
-    entries = ", ".join(f"j{i} = {{fetch2}}(ivec2(k{i}, 0), 0)" for i in range(4))
+def _block(
+    value: str, entry: str, places: list[str], tests: list[str], total: str, indent: str
+) -> list[str]:
+    """Statements that load the entries at some places, then add those that pass their tests.
+
+    Choices between two values, not branches, into which a compiler might move the loads.
+    """
+    n = range(len(places))
+    values = [value.replace("#", f"j{i}").replace("@", f"k{i}") for i in n]
+    at = ", ".join(f"k{i} = {place}" for i, place in enumerate(places))
+    entries = ", ".join(f"j{i} = {{fetch2}}(ivec2(k{i}, 0), 0)" for i in n)
     loads = ", ".join(f"a{i} = {v}" for i, v in enumerate(values))
-    sums = " ".join(f"if (k + {i} * {{y}}_n < to) part += a{i};" for i in range(1, 4))
-    return (
-        f"      int {at};\n      {entry} {entries};\n      {{T}} {loads};\n      part += a0; {sums}"
+    sums = " ".join(
+        f"a{i} += {total}; {total} = {t} ? a{i} : {total};" for i, t in enumerate(tests)
     )
+    return [f"{indent}{s}" for s in (f"int {at};", f"{entry} {entries};", f"{{T}} {loads};", sums)]
+
+
+def _next(n: int, value: str, entry: str, indent: str) -> list[str]:
+    """Statements that add the next n entries of a row, or those that are left of it."""
+    places = [f"min({{y}}_k + {i}, {{y}}_last)" for i in range(n)]
+    tests = [f"{{y}}_k + {i} < {{y}}_e" for i in range(n)]
+    return _block(value, entry, places, tests, "{y}_s", indent)
+
+
+def _one_by_one(value: str, entry: str) -> list[str]:
+    one = value.replace("#", "j").replace("@", "{y}_k")
+    return [
+        "  for (; {y}_k < {y}_e; {y}_k++) {",
+        f"    {entry} j = {{fetch2}}(ivec2({{y}}_k, 0), 0);",
+        f"    {{y}}_s += {one};",
+        "  }",
+    ]
+
+
+def _overlapping(value: str, entry: str, subgroups: bool, longest: int | None) -> list[str]:
+    first = FIRST if longest is None else max(min(FIRST, longest), 1)
+    # Also of an empty row there is an entry to load: another row's, or the table's first one.
+    lines = ["  int {y}_last = max({y}_e - 1, 0);", "  {", *_next(first, value, entry, "    ")]
+    lines += ["  }", f"  {REST}"]
+    if longest is not None and longest <= first:
+        return lines
+    lines.append(f"  {{y}}_k += {first};")
+    block = BLOCK if longest is None else min(BLOCK, longest - first)
+    loop = [
+        f"  for (; {{y}}_k < {{y}}_e; {{y}}_k += {block}) {{",
+        *_next(block, value, entry, "    "),
+        "  }",
+    ]
+    if not subgroups or (longest is not None and longest <= LONG):
+        return lines + loop
+    of_row = value.replace("{layer}", "of_layer")
+    places = [f"min(k + {i} * n, to - 1)" for i in range(4)]
+    tests = [f"k + {i} * n < to" for i in range(4)]
+    four = "\n".join(_block(of_row, entry, places, tests, "part", " " * 10))
+    return [
+        *lines,
+        "  if (subgroupBallot({y}_k < {y}_e) != uvec4(0)) {",
+        _TOGETHER.replace("LEFT", str(LONG - first)).replace("FOUR", four),
+        *("  " + line for line in loop),
+        "  }",
+    ]
 
 
 def row_sum_glsl(
-    row: str, value: str, entry: str = "int", overlap: bool = False, subgroups: bool = False
+    row: str,
+    value: str,
+    entry: str = "int",
+    overlap: bool = False,
+    subgroups: bool = False,
+    longest: int | None = None,
 ) -> str:
     """Snippet that sums the entries of one row into {y}.
 
     row: GLSL of the row's number, whose offsets lie in the table {fetch1}. entry: type of what the
-    table {fetch2} holds of each entry. value: GLSL of its summand; ``#`` stands for what {fetch2}
-    holds, ``@`` for the position in the tables of entries. overlap: whether entries are loaded in
-    blocks; the sum has the same bits. subgroups: whether lanes add up long rows together (not for
-    matrices).
+    table {fetch2} holds of each entry; it holds at least one. value: GLSL of its summand; ``#``
+    stands for what {fetch2} holds, ``@`` for the position in the tables of entries. overlap:
+    whether entries are loaded in blocks; the sum has the same bits. subgroups: whether lanes add up
+    long rows together (not for matrices). longest: entries of the longest row, where they are known
+    and never change.
     """
     lines = [
         "{T} {y}_s = {T}(0);",
         f"  int {{y}}_k = {{fetch1}}(ivec2({row}, 0), 0), "
         f"{{y}}_e = {{fetch1}}(ivec2({row} + 1, 0), 0);",
     ]
-    if subgroups:
-        text = _TOGETHER.replace("LONG", str(LONG))
-        lines.append(text.replace("FOUR", _four(value.replace("{layer}", "of_layer"), entry)))
-    for n in BLOCKS if overlap else ():
-        numbers = range(n)
-        entries = ", ".join(f"j{i} = {{fetch2}}(ivec2({{y}}_k + {i}, 0), 0)" for i in numbers)
-        values = [value.replace("#", f"j{i}").replace("@", f"{{y}}_k + {i}") for i in numbers]
-        loads = ", ".join(f"a{i} = {v}" for i, v in enumerate(values))
-        sums = " ".join(f"{{y}}_s += a{i};" for i in numbers)
-        lines += [
-            f"  for (; {{y}}_k + {n} <= {{y}}_e; {{y}}_k += {n}) {{",
-            f"    {entry} {entries};",
-            f"    {{T}} {loads};",
-            f"    {sums}",
-            "  }",
-        ]
-    one = value.replace("#", "j").replace("@", "{y}_k")
-    lines += [
-        "  for (; {y}_k < {y}_e; {y}_k++) {",
-        f"    {entry} j = {{fetch2}}(ivec2({{y}}_k, 0), 0);",
-        f"    {{y}}_s += {one};",
-        "  }",
-        "  {y} = {y}_s;",
-    ]
-    return "\n".join(lines)
+    lines += (
+        _overlapping(value, entry, subgroups, longest) if overlap else _one_by_one(value, entry)
+    )
+    return "\n".join([*lines, "  {y} = {y}_s;"])

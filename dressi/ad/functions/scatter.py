@@ -187,6 +187,7 @@ def _csr_glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> st
     row = f"({{pos}}.y * {f.output.size[0]} + {{pos}}.x)"
     subgroups = subgroups and not x.vtype.is_matrix
     value = f"{{fetch0}}({at}, {{layer}})"
+    # The longest row is not known: another index of the same size may be sent at any time.
     return row_sum_glsl(row, value, overlap=overlap, subgroups=subgroups)
 
 
@@ -337,6 +338,11 @@ class SparseMatrix:
     def n_rows(self) -> int:
         return len(self.offsets) - 1
 
+    @cached_property
+    def longest(self) -> int:
+        """Entries of the longest row."""
+        return int(np.diff(self.offsets).max())
+
     def __repr__(self) -> str:
         return f"SparseMatrix({self.n_rows}x{self.n_columns}, {len(self.values)} values)"
 
@@ -391,7 +397,8 @@ def leaf(array: np.ndarray, vtype: VType, name: str | None = None) -> Variable:
 
 def _spmv_glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> str:
     value = "{fetch3}(ivec2(@, 0), 0) * {fetch0}(ivec2(#, 0), {layer})"
-    return row_sum_glsl("{pos}.x", value, overlap=overlap, subgroups=subgroups)
+    longest = f.attr("matrix").longest
+    return row_sum_glsl("{pos}.x", value, overlap=overlap, subgroups=subgroups, longest=longest)
 
 
 def _spmv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:

@@ -53,6 +53,7 @@ def _glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> str:
         entry="ivec2",
         overlap=overlap,
         subgroups=subgroups and not f.output.vtype.is_matrix,
+        longest=f.attr("matrix").longest,
     )
 
 
