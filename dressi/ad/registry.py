@@ -74,6 +74,9 @@ class Op:
     reference: Callable[..., np.ndarray] | None = None
     """(Function, list of float64/int64 arrays (layers, H, W, *tail)) -> array."""
     expand: Callable[[Function, Sequence[Variable]], Variable] | None = None
+    dispatch_expand: Callable[[Function, Sequence[Variable]], Variable] | None = None
+    """Of a MACRO: what it becomes where dispatches are preferred, with the same bits; None: the
+    same."""
     dispatch_glsl: Callable[[Function], str] | None = None
     """The snippet in a dispatch where another text is faster there, with the same bits."""
     subgroup_glsl: Callable[[Function], str] | None = None
@@ -98,7 +101,8 @@ class Op:
     groups: Callable[[Function], tuple[int, int, int]] | None = None
     """COMP only: the snippet is the whole of main(), for groups of ``lanes`` x 1 x 1 invocations;
     this gives their number. Markers more: {inner}, a function of a fragment (attribute
-    ``inner``)."""
+    ``inner``); {store}(ivec2 pos, int layer, value). With inputs read at the same pixel, which have
+    one pixel: {pos} is the number of the group along x and y, {layer} along z."""
     lanes: int = 64
     fragment_exit: bool = False
     """F.resolve: takes (value, depth, keep) per fragment through the depth test to pixels."""

@@ -23,10 +23,12 @@ def simplify(
     merge: bool = True,
     fold: bool = True,
     drawn: Drawn | None = None,
+    dispatches: bool = False,
 ) -> list[Variable]:
     """Lowered outputs. ``merge``: whether equal Functions of equal inputs become one. ``fold``:
     whether arithmetic on constants is done here, and operations that give back an input go away.
-    ``drawn``: which rasterizations draw each of their layers anew (``peeling``), default all."""
+    ``drawn``: which rasterizations draw each of their layers anew (``peeling``), default all.
+    ``dispatches``: whether macros become what is best in compute dispatches."""
     outputs = draw_peels(outputs, drawn)
     new: dict[int, Variable] = {}
     seen: dict[Hashable, Variable] = {}
@@ -38,9 +40,10 @@ def simplify(
         if f.op.kind != MACRO:
             xs = [_fetchable(f, i, x) for i, x in enumerate(xs)]
         if f.op.kind == MACRO:
-            assert f.op.expand is not None
+            expand = (dispatches and f.op.dispatch_expand) or f.op.expand
+            assert expand is not None
             with origin(f.line):
-                made = f.op.expand(f, xs)
+                made = expand(f, xs)
             for inner in topological([made], lowered):
                 if inner.uid not in done:
                     done.add(inner.uid)

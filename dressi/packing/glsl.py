@@ -455,6 +455,9 @@ class Generator:
         own = next((f for f in self.functions if f.op.groups is not None), None)
         if own is not None:
             body: list[str] = []
+            if any(own.op.read(i) == SAME for i in range(len(own.inputs))):
+                body.append("  ivec2 pos = ivec2(gl_WorkGroupID.xy);")
+                body.append("  int layer = int(gl_WorkGroupID.z);")
             self.emit(own, text, body)
             head = f"layout(local_size_x = {own.op.lanes}) in;"
             shader.compute = text.render(body, head)

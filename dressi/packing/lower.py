@@ -19,7 +19,8 @@ from dressi.packing.profile import DeviceProfile
 from dressi.packing.units import in_buffer, is_exact
 
 GROUPED_PIXELS = 4096
-"""Pixels of a sum that a group of invocations adds up, where dispatches are preferred for them."""
+"""Pixels of a sum that a group of invocations adds up, and the least of which it spreads the words
+of a mask, where dispatches are preferred for them."""
 
 
 def lower(
@@ -43,10 +44,13 @@ def lower(
         asked = options.peeling == "auto" and profile is not None
         return asked and profile is not None and not profile.prefers_kbuffer(n)
 
-    simple = simplify(wanted, options.merge_duplicates, options.fold_constants, drawn)
+    in_groups = compute or bool(profile and profile.prefers_dispatch(GROUPED_PIXELS))
+    simple = simplify(
+        wanted, options.merge_duplicates, options.fold_constants, drawn, dispatches=in_groups
+    )
     if raster:
         simple = rasterize_in_compute(simple, limits.int64_atomics)
-    if compute or (profile and profile.prefers_dispatch(GROUPED_PIXELS)):
+    if in_groups:
         simple = sum_in_groups(simple)
     way = EXACT if options.deterministic else ATOMIC
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from dressi.ad.lowering import rasterize_in_compute
 from dressi.ad.optim import with_states
 from dressi.ad.registry import RASTER
 from dressi.ad.simplify import own_image
-from dressi.ad.vtype import FLOAT, VEC3, VEC4
+from dressi.ad.vtype import FLOAT, INT, VEC3, VEC4
 from dressi.errors import GraphError, PackingError
 from dressi.packing import Options, Packed, check_plan, pack, plan_text
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA, DeviceLimits
@@ -378,3 +379,29 @@ def test_an_image_stored_twice_is_a_broken_plan() -> None:
     stages = tuple(StagePlan(f"stage {k}", "compute", 4, 4, (substage,)) for k in (0, 1))
     with pytest.raises(PackingError, match="written twice"):
         check_plan(Plan("p", images, (), stages), LLVMPIPE)
+
+
+@pytest.mark.parametrize(("most", "dispatches"), [(0, 1), (1, 1), (40, 1), (64, 1), (65, 2)])
+def test_a_mask_is_dilated_in_few_dispatches(most: int, dispatches: int) -> None:
+    """Border and dilation are one up to 64 pixels, and what makes the radius of uniforms is none;
+    in passes each of them is one, and more."""
+    words, r = Variable(INT, (3, 50), name="words"), Variable(FLOAT, name="r")
+    band = F.dilate_bits(F.border_bits(words, 70), F.maximum(r * 70.0 - 1.0, 0.0), most)
+    graphics = Options(lowering="graphics")
+    n = {
+        kind: pack(lower([band], options, None, LLVMPIPE), [], LLVMPIPE, options).plan.n_substages
+        for kind, options in (("compute", COMPUTE), ("graphics", graphics))
+    }
+    assert n["compute"] == dispatches and n["graphics"] > dispatches - (most == 0)
+
+
+@pytest.mark.parametrize("most", [1, 31, 33, 52, 57, 58, 64])
+def test_the_words_of_a_mask_fit_the_shared_memory_of_every_device(most: int) -> None:
+    words = Variable(INT, (3, 50), name="words")
+    band = F.dilate_bits(F.border_bits(words, 70), Variable(FLOAT, name="r"), most)
+    plan = pack(lower([band], COMPUTE, None, MINIMUM), [], MINIMUM, COMPUTE).plan
+    check_plan(plan, MINIMUM)
+    declared = r"shared uint words\[(\d+) \* \((\d+) \+ (\d+)\)\];"
+    (found,) = re.findall(declared, plan.stages[0].substages[0].compute)
+    rows, loaded, made = map(int, found)
+    assert rows >= 2 * most + 2 and rows * (loaded + made) * 4 <= 16384

@@ -14,12 +14,12 @@ import numpy as np
 
 from dressi.ad.functions._common import constant, lift, needs_int
 from dressi.ad.functions.arith import clamp, to_float, to_int
+from dressi.ad.functions.bits_group import GROUP_DILATE_BITS, MOST_RADIUS, WORD
 from dressi.ad.graph import Function, Size, Variable, checked_shape, user_line
 from dressi.ad.registry import ANY, MACRO, SAME, Case, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, INT
 from dressi.errors import GraphError
 
-WORD = 32
 MOST = WORD - 1
 """Pixels that one pass along a row reaches: further ones lie two words away."""
 
@@ -215,24 +215,22 @@ TAPS = 4
 
 def _column_glsl(f: Function) -> str:
     """Taps ``step`` rows apart, the farthest n rows away: what an earlier pass has spread over
-    ``step`` rows becomes one run."""
+    ``step`` rows becomes one run. A tap beyond the first or last row reads that: of its run, a part
+    may lie inside."""
     return (
         "{y} = {fetch0}({pos}, {layer});\n"
         f"  for (int {{y}}_k = 1; {{y}}_k <= {TAPS}; ++{{y}}_k) {{\n"
         f"    int {{y}}_d = min({{y}}_k * {f.attr('step')}, {{x1}});\n"
-        "    if ({pos}.y >= {y}_d) {y} |= {fetch0}({pos} - ivec2(0, {y}_d), {layer});\n"
-        "    if ({pos}.y + {y}_d < {h0}) {y} |= {fetch0}({pos} + ivec2(0, {y}_d), {layer});\n  }"
+        "    {y} |= {fetch0}(ivec2({pos}.x, max({pos}.y - {y}_d, 0)), {layer})\n"
+        "        | {fetch0}(ivec2({pos}.x, min({pos}.y + {y}_d, {h0} - 1)), {layer});\n  }"
     )
 
 
 def _spread(m: np.ndarray, axis: int, steps: Sequence[int]) -> np.ndarray:
-    out = m.copy()
+    out, last, here = m.copy(), m.shape[axis] - 1, np.arange(m.shape[axis])
     for step in steps:
-        if 0 < step < m.shape[axis]:
-            lo, hi = [slice(None)] * 3, [slice(None)] * 3
-            lo[axis], hi[axis] = slice(0, -step), slice(step, None)
-            out[tuple(hi)] |= m[tuple(lo)]
-            out[tuple(lo)] |= m[tuple(hi)]
+        out |= np.take(m, np.maximum(here - step, 0), axis)
+        out |= np.take(m, np.minimum(here + step, last), axis)
     return out
 
 
@@ -291,23 +289,39 @@ def _dilate_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return _same_words(xs, attrs)
 
 
+def _rest(f: Function, radius: Variable, reach: int, width: int) -> Variable:
+    """INT @ 1x1: of the radius, rounded, what goes beyond reach, up to width."""
+    radius = clamp(radius + 0.5, 0.0, f.attr("max_radius") + 0.5)
+    return to_int(clamp(radius - float(reach), 0.0, float(width)))
+
+
 def _dilate_expand(f: Function, xs: Sequence[Variable]) -> Variable:
     """Along rows 31 pixels a pass; along columns 4, then 36, then 324: each pass repeats the run of
     2 reach + 1 that the ones before have made."""
     words, radius = xs
     most = f.attr("max_radius")
-    radius = clamp(radius + 0.5, 0.0, most + 0.5)
-
-    def rest(reach: int, width: int) -> Variable:
-        return to_int(clamp(radius - float(reach), 0.0, float(width)))
-
     for reach in range(0, most, MOST):
-        words = apply(ROW_BITS, (words, rest(reach, MOST)))
+        words = apply(ROW_BITS, (words, _rest(f, radius, reach, MOST)))
     reach = 0
     while reach < most:
         step = 2 * reach + 1
-        words = apply(COLUMN_BITS, (words, rest(reach, TAPS * step)), step=step)
+        words = apply(COLUMN_BITS, (words, _rest(f, radius, reach, TAPS * step)), step=step)
         reach += TAPS * step
+    return words
+
+
+def _dilate_in_groups(f: Function, xs: Sequence[Variable]) -> Variable:
+    """A dispatch for every 64 pixels; the first finds the border too, where that is dilated."""
+    words, radius = xs
+    most = f.attr("max_radius")
+    for reach in range(0, most, MOST_RADIUS):
+        width = None
+        if reach == 0 and words.creator is not None and words.creator.op is BORDER_BITS:
+            width = words.creator.attr("width")
+            words = words.creator.inputs[0]
+        part = min(MOST_RADIUS, most - reach)
+        n = _rest(f, radius, reach, part)
+        words = apply(GROUP_DILATE_BITS, (words, n), width=width, max_radius=part)
     return words
 
 
@@ -324,6 +338,7 @@ DILATE_BITS: Op = register(
         _dilate_infer,
         kind=MACRO,
         expand=_dilate_expand,
+        dispatch_expand=_dilate_in_groups,
         reference=_dilate_ref,
         cases=tuple(
             Case(
