@@ -121,3 +121,19 @@ def test_radii_beyond_the_range_stop_at_its_ends(radius: float, most: int) -> No
         got = ad.recv_img(F.dilate_bits(F.leaf(data[..., None], INT), r, most))
     n = int(np.clip(radius, 0, most))
     assert np.array_equal(got[..., 0], packed(dilated(unpacked(data), n)))
+
+
+@pytest.mark.parametrize("options", [COMPUTE, GRAPHICS], ids=["compute", "graphics"])
+@pytest.mark.parametrize("radius", [2.0, 4.0, 7.0, 13.0, 29.0, 40.0])
+def test_what_lies_at_the_frame_is_dilated_without_holes(radius: float, options: Options) -> None:
+    """A pixel at each corner, of an image and of a packed mask: no tap of a pass is lost beyond the
+    frame."""
+    bits = np.zeros((1, 53, 64), bool)
+    bits[0, 0, 0] = bits[0, -1, -1] = True
+    image = F.leaf(bits[0, ..., None].astype(np.float32), FLOAT)
+    masks = [F.dilate(image, radius, 40), F.dilate_bits(F.pack_bits(image), radius, 40)]
+    with DressiAD(options=options) as ad:
+        pixels, words = ad.recv_imgs(masks)
+    want = dilated(bits, int(radius))
+    assert np.array_equal(pixels[..., 0] > 0.5, want[0])
+    assert np.array_equal(words.reshape(1, 53, 2), packed(want))

@@ -112,27 +112,28 @@ BORDER = register(
 
 def _max_tap_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     x, step = xs[0], int(xs[1].reshape(-1)[0])
-    out, axis = x.copy(), 2 if f.attr("axis") == 0 else 1
-    n = x.shape[axis]
-    if 0 < step < n:
-        lo = [slice(None)] * 4
-        hi = [slice(None)] * 4
-        lo[axis], hi[axis] = slice(0, n - step), slice(step, n)
-        out[tuple(hi)] = np.maximum(out[tuple(hi)], x[tuple(lo)])
-        out[tuple(lo)] = np.maximum(out[tuple(lo)], x[tuple(hi)])
-    return out
+    axis = 2 if f.attr("axis") == 0 else 1
+    here, last = np.arange(x.shape[axis]), x.shape[axis] - 1
+    before = np.take(x, np.maximum(here - step, 0), axis)
+    behind = np.take(x, np.minimum(here + step, last), axis)
+    return np.maximum(x, np.maximum(before, behind))
 
 
 def _max_tap_glsl(f: Function) -> str:
-    horizontal = ("x", "w0", "ivec2({x1}, 0)")
-    vertical = ("y", "h0", "ivec2(0, {x1})")
-    axis, dim, step = horizontal if f.attr("axis") == 0 else vertical
+    """A tap beyond the frame reads the pixel there: an earlier pass has spread what lies inside
+    over it, and of its reach a part is inside."""
+    before, behind = (
+        ("ivec2(max({pos}.x - {x1}, 0), {pos}.y)", "ivec2(min({pos}.x + {x1}, {w0} - 1), {pos}.y)")
+        if f.attr("axis") == 0
+        else (
+            "ivec2({pos}.x, max({pos}.y - {x1}, 0))",
+            "ivec2({pos}.x, min({pos}.y + {x1}, {h0} - 1))",
+        )
+    )
     return (
         "{y} = {fetch0}({pos}, {layer});\n"
-        f"  if ({{pos}}.{axis} >= {{x1}}) "
-        f"{{y}} = max({{y}}, {{fetch0}}({{pos}} - {step}, {{layer}}));\n"
-        f"  if ({{pos}}.{axis} + {{x1}} < {{{dim}}}) "
-        f"{{y}} = max({{y}}, {{fetch0}}({{pos}} + {step}, {{layer}}));"
+        f"  {{y}} = max({{y}}, max({{fetch0}}({before}, {{layer}}), "
+        f"{{fetch0}}({behind}, {{layer}})));"
     )
 
 
