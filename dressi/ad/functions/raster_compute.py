@@ -55,6 +55,9 @@ class Inner:
     keep: Variable
 
 
+LEAST_W = 1.2e-38
+"""Of a corner that is drawn: a device may take what is smaller for 0, and divide by it."""
+
 KEY64, DEPTH32, WINNER32 = "key64", "depth32", "winner32"
 """What is looked for: both in one pass with 64-bit atomics; else the depth, then among those of
 that depth the primitive."""
@@ -150,14 +153,20 @@ ivec2 snapped(vec4 p) {
   return ivec2(floor(at * 256.0 + 0.5));
 }
 
+// Whether something is NaN or infinite, by its bits: comparisons with itself may be folded away.
+bool is_bad(vec3 v) {
+  uvec3 exponents = floatBitsToUint(v) & 0x7F800000u;
+  return any(equal(exponents, uvec3(0x7F800000u)));
+}
+
 // 0: not seen, 1: wholly in front of the camera and near the picture, 2: to be clipped.
 int place(vec4 a, vec4 b, vec4 c) {
   vec3 x = vec3(a.x, b.x, c.x), y = vec3(a.y, b.y, c.y), z = vec3(a.z, b.z, c.z);
   vec3 w = vec3(a.w, b.w, c.w);
-  if (any(isnan(x + y + z + w)) || any(isinf(x + y + z + w))) return 0;
+  if (is_bad(x) || is_bad(y) || is_bad(z) || is_bad(w)) return 0;
   if (all(lessThan(z, vec3(0.0))) || all(greaterThan(z, w)) || all(greaterThan(x, w))
       || all(lessThan(x, -w)) || all(greaterThan(y, w)) || all(lessThan(y, -w))) return 0;
-  bool whole = all(greaterThan(w, vec3(0.0))) && all(greaterThanEqual(z, vec3(0.0)))
+  bool whole = all(greaterThan(w, vec3(LEAST_W))) && all(greaterThanEqual(z, vec3(0.0)))
       && all(lessThanEqual(z, w)) && all(lessThanEqual(abs(x), w * GUARD))
       && all(lessThanEqual(abs(y), w * GUARD));
   return whole ? 1 : 2;
@@ -247,6 +256,7 @@ def _preamble(f: Function) -> str:
         ("WIDTH", f"{w}.0"),
         ("HEIGHT", f"{h}.0"),
         ("GUARD", repr(guard)),
+        ("LEAST_W", repr(LEAST_W)),
         ("CULLED", culled),
         ("SLICES", str(_slices(f))),
     ):
@@ -283,7 +293,7 @@ _MAIN = """int me = int(gl_LocalInvocationIndex), slice = int(gl_WorkGroupID.y);
       int n = clipped(points, 3), k = (turn - 1) % 7 + 1;
       if (k + 1 < n) {
         q0 = points[0]; q1 = points[k]; q2 = points[k + 1]; q3 = q0;
-        has = min(min(q0.w, q1.w), q2.w) > 0.0;
+        has = min(min(q0.w, q1.w), q2.w) > LEAST_W;
       }
     }
     ivec4 mine_rows = ivec4(0);
@@ -397,6 +407,7 @@ def _body(f: Function) -> str:
         ("VIEW", view),
         ("N_PRIMITIVES", str(f.inputs[0].size[0])),
         ("QUADS", "true" if n == 4 else "false"),
+        ("LEAST_W", repr(LEAST_W)),
         ("TURNS", str(1 + 7 * (n - 2))),
         ("CORNER0", corners[0]),
         ("CORNER1", corners[1]),
