@@ -394,8 +394,7 @@ class Generator:
         if raster:
             head = "layout(location = 0) flat in int primitive_id;"
             shader.vertex, shader.n_vertices = self.raster_vertex()
-        if self.written and self.padding():
-            body.append(f"  if ({self.padding()}) return;")
+        start = len(body)
         exit_function: Function | None = None
         for f in self.functions:
             self.emit(f, text, body)
@@ -403,7 +402,15 @@ class Generator:
                 exit_function = f
         if exit_function is not None:
             depth, keep = (self.operand(x, text, body) for x in exit_function.inputs[1:])
-            body.append(f"  if ({keep} == 0.0) discard;\n  gl_FragDepth = {depth};")
+            # What is not nearer than the cleared depth is not drawn; no more is NaN, of which the
+            # depth test makes what it likes.
+            body.append(f"  if ({keep} == 0.0 || !({depth} < 1.0)) discard;")
+            body.append(f"  gl_FragDepth = {depth};")
+        # What carries no pixel would read beyond the ends of images, buffers, uniforms of layers.
+        beyond = bool(text.fetches) or self.domain.columns > 1
+        beyond = beyond or any(b.kind == "buffer" for b in self.bindings.values())
+        if self.padding() and beyond:
+            body.insert(start, f"  if ({self.padding()}) return;")
         self.store(shader, text, body)
         shader.fragment = text.render(body, head)
         shader.bindings = sorted(self.bindings.values(), key=lambda b: b.binding)

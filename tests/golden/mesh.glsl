@@ -51,6 +51,7 @@ vec4 fetch0(ivec2 p, int l) { return texelFetch(x0, ivec2((p.x & 3), (p.x >> 2))
 void main() {
   ivec2 pos = ivec2(gl_FragCoord.xy); int layer = 0;
   pos = ivec2((pos.y << 1) + pos.x, 0);
+  if (pos.x >= 3) return;
   int i1 = subpassLoad(a1).x;  // index0 INT@3x1
   precise vec4 v0;  // lookup  test_golden.py
   int v0_i = clamp(i1, 0, 4);
@@ -114,7 +115,7 @@ void main() {
   v4 = 1.0;
   precise int v3;  // resolve  test_golden.py
   v3 = v0;
-  if (v4 == 0.0) discard;
+  if (v4 == 0.0 || !(v2 < 1.0)) discard;
   gl_FragDepth = v2;
   o0 = v3;
 }
@@ -190,6 +191,7 @@ int fetch2(ivec2 p, int l) { return texelFetch(x2, ivec2((p.x & 1), (p.x >> 1)),
 void main() {
   ivec2 pos = ivec2(gl_FragCoord.xy); int layer = 0;
   pos = ivec2((pos.y << 2) + pos.x, 0);
+  if (pos.x >= 5) return;
   precise vec4 v0;  // csr_gather  test_golden.py
   vec4 v0_s = vec4(0);
   int v0_k = fetch1(ivec2((pos.y * 5 + pos.x), 0), 0), v0_e = fetch1(ivec2((pos.y * 5 + pos.x) + 1, 0), 0);
