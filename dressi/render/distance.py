@@ -100,7 +100,8 @@ class FaceTest:
         on = F.equal(self.areas, 0.0)
         ends = F.swizzle(on, "yzx") * F.swizzle(self.reach, "zxy")
         ends = (1.0 - on) * (ends + F.swizzle(on, "zxy") * F.swizzle(self.reach, "yzx"))
-        along = F.dot(F.safe_div(ends, F.sum_components(ends)), values)
+        # Not a dot product: a device may fuse a part of it, and then the order of the ends counts.
+        along = F.sum_components(F.safe_div(ends, F.sum_components(ends)) * values)
         return F.where(F.maximum(F.maximum(on.x, on.y), on.z), along, self.mix(values))
 
 

@@ -51,31 +51,32 @@ def record(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None:
         lib.vkCmdResetQueryPool(commands, objects.queries, 0, n_timestamps(plan))
     # Orders this step after the one before it, which may be in the same submit, and after uploads.
     barrier(ctx, commands)
-    both = zip(objects.buffers, plan.buffers, strict=True)
-    filled = [(buffer, p.empty) for buffer, p in both if p.fill]
-    if filled:
-        for buffer, word in filled:
-            lib.vkCmdFillBuffer(commands, buffer.handle, 0, WHOLE_SIZE, word)
-        barrier(ctx, commands)
-    _timestamp(ctx, commands, objects, 0)
-    # Dispatches that touch nothing that another one writes run side by side. Not when each is
-    # timed: then a time must be that of one stage.
+    # Dispatches that touch nothing that another one writes run side by side, and so do fills with
+    # the stages that do not need them. Not when each is timed: then a time must be that of one
+    # stage.
+    timed = objects.queries is not None
     apart = _Since()
+    for k, (buffer, p) in enumerate(zip(objects.buffers, plan.buffers, strict=True)):
+        if p.fill:
+            lib.vkCmdFillBuffer(commands, buffer.handle, 0, WHOLE_SIZE, p.empty)
+            apart.filled.add(("buffer", k))
+    if apart.filled and timed:
+        barrier(ctx, commands)
+        apart = _Since()
+    _timestamp(ctx, commands, objects, 0)
     for i, stage in enumerate(plan.stages):
         render_pass = objects.passes[i]
-        dispatches = apart.only_dispatches and stage.kind == "compute"
-        if i and (objects.queries is not None or not apart.may_join(plan, stage)):
-            (dispatch_barrier if dispatches else barrier)(ctx, commands)
-            apart = _Since()
+        if (i and timed) or not apart.may_join(plan, stage):
+            apart = apart.wait(ctx, commands, plan, stage)
         apart.add(plan, stage)
         if render_pass is not None:
             _graphics(ctx, commands, stage, render_pass, objects.bound[i])
         else:
             _compute(ctx, commands, stage, objects.bound[i])
-        if objects.queries is not None:
+        if timed:
             (dispatch_barrier if stage.kind == "compute" else barrier)(ctx, commands)
         _timestamp(ctx, commands, objects, i + 1)
-    if plan.stages:
+    if plan.updates:  # what comes after a step begins with a barrier
         barrier(ctx, commands)
     _copies(ctx, commands, plan, objects)
     _timestamp(ctx, commands, objects, len(plan.stages) + 1)
@@ -83,28 +84,44 @@ def record(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None:
 
 
 class _Since:
-    """What the dispatches since the last barrier read and write."""
+    """What the dispatches since the last barrier read and write, and fills that are not waited for
+    yet."""
 
     def __init__(self) -> None:
         self.read: set[tuple[str, int]] = set()
         self.written: set[tuple[str, int]] = set()
-        self.only_dispatches = True
+        self.filled: set[tuple[str, int]] = set()
+        self.stages: set[str] = set()
+        """Their kinds."""
 
     def may_join(self, plan: Plan, stage: StagePlan) -> bool:
         """Whether a stage needs no barrier before it."""
         read, written = _touched(plan, stage)
+        if not self.stages:
+            return self.filled.isdisjoint(read | written)
         return (
-            self.only_dispatches
-            and stage.kind == "compute"
+            self.stages == {stage.kind} == {"compute"}
             and self.written.isdisjoint(read | written)
             and self.read.isdisjoint(written)
+            and self.filled.isdisjoint(read | written)
         )
+
+    def wait(self, ctx: Context, commands: CData, plan: Plan, stage: StagePlan) -> _Since:
+        """Records the barrier before a stage; what is known after it."""
+        read, written = _touched(plan, stage)
+        later = _Since()
+        if self.stages | {stage.kind} == {"compute"} and self.filled.isdisjoint(read | written):
+            dispatch_barrier(ctx, commands)
+            later.filled = self.filled
+        else:
+            barrier(ctx, commands)
+        return later
 
     def add(self, plan: Plan, stage: StagePlan) -> None:
         read, written = _touched(plan, stage)
         self.read |= read
         self.written |= written
-        self.only_dispatches &= stage.kind == "compute"
+        self.stages.add(stage.kind)
 
 
 def _touched(plan: Plan, stage: StagePlan) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
