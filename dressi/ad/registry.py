@@ -96,6 +96,9 @@ class Op:
     once: tuple[int, ...] = ()
     """Inputs read at any pixel of which each pixel is read about once over all pixels of the
     output: a reduction or a gather may compute them itself."""
+    one_read: tuple[int, ...] = ()
+    """Inputs read at any pixel of which the snippet reads one pixel: a dispatch may compute what
+    is read so, where that costs less than a dispatch of its own."""
     preamble: Callable[[Function], str] | None = None
     """Only with ``groups``: GLSL before main()."""
     groups: Callable[[Function], tuple[int, int, int]] | None = None

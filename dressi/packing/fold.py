@@ -20,6 +20,9 @@ from dressi.packing.units import Unit
 
 MAX_FOLDED = 40
 """Functions that one substage may take in: the reader has fewer pixels to share the work."""
+MAX_REPEATED = 2**22
+"""Functions, over all pixels, that dispatches may repeat to save one of them: that takes about a
+microsecond on a large device, a dispatch with its barrier four."""
 MAX_SHRINK_FUNCTIONS = 8
 """The same where the reader reduces an image to fewer pixels."""
 
@@ -62,12 +65,17 @@ def _taken_in(user: Substage, s: Substage, context: Context) -> Substage | None:
     if user.kind not in (FRAG, COMP):
         return None
     made = {v.uid: v for v in s.outputs}
-    inside = [u for chain in user.computed.values() for u in chain]
-    for unit in [*user.units, *inside]:
-        for f in unit.functions:
-            if any(x.uid in made and i not in f.op.once for i, x in enumerate(f.inputs)):
-                return None
     chains = {uid: _chain(v, s) for uid, v in made.items()}
+    inside = [u for chain in user.computed.values() for u in chain]
+    repeated = 0
+    for f in (f for unit in [*user.units, *inside] for f in unit.functions):
+        for i, x in enumerate(f.inputs):
+            if x.uid in made and i not in f.op.once:
+                if i not in f.op.one_read or not _same_pixel_dispatch(s) or user.kind == COMP:
+                    return None
+                repeated += sum(len(u.functions) for u in chains[x.uid])
+    if repeated * _pixels(user) > MAX_REPEATED:
+        return None
     most = MAX_FOLDED
     if _pixels(s) > 2 * _pixels(user) and s.domain[0] != user.domain[0]:
         # A reduction: elementwise work only, or the reads of one level times those of the next
@@ -82,6 +90,12 @@ def _taken_in(user: Substage, s: Substage, context: Context) -> Substage | None:
     computed = {**user.computed, **chains}
     new = rebuilt(replace(user, computed=computed), user.units, user.outputs, context)
     return None if over_limits(new, context) else new
+
+
+def _same_pixel_dispatch(s: Substage) -> bool:
+    """Whether it is a dispatch that reads nothing at other pixels."""
+    reads = (read for u in s.units for _, read in u.reads)
+    return s.lowered and not s.computed and all(read == SAME for read in reads)
 
 
 def _chain(v: Variable, s: Substage) -> list[Unit]:

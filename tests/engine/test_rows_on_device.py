@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dressi import SGD, DressiAD, F, Variable
+from dressi.ad.functions.rows import LONG
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC2, VEC3, VEC4, VType
 from dressi.packing import Options
 
@@ -24,20 +25,20 @@ N = 50
 
 
 def summed(lengths: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Sums of (items, ...) float32 over rows, in order; rows above 32 in float64."""
+    """Sums of (items, ...) float32 over rows, in order; rows above LONG in float64."""
     out = np.zeros((len(lengths), *values.shape[1:]), np.float32)
     ends = np.cumsum(lengths)
     for i, (n, end) in enumerate(zip(lengths, ends, strict=True)):
         row = values[end - n : end]
-        for v in row if n <= 32 else ():
+        for v in row if n <= LONG else ():
             out[i] += v
-        if n > 32:
+        if n > LONG:
             out[i] = row.astype(np.float64).sum(0)
     return out
 
 
 def same(lengths: np.ndarray, got: np.ndarray, want: np.ndarray) -> None:
-    short = lengths <= 32
+    short = lengths <= LONG
     assert np.array_equal(got[short], want[short])
     assert np.allclose(got, want, atol=1e-4, rtol=1e-5)
 

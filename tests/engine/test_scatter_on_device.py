@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dressi import DressiAD, F, Variable
+from dressi.ad.functions.rows import LONG
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC2, VEC3, VEC4, VType
 from dressi.apps.bench.antialias import antialias_problem
 from dressi.apps.problems import silhouette_problem, sphere, view_matrices
@@ -38,7 +39,7 @@ def lengths_matrix() -> tuple[F.SparseMatrix, np.ndarray]:
 
 def test_rows_of_every_length_have_the_same_sums_all_ways() -> None:
     """sparse_matmul, linear_map, and the gather of a lookup's gradient: the same bits in dispatches
-    as in subpasses, but where a subgroup adds up a row of more than 32 entries."""
+    as in subpasses, but where a subgroup adds up a row of more than LONG entries."""
     matrix, dense = lengths_matrix()
     rng = np.random.default_rng(1)
     data = rng.normal(size=(40, 3)).astype(np.float32)
@@ -60,7 +61,7 @@ def test_rows_of_every_length_have_the_same_sums_all_ways() -> None:
             found.append([*got, ad.recv_grad(table)])
     wanted = np.zeros((71, 3))
     np.add.at(wanted, index, w.astype(np.float64))
-    short = np.diff(matrix.offsets) <= 32
+    short = np.diff(matrix.offsets) <= LONG
     for a, b, c, want in zip(*found, (dense @ data, dense @ data, wanted), strict=True):
         assert np.array_equal(a, b)
         assert np.array_equal(a[short], c[short])

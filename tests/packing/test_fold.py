@@ -48,6 +48,35 @@ def test_a_reduction_takes_in_little_and_never_another_reduction() -> None:
     assert ops(packed(F.sum(long)))[1:] == [["block_sum"], ["block_sum"]]
 
 
+def gathered(n: int, layers: int = 1) -> list[list[str]]:
+    """A table that is computed and looked up three times for each of n rows, in dispatches."""
+    table = F.sin(Variable(VEC3, (50, 1), layers, name="x")) * 2.0
+    index = Variable(IVEC3, (n, 1), name="index")
+    rows = [F.lookup(table, F.swizzle(index, k)) for k in "xyz"]
+    return ops(packed(rows[0] + rows[1] * rows[2], options=Options(lowering="compute")))
+
+
+def test_a_dispatch_computes_the_little_that_it_looks_up() -> None:
+    """Two functions, three times a row, cost less than a dispatch; not where rows are many."""
+    (small,) = gathered(100)
+    assert sorted(small)[-2:] == ["swizzle", "swizzle"] and small.count("sin") == 1
+    assert len(gathered(2**22 // 6 // 4, layers=4)) == 1
+    assert len(gathered(2**22 // 6 // 4 + 1, layers=4)) == 2
+
+
+def test_a_pass_does_not_compute_what_it_looks_up() -> None:
+    table = F.sin(Variable(VEC3, (50, 1), name="x")) * 2.0
+    p = packed(F.lookup(table, Variable(INT, (9, 1), name="index")) + 1.0)
+    assert len(ops(p)) == 2
+
+
+def test_what_reads_neighbours_is_not_repeated() -> None:
+    """A dispatch whose table itself is looked up, or blurred, is not taken in."""
+    x, index = Variable(VEC3, (50, 1), name="x"), Variable(INT, (9, 1), name="index")
+    inner = F.lookup(F.box_blur(x, 1), index)
+    assert len(ops(packed(inner + 1.0, options=Options(lowering="compute")))) == 2
+
+
 def test_what_two_passes_read_is_not_folded() -> None:
     x = Variable(FLOAT, SIZE, 3, name="x")
     y = F.sin(x)

@@ -3,7 +3,7 @@
 In: how to find the row and its entries. Out: a snippet. Entries are added one after the other, in
 order; but an entry takes two loads that depend on each other, and one invocation that waits for
 each in turn takes a microsecond for some ten entries. The vertex at the pole of a sphere has
-hundreds. So in dispatches the first FIRST entries are loaded together, without a loop or a branch
+hundreds. So in dispatches the first entries are loaded together, without a loop or a branch
 (what lies past the end of a row is the row's last entry again, and is not added), so that the loads
 of several sums in a shader overlap, too. Only rows that are longer go on: in blocks of BLOCK
 entries, and where the lanes of a subgroup can add up over each other, all of them take part in a
@@ -16,12 +16,18 @@ from __future__ import annotations
 from dressi.ad.registry import REST
 
 FIRST = 8
-"""Entries that are loaded together, before any branch."""
+"""Entries that are loaded together, before any branch, where the longest row is known."""
 
-BLOCK = 16
+FEW = 4
+"""The same where it is not: rows of gathers are those of one corner of faces, two or three long."""
+
+BLOCK = 8
 """Entries that are loaded together after the first ones."""
 
-LONG = 32
+EACH = 8
+"""Entries that a lane loads together of a row that a subgroup adds up."""
+
+LONG = 16
 """Entries of a row from which on a subgroup adds it up together. The order of the sum is another
 then, but always the same on a device."""
 
@@ -37,8 +43,8 @@ _TOGETHER = """    bool {y}_long = {y}_e - {y}_k > LEFT;
         int from = subgroupMax(mine ? {y}_k : 0), to = subgroupMax(mine ? {y}_e : 0);
         int of_layer = subgroupMax(mine ? {layer} : 0);
         {T} part = {T}(0);
-        for (int k = from + me; k < to; k += 4 * n) {
-FOUR
+        for (int k = from + me; k < to; k += EACH * n) {
+MANY
         }
         part = subgroupAdd(part);
         if (mine) { {y}_s += part; {y}_k = {y}_e; {y}_long = false; }
@@ -82,7 +88,7 @@ def _one_by_one(value: str, entry: str) -> list[str]:
 
 
 def _overlapping(value: str, entry: str, subgroups: bool, longest: int | None) -> list[str]:
-    first = FIRST if longest is None else max(min(FIRST, longest), 1)
+    first = FEW if longest is None else max(min(FIRST, longest), 1)
     # Also of an empty row there is an entry to load: another row's, or the table's first one.
     lines = ["  int {y}_last = max({y}_e - 1, 0);", "  {", *_next(first, value, entry, "    ")]
     lines += ["  }", f"  {REST}"]
@@ -98,13 +104,14 @@ def _overlapping(value: str, entry: str, subgroups: bool, longest: int | None) -
     if not subgroups or (longest is not None and longest <= LONG):
         return lines + loop
     of_row = value.replace("{layer}", "of_layer")
-    places = [f"min(k + {i} * n, to - 1)" for i in range(4)]
-    tests = [f"k + {i} * n < to" for i in range(4)]
-    four = "\n".join(_block(of_row, entry, places, tests, "part", " " * 10))
+    places = [f"min(k + {i} * n, to - 1)" for i in range(EACH)]
+    tests = [f"k + {i} * n < to" for i in range(EACH)]
+    many = "\n".join(_block(of_row, entry, places, tests, "part", " " * 10))
+    text = _TOGETHER.replace("LEFT", str(LONG - first)).replace("EACH", str(EACH))
     return [
         *lines,
         "  if (subgroupBallot({y}_k < {y}_e) != uvec4(0)) {",
-        _TOGETHER.replace("LEFT", str(LONG - first)).replace("FOUR", four),
+        text.replace("MANY", many),
         *("  " + line for line in loop),
         "  }",
     ]

@@ -98,6 +98,7 @@ LOOKUP = register(
         _lookup_infer,
         _lookup_glsl,
         reads=(ANY, SAME),
+        one_read=(0,),
         backward=_lookup_backward,
         reference=_lookup_ref,
         cases=(
