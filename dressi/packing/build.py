@@ -21,6 +21,7 @@ from dressi.packing.lifetimes import reuse_images, write_in_place
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.options import Options
 from dressi.packing.plan import BufferPlan, DrawPlan, ImagePlan, Plan, StagePlan, SubstagePlan
+from dressi.packing.predict import predicted_us
 from dressi.packing.profile import DeviceProfile
 from dressi.packing.rematerialize import connect, readers_of, rematerialize
 from dressi.packing.shader_text import tile
@@ -167,10 +168,26 @@ def pack_functions(
     """Substages, in order of execution, that compute ``wanted``; cut: uids of Variables that are
     not computed because their persistent images hold them."""
     missing = [v for v in wanted if v.uid not in cut]
+    context = task.context(wanted)
+    found = _pack_one_way(task, missing, cut, context)
+    if task.profile is None or len({s.is_dispatch for s in found}) < 2:
+        return found
+    # Each was chosen for itself. All one way may be faster: nothing is changed over then.
+    ways = [found]
+    for lowering in ("graphics", "compute"):
+        ways.append(_pack_one_way(task, missing, cut, replace(context, lowering=lowering)))
+    profile = task.profile
+    return min(ways, key=lambda way: predicted_us(in_levels(pack_stages(way, context)), profile))
+
+
+def _pack_one_way(
+    task: Task, missing: Sequence[Variable], cut: Collection[int], context: Context
+) -> list[Substage]:
+    """The better of two ways to sort units into substages."""
     ways = []
     for by_level in (False, True):
         units = make_units(missing, set(task.inline), cut)
-        context = replace(task.context(wanted), by_level=by_level)
+        context = replace(context, by_level=by_level)
         substages = pack_substages(units, context)
         if task.options.rematerialize and task.options.pack_substages:
             substages = rematerialize(substages, context, task.options.drop_dead_outputs)

@@ -59,6 +59,12 @@ class DeviceProfile:
         dispatch = self.compute.predicted_us(n_pixels, n_functions)
         return dispatch < ADVANTAGE * self.graphics.predicted_us(n_pixels, n_functions)
 
+    @property
+    def switch_us(self) -> float:
+        """Of going from passes to dispatches or back: all of the ones are waited for before the
+        others begin, about what the slower way to begin costs."""
+        return max(self.graphics.fixed_us, self.compute.fixed_us)
+
     def layers_us(self, n_layers: int, kbuffer: bool) -> float:
         """Of n layers of a rasterization in compute shaders: all at once, or one by one."""
         once = self.compute.fixed_us + self.compute.raster_us

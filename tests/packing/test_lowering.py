@@ -20,7 +20,7 @@ from dressi.packing import Options, Packed, check_plan, pack, plan_text
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA, DeviceLimits
 from dressi.packing.lower import lower
 from dressi.packing.plan import Binding, ImagePlan, Plan, StagePlan, SubstagePlan
-from dressi.packing.profile import PRESETS, DeviceProfile, from_dict
+from dressi.packing.profile import PRESETS, Costs, DeviceProfile, from_dict
 
 COMPUTE = Options(lowering="compute")
 
@@ -77,6 +77,31 @@ def test_the_choice_is_by_size() -> None:
     plan = pack(made, [], NVIDIA, Options(), profile=slow_start).plan
     by_size = {(s.width * s.height > 4096): s.kind for s in plan.stages}
     assert by_size == {True: "compute", False: "graphics"}
+
+
+@pytest.mark.parametrize(
+    ("switch_us", "functions", "expected"),
+    [
+        (1.0, 1, {"compute", "graphics"}),  # each for itself
+        (60.0, 1, {"graphics"}),  # to change over costs more than dispatches save
+        (20.0, 60, {"compute", "graphics"}),  # they save more
+        (100.0, 60, {"compute"}),  # and passes save less than that
+    ],
+)
+def test_changing_over_counts(
+    switch_us: float, functions: int, expected: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large images and small ones by turns; dispatches save 40 us at 2^20 pixels and 2 us more for
+    each function, and cost 30 us more to begin."""
+    costs = Costs(fixed_us=2.0, copy_us=50.0, function_us=3.0, raster_us=100.0)
+    faster = replace(costs, fixed_us=32.0, copy_us=10.0, function_us=1.0)
+    profile = DeviceProfile("laptop", costs, faster)
+    monkeypatch.setattr(DeviceProfile, "switch_us", switch_us)
+    x = Variable(FLOAT, (1024, 1024), name="x")
+    for _ in range(functions):
+        x = F.sin(x) * 1.5
+    y = F.box_blur(x * F.sum(x), 1)
+    assert kinds(packed(y, Options(), profile=profile).plan) == expected
 
 
 def test_storage_images_bound_what_a_dispatch_writes() -> None:
