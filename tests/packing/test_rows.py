@@ -26,7 +26,7 @@ def matrix_with_a_row_of(longest: int) -> F.SparseMatrix:
 @pytest.mark.parametrize(
     ("longest", "blocks", "together"),
     [(0, "", False), (2, "", False), (8, "", False), (9, "+= 1)", False), (12, "+= 4)", False)]
-    + [(32, "+= 16)", False), (33, "+= 16)", True)],
+    + [(16, "+= 8)", False), (17, "+= 8)", True), (200, "+= 8)", True)],
 )
 def test_rows_are_read_at_once_in_dispatches_as_far_as_they_are_long(
     longest: int, blocks: str, together: bool
