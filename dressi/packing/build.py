@@ -24,7 +24,6 @@ from dressi.packing.plan import BufferPlan, DrawPlan, ImagePlan, Plan, StagePlan
 from dressi.packing.predict import predicted_us
 from dressi.packing.profile import DeviceProfile
 from dressi.packing.rematerialize import connect, readers_of, rematerialize
-from dressi.packing.shader_text import tile
 from dressi.packing.stage import Stage, in_levels, pack_stages
 from dressi.packing.substage import Context, Substage, pack_substages
 from dressi.packing.units import find_inline, in_buffer, is_exact, make_units
@@ -399,7 +398,7 @@ def _plan_substage(s: Substage, places: Places, context: Context) -> SubstagePla
     lay = layout(*s.domain, context.limits)
     width, height = lay.physical
     if s.is_dispatch:
-        own, (w, h) = s.units[0].functions[0], tile(lay.physical)
+        own, (w, h) = s.units[0].functions[0], shader.tile
         return SubstagePlan(
             s.name,
             tuple(shader.bindings),

@@ -480,7 +480,8 @@ class Generator:
             if not in_buffer(v):
                 here = "ivec2(gl_GlobalInvocationID.xy)"
                 body += self.image_stores(v, text, here, self.names[v.uid])
-        head = "layout(local_size_x = {}, local_size_y = {}) in;".format(*tile((w, h)))
+        shader.tile = tile((w, h), self.substage.is_wide)
+        head = "layout(local_size_x = {}, local_size_y = {}) in;".format(*shader.tile)
         shader.compute = text.render(body, head)
         shader.bindings = sorted(self.bindings.values(), key=lambda b: b.binding)
         return shader

@@ -41,6 +41,8 @@ class DeviceLimits:
     (maxFragmentCombinedOutputResources)."""
     stage_attachments: int = 64
     """Attachments of a whole render pass. Vulkan sets no limit; 64 keeps framebuffers sane."""
+    group_lanes: int = 128
+    """Invocations of a group of a dispatch (maxComputeWorkGroupInvocations, and those of x)."""
     fragment_stores: bool = False
     """fragmentStoresAndAtomics: a fragment shader may scatter."""
     float_atomics: bool = False
@@ -82,6 +84,7 @@ LLVMPIPE = DeviceLimits(
     float_atomics=True,
     int64_atomics=True,
     subgroup_arithmetic=True,
+    group_lanes=1024,
     linear_float32=True,
 )
 
@@ -124,6 +127,7 @@ NVIDIA = DeviceLimits(
     float_atomics=True,
     int64_atomics=True,
     subgroup_arithmetic=True,
+    group_lanes=1024,
     linear_float32=True,
 )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dressi.ad.functions.bits_group import LANES as MASK_LANES
 from dressi.ad.graph import Function, Variable
 from dressi.ad.lowering import rasterize_in_compute, sum_in_groups
 from dressi.ad.peeling import peels
@@ -45,8 +46,9 @@ def lower(
         return asked and profile is not None and not profile.prefers_kbuffer(n)
 
     in_groups = compute or bool(profile and profile.prefers_dispatch(GROUPED_PIXELS))
+    masks = in_groups and limits.group_lanes >= MASK_LANES
     simple = simplify(
-        wanted, options.merge_duplicates, options.fold_constants, drawn, dispatches=in_groups
+        wanted, options.merge_duplicates, options.fold_constants, drawn, dispatches=masks
     )
     if raster:
         simple = rasterize_in_compute(simple, limits.int64_atomics)

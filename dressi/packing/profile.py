@@ -18,10 +18,10 @@ device supports stays where the two are about equal, and noise changes no plan."
 TYPICAL_FUNCTIONS = 30.0
 """Functions of a shader whose size is not known yet; about the mean over HardSoftRas's."""
 
-SLOT_SHARE = 0.25
+SLOT_SHARE = 0.5
 """Of a traversal of all primitives in a compute shader: what one more slot a pixel adds to it
-(atomic operations, memory to clear). ``dressi bench kbuffer`` measures it: 0.03 to 0.05 on
-llvmpipe. More is assumed, since memory weighs more where arithmetic is cheap."""
+(atomic operations, memory to clear). ``dressi bench kbuffer`` measures it: 0.45 to 0.63 on an H200,
+0.03 to 0.05 on llvmpipe."""
 
 
 @dataclass(frozen=True)

@@ -28,16 +28,22 @@ void main() {
 """
 
 
-def tile(size: tuple[int, int]) -> tuple[int, int]:
-    """Pixels of a group of a dispatch over an image or table, one a lane. 128 lanes where there are
-    many: a processor holds only so many groups (32 on an H200, where groups of 64 lanes left half
-    of its lanes empty and took 1.3 to 1.4 times as long); 64 where there are few, for all
-    processors to have some."""
-    return (16, 8) if size[0] * size[1] >= LARGE else (8, 8)
-
-
 LARGE = 2**17
-"""Pixels of an image that fills a large device with groups of 128."""
+"""Pixels of an image that fills a large device with groups of 128 lanes."""
+
+
+def tile(size: tuple[int, int], wide: bool) -> tuple[int, int]:
+    """Pixels of a group of a dispatch over an image or table, one a lane. wide: of more than 8
+    bytes.
+
+    128 lanes where there are many: a processor holds only so many groups (32 on an H200, where
+    groups of 64 lanes left half of its lanes empty and shaders over narrow pixels took 1.3 to 1.4
+    times as long); 64 where there are few, for all processors to have some. Rows of 16 wide pixels
+    took 1.2 times as long there as rows of 8.
+    """
+    if size[0] * size[1] < LARGE:
+        return 8, 8
+    return (8, 16) if wide else (16, 8)
 
 
 @dataclass
@@ -62,6 +68,8 @@ class Shader:
     outputs: list[int] = field(default_factory=list)
     clears: list[tuple[float, ...] | None] = field(default_factory=list)
     n_vertices: int = 3
+    tile: tuple[int, int] = (8, 8)
+    """Pixels of a group."""
 
 
 class ShaderText:

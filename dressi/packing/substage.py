@@ -110,6 +110,13 @@ class Substage:
         return one_way(ways, v.uid not in self.as_textures and not self.is_dispatch)
 
     @property
+    def is_wide(self) -> bool:
+        """Whether an image that is read or written pixel by pixel has more than two components."""
+        same = [v for v, ways in self.reads.values() if ATTACHMENT in ways]
+        written = [v for v in self.outputs if not in_buffer(v)]
+        return any(v.vtype.plane.n > 2 for v in (*same, *written))
+
+    @property
     def is_dispatch(self) -> bool:
         """Whether it is a compute dispatch, not a subpass."""
         return self.lowered or self.kind == COMP

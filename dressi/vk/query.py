@@ -186,6 +186,7 @@ def read_limits(
         storage_images=count(m.maxPerStageDescriptorStorageImages, m.maxDescriptorSetStorageImages),
         uniform_slots=count(m.maxUniformBufferRange // 16),
         storage_words=m.maxStorageBufferRange // 4,
+        group_lanes=min(m.maxComputeWorkGroupInvocations, m.maxComputeWorkGroupSize[0]),
         resources=count(m.maxPerStageResources),
         combined_outputs=count(m.maxFragmentCombinedOutputResources),
         fragment_stores=bool(features.fragmentStoresAndAtomics),

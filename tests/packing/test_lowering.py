@@ -14,7 +14,7 @@ from dressi.ad.lowering import rasterize_in_compute
 from dressi.ad.optim import with_states
 from dressi.ad.registry import RASTER
 from dressi.ad.simplify import own_image
-from dressi.ad.vtype import FLOAT, INT, VEC3, VEC4
+from dressi.ad.vtype import FLOAT, INT, VEC3, VEC4, VType
 from dressi.errors import GraphError, PackingError
 from dressi.packing import Options, Packed, check_plan, pack, plan_text
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA, DeviceLimits
@@ -77,6 +77,34 @@ def test_the_choice_is_by_size() -> None:
     plan = pack(made, [], NVIDIA, Options(), profile=slow_start).plan
     by_size = {(s.width * s.height > 4096): s.kind for s in plan.stages}
     assert by_size == {True: "compute", False: "graphics"}
+
+
+@pytest.mark.parametrize(
+    ("vtype", "size", "shape"),
+    [
+        (FLOAT, (512, 256), "local_size_x = 16, local_size_y = 8"),
+        (VEC3, (512, 256), "local_size_x = 8, local_size_y = 16"),
+        (VEC3, (511, 256), "local_size_x = 8, local_size_y = 8"),
+    ],
+)
+def test_groups_are_shaped_for_their_pixels(
+    vtype: VType, size: tuple[int, int], shape: str
+) -> None:
+    plan = packed(F.sin(Variable(vtype, size, name="x")), COMPUTE).plan
+    (s,) = plan.stages[0].substages
+    assert f"layout({shape}) in;" in s.compute
+    w, h = (int(part.split()[-1]) for part in shape.split(","))
+    assert s.groups == (-(-size[0] // w), -(-size[1] // h), 1)
+
+
+def test_a_mask_is_spread_by_passes_where_groups_are_too_small() -> None:
+    words = F.dilate_bits(F.pack_bits(Variable(FLOAT, (64, 64), name="x")), 3.0, 5)
+    for lanes, together in ((256, True), (255, False)):
+        limits = NVIDIA.restrict(group_lanes=lanes)
+        made = lower([words], COMPUTE, None, limits)
+        names = {f.op.name for f in topological(made)}
+        assert ("group_dilate_bits" in names) == together
+        assert ("dilate_bits_row" in names) != together
 
 
 @pytest.mark.parametrize(
@@ -424,8 +452,9 @@ def test_a_mask_is_dilated_in_few_dispatches(most: int, dispatches: int) -> None
 def test_the_words_of_a_mask_fit_the_shared_memory_of_every_device(most: int) -> None:
     words = Variable(INT, (3, 50), name="words")
     band = F.dilate_bits(F.border_bits(words, 70), Variable(FLOAT, name="r"), most)
-    plan = pack(lower([band], COMPUTE, None, MINIMUM), [], MINIMUM, COMPUTE).plan
-    check_plan(plan, MINIMUM)
+    limits = MINIMUM.restrict(group_lanes=256)
+    plan = pack(lower([band], COMPUTE, None, limits), [], limits, COMPUTE).plan
+    check_plan(plan, limits)
     declared = r"shared uint words\[(\d+) \* \((\d+) \+ (\d+)\)\];"
     (found,) = re.findall(declared, plan.stages[0].substages[0].compute)
     rows, loaded, made = map(int, found)

@@ -177,6 +177,7 @@ def test_limits_are_at_least_what_vulkan_guarantees(device: Device) -> None:
     assert limits.image_dim >= 4096
     assert limits.input_attachments >= 4 and limits.color_outputs >= 4
     assert limits.storage_words >= 1 << 25 and limits.uniform_slots >= 1024
+    assert limits.group_lanes >= 128
     counts = (limits.input_attachments, limits.samplers, limits.resources, limits.combined_outputs)
     assert max(counts) <= 1 << 20
 

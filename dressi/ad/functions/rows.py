@@ -24,7 +24,7 @@ FEW = 4
 BLOCK = 8
 """Entries that are loaded together after the first ones."""
 
-EACH = 8
+EACH = 4
 """Entries that a lane loads together of a row that a subgroup adds up."""
 
 LONG = 16
