@@ -167,15 +167,15 @@ def pack_functions(
     """Substages, in order of execution, that compute ``wanted``; cut: uids of Variables that are
     not computed because their persistent images hold them."""
     missing = [v for v in wanted if v.uid not in cut]
-    context = task.context(wanted)
+    context, profile = task.context(wanted), task.profile
     found = _pack_one_way(task, missing, cut, context)
-    if task.profile is None or len({s.is_dispatch for s in found}) < 2:
+    mixed = len({s.is_dispatch for s in found}) > 1
+    if not mixed or profile is None or task.options.lowering != "auto":
         return found
     # Each was chosen for itself. All one way may be faster: nothing is changed over then.
     ways = [found]
     for lowering in ("graphics", "compute"):
         ways.append(_pack_one_way(task, missing, cut, replace(context, lowering=lowering)))
-    profile = task.profile
     return min(ways, key=lambda way: predicted_us(in_levels(pack_stages(way, context)), profile))
 
 

@@ -10,7 +10,7 @@ import pytest
 from dressi.ad import Adam, F, Variable, simplify
 from dressi.ad.autodiff import build_backward
 from dressi.ad.graph import topological
-from dressi.ad.lowering import rasterize_in_compute
+from dressi.ad.lowering import rasterize_in_compute, sum_in_groups
 from dressi.ad.optim import with_states
 from dressi.ad.registry import RASTER
 from dressi.ad.simplify import own_image
@@ -77,6 +77,17 @@ def test_the_choice_is_by_size() -> None:
     plan = pack(made, [], NVIDIA, Options(), profile=slow_start).plan
     by_size = {(s.width * s.height > 4096): s.kind for s in plan.stages}
     assert by_size == {True: "compute", False: "graphics"}
+
+
+def test_what_was_asked_for_is_not_compared() -> None:
+    """Passes beside a dispatch that is no pass, on a device that likes dispatches."""
+    blur = F.box_blur(Variable(FLOAT, (128, 128), name="x"), 1)
+    made = [own_image(v) for v in sum_in_groups(simplify([F.sum(blur)]))]
+    plan = pack(made, [], NVIDIA, Options(lowering="graphics"), profile=PRESETS["h200"]).plan
+    for stage in plan.stages:
+        names = {s.name for s in stage.substages}
+        assert (stage.kind == "compute") == (names == {"group_sum"})
+    assert kinds(plan) == {"graphics", "compute"}
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ WANTED_GROUPS = 4096
 """Groups that keep a large device busy; rows are dealt out until there are as many."""
 MOST_SLICES = 256
 ROWS_EACH = 2
+"""Rows of a primitive that make a slice worth its own set-up of the primitive."""
 GUARD_PX = 16384
 """Pixels from the middle of the picture up to which corners are snapped without clipping: far
 enough that hardly a face is clipped, near enough that 1/256 pixels fit 23 bits."""
