@@ -9,6 +9,8 @@ PY := .venv/bin/python
 DRESSI := .venv/bin/dressi
 # A fixed profile: what is measured on a busy machine would change plans from run to run.
 ON_LAVAPIPE := DRESSI_DEVICE=$${DRESSI_DEVICE:-llvmpipe} DRESSI_PROFILE=$${DRESSI_PROFILE:-llvmpipe}
+# The driver and a copy of it: two devices, on any machine.
+TWO_DEVICES := env $$($(PY) scripts/two_lavapipes.py out/second)
 SAY := @printf '\n== %s\n'
 
 .PHONY: setup demo test test-gc lint bench notebooks clean
@@ -38,16 +40,16 @@ test: lint
 	$(SAY) 'everything else, with validation layers'
 	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest --require-vulkan --ignore=tests/ad --ignore=tests/packing
 	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest --require-vulkan -m gpu tests/ad tests/packing
-	$(SAY) 'vk and engine (not the values of ops) again, with the garbage collector running all the time (test-gc: all)'
-	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest -m gpu --require-vulkan --gc-stress --ignore-glob='*_on_device.py' tests/vk tests/engine
+	$(SAY) 'vk, engine (not the values of ops) and parallel again, on two devices, with the garbage collector running all the time'
+	$(TWO_DEVICES) $(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest -m gpu --require-vulkan --gc-stress --ignore-glob='*_on_device.py' tests/vk tests/engine tests/parallel
 	$(SAY) 'notebooks'
 	$(ON_LAVAPIPE) $(PY) scripts/run_notebooks.py
 	$(SAY) 'a short benchmark'
 	$(ON_LAVAPIPE) $(DRESSI) bench --smoke
 
-# The collector after every few allocations: finds memory that Vulkan still reads but Python has freed.
+# The collector after every few allocations, and freed memory overwritten: finds what Vulkan still reads but Python has freed.
 test-gc: setup
-	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest -m gpu --require-vulkan --gc-stress $(ARGS)
+	$(TWO_DEVICES) $(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest -m gpu --require-vulkan --gc-stress $(ARGS)
 
 clean:
 	rm -rf out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

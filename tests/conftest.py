@@ -2,7 +2,8 @@
 
 --no-vulkan       the binding `vulkan` cannot be imported; tests marked `gpu` are deselected
 --require-vulkan  no Vulkan device is an error, not a reason to skip (CI)
---gc-stress       the garbage collector runs all the time: finds memory freed while Vulkan reads it
+--gc-stress       the garbage collector runs all the time, and C memory is overwritten when Python
+                  frees it: finds what Vulkan (or we) still read
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+HELPERS = str(ROOT / "tests" / "helpers")  # which import mode `importlib` leaves off the path
+if HELPERS not in sys.path:
+    sys.path.insert(0, HELPERS)
 
 
 class _NoVulkan(MetaPathFinder):
@@ -30,7 +34,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("dressi")
     group.addoption("--no-vulkan", action="store_true", help="make `import vulkan` fail")
     group.addoption("--require-vulkan", action="store_true", help="fail where no device is found")
-    group.addoption("--gc-stress", action="store_true", help="gc.set_threshold(1) in every test")
+    group.addoption(
+        "--gc-stress", action="store_true", help="gc.set_threshold(1), freed C memory overwritten"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -80,16 +86,28 @@ def _needs_device(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(autouse=True)
 def _gc_stress(request: pytest.FixtureRequest) -> Iterator[None]:
-    """--gc-stress: a collection after every other allocation, for the length of a test."""
+    """--gc-stress: a collection after every other allocation, for the length of a test, and poison
+    in freed memory from the first on."""
     if not request.config.getoption("--gc-stress"):
         yield
         return
     before = gc.get_threshold()
     gc.set_threshold(1)
+    if request.node.get_closest_marker("gpu") is not None:
+        _poison_freed_memory()
     try:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+def _poison_freed_memory() -> None:
+    from poison import Poisoned
+
+    from dressi.vk.api import load
+
+    if not isinstance(load().ffi, Poisoned):
+        load().ffi = Poisoned(load().ffi)
 
 
 @pytest.fixture(scope="session")

@@ -11,13 +11,15 @@ import functools
 import re
 import sys
 import threading
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from dressi.errors import DeviceError
 
 CData = Any
 """A cffi object: a Vulkan handle, a struct or a pointer."""
+
+Item = TypeVar("Item")
 
 WHOLE_SIZE = 0xFFFFFFFFFFFFFFFF
 """VK_WHOLE_SIZE; the binding's own constant is -1, which does not convert to an unsigned field."""
@@ -60,10 +62,14 @@ class Api:
         self.lock = threading.Lock()
         """Of ``n_instances``."""
 
-    def enumerate(self, function: CData, ctype: str, *args: CData) -> CData:
+    def enumerate(
+        self, function: CData, ctype: str, *args: CData, read: Callable[[CData], Item]
+    ) -> list[Item]:
         """Calls a two-step enumeration function (count, then array).
 
-        Returns a cffi array of ``ctype``; raises DeviceError with the name of the result.
+        Returns what ``read`` makes of each entry, a ``ctype``. An entry lives as long as the call
+        (cffi's slices and entries do not keep their array), so ``read`` must copy what it wants.
+        Raises DeviceError with the name of the result.
         """
         count = self.ffi.new("uint32_t *")
         result = function(*args, count, self.null)
@@ -74,7 +80,7 @@ class Api:
             raise DeviceError(
                 f"listing {ctype} failed: {result_name(self, result)}\n  {install_hint()}"
             )
-        return array[0 : count[0]]
+        return [read(array[i]) for i in range(count[0])]
 
     def instance_function(self, instance: CData, name: str) -> CData:
         """An extension's function, or None when the loader does not know it."""

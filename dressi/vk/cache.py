@@ -48,11 +48,12 @@ def write(path: Path, data: bytes) -> None:
 def prune(folder: Path, limit: int) -> None:
     """Removes the oldest files of a folder until it holds at most ``limit`` bytes."""
     with contextlib.suppress(OSError):
-        files = sorted(
-            (status.st_mtime_ns, status.st_size, entry.path)
-            for entry in os.scandir(folder)
-            if entry.is_file() and (status := entry.stat())
-        )
+        with os.scandir(folder) as entries:  # closed also where a file vanishes meanwhile
+            files = sorted(
+                (status.st_mtime_ns, status.st_size, entry.path)
+                for entry in entries
+                if entry.is_file() and (status := entry.stat())
+            )
         total = sum(size for _, size, _ in files)
         for _, size, path in files:
             if total <= limit:

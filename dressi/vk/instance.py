@@ -86,8 +86,12 @@ class Instance:
 
     def _require_layer(self) -> None:
         api = self.api
-        found = api.enumerate(api.lib.vkEnumerateInstanceLayerProperties, "VkLayerProperties")
-        if _LAYER not in {api.ffi.string(p.layerName).decode() for p in found}:
+        found = api.enumerate(
+            api.lib.vkEnumerateInstanceLayerProperties,
+            "VkLayerProperties",
+            read=lambda p: api.ffi.string(p.layerName).decode(),
+        )
+        if _LAYER not in found:
             raise DeviceError(
                 f"DRESSI_VALIDATE asks for {_LAYER}, which is not installed\n"
                 "  hint: apt-get install vulkan-validationlayers, or install the LunarG Vulkan SDK"
@@ -133,7 +137,12 @@ class Instance:
     def devices(self) -> list[tuple[CData, DeviceInfo]]:
         """All physical devices with their descriptions, in the loader's order."""
         api = self.api
-        found = api.enumerate(api.lib.vkEnumeratePhysicalDevices, "VkPhysicalDevice", self.handle)
+        found = api.enumerate(
+            api.lib.vkEnumeratePhysicalDevices,
+            "VkPhysicalDevice",
+            self.handle,
+            read=lambda handle: handle,
+        )
         return [(p, read_info(api, self.handle, p, i)) for i, p in enumerate(found)]
 
     def live(self) -> int:
@@ -230,7 +239,11 @@ def _api_version(api: Api) -> int:
 def _extension_names(api: Api, layer: str | None) -> set[str]:
     arena = Arena(api)
     name = api.null if layer is None else arena.text(layer.encode())
-    found = api.enumerate(
-        api.lib.vkEnumerateInstanceExtensionProperties, "VkExtensionProperties", name
+    return set(
+        api.enumerate(
+            api.lib.vkEnumerateInstanceExtensionProperties,
+            "VkExtensionProperties",
+            name,
+            read=lambda e: api.ffi.string(e.extensionName).decode(),
+        )
     )
-    return {api.ffi.string(e.extensionName).decode() for e in found}

@@ -49,10 +49,15 @@ def version_text(version: int) -> str:
 
 def extensions(api: Api, physical: CData) -> set[str]:
     """Names of the device extensions that the driver offers."""
-    found = api.enumerate(
-        api.lib.vkEnumerateDeviceExtensionProperties, "VkExtensionProperties", physical, api.null
+    return set(
+        api.enumerate(
+            api.lib.vkEnumerateDeviceExtensionProperties,
+            "VkExtensionProperties",
+            physical,
+            api.null,
+            read=lambda e: api.ffi.string(e.extensionName).decode(),
+        )
     )
-    return {api.ffi.string(e.extensionName).decode() for e in found}
 
 
 def read_info(api: Api, instance: CData, physical: CData, index: int) -> DeviceInfo:

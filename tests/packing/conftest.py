@@ -1,15 +1,8 @@
-"""Helpers on the path, and the option that rewrites the golden GLSL."""
+"""The option that rewrites the golden GLSL."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-HELPERS = str(Path(__file__).resolve().parent.parent / "helpers")
-if HELPERS not in sys.path:
-    sys.path.insert(0, HELPERS)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

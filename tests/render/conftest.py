@@ -1,17 +1,11 @@
-"""One engine a module, a shader cache of its own, helpers on the path: for tests marked `gpu`."""
+"""One engine a module, a shader cache of its own: for tests marked `gpu`."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-HELPERS = str(Path(__file__).resolve().parent.parent / "helpers")
-if HELPERS not in sys.path:
-    sys.path.insert(0, HELPERS)
 
 
 @pytest.fixture(scope="session", autouse=True)

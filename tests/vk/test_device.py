@@ -472,7 +472,7 @@ def test_missing_driver_says_what_to_install() -> None:
 
 
 def test_missing_layer_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load(), "enumerate", lambda *_: [])
+    monkeypatch.setattr(load(), "enumerate", lambda *_, **__: [])
     with pytest.raises(DeviceError, match="vulkan-validationlayers"):
         open_device(validate=True)
 

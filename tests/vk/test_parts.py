@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hand_plans import draw, frag, stage
+from poison import POISON, Poisoned
 
 from dressi.errors import DeviceError
 from dressi.packing.plan import Binding
 from dressi.vk import cache, open_device
-from dressi.vk.api import Arena, constant_case, load
+from dressi.vk.api import Api, Arena, constant_case, load
 from dressi.vk.memory import _Block
 from dressi.vk.renderpass import BUFFER, EXTERNAL, READ, WRITE, shape_of
 
@@ -20,6 +25,61 @@ def reads(*images: int) -> tuple[Binding, ...]:
 
 
 CODE = frag("y = 1.0;")
+
+
+def test_listed_handles_outlive_the_array_that_held_them() -> None:
+    """What is freed is overwritten at once here: cffi's slices do not keep their array."""
+    cffi = pytest.importorskip("cffi")
+    ffi = Poisoned(cffi.FFI())
+    api = Api(SimpleNamespace(ffi=ffi, lib=None, VK_INCOMPLETE=5))
+
+    def three_of_four(count: Any, array: Any) -> int:
+        count[0] = 4 if array == ffi.NULL else 3  # one is unplugged between the calls
+        for i in range(0 if array == ffi.NULL else 3):
+            array[i] = 100 + i
+        return 0
+
+    assert api.enumerate(three_of_four, "uint64_t", read=int) == [100, 101, 102]
+    assert api.enumerate(three_of_four, "uint64_t", read=lambda handle: handle) == [100, 101, 102]
+
+
+def test_freed_memory_is_poisoned() -> None:
+    """The test above can fail."""
+    cffi = pytest.importorskip("cffi")
+    ffi = Poisoned(cffi.FFI())
+    part = ffi.new("uint8_t[]", [1, 2, 3])[0:2]
+    assert list(part) == [POISON, POISON]
+
+
+def test_a_file_that_vanishes_while_the_cache_is_pruned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process prunes too: no error, and nothing is left open (a ResourceWarning)."""
+    for i in range(4):
+        cache.write(tmp_path / f"{i}.spv", bytes(1000))
+    real = os.scandir
+
+    class Vanishing:
+        def __init__(self, folder: Path) -> None:
+            self._entries = real(folder)
+
+        def __iter__(self) -> Iterator[os.DirEntry[str]]:
+            for entry in self._entries:
+                assert entry.is_file()
+                os.unlink(entry.path)
+                yield entry
+
+        def __enter__(self) -> Vanishing:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self._entries.close()
+            closed.append(True)
+
+    closed: list[bool] = []
+    monkeypatch.setattr(os, "scandir", Vanishing)
+    cache.prune(tmp_path, 1500)
+    assert closed == [True]
 
 
 def test_input_of_an_earlier_output_makes_a_dependency() -> None:
