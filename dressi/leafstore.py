@@ -6,7 +6,7 @@ uniform words. Belongs to one engine: two engines may share a leaf, each with it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from dressi.packing import Packed, image_key
 from dressi.packing.arrays import from_planes, to_planes, to_words
 from dressi.packing.layout import layout
 from dressi.vk import Device
+from dressi.vk.image import Image
 
 _NOTHING: frozenset[int] = frozenset()
 
@@ -70,6 +71,11 @@ class LeafStore:
                 other = self._resident.get(uid)
                 if other is not None:
                     self._upload(other, self._derive(other))
+
+    @property
+    def changed(self) -> Set[int]:
+        """What ``take_changed`` would give; to look at only."""
+        return self._changed
 
     def take_changed(self) -> frozenset[int]:
         """uids of the leaves whose data changed since the last call (derived ones too)."""
@@ -125,6 +131,10 @@ class LeafStore:
         images = self._images(variables)
         self.device.upload_all([(*i, p) for i, p in zip(images, planes, strict=True)])
         self.mark_changed(variables)
+
+    def images(self, variables: Iterable[Variable]) -> list[Image]:
+        """The same images, for a ``Transfer``."""
+        return [self.device.store.get(key) for key, *_ in self._images(variables)]
 
     def _images(self, variables: Iterable[Variable]) -> list[tuple[int, str, int, int]]:
         """(key, format, width, height) of each plane."""

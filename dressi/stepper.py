@@ -59,11 +59,21 @@ class Part:
         planes = [self.executable.download(i) for i in self.packed.images[v.uid]]
         return from_planes(planes, v, limits)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether a run does nothing at all."""
+        return not (self.packed.plan.stages or self.packed.plan.updates)
+
     def run(self, n: int, store: LeafStore) -> None:
+        """n runs with the uniforms that the store has now."""
+        self.refresh(store)
+        self.executable.run(n)
+
+    def refresh(self, store: LeafStore) -> None:
+        """Write the uniform block where what it holds is old. Not while a run is under way."""
         if self.packed.uniforms and self.uniforms_version != store.version:
             self.executable.write_uniforms(store.uniform_words(self.packed))
             self.uniforms_version = store.version
-        self.executable.run(n)
 
 
 class DirtyFlags:
@@ -181,6 +191,22 @@ class Step:
         self._watched = frozenset(v.uid for v in (*packed.leaves, *packed.uniforms))
         store.take_changed()
 
+    def is_plain(self) -> bool:
+        """Whether ``run(1)`` now would run the step half and nothing else: no rebuild is due and
+        nothing that is kept is old. Changes nothing."""
+        flags = self._watched & self._store.changed  # in this order: it is a frozenset
+        stale = self._stale or (self._split is not None and bool(flags & self._split.depends))
+        return not self._cache or (not stale and self.flags.is_settled(flags, 1))
+
+    def count_plain(self) -> Part:
+        """As ``run(1)`` where ``is_plain``, but that submitting what is returned is left to the
+        caller."""
+        self._store.take_changed()
+        self.main.refresh(self._store)
+        self.steps += 1
+        self._note_plain(1)
+        return self.main
+
     def run(self, n: int) -> None:
         """n iterations, in as few submits as rebuilds allow."""
         flags = self._store.take_changed() & self._watched
@@ -188,11 +214,7 @@ class Step:
             self._stale = True
         if not self._cache or (not self._stale and self.flags.is_settled(flags, n)):
             self._advance(n)
-            if n != 1 or self._usual is None:
-                self.last = Run([("step", self.main, n)])
-                self._usual = self.last if n == 1 else self._usual
-            else:
-                self.last = self._usual
+            self._note_plain(n)
             return
         self.last = Run()
         while n > 0:
@@ -217,8 +239,15 @@ class Step:
             n -= many
             flags = NOTHING
 
+    def _note_plain(self, n: int) -> None:
+        if n != 1 or self._usual is None:
+            self.last = Run([("step", self.main, n)])
+            self._usual = self.last if n == 1 else self._usual
+        else:
+            self.last = self._usual
+
     def _advance(self, n: int) -> None:
-        if self.main.packed.plan.stages or self.main.packed.plan.updates:
+        if not self.main.is_empty:
             self.main.run(n, self._store)
         self.steps += n
 

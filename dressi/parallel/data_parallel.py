@@ -1,10 +1,10 @@
 """Views split over devices, gradients summed, one step everywhere.
 
 In: a function that builds the loss of a share of the views, devices, an optimizer. Out:
-``DataParallel``. A step: every device computes the gradients of its share (at the same time, a
-thread a device), the host adds them up in the order of the devices, every device gets the sum and
-runs the same optimizer on it. Nothing but gradients moves, and nothing beyond Vulkan 1.0 is needed:
-no memory is shared between devices.
+``DataParallel``. A step: every device computes the gradients of its share at the same time, the
+host adds them up in the order of the devices, every device gets the sum and runs the same optimizer
+on it. Nothing but gradients moves, and nothing beyond Vulkan 1.0 is needed: no memory is shared
+between devices.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from __future__ import annotations
 import functools
 import os
 import threading
-import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
@@ -24,25 +23,19 @@ import numpy as np
 from dressi.ad.graph import Variable, user_line
 from dressi.ad.optim import Optimizer
 from dressi.checks import check_options, checked_limit, need_variable, positive_int
-from dressi.errors import DeviceError, DressiError, GraphError, OutOfMemoryError
+from dressi.errors import DeviceError, DressiError, GraphError
 from dressi.packing import Options
+from dressi.parallel.interrupt import HeldBack
+from dressi.parallel.loop import Loop
 from dressi.parallel.reduction import FACTOR, check_split
-from dressi.parallel.replica import Planes, Replica
+from dressi.parallel.replica import Replica
 from dressi.parallel.shares import Share, match_leaves, split_views
+from dressi.parallel.sums import n_threads
 from dressi.report import median_ms
 from dressi.vk import DeviceInfo, equal_devices
 
 MakeLoss = Callable[[Share], "Variable | tuple[Variable, Mapping[Variable, Any]]"]
-Result = TypeVar("Result")
 Method = TypeVar("Method", bound=Callable[..., Any])
-
-WAIT_S = 0.2
-"""Steps are waited for in slices, so that Python sees Ctrl-C whichever thread it reaches."""
-
-SYNC_STEPS = 100
-"""Steps between copies of the parameters from the first device to the others, where devices are
-unlike: their square roots and divisions may differ in the last bits. (The gradients that they apply
-are the same, so what differs only adds up, and does not grow of itself.)"""
 
 
 def _exclusive(method: Method) -> Method:
@@ -109,13 +102,9 @@ class DataParallel:
         self._replicas: list[Replica] = []
         self._ready_for = -1  # count of requires_grad changes
         self._validate = validate
-        self._steps = 0
-        self._wall_s: dict[str, deque[float]] = {
-            name: deque(maxlen=64) for name in ("gradients", "sum", "update")
-        }
-        # Steps run in threads that no signal reaches: Ctrl-C comes between steps, never when some
-        # devices have done one and others have not.
-        self._threads = ThreadPoolExecutor(len(selectors), thread_name_prefix="dressi")
+        # For what takes long on each device (rebuilds), and for large sums.
+        n_threads_used = max(len(selectors), n_threads())
+        self._threads = ThreadPoolExecutor(n_threads_used, thread_name_prefix="dressi")
         try:
             for share, selector in zip(self.shares, selectors, strict=True):
                 self._replicas.append(Replica(share, selector, options, validate, memory_limit))
@@ -123,8 +112,7 @@ class DataParallel:
         except BaseException:
             self.close()
             raise
-        infos = self.devices
-        self._alike = len({(i.name, i.driver) for i in infos}) == 1
+        self._loop = Loop(self._replicas, self._threads)
 
     def _load(self, optimizer: Optimizer) -> None:
         made = [_loss_and_data(self._make_loss(share)) for share in self.shares]
@@ -230,24 +218,20 @@ class DataParallel:
                 f"exec_steps at {user_line()}: n must be an integer of at least 1, got {n!r}"
             )
         self._prepare()
-        stop = threading.Event()
-        failed: list[Exception] = []
-        running = self._threads.submit(self._run, count, stop, failed)
-        try:
-            while wait([running], WAIT_S).not_done:
-                pass
-        except KeyboardInterrupt:
-            stop.set()
-            wait([running])
-            raise
-        if failed:
-            self.close(str(failed[0]))
-            raise failed[0]
+        with HeldBack() as ctrl_c, ExitStack() as locks:
+            for replica in self._replicas:  # what is under way on a device is not to be disturbed
+                locks.enter_context(replica.lock)
+            try:
+                self._loop.run(count, lambda: ctrl_c.came)
+            except BaseException as error:  # a signal handler of the user's may raise anything
+                self.close(str(error) or type(error).__name__)
+                raise
 
     def _prepare(self) -> None:
         """Build what is not built, one device after the other: what is wrong with the graph is
         raised in the user's thread, and the shaders are compiled once."""
-        if self._ready_for == Variable.flag_changes:
+        ready = all(r.is_ready for r in self._replicas)
+        if ready and self._ready_for == Variable.flag_changes:
             return
         for replica in self._replicas:
             replica.prepare()
@@ -276,58 +260,6 @@ class DataParallel:
                     "  hint: a parameter is the same for all views; requires_grad is to be set on "
                     "the leaves of all replicas"
                 )
-
-    def _run(self, n: int, stop: threading.Event, failed: list[Exception]) -> None:
-        """In a thread of its own: whole steps."""
-        try:
-            for _ in range(n):
-                if stop.is_set():
-                    return
-                self._step()
-        except Exception as error:
-            failed.append(error)
-
-    def _step(self) -> None:
-        begin = time.perf_counter()
-        parts = self._on_all(lambda replica: replica.compute_gradients())
-        computed = time.perf_counter()
-        total = add_planes(parts)
-        added = time.perf_counter()
-        self._on_all(lambda replica: replica.apply_gradients(total))
-        self._steps += 1
-        if not self._alike and self._steps % SYNC_STEPS == 0:
-            parameters = self._replicas[0].read_parameters()
-            for replica in self._replicas[1:]:
-                replica.write_parameters(parameters)
-        end = time.perf_counter()
-        for name, seconds in zip(
-            self._wall_s, (computed - begin, added - computed, end - added), strict=True
-        ):
-            self._wall_s[name].append(seconds)
-
-    def _on_all(self, work: Callable[[Replica], Result]) -> list[Result]:
-        """The same on every device at the same time: the calls into the driver run without the
-        interpreter lock. The first is done by the thread that asks. Raises what the first device
-        that fails raises, once all are done."""
-        rest: list[Future[Result]] = [self._threads.submit(work, r) for r in self._replicas[1:]]
-        results: list[Result] = []
-        errors: list[tuple[int, BaseException]] = []
-        for k, replica in enumerate(self._replicas):
-            try:
-                results.append(work(replica) if k == 0 else rest[k - 1].result())
-            except BaseException as error:
-                errors.append((k, error))
-        if errors:
-            k, first = errors[0]
-            raise self._named(k, first) from first
-        return results
-
-    def _named(self, k: int, error: BaseException) -> BaseException:
-        """The error with the device that it comes from, where it is of the library."""
-        text = f"device {k} of {len(self._replicas)} ({self.devices[k].name}): {error}"
-        if isinstance(error, OutOfMemoryError):
-            return OutOfMemoryError(text, error.needed, error.available)
-        return type(error)(text) if isinstance(error, DressiError) else error
 
     # -- looking inside
 
@@ -363,8 +295,12 @@ class DataParallel:
 
     def phase_ms(self) -> dict[str, float]:
         """Median ms of the parts of the last steps: ``gradients`` (all devices, with the way to the
-        host), ``sum`` (on the host), ``update`` (with the way back). 0 before the first step."""
-        return {name: median_ms(times) if times else 0.0 for name, times in self._wall_s.items()}
+        host), ``sum`` (on the host), ``update`` (with the way to the devices). 0 before the first
+        step. In a call of ``exec_steps`` an update and the gradients of the next step are one
+        submit, whose time counts as gradients; ``update`` is then that of the last step of a call.
+        """
+        wall_s = self._loop.wall_s
+        return {name: median_ms(times) if times else 0.0 for name, times in wall_s.items()}
 
     # -- life
 
@@ -403,18 +339,6 @@ class DataParallel:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def add_planes(parts: Sequence[Planes]) -> Planes:
-    """Sums of the planes of all replicas, added in order: for one split always the same bits."""
-    totals = []
-    with np.errstate(all="ignore"):  # texels beyond a folded table hold anything
-        for planes in zip(*parts, strict=True):
-            total = planes[0].copy()
-            for plane in planes[1:]:
-                total += plane
-            totals.append(total)
-    return totals
 
 
 def _loss_and_data(made: Any) -> tuple[Variable, Mapping[Variable, Any]]:

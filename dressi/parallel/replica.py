@@ -1,11 +1,13 @@
 """One device of several: an engine whose step comes in two halves, gradients and update.
 
-In: the loss of some views, an optimizer. Out: gradients in raw form, and parameters updated by the
-sum that comes back. Both halves are plans; parameters and optimizer state stay on the device.
+In: the loss of some views, an optimizer. Out: gradients in memory of the host, and parameters
+updated by the sum that is written there. Both halves are plans; parameters and optimizer state stay
+on the device.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,9 +22,11 @@ from dressi.ad.optim import Optimizer, with_states
 from dressi.engine import DressiAD
 from dressi.errors import GraphError
 from dressi.packing import Options
+from dressi.parallel.exchange import Exchange
 from dressi.parallel.shares import Share
 from dressi.report import MemoryUse
-from dressi.stepper import Step
+from dressi.stepper import Part, Step
+from dressi.vk.image import Image
 
 Planes = list[np.ndarray]
 """Words of the physical images of all parameters, plane by plane."""
@@ -52,6 +56,8 @@ class Replica(DressiAD):
         self._gradient_of: dict[Variable, Variable] = {}  # parameter -> gradient of the share
         self._loss_states: list[tuple[Variable, Variable]] = []
         self._loss_out: Variable | None = None
+        self._exchange: Exchange | None = None
+        self._recorded: list[Part] = []  # what the exchange has
 
     def load(self, loss: Variable, optimizer: Optimizer, weight: float, image_dim: int) -> None:
         """Set what is to be done. image_dim: the largest image that all devices allow, so that
@@ -60,6 +66,11 @@ class Replica(DressiAD):
         self.weight = weight
         self.set_loss_var(loss)
         self.set_optimizer(optimizer)
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Whoever holds it has the device alone."""
+        return self._lock
 
     @property
     def parameters(self) -> list[Variable]:
@@ -73,36 +84,81 @@ class Replica(DressiAD):
         with self._lock:
             self._alive()
             self._current_step()
+            self._record()
 
-    # -- the two halves
+    # -- the two halves. The DataParallel calls these, and holds the lock of each replica meanwhile
 
-    def compute_gradients(self) -> Planes:
-        """Loss and gradients at the current data."""
-        with self._lock:
-            self._alive()
-            step = self._current_step()
-            self._epoch += 1
-            step.run(1)
-            made = [self._outputs[self._gradient_of[x].uid] for x in self._sums]
-            found: dict[int, list[bytes]] = {}
-            for part in step.parts().values():  # what is clean lies in the other one
-                images = {v.uid: part.packed.images.get(v.uid, ()) for v in made}
-                indices = [i for mine in images.values() for i in mine]
-                planes = iter(part.executable.download_all(indices) if indices else ())
-                found |= {uid: [next(planes) for _ in mine] for uid, mine in images.items() if mine}
-            return [np.frombuffer(p, np.float32) for v in made for p in found[v.uid]]
+    @property
+    def is_ready(self) -> bool:
+        """Whether everything is built (``prepare``)."""
+        return self._step is not None and self._exchange is not None
 
-    def apply_gradients(self, planes: Sequence[Any]) -> None:
-        """One step of the optimizer with the sum of the gradients of all replicas."""
-        with self._lock:
-            self._alive()
-            self._current_step()
-            assert self._update_step is not None
-            self._store.write_planes(list(self._sums.values()), planes)
-            self._update_step.run(1)
-            # The gradient half does not write them: its cache must be told.
-            self._store.mark_changed(leaf for leaf, _ in self._updates or ())
-            self._epoch += 1
+    @property
+    def gradients(self) -> tuple[np.ndarray, ...]:
+        """Words of the gradients of the share that the device has written, as ``Transfer.words``.
+        Valid until something is started."""
+        assert self._exchange is not None
+        return self._exchange.gradients
+
+    @property
+    def sums(self) -> tuple[np.ndarray, ...]:
+        """Words of the sum of all devices, to be written only, before an update is started."""
+        assert self._exchange is not None
+        return self._exchange.sums
+
+    def compute_gradients(self) -> None:
+        """Loss and gradients at the current data, whatever has to be built or run again for it."""
+        assert self._step is not None and self._exchange is not None
+        self._epoch += 1
+        self._step.run(1)
+        self._record()
+        self._exchange.start(download=True)
+        self._exchange.finish()
+
+    def note_update(self) -> None:
+        """An update comes next. Nothing is under way."""
+        assert self._update_step is not None
+        self._update_step.count_plain()
+        # The gradient half does not write them: its cache must be told.
+        self._store.mark_changed(leaf for leaf, _ in self._updates or ())
+
+    def is_plain(self) -> bool:
+        """Whether loss and gradients are a matter of one submit."""
+        assert self._step is not None
+        return self._step.is_plain()
+
+    def start(self, update: bool = False, gradients: bool = False) -> None:
+        """Submit an update by ``sums`` (after ``note_update``), loss and gradients (where
+        ``is_plain``), or both in this order. ``finish`` comes before anything else."""
+        assert self._step is not None and self._exchange is not None
+        self._epoch += 1
+        if gradients:
+            self._step.count_plain()
+        self._exchange.start(update, gradients, download=gradients)
+
+    def finish(self) -> None:
+        """Wait for what was started."""
+        assert self._exchange is not None
+        self._exchange.finish()
+
+    def _record(self) -> None:
+        """Make the exchange, or tell it of the halves that the step has now."""
+        step, update = self._step, self._update_step
+        assert step is not None and update is not None
+        parts = list(step.parts().values())
+        if [id(p) for p in parts] == [id(p) for p in self._recorded]:
+            return
+        images: list[Image] = []
+        for x in self._sums:
+            made = self._outputs[self._gradient_of[x].uid].uid
+            part = next(p for p in parts if made in p.packed.images)  # what is clean: the other one
+            images += part.executable.images(part.packed.images[made])
+        if self._exchange is None:
+            sums = self._store.images(self._sums.values())
+            self._exchange = Exchange(self._device, update.main, sums, step.main, images)
+        else:
+            self._exchange.record(step.main, images)
+        self._recorded = parts
 
     def loss_value(self) -> float:
         """The loss of the last step, summed over its pixels, without the weight."""
@@ -191,6 +247,9 @@ class Replica(DressiAD):
         self._flags = tuple((v, v.requires_grad) for v in leaves([loss]))
 
     def _drop_builds(self, reason: str, keep_graph: bool = False) -> None:
+        if self._exchange is not None:
+            self._exchange.close()
+        self._exchange, self._recorded = None, []
         if self._update_step is not None:
             self._update_step.close()
             self._update_step = None

@@ -200,7 +200,7 @@ class Context:
         ]
         self._transient = self.command_buffer(owned, "one-time commands")
         self._arena = arena
-        self._transient_submit = self.submit_info(self._transient, 1)
+        self._transient_submit = self.submit_info([self._transient])
 
     def command_buffer(self, owned: Owned, what: str) -> CData:
         """A new primary command buffer, freed with ``owned``."""
@@ -274,22 +274,34 @@ class Context:
 
     # Submission
 
-    def submit_info(self, commands: CData, times: int) -> tuple[Any, ...]:
-        """Arguments of vkQueueSubmit that run a command buffer ``times`` times, and what they point
-        at."""
+    def submit_info(self, commands: Sequence[CData]) -> tuple[Any, ...]:
+        """Arguments of vkQueueSubmit that run command buffers one after the other, and what they
+        point at."""
         arena = Arena(self.api)
         info = arena.struct(
             "VkSubmitInfo",
-            commandBufferCount=times,
-            pCommandBuffers=arena.array("VkCommandBuffer", [commands] * times),
+            commandBufferCount=len(commands),
+            pCommandBuffers=arena.array("VkCommandBuffer", commands),
         )
         return info, arena
 
     def submit(self, info: CData, what: str) -> None:
         """Submits and waits. Ctrl-C is raised only after the device has finished."""
         try:
-            result = self.api.lib.vkQueueSubmit(self.queue, 1, info, self._fences[0][0])
-            self.check(result, "vkQueueSubmit", what)
+            self.start(info, what)
+            self._wait(0, what)
+        except BaseException:
+            self._settle()
+            raise
+
+    def start(self, info: CData, what: str) -> None:
+        """Submits, and does not wait: nothing else may be submitted before ``finish``."""
+        result = self.api.lib.vkQueueSubmit(self.queue, 1, info, self._fences[0][0])
+        self.check(result, "vkQueueSubmit", what)
+
+    def finish(self, what: str) -> None:
+        """Waits for what ``start`` has submitted."""
+        try:
             self._wait(0, what)
         except BaseException:
             self._settle()

@@ -239,10 +239,28 @@ class Executable:
             self._ctx.submit_all(submits, self._what)
         self._ctx.check_validation()
 
+    @property
+    def commands(self) -> CData:
+        """What was recorded, for a ``Batch``."""
+        return self._commands
+
+    @property
+    def what(self) -> str:
+        """Its name in errors."""
+        return self._what
+
+    def images(self, indices: Sequence[int]) -> list[Image]:
+        """Images of ``plan.images``, for a ``Transfer``."""
+        return [self._images[i] for i in indices]
+
+    def check(self) -> None:
+        """Raises DeviceError when it cannot run, as every method does."""
+        self._enter()
+
     def _submit(self, n: int) -> CData:
         submit = self._submits.get(n)
         if submit is None:
-            submit = self._submits[n] = self._ctx.submit_info(self._commands, n)
+            submit = self._submits[n] = self._ctx.submit_info([self._commands] * n)
         return submit[0]
 
     def download(self, image_index: int) -> bytes:

@@ -199,7 +199,10 @@ def _pieces(image: Image) -> Iterable[tuple[int, int]]:
     return ((y, min(rows, image.height - y)) for y in range(0, image.height, rows))
 
 
-def _region(ctx: Context, arena: Arena, image: Image, y: int, rows: int, offset: int = 0) -> CData:
+def copy_region(
+    ctx: Context, arena: Arena, image: Image, y: int, rows: int, offset: int = 0
+) -> CData:
+    """Some rows of an image, and where they lie in a buffer."""
     return arena.struct(
         "VkBufferImageCopy",
         bufferOffset=offset,
@@ -226,7 +229,7 @@ def write_pixels(ctx: Context, staging: Staging, image: Image, data: Any) -> Non
         start, size = y * image.row_bytes, rows * image.row_bytes
         buffer, arena = staging.get("upload", size), Arena(ctx.api)
         ctx.api.ffi.memmove(buffer.pointer, flat[start : start + size], size)
-        region = _region(ctx, arena, image, y, rows)
+        region = copy_region(ctx, arena, image, y, rows)
 
         def record(commands: CData, source: CData = buffer.handle, region: CData = region) -> None:
             barrier(ctx, commands)
@@ -242,7 +245,7 @@ def read_pixels(ctx: Context, staging: Staging, image: Image) -> bytes:
     for y, rows in _pieces(image):
         size = rows * image.row_bytes
         buffer, arena = staging.get("readback", size), Arena(ctx.api)
-        region = _region(ctx, arena, image, y, rows)
+        region = copy_region(ctx, arena, image, y, rows)
 
         def record(commands: CData, target: CData = buffer.handle, region: CData = region) -> None:
             barrier(ctx, commands)
@@ -284,7 +287,8 @@ def write_all(
         host[place] = memoryview(data).cast("B")
     general = ctx.api.c.VK_IMAGE_LAYOUT_GENERAL
     regions = [
-        _region(ctx, arena, i, 0, i.height, p.start) for i, p in zip(images, places, strict=True)
+        copy_region(ctx, arena, i, 0, i.height, p.start)
+        for i, p in zip(images, places, strict=True)
     ]
 
     def record(commands: CData) -> None:
@@ -306,7 +310,8 @@ def read_all(ctx: Context, staging: Staging, images: Sequence[Image]) -> list[by
     buffer, arena = staging.get("readback", size), Arena(ctx.api)
     general = ctx.api.c.VK_IMAGE_LAYOUT_GENERAL
     regions = [
-        _region(ctx, arena, i, 0, i.height, p.start) for i, p in zip(images, places, strict=True)
+        copy_region(ctx, arena, i, 0, i.height, p.start)
+        for i, p in zip(images, places, strict=True)
     ]
 
     def record(commands: CData) -> None:

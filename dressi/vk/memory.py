@@ -313,6 +313,14 @@ def _bind(ctx: Context, handle: CData, memory: CData, offset: int, what: str) ->
     ctx.check(result, "vkBindBufferMemory", what)
 
 
+def invalidate(ctx: Context, buffer: Buffer, what: str) -> None:
+    """Makes what the device wrote visible to the host, where the memory is not coherent."""
+    if not buffer.coherent:
+        span = Arena(ctx.api).struct("VkMappedMemoryRange", memory=buffer.memory, size=WHOLE_SIZE)
+        result = ctx.api.lib.vkInvalidateMappedMemoryRanges(ctx.device, 1, span)
+        ctx.check(result, "vkInvalidateMappedMemoryRanges", what)
+
+
 class Staging:
     """The two host buffers through which pixels move; they grow to what is asked, up to
     ``CHUNK``."""
@@ -344,9 +352,5 @@ class Staging:
         return buffer
 
     def invalidate(self, buffer: Buffer) -> None:
-        """Makes what the device wrote visible to the host, where the memory is not coherent."""
-        if not buffer.coherent:
-            ctx, arena = self._ctx, Arena(self._ctx.api)
-            span = arena.struct("VkMappedMemoryRange", memory=buffer.memory, size=WHOLE_SIZE)
-            result = ctx.api.lib.vkInvalidateMappedMemoryRanges(ctx.device, 1, span)
-            ctx.check(result, "vkInvalidateMappedMemoryRanges", "readback staging buffer")
+        """``invalidate`` for a buffer of its own."""
+        invalidate(self._ctx, buffer, "readback staging buffer")

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from splits import SIZE, VIEWS, Gains, devices, many_parameters, rel
 
 from dressi import (
     FLOAT,
-    MAT3,
     SGD,
     VEC3,
     Adam,
@@ -24,75 +24,17 @@ from dressi import (
     Options,
     Variable,
 )
-from dressi.ad import exponential_decay, state, step_counter
+from dressi.ad import exponential_decay, state
 from dressi.ad.optim import Optimizer
 from dressi.apps.problems import hard_silhouettes, silhouette_problem, squashed, view_matrices
 from dressi.parallel import DataParallel, Share
-from dressi.parallel.data_parallel import add_planes
 from dressi.render.mesh import icosphere
-from dressi.vk import equal_devices, list_devices
+from dressi.vk import list_devices
 
 pytestmark = pytest.mark.gpu
-VIEWS, SIZE, STEPS = 5, (7, 6), 20
+STEPS = 20
 TOLERANCE = 1e-5
 """Of parameters after STEPS, relative to the largest: sums are rounded in another order."""
-
-
-def devices(n: int) -> list[int]:
-    """n devices of one type: all there are, and again."""
-    there = [d.index for d in equal_devices()]
-    return [there[k % len(there)] for k in range(n)]
-
-
-def rel(got: np.ndarray, want: np.ndarray) -> float:
-    assert got.shape == want.shape
-    return float(np.abs(got - want).max() / np.abs(want).max())
-
-
-class Gains:
-    """An image x such that x * gain fits the target of every view, and a term for x alone.
-
-    loss = reduce over views of mean over pixels |gain x - target|^2 + 0.1 mean |x|^2
-    """
-
-    def __init__(self, reduction: str = "mean", shared: bool = True) -> None:
-        rng = np.random.default_rng(3)
-        w, h = SIZE
-        self.reduction = reduction
-        self.gain = rng.uniform(0.2, 2.0, (VIEWS, 1))
-        self.target = rng.normal(size=(VIEWS, h, w, 3))
-        self.start = rng.normal(size=(h, w, 3))
-        self.x = Variable(VEC3, SIZE, requires_grad=True, name="x") if shared else None
-        self.targets: dict[int, Variable] = {}
-
-    def __call__(self, share: Share) -> tuple[Variable, Mapping[Variable, Any]]:
-        n = len(share)
-        x = self.x
-        if x is None:
-            x = Variable(VEC3, SIZE, requires_grad=True, name="x")
-        gain = Variable(FLOAT, layers=n, name="gain")
-        target = Variable(VEC3, SIZE, n, name="target")
-        self.targets[share.index] = target
-        off = x * gain - target
-        pixels = SIZE[0] * SIZE[1]
-        fit, own = F.sum(F.dot(off, off)) * (1.0 / pixels), F.mean(F.dot(x, x)) * 0.1
-        if self.reduction == "mean":
-            loss = fit * (1.0 / n) + own
-        else:
-            loss = fit + own * share.weight
-        data = {gain: self.gain[share.views], target: self.target[share.views], x: self.start}
-        return loss, data
-
-    def numpy(self, lr: float, steps: int) -> tuple[np.ndarray, float]:
-        """x after gradient descent in float64, and the loss before the last step."""
-        x, pixels, loss = self.start.copy(), SIZE[0] * SIZE[1], 0.0
-        scale = 1.0 / VIEWS if self.reduction == "mean" else 1.0
-        for _ in range(steps):
-            gain = self.gain[:, :, None, None]
-            off = gain * x - self.target
-            loss = scale * (off**2).sum() / pixels + 0.1 * (x**2).sum() / pixels
-            x = x - lr * (2 * scale * (gain * off).sum(axis=0) + 0.2 * x) / pixels
-        return x, float(loss)
 
 
 SPLITS = [[5], [3, 2], [1, 4], [4, 1], [1, 3, 1], [1, 1, 1, 1, 1]]
@@ -199,31 +141,6 @@ def test_gradients_along_a_fit_with_adam_are_those_of_one_device() -> None:
             assert dp.recv_loss() == pytest.approx(value, rel=1e-6)
 
 
-def many_parameters(share: Share) -> tuple[Variable, Mapping[Variable, Any]]:
-    """A number, a table, a matrix and a stack that belongs to all views, with state in the loss
-    (a counter) and a value that never changes."""
-    n, (w, h) = len(share), SIZE
-    rng = np.random.default_rng(5)
-    scale = Variable(FLOAT, requires_grad=True, name="scale")
-    table = Variable(VEC3, (9, 1), requires_grad=True, name="table")
-    matrix = Variable(MAT3, requires_grad=True, name="matrix")
-    stack = Variable(VEC3, SIZE, 2, requires_grad=True, name="stack")
-    target = Variable(VEC3, SIZE, n, name="target")
-    still = F.gaussian_blur(F.gaussian_blur(target, 1.0), 1.0)
-    t = F.to_float(step_counter("loss.step"))
-    both = F.split(stack)
-    off = (matrix @ both[0]) * (1.0 + 0.01 * t) + both[1] * scale - still
-    loss = F.mean(F.dot(off, off)) + F.mean(F.dot(table, table)) * scale
-    data = {
-        scale: 0.5,
-        table: rng.normal(size=(9, 3)),
-        matrix: rng.normal(size=(3, 3)),
-        stack: rng.normal(size=(2, h, w, 3)),
-        target: rng.normal(size=(VIEWS, h, w, 3))[share.views],
-    }
-    return loss, data
-
-
 @pytest.mark.parametrize(
     "optimizer",
     [
@@ -321,15 +238,6 @@ def test_a_run_is_repeated_bit_by_bit() -> None:
     assert (run() == run()).all()
 
 
-def test_planes_are_added_in_the_order_of_the_devices() -> None:
-    big, small = np.float32([1e8]), np.float32([1.0])
-    assert add_planes([[small], [big], [-big]])[0] == 0.0
-    assert add_planes([[big], [-big], [small]])[0] == 1.0
-    one = np.float32([3.0])
-    add_planes([[one], [one]])
-    assert one == 3.0  # what came from a device is left alone
-
-
 def test_data_sent_later_reaches_every_device() -> None:
     make, other = Gains(), Gains()
     rng = np.random.default_rng(11)
@@ -371,25 +279,6 @@ def test_parameters_that_are_switched_off_stay() -> None:
         dp.exec_step()
         assert (dp.recv_img(leaves[0]) != before).any()
         assert dp.drift() == 0.0
-
-
-def test_devices_work_at_the_same_time() -> None:
-    """Each waits inside its half of a step until the other has come there too."""
-    with DataParallel(Gains(), VIEWS, devices(2), optimizer=SGD(0.1)) as dp:
-        dp.exec_step()
-        for half in ("compute_gradients", "apply_gradients"):
-            together = threading.Barrier(2, timeout=30)
-            for engine in dp.engines:
-                real = getattr(engine, half)
-
-                def meet(*args: Any, real: Any = real, met: Any = together) -> Any:
-                    met.wait()
-                    return real(*args)
-
-                setattr(engine, half, meet)
-        dp.exec_steps(2)
-        assert set(dp.phase_ms()) == {"gradients", "sum", "update"}
-        assert all(ms > 0 for ms in dp.phase_ms().values())
 
 
 def test_ctrl_c_comes_between_steps() -> None:
@@ -459,12 +348,12 @@ def test_nothing_is_left_of_many() -> None:
 
 
 def test_unlike_devices_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dressi.parallel import data_parallel
+    from dressi.parallel import loop
 
-    monkeypatch.setattr(data_parallel, "SYNC_STEPS", 4)
+    monkeypatch.setattr(loop, "SYNC_STEPS", 4)
     make = Gains()
     with DataParallel(make, VIEWS, devices(2), optimizer=SGD(0.1)) as dp:
-        dp._alike = False
+        dp._loop.alike = False
         dp.exec_steps(3)
         assert make.x is not None
         dp.engines[1].send_img(make.x, dp.recv_img(make.x) + 1e-3)  # as rounding would, but more

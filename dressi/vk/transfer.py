@@ -1,0 +1,211 @@
+"""Copies between images and memory of the host that are recorded once, and submits of several
+recorded things.
+
+In: images of one device, executables. Out: ``Transfer``, whose host memory NumPy sees as it is, and
+``Batch``, one submit that the host need not wait for at once. The ways of ``dressi.vk.image`` take
+any images, but record anew and copy bytes in each call: a twentieth of a millisecond and more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from dressi.errors import DeviceError
+from dressi.vk.api import Arena, CData
+from dressi.vk.context import Owned
+from dressi.vk.image import OFFSET, Image, barrier, copy_region, host_barrier
+from dressi.vk.memory import Buffer, create_host_buffer, invalidate
+
+if TYPE_CHECKING:
+    from dressi.vk.device import Device
+
+MOST_BYTES = 256 << 20
+"""Of one host buffer; what is larger lies in several (drivers allow 1 GB at least)."""
+
+UPLOAD, READBACK = "upload", "readback"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of an image, and their place: which host buffer, and bytes from its beginning."""
+
+    image: int
+    y: int
+    rows: int
+    buffer: int
+    offset: int
+
+
+def pieces(
+    images: Sequence[tuple[int, int]], most: int = MOST_BYTES
+) -> tuple[list[Piece], list[int]]:
+    """Where images lie in host buffers of at most ``most`` bytes, one behind the other, and the
+    bytes of each buffer. images: (bytes of a row, rows). Depends on nothing else, so memory of two
+    devices can be added word by word."""
+    found: list[Piece] = []
+    sizes = [0]
+    for k, (row_bytes, height) in enumerate(images):
+        y = 0
+        while y < height:
+            start = -(-sizes[-1] // OFFSET) * OFFSET
+            rows = min(height - y, (most - start) // row_bytes)
+            if rows <= 0:
+                sizes.append(0)
+                start, rows = 0, min(height - y, max(most // row_bytes, 1))
+            found.append(Piece(k, y, rows, len(sizes) - 1, start))
+            sizes[-1] = start + rows * row_bytes
+            y += rows
+    return found, sizes
+
+
+class Recorded(Protocol):
+    """What a Batch submits."""
+
+    @property
+    def commands(self) -> CData:
+        """A recorded command buffer that begins with a barrier after everything before it."""
+        ...
+
+    @property
+    def what(self) -> str:
+        """Its name in errors."""
+        ...
+
+    def check(self) -> None:
+        """Raises DeviceError when it must not be submitted."""
+        ...
+
+
+class Transfer:
+    """A copy of the same images to or from the same memory of the host, again and again.
+
+    device: where the images are. use: ``"upload"`` (to the images) or ``"readback"`` (from them).
+    images: which. The host memory counts as staging memory: ``memory_limit`` leaves it out. Raises
+    OutOfMemoryError where there is not enough of it, DeviceError for no images and another use.
+    """
+
+    words: tuple[np.ndarray, ...]
+    """The host memory as float32 arrays, each (n,): all pixels one behind the other, as ``pieces``
+    says. Those of an upload are to be written only: reading them may be a hundred times slower.
+    Not to be touched while a submit is under way, nor after ``close``."""
+
+    def __init__(self, device: Device, use: str, images: Sequence[Image], what: str) -> None:
+        if use not in (UPLOAD, READBACK):
+            raise DeviceError(f"a transfer is for {UPLOAD!r} or {READBACK!r}, not for {use!r}")
+        if not images:
+            raise DeviceError(f"{what}: a transfer of no images")
+        self._device = device
+        self._ctx = device.context
+        self._ctx.enter()
+        self._use = use
+        self.what = what
+        self._closed = False
+        self._images: tuple[Image, ...] = ()
+        self._shapes = [(i.format, i.width, i.height) for i in images]
+        self._pieces, sizes = pieces([(i.row_bytes, i.height) for i in images], MOST_BYTES)
+        self._owned = Owned(self._ctx)
+        try:
+            self._buffers = [
+                create_host_buffer(self._ctx, device.memory, self._owned, size, use, what)
+                for size in sizes
+            ]
+            self.words = tuple(_words(self._ctx.api.ffi, b) for b in self._buffers)
+            for words in self.words:
+                words[:] = 0.0  # also what lies between images: it is added like the rest
+            self._commands = self._ctx.command_buffer(self._owned, what)
+            self.record(images)
+        except BaseException:
+            self._owned.destroy()
+            raise
+
+    def record(self, images: Sequence[Image]) -> None:
+        """Copy other images of the same formats and sizes from now on. Raises DeviceError for
+        others. Not while a submit is under way."""
+        shapes = [(i.format, i.width, i.height) for i in images]
+        if shapes != self._shapes:
+            raise DeviceError(f"{self.what} is made for {self._shapes}, not for {shapes}")
+        ctx, lib, commands = self._ctx, self._ctx.api.lib, self._commands
+        self._images = ()  # what was recorded is gone, also when the new is not finished
+        begin = Arena(ctx.api).struct("VkCommandBufferBeginInfo")
+        ctx.check(lib.vkBeginCommandBuffer(commands, begin), "vkBeginCommandBuffer", self.what)
+        barrier(ctx, commands)
+        general, arena = ctx.api.c.VK_IMAGE_LAYOUT_GENERAL, Arena(ctx.api)
+        for p in self._pieces:
+            image, buffer = images[p.image], self._buffers[p.buffer].handle
+            region = copy_region(ctx, arena, image, p.y, p.rows, p.offset)
+            if self._use == UPLOAD:
+                lib.vkCmdCopyBufferToImage(commands, buffer, image.handle, general, 1, region)
+            else:
+                lib.vkCmdCopyImageToBuffer(commands, image.handle, general, buffer, 1, region)
+        if self._use == READBACK:
+            host_barrier(ctx, commands)
+        ctx.check(lib.vkEndCommandBuffer(commands), "vkEndCommandBuffer", self.what)
+        self._images = tuple(images)
+
+    @property
+    def commands(self) -> CData:
+        """What was recorded, for a ``Batch``."""
+        return self._commands
+
+    def check(self) -> None:
+        """Raises DeviceError when the device or this is closed, or when an image is gone."""
+        self._ctx.enter()
+        if self._closed:
+            raise DeviceError(f"{self.what} is closed")
+        gone = [i.name for i in self._images if not i.alive]
+        if gone or not self._images:
+            raise DeviceError(f"{self.what} was recorded for images that are gone: {gone}")
+
+    def fetch(self) -> None:
+        """Makes what the device has written visible in ``words``; to be called after the submit is
+        finished."""
+        for buffer in self._buffers:
+            invalidate(self._ctx, buffer, self.what)
+
+    def close(self) -> None:
+        """Frees the host memory. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self.words = ()
+            if not self._ctx.closed:
+                self._owned.destroy()
+
+
+class Batch:
+    """Recorded things that one submit runs, in order: executables and transfers of one device.
+
+    Each begins with a barrier, so it sees what the ones before it wrote.
+    """
+
+    def __init__(self, device: Device, parts: Sequence[Recorded]) -> None:
+        if not parts:
+            raise DeviceError("a batch of nothing")
+        self._ctx = device.context
+        self._parts = tuple(parts)
+        self._what = ", ".join(p.what for p in parts)
+        self._info = self._ctx.submit_info([p.commands for p in parts])
+
+    def start(self) -> None:
+        """Submits, without waiting. Nothing else may be done with the device before ``finish``.
+        Raises DeviceError as the parts do."""
+        for part in self._parts:
+            part.check()
+        self._ctx.start(self._info[0], self._what)
+
+    def finish(self) -> None:
+        """Waits until the device is done. Raises DeviceLostError, ValidationError."""
+        self._ctx.finish(self._what)
+        self._ctx.check_validation()
+
+    def run(self) -> None:
+        """Both."""
+        self.start()
+        self.finish()
+
+
+def _words(ffi: Any, buffer: Buffer) -> np.ndarray:
+    return np.frombuffer(ffi.buffer(buffer.pointer, buffer.size), np.float32)

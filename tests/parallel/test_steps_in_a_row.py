@@ -1,0 +1,344 @@
+"""Steps in a row give what single steps give, in as few submits as can be, whatever comes
+between."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from splits import VIEWS, Gains, devices, many_parameters, rel
+
+from dressi import FLOAT, SGD, VEC3, Adam, DeviceError, F, Momentum, Options, Variable
+from dressi.ad import exponential_decay, state
+from dressi.ad.optim import Optimizer
+from dressi.parallel import DataParallel, Share
+from dressi.parallel import loop as loop_module
+
+pytestmark = pytest.mark.gpu
+STEPS = 23
+Made = tuple[Variable, Mapping[Variable, Any]]
+
+
+def scheduled(share: Share) -> Made:
+    """State that only the loss has (an average), state that both have (a schedule's counter)."""
+    x = Variable(FLOAT, (4, 3), requires_grad=True, name="x")
+    average = state(FLOAT, (4, 3), name="average")
+    average.update = average * 0.9 + F.stop_gradient(x) * 0.1
+    target = Variable(FLOAT, (4, 3), len(share), name="target")
+    off = x * exponential_decay(0.5, 0.05, STEPS) - target - average
+    ones = np.arange(VIEWS)[:, None, None] + np.ones((VIEWS, 3, 4))
+    return F.mean(off * off), {target: ones[share.views], x: np.full((3, 4), 0.25)}
+
+
+def fresh(
+    make: Callable[[Share], Made], optimizer: Callable[[], Optimizer], **changes: Any
+) -> DataParallel:
+    settings: dict[str, Any] = {"shares": [3, 2], "options": Options(deterministic=True)}
+    return DataParallel(make, VIEWS, devices(2), optimizer=optimizer(), **{**settings, **changes})
+
+
+def everything(dp: DataParallel) -> np.ndarray:
+    found = [dp.recv_img(x).ravel() for x in dp.parameters]
+    return np.concatenate([*found, [np.float32(dp.recv_loss())]])
+
+
+@pytest.mark.parametrize("cache", [True, False], ids=["cache", "no cache"])
+@pytest.mark.parametrize(
+    ("make", "optimizer"),
+    [
+        (many_parameters, lambda: Adam(0.01)),
+        (many_parameters, lambda: Momentum(exponential_decay(0.01, 0.001, STEPS))),
+        (scheduled, lambda: SGD(exponential_decay(0.5, 0.05, STEPS))),
+    ],
+    ids=["Adam", "schedule", "state"],
+)
+def test_rows_of_any_length_give_the_same_bits(
+    make: Callable[[Share], Made], optimizer: Callable[[], Optimizer], cache: bool
+) -> None:
+    """The cache rebuilds on the way, in other places."""
+    results = []
+    for rows in ([1] * STEPS, [STEPS], [2, 9, 1, 1, 7, 3]):
+        options = Options(deterministic=True, cache=cache)
+        with fresh(make, optimizer, options=options) as dp:
+            for n in rows:
+                dp.exec_steps(n)
+            assert dp.drift() == 0.0
+            assert {e._current_step().steps for e in dp.engines} == {STEPS}
+            results.append(everything(dp))
+    for other in results[1:]:
+        assert (other == results[0]).all()
+
+
+def test_the_loss_is_that_before_the_last_update() -> None:
+    make = Gains()
+    with fresh(make, lambda: SGD(2.0)) as dp:
+        done = 0
+        for n in (1, 20, 1, 6):
+            dp.exec_steps(n)
+            done += n
+            assert dp.recv_loss() == pytest.approx(make.numpy(2.0, done)[1], rel=1e-5)
+
+
+class Watched:
+    """Counts of submits and waits, by device, and their order."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+
+
+@contextmanager
+def watched(dp: DataParallel, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    seen = Watched()
+    with monkeypatch.context() as patch:
+        for k, engine in enumerate(dp.engines):
+            context = engine._device.context
+            for name in ("start", "finish", "submit"):
+                real = getattr(context, name)
+
+                def call(*args: Any, k: int = k, name: str = name, real: Any = real) -> None:
+                    seen.calls.append((name, k))
+                    real(*args)
+
+                patch.setattr(context, name, call)
+        yield seen
+
+
+def test_a_step_is_one_submit_and_all_devices_work_before_one_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with fresh(many_parameters, lambda: Adam(0.01)) as dp:
+        dp.exec_steps(STEPS)
+        both = [("start", 0), ("start", 1), ("finish", 0), ("finish", 1)]
+        with watched(dp, monkeypatch) as seen:
+            dp.exec_steps(7)
+        assert seen.calls == both * 8  # gradients, 6 updates with gradients, an update
+        with watched(dp, monkeypatch) as seen:
+            dp.exec_step()
+        assert seen.calls == both * 2
+        assert set(dp.phase_ms()) == {"gradients", "sum", "update"}
+        assert all(ms > 0 for ms in dp.phase_ms().values())
+
+
+def test_what_takes_long_is_done_on_all_devices_at_the_same_time() -> None:
+    """The first steps, in which the cache rebuilds: each device waits until the other is there."""
+    with fresh(many_parameters, lambda: Adam(0.01)) as dp:
+        together, met = threading.Barrier(2, timeout=30), []
+        for engine in dp.engines:
+            real = engine.compute_gradients
+
+            def meet(real: Callable[[], None] = real) -> None:
+                met.append(together.wait())
+                real()
+
+            engine.compute_gradients = meet  # type: ignore[method-assign]
+        dp.exec_steps(STEPS)
+        assert len(met) >= 4
+
+
+def test_data_that_changes_between_calls_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kept part was computed from, a parameter, and a number in a block of uniforms; at
+    once, after every step, and when steps have become one submit."""
+    rng = np.random.default_rng(8)
+    make = Gains()
+    rate = Variable(FLOAT, name="rate")
+    x = make.start.copy()
+    with fresh(make, lambda: SGD(rate), shares=[1, 4]) as dp:
+        assert make.x is not None
+        for n in (1, 1, 1, 1, 12, 12, 12, 1, 1, 12):
+            lr = float(rng.uniform(0.5, 2.0))
+            dp.send_img(rate, lr)
+            make.target = rng.normal(size=make.target.shape)
+            dp.send_views(make.targets[1], make.target)
+            make.start = x
+            if n == 12:
+                make.start = x + rng.normal(size=x.shape)
+                dp.send_img(make.x, make.start)
+            dp.exec_steps(n)
+            x, loss = make.numpy(lr, n)
+            assert rel(dp.recv_img(make.x), x) < 1e-5
+            assert dp.recv_loss() == pytest.approx(loss, rel=1e-5)
+        with watched(dp, monkeypatch) as seen:
+            dp.exec_steps(5)
+        assert ("start", 0) in seen.calls
+
+
+def still_parts(share: Share) -> Made:
+    """Much of it does not depend on what is optimized."""
+    size, n = (12, 10), len(share)
+    x = Variable(VEC3, size, requires_grad=True, name="x")
+    target = Variable(VEC3, size, n, name="target")
+    off = x - F.gaussian_blur(F.gaussian_blur(target, 1.0), 1.0)
+    pictures = np.random.default_rng(1).normal(size=(VIEWS, 10, 12, 3))
+    targets.append(target)
+    return F.mean(F.dot(off, off)), {target: pictures[share.views], x: np.zeros((10, 12, 3))}
+
+
+targets: list[Variable] = []
+
+
+def test_kept_parts_are_computed_again_when_their_data_changes() -> None:
+    results = []
+    for cache in (True, False):
+        options = Options(deterministic=True, cache=cache)
+        targets.clear()
+        with fresh(still_parts, lambda: SGD(5.0), options=options) as dp:
+            leaf = next(t for t in targets if t.layers == 3)
+            for k in range(4):
+                dp.exec_steps(14)
+                new = np.random.default_rng(k).normal(size=(VIEWS, 10, 12, 3))
+                dp.send_views(leaf, new)
+                dp.exec_step()
+            assert [set(e.plans) for e in dp.engines] == [
+                {"static", "step"} if cache else {"step"}
+            ] * 2
+            results.append(dp.recv_img(dp.parameters[0]))
+    assert rel(results[0], results[1]) < 1e-6
+
+
+def test_options_of_an_engine_may_change_between_steps() -> None:
+    make = Gains()
+    with fresh(make, lambda: SGD(2.0)) as dp:
+        dp.exec_steps(12)
+        for engine in dp.engines:
+            engine.options = Options(cache=False)
+        dp.exec_steps(8)
+        assert make.x is not None
+        assert rel(dp.recv_img(make.x), make.numpy(2.0, 20)[0]) < 1e-5
+
+
+def test_unlike_devices_are_kept_together_within_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Gains()
+    with fresh(make, lambda: SGD(0.1)) as dp:
+        dp.exec_steps(12)
+        assert make.x is not None
+        dp._loop.alike = False
+        monkeypatch.setattr(loop_module, "SYNC_STEPS", 16)
+        dp.engines[1].send_img(make.x, dp.recv_img(make.x) + 1e-3)  # as rounding would, but more
+        dp.exec_steps(3)
+        assert dp.drift() > 1e-4
+        with watched(dp, monkeypatch) as seen:
+            dp.exec_steps(8)
+        assert dp.drift() == 0.0
+        assert seen.calls.count(("start", 0)) > 9  # none ahead of the copy
+
+
+# -- what interrupts
+
+
+def test_ctrl_c_within_a_row_ends_it_after_whole_steps() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with fresh(many_parameters, lambda: Adam(0.01)) as dp:
+        dp.exec_steps(STEPS)
+        real, done = dp._loop._add, [0]
+
+        def add() -> None:
+            done[0] += 1
+            if done[0] == 5:
+                signal.raise_signal(signal.SIGINT)
+            real()
+
+        dp._loop._add = add  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            dp.exec_steps(100)
+        assert {e._current_step().steps for e in dp.engines} == {STEPS + 5}
+        assert signal.getsignal(signal.SIGINT) is before
+        got = everything(dp)
+    with fresh(many_parameters, lambda: Adam(0.01)) as dp:
+        dp.exec_steps(STEPS + 5)
+        assert (got == everything(dp)).all()
+
+
+def test_steps_in_another_thread_leave_signals_alone() -> None:
+    make = Gains()
+    with fresh(make, lambda: SGD(2.0)) as dp:
+        thread = threading.Thread(target=dp.exec_steps, args=(20,))
+        thread.start()
+        thread.join()
+        assert make.x is not None
+        assert rel(dp.recv_img(make.x), make.numpy(2.0, 20)[0]) < 1e-5
+
+
+def test_what_a_signal_handler_raises_amid_a_step_closes_all() -> None:
+    """A test's time limit: nobody knows which devices have done what."""
+
+    def out_of_time(_number: int, _frame: Any) -> None:
+        raise TimeoutError("too slow")
+
+    if not hasattr(signal, "SIGUSR1"):
+        pytest.skip("this system has no SIGUSR1")
+    before = signal.signal(signal.SIGUSR1, out_of_time)
+    timer = threading.Timer(0.3, signal.raise_signal, (signal.SIGUSR1,))
+    try:
+        with fresh(Gains(), lambda: SGD(0.01)) as dp:
+            dp.exec_steps(STEPS)
+            timer.start()
+            with pytest.raises(TimeoutError, match="too slow"):
+                dp.exec_steps(10_000_000)
+            with pytest.raises(DeviceError, match="closed: too slow"):
+                dp.exec_step()
+            assert not any(n for e in dp.engines for n in e._device.live_handles().values())
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_engines_may_be_looked_into_from_another_thread_meanwhile() -> None:
+    make = Gains()
+    with fresh(make, lambda: SGD(0.01)) as dp:
+        dp.exec_steps(12)
+        assert make.x is not None
+        seen: list[np.ndarray] = []
+        stop = threading.Event()
+
+        def look() -> None:
+            while not stop.is_set():
+                seen.append(dp.engines[1].recv_img(make.x))  # type: ignore[arg-type]
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        try:
+            for _ in range(40):
+                dp.exec_steps(3)
+        finally:
+            stop.set()
+            thread.join()
+        assert seen and rel(dp.recv_img(make.x), make.numpy(0.01, 132)[0]) < 1e-5
+
+
+def test_gradients_in_several_pieces_of_host_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dressi.vk import transfer
+
+    with fresh(many_parameters, lambda: Adam(0.01)) as dp:
+        dp.exec_steps(3)
+        want = everything(dp)
+    monkeypatch.setattr(transfer, "MOST_BYTES", 256)
+    with fresh(many_parameters, lambda: Adam(0.01)) as dp:
+        dp.exec_steps(3)
+        assert len(dp.engines[0].gradients) > 2
+        assert (everything(dp) == want).all()
+
+
+def test_a_gradient_that_never_changes() -> None:
+    """All of the gradient half is kept after a while: nothing is left to run."""
+
+    def make(share: Share) -> Made:
+        x = Variable(VEC3, (6, 5), requires_grad=True, name="x")
+        target = Variable(VEC3, (6, 5), len(share), name="target")
+        blurred = F.gaussian_blur(F.gaussian_blur(target, 1.0), 1.0)
+        views = np.arange(VIEWS)[:, None, None, None] + np.ones((VIEWS, 5, 6, 3))
+        return F.mean(F.dot(F.sum_layers(x) * 1.0, blurred)), {
+            target: views[share.views],
+            x: np.zeros((5, 6, 3)),
+        }
+
+    with fresh(make, lambda: SGD(1.0)) as dp:
+        dp.exec_steps(STEPS)
+        assert all(e._current_step().main.is_empty for e in dp.engines)
+        one = -3.0 / 30.0  # of pixels; the mean of the targets is 3, and blurring leaves it
+        inner = dp.recv_img(dp.parameters[0])[2, 3]
+        assert np.abs(inner - STEPS * np.mean([1, 2, 3, 4, 5]) / 3.0 * one).max() < 1e-4
