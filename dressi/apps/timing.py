@@ -26,12 +26,15 @@ def step_ms(ad: Steps) -> float:
     return (time.perf_counter() - begin) * 1e3
 
 
-def alternating_ms(engines: Sequence[Steps], rounds: int, turn: int = 3) -> list[np.ndarray]:
+def alternating_ms(
+    engines: Sequence[Steps], rounds: int, turn: int = 3, warm_up: int = WARM_UP
+) -> list[np.ndarray]:
     """Wall time of a step of each engine, (rounds,) ms. They take turns, in an order that changes,
     so that what else the machine does hits all alike. turn: timed steps of a turn, of which the
-    shortest counts; one before them is not timed: the processor's caches hold another's images."""
+    shortest counts; one before them is not timed: the processor's caches hold another's images.
+    warm_up: steps of each before the first turn."""
     for ad in engines:
-        for _ in range(WARM_UP):
+        for _ in range(warm_up):
             ad.exec_step()
     times = np.empty((len(engines), rounds))
     order = list(range(len(engines)))

@@ -138,7 +138,7 @@ def print_table(title: str, copy_ms: float, table: Table) -> None:
     """On standard output, the time of the copy in the title."""
     grid = RichTable()
     for k, name in enumerate(table.columns):
-        grid.add_column(name, justify="right" if k else "left", no_wrap=k == 0)
+        grid.add_column(name, justify="right" if k else "left", no_wrap=k == 0, overflow="fold")
     for row in table.rows:
         grid.add_row(*(_cell(row.get(name)) for name in table.columns))
     console = Console(width=160, highlight=False)
