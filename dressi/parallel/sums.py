@@ -21,7 +21,7 @@ So the sum is never read from upload memory, which is slow to read."""
 FEWEST = 1 << 18
 """Words of a thread at least. Adding less takes no longer than handing it to another thread."""
 
-MOST_THREADS = 4
+MOST_THREADS = 8
 """More do not move bytes faster: memory is what limits."""
 
 Words = Sequence[np.ndarray]

@@ -13,7 +13,19 @@ import numpy as np
 import pytest
 from splits import VIEWS, Gains, devices, many_parameters, rel
 
-from dressi import FLOAT, SGD, VEC3, Adam, DeviceError, F, Momentum, Options, Variable
+from dressi import (
+    FLOAT,
+    SGD,
+    VEC3,
+    Adam,
+    DeviceError,
+    DeviceLostError,
+    F,
+    Momentum,
+    Options,
+    OutOfMemoryError,
+    Variable,
+)
 from dressi.ad import exponential_decay, state
 from dressi.ad.optim import Optimizer
 from dressi.parallel import DataParallel, Share
@@ -140,7 +152,25 @@ def test_what_takes_long_is_done_on_all_devices_at_the_same_time() -> None:
         assert len(met) >= 4
 
 
-def test_data_that_changes_between_calls_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_sent_in_each_step_costs_no_more_submits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rate in uniforms, pictures in images."""
+    make, rate = Gains(), Variable(FLOAT, name="rate")
+    with fresh(make, lambda: SGD(rate)) as dp:
+        assert make.x is not None
+        x, rng = make.start, np.random.default_rng(4)
+        for k in range(STEPS):
+            make.start, make.target = x, rng.normal(size=make.target.shape)
+            dp.send_img(rate, 1.0 + 0.1 * k)
+            dp.send_views(make.targets[0], make.target)
+            with watched(dp, monkeypatch) as seen:
+                dp.exec_step()
+            x, loss = make.numpy(1.0 + 0.1 * k, 1)
+            assert dp.recv_loss() == pytest.approx(loss, rel=1e-5)
+        assert rel(dp.recv_img(make.x), x) < 1e-5
+        assert seen.calls == [("start", 0), ("start", 1), ("finish", 0), ("finish", 1)] * 2
+
+
+def test_data_that_changes_between_calls_is_seen() -> None:
     """What a kept part was computed from, a parameter, and a number in a block of uniforms; at
     once, after every step, and when steps have become one submit."""
     rng = np.random.default_rng(8)
@@ -162,9 +192,6 @@ def test_data_that_changes_between_calls_is_seen(monkeypatch: pytest.MonkeyPatch
             x, loss = make.numpy(lr, n)
             assert rel(dp.recv_img(make.x), x) < 1e-5
             assert dp.recv_loss() == pytest.approx(loss, rel=1e-5)
-        with watched(dp, monkeypatch) as seen:
-            dp.exec_steps(5)
-        assert ("start", 0) in seen.calls
 
 
 def still_parts(share: Share) -> Made:
@@ -293,15 +320,17 @@ def test_engines_may_be_looked_into_from_another_thread_meanwhile() -> None:
         dp.exec_steps(12)
         assert make.x is not None
         seen: list[np.ndarray] = []
-        stop = threading.Event()
+        stop, looks = threading.Event(), threading.Event()
 
         def look() -> None:
             while not stop.is_set():
                 seen.append(dp.engines[1].recv_img(make.x))  # type: ignore[arg-type]
+                looks.set()
 
         thread = threading.Thread(target=look)
         thread.start()
         try:
+            assert looks.wait(30)
             for _ in range(40):
                 dp.exec_steps(3)
         finally:
@@ -351,3 +380,55 @@ def test_an_optimizer_that_changes_nothing() -> None:
         dp.exec_steps(STEPS)
         assert (dp.recv_img(dp.parameters[0]) == before).all()
         assert dp.recv_loss() == pytest.approx(Gains().numpy(0.0, 1)[1], rel=1e-5)
+
+
+# -- what fails
+
+
+@pytest.mark.parametrize("row", [1, 5])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_device_that_is_lost_while_it_is_waited_for_closes_all(
+    lost: int, row: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other is at work, or done, meanwhile."""
+    dp = fresh(many_parameters, lambda: Adam(0.01))
+    dp.exec_steps(STEPS)
+    context = dp.engines[lost]._device.context
+    real, waits = context._wait, [0]
+
+    def wait(nth: int, what: str) -> None:
+        waits[0] += 1
+        if waits[0] == row + 1:  # that of the last update
+            context.check(-4, "vkWaitForFences", what)  # VK_ERROR_DEVICE_LOST
+        real(nth, what)
+
+    monkeypatch.setattr(context, "_wait", wait)
+    with pytest.raises(DeviceLostError) as caught:
+        dp.exec_steps(row)
+    text = str(caught.value)
+    assert text.startswith(f"device {lost} of 2") and "vkWaitForFences of upload" in text
+    assert "plan 'update'" in text and "plan 'gradients'" not in text
+    assert not any(n for e in dp.engines for n in e._device.live_handles().values())
+    with pytest.raises(DeviceError, match="is closed: device"):
+        dp.exec_step()
+
+
+def test_host_memory_that_is_not_there_is_said_and_nothing_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from dressi.vk import transfer
+
+    make = Gains()
+    with fresh(make, lambda: SGD(2.0)) as dp:
+        with monkeypatch.context() as patch:
+
+            def full(*args: Any) -> None:
+                raise OutOfMemoryError(f"{args[-1]} does not fit", 100, 7)
+
+            patch.setattr(transfer, "create_host_buffer", full)
+            for _ in range(2):
+                with pytest.raises(OutOfMemoryError, match="upload of summed gradients"):
+                    dp.exec_step()
+        dp.exec_steps(3)
+        assert make.x is not None
+        assert rel(dp.recv_img(make.x), make.numpy(2.0, 3)[0]) < 1e-5
