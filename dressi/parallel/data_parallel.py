@@ -217,15 +217,16 @@ class DataParallel:
             raise GraphError(
                 f"exec_steps at {user_line()}: n must be an integer of at least 1, got {n!r}"
             )
-        self._prepare()
-        with HeldBack() as ctrl_c, ExitStack() as locks:
+        with ExitStack() as locks:
             for replica in self._replicas:  # what is under way on a device is not to be disturbed
                 locks.enter_context(replica.lock)
-            try:
-                self._loop.run(count, lambda: ctrl_c.came)
-            except BaseException as error:  # a signal handler of the user's may raise anything
-                self.close(str(error) or type(error).__name__)
-                raise
+            self._prepare()
+            with HeldBack() as ctrl_c:
+                try:
+                    self._loop.run(count, lambda: ctrl_c.came)
+                except BaseException as error:  # a signal handler of the user's may raise anything
+                    self.close(str(error) or type(error).__name__)
+                    raise
 
     def _prepare(self) -> None:
         """Build what is not built, one device after the other: what is wrong with the graph is

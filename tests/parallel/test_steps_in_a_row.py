@@ -238,6 +238,28 @@ def test_options_of_an_engine_may_change_between_steps() -> None:
         assert rel(dp.recv_img(make.x), make.numpy(2.0, 20)[0]) < 1e-5
 
 
+def test_options_may_change_in_another_thread_at_any_time() -> None:
+    make = Gains()
+    with fresh(make, lambda: SGD(0.01)) as dp:
+        done = threading.Event()
+
+        def change() -> None:
+            for k in range(6):
+                dp.engines[k % 2].options = Options(cache=k % 4 < 2)
+            done.set()
+
+        dp.exec_step()
+        thread, n = threading.Thread(target=change), 1
+        thread.start()
+        while not done.is_set() and n < 2000:
+            dp.exec_step()
+            n += 1
+        thread.join()
+        dp.exec_steps(3)
+        assert make.x is not None
+        assert rel(dp.recv_img(make.x), make.numpy(0.01, n + 3)[0]) < 1e-4
+
+
 def test_unlike_devices_are_kept_together_within_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     make = Gains()
     with fresh(make, lambda: SGD(0.1)) as dp:
