@@ -107,6 +107,8 @@ class Op:
     ``inner``); {store}(ivec2 pos, int layer, value). With inputs read at the same pixel, which have
     one pixel: {pos} is the number of the group along x and y, {layer} along z."""
     lanes: int = 64
+    stores_first: bool = False
+    """Only with ``groups``: the first invocation of a group stores all that the group makes."""
     fragment_exit: bool = False
     """F.resolve: takes (value, depth, keep) per fragment through the depth test to pixels."""
     cases: tuple[Case, ...] = ()

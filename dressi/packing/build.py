@@ -26,6 +26,7 @@ from dressi.packing.profile import DeviceProfile
 from dressi.packing.rematerialize import connect, readers_of, rematerialize
 from dressi.packing.stage import Stage, in_levels, pack_stages
 from dressi.packing.substage import Context, Substage, pack_substages
+from dressi.packing.tail import append_tails
 from dressi.packing.units import find_inline, in_buffer, is_exact, make_units
 
 MAX_PLANES = 4
@@ -190,7 +191,7 @@ def _pack_one_way(
         substages = pack_substages(units, context)
         if task.options.rematerialize and task.options.pack_substages:
             substages = rematerialize(substages, context, task.options.drop_dead_outputs)
-            substages = fold(substages, context)
+            substages = append_tails(fold(substages, context), context)
         if len(units) > TRIES_UP_TO or not task.options.pack_substages:
             return substages
         ways.append(substages)

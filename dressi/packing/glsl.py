@@ -19,7 +19,7 @@ from dressi.packing.layout import Layout, layout
 from dressi.packing.plan import Binding, SamplerPlan
 from dressi.packing.sample import near_glsl, software_sampler
 from dressi.packing.shader_text import FULL_SCREEN, Places, Shader, ShaderText, tile
-from dressi.packing.statements import emit_guarded, snippet
+from dressi.packing.statements import emit_guarded, emit_tail, snippet
 from dressi.packing.substage import Context, Substage
 from dressi.packing.units import (
     ATTACHMENT,
@@ -466,6 +466,7 @@ class Generator:
                 body.append("  ivec2 pos = ivec2(gl_WorkGroupID.xy);")
                 body.append("  int layer = int(gl_WorkGroupID.z);")
             self.emit(own, text, body)
+            emit_tail(self, own, text, body)
             head = f"layout(local_size_x = {own.op.lanes}) in;"
             shader.compute = text.render(body, head)
             shader.bindings = sorted(self.bindings.values(), key=lambda b: b.binding)
@@ -504,7 +505,13 @@ class Generator:
 
     def storer(self, v: Variable, text: ShaderText) -> str:
         """Name of a function void f(ivec2 pos, int layer, T value) that writes a pixel of v."""
-        stores = "\n".join(self.image_stores(v, text, self.address(v), "value"))
+        lines = []
+        if any(v is x for x in self.substage.outputs):
+            lines += self.image_stores(v, text, self.address(v), "value")
+        if len(self.functions) > 1:  # what follows takes it from here
+            text.functions.append(f"{v.vtype.glsl} carried;")
+            lines.append("  carried = value;")
+        stores = "\n".join(lines)
         text.functions.append(f"void store(ivec2 p, int l, {v.vtype.glsl} value) {{\n{stores}\n}}")
         return "store"
 

@@ -159,7 +159,7 @@ def rebuilt(
             new.reads.setdefault(v.uid, (v, set()))[1].add(way)
 
     for unit in reversed(units):
-        add(unit, inside, s.kind != COMP)
+        add(unit, inside, s.lowered or s.kind != COMP)
     for chain in s.computed.values():
         known = {v.uid for u in chain for v in u.outputs} | set(s.computed)
         for unit in chain:

@@ -125,3 +125,19 @@ def emit_guarded(g: Generator, text: ShaderText, body: list[str]) -> None:
         body.append(f"  if ({condition} != {zero}) {{")
         body += ["  " + line.replace("\n", "\n  ") for line in inner]
         body.append("  }")
+
+
+def emit_tail(g: Generator, own: Function, text: ShaderText, body: list[str]) -> None:
+    """What follows a dispatch of one group that makes one pixel (``packing.tail``): the first
+    invocation does it."""
+    rest = [f for f in g.functions if f is not own]
+    if not rest:
+        return
+    g.names = {own.output.uid: "carried"}
+    lines = ["ivec2 pos = ivec2(0); int layer = 0;"]
+    for f in rest:
+        g.emit(f, text, lines)
+    for v in g.substage.outputs:
+        if v is not own.output:
+            lines += g.image_stores(v, text, "pos", g.names[v.uid])
+    body += ["  if (gl_LocalInvocationIndex == 0u) {", *lines, "  }"]

@@ -49,17 +49,20 @@ def barrier(ctx: Context, commands: CData) -> None:
     )
 
 
-def dispatch_barrier(ctx: Context, commands: CData) -> None:
-    """What dispatches before have written is visible to dispatches after: they alone are waited
-    for, which takes half the time of ``barrier`` where processors are many."""
+def dispatch_barrier(ctx: Context, commands: CData, transfers: bool = False) -> None:
+    """What dispatches before have written is visible to dispatches after, and with ``transfers``
+    also what fills and copies have, and to them. These alone are waited for, which takes half the
+    time of ``barrier`` where processors are many."""
     c, arena = ctx.api.c, Arena(ctx.api)
-    memory = arena.struct(
-        "VkMemoryBarrier",
-        srcAccessMask=c.VK_ACCESS_SHADER_WRITE_BIT,
-        dstAccessMask=c.VK_ACCESS_SHADER_READ_BIT | c.VK_ACCESS_SHADER_WRITE_BIT,
-    )
-    compute, null = c.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, ctx.api.null
-    ctx.api.lib.vkCmdPipelineBarrier(commands, compute, compute, 0, 1, memory, 0, null, 0, null)
+    read, write = c.VK_ACCESS_SHADER_READ_BIT, c.VK_ACCESS_SHADER_WRITE_BIT
+    stages = c.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
+    if transfers:
+        read |= c.VK_ACCESS_TRANSFER_READ_BIT | c.VK_ACCESS_UNIFORM_READ_BIT
+        write |= c.VK_ACCESS_TRANSFER_WRITE_BIT
+        stages |= c.VK_PIPELINE_STAGE_TRANSFER_BIT
+    memory = arena.struct("VkMemoryBarrier", srcAccessMask=write, dstAccessMask=read | write)
+    null = ctx.api.null
+    ctx.api.lib.vkCmdPipelineBarrier(commands, stages, stages, 0, 1, memory, 0, null, 0, null)
 
 
 def create_images(

@@ -6,8 +6,9 @@ submitted any number of times (paper, A.9).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dressi.errors import DeviceError
 from dressi.packing.plan import DrawPlan, Plan, StagePlan
@@ -47,10 +48,13 @@ def record(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None:
         flags=ctx.api.c.VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT,
     )
     ctx.check(lib.vkBeginCommandBuffer(commands, begin), "vkBeginCommandBuffer", what)
+    only_dispatches = all(stage.kind == "compute" for stage in plan.stages)
+    between = partial(dispatch_barrier, transfers=True) if only_dispatches else barrier
     if objects.queries is not None:
         lib.vkCmdResetQueryPool(commands, objects.queries, 0, n_timestamps(plan))
-    # Orders this step after the one before it, which may be in the same submit, and after uploads.
-    barrier(ctx, commands)
+    # Orders this step after what comes before it in the same submit. After a submit that was waited
+    # for everything is finished and available, and what is read here becomes visible.
+    between(ctx, commands)
     # Dispatches that touch nothing that another one writes run side by side, and so do fills with
     # the stages that do not need them. Not when each is timed: then a time must be that of one
     # stage.
@@ -61,7 +65,7 @@ def record(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None:
             lib.vkCmdFillBuffer(commands, buffer.handle, 0, WHOLE_SIZE, p.empty)
             apart.filled.add(("buffer", k))
     if apart.filled and timed:
-        barrier(ctx, commands)
+        between(ctx, commands)
         apart = _Since()
     _timestamp(ctx, commands, objects, 0)
     for i, stage in enumerate(plan.stages):
@@ -76,10 +80,13 @@ def record(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None:
         if timed:
             (dispatch_barrier if stage.kind == "compute" else barrier)(ctx, commands)
         _timestamp(ctx, commands, objects, i + 1)
-    if plan.updates:  # what comes after a step begins with a barrier
-        barrier(ctx, commands)
-    _copies(ctx, commands, plan, objects)
+    if plan.updates:
+        between(ctx, commands)
+    _copies(ctx, commands, plan, objects, between)
     _timestamp(ctx, commands, objects, len(plan.stages) + 1)
+    # What comes after a step begins with a barrier, but one of dispatches does not wait for passes.
+    if not only_dispatches:
+        barrier(ctx, commands)
     ctx.check(lib.vkEndCommandBuffer(commands), "vkEndCommandBuffer", what)
 
 
@@ -110,11 +117,13 @@ class _Since:
         """Records the barrier before a stage; what is known after it."""
         read, written = _touched(plan, stage)
         later = _Since()
-        if self.stages | {stage.kind} == {"compute"} and self.filled.isdisjoint(read | written):
+        if self.stages | {stage.kind} != {"compute"}:
+            barrier(ctx, commands)
+        elif self.filled.isdisjoint(read | written):
             dispatch_barrier(ctx, commands)
             later.filled = self.filled
         else:
-            barrier(ctx, commands)
+            dispatch_barrier(ctx, commands, transfers=True)
         return later
 
     def add(self, plan: Plan, stage: StagePlan) -> None:
@@ -209,8 +218,14 @@ def _compute(ctx: Context, commands: CData, stage: StagePlan, bound: Sequence[Bo
         ctx.api.lib.vkCmdDispatch(commands, *substage.groups)
 
 
-def _copies(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None:
-    """The updates, in order; a copy sees what earlier ones wrote."""
+def _copies(
+    ctx: Context,
+    commands: CData,
+    plan: Plan,
+    objects: Objects,
+    between: Callable[[Context, CData], None],
+) -> None:
+    """The updates, in order; a copy sees what earlier ones wrote. between: records a barrier."""
     c, arena = ctx.api.c, Arena(ctx.api)
     general = c.VK_IMAGE_LAYOUT_GENERAL
     layers = {"aspectMask": c.VK_IMAGE_ASPECT_COLOR_BIT, "layerCount": 1}
@@ -224,7 +239,7 @@ def _copies(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None
                 f"'{b.name}' ({b.format} {b.width}x{b.height})"
             )
         if source in written or target in written or target in read:
-            barrier(ctx, commands)
+            between(ctx, commands)
             read.clear()
             written.clear()
         read.add(source)

@@ -110,7 +110,7 @@ def test_groups_are_shaped_for_their_pixels(
 
 def test_a_mask_is_spread_by_passes_where_groups_are_too_small() -> None:
     words = F.dilate_bits(F.pack_bits(Variable(FLOAT, (64, 64), name="x")), 3.0, 5)
-    for lanes, together in ((256, True), (255, False)):
+    for lanes, together in ((512, True), (511, False)):
         limits = NVIDIA.restrict(group_lanes=lanes)
         made = lower([words], COMPUTE, None, limits)
         names = {f.op.name for f in topological(made)}
@@ -463,7 +463,7 @@ def test_a_mask_is_dilated_in_few_dispatches(most: int, dispatches: int) -> None
 def test_the_words_of_a_mask_fit_the_shared_memory_of_every_device(most: int) -> None:
     words = Variable(INT, (3, 50), name="words")
     band = F.dilate_bits(F.border_bits(words, 70), Variable(FLOAT, name="r"), most)
-    limits = MINIMUM.restrict(group_lanes=256)
+    limits = MINIMUM.restrict(group_lanes=512)
     plan = pack(lower([band], COMPUTE, None, limits), [], limits, COMPUTE).plan
     check_plan(plan, limits)
     declared = r"shared uint words\[(\d+) \* \((\d+) \+ (\d+)\)\];"

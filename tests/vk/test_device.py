@@ -30,6 +30,7 @@ from dressi.errors import DeviceError, DeviceLostError, OutOfMemoryError, Valida
 from dressi.packing.plan import BufferPlan, Plan
 from dressi.vk import Device, compile_glsl, list_devices, open_device, record
 from dressi.vk.api import load
+from dressi.vk.context import ASK_FIRST_S
 from dressi.vk.instance import choose, fitting
 from dressi.vk.query import DeviceInfo, unique_names
 
@@ -538,6 +539,27 @@ def everything(opened: list[Device]) -> None:
     executable.stage_times_ms()
 
 
+def test_a_fence_that_is_asked_need_not_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    lib = faults.install(monkeypatch)
+    with open_device(validate=False) as device:
+        assert device.context.ask_first_s == (0.0 if device.info.type == "cpu" else ASK_FIRST_S)
+        executable = device.compile(FILL)
+        for seconds, asked, waited in ((0.0, False, True), (60.0, True, False)):
+            device.context.ask_first_s = seconds
+            lib.called.clear()
+            executable.run()
+            assert ("vkGetFenceStatus" in lib.called) == asked
+            assert ("vkWaitForFences" in lib.called) == waited
+        device.context.ask_first_s = 1e-3  # not ready in time: then it is waited for
+        lib.fail["vkGetFenceStatus"] = 1
+        executable.run()
+        assert lib.called["vkGetFenceStatus"] > 1 and lib.called["vkWaitForFences"] == 1
+        device.context.ask_first_s = 60.0
+        lib.fail["vkGetFenceStatus"] = -4
+        with pytest.raises(DeviceLostError, match="vkGetFenceStatus"):
+            executable.run()
+
+
 @pytest.mark.parametrize("code", ERRORS)
 @pytest.mark.parametrize("call", [*CALLS_OF_OPEN, *CALLS_OF_WORK])
 def test_failing_call_is_a_typed_error_and_nothing_leaks(
@@ -587,7 +609,8 @@ def test_planted_fault_is_a_validation_error() -> None:
 def test_missing_barrier_is_a_validation_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Synchronization validation is on: the same image copied to twice with nothing in between."""
     with validating() as device:
-        monkeypatch.setattr(record, "barrier", lambda *_: None)
+        for name in ("barrier", "dispatch_barrier"):
+            monkeypatch.setattr(record, name, lambda *_, **__: None)
         updates = ((0, 2), (1, 2))
         with pytest.raises(ValidationError, match="WRITE_AFTER_WRITE"):
             device.compile(plan(images=(image(0), image(1), image(2)), updates=updates))

@@ -22,7 +22,7 @@ from hand_plans import (
 
 from dressi.errors import DeviceError
 from dressi.packing.plan import Binding, BufferPlan, DrawPlan, Plan, SamplerPlan
-from dressi.vk import Device
+from dressi.vk import Device, record
 
 pytestmark = pytest.mark.gpu
 SAMPLERLESS = "#extension GL_EXT_samplerless_texture_functions : require"
@@ -276,6 +276,38 @@ void main() {{ imageStore(y, ivec2(gl_GlobalInvocationID.xy), {vec}(gl_GlobalInv
         pytest.skip(f"no storage images of {fmt}")
     p = plan(compute(code, (Binding(0, "storage", 0, "c"),), (2, 1, 1)), images=(image(0, fmt),))
     assert (run(device, p) == np.arange(8)[None, :, None]).all()
+
+
+COUNT = """#version 450
+layout(local_size_x = 1) in;
+layout(std430, binding = 0) buffer B { uint w[]; };
+layout(r32f, binding = 1) uniform writeonly image2D y;
+void main() {
+  w[0] += 1u;
+  imageStore(y, ivec2(gl_WorkGroupID.xy), vec4(float(w[0])));
+}
+"""
+
+
+def test_steps_of_dispatches_alone_wait_for_dispatches_fills_and_copies_alone(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every run fills the buffer anew before it counts in it, and copies what it stored."""
+    full = []
+    real = record.barrier
+    monkeypatch.setattr(record, "barrier", lambda *args: full.append(real(*args)))
+    count = compute(COUNT, (Binding(0, "buffer", 0, "c"), Binding(1, "storage", 0, "c")), (1, 1, 1))
+    p = plan(
+        count,
+        images=(image(0, "R32F", 1, 1), image(1, "R32F", 1, 1)),
+        buffers=(BufferPlan(0, "words", 1, empty=41),),
+        updates=((0, 1),),
+    )
+    assert (run(device, p, 1, times=5) == 42).all()
+    assert not full
+    with device.compile(counter_plan(None)) as executable:
+        executable.run()
+    assert len(full) >= 3, "passes are waited for before and after them"
 
 
 def counter_plan(key: int | None = 7) -> Plan:

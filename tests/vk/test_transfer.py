@@ -206,8 +206,9 @@ def test_memory_of_the_host_is_not_of_the_limit_but_must_be_there(
         moved(device, transfer)
         transfer.close()
         assert live(device) == before
-        monkeypatch.setattr(device.memory, "_heap_sizes", [device.memory.held() + 1000])
-        monkeypatch.setattr(device.memory, "_held", [device.memory.held()])
+        held, heaps = device.memory.held(), len(device.memory._held)
+        monkeypatch.setattr(device.memory, "_heap_sizes", [held + 1000] * heaps)
+        monkeypatch.setattr(device.memory, "_held", [held] * heaps)
         with pytest.raises(OutOfMemoryError, match="down does not fit"):
             Transfer(device, READBACK, images, "down")
         assert live(device) == before

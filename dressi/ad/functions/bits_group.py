@@ -1,4 +1,4 @@
-"""Border and dilation of a packed mask in one dispatch: 256 invocations make 8 words of 64 rows.
+"""Border and dilation of a packed mask in one dispatch: 512 invocations make 8 words of 64 rows.
 
 In: words, and a radius in pixels. Out: the words that ``border_bits`` and ``dilate_bits`` make, one
 after the other, bit for bit. Not an op of ``F``: ``dilate_bits`` becomes this where dispatches are
@@ -23,10 +23,10 @@ WIDE = 8
 """Words beside each other that a group makes."""
 ACROSS = 16
 """Invocations along a row while words are loaded: those of ``WIDE`` words and of their halo."""
-LANES = 256
+LANES = 512
 STEP = LANES // ACROSS
 """Rows that are loaded at once."""
-TOGETHER = 4
+TOGETHER = 2
 """Loads of an invocation that one look at the radius decides about."""
 MOST_RADIUS = 2 * WORD
 """Pixels that one dispatch reaches."""

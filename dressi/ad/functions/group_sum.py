@@ -162,6 +162,7 @@ GROUP_SUM = Op(
     preamble=lambda f: f"shared {f.output.vtype.glsl} parts[{N_LANES}];",
     groups=lambda f: (f.output.size[0], 1, f.output.layers),
     lanes=N_LANES,
+    stores_first=True,
 )
 
 
