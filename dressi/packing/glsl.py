@@ -505,12 +505,11 @@ class Generator:
 
     def storer(self, v: Variable, text: ShaderText) -> str:
         """Name of a function void f(ivec2 pos, int layer, T value) that writes a pixel of v."""
-        lines = []
-        if any(v is x for x in self.substage.outputs):
-            lines += self.image_stores(v, text, self.address(v), "value")
-        if len(self.functions) > 1:  # what follows takes it from here
+        if len(self.functions) > 1:  # what follows takes it from here, and stores it too
             text.functions.append(f"{v.vtype.glsl} carried;")
-            lines.append("  carried = value;")
+            lines = ["  carried = value;"]
+        else:
+            lines = self.image_stores(v, text, self.address(v), "value")
         stores = "\n".join(lines)
         text.functions.append(f"void store(ivec2 p, int l, {v.vtype.glsl} value) {{\n{stores}\n}}")
         return "store"

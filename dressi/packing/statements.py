@@ -129,7 +129,8 @@ def emit_guarded(g: Generator, text: ShaderText, body: list[str]) -> None:
 
 def emit_tail(g: Generator, own: Function, text: ShaderText, body: list[str]) -> None:
     """What follows a dispatch of one group that makes one pixel (``packing.tail``): the first
-    invocation does it."""
+    invocation does it. Stores come last, also that of what is carried: a store may be an update in
+    place of a pixel that is read here."""
     rest = [f for f in g.functions if f is not own]
     if not rest:
         return
@@ -138,6 +139,5 @@ def emit_tail(g: Generator, own: Function, text: ShaderText, body: list[str]) ->
     for f in rest:
         g.emit(f, text, lines)
     for v in g.substage.outputs:
-        if v is not own.output:
-            lines += g.image_stores(v, text, "pos", g.names[v.uid])
+        lines += g.image_stores(v, text, "pos", g.names[v.uid])
     body += ["  if (gl_LocalInvocationIndex == 0u) {", *lines, "  }"]

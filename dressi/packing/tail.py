@@ -22,20 +22,27 @@ def append_tails(substages: Sequence[Substage], context: Context) -> list[Substa
     connected = connect(substages)
     readers = readers_of(connected)
     depths = _depths(connected)
-    # Of several sums that end in the same operations, the one that is ready last goes on.
+    after: list[Substage | None] = list(connected)
+    # Of several sums that end in the same operations, the one that is ready last goes on. It also
+    # comes before the sums that it reads, whose first reader may be another one once it has moved.
     for i in sorted(range(len(connected)), key=lambda i: -depths[i]):
         s = connected[i]
-        users = sorted(readers.get(s.outputs[0].uid, ())) if _one_pixel(s) else []
-        # The first reader: what else reads the sum runs after it.
-        if not users or not _appendable(user := connected[users[0]]):
+        users = readers.get(s.outputs[0].uid) if after[i] is s and _one_pixel(s) else None
+        if not users:
             continue
-        if any(p is not s and _leads_to(s, p) for p in user.producers):
+        # The first reader: what else reads the sum runs after it, so nothing that the reader needs
+        # can need the sum.
+        at = min(users)
+        user = after[at]
+        assert user is not None
+        joined = _joined(s, user, len(users) > 1, context) if _appendable(user) else None
+        if joined is None:
             continue
-        joined = _joined(s, user, len(users) > 1, context)
-        if joined is not None:
-            connected[users[0]] = joined
-            return append_tails([*connected[:i], *connected[i + 1 :]], context)
-    return connected
+        after[at], after[i] = joined, None
+        for uid in s.reads:  # its reads are the reader's now
+            readers[uid].discard(i)
+            readers[uid].add(at)
+    return connect([s for s in after if s is not None])
 
 
 def _depths(connected: Sequence[Substage]) -> list[int]:
@@ -65,20 +72,6 @@ def _appendable(s: Substage) -> bool:
         and all(read == SAME for u in s.units for _, read in u.reads)
         and all(f.op.kind != COMP and not f.op.scatter for u in s.units for f in u.functions)
     )
-
-
-def _leads_to(first: Substage, second: Substage) -> bool:
-    """Whether the second needs what the first makes."""
-    seen: set[int] = set()
-    waiting = [second]
-    while waiting:
-        s = waiting.pop()
-        if s is first:
-            return True
-        if id(s) not in seen:
-            seen.add(id(s))
-            waiting += s.producers
-    return False
 
 
 def _joined(s: Substage, user: Substage, shared: bool, context: Context) -> Substage | None:

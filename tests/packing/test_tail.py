@@ -109,6 +109,18 @@ def test_limits_count_what_both_parts_read() -> None:
             assert kinds.count("texture") + kinds.count("pixel") <= 5
 
 
+def test_more_sums_in_a_row_than_calls_nest() -> None:
+    """An unrolled solver: each number goes on in the sum that it comes from."""
+    x, n = small(), 1100
+    numbers = []
+    for _ in range(n):
+        numbers.append(F.sqrt(F.sum(x) * 0.5 + 1.0))
+        x = F.sin(x * numbers[-1])
+    made = names(plan_of(numbers))
+    assert made.count(["group_sum", "mul", "add", "sqrt"]) == n - 1
+    assert made[-1] == ["mul", "sin", "group_sum", "mul", "add", "sqrt"]
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("views", [1, 3])
 def test_values_on_the_device(views: int) -> None:
@@ -155,3 +167,26 @@ def test_a_step_whose_count_is_kept_beside_the_loss() -> None:
     # Adam moves by its rate a step while signs agree.
     far = np.abs(target) > 0.5
     assert np.allclose(results[0][far], 0.35 * np.sign(target[far]), atol=0.02)
+
+
+@pytest.mark.gpu
+def test_a_sum_that_replaces_a_number_is_written_after_that_was_read() -> None:
+    """The sum is the next value of a leaf, in place, and what follows reads the old one."""
+    from dressi import DressiAD
+
+    x = Variable(FLOAT, (130, 70), name="x")
+    last, change = Variable(FLOAT, name="last"), Variable(FLOAT, name="change")
+    last.data, change.data = np.full((1, 1, 1, 1), 7.0), np.zeros((1, 1, 1, 1))
+    total = F.sum(x)
+    last.update, change.update = total, total - last * 2.0
+    with DressiAD(options=COMPUTE) as ad:
+        ad.set_loss_var(total + change)
+        old = 7.0
+        for value in (0.5, 0.25):
+            ad.send_img(x, np.full((70, 130, 1), value, np.float32))
+            ad.exec_step()
+            assert not ad.plan.updates, "written in place"
+            new = 130 * 70 * value
+            assert float(ad.recv_img(last).item()) == new
+            assert float(ad.recv_img(change).item()) == new - 2.0 * old
+            old = new
