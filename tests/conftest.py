@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
@@ -40,6 +41,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell that starts the tests in the background lets them ignore Ctrl-C, and whoever waits for
+    # the one that a test sends would wait for ever.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--no-vulkan"):
         assert "vulkan" not in sys.modules, "imported before it could be blocked"
         sys.meta_path.insert(0, _NoVulkan())
