@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from device import run_many, worst
 
-from dressi import SGD, DressiAD, F, ShaderError, Variable, evaluate, gradcheck
+from dressi import SGD, DressiAD, F, Options, ShaderError, Variable, evaluate, gradcheck
 from dressi.ad.autodiff import build_backward
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC2, VEC3
 
@@ -59,6 +59,25 @@ def test_size_type_and_coordinates_of_the_output(ad: DressiAD) -> None:
     got = run_many(ad, [ramp() + 0.0], {})[0]
     layer, y, x = np.mgrid[:2, :4, :6]
     assert np.allclose(got, np.stack([x / 6, y * 2 + layer], -1))
+
+
+@pytest.mark.parametrize("lowering", ["graphics", "compute"])
+def test_names_that_a_snippet_declares_hide_no_input(lowering: str) -> None:
+    """Also those that shaders give to values, among them vertices as one would call them."""
+    names = [f"{letter}{k}" for letter in "vi" for k in range(9)] + ["carried"]
+    halves = "".join(f"float {n} = 0.5; " for n in names)
+    op = F.custom(
+        f"{halves}\n{{y}} = {{x0}} * v1 + {{x1}} * carried;",
+        FLOAT,
+        reference=lambda x, y: 0.5 * x + 0.5 * y,
+    )
+    x, y = Variable(FLOAT, (70, 65)), Variable(FLOAT, (70, 65))
+    outputs = [op(x, y * 3.0), op(F.sum(x), F.sum(x) * 3.0)]
+    rng = np.random.default_rng(0)
+    feeds = {v: rng.uniform(0, 1, (1, 65, 70, 1)).astype(np.float32) for v in (x, y)}
+    with DressiAD(options=Options(lowering=lowering)) as ad:
+        for got, want in zip(run_many(ad, outputs, feeds), evaluate(outputs, feeds), strict=True):
+            assert worst(got, want) < 1e-5
 
 
 def test_matrices_go_in_and_come_out(ad: DressiAD) -> None:

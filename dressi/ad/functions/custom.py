@@ -26,6 +26,8 @@ Backward = Callable[[Function, Variable, int], Variable | None]
 _MARKER = re.compile(r"\{([A-Za-z_]\w*)\}")
 _OF_OUTPUT = ("y", "T", "wy", "hy", "ly", "pos", "layer")
 _OF_INPUT = re.compile(r"(x|T|fetch|w|h|l)(\d+)")
+_OF_VALUES = re.compile(r"\b(?:[vi]\d+|carried)\b")
+"""Names that shaders give to values: a snippet that declares one would hide what a marker means."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def custom(
     defined = user_line()
 
     def write(f: Function) -> str:
-        lines = f.attr("glsl").text.strip("\n").split("\n")
+        lines = _OF_VALUES.sub(r"\g<0>_", f.attr("glsl").text.strip("\n")).split("\n")
         # Braces: names that the snippet declares are its own.
         return "\n".join([f"{{  // F.custom  {defined}", *lines, "}"])
 
