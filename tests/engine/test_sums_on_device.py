@@ -137,3 +137,74 @@ def test_what_a_group_computes_itself_is_broadcast(size: tuple[int, int]) -> Non
     exact = one.astype(np.float64)
     want = (images * exact + exact[..., 0].mean()) * per_layer
     assert close(got, want, (0, 1, 2))
+
+
+WAYS = ("compute", "graphics")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("size", [(8, 8), (64, 1), (300, 200), (5000, 1)], ids=str)
+@pytest.mark.parametrize("vtype", [FLOAT, VEC3], ids=lambda t: t.name)
+def test_what_additions_lose_is_not_lost(way: str, size: tuple[int, int], vtype: VType) -> None:
+    """Numbers of a quarter of an epsilon beside a 1: added to it one by one they would vanish, and
+    where the 1 is taken away at the end nothing but them is left."""
+    data = np.full((2, size[1], size[0], vtype.n), EPSILON / 4, np.float32)
+    data[0, 0, 0] = 1.0
+    data[1, 0, 0], data[1, -1, -1] = 1.0, -1.0
+    want = data.astype(np.float64).sum((1, 2))
+    total, each = sums(data, vtype, way)
+    assert np.allclose(each[0], want[0], rtol=EPSILON)
+    # The 1 and the -1 may meet in the last level only, where each is rounded already.
+    assert np.abs(each[1] - want[1]).max() <= EPSILON
+    assert np.allclose(total, want.sum(0), rtol=2 * EPSILON)
+
+
+INFINITE, NOT_A_NUMBER = (3e38, 10.0, 1.0), (3e38, 10.0, 0.0)
+"""Products that are: what is sent is finite."""
+
+
+def factors(value: float) -> tuple[float, float, float]:
+    if np.isnan(value):
+        return NOT_A_NUMBER
+    if np.isinf(value):
+        return (float(np.sign(value)) * INFINITE[0], *INFINITE[1:])
+    return (value, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("vtype", [FLOAT, VEC2], ids=lambda t: t.name)
+@pytest.mark.parametrize(
+    ("values", "want"),
+    [
+        ((np.inf, 1.0), np.inf),
+        ((-np.inf, 1.0), -np.inf),
+        ((np.inf, -np.inf), np.nan),
+        ((np.nan, 1.0), np.nan),
+        ((3e38, 3e38), np.inf),
+        ((3.4e38, -3.4e38, 1.0), 1.0),
+    ],
+    ids=str,
+)
+def test_sums_of_what_is_not_finite(
+    way: str, vtype: VType, values: tuple[float, ...], want: float
+) -> None:
+    data = np.zeros((3, 1, 9, 70, vtype.n), np.float32)
+    for k, value in enumerate(values):
+        data[:, 0, 0, k, 0] = factors(value)
+    if vtype.n > 1:
+        data[0, ..., 1], data[1:, ..., 1] = 2.0, 1.0
+    a, b, c = (Variable(vtype, (70, 9), name=name) for name in "abc")
+    with DressiAD(options=Options(lowering=way)) as ad:
+        for leaf, array in zip((a, b, c), data, strict=True):
+            ad.send_img(leaf, array)
+        got = ad.recv_img(F.sum(a * b * c)).reshape(-1)
+    assert np.array_equal(got[0], np.float32(want), equal_nan=True)
+    assert vtype.n == 1 or got[1] == 2.0 * 9 * 70
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_integers_are_added_as_they_are(way: str) -> None:
+    data = np.arange(300 * 20, dtype=np.int32).reshape(1, 20, 300, 1)
+    data[0, 0, 0] = 2**24 + 1
+    total, _ = sums(data, INT, way)
+    assert total == data.sum()

@@ -4,8 +4,9 @@ In: an image or a table. Out: a table of the sums of its parts, one a group. Nei
 invocations load neighbouring pixels, so that a load of a group is a few whole lines of memory, and
 sixteen loads are on their way before the first is added: without either a GPU waits for memory most
 of the time. The order of the additions is fixed: every invocation its own pixels in turn, then a
-tree over the invocations. It is not that of the pyramid of blocks, so the last bits may differ. Not
-an op of ``F``: ``ad.lowering`` puts it in the place of that pyramid where dispatches are used.
+tree over the invocations; what the additions lose is added at the end. It is not the order of the
+pyramid of blocks, so the last bits may differ. Not an op of ``F``: ``ad.lowering`` puts it in the
+place of that pyramid where dispatches are used.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dressi.ad.functions.reduce import compensated
 from dressi.ad.graph import Function, Size, Variable
 from dressi.ad.registry import ANY, COMP, Op, Shape, apply
 
@@ -129,27 +131,40 @@ def _glsl(f: Function) -> str:
     values = ",\n    ".join(
         f"a{k} = {{fetch0}}({at}, {layer})" for k, (at, layer, _) in enumerate(batch.loads)
     )
+    begin, add, end = compensated(x.vtype, "s", "lost")
     adds = [
-        f"  if ({test}) s += a{k};" if test else f"  s += a{k};"
+        f"  {f'if ({test}) ' if test else ''}{add.replace('VALUE', f'a{k}')}"
         for k, (_, _, test) in enumerate(batch.loads)
     ]
+    keep = ["parts[me] = s;", "rests[me] = lost;"] if end else ["parts[me] = s;"]
     lines = [
         "uint me = gl_LocalInvocationIndex, at = gl_WorkGroupID.x;",
         "int layer = int(gl_WorkGroupID.z);",
-        "precise {T} s = {T}(0);",
+        begin,
         f"for (uint b = 0u; b < {batch.count}u; b++) {{",
         f"  {batch.start}",
         f"  {{T}} {values};",
         *adds,
         "}",
-        "parts[me] = s;",
+        *keep,
         f"for (uint n = {N_LANES // 2}u; n > 0u; n /= 2u) {{",
         "  barrier();",
-        "  if (me < n) parts[me] = s += parts[me + n];",
+        "  if (me < n) {",
+        f"    {add.replace('VALUE', 'parts[me + n]')}",
+        *(["    lost += rests[me + n];"] if end else []),
+        *(f"    {line}" for line in keep),
+        "  }",
         "}",
+        end,
         "if (me == 0u) {store}(ivec2(at, 0), layer, s);",
     ]
     return "\n  ".join(lines)
+
+
+def _shared(f: Function) -> str:
+    t = f.output.vtype
+    names = ("parts", "rests") if compensated(t, "s", "lost")[2] else ("parts",)
+    return "\n".join(f"shared {t.glsl} {name}[{N_LANES}];" for name in names)
 
 
 GROUP_SUM = Op(
@@ -159,7 +174,7 @@ GROUP_SUM = Op(
     reads=(ANY,),
     once=(0,),
     kind=COMP,
-    preamble=lambda f: f"shared {f.output.vtype.glsl} parts[{N_LANES}];",
+    preamble=_shared,
     groups=lambda f: (f.output.size[0], 1, f.output.layers),
     lanes=N_LANES,
     stores_first=True,

@@ -13,7 +13,7 @@ import numpy as np
 from dressi.ad.functions._common import needs_variable, table_index
 from dressi.ad.graph import Function, Size, Variable, user_line
 from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply, register
-from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3
+from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3, VType
 from dressi.errors import GraphError
 
 BLOCK = 8
@@ -28,24 +28,45 @@ def _block_size(size: Size) -> Size:
     return (-(-w // BLOCK), -(-h // BLOCK))
 
 
+def compensated(t: VType, total: str, lost: str) -> tuple[str, str, str]:
+    """GLSL that declares a total, adds VALUE to it, and ends the sum. The rounding errors of the
+    additions are found exactly (Knuth's two-sum) and added at the end: gradients whose summands
+    cancel keep their digits. Where something is infinite or NaN, the plain sum is. Integers and
+    matrices are added as they are."""
+    if t.is_int or t.is_matrix:
+        return f"precise {{T}} {total} = {{T}}(0);", f"{total} += VALUE;", ""
+    begin = f"precise {{T}} {total} = {{T}}(0), {lost} = {{T}}(0);"
+    add = (
+        f"{{ precise {{T}} t = {total} + VALUE, b = t - {total}; "
+        f"{lost} += ({total} - (t - b)) + (VALUE - b); {total} = t; }}"
+    )
+    # Not so for NaN.
+    finite = f"lessThanEqual(abs({lost}), {{T}}(3.0e38))" if t.n > 1 else f"abs({lost}) <= 3.0e38"
+    return begin, add, f"{total} = mix({total}, {total} + {lost}, {finite});"
+
+
 def _block_glsl(f: Function) -> str:
+    """The sum of a block, or of a run of a table; what the additions lose is added at the end."""
     x = f.inputs[0]
     w, h = x.size
     merge = f.attr("merge_layers")
     layer = "{y}_l" if merge else "{layer}"
-    lines = ["{T} {y}_s = {T}(0);"]
+    begin, add, end = compensated(f.output.vtype, "{y}_s", "{y}_e")
+    lines = [begin]
     if merge:
         lines.append("for (int {y}_l = 0; {y}_l < {l0}; {y}_l++)")
     if h == 1:
         n = BLOCK * BLOCK
-        lines.append(f"for (int i = {{pos}}.x * {n}; i < min(({{pos}}.x + 1) * {n}, {w}); i++)")
-        lines.append(f"  {{y}}_s += {{fetch0}}({table_index('', 'i', True)}, {layer});")
+        lines.append(f"for (int i = {{pos}}.x * {n}; i < min(({{pos}}.x + 1) * {n}, {w}); i++) {{")
+        at = table_index("", "i", True)
     else:
         for i, axis, size in (("j", "y", h), ("i", "x", w)):
-            start, end = f"{{pos}}.{axis} * {BLOCK}", f"({{pos}}.{axis} + 1) * {BLOCK}"
-            lines.append(f"for (int {i} = {start}; {i} < min({end}, {size}); {i}++)")
-        lines.append(f"  {{y}}_s += {{fetch0}}(ivec2(i, j), {layer});")
-    return "\n  ".join([*lines, "{y} = {y}_s;"])
+            start, stop = f"{{pos}}.{axis} * {BLOCK}", f"({{pos}}.{axis} + 1) * {BLOCK}"
+            lines.append(f"for (int {i} = {start}; {i} < min({stop}, {size}); {i}++)")
+        lines[-1] += " {"
+        at = "ivec2(i, j)"
+    lines += [f"  {{T}} x = {{fetch0}}({at}, {layer});", f"  {add.replace('VALUE', 'x')}", "}"]
+    return "\n  ".join([*lines, end, "{y} = {y}_s;"])
 
 
 def _block_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
