@@ -267,6 +267,33 @@ def test_the_bandwidth_is_that_of_the_faster_copy() -> None:
     assert roofline.bandwidth(profile) == pytest.approx(2**25 / 0.01)
 
 
+def test_roofline_of_several_cases_is_that_of_one_after_the_other() -> None:
+    def step(ms: float, ideal: float) -> dict[str, object]:
+        made = {"case": "x", "stage": "all", "kind": "", "functions": 3, "megabytes": 2.0}
+        return {**made, "ms": ms, "roofline_ms": ideal, "fraction": ideal / ms}
+
+    row = roofline.together([step(1.0, 0.2), step(3.0, 2.4)])
+    assert row["fraction"] == pytest.approx(0.65)
+    assert (row["functions"], row["megabytes"], row["ms"]) == (6, 4.0, 4.0)
+    assert roofline.condition("a", 0.65)[1] and not roofline.condition("a", 0.499)[1]
+    assert "got 0.65" in roofline.condition("a", 0.65)[0]
+
+
+@pytest.mark.gpu
+def test_roofline_asks_of_every_case_at_the_largest_size_and_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mesh = roofline.MESHES[0]
+    made = [(mesh, "hardsoftras", size, views) for size, views in ((16, 1), (32, 1), (32, 2))]
+    monkeypatch.setattr(roofline, "cases", lambda smoke: made)
+    monkeypatch.setattr(roofline, "SIZES", (16, 32))
+    result = run_bench("roofline", SMOKE)
+    steps = [row for row in result["rows"] if row["stage"] == "all"]
+    assert len(steps) == 4 and steps[-1]["case"] == "all cases at 32"
+    ideal, ms = (sum(row[key] for row in steps[1:3]) for key in ("roofline_ms", "ms"))
+    assert steps[-1]["fraction"] == pytest.approx(ideal / ms)
+
+
 def test_all_leaves_the_large_tables_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """But for a smoke run, which must see that they run."""
     measured: list[str] = []
