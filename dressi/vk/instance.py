@@ -214,10 +214,12 @@ def _numbered(devices: Found, text: str) -> Found:
 
 
 def _by_uuid(devices: Found, text: str) -> Found:
-    """Only where the digits leave no choice."""
+    """Only where the digits leave no choice. Of the drivers that know the same device, which tell
+    the same UUID, the first."""
     digits = text.removeprefix("gpu-")
     found = [d for d in devices if d[1].uuid.startswith(digits)]
-    return found if len(digits) >= UUID_DIGITS and len(found) == 1 else []
+    one = len({d[1].uuid for d in found}) == 1
+    return found[:1] if len(digits) >= UUID_DIGITS and one else []
 
 
 def _keep_driver_loaded(api: Api) -> None:

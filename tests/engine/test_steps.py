@@ -269,6 +269,7 @@ FOREVER = 2_000_000
 """Steps that take minutes."""
 
 
+@pytest.mark.signals
 @needs_signals
 @pytest.mark.parametrize("options", [Options(), Options(cache=False)])
 def test_after_ctrl_c_the_engine_goes_on(options: Options) -> None:
@@ -286,6 +287,7 @@ def test_after_ctrl_c_the_engine_goes_on(options: Options) -> None:
         assert np.isfinite(ad.recv_img(x)).all()
 
 
+@pytest.mark.signals
 @needs_signals
 def test_values_received_after_ctrl_c_are_of_the_current_data() -> None:
     """Some of the steps were done: what was evaluated before them is out of date."""
@@ -302,6 +304,7 @@ def test_values_received_after_ctrl_c_are_of_the_current_data() -> None:
         assert (ad.recv_grad(x) != before).any()
 
 
+@pytest.mark.signals
 @needs_signals
 def test_ctrl_c_between_a_send_and_its_static_half_loses_nothing() -> None:
     """A clean leaf is sent, the call is stopped at once: the next step must still see it."""

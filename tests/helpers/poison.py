@@ -19,7 +19,7 @@ class Poisoned:
     """Stands for an ffi object; everything but ``new`` is its own."""
 
     def __init__(self, ffi: Any) -> None:
-        self._ffi = ffi
+        self.real = self._ffi = ffi
         self._alive: dict[int, tuple[Any, int]] = {}
         self._dead: deque[tuple[Any, int]] = deque()
         self._held = 0

@@ -281,6 +281,7 @@ def test_parameters_that_are_switched_off_stay() -> None:
         assert dp.drift() == 0.0
 
 
+@pytest.mark.signals
 def test_ctrl_c_comes_between_steps() -> None:
     with DataParallel(Gains(), VIEWS, devices(2), optimizer=SGD(0.01)) as dp:
         dp.exec_step()

@@ -279,6 +279,7 @@ def test_unlike_devices_are_kept_together_within_a_row(monkeypatch: pytest.Monke
 # -- what interrupts
 
 
+@pytest.mark.signals
 def test_ctrl_c_within_a_row_ends_it_after_whole_steps() -> None:
     before = signal.getsignal(signal.SIGINT)
     with fresh(many_parameters, lambda: Adam(0.01)) as dp:
@@ -312,6 +313,7 @@ def test_steps_in_another_thread_leave_signals_alone() -> None:
         assert rel(dp.recv_img(make.x), make.numpy(2.0, 20)[0]) < 1e-5
 
 
+@pytest.mark.signals
 def test_what_a_signal_handler_raises_amid_a_step_closes_all() -> None:
     """A test's time limit: nobody knows which devices have done what."""
 

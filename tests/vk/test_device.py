@@ -9,6 +9,7 @@ import subprocess
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import faults
 import numpy as np
@@ -147,10 +148,26 @@ def test_unique_names_are_selectors() -> None:
 
 
 def test_a_device_is_found_by_its_own_uuid(device: Device) -> None:
-    for listed in list_devices():
-        assert len(listed.uuid) == 36
-        with open_device(listed.uuid) as opened:
-            assert opened.info == listed
+    listed = list_devices()
+    for info in listed:
+        assert len(info.uuid) == 36
+        first = next(other for other in listed if other.uuid == info.uuid)
+        with open_device(info.uuid) as opened:
+            assert opened.info == first
+
+
+def test_two_drivers_may_tell_the_uuid_of_one_device() -> None:
+    whole = "c81067a0-50da-ed23-5318-ead55c435794"
+    devices = [
+        (None, DeviceInfo(k, f"card by {driver}", driver, "gpu-discrete", "1.3.0", whole))
+        for k, driver in enumerate(("one", "other"))
+    ]
+    assert [d[1].index for d in fitting(devices, whole)] == [0]
+    assert [d[1].index for d in fitting(devices, whole[:8])] == [0]
+    apart = [*devices, (None, replace(devices[0][1], index=2, uuid=whole[:-1] + "5"))]
+    assert [d[1].index for d in fitting(apart, whole)] == [0]
+    with pytest.raises(DeviceError, match="no Vulkan device fits"):
+        fitting(apart, whole[:8])
 
 
 def test_no_device_says_what_to_install() -> None:
@@ -329,6 +346,7 @@ def test_device_works_in_another_thread() -> None:
         assert pool.submit(work).result() == 1
 
 
+@pytest.mark.signals
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
 def test_interrupt_is_raised_when_the_device_is_done(device: Device) -> None:
     def interrupt(*_: object) -> None:
