@@ -158,6 +158,7 @@ def rebuilt(
                 way = TEXTURE
             new.reads.setdefault(v.uid, (v, set()))[1].add(way)
 
+    # Of a dispatch in groups only what is appended to it reads the pixel it is at (``tail``).
     for unit in reversed(units):
         add(unit, inside, s.lowered or s.kind != COMP)
     for chain in s.computed.values():

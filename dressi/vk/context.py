@@ -345,10 +345,8 @@ class Context:
         while result == _NOT_READY and time.perf_counter() - begin < self.ask_first_s:
             result = lib.vkGetFenceStatus(self.device, fence[0])
         while result in (_NOT_READY, _TIMEOUT):
-            result, call = (
-                lib.vkWaitForFences(self.device, 1, fence, 1, _WAIT_NS),
-                "vkWaitForFences",
-            )
+            call = "vkWaitForFences"
+            result = lib.vkWaitForFences(self.device, 1, fence, 1, _WAIT_NS)
         self.waited_s += time.perf_counter() - begin
         self.check(result, call, what)
         self.check(lib.vkResetFences(self.device, 1, fence), "vkResetFences", what)

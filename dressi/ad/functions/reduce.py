@@ -40,7 +40,7 @@ def compensated(t: VType, total: str, lost: str) -> tuple[str, str, str]:
         f"{{ precise {{T}} t = {total} + VALUE, b = t - {total}; "
         f"{lost} += ({total} - (t - b)) + (VALUE - b); {total} = t; }}"
     )
-    # Not so for NaN.
+    # A comparison with NaN is false: then the plain sum stays.
     finite = f"lessThanEqual(abs({lost}), {{T}}(3.0e38))" if t.n > 1 else f"abs({lost}) <= 3.0e38"
     return begin, add, f"{total} = mix({total}, {total} + {lost}, {finite});"
 
