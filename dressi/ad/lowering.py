@@ -149,26 +149,37 @@ def _copy(
     new: dict[int, Variable],
 ) -> Variable:
     """v as a fragment computes it: a copy of the Functions per fragment, of constants and
-    coordinates, and of short arithmetic on uniforms; anything else is read from outside."""
+    coordinates, and of short arithmetic on uniforms; anything else is read from outside, and so is
+    what a copy reads at other pixels, however short it is: a fragment computes its own pixel."""
     if v.uid in copies:
         return copies[v.uid]
     f = v.creator
     if f is None or not (v.fragment_of is not None or f.op.kind == FREE or _is_short(v)):
-        made = new.get(v.uid, v)
-        outside.setdefault(made.uid, (made, ANY))
-        copies[v.uid] = made
-        return made
+        copies[v.uid] = _from_outside(v, ANY, outside, new)
+        return copies[v.uid]
     if f.op.kind == RASTER:
         xs = [new.get(x.uid, x) for x in f.inputs]
     else:
-        xs = [_copy(x, copies, functions, outside, new) for x in f.inputs]
-        for i, x in enumerate(xs):
-            if f.op.read(i) == SAMPLER and x.uid in outside:
-                outside[x.uid] = (x, SAMPLER)
+        xs = [
+            _copy(x, copies, functions, outside, new)
+            if f.op.read(i) == SAME
+            else _from_outside(x, f.op.read(i), outside, new)
+            for i, x in enumerate(f.inputs)
+        ]
     made = apply(f.op, xs, **dict(f.attrs))
     assert made.creator is not None
     functions.append(made.creator)
     copies[v.uid] = made
+    return made
+
+
+def _from_outside(
+    v: Variable, read: str, outside: dict[int, tuple[Variable, str]], new: dict[int, Variable]
+) -> Variable:
+    """v, noted among what the fragments read; one that a sampler reads is bound for it."""
+    made = new.get(v.uid, v)
+    if read == SAMPLER or made.uid not in outside:
+        outside[made.uid] = (made, read)
     return made
 
 

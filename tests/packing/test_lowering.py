@@ -207,6 +207,23 @@ def test_rasterizations_become_dispatches() -> None:
         assert keys[0].groups[0] == 1 and keys[0].groups[1] == 8  # no more slices than rows
 
 
+@pytest.mark.parametrize("table", ["a uniform", "coordinates"])
+def test_fragments_look_up_a_table_however_short_it_is_to_compute(table: str) -> None:
+    """A fragment knows its own pixel; the table's row is another one, which it has to read."""
+    widths = {
+        "a uniform": F.expand(Variable(FLOAT, (1, 1), name="width"), (7, 1)) * 2.0,
+        "coordinates": F.swizzle(F.pixel_coord((7, 1)), "x") + 1.0,
+    }
+    corners = [Variable(VEC4, (7, 1), name=name) for name in "abc"]
+    ids = F.rasterize(corners, (8, 8))
+    width = F.lookup(widths[table], ids)
+    nearest = F.resolve(width, F.clamp(width * 0.1, 0.0, 1.0), 1.0, background=-1.0)
+    made = rasterize_in_compute(simplify([nearest]), int64_atomics=True)
+    plan = pack([own_image(v) for v in made], [], LLVMPIPE, COMPUTE).plan
+    check_plan(plan, LLVMPIPE)
+    assert kinds(plan) == {"compute"}
+
+
 def layered(n: int) -> list[Variable]:
     """ids and depth of n layers of the same fragments."""
     corners = [Variable(VEC4, (5, 1), name=f"c{k}") for k in range(3)]
