@@ -68,7 +68,7 @@ class Instance:
         result = api.lib.vkCreateInstance(info, api.null, out)
         if result < 0:
             raise DeviceError(
-                f"vkCreateInstance failed: {result_name(api, result)} (no Vulkan driver?)\n"
+                f"vkCreateInstance failed: {result_name(api, result)} (no Vulkan driver that can be loaded)\n"
                 f"  {install_hint()}"
             )
         self.handle = out[0]
