@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -84,13 +84,13 @@ def small_configs(
     name: str, k: int, case: Case, sizes: Sequence[tuple[int, int]] = SMALL_SIZES
 ) -> Iterator[Config]:
     """A Case at small sizes, in one layer and, at two of them, in three. Cases with sizes of their
-    own: tables of (n, 1), images of (n, m), and the sizes that were given; those that cannot be
-    (a part that is not inside, weights of another number) are left out."""
+    own: the last image (where all are of one size: all) of that size, and the sizes that were
+    given; those that cannot be (a part that is not inside) are left out."""
     given = case.sizes or (sizes[0],) * len(case.inputs)
-    tried = [tuple(_resized(s, size, case.elementwise) for s in given) for size in sizes]
+    tried = [_resized(given, size, case.elementwise) for size in sizes]
     layers_of = {i: (1,) if name in FULL_LAYERS_ONLY_1 or i % 4 != 2 else (1, 3) for i in range(9)}
     if not case.elementwise:
-        tried.append(tuple(given))
+        tried.append(given)
     for i, shapes in enumerate(dict.fromkeys(tried)):
         for layers in layers_of.get(i, (1,)):
             text = " and ".join(f"{w}x{h}" for w, h in dict.fromkeys(shapes)) + f", {layers} layers"
@@ -102,13 +102,35 @@ def small_configs(
             yield config
 
 
+def typed_cases(name: str, most: int | None = None) -> Iterator[tuple[int, Case]]:
+    """The Cases of an op (the first so many) with every type that it takes: inputs of the type of
+    the first become another one, where the op does not refuse it."""
+    for k, case in enumerate(OPS[name].cases[:most]):
+        first = case.inputs[0][0] if case.inputs else None
+        for vtype in VType if first is not None else ():
+            inputs = tuple((vtype if t is first else t, low, high) for t, low, high in case.inputs)
+            made = replace(case, inputs=inputs, gradient=case.gradient and not vtype.is_int)
+            try:
+                case.build(*_leaves(made, first_config(made)))
+            except GraphError:
+                continue
+            yield k, made
+
+
+def first_config(case: Case, layers: int = 1) -> Config:
+    """The given sizes of a Case; 5x3 where it takes any."""
+    sizes = case.sizes or ((5, 3),) * len(case.inputs)
+    return Config(f"{layers} layers", tuple((size, layers) for size in sizes))
+
+
 def _resized(
-    given: tuple[int, int], size: tuple[int, int], elementwise: bool
-) -> tuple[int, int]:
-    """Of a size that a Case gives: what has one row or one column keeps it."""
-    if elementwise:
-        return size
-    return (size[0] if given[0] > 1 else 1, size[1] if given[1] > 1 else 1)
+    given: tuple[tuple[int, int], ...], size: tuple[int, int], elementwise: bool
+) -> tuple[tuple[int, int], ...]:
+    """The sizes that a Case gives, some changed: what is no image (a table, one pixel) never."""
+    if elementwise or (len(set(given)) == 1 and min(given[0]) > 1):
+        return (size,) * len(given)
+    images = [i for i, (w, h) in enumerate(given) if w > 1 and h > 1]
+    return tuple(size if images[-1:] == [i] else s for i, s in enumerate(given))
 
 
 def _leaves(case: Case, config: Config) -> list[Variable]:

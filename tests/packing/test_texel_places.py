@@ -1,6 +1,6 @@
-"""The places of texels in fragment shaders, over all ops: NVIDIA's compiler takes a number of 1 to 7
-out of a place like ``7 - gl_FragCoord.x`` for the fetch to add, and what is left is outside of the
-image. So no place may be a sum: it is a ``max``, bits of a number, or the one pixel there is."""
+"""The places of texels in fragment shaders, over all ops: NVIDIA's compiler takes a number of 1 to
+7 out of a place like ``7 - gl_FragCoord.x`` for the fetch to add, and what is left lies outside.
+So no place may be a sum: it is a ``max``, bits of a number, or the one pixel there is."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def test_no_op_fetches_at_a_sum(name: str) -> None:
     for _, k, case in (c for c in all_cases() if c[0] == name):
         if case.elementwise and k:
             continue  # another way to call the same snippet, at its own pixel
-        outputs = [v for config in small_configs(name, k, case) for v in made(name, k, case, config)]
+        outputs = [
+            v for config in small_configs(name, k, case) for v in made(name, k, case, config)
+        ]
         for text in fragments(outputs):
             assert dangerous(text) == [], text
 
