@@ -44,6 +44,13 @@ def dump_dir() -> Path | None:
     return Path(own) if own else None
 
 
+def vulkan_driver_files() -> list[str]:
+    """Driver descriptions that the Vulkan loader is told to use (``VK_DRIVER_FILES`` and, before
+    it, ``VK_ICD_FILENAMES``): for messages."""
+    texts = (os.environ.get(name, "") for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"))
+    return [name for text in texts for name in text.split(os.pathsep) if name]
+
+
 def debug_level() -> int:
     """``DRESSI_DEBUG`` from 0 (silent) to 4; a value that is not a number counts as 0."""
     text = os.environ.get("DRESSI_DEBUG", "0")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ import dressi.ad.functions as F
 from dressi.ad.graph import Variable
 from dressi.ad.registry import OPS, Case, apply
 from dressi.ad.vtype import VType
+from dressi.errors import GraphError
 
 Shape = tuple[tuple[int, int], int]  # (size, layers)
 
@@ -75,6 +76,70 @@ def configs(name: str, k: int, case: Case, large: bool = True) -> Iterator[Confi
             yield Config(f"input {i} 1x1x3 against 7x5", mixed(((1, 1), 3), ((7, 5), 1)))
 
 
+SMALL_SIZES = tuple((n, 10 - n) for n in range(1, 10))
+"""Sizes of which each axis has 1 to 9 pixels: where constants of a snippet are small numbers."""
+
+
+def small_configs(
+    name: str, k: int, case: Case, sizes: Sequence[tuple[int, int]] = SMALL_SIZES
+) -> Iterator[Config]:
+    """A Case at small sizes, in one layer and, at two of them, in three. Cases with sizes of their
+    own: the last image (where all are of one size: all) of that size, and the sizes that were
+    given; those that cannot be (a part that is not inside) are left out."""
+    given = case.sizes or (sizes[0],) * len(case.inputs)
+    tried = [_resized(given, size, case.elementwise) for size in sizes]
+    layers_of = {i: (1,) if name in FULL_LAYERS_ONLY_1 or i % 4 != 2 else (1, 3) for i in range(9)}
+    if not case.elementwise:
+        tried.append(given)
+    for i, shapes in enumerate(dict.fromkeys(tried)):
+        for layers in layers_of.get(i, (1,)):
+            text = " and ".join(f"{w}x{h}" for w, h in dict.fromkeys(shapes)) + f", {layers} layers"
+            config = Config(text, tuple((size, layers) for size in shapes))
+            try:
+                case.build(*_leaves(case, config))
+            except GraphError:
+                continue
+            yield config
+
+
+def typed_cases(name: str, most: int | None = None) -> Iterator[tuple[int, Case]]:
+    """The Cases of an op (the first so many) with every type that it takes: inputs of the type of
+    the first become another one, where the op does not refuse it."""
+    for k, case in enumerate(OPS[name].cases[:most]):
+        first = case.inputs[0][0] if case.inputs else None
+        for vtype in VType if first is not None else ():
+            inputs = tuple((vtype if t is first else t, low, high) for t, low, high in case.inputs)
+            made = replace(case, inputs=inputs, gradient=case.gradient and not vtype.is_int)
+            try:
+                case.build(*_leaves(made, first_config(made)))
+            except GraphError:
+                continue
+            yield k, made
+
+
+def first_config(case: Case, layers: int = 1) -> Config:
+    """The given sizes of a Case; 5x3 where it takes any."""
+    sizes = case.sizes or ((5, 3),) * len(case.inputs)
+    return Config(f"{layers} layers", tuple((size, layers) for size in sizes))
+
+
+def _resized(
+    given: tuple[tuple[int, int], ...], size: tuple[int, int], elementwise: bool
+) -> tuple[tuple[int, int], ...]:
+    """The sizes that a Case gives, some changed: what is no image (a table, one pixel) never."""
+    if elementwise or (len(set(given)) == 1 and min(given[0]) > 1):
+        return (size,) * len(given)
+    images = [i for i, (w, h) in enumerate(given) if w > 1 and h > 1]
+    return tuple(size if images[-1:] == [i] else s for i, s in enumerate(given))
+
+
+def _leaves(case: Case, config: Config) -> list[Variable]:
+    return [
+        Variable(vtype, *shape, requires_grad=not vtype.is_int, name=f"in{i}")
+        for i, ((vtype, _, _), shape) in enumerate(zip(case.inputs, config.shapes, strict=True))
+    ]
+
+
 def seed_of(*parts: object) -> int:
     """A seed that does not change from run to run."""
     return zlib.crc32(repr(parts).encode())
@@ -103,11 +168,11 @@ class Instance:
 def instance(name: str, k: int, case: Case, config: Config) -> Instance:
     """Leaves with random data and the output that the Case builds from them."""
     rng = np.random.default_rng(seed_of(name, k, config.text))
-    inputs, feeds = [], {}
-    for i, ((vtype, low, high), shape) in enumerate(zip(case.inputs, config.shapes, strict=True)):
-        x = Variable(vtype, *shape, requires_grad=not vtype.is_int, name=f"in{i}")
-        inputs.append(x)
-        feeds[x] = draw(vtype, low, high, shape, rng)
+    inputs = _leaves(case, config)
+    feeds = {
+        x: draw(vtype, low, high, shape, rng)
+        for x, (vtype, low, high), shape in zip(inputs, case.inputs, config.shapes, strict=True)
+    }
     if name == "texture":
         feeds[inputs[1]] = _off_kinks(feeds[inputs[1]], inputs[0].size)
     if name == "texture_mip":

@@ -1,5 +1,6 @@
-"""``dressi doctor``: is this device right? Every op and four small scenes, on the device, against
-the float64 evaluation of the same graphs.
+"""``dressi doctor``: is this device right? Every op, many in one shader and each in shaders of its
+own (``alone``), and four small scenes, on the device, against the float64 evaluation of the same
+graphs.
 
 In: a device. Out: a table of checks, each with its worst error and what is allowed.
 """
@@ -16,17 +17,9 @@ from rich.table import Table
 from tqdm.auto import tqdm
 
 from dressi.ad import Variable, build_backward, evaluate
-from dressi.ad.cases import (
-    Config,
-    configs,
-    differentiable,
-    instance,
-    projected,
-    seed_of,
-    weights_like,
-)
+from dressi.ad.cases import Config, configs
 from dressi.ad.registry import OPS, Case
-from dressi.apps import problems
+from dressi.apps import alone, problems
 from dressi.apps.report import check_outputs, identity, write_json
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
@@ -63,9 +56,9 @@ def check_op(ad: DressiAD, name: str, every_shape: bool = False) -> Finding:
     feeds: dict[Variable, np.ndarray] = {}
     checks: list[tuple[str, float, Variable]] = []
     for k, case in enumerate(OPS[name].cases):
-        limit = TRANSCENDENTAL if case.transcendental else ALGEBRAIC
+        limit = _limit(case)
         for config in _configs(name, k, case, every_shape):
-            values, mine = _values(name, k, case, config)
+            values, mine = alone.values_of(name, k, case, config)
             feeds |= mine
             checks += [(f"case {k}, {config.text}, {w}", limit, v) for w, v in values.items()]
     for v, data in feeds.items():
@@ -91,19 +84,26 @@ def _configs(name: str, k: int, case: Case, every_shape: bool) -> list[Config]:
     return [c for c in found if c.text.startswith(wanted)] or found[:1]
 
 
-def _values(
-    name: str, k: int, case: Case, config: Config
-) -> tuple[dict[str, Variable], dict[Variable, np.ndarray]]:
-    """What is computed of a case, and the data for it."""
-    made = instance(name, k, case, config)
-    feeds: dict[Variable, np.ndarray] = dict(made.feeds)
-    values = {"forward": made.output}
-    if case.gradient:
-        rng = np.random.default_rng(seed_of(name, k, config.text, "upstream"))
-        w, feeds[w] = weights_like(made.output, rng)
-        grads = build_backward(projected(made.output, w), differentiable(made.inputs))
-        values |= {f"gradient to input {i}": g for i, g in enumerate(grads.values())}
-    return values, feeds
+def check_alone(ads: Mapping[str, DressiAD], name: str) -> Finding:
+    """An op in shaders of its own, in passes and in dispatches, at small sizes. ads: those of
+    ``alone.engines``."""
+    worst, n = Finding(f"F.{name}", 0, 0.0, ALGEBRAIC, ""), 0
+    for check in alone.checks_of(ads, name, _limit):
+        n += 1
+        error = relative(check.got, check.want)
+        if error / check.limit >= worst.error / worst.allowed:
+            worst = Finding(worst.check, n, error, check.limit, check.where)
+    return replace(worst, cases=n)
+
+
+def _limit(case: Case) -> float:
+    return TRANSCENDENTAL if case.transcendental else ALGEBRAIC
+
+
+def _both(a: Finding, b: Finding) -> Finding:
+    """One row of two of the same op: the one that is closer to what is allowed, all cases."""
+    far = a if a.error / a.allowed >= b.error / b.allowed else b
+    return replace(far, cases=a.cases + b.cases, forward=a.forward, gradient=a.gradient)
 
 
 def relative(got: np.ndarray, want: np.ndarray) -> float:
@@ -158,6 +158,7 @@ def check_scene(ad: DressiAD, name: str, problem: problems.Problem) -> list[Find
     ]
 
 
+Say = Callable[[str], None]
 OPS_AN_ENGINE = 12
 """Hundreds of pipelines at once make some drivers slow."""
 
@@ -168,7 +169,7 @@ def examine_ops(
     """Checks of ops; what raises is a finding too. ops: names, default all."""
     out: list[Finding] = []
     names = [n for n in OPS if OPS[n].cases] if ops is None else list(ops)
-    with tqdm(total=len(names), desc="ops", unit="op") as bar:
+    with tqdm(total=len(names), desc="ops", unit="op", leave=ops is None) as bar:
         for first in range(0, len(names), OPS_AN_ENGINE):
             with DressiAD(device) as ad:
                 for name in names[first : first + OPS_AN_ENGINE]:
@@ -180,16 +181,59 @@ def examine_ops(
     return out
 
 
-def examine(device: str | int | None, ops: Sequence[str] | None = None) -> list[Finding]:
-    """All checks. ops: names, default all."""
-    out = examine_ops(device, ops)
+def examine(
+    device: str | int | None, ops: Sequence[str] | None = None, say: Say = print
+) -> list[Finding]:
+    """All checks. ops: names, default all. say: gets a line of each family of ops and each scene as
+    soon as it is known."""
+    names = [n for n in OPS if OPS[n].cases] if ops is None else list(ops)
+    families: dict[str, list[str]] = {}
+    for name in names:
+        module = OPS[name].cases[0].build.__module__
+        families.setdefault(module.rpartition(".")[2], []).append(name)
+    found: dict[str, Finding] = {}
+    for family, mine in families.items():
+        for first in range(0, len(mine), OPS_AN_ENGINE):
+            found |= _examine_some(device, mine[first : first + OPS_AN_ENGINE])
+        say(_line(family, [found[n] for n in mine]))
+    out = [found[n] for n in names]
     with DressiAD(device) as ad:
         for name, build in scenes().items():
             try:
-                out += check_scene(ad, name, build())
+                of_scene = check_scene(ad, name, build())
             except DressiError as error:
-                out.append(Finding(name, 0, float("inf"), SCENE_GRADIENT, str(error)))
+                of_scene = [Finding(name, 0, float("inf"), SCENE_GRADIENT, str(error))]
+            say(_line(name, of_scene))
+            out += of_scene
     return out
+
+
+def _examine_some(device: str | int | None, names: Sequence[str]) -> dict[str, Finding]:
+    """Several ops in the same engines: each together with others, then alone."""
+    out = dict(zip(names, examine_ops(device, names), strict=True))
+    ads = alone.engines(device)
+    try:
+        for name in names:
+            try:
+                mine = check_alone(ads, name)
+            except DressiError as error:
+                mine = Finding(f"F.{name}", 0, float("inf"), ALGEBRAIC, str(error))
+            out[name] = _both(out[name], mine)
+    finally:
+        for ad in ads.values():
+            ad.close()
+    return out
+
+
+def _line(title: str, found: Sequence[Finding]) -> str:
+    """One line of several checks."""
+    worst = max(found, key=lambda f: f.error / f.allowed)
+    n_bad = sum(not f.ok for f in found)
+    state = "ok" if not n_bad else f"OFF: {n_bad} of {len(found)}"
+    return (
+        f"{title:20} {sum(f.cases for f in found):6} values, worst {worst.error:.1e} of "
+        f"{worst.allowed:.0e} ({worst.check})  {state}"
+    )
 
 
 def run_doctor(device: str | None, json_file: str | None, verbose: bool = False) -> bool:
@@ -197,7 +241,7 @@ def run_doctor(device: str | None, json_file: str | None, verbose: bool = False)
     check_outputs(None, json_file)
     with DressiAD(device) as ad:
         who = identity(ad)
-    found = examine(device)
+    found = examine(device, say=lambda line: print(line, flush=True))
     bad = [f for f in found if not f.ok]
     title = f"{who['device']}, {who['driver']}: {len(found) - len(bad)} of {len(found)} checks hold"
     table = Table()

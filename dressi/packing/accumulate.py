@@ -23,6 +23,13 @@ floatBitsToUint(uintBitsToFloat(old) + v)); } while (seen != old);
 }"""
 
 
+def _word(t: VType, k: int) -> str:
+    """GLSL of word k of a value v: a matrix is stored column by column."""
+    if t.is_matrix:
+        return f"v[{k // t.n}][{k % t.n}]"
+    return "v" if t.n == 1 else f"v.{_AXES[k]}"
+
+
 def adder(name: str, array: str, t: VType, way: str) -> list[str]:
     """Functions that end with ``void name(int index, T value)``. Exact zeros are skipped. way:
     ATOMIC or LOOP."""
@@ -39,10 +46,7 @@ def adder(name: str, array: str, t: VType, way: str) -> list[str]:
         body = f"if ({value} != 0.0) {name}_one(i + k, {value});"
         lines.append(f"  for (int k = 0; k < {t.n_words}; k++) {body}")
     for k in range(t.n_words if not lines else 0):
-        if t.is_matrix:
-            value = f"v[{k // t.n}][{k % t.n}]"
-        else:
-            value = "v" if t.n == 1 else f"v.{_AXES[k]}"
+        value = _word(t, k)
         lines.append(f"  if ({value} != 0.0) {one % (k, value)}")
     functions.append(
         f"void {name}(int i, {t.glsl} v) {{\n  i *= {t.n_words};\n" + "\n".join(lines) + "\n}"
@@ -59,9 +63,7 @@ def reducer(name: str, array: str, t: VType) -> str:
     component for them together. Exact zeros take no part."""
     lines = []
     for k in range(t.n_words):
-        value = "v" if t.n_words == 1 else f"v.{_AXES[k]}"
-        if t.is_matrix:
-            value = f"v[{k // t.n}][{k % t.n}]"
+        value = _word(t, k)
         lines.append(
             f"  if ({value} != 0.0) {{ float s = subgroupAdd({value}); "
             f"if (subgroupElect()) atomicAdd({array}[i + {k}], s); }}"

@@ -36,16 +36,21 @@ def fold(substages: Sequence[Substage], context: Context) -> list[Substage]:
         if s is None or not _foldable(s, context):
             continue
         users = {k for v in s.outputs for k in readers.get(v.uid, ())}
-        if len(users) != 1:
+        if not users or not _may_be_repeated(s, len(users) - 1):
             continue
-        at = users.pop()
-        user = after[at]
-        assert user is not None
-        new = _taken_in(user, s, context)
-        if new is not None:
-            after[at], after[i] = new, None
-            for uid in s.reads:  # its reads are the reader's now
-                readers[uid] = readers[uid] - {i} | {at}
+        new: dict[int, Substage] = {}
+        for at in users:
+            user = after[at]
+            assert user is not None
+            taken = _taken_in(user, s, context)
+            if taken is not None:
+                new[at] = taken
+        if len(new) == len(users):
+            after[i] = None
+            for at, taken in new.items():
+                after[at] = taken
+            for uid in s.reads:  # its reads are the readers' now
+                readers[uid] = readers[uid] - {i} | users
     return connect([s for s in after if s is not None])
 
 
@@ -64,13 +69,20 @@ def _taken_in(user: Substage, s: Substage, context: Context) -> Substage | None:
     """The reader with the substage inside; None when that would repeat work or break a limit."""
     if user.kind not in (FRAG, COMP):
         return None
-    made = {v.uid: v for v in s.outputs}
-    chains = {uid: _chain(v, s) for uid, v in made.items()}
-    inside = [u for chain in user.computed.values() for u in chain]
-    repeated = 0
-    for f in (f for unit in [*user.units, *inside] for f in unit.functions):
-        for i, x in enumerate(f.inputs):
-            if x.uid in made and i not in f.op.once:
+    made = {v.uid: v for v in s.outputs if v.uid in user.reads}
+    chains = {uid: _chain([v], s) for uid, v in made.items()}
+    computed = {uid: _with_front(chain, s) for uid, chain in user.computed.items()}
+    inside = [u for chain in computed.values() for u in chain]
+    repeated, left = 0, set[int]()
+    for units in (user.units, *computed.values()):
+        known = {v.uid for u in units for v in u.outputs}
+        for f in (f for unit in units for f in unit.functions):
+            for i, x in enumerate(f.inputs):
+                if x.uid not in made or x.uid in known:
+                    continue
+                left.add(x.uid)
+                if i in f.op.once:
+                    continue
                 if i not in f.op.one_read or not _same_pixel_dispatch(s) or user.kind == COMP:
                     return None
                 repeated += sum(len(u.functions) for u in chains[x.uid])
@@ -83,13 +95,22 @@ def _taken_in(user: Substage, s: Substage, context: Context) -> Substage | None:
         if s.computed or any(read != SAME for u in s.units for _, read in u.reads):
             return None
         most = MAX_SHRINK_FUNCTIONS
+    chains = {uid: chain for uid, chain in chains.items() if uid in left}
     added = sum(len(u.functions) for chain in chains.values() for u in chain)
     held = sum(len(u.functions) for u in inside)
     if added > most or held + added > MAX_FOLDED:
         return None
-    computed = {**user.computed, **chains}
-    new = rebuilt(replace(user, computed=computed), user.units, user.outputs, context)
+    new = rebuilt(replace(user, computed={**computed, **chains}), user.units, user.outputs, context)
     return None if over_limits(new, context) else new
+
+
+def _may_be_repeated(s: Substage, times: int) -> bool:
+    """Whether more readers than one may each compute what s makes: so many times more than once.
+
+    With one view, what makes an update computes positions on the screen again, pixel by pixel; with
+    more it adds their gradients over views, and reads them: as a second reader."""
+    work = times * s.n_functions * _pixels(s)
+    return times == 0 or (_same_pixel_dispatch(s) and work <= MAX_REPEATED)
 
 
 def _same_pixel_dispatch(s: Substage) -> bool:
@@ -98,9 +119,20 @@ def _same_pixel_dispatch(s: Substage) -> bool:
     return s.lowered and not s.computed and all(read == SAME for read in reads)
 
 
-def _chain(v: Variable, s: Substage) -> list[Unit]:
-    """The units of a substage that one of its outputs needs, in order of execution."""
-    needed = {v.uid}
+def _with_front(chain: list[Unit], s: Substage) -> list[Unit]:
+    """A chain that a substage computes where it reads it, with what it reads of a dispatch at the
+    same pixels in front."""
+    made = {v.uid for v in s.outputs}
+    read = [v for u in chain for v, way in u.reads if v.uid in made and way == SAME]
+    if not read or not _same_pixel_dispatch(s) or any(u.domain != s.domain for u in chain):
+        return chain
+    inside = {id(u) for u in chain}
+    return [*(u for u in _chain(read, s) if id(u) not in inside), *chain]
+
+
+def _chain(wanted: Sequence[Variable], s: Substage) -> list[Unit]:
+    """The units of a substage that some of its outputs need, in order of execution."""
+    needed = {v.uid for v in wanted}
     chain: list[Unit] = []
     for unit in reversed(s.units):
         if any(x.uid in needed for x in unit.outputs):

@@ -32,6 +32,17 @@ _MARKER = re.compile(r"\{([A-Za-z_]\w*)\}")
 _AXES = "xyzw"
 
 
+def is_offset(v: Variable) -> bool:
+    """Whether the place of a texel of v may be the place that was asked for plus a number.
+
+    NVIDIA's fragment compiler (seen: driver 580.159.04) takes a number of 1 to 7 out of such a
+    place, for the fetch to add, and what is left of ``ivec2(7, 0) - ivec2(gl_FragCoord.xy)`` is
+    negative: outside of the image, so the fetch gives 0. A ``max`` around the place keeps it whole.
+    A table needs none: its places are parts of the bits of a number.
+    """
+    return v.layers > 1 or not v.is_table
+
+
 class Generator:
     """What is known while one shader is written."""
 
@@ -127,6 +138,8 @@ class Generator:
             text.functions.append(f"{head} {self._buffer_read(v, text)} }}")
         else:
             at = self.address(v)
+            if text.letter == "f" and is_offset(v):
+                at = f"max({at}, 0)"
             planes = [self.texel(i, v.vtype.plane, text, v) for i in self.places.images[v.uid]]
             value = ", ".join(p.replace("@", at) for p in planes)
             if v.vtype.is_matrix:

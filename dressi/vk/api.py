@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from dressi.errors import DeviceError
+from dressi.vk.vendor import nvidia_hint
 
 CData = Any
 """A cffi object: a Vulkan handle, a struct or a pointer."""
@@ -34,7 +35,8 @@ _INSTALL = {
 
 
 def install_hint() -> str:
-    """What to install on this operating system to get a Vulkan loader and a driver."""
+    """What to install on this operating system to get a Vulkan loader and a driver; where there are
+    signs of an NVIDIA driver, what that needs to be loaded."""
     here = _INSTALL.get(sys.platform, _INSTALL["linux"])
     rest = "; ".join(
         f"{name}: {text}"
@@ -45,6 +47,9 @@ def install_hint() -> str:
         )
         if text is not here
     )
+    vendor = nvidia_hint()
+    if vendor:
+        return f"hint: {vendor}\n  without it: install {here}"
     return f"hint: install {here}\n  elsewhere: {rest}"
 
 

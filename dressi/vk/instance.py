@@ -68,8 +68,8 @@ class Instance:
         result = api.lib.vkCreateInstance(info, api.null, out)
         if result < 0:
             raise DeviceError(
-                f"vkCreateInstance failed: {result_name(api, result)} (no Vulkan driver?)\n"
-                f"  {install_hint()}"
+                f"vkCreateInstance failed: {result_name(api, result)} (no driver that can be "
+                f"loaded)\n  {install_hint()}"
             )
         self.handle = out[0]
         with api.lock:  # engines may be made in several threads

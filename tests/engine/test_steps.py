@@ -150,7 +150,7 @@ def silhouette_fit(ad: DressiAD, n_views: int, **settings: Any) -> tuple[Variabl
     from dressi.render.losses import silhouette_loss
 
     vertices, triangles = cube(0.7)
-    size = (32, 32)
+    size = (settings.pop("size", 32),) * 2
     angles = 0.4 + np.arange(n_views) * 2 * np.pi / n_views
     views = np.stack([camera(size, (4 * np.sin(a), 1.0, 4 * np.cos(a))) for a in angles])
     pos = Variable(VEC3, (len(vertices), 1), requires_grad=True, name="pos")
@@ -160,8 +160,9 @@ def silhouette_fit(ad: DressiAD, n_views: int, **settings: Any) -> tuple[Variabl
     hs = build_hardsoftras(pos, faces, matrix, size, settings.pop("r", 0.15), **settings)
     for v, a in ((pos, vertices), (faces, triangles), (matrix, views)):
         ad.send_img(v, a)
-    disc = np.hypot(*np.mgrid[-1:1:32j, -1:1:32j]) < 0.6
-    ad.send_img(target, np.broadcast_to(disc[None, ..., None], (n_views, 32, 32, 1)))
+    y, x = (np.indices(size) + 0.5) / size[0] * 2 - 1
+    disc = np.hypot(x, y) < 0.6
+    ad.send_img(target, np.broadcast_to(disc[None, ..., None], (n_views, *size, 1)))
     loss = silhouette_loss(hs.silhouette, target)
     ad.set_loss_var(loss)
     return loss, pos
@@ -192,12 +193,14 @@ def test_radius_softness_and_rate_change_without_a_rebuild() -> None:
         assert (ad.recv_img(pos) != before).any() and math.isfinite(ad.recv_img(loss).item())
 
 
-def test_views_share_all_stages() -> None:
-    """As many stages for 6 views as for 1, and no more substages."""
+@pytest.mark.parametrize("lowering", ["graphics", "compute"])
+def test_views_share_all_stages(lowering: str) -> None:
+    """As many stages for 6 views as for 1, and no more substages. Of views so large that one group
+    of a dispatch does not add up the loss of even one (``group_sum.ALONE``)."""
     plans: dict[int, Plan] = {}
     for n_views in (1, 2, 6):
-        with DressiAD() as ad:
-            silhouette_fit(ad, n_views)
+        with DressiAD(options=Options(lowering=lowering)) as ad:
+            silhouette_fit(ad, n_views, size=72)
             ad.set_optimizer(Adam(0.01))
             plans[n_views] = ad.plan
     texts = "\n\n".join(plan_text(p) for p in plans.values())

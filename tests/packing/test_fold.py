@@ -124,7 +124,7 @@ def test_a_producer_for_a_later_pass_does_not_wait_for_an_earlier_one() -> None:
     assert len(packed(last).plan.stages) == 2
 
 
-def _stages(preset: str, K: int) -> list[int]:
+def _stages(preset: str, K: int, lowering: str = "graphics") -> list[int]:
     """Stages of the pear's step (silhouettes, Laplacian, normal consistency, Adam) with 1, 2, 6 and
     8 views."""
     mesh, stages = problems.sphere(1280), []
@@ -137,7 +137,7 @@ def _stages(preset: str, K: int) -> list[int]:
             bend=0.01,
         )
         outputs, updates = problem.graph()
-        plan = pack(outputs, updates, PRESETS[preset]).plan
+        plan = pack(outputs, updates, PRESETS[preset], Options(lowering=lowering)).plan
         check_plan(plan, PRESETS[preset])
         stages.append(len(plan.stages))
     return stages
@@ -148,6 +148,32 @@ def _stages(preset: str, K: int) -> list[int]:
 def test_views_add_no_stages(K: int, preset: str) -> None:
     stages = _stages(preset, K)
     assert max(stages[1:]) <= stages[0], stages
+
+
+@pytest.mark.parametrize("K", [1, 3])
+def test_views_add_no_dispatches(K: int) -> None:
+    """What projects the vertices has two readers where the update adds up the gradients of several
+    views: both compute it, as the only one does with one view."""
+    stages = _stages("nvidia", K, "compute")
+    assert len(set(stages)) == 1, stages
+
+
+def gathered_twice(n: int, layers: int) -> list[list[str]]:
+    """Positions on the screens of several views, looked up by faces; and the gradient that faces
+    bring back to each, which needs them again, added over the views."""
+    table = Variable(VEC3, (50, 1), name="x", requires_grad=True)
+    moved = F.sin(table * Variable(VEC3, layers=layers, name="view"))
+    index = Variable(INT, (n, 1), name="index")
+    rows = F.lookup(moved, index)
+    gradient = build_backward(F.dot(rows, rows), [table])[table]
+    options = Options(lowering="compute")
+    return ops(packed(F.sum_layers(F.box_blur(rows, 1)), gradient, options=options))
+
+
+def test_two_readers_may_each_compute_what_they_read() -> None:
+    few, many = gathered_twice(100, 1), gathered_twice(100, 6)
+    assert len(few) == len(many), (few, many)
+    assert not any(set(row) <= {"mul", "sin", "cos"} for row in many), many
 
 
 @pytest.mark.parametrize("preset", ["mali", "minimum"])

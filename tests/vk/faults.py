@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dressi.vk import api
+from dressi.vk import api, context
 
 
 class FaultyLib:
@@ -41,3 +41,11 @@ def install(monkeypatch: pytest.MonkeyPatch) -> FaultyLib:
     faulty = FaultyLib(loaded.lib)
     monkeypatch.setattr(loaded, "lib", faulty)
     return faulty
+
+
+def fail(monkeypatch: pytest.MonkeyPatch, lib: FaultyLib, call: str, result: int) -> None:
+    """Makes a call fail from now on, on any device: one that is waited for would never be reached
+    where a fast device has signalled the fence while it was asked (``ask_first_s``)."""
+    lib.fail[call] = result
+    if call == "vkWaitForFences":
+        monkeypatch.setattr(context, "ASK_FIRST_S", 0.0)

@@ -10,6 +10,7 @@ import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import faults
 import numpy as np
@@ -29,11 +30,12 @@ from hand_plans import (
 
 from dressi.errors import DeviceError, DeviceLostError, OutOfMemoryError, ValidationError
 from dressi.packing.plan import BufferPlan, Plan
-from dressi.vk import Device, compile_glsl, list_devices, open_device, record
+from dressi.vk import Device, compile_glsl, list_devices, open_device, record, vendor
 from dressi.vk.api import load
 from dressi.vk.context import ASK_FIRST_S
 from dressi.vk.instance import choose, fitting
 from dressi.vk.query import DeviceInfo, unique_names
+from dressi.vk.vendor import nvidia_hint
 
 pytestmark = pytest.mark.gpu
 COMPUTE = "#version 450\nlayout(local_size_x = 1) in;\nvoid main() {}\n"
@@ -481,13 +483,46 @@ sys.meta_path.insert(0, NoLoader())
 """
     text = python(block + REPORT)
     assert "no Vulkan loader" in text
-    for hint in ("libvulkan1 mesa-vulkan-drivers", "LunarG", "brew install molten-vk"):
-        assert hint in text
+    assert "libvulkan1 mesa-vulkan-drivers" in text
+    if not nvidia_hint():
+        assert "LunarG" in text and "brew install molten-vk" in text
 
 
 def test_missing_driver_says_what_to_install() -> None:
     nowhere = {"VK_ICD_FILENAMES": "/nowhere.json", "VK_DRIVER_FILES": "/nowhere.json"}
     assert "mesa-vulkan-drivers" in python(REPORT, **nowhere)
+
+
+@pytest.mark.parametrize("there", ["icd", "icd unreadable", "node", "named", "nothing"])
+def test_an_nvidia_driver_that_cannot_be_loaded_says_what_it_needs(
+    there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the loader answers where libGLX_nvidia.so.0 finds no libGLX: a machine with libvulkan1
+    alone, and the driver mounted into it."""
+    monkeypatch.setattr(vendor, "ROOT", tmp_path)
+    monkeypatch.setenv("VK_DRIVER_FILES", "/elsewhere/nvidia.json:/elsewhere/lvp.json")
+    icd = tmp_path / "usr/share/vulkan/icd.d/nvidia_icd.json"
+    icd.parent.mkdir(parents=True)
+    (icd.parent / "lvp_icd.json").write_text("{}")
+    if there == "node":
+        (tmp_path / "dev").mkdir()
+        (tmp_path / "dev/nvidiactl").touch()
+    elif there == "named":
+        icd = tmp_path / "nvidia_layers.json"
+        monkeypatch.setenv("VK_ICD_FILENAMES", str(icd))
+    if there != "nothing" and there != "node":
+        good = '{"ICD": {"library_path": "libGLX_nvidia.so.0", "api_version": "1.4"}}'
+        icd.write_text("{" if there == "icd unreadable" else good)
+    lib = faults.install(monkeypatch)
+    lib.fail["vkCreateInstance"] = -9
+    with pytest.raises(DeviceError, match="vkCreateInstance failed") as caught:
+        open_device(validate=False)
+    text = str(caught.value)
+    assert "VK_ERROR_INCOMPATIBLE_DRIVER" in text and "mesa-vulkan-drivers" in text
+    assert ("libegl1 libglx0 libgl1" in text) == (there != "nothing")
+    assert (str(icd) in text) == (there in ("icd", "icd unreadable", "named"))
+    assert ("(libGLX_nvidia.so.0)" in text) == (there in ("icd", "named"))
+    assert ("NVIDIA_DRIVER_CAPABILITIES" in text) == (there == "node")
 
 
 def test_missing_layer_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -584,7 +619,7 @@ def test_failing_call_is_a_typed_error_and_nothing_leaks(
     monkeypatch: pytest.MonkeyPatch, call: str, code: int
 ) -> None:
     lib = faults.install(monkeypatch)
-    lib.fail[call] = code
+    faults.fail(monkeypatch, lib, call, code)
     opened: list[Device] = []
     expected = DeviceError if call in CALLS_OF_OPEN[:2] else ERRORS[code]
     with pytest.raises(expected, match=f"{call}|VkPhysicalDevice"):

@@ -229,7 +229,7 @@ def test_memory_that_is_not_coherent_is_invalidated(
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("call", ["vkQueueSubmit", "vkWaitForFences"])
+@pytest.mark.parametrize("call", ["vkQueueSubmit", "vkGetFenceStatus", "vkWaitForFences"])
 def test_a_device_that_is_lost_says_what_ran(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lib = faults.install(monkeypatch)
     with open_device() as device:
@@ -238,6 +238,7 @@ def test_a_device_that_is_lost_says_what_ran(call: str, monkeypatch: pytest.Monk
         up = Transfer(device, UPLOAD, images, "the way up")
         down = Transfer(device, READBACK, images, "the way down")
         batch = Batch(device, [up, down])
+        device.context.ask_first_s = 0.0 if call == "vkWaitForFences" else 60.0
         lib.fail[call] = -4
         with pytest.raises(DeviceLostError, match=f"{call} of the way up, the way down"):
             batch.run()
