@@ -18,8 +18,8 @@ from urllib.parse import unquote, unquote_to_bytes
 import numpy as np
 import numpy.typing as npt
 
-from dressi.errors import LoadError
 from dressi.render.io.gltf_json import Json
+from dressi.render.io.sources import find_beside, read_file
 
 COMPONENTS: dict[int, np.dtype[Any]] = {
     5120: np.dtype("<i1"),
@@ -34,20 +34,6 @@ MAX_ZEROS = 1 << 24
 """Most elements of an accessor that has no bytes in the file: more is a broken count."""
 
 Raw = npt.NDArray[Any]
-
-
-def read_file(path: Path, file: str, where: str) -> bytes:
-    """All bytes of a regular file. Raises LoadError: not there, a folder, a pipe, no permission."""
-    try:
-        if path.exists() and not path.is_file():  # a pipe or a device would never end
-            raise LoadError(f"{file}: {where}: {path.name} is no regular file", file, where)
-        return path.read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        if isinstance(error, LoadError):
-            raise
-        reason = getattr(error, "strerror", None) or error
-        text = f"{file}: {where}: {path.name!r} cannot be read: {reason}"
-        raise LoadError(text, file, where) from error
 
 
 def resolve_uri(owner: Json, folder: Path) -> bytes:
@@ -69,8 +55,11 @@ def resolve_uri(owner: Json, folder: Path) -> bytes:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri) or uri[:1] in ("/", "\\"):
         text = f"{uri[:80]!r} is neither data nor a path relative to the file"
         raise owner.fail(text, "uri")
-    name = unquote(uri)
-    return read_file(folder / name, owner.file, f"{owner.where}.uri")
+    for name in (unquote(uri), uri):  # some writers do not escape a "%" in a name
+        found = find_beside(folder, name, last_part=False)
+        if found is not None:
+            return read_file(found, owner.file, f"{owner.where}.uri")
+    return read_file(folder / unquote(uri), owner.file, f"{owner.where}.uri")
 
 
 class Buffers:
