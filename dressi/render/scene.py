@@ -59,7 +59,7 @@ class Image:
 
     color_space: how a file holds it. "srgb": it is a colour, encoded on writing; "linear": data
     (normals, roughness), written as it is. ``pixels`` are linear in both cases.
-    bit_depth: 8 or 16, of the PNG that is written.
+    bit_depth: 8 or 16, of the PNG that is written. Raises GraphError for integer pixels.
     """
 
     pixels: Floats
@@ -69,6 +69,12 @@ class Image:
     extras: Any = None
 
     def __post_init__(self) -> None:
+        kind = np.asarray(self.pixels).dtype
+        if kind.kind in "iu":
+            raise GraphError(
+                f"pixels of image '{self.name}' must be linear floats, not {kind}\n"
+                "  hint: dressi.render.io.srgb_to_linear(pixels / 255)"
+            )
         _set_floats(self, "pixels")
         if self.pixels.ndim == 2:
             object.__setattr__(self, "pixels", self.pixels[..., None])

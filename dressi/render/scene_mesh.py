@@ -81,7 +81,7 @@ def scene_of(mesh: Mesh, albedo: npt.ArrayLike | None = None) -> Scene:
             raise GraphError(f"mesh '{mesh.name}' has no uvs, so it cannot carry a texture")
         if np.ndim(albedo) != 3 or np.shape(albedo)[2] not in (3, 4):
             raise GraphError(f"the texture must be (H, W, 3 or 4), not {np.shape(albedo)}")
-        images = (Image(np.asarray(albedo, np.float32), "srgb", "albedo"),)
+        images = (Image(np.asarray(albedo), "srgb", "albedo"),)
         inside = bool((mesh.uvs >= 0.0).all() and (mesh.uvs <= 1.0).all())
         wrap = "clamp" if inside else "repeat"
         reference = TextureRef(0, wrap_u=wrap, wrap_v=wrap, min_filter="linear")

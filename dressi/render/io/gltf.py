@@ -68,7 +68,7 @@ def read_gltf(path: PathLike) -> Scene:
     data = read_file(Path(path), file, "file")
     document, binary = parse(file, data)
     try:
-        return _Reader(document, Buffers(document, binary, Path(path).parent)).scene(Path(path))
+        return _Reader(document, Buffers(document, binary, path)).scene(Path(path))
     except GraphError as error:  # of Scene.check: it names table, row and field
         raise LoadError(f"{file}: {error.reason}", file, error.reason.partition(":")[0]) from error
     except MemoryError as error:

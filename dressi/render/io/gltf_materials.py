@@ -73,7 +73,7 @@ class Materials:
         if not source.has("uri"):
             return self.buffers.view(source)[1]
         try:
-            return resolve_uri(source, self.buffers.folder)
+            return resolve_uri(source, self.buffers.folders)
         except LoadError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import math
+import os
 import re
 import struct
 from collections.abc import Hashable
@@ -49,10 +50,10 @@ def write_gltf(path: PathLike, scene: Scene, *, embed: bool = False) -> tuple[st
     that changes something the result says so. Raises GraphError (bad scene, other ending), OSError.
     """
     scene.check()
-    target = Path(path)
-    suffix = target.suffix.lower()
+    suffix = Path(path).suffix.lower()
+    target = Path(os.path.realpath(path))  # data lie beside the file that a link leads to
     if suffix not in (".glb", ".gltf"):
-        raise GraphError(f"write_gltf: {target.name}: .glb or .gltf is needed")
+        raise GraphError(f"write_gltf: {Path(path).name}: .glb or .gltf is needed")
     writer = _Writer(scene)
     if suffix == ".glb":
         atomic_write(target, writer.glb())
