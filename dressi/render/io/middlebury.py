@@ -18,6 +18,7 @@ import numpy.typing as npt
 from dressi.errors import LoadError
 from dressi.render.io.calibrations import read_lines
 from dressi.render.io.images import PathLike, read_image
+from dressi.render.io.sources import is_number
 
 Matrix = npt.NDArray[np.float64]
 
@@ -31,14 +32,6 @@ class Photo:
     K: Matrix
     R: Matrix
     t: Matrix
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
 
 
 def read_par(path: PathLike) -> list[tuple[str, Matrix, Matrix, Matrix]]:
@@ -63,7 +56,7 @@ def read_par(path: PathLike) -> list[tuple[str, Matrix, Matrix, Matrix]]:
     cameras = []
     for line, fields in numbered[1:]:
         n_fields = len(fields[0].split()) + len(fields) - 1  # a name may hold blanks
-        if len(fields) != 22 or (n_fields > 22 and _is_number(fields[0].split()[-1])):
+        if len(fields) != 22 or (n_fields > 22 and is_number(fields[0].split()[-1])):
             raise fail(line, f"a name and 21 numbers are expected, got {n_fields} fields")
         try:
             values = np.array([float(field) for field in fields[1:]])

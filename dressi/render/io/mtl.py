@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from dressi.errors import LoadError
-from dressi.render.io.sources import find_beside, not_there, read_text
+from dressi.render.io.sources import find_beside, is_number, not_there, read_text
 
 _MAP_OPTIONS = {  # options of map_Kd before the file name -> most arguments each takes
     **dict.fromkeys(("-blendu", "-blendv", "-boost", "-bm", "-cc", "-clamp", "-imfchan"), 1),
@@ -72,14 +72,6 @@ def _libraries(folder: Path, written: list[str]) -> list[tuple[str, Path | None]
     return found
 
 
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
 def map_file(text: str) -> str:
     """The file name behind a map, without its options; "" where there is none."""
 
@@ -89,7 +81,7 @@ def map_file(text: str) -> str:
     while text.split(None, 1)[:1] and (option := text.split(None, 1)[0]) in _MAP_OPTIONS:
         most, text = _MAP_OPTIONS[option], after_word(text)
         if option in ("-o", "-s", "-t"):  # one to three numbers
-            while most and len(text.split(None, 1)) > 1 and _is_number(text.split(None, 1)[0]):
+            while most and len(text.split(None, 1)) > 1 and is_number(text.split(None, 1)[0]):
                 text, most = after_word(text), most - 1
         else:
             for _ in range(most):

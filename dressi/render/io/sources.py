@@ -137,3 +137,12 @@ def read_text(path: PathLike) -> str:
     """The text of a file (``decode_text``). Raises LoadError as ``read_file`` and that."""
     file = os.fspath(path)
     return decode_text(read_file(Path(path), file, "file"), file)
+
+
+def is_number(word: str) -> bool:
+    """True for what ``float`` reads."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
