@@ -23,7 +23,9 @@ def dump(name: str, text: str, suffix: str) -> None:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{next(_numbers):03d}_{name}{suffix}").write_text(text + "\n")
+        (folder / f"{next(_numbers):03d}_{name}{suffix}").write_text(
+            text + "\n", encoding="utf-8", errors="backslashreplace"
+        )
     except OSError as error:
         raise DressiError(f"DRESSI_DUMP={folder}: cannot write: {error}") from None
 

@@ -23,7 +23,7 @@ def main(folder: Path) -> None:
     ]
     if not found:
         return
-    manifest = json.loads(found[0].read_text())
+    manifest = json.loads(found[0].read_text(encoding="utf-8"))
     # A bare name is for the dynamic loader to find; beside the manifest otherwise.
     driver = Path(manifest["ICD"]["library_path"])
     if not driver.is_absolute():
@@ -36,7 +36,7 @@ def main(folder: Path) -> None:
     shutil.copyfile(driver, copy)
     manifest["ICD"]["library_path"] = str(copy)
     second = folder.resolve() / "second_lavapipe.json"
-    second.write_text(json.dumps(manifest))
+    second.write_text(json.dumps(manifest), encoding="utf-8")
     print("VK_ICD_FILENAMES=" + os.pathsep.join([str(found[0]), str(second)]))
 
 

@@ -42,7 +42,14 @@ def commit() -> str:
     folder = Path(dressi.__file__).parent
     try:
         head, status = (
-            subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=10)
+            subprocess.run(
+                ["git", *words],
+                cwd=folder,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=10,
+            )
             for words in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "-uno"])
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -6,6 +6,9 @@ puts the results back with ``dataclasses.replace``. ``scene_flat`` lists what is
 world matrices; ``scene_checks`` says what is wrong with a scene; ``scene_mesh`` converts from and
 to ``Mesh``.
 
+``extras`` of every part are what applications put there for themselves: anything that JSON can hold
+(Blender's custom properties, say). Dressi keeps them and makes no use of them.
+
 Conventions are Dressi's and glTF's: right-handed, +Y up, counter-clockwise faces, the UV origin top
 left, column vectors, colours **linear** (images, factors and vertex colours).
 """
@@ -13,7 +16,7 @@ left, column vectors, colours **linear** (images, factors and vertex colours).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -56,15 +59,22 @@ class Image:
 
     color_space: how a file holds it. "srgb": it is a colour, encoded on writing; "linear": data
     (normals, roughness), written as it is. ``pixels`` are linear in both cases.
-    bit_depth: 8 or 16, of the PNG that is written.
+    bit_depth: 8 or 16, of the PNG that is written. Raises GraphError for integer pixels.
     """
 
     pixels: Floats
     color_space: str = "srgb"
     name: str = ""
     bit_depth: int = 8
+    extras: Any = None
 
     def __post_init__(self) -> None:
+        kind = np.asarray(self.pixels).dtype
+        if kind.kind in "iu":
+            raise GraphError(
+                f"pixels of image '{self.name}' must be linear floats, not {kind}\n"
+                "  hint: dressi.render.io.srgb_to_linear(pixels / 255)"
+            )
         _set_floats(self, "pixels")
         if self.pixels.ndim == 2:
             object.__setattr__(self, "pixels", self.pixels[..., None])
@@ -129,6 +139,7 @@ class Material:
     double_sided: bool = False
     unlit: bool = False
     name: str = ""
+    extras: Any = None
 
     @property
     def maps(self) -> dict[str, TextureRef]:
@@ -176,6 +187,7 @@ class Primitive:
     material: int | None = None
     targets: tuple[MorphTarget, ...] = ()
     name: str = ""
+    extras: Any = None
 
     def __post_init__(self) -> None:
         for name in ("positions", "normals", "tangents", "colors"):
@@ -197,6 +209,7 @@ class SceneMesh:
     primitives: tuple[Primitive, ...]
     weights: tuple[float, ...] = ()
     name: str = ""
+    extras: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,6 +228,7 @@ class PunctualLight:
     inner_cone_rad: float = 0.0
     outer_cone_rad: float = float(np.pi / 4)
     name: str = ""
+    extras: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,6 +248,7 @@ class SceneCamera:
     near: float = 0.01
     far: float | None = None
     name: str = ""
+    extras: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,6 +266,7 @@ class Node:
     light: int | None = None
     weights: tuple[float, ...] | None = None
     name: str = ""
+    extras: Any = None
 
     def __post_init__(self) -> None:
         _set_floats(self, "matrix", np.float64)
@@ -262,6 +278,7 @@ class Scene:
 
     environment: an equirectangular linear map, or None; glTF has no place for it.
     notes: what the reader left out or filled in, one line each; not part of the scene.
+    copyright: of the file, for those who show it.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -274,6 +291,8 @@ class Scene:
     environment: Image | None = None
     name: str = "scene"
     notes: tuple[str, ...] = ()
+    extras: Any = None
+    copyright: str = ""
 
     def check(self) -> Scene:
         """Return self, or raise GraphError naming the first thing that is wrong, and where."""

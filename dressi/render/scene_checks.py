@@ -5,7 +5,9 @@ In: a ``Scene``. Out: nothing, or a GraphError that names the table, the row and
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +60,21 @@ def _vector(values: Sequence[float], n: int, where: str, low: float = 0.0) -> No
         raise GraphError(f"{where} must be {n} numbers, not {values!r}")
     for k, value in enumerate(values):
         _number(value, low, np.inf, f"{where}[{k}]")
+
+
+def _check_extras(scene: Scene) -> None:
+    owners: list[tuple[str, Any]] = [("the scene", scene)]
+    for table in ("nodes", "meshes", "materials", "images", "cameras", "lights"):
+        owners += [(f"{table}[{i}]", part) for i, part in enumerate(getattr(scene, table))]
+    for i, mesh in enumerate(scene.meshes):
+        owners += [(f"meshes[{i}].primitives[{k}]", p) for k, p in enumerate(mesh.primitives)]
+    for where, owner in owners:
+        if owner.extras is None:
+            continue
+        try:
+            json.dumps(owner.extras, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise GraphError(f"extras of {where} are no JSON: {error}") from error
 
 
 def _table(table: npt.NDArray[np.float32], shape: tuple[int, int], where: str) -> None:
@@ -263,3 +280,4 @@ def check_scene(scene: Scene) -> None:
             n_targets = len(scene.meshes[node.mesh].primitives[0].targets)
             _check_weights(node.weights, n_targets, where)
     _check_tree(scene)
+    _check_extras(scene)

@@ -6,6 +6,8 @@ its vertices are doubled at UV seams. In: either one. Out: the other.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,31 +18,53 @@ from dressi.render.scene_flat import instances
 
 
 def primitive_of(
-    mesh: Mesh, material: int | None = None, normals: npt.NDArray[np.float32] | None = None
+    mesh: Mesh,
+    material: int | None = None,
+    normals: npt.NDArray[np.float32] | None = None,
+    normal_faces: npt.NDArray[np.int32] | None = None,
+    colors: npt.NDArray[np.float32] | None = None,
 ) -> Primitive:
     """One primitive with smooth normals: area-weighted over the undivided surface, across seams.
 
     mesh: checked first. Vertices are doubled where UVs differ, so with UVs their order changes and
     lone vertices are dropped; faces keep their order. material: row of ``Scene.materials``.
-    normals: (V, 3), those to take instead, where ``mesh`` is a part of a larger surface. Raises
-    GraphError for a bad mesh.
+    normals: (V, 3), those to take instead, where ``mesh`` is a part of a larger surface.
+    normal_faces: (F, 3) rows of ``normals``, which are (N, 3) then, for each corner: vertices are
+    doubled where they differ too. colors: (V, 4) linear, of each vertex. Raises GraphError for a
+    bad mesh.
     """
     mesh.check()
     normals = vertex_normals(mesh.positions, mesh.faces) if normals is None else normals.copy()
     normals[np.linalg.norm(normals, axis=1) < 0.5] = (0.0, 1.0, 0.0)  # glTF wants unit length
-    if mesh.uvs is None:
-        return Primitive(mesh.positions, mesh.faces, normals, material=material, name=mesh.name)
-    pairs = np.stack([mesh.faces, mesh.corner_faces], axis=-1).reshape(-1, 2)
-    unique, inverse = np.unique(pairs, axis=0, return_inverse=True)
-    rows, uv_rows = unique[:, 0], unique[:, 1]
+    tables = [mesh.faces]
+    tables += [] if mesh.uvs is None else [mesh.corner_faces]
+    tables += [] if normal_faces is None else [normal_faces]
+    if len(tables) == 1:
+        return Primitive(
+            mesh.positions, mesh.faces, normals, colors=colors, material=material, name=mesh.name
+        )
+    unique, inverse = _distinct(np.stack([t.ravel() for t in tables], axis=-1).astype(np.int64))
+    rows = unique[:, 0]
     return Primitive(
         mesh.positions[rows],
         inverse.reshape(mesh.faces.shape).astype(np.int32),
-        normals[rows],
-        uvs=(mesh.uvs[uv_rows],),
+        normals[rows if normal_faces is None else unique[:, -1]],
+        uvs=() if mesh.uvs is None else (mesh.uvs[unique[:, 1]],),
+        colors=None if colors is None else colors[rows],
         material=material,
         name=mesh.name,
     )
+
+
+def _distinct(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The distinct rows of (N, k) indices in lexicographic order, and the one of each row."""
+    sizes = [int(most) + 1 for most in keys.max(axis=0)]
+    if math.prod(sizes) >= 2**63:
+        unique, inverse = np.unique(keys, axis=0, return_inverse=True)
+        return unique, np.ravel(inverse)
+    codes = np.ravel_multi_index(tuple(keys.T), sizes)  # one number sorts ten times as fast
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    return keys[first], inverse
 
 
 def scene_of(mesh: Mesh, albedo: npt.ArrayLike | None = None) -> Scene:
@@ -57,7 +81,7 @@ def scene_of(mesh: Mesh, albedo: npt.ArrayLike | None = None) -> Scene:
             raise GraphError(f"mesh '{mesh.name}' has no uvs, so it cannot carry a texture")
         if np.ndim(albedo) != 3 or np.shape(albedo)[2] not in (3, 4):
             raise GraphError(f"the texture must be (H, W, 3 or 4), not {np.shape(albedo)}")
-        images = (Image(np.asarray(albedo, np.float32), "srgb", "albedo"),)
+        images = (Image(np.asarray(albedo), "srgb", "albedo"),)
         inside = bool((mesh.uvs >= 0.0).all() and (mesh.uvs <= 1.0).all())
         wrap = "clamp" if inside else "repeat"
         reference = TextureRef(0, wrap_u=wrap, wrap_v=wrap, min_filter="linear")

@@ -49,11 +49,16 @@ def contact_sheet(
     for label, images in rows.items():
         cells.append([])
         for i, image in enumerate(images):
-            array = np.asarray(image, dtype=np.float32)
+            array = np.asarray(image)
             array = array[..., None] if array.ndim == 2 else array
             if array.ndim != 3 or array.shape[2] not in (1, 3):
                 raise GraphError(f"contact_sheet: image {i} of row '{label}' is {np.shape(image)}")
-            cells[-1].append(np.clip(array, 0.0, 1.0))
+            if array.dtype.kind not in "fb":
+                raise GraphError(
+                    f"contact_sheet: image {i} of row '{label}' must hold linear floats, not "
+                    f"{array.dtype}\n  hint: dressi.render.io.srgb_to_linear(image / 255)"
+                )
+            cells[-1].append(np.clip(array.astype(np.float32), 0.0, 1.0))
     every = [image for row in cells for image in row]
     if not every:
         raise GraphError("contact_sheet: there are no images")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
+import secrets
 from pathlib import Path
 
 _MAGIC = b"dressi1\n"
@@ -34,9 +34,9 @@ def write(path: Path, data: bytes) -> None:
     """Stores content under a path, atomically: readers see the old file, the new one, or none."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+        temporary = path.parent / f".{secrets.token_hex(8)}.tmp"
         try:
-            with os.fdopen(handle, "wb") as file:
+            with open(temporary, "xb") as file:  # with the mode of any new file (umask)
                 file.write(_MAGIC + _digest(data) + data)
             os.replace(temporary, path)
         except BaseException:

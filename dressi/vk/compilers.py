@@ -290,7 +290,7 @@ class Glslc:
                     [self._program, f"--target-env=vulkan{version}", "-c", *files],
                     cwd=folder,
                     capture_output=True,
-                    text=True,
+                    encoding="utf-8",
                     errors="replace",
                     timeout=_GLSLC_SECONDS,
                     check=False,

@@ -135,11 +135,14 @@ def test_what_cannot_be_written_is_named(tmp_path):
     lost = replace(model, cameras={1: model.cameras[1]})
     with pytest.raises(GraphError, match=r"image 2 .* no camera 2"):
         write_colmap(tmp_path, lost)
-    spaced = replace(model, images={1: replace(model.images[1], name="a b.jpg")})
-    with pytest.raises(GraphError, match="without spaces"):
-        write_colmap(tmp_path, spaced, binary=False)
-    write_colmap(tmp_path, spaced)
-    assert read_colmap(tmp_path).images[1].name == "a b.jpg"
+    for name in ("", "a\nb", "a\rb", " a", "a ", "a\0b", "\udc80"):
+        odd = replace(model, images={1: replace(model.images[1], name=name)})
+        with pytest.raises(GraphError, match=r"image 1 needs.* a name"):
+            write_colmap(tmp_path, odd, binary=False)
+        if name in ("", "a\0b", "\udc80"):
+            with pytest.raises(GraphError, match="image 1 needs a name"):
+                write_colmap(tmp_path, odd)
+    assert not list(tmp_path.iterdir())
 
 
 CAMERAS = "# comment\n1 PINHOLE 640 400 500 480 320 201\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import struct
 import zlib
 
@@ -12,7 +13,20 @@ import pytest
 from PIL import Image
 
 from dressi.errors import GraphError, LoadError
-from dressi.render.io import atomic_write, linear_to_srgb, read_image, srgb_to_linear, write_png
+from dressi.render.io import (
+    atomic_write,
+    linear_to_srgb,
+    load_mesh,
+    read_image,
+    save_mesh,
+    srgb_to_linear,
+    write_image,
+    write_png,
+)
+from dressi.render.mesh import icosphere
+from dressi.render.scene import Image as SceneImage
+from dressi.render.scene_mesh import scene_of
+from dressi.render.sheet import contact_sheet
 
 RNG = np.random.default_rng(7)
 RGB = RNG.integers(0, 256, (5, 7, 3), dtype=np.uint8)
@@ -185,3 +199,106 @@ def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch
         atomic_write(path, b"new")
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.bin"]
+
+
+LEVELS = np.array([[[0, 1, 127], [128, 200, 255]]], np.uint8)
+
+
+@pytest.mark.parametrize("srgb", [True, False])
+@pytest.mark.parametrize("kind", ["u1", "<u2", ">u2"])
+def test_levels_of_8_and_16_bits_are_written_as_they_are(tmp_path, srgb, kind):
+    levels = LEVELS.astype(kind) * (1 if kind == "u1" else 257)
+    write_image(tmp_path / "a.png", levels, srgb)
+    assert np.array_equal(np.asarray(Image.open(tmp_path / "a.png")), LEVELS)
+    write_image(tmp_path / "b.png", levels, srgb, bit_depth=16)
+    wide = read_image(tmp_path / "b.png", srgb=False) * 65535.0
+    assert np.allclose(wide, LEVELS * 257.0, atol=0.01)
+    write_image(tmp_path / "a.exr", levels, srgb)
+    want = LEVELS / 255.0
+    if srgb:  # IEC 61966-2-1
+        want = np.where(want <= 0.04045, want / 12.92, ((want + 0.055) / 1.055) ** 2.4)
+    assert np.allclose(read_image(tmp_path / "a.exr"), want, atol=1e-6)
+    flat = np.full((8, 8), 200, np.uint8).astype(kind) * (1 if kind == "u1" else 257)
+    write_image(tmp_path / "a.jpg", flat, srgb)
+    assert np.abs(np.asarray(Image.open(tmp_path / "a.jpg")).astype(int) - 200).max() <= 1
+
+
+def test_alpha_among_levels_stays(tmp_path):
+    levels = np.array([[[200, 51]]], np.uint8)
+    write_image(tmp_path / "a.exr", levels)
+    gray = ((200 / 255 + 0.055) / 1.055) ** 2.4
+    assert np.allclose(read_image(tmp_path / "a.exr"), [[[gray, 0.2]]], atol=1e-6)
+
+
+def test_bool_is_0_and_1_and_floats_of_any_size_are_linear(tmp_path):
+    write_image(tmp_path / "a.png", np.array([[True, False]]))
+    assert np.asarray(Image.open(tmp_path / "a.png")).tolist() == [[255, 0]]
+    for kind in (np.float16, np.float32, np.float64):
+        write_image(tmp_path / "a.png", np.full((1, 2), 0.5, kind))
+        assert np.asarray(Image.open(tmp_path / "a.png")).tolist() == [[188, 188]], "sRGB of 0.5"
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int8, np.uint32, complex])
+@pytest.mark.parametrize("ending", [".png", ".jpg", ".hdr", ".exr"])
+def test_types_that_do_not_say_what_is_white_are_refused(tmp_path, kind, ending):
+    with pytest.raises(GraphError, match=f"what is white in {np.dtype(kind)}"):
+        write_image(tmp_path / f"a{ending}", np.ones((2, 2, 3), kind))
+    with pytest.raises(GraphError, match="what is white"):
+        write_png(tmp_path / "a.png", np.ones((2, 2), kind))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int64])
+def test_integer_pixels_of_scenes_are_refused(kind):
+    with pytest.raises(GraphError, match=r"linear floats.*\n.*srgb_to_linear"):
+        SceneImage(np.ones((2, 2, 3), kind))
+    with pytest.raises(GraphError, match="linear floats"):
+        scene_of(icosphere(1), np.ones((2, 2, 3), kind))
+    with pytest.raises(GraphError, match="linear floats"):
+        contact_sheet({"a": [np.ones((2, 2, 3), kind)]})
+
+
+def test_saving_keeps_links_and_modes_and_honours_the_umask(tmp_path):
+    (tmp_path / "real").mkdir()
+    real, link, loop = tmp_path / "real" / "a.png", tmp_path / "link.png", tmp_path / "b.png"
+    link.symlink_to(real)
+    loop.symlink_to("link.png")
+    for path in (link, loop):  # the first one makes the file that the link leads to
+        write_png(path, np.ones((1, 1)))
+        assert link.is_symlink() and loop.is_symlink() and not real.is_symlink()
+        assert read_image(real).item() == 1.0
+    for mode in (0o600, 0o664, 0o444, 0o755):
+        real.chmod(mode)
+        write_png(loop, np.zeros((1, 1)))
+        assert stat.S_IMODE(real.stat().st_mode) == mode
+    for mask, mode in ((0o022, 0o644), (0o077, 0o600), (0o002, 0o664)):
+        old = os.umask(mask)
+        try:
+            atomic_write(tmp_path / f"new{mask}", b"x")
+        finally:
+            os.umask(old)
+        assert stat.S_IMODE((tmp_path / f"new{mask}").stat().st_mode) == mode
+    assert not [p for p in tmp_path.rglob("*") if p.name.endswith(".tmp")]
+
+
+def test_names_as_long_as_they_can_be_and_devices(tmp_path):
+    write_png(tmp_path / ("x" * 251 + ".png"), np.ones((1, 1)))
+    assert [len(p.name) for p in tmp_path.iterdir()] == [255]
+    atomic_write(os.devnull, b"x")
+    assert not os.path.isfile(os.devnull), "a device stays one"
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError):
+        atomic_write(tmp_path / "folder", b"x")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("ending", [".glb", ".gltf", ".obj", ".ply", ".stl"])
+def test_every_mesh_format_keeps_links_and_modes(tmp_path, ending):
+    (tmp_path / "real").mkdir()
+    real, link = tmp_path / "real" / f"a{ending}", tmp_path / f"a{ending}"
+    real.touch(0o640)
+    real.chmod(0o640)
+    link.symlink_to(real)
+    save_mesh(link, icosphere(1))
+    assert link.is_symlink() and stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert len(load_mesh(real).faces) == len(load_mesh(link).faces) == 80

@@ -23,7 +23,7 @@ def test_a_mesh_comes_back_from_every_format(tmp_path, ending):
     got = load_mesh(path).check()
     assert len(got.positions) == len(ball.positions), "vertices are shared again"
     assert np.array_equal(got.positions[got.faces], ball.positions[ball.faces])
-    if ending in (".obj", ".glb", ".gltf"):
+    if ending != ".stl":
         assert np.allclose(got.uvs[got.corner_faces], ball.uvs[ball.corner_faces], atol=1e-7)
     if ending in (".obj", ".ply"):
         assert np.array_equal(got.positions, ball.positions), "in the same order"
@@ -36,6 +36,7 @@ def test_trimesh_reads_what_we_write(tmp_path, ending):
     ball = icosphere(1)
     save_mesh(tmp_path / f"a{ending}", ball)
     other = trimesh.load_mesh(tmp_path / f"a{ending}")
+    other.merge_vertices(merge_tex=True)  # it doubles vertices at the seams of UVs
     assert other.is_watertight
     assert other.area == pytest.approx(surface_area(ball.positions, ball.faces), rel=1e-5)
 

@@ -89,7 +89,9 @@ def build_seconds(settings: Settings) -> tuple[float, float]:
         environment = child_environment(DRESSI_CACHE=folder, MESA_SHADER_CACHE_DIR=folder)
         for _ in range(2):
             command = [sys.executable, "-c", code, words]
-            run = subprocess.run(command, env=environment, capture_output=True, text=True)
+            run = subprocess.run(
+                command, env=environment, capture_output=True, encoding="utf-8", errors="replace"
+            )
             if run.returncode != 0:
                 raise DressiError(f"bench: the build in a new process failed:\n{run.stderr}")
             took.append(float(run.stdout.split()[-1]))

@@ -96,7 +96,9 @@ def same_bits(device: str | None, small: bool) -> list[Row]:
             environment = child_environment(LP_NUM_THREADS=THREADS[k % 3])
             words = [kind, device or "", "1" if small else "0"]
             command = [sys.executable, "-c", _CHILD, *words]
-            run = subprocess.run(command, env=environment, capture_output=True, text=True)
+            run = subprocess.run(
+                command, env=environment, capture_output=True, encoding="utf-8", errors="replace"
+            )
             if run.returncode != 0:
                 raise DressiError(f"bench: the fit of {kind} failed: {run.stderr.strip()[-400:]}")
             found.add(run.stdout.split()[-1])

@@ -239,7 +239,9 @@ def atomic(device: str | None, small: bool) -> list[Row]:
     code = "import sys; from dressi.apps.reliability.survival import trials; "
     code += "trials(0, int(sys.argv[1]))"
     command = [sys.executable, "-c", code, str(count)]
-    run = subprocess.run(command, env=child_environment(), capture_output=True, text=True)
+    run = subprocess.run(
+        command, env=child_environment(), capture_output=True, encoding="utf-8", errors="replace"
+    )
     if run.returncode != 0:
         raise DressiError(f"bench: the trials of R14 failed: {run.stderr.strip()[-400:]}")
     found = [json.loads(line) for line in run.stdout.splitlines()]

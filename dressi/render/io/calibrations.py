@@ -9,6 +9,7 @@ from pathlib import Path
 from dressi.errors import GraphError, LoadError
 from dressi.render.distortion import Distortion
 from dressi.render.io.images import PathLike
+from dressi.render.io.sources import decode_text, near_misses
 
 
 def fail(file: str, where: str, problem: str) -> LoadError:
@@ -22,7 +23,17 @@ def read_bytes(path: PathLike) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise LoadError(f"{name}: cannot be read: {error.strerror or error}", name) from error
+        hint = near_misses(Path(path)) if isinstance(error, FileNotFoundError) else ""
+        text = f"{name}: cannot be read: {error.strerror or error}{hint}"
+        raise LoadError(text, name, "file") from error
+
+
+def read_lines(path: PathLike) -> list[str]:
+    """The lines of a text file, in any encoding and with any line ends that ``decode_text`` knows.
+
+    Not those of ``str.splitlines``, which ends lines at marks that names may hold.
+    """
+    return decode_text(read_bytes(path), os.fspath(path)).split("\n")
 
 
 def distortion_of(file: str, where: str, coefficients: Sequence[float]) -> Distortion:

@@ -220,12 +220,24 @@ def write_colmap(folder: PathLike, model: ColmapModel, *, binary: bool = True) -
     for image in model.images.values():
         if image.camera_id not in model.cameras:
             raise GraphError(f"image {image.id} '{image.name}' has no camera {image.camera_id}")
-        if not image.name or (not binary and len(image.name.split()) != 1):
-            raise GraphError(
-                f"image {image.id} needs a name, in text one without spaces, got '{image.name}'"
-            )
+        _check_name(image, binary)
     Path(folder).mkdir(parents=True, exist_ok=True)
     (colmap_binary if binary else colmap_text).write(Path(folder), model)
+
+
+def _check_name(image: ColmapImage, binary: bool) -> None:
+    """Raise GraphError for a name that would not come back from the file."""
+    name, problem = image.name, ""
+    if not name or "\0" in name:
+        problem = "needs a name without zero bytes"
+    elif not binary and (name != name.strip() or "\n" in name or "\r" in name):
+        problem = "needs, in text, a name of one line that neither begins nor ends with a blank"
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        problem = "needs a name that UTF-8 can hold"
+    if problem:
+        raise GraphError(f"image {image.id} {problem}, got {name!r}")
 
 
 def checked_camera(

@@ -22,6 +22,7 @@ from dressi.render.io.colmap import (
     checked_pose,
 )
 from dressi.render.io.images import atomic_write
+from dressi.render.io.sources import decode_name
 
 _KEY_POINT = np.dtype([("xy", "<f8", 2), ("point", "<u8")])
 _TRACK = np.dtype("<u4")
@@ -68,7 +69,7 @@ class _Bytes:
         end = self.data.find(b"\0", self.at)
         if end < 0:
             raise fail(self.file, f"byte {self.at}", "an image's name has no end")
-        text = self.data[self.at : end].decode("utf-8", errors="replace")
+        text = decode_name(self.data[self.at : end])
         self.at = end + 1
         return text
 

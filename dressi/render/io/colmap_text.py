@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from dressi.render.io.calibrations import fail, read_bytes
+from dressi.render.io.calibrations import fail, read_lines
 from dressi.render.io.colmap import (
     ColmapCamera,
     ColmapImage,
@@ -20,16 +20,15 @@ from dressi.render.io.colmap import (
 )
 from dressi.render.io.images import atomic_write
 
-Row = tuple[str, list[str]]  # where, fields
+Row = tuple[str, str]  # where, line
 T = TypeVar("T")
 
 
 def _rows(path: Path, keep_empty: bool = False) -> Iterator[Row]:
-    """(line number as text, fields) of each line that is no comment."""
-    text = read_bytes(path).decode("utf-8", errors="replace")
-    for number, line in enumerate(text.splitlines(), 1):
+    """(line number as text, line) of each line that is no comment."""
+    for number, line in enumerate(read_lines(path), 1):
         if not line.lstrip().startswith("#") and (keep_empty or line.strip()):
-            yield f"line {number}", line.split()
+            yield f"line {number}", line
 
 
 def _parse(path: Path, where: str, what: str, fields: list[str], to: Callable[[str], T]) -> list[T]:
@@ -42,7 +41,8 @@ def _parse(path: Path, where: str, what: str, fields: list[str], to: Callable[[s
 def read_cameras(path: Path) -> dict[int, ColmapCamera]:
     """cameras.txt: ``id model width height params...`` a line. Raises LoadError."""
     file, found = os.fspath(path), {}
-    for where, fields in _rows(path):
+    for where, line in _rows(path):
+        fields = line.split()
         if len(fields) < 5:
             raise fail(file, where, "id, model, width, height and parameters are expected")
         id, width, height = _parse(path, where, "camera", [fields[0], *fields[2:4]], int)
@@ -55,12 +55,14 @@ def read_cameras(path: Path) -> dict[int, ColmapCamera]:
 
 def read_images(path: Path) -> dict[int, ColmapImage]:
     """images.txt: two lines an image, ``id qw qx qy qz tx ty tz camera name`` and ``x y point``
-    for each key point (may be empty). Raises LoadError."""
+    for each key point (may be empty). A name may hold blanks: it is the rest of its line. Raises
+    LoadError."""
     file, found = os.fspath(path), {}
     rows = list(_rows(path, keep_empty=True))
     at = 0
     while at < len(rows):
-        where, fields = rows[at]
+        where, line = rows[at]
+        fields = line.split(None, 9)
         if not fields:
             at += 1
             continue
@@ -72,7 +74,8 @@ def read_images(path: Path) -> dict[int, ColmapImage]:
             )
         id, camera_id = _parse(path, where, "image", [fields[0], fields[8]], int)
         q, t = checked_pose(file, where, _parse(path, where, "pose", fields[1:8], float))
-        where2, points = rows[at + 1] if at + 1 < len(rows) else (where, [])
+        where2, line = rows[at + 1] if at + 1 < len(rows) else (where, "")
+        points = line.split()
         if len(points) % 3:
             raise fail(file, where2, f"key points have 3 numbers each, got {len(points)}")
         xys = _parse(path, where2, "key points", points[0::3] + points[1::3], float)
@@ -81,7 +84,7 @@ def read_images(path: Path) -> dict[int, ColmapImage]:
             raise fail(file, where, f"image {id} is there twice")
         found[id] = ColmapImage(
             id,
-            fields[9],
+            fields[9].rstrip(),
             camera_id,
             q,
             t,
@@ -96,7 +99,8 @@ def read_points(path: Path) -> ColmapPoints:
     """points3D.txt: ``id x y z r g b error (image key_point)...`` a line. Raises LoadError."""
     file = os.fspath(path)
     ids, xyz, rgb, errors, tracks = [], [], [], [], []
-    for where, fields in _rows(path):
+    for where, line in _rows(path):
+        fields = line.split()
         if len(fields) < 8 or len(fields) % 2:
             raise fail(file, where, f"8 fields and a track of pairs, got {len(fields)} fields")
         ids.append(_parse(path, where, "id", fields[:1], int)[0])

@@ -1,7 +1,6 @@
 """Scenes and meshes by file name: one function to read and one to write each.
 
-In: a path, whose ending says the format. Out: ``Scene`` or ``Mesh``. glTF and OBJ are read by our
-own readers; PLY and STL by trimesh, behind checks.
+In: a path, whose ending says the format. Out: ``Scene`` or ``Mesh``.
 """
 
 from __future__ import annotations
@@ -15,7 +14,9 @@ from dressi.render.io.gltf_write import write_gltf
 from dressi.render.io.images import PathLike
 from dressi.render.io.obj import read_obj
 from dressi.render.io.obj_scene import read_obj_scene, write_obj
-from dressi.render.io.triangles import read_ply, read_stl, write_ply, write_stl
+from dressi.render.io.ply import read_ply, write_ply
+from dressi.render.io.stl import read_stl, write_stl
+from dressi.render.io.surface_scene import read_ply_scene, read_stl_scene
 from dressi.render.mesh import Mesh
 from dressi.render.scene import Scene
 from dressi.render.scene_mesh import mesh_of, scene_of
@@ -24,14 +25,14 @@ _SCENES: dict[str, Callable[[PathLike], Scene]] = {
     ".gltf": read_gltf,
     ".glb": read_gltf,
     ".obj": read_obj_scene,
-    ".ply": lambda path: scene_of(read_ply(path)),
-    ".stl": lambda path: scene_of(read_stl(path)),
+    ".ply": read_ply_scene,
+    ".stl": read_stl_scene,
 }
 _MESHES: dict[str, Callable[[PathLike], Mesh]] = {
     ".gltf": lambda path: _mesh_of_scene(path),
     ".glb": lambda path: _mesh_of_scene(path),
     ".obj": lambda path: read_obj(path)[0],
-    ".ply": read_ply,
+    ".ply": lambda path: read_ply(path).mesh,
     ".stl": read_stl,
 }
 
@@ -54,9 +55,10 @@ def _ending(path: PathLike, known: dict[str, Callable]) -> str:
 def load_scene(path: PathLike) -> Scene:
     """The scene of a .gltf, .glb, .obj, .ply or .stl file; what was left out is in ``notes``.
 
-    OBJ: one primitive for each material, with the material's colours and textures. PLY, STL: one
-    white mesh with smooth normals. Raises LoadError: another ending, and all that the readers
-    raise (``read_gltf``, ``read_obj``, ``read_ply``, ``read_stl``).
+    OBJ: one primitive for each material, with the material's colours and textures. PLY: one mesh
+    with the file's normals, colours, UVs and texture, where it has them. STL: one white mesh with
+    smooth normals. Raises LoadError: another ending, and all that the readers raise
+    (``read_gltf``, ``read_obj``, ``read_ply``, ``read_stl``).
     """
     return _SCENES[_ending(path, _SCENES)](path)
 
@@ -80,7 +82,7 @@ def save_scene(path: PathLike, scene: Scene, *, embed: bool = False) -> tuple[st
 def save_mesh(path: PathLike, mesh: Mesh) -> None:
     """Write a mesh as .glb, .gltf, .obj, .ply or .stl, atomically.
 
-    mesh: checked first. OBJ keeps everything of a ``Mesh``; PLY and STL have no UVs, STL no shared
+    mesh: checked first. OBJ and PLY keep everything of a ``Mesh``; STL has no UVs and no shared
     vertices; glTF doubles vertices at UV seams. Raises GraphError (bad mesh, other ending) and
     OSError.
     """

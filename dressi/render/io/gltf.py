@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from dressi.errors import GraphError, LoadError
-from dressi.render.io.gltf_buffers import Buffers, read_file
+from dressi.render.io.gltf_buffers import Buffers
 from dressi.render.io.gltf_geometry import Geometry
 from dressi.render.io.gltf_json import Json, parse
 from dressi.render.io.gltf_materials import Materials
 from dressi.render.io.gltf_skin import Skins, Weighted
 from dressi.render.io.images import PathLike
+from dressi.render.io.sources import read_file
 from dressi.render.scene import (
     Matrix,
     Node,
@@ -36,20 +37,20 @@ from dressi.render.scene import (
 from dressi.render.scene_checks import MAX_UV_SETS
 
 EXTENSIONS = (
+    "EXT_texture_webp",
     "KHR_lights_punctual",
     "KHR_materials_emissive_strength",
     "KHR_materials_unlit",
     "KHR_mesh_quantization",
     "KHR_texture_transform",
 )
-"""What is read and written beyond the core of glTF 2.0."""
+"""What is read beyond the core of glTF 2.0, and written, but for WebP: images become PNG."""
 
 _HINTS = {
     "KHR_draco_mesh_compression": "save the file without Draco compression",
     "EXT_meshopt_compression": "save the file without meshopt compression",
     "KHR_meshopt_compression": "save the file without meshopt compression",
     "KHR_texture_basisu": "save the textures as PNG or JPEG, not as KTX2",
-    "EXT_texture_webp": "save the textures as PNG or JPEG, not as WebP",
     "KHR_materials_pbrSpecularGlossiness": "convert the materials to metallic-roughness",
 }
 
@@ -67,7 +68,7 @@ def read_gltf(path: PathLike) -> Scene:
     data = read_file(Path(path), file, "file")
     document, binary = parse(file, data)
     try:
-        return _Reader(document, Buffers(document, binary, Path(path).parent)).scene(Path(path))
+        return _Reader(document, Buffers(document, binary, path)).scene(Path(path))
     except GraphError as error:  # of Scene.check: it names table, row and field
         raise LoadError(f"{file}: {error.reason}", file, error.reason.partition(":")[0]) from error
     except MemoryError as error:
@@ -80,7 +81,7 @@ class _Reader:
         self.notes: list[str] = []
         self._check_asset()
         used = self._check_extensions()
-        self.materials = Materials(document, buffers)
+        self.materials = Materials(document, buffers, self.notes)
         self.skins = Skins(document, buffers)
         quantized = "KHR_mesh_quantization" in used
         self.geometry = Geometry(buffers, quantized, bool(self.skins.skins), self.notes)
@@ -119,7 +120,8 @@ class _Reader:
         nodes = [
             self._node(i, n, rows, cameras, lights) for i, n in enumerate(document.objects("nodes"))
         ]
-        name, roots = self._roots(nodes)
+        name, extras, roots = self._roots(nodes)
+        self._note_extras()
         if document.array("animations"):
             self.notes.append("animations are left out")
         scene = Scene(
@@ -131,6 +133,8 @@ class _Reader:
             tuple(cameras),
             tuple(lights),
             name=name or path.stem,
+            extras=extras,
+            copyright=document.need("asset").text("copyright", ""),
         )
         filled = replace(scene, meshes=tuple(self._fill_uvs(scene, m) for m in scene.meshes))
         filled.check()
@@ -145,6 +149,8 @@ class _Reader:
             extras = mesh.value.get("extras")
             names = extras.get("targetNames") if isinstance(extras, dict) else None
             names = [str(n) for n in names] if isinstance(names, list) else []
+            if isinstance(extras, dict):
+                extras = {key: x for key, x in extras.items() if key != "targetNames"} or None
             primitives = []
             for primitive in mesh.objects("primitives"):
                 material = primitive.optional_row("material", range(n_materials), "materials")
@@ -157,7 +163,7 @@ class _Reader:
             rows.append(len(meshes) if primitives else None)
             weights = mesh.numbers("weights", None, ())
             if primitives:
-                meshes.append(SceneMesh(tuple(primitives), weights, mesh.text("name", "")))
+                meshes.append(SceneMesh(tuple(primitives), weights, mesh.text("name", ""), extras))
         return meshes, rows
 
     def _fill_uvs(self, scene: Scene, mesh: SceneMesh) -> SceneMesh:
@@ -191,27 +197,51 @@ class _Reader:
                 near=lens.number("znear"),
                 far=lens.number("zfar") if lens.has("zfar") else None,
                 name=name,
+                extras=camera.extras(),
             )
         if kind != "orthographic":
             raise camera.fail(f"{kind!r} is neither perspective nor orthographic", "type")
         lens = camera.need("orthographic")
         x_mag, y_mag = lens.number("xmag"), lens.number("ymag")
         near, far = lens.number("znear"), lens.number("zfar")
-        return SceneCamera(kind, x_mag=x_mag, y_mag=y_mag, near=near, far=far, name=name)
+        return SceneCamera(
+            kind,
+            x_mag=x_mag,
+            y_mag=y_mag,
+            near=near,
+            far=far,
+            name=name,
+            extras=camera.extras(),
+        )
 
     def _light(self, light: Json) -> PunctualLight:
-        cone = light.get("spot")
         color: Any = light.numbers("color", 3, (1.0, 1.0, 1.0))
-        quarter = math.pi / 4
+        inner, outer = self._cone(light.get("spot"))
         return PunctualLight(
             light.text("type"),
             color,
             light.number("intensity", 1.0),
             light.number("range") if light.has("range") else None,
-            0.0 if cone is None else cone.number("innerConeAngle", 0.0),
-            quarter if cone is None else cone.number("outerConeAngle", quarter),
+            inner,
+            outer,
             light.text("name", ""),
+            light.extras(),
         )
+
+    def _cone(self, cone: Json | None) -> tuple[float, float]:
+        """Inner and outer angle, radians. A cone without a soft rim gets a thin one."""
+        quarter = math.pi / 4
+        if cone is None:
+            return 0.0, quarter
+        inner, outer = cone.number("innerConeAngle", 0.0), cone.number("outerConeAngle", quarter)
+        if inner != outer or outer <= 0.0:
+            return inner, outer
+        thin = outer - min(1e-3, 0.5 * outer)
+        text = (
+            f"innerConeAngle and outerConeAngle are both {outer:.6g}; the inner one is {thin:.6g}"
+        )
+        self.notes.append(f"{cone.where}: {text}")
+        return thin, outer
 
     def _matrix(self, node: Json) -> Matrix:
         if not node.has("matrix"):
@@ -249,15 +279,62 @@ class _Reader:
             None if shining is None else shining.row("light", lights, "lights"),
             None if row is None else weights,
             node.text("name", ""),
+            node.extras(),
         )
 
-    def _roots(self, nodes: list[Node]) -> tuple[str, tuple[int, ...]]:
+    def _roots(self, nodes: list[Node]) -> tuple[str, Any, tuple[int, ...]]:
+        """Name, extras and roots of the scene; ``nodes`` may lose a link that no scene draws."""
         scenes = self.document.objects("scenes")
         chosen = self.document.optional_row("scene", scenes, "scenes")
         if not scenes:
             children = {child for node in nodes for child in node.children}
-            return "", tuple(i for i in range(len(nodes)) if i not in children)
+            return "", None, tuple(i for i in range(len(nodes)) if i not in children)
         if len(scenes) > 1:
             self.notes.append(f"{len(scenes)} scenes; scenes[{chosen or 0}] is loaded")
         scene = scenes[chosen or 0]
-        return scene.text("name", ""), scene.rows("nodes", nodes, "nodes")
+        listed = scene.rows("nodes", nodes, "nodes")
+        roots = self._top(nodes, list(dict.fromkeys(listed)), scene.where)
+        if len(set(listed)) < len(listed):
+            self.notes.append(f"{scene.where}.nodes lists a node twice; it is drawn once")
+        return scene.text("name", ""), scene.extras(), roots
+
+    def _top(self, nodes: list[Node], roots: list[int], where: str) -> tuple[int, ...]:
+        """The roots that are no children; what the others are is decided here, with notes.
+
+        glTF wants roots to have no parents. A root below another root is drawn once, where it
+        stands in the tree, as viewers do that walk the tree; a root whose ancestors are in no way
+        part of the scene is drawn without them.
+        """
+        parents = {child: i for i, node in enumerate(nodes) for child in node.children}
+        kept = []
+        for root in roots:
+            above: list[int] = []
+            at = root
+            while at in parents and len(above) <= len(nodes):  # more is a cycle: refused later
+                at = parents[at]
+                above.append(at)
+            text = f"{where}: nodes[{root}] '{nodes[root].name}' is a root"
+            if not above or root in above:
+                kept.append(root)
+            elif set(above) & set(roots):
+                text += f" and a child of nodes[{above[0]}]; it is drawn once, as the child"
+                self.notes.append(text)
+            else:
+                kept.append(root)
+                owner = nodes[above[0]]
+                left = tuple(child for child in owner.children if child != root)
+                nodes[above[0]] = replace(owner, children=left)
+                text += f" and a child of nodes[{above[0]}], which the scene lacks; it is the root"
+                self.notes.append(text)
+        return tuple(kept)
+
+    def _note_extras(self) -> None:
+        """Name the extras that have no place in a ``Scene``."""
+        document = self.document
+        places = [("the document", document), ("asset", document.need("asset"))]
+        tables = ("accessors", "buffers", "bufferViews", "samplers", "skins", "textures")
+        places += [(entry.where, entry) for key in tables for entry in document.objects(key)]
+        named = [name for name, entry in places if entry.extras() is not None]
+        if named:
+            more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+            self.notes.append(f"extras of {', '.join(named[:3])}{more} are left out")

@@ -11,6 +11,7 @@ import base64
 import binascii
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, unquote_to_bytes
@@ -18,8 +19,8 @@ from urllib.parse import unquote, unquote_to_bytes
 import numpy as np
 import numpy.typing as npt
 
-from dressi.errors import LoadError
 from dressi.render.io.gltf_json import Json
+from dressi.render.io.sources import PathLike, find_beside, read_file
 
 COMPONENTS: dict[int, np.dtype[Any]] = {
     5120: np.dtype("<i1"),
@@ -36,22 +37,10 @@ MAX_ZEROS = 1 << 24
 Raw = npt.NDArray[Any]
 
 
-def read_file(path: Path, file: str, where: str) -> bytes:
-    """All bytes of a regular file. Raises LoadError: not there, a folder, a pipe, no permission."""
-    try:
-        if path.exists() and not path.is_file():  # a pipe or a device would never end
-            raise LoadError(f"{file}: {where}: {path.name} is no regular file", file, where)
-        return path.read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        if isinstance(error, LoadError):
-            raise
-        reason = getattr(error, "strerror", None) or error
-        text = f"{file}: {where}: {path.name!r} cannot be read: {reason}"
-        raise LoadError(text, file, where) from error
-
-
-def resolve_uri(owner: Json, folder: Path) -> bytes:
+def resolve_uri(owner: Json, folders: Sequence[Path]) -> bytes:
     """The bytes behind ``uri``: a data URI, or a file relative to the folder of the document.
+
+    folders: that of the document, and that of the file behind it, where it is a symbolic link.
 
     Raises LoadError: bad base64, a scheme other than data, an absolute path, no such file.
     """
@@ -69,18 +58,26 @@ def resolve_uri(owner: Json, folder: Path) -> bytes:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri) or uri[:1] in ("/", "\\"):
         text = f"{uri[:80]!r} is neither data nor a path relative to the file"
         raise owner.fail(text, "uri")
-    name = unquote(uri)
-    return read_file(folder / name, owner.file, f"{owner.where}.uri")
+    for folder in folders:
+        for name in (unquote(uri), uri):  # some writers do not escape a "%" in a name
+            found = find_beside(folder, name, last_part=False)
+            if found is not None:
+                return read_file(found, owner.file, f"{owner.where}.uri")
+    return read_file(folders[0] / unquote(uri), owner.file, f"{owner.where}.uri")
 
 
 class Buffers:
     """The binary part of one document, decoded on demand and kept.
 
-    document, binary: of ``gltf_json.parse``. folder: what URIs are relative to.
+    document, binary: of ``gltf_json.parse``. path: of the document, whose folder URIs are
+    relative to.
     """
 
-    def __init__(self, document: Json, binary: bytes | None, folder: str | os.PathLike[str]):
-        self.folder = Path(folder)
+    def __init__(self, document: Json, binary: bytes | None, path: PathLike) -> None:
+        # Beside a link first: stores by content link each file of a scene to a place of its own.
+        self.folders = tuple(
+            dict.fromkeys((Path(path).parent, Path(os.path.realpath(path)).parent))
+        )
         self._binary = binary
         self._buffers = document.objects("buffers")
         self._views = document.objects("bufferViews")
@@ -93,7 +90,7 @@ class Buffers:
         if index not in self._bytes:
             buffer = self._buffers[index]
             if buffer.has("uri"):
-                data = resolve_uri(buffer, self.folder)
+                data = resolve_uri(buffer, self.folders)
             elif index == 0 and self._binary is not None:
                 data = self._binary
             else:

@@ -159,6 +159,7 @@ class Geometry:
             colors,
             material,
             self._targets(primitive, target_names, n),
+            extras=primitive.extras(),
         )
         influences = read_influences(attributes, self.buffers, n) if self.has_skins else None
         if found.normals is not None:

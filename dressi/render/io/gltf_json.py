@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from dressi.errors import LoadError
+from dressi.render.io.sources import decode_text
 
 _CHUNK_JSON, _CHUNK_BIN = 0x4E4F534A, 0x004E4942
 _FLOAT32_MAX = 3.4028235e38
@@ -71,6 +72,10 @@ class Json:
         if not isinstance(values, list):
             self._wrong(key, "a list")
         return values
+
+    def extras(self) -> Any:
+        """What an application put here for itself: any JSON, None where there is none."""
+        return self.value.get("extras")
 
     def objects(self, key: str) -> list[Json]:
         """A list of objects inside, empty where it is not there."""
@@ -167,9 +172,9 @@ def _no_constant(word: str) -> NoReturn:
 
 
 def parse_json(file: str, data: bytes, where: str) -> Json:
-    """The document. Raises LoadError where the bytes are no UTF-8, no JSON, or no object."""
+    """The document. Raises LoadError where the bytes are no text, no JSON, or no object."""
     try:
-        value = json.loads(data.decode("utf-8-sig"), parse_constant=_no_constant)
+        value = json.loads(decode_text(data, file, where), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:  # of decode too; RecursionError: "[[[[..."
         raise LoadError(f"{file}: {where}: no JSON: {error}", file, where) from error
     if not isinstance(value, dict):

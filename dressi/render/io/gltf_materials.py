@@ -40,37 +40,62 @@ def _stem(uri: str) -> str:
 
 
 class Materials:
-    """Reads the materials of one document; ``images`` fills up with those that are used."""
+    """Reads the materials of one document; ``images`` fills up with those that are used.
 
-    def __init__(self, document: Json, buffers: Buffers) -> None:
+    notes: gets a line for each image whose file is not there.
+    """
+
+    def __init__(self, document: Json, buffers: Buffers, notes: list[str]) -> None:
         self.document = document
         self.buffers = buffers
+        self.notes = notes
         self.images: list[Image] = []
-        self._rows: dict[tuple[int, str], int] = {}
+        self._rows: dict[tuple[int, str], int | None] = {}
         self._images = document.objects("images")
         self._samplers = document.objects("samplers")
         self._textures = document.objects("textures")
 
-    def _image(self, texture: Json, color_space: str) -> int:
+    def _source(self, texture: Json) -> int:
+        """The row of the images that a texture reads; WebP goes before what stands in for it."""
+        webp = texture.extension("EXT_texture_webp")
+        if webp is not None and webp.has("source"):
+            return webp.row("source", self._images, "images")
         if not texture.has("source"):
             names = ", ".join(getattr(texture.get("extensions"), "value", {}))
             why = f"; it needs {names}, which is not supported" if names else ""
             raise texture.fail(f"has no source{why}")
-        index = texture.row("source", self._images, "images")
+        return texture.row("source", self._images, "images")
+
+    def _bytes(self, source: Json) -> bytes | None:
+        """The bytes of an image; None, with a note, where its file is not there."""
+        if source.has("uri") == source.has("bufferView"):
+            raise source.fail("needs a uri or a bufferView, one of them")
+        if not source.has("uri"):
+            return self.buffers.view(source)[1]
+        try:
+            return resolve_uri(source, self.buffers.folders)
+        except LoadError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            self.notes.append(f"{error}; materials are without it")
+            return None
+
+    def _image(self, texture: Json, color_space: str) -> int | None:
+        index = self._source(texture)
         key = (index, color_space)
+        if (index, "missing") in self._rows:
+            return None
         if key not in self._rows:
             source = self._images[index]
-            if source.has("uri") == source.has("bufferView"):
-                raise source.fail("needs a uri or a bufferView, one of them")
-            if source.has("uri"):
-                data = resolve_uri(source, self.buffers.folder)
-            else:
-                data = self.buffers.view(source)[1]
+            data = self._bytes(source)
+            if data is None:
+                self._rows[index, "missing"] = None
+                return None
             kind = source.text("mimeType", "")
             if kind == "image/ktx2" or data[:7] == b"\xabKTX 20":
                 raise source.fail("is KTX2 (KHR_texture_basisu), which is not supported")
             try:
-                decoded = decode_image(data, color_space == "srgb", ("PNG", "JPEG"))
+                decoded = decode_image(data, color_space == "srgb", ("PNG", "JPEG", "WEBP"))
             except LoadError as error:
                 raise source.fail(str(error)) from error
             pixels = decoded.pixels
@@ -79,7 +104,8 @@ class Materials:
                 pixels = np.concatenate([grey, pixels[..., 1:]], axis=2)
             name = source.text("name", _stem(source.value.get("uri", "data:")))
             self._rows[key] = len(self.images)
-            self.images.append(Image(pixels, color_space, name, decoded.bit_depth))
+            image = Image(pixels, color_space, name, decoded.bit_depth, source.extras())
+            self.images.append(image)
         return self._rows[key]
 
     def _code(self, owner: Json | None, key: str, codes: dict[int, str], default: str) -> str:
@@ -90,7 +116,7 @@ class Materials:
             raise owner.fail(f"{code} is none of {', '.join(map(str, codes))}", key)
         return codes[code]
 
-    def _ref(self, info: Json, color_space: str) -> TextureRef:
+    def _ref(self, info: Json, color_space: str) -> TextureRef | None:
         texture = self._textures[info.row("index", self._textures, "textures")]
         row = texture.optional_row("sampler", self._samplers, "samplers")
         sampler = None if row is None else self._samplers[row]
@@ -103,8 +129,11 @@ class Materials:
             found["offset"] = move.numbers("offset", 2, (0.0, 0.0))
             found["scale"] = move.numbers("scale", 2, (1.0, 1.0))
             found["rotation_rad"] = move.number("rotation", 0.0)
+        image = self._image(texture, color_space)
+        if image is None:
+            return None
         return TextureRef(
-            self._image(texture, color_space),
+            image,
             uv_set,
             self._code(sampler, "wrapS", _WRAP, "repeat"),
             self._code(sampler, "wrapT", _WRAP, "repeat"),
@@ -114,7 +143,10 @@ class Materials:
         )
 
     def read(self, material: Json) -> Material:
-        """One material. Raises LoadError for anything of a wrong type or out of range."""
+        """One material; a map whose image is not there is left out, and emission with it.
+
+        Raises LoadError for anything of a wrong type or out of range.
+        """
         surface = material.get("pbrMetallicRoughness") or Json(material.file, {}, material.where)
         maps: dict[str, TextureRef | None] = {}
         infos: dict[str, Json | None] = {}
@@ -132,6 +164,8 @@ class Materials:
         strength = material.extension("KHR_materials_emissive_strength")
         base: Any = surface.numbers("baseColorFactor", 4, (1.0, 1.0, 1.0, 1.0))
         emissive: Any = material.numbers("emissiveFactor", 3, (0.0, 0.0, 0.0))
+        if infos["emissive_map"] is not None and maps["emissive_map"] is None:
+            emissive = (0.0, 0.0, 0.0)  # its factor alone would shine all over
         return Material(
             base_color=base,
             metallic=surface.number("metallicFactor", 1.0),
@@ -145,5 +179,6 @@ class Materials:
             double_sided=material.flag("doubleSided"),
             unlit=material.extension("KHR_materials_unlit") is not None,
             name=material.text("name", ""),
+            extras=material.extras(),
             **maps,
         )

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import math
+import os
 import re
 import struct
 from collections.abc import Hashable
@@ -49,10 +50,10 @@ def write_gltf(path: PathLike, scene: Scene, *, embed: bool = False) -> tuple[st
     that changes something the result says so. Raises GraphError (bad scene, other ending), OSError.
     """
     scene.check()
-    target = Path(path)
-    suffix = target.suffix.lower()
+    suffix = Path(path).suffix.lower()
+    target = Path(os.path.realpath(path))  # data lie beside the file that a link leads to
     if suffix not in (".glb", ".gltf"):
-        raise GraphError(f"write_gltf: {target.name}: .glb or .gltf is needed")
+        raise GraphError(f"write_gltf: {Path(path).name}: .glb or .gltf is needed")
     writer = _Writer(scene)
     if suffix == ".glb":
         atomic_write(target, writer.glb())
@@ -91,7 +92,7 @@ def _own_files(path: Path) -> set[str]:
 
 def _plain(name: str) -> str:
     """A part of a URI that needs no escapes."""
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name) or "scene"
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:100] or "scene"
 
 
 class _Writer:
@@ -107,7 +108,7 @@ class _Writer:
             self.notes.append("the environment is left out: glTF has no place for it")
         self.pngs = [self._png(i, image) for i, image in enumerate(scene.images)]
         self.document = gltf.GLTF2(
-            asset=gltf.Asset(version="2.0", generator="dressi"),
+            asset=gltf.Asset(version="2.0", generator="dressi", copyright=scene.copyright or None),
             scene=0,
             scenes=[gltf.Scene(nodes=list(scene.roots), name=scene.name or None)],
         )
@@ -139,7 +140,26 @@ class _Writer:
         for node, entry in zip(self.scene.nodes, document.get("nodes", []), strict=True):
             if node.weights:  # pygltflib's nodes have none
                 entry["weights"] = list(node.weights)
+        self._add_extras(document)
         return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+
+    def _add_extras(self, document: dict[str, Any]) -> None:
+        """Put the extras of all parts in: pygltflib takes objects only, glTF any JSON."""
+        tables = ("nodes", "meshes", "materials", "images", "cameras")
+        pairs: list[tuple[Any, Any]] = [(self.scene, document["scenes"][0])]
+        for key in tables:
+            pairs += zip(getattr(self.scene, key), document.get(key, []), strict=True)
+        for mesh, entry in zip(self.scene.meshes, document.get("meshes", []), strict=True):
+            pairs += zip(mesh.primitives, entry["primitives"], strict=True)
+        for owner, entry in pairs:
+            if owner.extras is None:
+                continue
+            names = entry.get("extras", {})  # those of blendshapes, which are ours
+            if names and not isinstance(owner.extras, dict):
+                where = f"mesh '{owner.name}'"
+                self.notes.append(f"{where}: extras are left out, its blendshapes have names")
+                continue
+            entry["extras"] = {**owner.extras, **names} if names else owner.extras
 
     def text(self, beside: dict[str, bytes] | None, stem: str = "") -> bytes:
         """The JSON; the data go to ``beside`` by name, or inside where that is None."""
@@ -348,6 +368,8 @@ class _Writer:
             }
         if light.name:
             entry["name"] = light.name
+        if light.extras is not None:
+            entry["extras"] = light.extras
         return entry
 
     def _node(self, node: Node) -> Any:

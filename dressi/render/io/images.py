@@ -14,9 +14,11 @@ from __future__ import annotations
 import io
 import os
 import secrets
+import stat
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +28,8 @@ from dressi.errors import GraphError, LoadError
 from dressi.render.io.exr import decode_exr, encode_exr, is_exr
 from dressi.render.io.hdr import decode_hdr, encode_hdr, is_hdr
 from dressi.render.io.png16 import decode_png16, encode_png16, is_png16
+from dressi.render.io.sources import PathLike, near_misses
 
-PathLike = str | os.PathLike[str]
 FloatImage = npt.NDArray[np.float32]
 
 # Not all that Pillow knows: some formats start other programs (EPS).
@@ -56,12 +58,25 @@ def linear_to_srgb(values: npt.ArrayLike) -> FloatImage:
 def atomic_write(path: PathLike, data: bytes) -> None:
     """Write a file so that a crash or a full disk leaves the old file or the new one, never a part.
 
-    The bytes go to a temporary file beside ``path``, are synced, then renamed. Raises OSError.
+    The bytes go to a temporary file beside ``path``, are synced, then renamed. A symbolic link
+    stays one: the file it leads to is replaced. The new file has the mode of the old one, or that
+    of any new file (umask). What is no regular file (a pipe, /dev/stdout) is written to as it is.
+    Raises OSError.
     """
-    target = Path(path)
-    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    target = Path(os.path.realpath(path))
+    try:
+        old = target.stat()
+    except FileNotFoundError:
+        old = None
+    if old is not None and not stat.S_ISREG(old.st_mode) and not stat.S_ISDIR(old.st_mode):
+        target.write_bytes(data)
+        return
+    # Not named after the target: a name may be as long as names can be.
+    beside = target.with_name(f".dressi-{secrets.token_hex(8)}.tmp")
     try:
         with open(beside, "xb") as file:
+            if old is not None and os.name == "posix":
+                os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -98,7 +113,8 @@ def read_image(path: PathLike, srgb: bool = True) -> FloatImage:
         if isinstance(error, LoadError):
             raise
         reason = getattr(error, "strerror", None) or error
-        raise LoadError(f"{name}: cannot be read: {reason}", name, "file") from error
+        hint = near_misses(Path(path)) if isinstance(error, FileNotFoundError) else ""
+        raise LoadError(f"{name}: cannot be read: {reason}{hint}", name, "file") from error
     try:
         if is_exr(data):
             return decode_exr(name)
@@ -172,10 +188,13 @@ def write_image(
 ) -> None:
     """Write an image, atomically, in the format that the name ends in: one of ``WRITTEN``.
 
-    image: (H, W) or (H, W, C), linear. PNG: C = 1 to 4, clipped to [0, 1], encoded as sRGB unless
-    ``srgb`` is False; bit_depth 8 or 16. JPEG: the same for C = 1 or 3, 8 bits, lossy. HDR: C = 1
-    or 3, values as they are, below 0 becomes 0, 8 bits and an exponent. EXR: C = 1 to 4, float32
-    exactly. Raises GraphError (name, shape, NaN, infinite values in HDR and EXR), OSError.
+    image: (H, W) or (H, W, C). Floats are linear, and so is bool (0 and 1). uint8 and uint16 are
+    the levels of a file, 0 to 255 or 65535, encoded already: PNG and JPEG hold them as they are
+    (scaled to ``bit_depth``); HDR and EXR hold what ``read_image`` would make of such a PNG.
+    PNG: C = 1 to 4, clipped to [0, 1], encoded as sRGB unless ``srgb`` is False; bit_depth 8 or 16.
+    JPEG: the same for C = 1 or 3, 8 bits, lossy. HDR: C = 1 or 3, values as they are, below 0
+    becomes 0, 8 bits and an exponent. EXR: C = 1 to 4, float32 exactly. Raises GraphError (name,
+    shape, other types, NaN, infinite values in HDR and EXR), OSError.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in WRITTEN:
@@ -186,6 +205,7 @@ def write_image(
         data = _encode_jpeg(image, srgb)
     else:
         values = _checked(image, "write_image", (1, 3) if suffix == ".hdr" else (1, 2, 3, 4))
+        values = _linear(values, np.asarray(image).dtype, srgb)
         if not np.isfinite(values).all() or np.abs(values).max() > np.finfo(np.float32).max:
             y, x, _ = np.argwhere(~(np.abs(values) <= np.finfo(np.float32).max))[0]
             raise GraphError(f"write_image: pixel (x {x}, y {y}) is infinite or beyond float32")
@@ -202,18 +222,32 @@ def write_image(
 def write_png(path: PathLike, image: npt.ArrayLike, srgb: bool = True) -> None:
     """Write an 8-bit PNG, atomically.
 
-    image: (H, W) or (H, W, C), C = 1 to 4, linear, clipped to [0, 1]; bool counts as 0 and 1.
-    srgb: encode colours as sRGB; False writes the values as they are (masks, data).
-    Raises GraphError (shape, NaN), OSError.
+    image: (H, W) or (H, W, C), C = 1 to 4, linear, clipped to [0, 1]; bool counts as 0 and 1, uint8
+    and uint16 are levels (``write_image``). srgb: encode colours as sRGB; False writes the values
+    as they are (masks, data). Raises GraphError (shape, type, NaN), OSError.
     """
     atomic_write(path, encode_png(image, srgb))
+
+
+def are_levels(dtype: np.dtype[Any]) -> bool:
+    """True for uint8 and uint16, of any byte order: levels of a file, not linear values."""
+    return dtype.kind == "u" and dtype.itemsize <= 2
 
 
 def _checked(
     image: npt.ArrayLike, who: str, channels: tuple[int, ...] = (1, 2, 3, 4)
 ) -> npt.NDArray[np.float64]:
-    """(H, W, C) float64; GraphError for another shape or NaN."""
-    array = np.asarray(image, dtype=np.float64)
+    """(H, W, C) float64; levels are divided by the most of their type. GraphError for another type
+    or shape, or NaN."""
+    given = np.asarray(image)
+    if given.dtype.kind not in "fb" and not are_levels(given.dtype):
+        raise GraphError(
+            f"{who} cannot tell what is white in {given.dtype}: give floats (linear, 1 is white), "
+            "bool, uint8 (0 to 255, sRGB) or uint16 (0 to 65535)"
+        )
+    array = given.astype(np.float64)
+    if are_levels(given.dtype):
+        array /= np.iinfo(given.dtype).max
     if array.ndim == 2:
         array = array[..., None]
     if array.ndim != 3 or array.shape[2] not in channels or array.size == 0:
@@ -223,6 +257,16 @@ def _checked(
         y, x, _ = np.argwhere(np.isnan(array))[0]
         raise GraphError(f"{who}: pixel (x {x}, y {y}) is NaN")
     return array
+
+
+def _linear(
+    values: npt.NDArray[np.float64], dtype: np.dtype[Any], srgb: bool
+) -> npt.NDArray[np.float64]:
+    """Values of ``_checked`` as linear ones: the colours among levels are decoded."""
+    if not srgb or not are_levels(dtype):
+        return values
+    n_colors = values.shape[2] - (values.shape[2] % 2 == 0)
+    return np.concatenate([_decoded(values[..., :n_colors]), values[..., n_colors:]], axis=2)
 
 
 def _levels(array: npt.NDArray[np.float64], srgb: bool, most: int) -> npt.NDArray[np.uint16]:
@@ -241,12 +285,14 @@ def encode_png(image: npt.ArrayLike, srgb: bool = True, bit_depth: int = 8) -> b
     if bit_depth not in (8, 16):
         raise GraphError(f"write_png: bit_depth is {bit_depth}, it must be 8 or 16")
     values = _checked(image, "write_png")
+    srgb = srgb and not are_levels(np.asarray(image).dtype)  # levels are encoded already
     if bit_depth == 16:
         return encode_png16(_levels(values, srgb, 65535))
     return _save(_levels(values, srgb, 255), "PNG", {})
 
 
 def _encode_jpeg(image: npt.ArrayLike, srgb: bool) -> bytes:
+    srgb = srgb and not are_levels(np.asarray(image).dtype)
     levels = _levels(_checked(image, "write_image", (1, 3)), srgb, 255)
     return _save(levels, "JPEG", {"quality": _JPEG_QUALITY, "subsampling": 0})
 

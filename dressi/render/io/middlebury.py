@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import LoadError
+from dressi.render.io.calibrations import read_lines
 from dressi.render.io.images import PathLike, read_image
+from dressi.render.io.sources import is_number
 
 Matrix = npt.NDArray[np.float64]
 
@@ -32,17 +34,10 @@ class Photo:
     t: Matrix
 
 
-def _read_lines(path: PathLike) -> list[str]:
-    name = os.fspath(path)
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        raise LoadError(f"{name}: cannot be read: {error.strerror or error}", name) from error
-
-
 def read_par(path: PathLike) -> list[tuple[str, Matrix, Matrix, Matrix]]:
     """(name, K (3, 3), R (3, 3), t (3,)) of each image, in the file's order.
 
+    A name may hold blanks, but not end in one and a number: that is a number too many.
     Raises LoadError naming the line: no count, wrong number of fields, no number, NaN, fewer or
     more images than the count says.
     """
@@ -51,7 +46,8 @@ def read_par(path: PathLike) -> list[tuple[str, Matrix, Matrix, Matrix]]:
     def fail(line: int, problem: str) -> LoadError:
         return LoadError(f"{file}: line {line}: {problem}", file, f"line {line}")
 
-    numbered = [(i, line.split()) for i, line in enumerate(_read_lines(path), 1) if line.strip()]
+    lines = enumerate(read_lines(path), 1)
+    numbered = [(i, line.rsplit(None, 21)) for i, line in lines if line.strip()]
     if not numbered:
         raise fail(1, "the file is empty; the number of images is expected")
     first, head = numbered[0]
@@ -59,8 +55,9 @@ def read_par(path: PathLike) -> list[tuple[str, Matrix, Matrix, Matrix]]:
         raise fail(first, f"the number of images is expected, got '{' '.join(head)[:40]}'")
     cameras = []
     for line, fields in numbered[1:]:
-        if len(fields) != 22:
-            raise fail(line, f"a name and 21 numbers are expected, got {len(fields)} fields")
+        n_fields = len(fields[0].split()) + len(fields) - 1  # a name may hold blanks
+        if len(fields) != 22 or (n_fields > 22 and is_number(fields[0].split()[-1])):
+            raise fail(line, f"a name and 21 numbers are expected, got {n_fields} fields")
         try:
             values = np.array([float(field) for field in fields[1:]])
         except ValueError as error:
@@ -68,7 +65,7 @@ def read_par(path: PathLike) -> list[tuple[str, Matrix, Matrix, Matrix]]:
         if not np.isfinite(values).all():
             raise fail(line, "a number is NaN or infinite")
         cameras.append(
-            (fields[0], values[:9].reshape(3, 3), values[9:18].reshape(3, 3), values[18:])
+            (fields[0].strip(), values[:9].reshape(3, 3), values[9:18].reshape(3, 3), values[18:])
         )
     if len(cameras) != int(head[0]):
         raise fail(first, f"{head[0]} images are announced, {len(cameras)} follow")
@@ -97,7 +94,7 @@ def read_bounding_box(readme: PathLike) -> Matrix | None:
     """
     if not Path(readme).is_file():
         return None
-    text = "\n".join(_read_lines(readme))
+    text = "\n".join(read_lines(readme))
     number = r"[\s,]*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
     corner = r"\(" + 3 * number + r"\s*\)"
     found = re.search(r"bounding box[^()]*" + corner + r"\s*" + corner, text)

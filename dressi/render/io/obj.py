@@ -1,41 +1,50 @@
 """Wavefront OBJ to ``Mesh``, with the diffuse texture that its material names.
 
-In: an OBJ file (v, vt, f; normals are skipped, they are computed from the faces). Out: one ``Mesh``
-in the file's vertex order, with UVs in their own topology and v flipped (OBJ counts v from the
-bottom). Differs from trimesh's reader, which mixes up interleaved negative indices, fans concave
-polygons and drops all UVs when one face has none.
+In: an OBJ file (v, vt, vn, f, mtllib, usemtl). Out: one ``Mesh`` in the file's vertex order, with
+UVs in their own topology and v flipped (OBJ counts v from the bottom); for scenes a ``Surface``,
+which has the normals (vn) and the colours behind vertices (v x y z r g b) too. Differs from
+trimesh's reader, which mixes up interleaved negative indices, fans concave polygons and drops all
+UVs when one face has none.
 """
 
 from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from dressi.errors import LoadError
-from dressi.render.io.images import PathLike
-from dressi.render.io.mtl import map_file, read_mtl
+from dressi.render.io.mtl import map_file, read_mtl, without_comment
+from dressi.render.io.polygons import split_polygons
+from dressi.render.io.sources import PathLike, find_beside, not_there, read_text
+from dressi.render.io.surface import Surface, linear_colors
 from dressi.render.mesh import Mesh
 
 _TEXTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tga", ".bmp", ".tif", ".tiff", ".webp")
-_MAX_CONCAVE = 500  # ear clipping takes n^3 steps at worst
-_SPLIT_HINT = "split it in triangles"
+_NAMED = ("mtllib", "usemtl", "g ", "o ")  # statements that hold names, which may hold "#"
 
 
 class ObjTables:
-    """The tables of one OBJ file while it is read. polygons: line, points, uvs (-1: none)."""
+    """The tables of one OBJ file while it is read.
+
+    counts: corners of each polygon, whose line and material stand beside it. corners: of all
+    polygons one after the other, rows of points, uvs and normals (-1: none). colors: by vertex.
+    """
 
     def __init__(self, file: str, warnings: list[str]) -> None:
         self.file = file
         self.warnings = warnings
         self.points: list[list[float]] = []
+        self.colors: dict[int, list[float]] = {}
         self.uvs: list[list[float]] = []
-        self.n_normals = 0
-        self.polygons: list[tuple[int, list[int], list[int]]] = []
+        self.normals: list[list[float]] = []
+        self.lines: list[int] = []
+        self.counts: list[int] = []
         self.materials: list[str] = []  # that of each polygon; "": none
+        self.corners: list[tuple[int, int, int]] = []
         self.libraries: list[str] = []
         self.used: list[str] = []  # materials in order of first use by a face
         self.material = ""
@@ -70,25 +79,39 @@ class ObjTables:
     def face(self, line: int, fields: list[str]) -> None:
         if len(fields) < 3:
             raise self.fail(line, f"a face needs 3 corners or more, got {len(fields)}")
-        points, uvs = [], []
         for field in fields:
             parts = field.split("/")
             if len(parts) > 3:
                 raise self.fail(line, f"'{field}' is no face corner (v, v/vt, v//vn or v/vt/vn)")
-            points.append(self.index(line, parts[0], len(self.points), "vertex"))
-            has_uv = len(parts) > 1 and parts[1] != ""
-            uvs.append(self.index(line, parts[1], len(self.uvs), "uv") if has_uv else -1)
+            point, uv, normal = self.index(line, parts[0], len(self.points), "vertex"), -1, -1
+            if len(parts) > 1 and parts[1] != "":
+                uv = self.index(line, parts[1], len(self.uvs), "uv")
             if len(parts) == 3 and parts[2] != "":
-                self.index(line, parts[2], self.n_normals, "normal")
-        self.polygons.append((line, points, uvs))
+                normal = self.index(line, parts[2], len(self.normals), "normal")
+            self.corners.append((point, uv, normal))
+        self.lines.append(line)
+        self.counts.append(len(fields))
         self.materials.append(self.material)
         if self.material and self.material not in self.used:
             self.used.append(self.material)
 
+    def vertex(self, line: int, fields: list[str]) -> None:
+        if len(fields) >= 6:  # four or five are x, y, z and a weight
+            self.colors[len(self.points)] = self.numbers(line, fields[3:6], 3)
+        self.points.append(self.numbers(line, fields, 3))
+
+    def normal(self, line: int, fields: list[str]) -> None:
+        try:  # NaN, as some exporters write it for faces without an area, counts as missing
+            self.normals.append([float(field) for field in (fields + ["nan"] * 3)[:3]])
+        except ValueError as error:
+            raise self.fail(line, str(error)) from error
+
     def read(self, text: str) -> None:
         pending, start = "", 0
         for line, content in enumerate((text + "\n").split("\n"), 1):
-            content = pending + content.partition("#")[0].rstrip()
+            is_named = not pending and content.lstrip().startswith(_NAMED)
+            content = without_comment(content) if is_named else content.partition("#")[0]
+            content = pending + content.rstrip()
             start = start if pending else line
             if content.endswith("\\"):  # the statement goes on in the next line
                 pending = content[:-1] + " "
@@ -96,12 +119,12 @@ class ObjTables:
             pending = ""
             keyword, *fields = content.split() or [""]
             if keyword == "v":
-                self.points.append(self.numbers(start, fields, 3))
+                self.vertex(start, fields)
             elif keyword == "vt":
                 u, v = (self.numbers(start, fields, 1) + [0.0])[:2]
                 self.uvs.append([u, 1.0 - v])
             elif keyword == "vn":
-                self.n_normals += 1
+                self.normal(start, fields)
             elif keyword in ("f", "fo"):
                 self.face(start, fields)
             elif keyword == "mtllib":
@@ -122,124 +145,79 @@ def read_obj(path: PathLike, warnings: list[str] | None = None) -> tuple[Mesh, P
     self-intersecting polygon, no faces.
     """
     tables = parse_obj(path, warnings)
-    mesh, _ = build_mesh(tables, Path(path).stem)
-    return mesh, _find_texture(tables, Path(path))
+    return build_surface(tables, Path(path).stem).mesh, _find_texture(tables, Path(path))
 
 
 def parse_obj(path: PathLike, warnings: list[str] | None = None) -> ObjTables:
     """The tables of a file, at least one face among them. Arguments and errors: ``read_obj``."""
     file = os.fspath(path)
-    try:
-        if Path(path).exists() and not Path(path).is_file():  # a pipe would never end
-            raise LoadError(f"{file}: is no regular file", file, "file")
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        reason = error.strerror or error
-        raise LoadError(f"{file}: cannot be read: {reason}", file, "file") from error
+    text = read_text(path)
     reader = ObjTables(file, [] if warnings is None else warnings)
     reader.read(text)
-    if not reader.polygons:
+    if not reader.counts:
         raise LoadError(f"{file}: there are no faces (f lines)", file, "end of file")
     return reader
 
 
-def build_mesh(reader: ObjTables, name: str) -> tuple[Mesh, list[int]]:
-    """The mesh of the tables, and for each of its faces the polygon that it is part of."""
-    points = np.array(reader.points, dtype=np.float64).reshape(-1, 3)
-    n_points, n_uvs = len(points), len(reader.uvs)
-    faces: list[list[int]] = []
-    uv_faces: list[list[int]] = []
-    owners: list[int] = []
-    for polygon, (line, corners, uvs) in enumerate(reader.polygons):
-        if max(corners) >= n_points:
-            bad = max(corners) + 1
-            raise reader.fail(line, f"vertex index {bad} is out of range, there are {n_points}")
-        if max(uvs) >= n_uvs:
-            bad = max(uvs) + 1
-            raise reader.fail(line, f"uv index {bad} is out of range, there are {n_uvs}")
-        for triangle in (
-            [(0, 1, 2)] if len(corners) == 3 else _triangulate(reader, line, points[corners])
-        ):
-            faces.append([corners[k] for k in triangle])
-            uv_faces.append([uvs[k] for k in triangle])
-            owners.append(polygon)
-    positions, corner_uvs = np.array(reader.points, np.float32), np.array(uv_faces, np.int32)
-    missing = corner_uvs < 0
-    if missing.all():
-        return Mesh(positions, np.array(faces, np.int32), name=name).check(), owners
-    table = np.array(reader.uvs, dtype=np.float32)
-    if missing.any():
-        n_missing = int(missing.any(axis=1).sum())
-        reader.warnings.append(f"{reader.file}: {n_missing} triangles have no UV; they get (0, 0)")
-        corner_uvs[missing] = len(table)
-        table = np.concatenate([table, np.zeros((1, 2), np.float32)])
-    mesh = Mesh(positions, np.array(faces, np.int32), table, corner_uvs, name)
-    return mesh.check(), owners
+def build_surface(reader: ObjTables, name: str) -> Surface:
+    """The mesh of the tables with the normals and colours of the file."""
+    points = np.array(reader.points, np.float64).reshape(-1, 3)
+    table = np.array(reader.corners, np.int64)
+    counts = np.array(reader.counts, np.int64)
+    sizes = (len(points), len(reader.uvs), len(reader.normals))
+    for column, (what, n) in enumerate(zip(("vertex", "uv", "normal"), sizes, strict=True)):
+        if (bad := table[:, column] >= n).any():
+            corner = int(bad.argmax())
+            line = reader.lines[int(np.searchsorted(np.cumsum(counts), corner, "right"))]
+            index = int(table[corner, column]) + 1
+            raise reader.fail(line, f"{what} index {index} is out of range, there are {n}")
+
+    def fail(polygon: int, problem: str) -> LoadError:
+        return reader.fail(reader.lines[polygon], problem)
+
+    rows, owners = split_polygons(points, counts, table[:, 0], fail)
+    faces = table[rows]  # (F, 3 corners, 3 tables)
+    mesh = Mesh(points.astype(np.float32), faces[:, :, 0].astype(np.int32), name=name).check()
+    uvs = np.array(reader.uvs, np.float32).reshape(-1, 2)
+    missing = faces[:, :, 1] < 0
+    if not missing.all():
+        if missing.any():
+            n_missing = int(missing.any(axis=1).sum())
+            text = f"{reader.file}: {n_missing} triangles have no UV; they get (0, 0)"
+            reader.warnings.append(text)
+            faces[missing, 1] = len(uvs)
+            uvs = np.concatenate([uvs, np.zeros((1, 2), np.float32)])
+        mesh = replace(mesh, uvs=uvs, uv_faces=faces[:, :, 1].astype(np.int32)).check()
+    surface = Surface(mesh, owners, colors=_colors(reader))
+    return surface.with_normals(reader.normals, faces[:, :, 2])
 
 
-def _triangulate(
-    reader: ObjTables, line: int, points: npt.NDArray[np.float64]
-) -> list[tuple[int, int, int]]:
-    """Triangles, as corner numbers, of one polygon (N, 3), in the plane of its Newell normal."""
-    n = len(points)
-    fan = [(0, k, k + 1) for k in range(1, n - 1)]
-    local = points - points[0]
-    normal = np.cross(local, np.roll(local, -1, axis=0)).sum(axis=0)
-    size = float(np.abs(local).max())
-    length = float(np.linalg.norm(normal))
-    if length <= 1e-12 * size * size:
-        if np.linalg.norm(np.cross(local[1:-1], local[2:]), axis=1).max() > 1e-6 * size * size:
-            raise reader.fail(line, f"the polygon of {n} corners crosses itself; {_SPLIT_HINT}")
-        return fan  # no area: any split is as good
-    drop = int(np.abs(normal).argmax())  # look along the main axis, so that the polygon turns left
-    keep = [(drop + 1) % 3, (drop + 2) % 3]
-    flat = local[:, keep] if normal[drop] > 0 else local[:, keep[::-1]]
-    xs, ys = flat[:, 0].tolist(), flat[:, 1].tolist()
-    tiny = 1e-10 * size * size
-
-    def turn(i: int, j: int, k: int) -> float:
-        return (xs[j] - xs[i]) * (ys[k] - ys[i]) - (ys[j] - ys[i]) * (xs[k] - xs[i])
-
-    # Convex: every corner of the fan turns left (a star polygon turns left too, but its fan does
-    # not).
-    corners_left = all(turn(k - 1, k, (k + 1) % n) >= -tiny for k in range(n))
-    if corners_left and all(turn(*triangle) >= -tiny for triangle in fan):
-        return fan
-    if n > _MAX_CONCAVE:
-        raise reader.fail(line, f"a concave polygon of {n} corners, at most {_MAX_CONCAVE}")
-    left, triangles = list(range(n)), []
-    while len(left) > 3:
-        for at in range(len(left)):
-            i, j, k = left[at - 1], left[at], left[(at + 1) % len(left)]
-            if turn(i, j, k) <= tiny:
-                continue
-            inside = any(
-                turn(i, j, p) >= -tiny and turn(j, k, p) >= -tiny and turn(k, i, p) >= -tiny
-                for p in left
-                if p not in (i, j, k) and all((xs[p], ys[p]) != (xs[q], ys[q]) for q in (i, j, k))
-            )
-            if not inside:
-                break
-        else:
-            raise reader.fail(line, f"the polygon of {n} corners crosses itself; {_SPLIT_HINT}")
-        triangles.append((i, j, k))
-        del left[at]
-    if turn(left[0], left[1], left[2]) < -tiny:
-        raise reader.fail(line, f"the polygon of {n} corners crosses itself; {_SPLIT_HINT}")
-    return [*triangles, (left[0], left[1], left[2])]
+def _colors(reader: ObjTables) -> np.ndarray | None:
+    """(V, 4) linear colours of the vertices; those without one are white. None: no vertex has."""
+    if not reader.colors:
+        return None
+    table = np.ones((len(reader.points), 3))
+    rows = np.fromiter(reader.colors, np.int64)
+    found = np.array(list(reader.colors.values()))
+    if found.max() > 1.0:
+        text = f"vertex colours go up to {found.max():g}; they are read as 0 to 255"
+        reader.warnings.append(f"{reader.file}: {text}")
+        found = found / 255.0
+    table[rows] = found
+    return linear_colors(table)
 
 
 def _find_texture(reader: ObjTables, path: Path) -> Path | None:
     library = read_mtl(path, reader.libraries, reader.file, reader.warnings)
-    textures = {name: map_file(words.get("map_Kd", [])) for name, words in library.items()}
+    textures = {name: map_file(words.get("map_Kd", "")) for name, words in library.items()}
     names = dict.fromkeys(textures[m] for m in reader.used if textures.get(m))
     if len(names) > 1:
         reader.warnings.append(f"{reader.file}: {len(names)} textures; only the first is used")
     for name in names:
-        found = path.parent / name.replace("\\", "/")
-        if found.is_file():
+        found = find_beside(path.parent, name)
+        if found is not None:
             return found
-        reader.warnings.append(f"{reader.file}: texture {name} is not there")
+        reader.warnings.append(f"{reader.file}: texture {not_there(path.parent, name)}")
     return texture_beside(path)
 
 

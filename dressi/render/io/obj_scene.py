@@ -17,10 +17,10 @@ import numpy as np
 from dressi.errors import GraphError, LoadError
 from dressi.render.io.images import PathLike, atomic_write, read_image
 from dressi.render.io.mtl import map_file, read_mtl
-from dressi.render.io.obj import ObjTables, build_mesh, parse_obj, texture_beside
-from dressi.render.mesh import Mesh, vertex_normals
+from dressi.render.io.obj import ObjTables, build_surface, parse_obj, texture_beside
+from dressi.render.io.sources import find_beside, not_there
+from dressi.render.mesh import Mesh
 from dressi.render.scene import COLOR_MAPS, Image, Material, Node, Scene, SceneMesh, TextureRef
-from dressi.render.scene_mesh import primitive_of
 
 _MAPS = {"map_Kd": "base_color_map", "map_Ke": "emissive_map", "norm": "normal_map"}
 _UNREAD = ("map_Bump", "map_bump", "bump", "map_d", "map_Ks", "map_Pr", "map_Pm", "map_Ka", "disp")
@@ -48,7 +48,8 @@ class _Library:
             self.images.append(Image(pixels, color_space, file.stem))
         return TextureRef(self._rows[file, color_space])
 
-    def _numbers(self, name: str, words: list[str], n: int) -> tuple[float, ...]:
+    def _numbers(self, name: str, text: str, n: int) -> tuple[float, ...]:
+        words = text.partition("#")[0].split()
         try:
             values = tuple(float(word) for word in words[:n])
         except ValueError:
@@ -71,11 +72,13 @@ class _Library:
 
         maps: dict[str, Any] = {}
         for key, field in _MAPS.items():
-            file = self.path.parent / map_file(words.get(key, [])).replace("\\", "/")
-            if key in words and file.is_file():
+            if key not in words:
+                continue
+            file = find_beside(self.path.parent, map_file(words[key]))
+            if file is not None:
                 maps[field] = self.map_to(file, "srgb" if field in COLOR_MAPS else "linear")
-            elif key in words:
-                self._note(f"texture {map_file(words[key])} is not there")
+            else:
+                self._note(f"texture {not_there(self.path.parent, map_file(words[key]))}")
         left = [key for key in _UNREAD if key in words]
         if left:
             self._note(f"material {name!r}: {', '.join(left)} left out")
@@ -101,20 +104,20 @@ class _Library:
 def read_obj_scene(path: PathLike) -> Scene:
     """The scene of an OBJ file: one mesh, one primitive for each material that faces use.
 
-    Normals are smooth, area-weighted over the whole surface, across materials; those of the file
-    (vn) and its smoothing groups are left out. Without any map in the used materials the one image
-    STEM_texture.* beside the file is taken. ``notes`` say what was missing. Raises LoadError as
-    ``read_obj``, and for unreadable images and bad numbers in a library.
+    Normals are those of the file (vn); corners that have none get smooth ones, area-weighted over
+    the whole surface, across materials. Smoothing groups are left out. Colours behind vertices
+    (v x y z r g b) are sRGB and become vertex colours. Without any map in the used materials the
+    one image STEM_texture.* beside the file is taken. ``notes`` say what was missing. Raises
+    LoadError as ``read_obj``, and for unreadable images and bad numbers in a library.
     """
     notes: list[str] = []
     file = Path(path)
     tables = parse_obj(path, notes)
-    mesh, owners = build_mesh(tables, file.stem)
-    if tables.n_normals:
-        notes.append(f"{tables.file}: its normals are left out, smooth ones are computed")
-    normals = vertex_normals(mesh.positions, mesh.faces)
+    surface = build_surface(tables, file.stem)
+    mesh = surface.mesh
     names = list(dict.fromkeys(tables.materials))
-    material_of = np.array([names.index(tables.materials[owner]) for owner in owners])
+    rows = np.array([names.index(material) for material in tables.materials])
+    material_of = rows[surface.owners]
     library = _Library(tables, file)
     materials = [library.material(name) for name in names]
     beside = texture_beside(file)
@@ -124,21 +127,11 @@ def read_obj_scene(path: PathLike) -> Scene:
         materials = [Material(**{**vars(m), **fields}) for m in materials]
     primitives = []
     for row, material in enumerate(materials):
-        chosen = material_of == row
-        faces = mesh.faces[chosen]
         if mesh.uvs is None and material.maps:
             lost = ", ".join(material.maps)
             notes.append(f"{tables.file}: material {material.name!r}: {lost} left out, no UVs")
             materials[row] = Material(**{**vars(material), **dict.fromkeys(material.maps)})
-        if mesh.uvs is None and len(names) > 1:
-            used, inverse = np.unique(faces, return_inverse=True)
-            faces = inverse.reshape(faces.shape).astype(np.int32)
-            part = Mesh(mesh.positions[used], faces, name=material.name)
-            primitives.append(primitive_of(part, row, normals[used]))
-            continue
-        uv_faces = None if mesh.uvs is None else mesh.corner_faces[chosen]
-        part = Mesh(mesh.positions, faces, mesh.uvs, uv_faces, material.name)
-        primitives.append(primitive_of(part, row, normals))
+        primitives.append(surface.primitive(material_of == row, row, material.name))
     scene = Scene(
         nodes=(Node(mesh=0, name=file.stem),),
         roots=(0,),

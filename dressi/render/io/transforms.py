@@ -22,6 +22,7 @@ from dressi.errors import GraphError
 from dressi.render.camera_convert import FLIP_YZ, Z_UP_TO_Y_UP, Calibration, rigid
 from dressi.render.io.calibrations import distortion_of, fail, read_bytes
 from dressi.render.io.images import PathLike, atomic_write
+from dressi.render.io.sources import decode_text, find_beside, not_there
 
 CAMERA_MODELS = ("PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV")
 _LENS = ("k1", "k2", "p1", "p2", "k3")
@@ -34,8 +35,9 @@ def _number(file: str, where: str, key: str, value: Any) -> float:
 
 
 def _size(
-    file: str, where: str, given: Mapping[str, Any], image: Path, size: tuple[int, int] | None
+    file: str, where: str, given: Mapping[str, Any], folder: Path, size: tuple[int, int] | None
 ) -> tuple[int, int]:
+    name = given["file_path"]
     if "w" in given and "h" in given:
         w, h = (_number(file, where, key, given[key]) for key in ("w", "h"))
         if w < 1 or h < 1 or w != int(w) or h != int(h):
@@ -43,16 +45,17 @@ def _size(
         return int(w), int(h)
     if size is not None:
         return size
-    for path in (image, image.with_name(image.name + ".png")):
-        if path.is_file():
+    for path in (find_beside(folder, name), find_beside(folder, name + ".png")):
+        if path is not None:
             try:
                 with Image.open(path) as picture:
                     return picture.width, picture.height
             except OSError as error:
                 raise fail(file, where, f"{path} is no picture: {error}") from error
-    raise fail(
-        file, where, f"no w and h, and no image {image.name} to take them from; give size=(w, h)"
+    text = (
+        f"no w and h, and the image to take them from {not_there(folder, name)}; give size=(w, h)"
     )
+    raise fail(file, where, text)
 
 
 def read_transforms(
@@ -68,8 +71,8 @@ def read_transforms(
     """
     file = os.fspath(path)
     try:
-        top = json.loads(read_bytes(path).decode("utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        top = json.loads(decode_text(read_bytes(path), file))
+    except (json.JSONDecodeError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise fail(file, f"line {line}", f"no JSON: {error}") from error
     if not isinstance(top, dict) or not isinstance(top.get("frames"), list):
@@ -106,7 +109,7 @@ def _calibration(
         raise fail(file, where, "is_fisheye: fisheye lenses are not supported")
     if given.get("k4"):
         raise fail(file, where, "k4 is not supported: tools disagree about what it multiplies")
-    width, height = _size(file, where, given, folder / name, size)
+    width, height = _size(file, where, {**given, "file_path": name}, folder, size)
 
     def number(key: str, default: float | None = None) -> float:
         value = given.get(key, default)
