@@ -143,7 +143,7 @@ def load(
         table,
         Sources(table, materials, pos, welded, weights, lights, nodes),
         geometry,
-        build_views(tuple(views), geometry.radius, table, share_intrinsics),
+        build_views(tuple(views), table, share_intrinsics),
         {p.owner: _mesh_faces(scene, m, welded[m].rows) for m, p in pos.items()},
         target,
         mask,

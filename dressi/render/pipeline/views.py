@@ -13,19 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from dressi.ad import F, Variable
-from dressi.ad.vtype import FLOAT, MAT4, VEC2, VEC3
+from dressi.ad.vtype import MAT4, VEC2, VEC3, VEC4, VType
 from dressi.render.camera import Camera
+from dressi.render.eye import eye_of, homogeneous_eye
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, log_of
 from dressi.render.pose import axis_angle_matrix, build_view
-
-FAR_EYE = 1e3
-"""Radii of the scene by which the eye of a parallel projection stands back."""
 
 
 @dataclass(frozen=True, eq=False)
 class ViewMatrices:
-    """What a graph reads, @ 1x1, layers = views. matrix: MAT4, world to clip. eye: VEC3, world.
-    forward: VEC3 unit, the way the camera looks, world."""
+    """What a graph reads, @ 1x1, layers = views. matrix: MAT4, world to clip. eye: VEC4, world
+    (``homogeneous_eye``). forward: VEC3 unit, the direction of view, world."""
 
     matrix: Variable
     eye: Variable
@@ -41,29 +39,30 @@ class Views:
     translation: Parameter
     zoom: Parameter
     shift: Parameter
-    back: np.ndarray
-    """(n, 1): how far behind its place each eye stands: 0, or far for parallel projections."""
 
     def build(self) -> ViewMatrices:
         """Matrices of all views."""
         views = np.stack([c.view for c in self.cameras])
         projections = np.stack([c.projection for c in self.cameras])
         posed = self.rotation.in_use or self.translation.in_use
-        moved = posed or self.zoom.in_use or self.shift.in_use
-        view = F.leaf(views.astype(np.float32)[:, None, None], MAT4, "view")
+        if not (posed or self.zoom.in_use or self.shift.in_use):  # rounded once
+            matrices = projections @ views
+            eyes = np.stack([eye_of(m) for m in matrices])
+            axes = np.stack([_axis(m, e) for m, e in zip(matrices, eyes, strict=True)])
+            return ViewMatrices(
+                _per_view(matrices, MAT4, "matrix"),
+                _per_view(eyes, VEC4, "eye"),
+                _per_view(axes, VEC3, "forward"),
+            )
+        view = _per_view(views, MAT4, "view")
         if posed:
             turn = axis_angle_matrix(self.rotation.leaf)
             view = build_view(turn, self.translation.leaf) @ view
-        if moved:
-            projection = F.leaf(projections.astype(np.float32)[:, None, None], MAT4, "projection")
-            matrix = self._intrinsics() @ (projection @ view)
-        else:  # rounded once
-            both = (projections @ views).astype(np.float32)
-            matrix = F.leaf(both[:, None, None], MAT4, "matrix")
-        back = F.leaf(self.back[:, None, None], FLOAT, "eye_back")
-        to_world = F.inverse(view)
-        eye = (to_world @ F.vec4(F.vec2(0.0, 0.0), back, 1.0)).xyz
-        forward = -(to_world @ F.constant((0.0, 0.0, 1.0, 0.0))).xyz
+        projection = _per_view(projections, MAT4, "projection")
+        matrix = self._intrinsics() @ (projection @ view)
+        eye = homogeneous_eye(matrix)
+        along = F.row(matrix, 3).xyz
+        forward = F.normalize(F.where(F.dot(along, along) > 0.0, along, -eye.xyz))
         return ViewMatrices(matrix, eye, forward)
 
     def _intrinsics(self) -> Variable:
@@ -77,14 +76,11 @@ class Views:
 
 
 def build_views(
-    cameras: tuple[Camera, ...], radius: float, table: ParameterTable, share_intrinsics: bool
+    cameras: tuple[Camera, ...], table: ParameterTable, share_intrinsics: bool
 ) -> Views:
-    """Leaves of the cameras; adds them to the parameters.
-
-    radius: of the scene, world units. share_intrinsics: one zoom and shift for all views.
-    """
+    """Leaves of the cameras; adds them to the parameters. share_intrinsics: one zoom and shift for
+    all views."""
     n = len(cameras)
-    parallel = np.array([[abs(c.projection[3, 2]) == 0.0] for c in cameras], np.float32)
 
     def add(kind: str, vtype, layers: int, **options) -> Parameter:  # type: ignore[no-untyped-def]
         leaf = F.leaf(np.zeros((layers, 1, 1, vtype.n), np.float32), vtype, kind)
@@ -97,8 +93,19 @@ def build_views(
         add("camera_translation", VEC3, n),
         add("camera_zoom", VEC2, n_lenses, to_leaf=log_of, to_user=np.exp),
         add("camera_shift", VEC2, n_lenses),
-        parallel * np.float32(FAR_EYE * radius),
     )
+
+
+def _per_view(values: np.ndarray, vtype: VType, name: str) -> Variable:
+    """A leaf @ 1x1 with one layer per view. values: (views, components or n, n)."""
+    return F.leaf(values.astype(np.float32)[:, None, None], vtype, name)
+
+
+def _axis(matrix: np.ndarray, eye: np.ndarray) -> np.ndarray:
+    """(3,) unit direction of view: across the planes of equal clip w, or against the eye of a
+    parallel projection."""
+    along = matrix[3, :3] if matrix[3, :3].any() else -eye[:3]
+    return np.asarray(along / np.linalg.norm(along))
 
 
 def moved_cameras(
