@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dressi.errors import GraphError, LoadError
+from dressi.render.far import far_origin, translation
 from dressi.render.io.images import PathLike, atomic_write, read_image
 from dressi.render.io.mtl import map_file, read_mtl
 from dressi.render.io.obj import ObjTables, build_mesh, parse_obj, texture_beside
@@ -103,12 +104,17 @@ def read_obj_scene(path: PathLike) -> Scene:
 
     Normals are smooth, area-weighted over the whole surface, across materials; those of the file
     (vn) and its smoothing groups are left out. Without any map in the used materials the one image
-    STEM_texture.* beside the file is taken. ``notes`` say what was missing. Raises LoadError as
-    ``read_obj``, and for unreadable images and bad numbers in a library.
+    STEM_texture.* beside the file is taken. Vertices far from the origin, as scanners write them,
+    are kept relative to the node, which stands there. ``notes`` say what was missing. Raises
+    LoadError as ``read_obj``, and for unreadable images and bad numbers in a library.
     """
     notes: list[str] = []
     file = Path(path)
     tables = parse_obj(path, notes)
+    # Scanners write UTM coordinates: the place goes to the node's matrix, in float64.
+    points = np.array(tables.points, np.float64).reshape(-1, 3)
+    origin = far_origin(points)
+    tables.points = (points - origin).tolist() if origin.any() else tables.points
     mesh, owners = build_mesh(tables, file.stem)
     if tables.n_normals:
         notes.append(f"{tables.file}: its normals are left out, smooth ones are computed")
@@ -140,7 +146,7 @@ def read_obj_scene(path: PathLike) -> Scene:
         part = Mesh(mesh.positions, faces, mesh.uvs, uv_faces, material.name)
         primitives.append(primitive_of(part, row, normals))
     scene = Scene(
-        nodes=(Node(mesh=0, name=file.stem),),
+        nodes=(Node(translation(origin), mesh=0, name=file.stem),),
         roots=(0,),
         meshes=(SceneMesh(tuple(primitives), name=file.stem),),
         materials=tuple(materials),

@@ -8,7 +8,8 @@ where the camera is what it was given as.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from dressi.ad import F, Variable
 from dressi.ad.vtype import MAT4, VEC2, VEC3, VEC4, VType
 from dressi.render.camera import Camera
 from dressi.render.eye import eye_of, homogeneous_eye
+from dressi.render.pipeline.frame import Frame, tightened
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, log_of
 from dressi.render.pose import axis_angle_matrix, build_view
 
@@ -32,9 +34,11 @@ class ViewMatrices:
 
 @dataclass(eq=False)
 class Views:
-    """Cameras, and the parameters that move them."""
+    """Cameras, and the parameters that move them. cameras: in the world, as given. drawn: in the
+    frame of the scene, with planes that are as near to it as depths need."""
 
     cameras: tuple[Camera, ...]
+    drawn: tuple[Camera, ...]
     rotation: Parameter
     translation: Parameter
     zoom: Parameter
@@ -42,8 +46,8 @@ class Views:
 
     def build(self) -> ViewMatrices:
         """Matrices of all views."""
-        views = np.stack([c.view for c in self.cameras])
-        projections = np.stack([c.projection for c in self.cameras])
+        views = np.stack([c.view for c in self.drawn])
+        projections = np.stack([c.projection for c in self.drawn])
         posed = self.rotation.in_use or self.translation.in_use
         if not (posed or self.zoom.in_use or self.shift.in_use):  # rounded once
             matrices = projections @ views
@@ -65,6 +69,24 @@ class Views:
         forward = F.normalize(F.where(F.dot(along, along) > 0.0, along, -eye.xyz))
         return ViewMatrices(matrix, eye, forward)
 
+    @property
+    def tightened(self) -> bool:
+        """Whether a view is drawn with other planes than its camera's."""
+        pairs = zip(self.cameras, self.drawn, strict=True)
+        return any(not np.array_equal(c.projection, d.projection) for c, d in pairs)
+
+    def tighten(self, frame: Frame, points: np.ndarray, now: Sequence[Camera]) -> None:
+        """Fit the planes that are drawn with to vertices that were moved. points: (N, 3) of the
+        scene in its frame. now: the cameras as they are, in the world."""
+        low, high = points.min(axis=0), points.max(axis=0)
+        corners = replace(frame, low=low, high=high).corners
+        drawn = []
+        for given, moved in zip(self.cameras, now, strict=True):
+            projection = given.projection.copy()
+            projection[2] = tightened(frame.seen(moved), corners, frame.radius).projection[2]
+            drawn.append(replace(frame.seen(given), projection=projection))
+        self.drawn = tuple(drawn)
+
     def _intrinsics(self) -> Variable:
         zoom, shift = F.exp(self.zoom.leaf), self.shift.leaf
         return F.from_columns(
@@ -76,11 +98,13 @@ class Views:
 
 
 def build_views(
-    cameras: tuple[Camera, ...], table: ParameterTable, share_intrinsics: bool
+    cameras: tuple[Camera, ...], frame: Frame, table: ParameterTable, share_intrinsics: bool
 ) -> Views:
-    """Leaves of the cameras; adds them to the parameters. share_intrinsics: one zoom and shift for
-    all views."""
+    """Leaves of the cameras; adds them to the parameters. frame: of the scene. share_intrinsics:
+    one zoom and shift for all views."""
     n = len(cameras)
+    corners = frame.corners
+    drawn = tuple(tightened(frame.seen(c), corners, frame.radius) for c in cameras)
 
     def add(kind: str, vtype, layers: int, **options) -> Parameter:  # type: ignore[no-untyped-def]
         leaf = F.leaf(np.zeros((layers, 1, 1, vtype.n), np.float32), vtype, kind)
@@ -89,6 +113,7 @@ def build_views(
     n_lenses = 1 if share_intrinsics else n
     return Views(
         cameras,
+        drawn,
         add("camera_rotation", VEC3, n),
         add("camera_translation", VEC3, n),
         add("camera_zoom", VEC2, n_lenses, to_leaf=log_of, to_user=np.exp),
@@ -120,7 +145,7 @@ def moved_cameras(
         lens = np.eye(4)
         z, s = (np.asarray(a, np.float64)[k % len(a)] for a in (zoom, shift))
         lens[0, 0], lens[1, 1], lens[:2, 3] = z[0], z[1], s
-        out.append(Camera(pose @ camera.view, lens @ camera.projection, camera.name))
+        out.append(replace(camera, view=pose @ camera.view, projection=lens @ camera.projection))
     return out
 
 
