@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dressi.ad.precision import say_rounded
 from dressi.errors import GraphError
 from dressi.render.camera import Camera, perspective
 from dressi.render.mesh import Mesh
@@ -92,6 +93,7 @@ class Instance:
         """
         uvs = self.primitive.uvs
         table = uvs[uv_set] if uv_set < len(uvs) else None
+        say_rounded(f"mesh '{self.primitive.name or 'mesh'}' in the world", self.exact_positions())
         return Mesh(self.positions(), self.faces, table, name=self.primitive.name or "mesh")
 
 

@@ -257,10 +257,15 @@ def test_a_shift_of_everything_leaves_the_picture(by_node: bool, tmp_path: Path)
             assert np.abs(np.ravel(lamp) - (place + (1.5, 2.0, 3.0))).max() < 1e-6
             assert np.allclose(r.cameras[0].matrix, camera.matrix, rtol=0, atol=1e-9)
             r.set_value("light_position", lamp + 0.25)
+            r.set_value("camera_rotation", [0.02, -0.05, 0.1])
+            moved = r.cameras[0]
             name = next(p.name for p in r.parameters if p.kind == "vtx_pos")
             r.set_value(name, r.value(name))
             r.save_scene(tmp_path / "far.glb")
             pictures.append(r.render(alpha=True))
+            r.load_scene(r.scene, cameras=moved, size=(24, 24))
+            r.build_graph(r=1 / 24, shadows=16)
+            assert np.abs(r.render(alpha=True) - pictures[-1]).max() < 1e-3
         again = load_scene(tmp_path / "far.glb")
         points = flat.instances(again)[0].exact_positions()
         assert np.abs(np.sort(points.min(axis=0)) - np.sort(place - 0.5)).max() < 1e-6
@@ -296,6 +301,9 @@ def test_lost_digits_are_said_where_they_are_given() -> None:
         Mesh(points, CUBE_FACES, name="cube")
     with pytest.warns(DressiWarning, match="primitive 'cube': float32 moves"):
         Primitive(points, CUBE_FACES, name="cube")
+    placed = flat.instances(lit_cube(tuple(points[0]), True)[0])[0]
+    with pytest.warns(DressiWarning, match="in the world: float32 moves"):
+        placed.world_mesh()
     with pytest.warns(DressiWarning, match=r"points 8.298e\+06 from the origin and 1 apart"):
         F.leaf((CUBE + FAR).astype(np.float32), VEC3, "pos")
     with warnings.catch_warnings():
@@ -303,7 +311,8 @@ def test_lost_digits_are_said_where_they_are_given() -> None:
         Mesh(CUBE + FAR, CUBE_FACES)  # multiples of 1/2: float32 holds them
         Mesh(CUBE + 50.0, CUBE_FACES)
         F.leaf(CUBE + 50.0, VEC3, "pos")
-        F.leaf(np.full((8, 3), 1000.0) + CUBE * 1e-9, VEC3, "color")
+        F.leaf(np.full((8, 3), 1000.0), VEC3, "color")
+        F.leaf(0.5 + CUBE * 1e-5, VEC3, "color")
 
 
 @pytest.mark.gpu
