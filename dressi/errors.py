@@ -1,4 +1,4 @@
-"""The library's own error classes. Everything that Dressi raises on purpose is one of these.
+"""The library's own errors and warnings. Everything that Dressi raises on purpose is one of these.
 
 Each message says where (op and the user's file:line), what was needed, what there is, and a hint.
 ``user_line`` finds that line; a GraphError whose message does not name it gets it added.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,23 @@ def _is_ours(frame: FrameType) -> bool:
     # By name too: the __init__ of a dataclass is compiled from a string, but runs in its module.
     module = str(frame.f_globals.get("__name__"))
     return frame.f_code.co_filename.startswith(_PACKAGE) or module.partition(".")[0] in _LIBRARIES
+
+
+class DressiWarning(UserWarning):
+    """Something that can be drawn, but hardly as it was meant."""
+
+
+def warn(message: str) -> None:
+    """Issue a DressiWarning at the user's line; Python shows it once per line."""
+    frame = _call()[1]
+    warnings.warn_explicit(
+        message,
+        DressiWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        str(frame.f_globals.get("__name__")),
+        frame.f_globals.setdefault("__warningregistry__", {}),
+    )
 
 
 class DressiError(Exception):

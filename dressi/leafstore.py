@@ -13,6 +13,7 @@ import numpy as np
 
 from dressi.ad.evaluate import as_array, evaluate
 from dressi.ad.graph import Variable, leaves, user_line
+from dressi.ad.precision import say_far
 from dressi.ad.verify import check_indices
 from dressi.errors import GraphError
 from dressi.packing import Packed, image_key
@@ -60,6 +61,8 @@ class LeafStore:
             raise GraphError(f"send_img at {user_line()}: {v.label()}: {error.reason}") from None
         if v.vtype.is_int and checked:
             check_indices(checked, {**self.index_feeds(checked), v: array}, v)
+        if v.uid not in self._host:  # once per leaf: fits send positions again and again
+            say_far(v, array)
         if v.uid in self._resident or v.size != (1, 1):
             self._upload(v, array)
         self._host[v.uid] = array

@@ -26,7 +26,8 @@ ROTATION_TOLERANCE = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Camera:
-    """One view. view: (4, 4), world to camera. projection: (4, 4), camera to clip space.
+    """One view. view: (4, 4), world to camera. projection: (4, 4), camera to clip space. size:
+    (width, height) in pixels of the photo that the projection was measured in, or None.
 
     Raises GraphError on construction where a matrix has another shape or holds NaN or infinity.
     """
@@ -34,6 +35,7 @@ class Camera:
     view: Matrix
     projection: Matrix
     name: str = "camera"
+    size: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         for field in ("view", "projection"):
@@ -239,7 +241,7 @@ def from_opencv(
     projection[2, 2:] = far / (far - near), near * far / (near - far)
     projection[3, 2] = 1.0
     projection[:, :3] = projection[:, :3] @ to_gl
-    return Camera(view, projection, name)
+    return Camera(view, projection, name, (int(width), int(height)))
 
 
 def project(camera_matrix: npt.ArrayLike, points: npt.ArrayLike, width: int, height: int) -> Matrix:

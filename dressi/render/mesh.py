@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dressi.ad.precision import say_rounded
 from dressi.errors import GraphError
 
 FloatArray = npt.NDArray[np.floating]
@@ -36,6 +37,7 @@ class Mesh:
     name: str = "mesh"
 
     def __post_init__(self) -> None:
+        say_rounded(f"mesh '{self.name}'", np.asarray(self.positions))
         for field in ("positions", "uvs"):
             if getattr(self, field) is not None:
                 array = np.ascontiguousarray(getattr(self, field), dtype=np.float32)

@@ -17,7 +17,7 @@ import numpy as np
 from dressi.ad import Variable
 from dressi.ad.graph import user_line
 from dressi.engine import DressiAD
-from dressi.errors import DeviceError, GraphError
+from dressi.errors import DeviceError, GraphError, warn
 from dressi.render.camera import Camera
 from dressi.render.io import load_scene as read_scene
 from dressi.render.io import save_scene as write_scene
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from dressi.packing import Options
 
 PathLike = str | os.PathLike[str]
+
+MOVING = ("vtx_pos", "blendshape_weights", "camera_rotation", "camera_translation")
+"""Kinds of parameters that change how far the scene is from a camera."""
 
 
 class DressiBasicRenderer:
@@ -80,6 +83,7 @@ class DressiBasicRenderer:
         self._settings: Settings | None = None
         self._graph: Graph | None = None
         self._own_loss: LossFunction | None = None
+        self._moved = False
 
     # -- setting up
 
@@ -100,11 +104,13 @@ class DressiBasicRenderer:
         scene: a file of ``dressi.render.io.load_scene``, or a ``Scene``. targets: a file (PNG,
         JPEG, EXR, HDR), an array (H, W, C), or a list, one a view: linear, alpha is the mask; None:
         only to render, with ``size``. cameras: one a view; None: those of the scene, or where it
-        has none one in front (+Z) that sees all of it. size: (width, height); targets of other
+        has none one in front that sees all of it. size: (width, height); targets of other
         sizes are resampled to it. ambient, headlight: see ``build_lights``. environment: a file or
         array (H, W, 3), equirectangular, in place of the scene's. share_intrinsics: all views have
-        one lens. What was loaded before is dropped. Raises LoadError for files; GraphError for an
-        empty scene, as many targets as there are no cameras, sizes that differ, no size.
+        one lens. What was loaded before is dropped; what was left out or changed is in ``notes``.
+        Raises LoadError for files; GraphError for an empty scene, as many targets as there are no
+        cameras, sizes that differ, no size, and cameras of photos of another aspect. Warns of views
+        that see nothing, pixels that are not square, and depths that float32 mixes up.
         """
         self._alive()
         given = scene if isinstance(scene, Scene) else read_scene(scene)
@@ -115,6 +121,7 @@ class DressiBasicRenderer:
             self._ad.close()
             self._ad = self._open()
         self._loaded, self._settings, self._graph = loaded, None, None
+        self._moved = False
 
     def build_graph(
         self,
@@ -256,15 +263,15 @@ class DressiBasicRenderer:
         return tuple(self._need_loaded("parameters").table)
 
     def value(self, name: str) -> np.ndarray:
-        """What a parameter holds now, float32, of its ``shape``. Raises GraphError where the name
-        means several."""
+        """What a parameter holds now, of its ``shape``: float32, or float64 for positions far from
+        the origin. Raises GraphError where the name means several."""
         return self._read(self._one(name))
 
     def set_value(self, name: str, value: Any) -> None:
         """Send other data to a parameter, of its ``shape``. Raises GraphError for another shape,
         NaN, and names that mean several."""
         p = self._one(name)
-        array = np.asarray(value, np.float32)
+        array = np.asarray(value, np.float64)  # positions far from the origin need its digits
         if array.shape != p.shape:
             flat = array.size == int(np.prod(p.shape)) and p.leaf.size == (1, 1)
             if not flat:
@@ -273,6 +280,8 @@ class DressiBasicRenderer:
         self._send(p.leaf, p.to_leaf(array))
         if not p.in_use:
             p.in_use, self._graph = True, None
+        if p.kind in MOVING and self._need_loaded("set_value").views.tightened:
+            self._moved, self._graph = True, None
 
     def set(self, **numbers: float) -> None:
         """Change numbers at run time, without a rebuild.
@@ -334,6 +343,9 @@ class DressiBasicRenderer:
         n = len(self._need_loaded("render_all").views.cameras)
         both, background = self._ad.recv_imgs([made.both, made.picture.background])
         both = both.reshape(n, *both.shape[-3:])
+        if not made.shown:
+            made.shown = True
+            self._say_empty(both[..., 3])
         if not alpha:
             return both[..., :3]
         color, cover = both[..., :3], both[..., 3:]
@@ -363,6 +375,12 @@ class DressiBasicRenderer:
     def scene(self) -> Scene:
         """The scene with what its parameters hold now."""
         return self._updated()[0]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What ``load_scene`` left out or changed: of the file, and of cameras for the pictures."""
+        loaded = self._need_loaded("notes")
+        return (*loaded.scene.notes, *loaded.notes)
 
     @property
     def cameras(self) -> list[Camera]:
@@ -437,12 +455,31 @@ class DressiBasicRenderer:
         """The graph of the parameters that are on, made anew where they changed."""
         settings = self._need_settings(who)
         if self._graph is None:
+            if self._moved:
+                self._fit_planes()
             graph = build(self._need_loaded(who), settings, self._own_loss)
             if graph.loss is not None:
                 self._ad.set_loss_var(graph.loss)
                 self._ad.set_optimizer(graph.optimizer)
             self._graph = graph
         return self._graph
+
+    def _fit_planes(self) -> None:
+        """The planes of the views for where things are now."""
+        loaded = self._need_loaded("set_value")
+        points = self._ad.recv_img(loaded.geometry.positions).reshape(-1, 3).astype(np.float64)
+        loaded.views.tighten(loaded.geometry.frame, points, self.cameras)
+        self._moved = False
+
+    def _say_empty(self, coverage: np.ndarray) -> None:
+        """Warn of views (views, H, W) in which nothing is seen."""
+        cameras = self._need_loaded("render_all").views.cameras
+        empty = [c.name for c, a in zip(cameras, coverage, strict=True) if not a.any()]
+        if empty:
+            warn(
+                f"nothing is seen by {len(empty)} of {len(cameras)} cameras: {', '.join(empty)}; "
+                "the scene is out of their view, edge-on to them, smaller than a pixel, or clear"
+            )
 
     def _one(self, name: str) -> Parameter:
         found = self._need_loaded("value").table.find(name)
@@ -452,14 +489,17 @@ class DressiBasicRenderer:
         return found[0]
 
     def _read(self, p: Parameter) -> np.ndarray:
-        return np.float32(p.to_user(self._ad.recv_img(p.leaf))).reshape(p.shape)
+        found = np.asarray(p.to_user(self._ad.recv_img(p.leaf)))
+        far = found.dtype == np.float64 and p.kind in ("vtx_pos", "light_position")
+        return (found if far else np.float32(found)).reshape(p.shape)
 
     def _send(self, leaf: Variable, value: np.ndarray) -> None:
         self._ad.send_img(leaf, np.float32(value))
 
     def _updated(self) -> tuple[Scene, tuple[str, ...]]:
         loaded = self._need_loaded("save_scene")
-        return updated_scene(loaded.scene, loaded.sources, self._read, self.cameras)
+        aspect = loaded.size[0] / loaded.size[1]
+        return updated_scene(loaded.scene, loaded.sources, self._read, self.cameras, aspect)
 
 
 def _check_length(name: str, value: object) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from dressi.ad.precision import say_rounded
 from dressi.errors import GraphError
 
 if TYPE_CHECKING:
@@ -190,6 +191,7 @@ class Primitive:
     extras: Any = None
 
     def __post_init__(self) -> None:
+        say_rounded(f"primitive '{self.name}'", np.asarray(self.positions))
         for name in ("positions", "normals", "tangents", "colors"):
             _set_floats(self, name)
         uvs = tuple(np.ascontiguousarray(table, dtype=np.float32) for table in self.uvs)

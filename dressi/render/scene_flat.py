@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dressi.ad.precision import say_rounded
 from dressi.errors import GraphError
 from dressi.render.camera import Camera, perspective
 from dressi.render.mesh import Mesh
@@ -53,12 +54,17 @@ class Instance:
 
     def positions(self) -> Floats:
         """(V, 3) float32 world positions, with the blendshapes added."""
+        with np.errstate(over="ignore"):  # Mesh.check names what is not finite
+            return self.exact_positions().astype(np.float32)
+
+    def exact_positions(self) -> Matrix:
+        """(V, 3) float64: ``positions`` before they are rounded."""
         local = self.primitive.positions.astype(np.float64)
         for weight, target in zip(self.weights, self.primitive.targets, strict=False):
             if target.positions is not None:
                 local = local + weight * target.positions
-        with np.errstate(over="ignore", invalid="ignore"):  # Mesh.check names what is not finite
-            return (local @ self.world[:3, :3].T + self.world[:3, 3]).astype(np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(local @ self.world[:3, :3].T + self.world[:3, 3])
 
     def normals(self) -> Floats | None:
         """(V, 3) float32 unit world normals (inverse transpose), or None where there are none.
@@ -87,6 +93,7 @@ class Instance:
         """
         uvs = self.primitive.uvs
         table = uvs[uv_set] if uv_set < len(uvs) else None
+        say_rounded(f"mesh '{self.primitive.name or 'mesh'}' in the world", self.exact_positions())
         return Mesh(self.positions(), self.faces, table, name=self.primitive.name or "mesh")
 
 
@@ -149,12 +156,14 @@ def lights(scene: Scene) -> list[PlacedLight]:
     return found
 
 
-def camera_at(camera: SceneCamera, world: Matrix, aspect: float = 1.0) -> Camera:
+def camera_at(camera: SceneCamera, world: Matrix, aspect: float | None = None) -> Camera:
     """The ``Camera`` of a camera at a node.
 
     world: (4, 4), node to world; scales are ignored, as glTF says, and a mirroring matrix keeps the
-    direction of view and the way up. aspect: width / height, used where the camera names none.
-    Raises GraphError: a matrix without directions, values out of range.
+    direction of view and the way up. aspect: width / height of the picture; None: the camera's own
+    (1 where it names none). In a picture of another aspect the camera shows all that its own frame
+    holds, and more in one direction; nothing is stretched or cropped. Raises GraphError: a matrix
+    without directions, values out of range.
     """
     view = np.eye(4)
     backward, up = world[:3, 2], world[:3, 1]
@@ -165,22 +174,44 @@ def camera_at(camera: SceneCamera, world: Matrix, aspect: float = 1.0) -> Camera
     backward, right = backward / lengths[0], right / lengths[1]
     view[:3, :3] = np.stack([right, np.cross(backward, right), backward])
     view[:3, 3] = -view[:3, :3] @ world[:3, 3]
-    if camera.kind == "perspective":
-        far = 2.0 * camera.near if camera.far is None else camera.far
-        projection = perspective(camera.fov_y_deg, camera.aspect or aspect, camera.near, far)
-        if camera.far is None:
-            projection[2, 2:] = -1.0, -camera.near  # the limit of far to infinity
-    else:
-        far = float("nan") if camera.far is None else camera.far
-        depth = far - camera.near
-        if not depth > 0.0:
-            raise GraphError(f"camera '{camera.name}' needs near < far: {camera.near}, {far}")
-        projection = np.diag([1.0 / camera.x_mag, -1.0 / camera.y_mag, -1.0 / depth, 1.0])
-        projection[2, 3] = -camera.near / depth
+    make = _perspective if camera.kind == "perspective" else _orthographic
+    projection = make(camera, aspect)
     return Camera(view, projection, camera.name or "camera")
 
 
-def cameras(scene: Scene, aspect: float = 1.0) -> list[Camera]:
+def _perspective(camera: SceneCamera, aspect: float | None) -> Matrix:
+    own = camera.aspect or aspect or 1.0
+    shown = own if aspect is None else aspect
+    fov = camera.fov_y_deg
+    if shown < own:  # its width decides: the picture grows upwards and downwards
+        fov = 2.0 * np.degrees(np.arctan(np.tan(np.radians(fov) / 2.0) * own / shown))
+    far = 2.0 * camera.near if camera.far is None else camera.far
+    projection = perspective(fov, shown, camera.near, far)
+    if camera.far is None:
+        projection[2, 2:] = -1.0, -camera.near  # the limit of far to infinity
+    return projection
+
+
+def _orthographic(camera: SceneCamera, aspect: float | None) -> Matrix:
+    far = float("nan") if camera.far is None else camera.far
+    depth = far - camera.near
+    if not depth > 0.0:
+        raise GraphError(f"camera '{camera.name}' needs near < far: {camera.near}, {far}")
+    x, y = camera.x_mag, camera.y_mag
+    own = abs(x / y)
+    shown = own if aspect is None else aspect
+    x, y = x * max(shown / own, 1.0), y * max(own / shown, 1.0)
+    projection = np.diag([1.0 / x, -1.0 / y, -1.0 / depth, 1.0])
+    projection[2, 3] = -camera.near / depth
+    return projection
+
+
+def own_aspect(camera: SceneCamera) -> float | None:
+    """Width / height of the frame that a camera was made for; None where it names none."""
+    return camera.aspect if camera.kind == "perspective" else abs(camera.x_mag / camera.y_mag)
+
+
+def cameras(scene: Scene, aspect: float | None = None) -> list[Camera]:
     """All cameras in the world, as ``camera_at`` makes them."""
     return [
         camera_at(scene.cameras[row], world, aspect)

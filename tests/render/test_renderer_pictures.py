@@ -112,7 +112,7 @@ def test_a_white_square_in_the_sun() -> None:
     got = shown(scene)[16, 16]
     mirror = 0.04 * (1.0 / math.pi) * 0.25  # F D V with n.l = n.v = n.h = 1
     want = 3.0 * (0.96 / math.pi + mirror)
-    assert np.allclose(got, want, rtol=2e-3)  # the eye is far, not at infinity
+    assert np.allclose(got, want, rtol=1e-4)
 
 
 @pytest.mark.gpu

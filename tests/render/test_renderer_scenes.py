@@ -181,7 +181,7 @@ def test_cameras_of_the_scene_are_written_back(
     renderer.load_scene(scene, size=SIZE)
     renderer.set_value("camera_rotation", np.float32([0.0, 0.1, 0.05]).reshape(1, 1, 3))
     renderer.set_value("camera_translation", np.float32([0.1, 0.0, -0.2]).reshape(1, 1, 3))
-    renderer.set_value("camera_zoom", np.float32([1.2, 1.1]).reshape(1, 1, 2))
+    renderer.set_value("camera_zoom", np.float32([1.2, 1.2]).reshape(1, 1, 2))
     renderer.build_graph()
     before, now = renderer.render(), renderer.cameras[0]
     assert renderer.save_scene(tmp_path / "cam.glb") == ()
@@ -189,6 +189,8 @@ def test_cameras_of_the_scene_are_written_back(
     renderer.build_graph()
     assert np.allclose(renderer.cameras[0].matrix, now.matrix, atol=1e-5)
     assert np.abs(renderer.render() - before).mean() < 1e-4
+    renderer.set_value("camera_zoom", np.float32([1.2, 1.1]).reshape(1, 1, 2))
+    assert any("square pixels" in note for note in renderer.save_scene(tmp_path / "z.glb"))
     renderer.set_value("camera_shift", np.float32([0.1, 0.0]).reshape(1, 1, 2))
     assert any("principal point" in note for note in renderer.save_scene(tmp_path / "b.glb"))
 

@@ -30,6 +30,7 @@ from dressi.ad.graph import (
     topological,
     user_line,
 )
+from dressi.ad.precision import say_far
 from dressi.ad.registry import ANY, COMP, RASTER, SAME, Case, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, INT, VEC3, VType
 from dressi.errors import GraphError
@@ -392,7 +393,9 @@ def leaf(array: np.ndarray, vtype: VType, name: str | None = None) -> Variable:
         )
     a = a.reshape((1,) * (3 + len(tail) - a.ndim) + a.shape)
     out = Variable(vtype, (a.shape[2], a.shape[1]), a.shape[0], name=name)
-    out.data = as_array(a, out).astype(np.int32 if vtype.is_int else np.float32)
+    checked = as_array(a, out)
+    say_far(out, checked)
+    out.data = checked.astype(np.int32 if vtype.is_int else np.float32)
     return out
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dressi.errors import GraphError, LoadError
+from dressi.render.far import far_origin, translation
 from dressi.render.io.images import PathLike, atomic_write, read_image
 from dressi.render.io.mtl import map_file, read_mtl
 from dressi.render.io.obj import ObjTables, build_surface, parse_obj, texture_beside
@@ -107,12 +108,17 @@ def read_obj_scene(path: PathLike) -> Scene:
     Normals are those of the file (vn); corners that have none get smooth ones, area-weighted over
     the whole surface, across materials. Smoothing groups are left out. Colours behind vertices
     (v x y z r g b) are sRGB and become vertex colours. Without any map in the used materials the
-    one image STEM_texture.* beside the file is taken. ``notes`` say what was missing. Raises
+    one image STEM_texture.* beside the file is taken. Vertices far from the origin, as scanners
+    write them, are kept relative to the node, which stands there. ``notes`` say what was missing. Raises
     LoadError as ``read_obj``, and for unreadable images and bad numbers in a library.
     """
     notes: list[str] = []
     file = Path(path)
     tables = parse_obj(path, notes)
+    # Scanners write UTM coordinates: the place goes to the node's matrix, in float64.
+    points = np.array(tables.points, np.float64).reshape(-1, 3)
+    origin = far_origin(points)
+    tables.points = (points - origin).tolist() if origin.any() else tables.points
     surface = build_surface(tables, file.stem)
     mesh = surface.mesh
     names = list(dict.fromkeys(tables.materials))
@@ -133,7 +139,7 @@ def read_obj_scene(path: PathLike) -> Scene:
             materials[row] = Material(**{**vars(material), **dict.fromkeys(material.maps)})
         primitives.append(surface.primitive(material_of == row, row, material.name))
     scene = Scene(
-        nodes=(Node(mesh=0, name=file.stem),),
+        nodes=(Node(translation(origin), mesh=0, name=file.stem),),
         roots=(0,),
         meshes=(SceneMesh(tuple(primitives), name=file.stem),),
         materials=tuple(materials),

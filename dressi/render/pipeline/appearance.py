@@ -16,6 +16,7 @@ import numpy as np
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT
 from dressi.render.distance import interpolate
+from dressi.render.eye import to_eye
 from dressi.render.hardsoftras import Peel
 from dressi.render.pipeline.lights import build_shadows
 from dressi.render.pipeline.materials import MaterialLeaves, sampler_of
@@ -41,10 +42,10 @@ from dressi.render.texture_detail import face_uv_derivatives
 
 @dataclass(eq=False)
 class Appearance:
-    """What is the same for all peels. normals: VEC3 @ (G, 1). eye: VEC3 @ 1x1, layers = views.
-    tangents: whether those of the file are read. mipmaps: whether samplers that ask for them get
-    them. shadow_texels: side of shadow maps, 0 for none; shadow_r: their soft rim. mask_softness:
-    of alpha masks."""
+    """What is the same for all peels. normals: VEC3 @ (G, 1). eye: VEC4 @ 1x1, layers = views
+    (``homogeneous_eye``). tangents: whether those of the file are read. mipmaps: whether samplers
+    that ask for them get them. shadow_texels: side of shadow maps, 0 for none; shadow_r: their soft
+    rim. mask_softness: of alpha masks."""
 
     geometry: Geometry
     materials: Sequence[MaterialLeaves]
@@ -183,7 +184,7 @@ class _Pixels:
         """What pbr reads."""
         a, g, peel = self.a, self.a.geometry, self.peel
         position = interpolate(gather(g.positions, g.faces), peel.ids, peel.bary)
-        to_eye = F.normalize(a.eye - position)
+        seen_from = to_eye(a.eye, position)
         normal = smooth_normal(peel, a.normals, g.normal_faces)
         mapped = {k for k, m in enumerate(a.materials) if "normal" in m.maps}
         if mapped:
@@ -199,7 +200,7 @@ class _Pixels:
         both_sides = self.those(lambda m: m.double_sided)
         if both_sides:
             face = flat_normal(peel, g.positions, g.faces)
-            normal = self.pick(both_sides, towards_eye(normal, face, to_eye), normal)
+            normal = self.pick(both_sides, towards_eye(normal, face, seen_from), normal)
         one = F.constant(1.0)
         occlusion: Variable = one
         if any("occlusion" in m.maps for m in a.materials):
@@ -209,7 +210,7 @@ class _Pixels:
             albedo,
             position,
             normal,
-            to_eye,
+            seen_from,
             self.factor("metallic_factor") * self.map("metallic", one),
             self.factor("roughness_factor") * self.map("roughness", one),
             occlusion,

@@ -6,7 +6,6 @@ often as parameters are turned on and off, ``Graph`` (pictures, loss, optimizer)
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,10 +17,11 @@ from dressi.ad import F, Variable
 from dressi.ad.graph import user_line
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC3
-from dressi.errors import GraphError
-from dressi.render.camera import Camera, look_at, perspective
+from dressi.errors import GraphError, warn
+from dressi.render.camera import Camera
 from dressi.render.io import read_image
 from dressi.render.pipeline.appearance import Appearance
+from dressi.render.pipeline.frame import front_camera, look_through
 from dressi.render.pipeline.lights import build_lights
 from dressi.render.pipeline.materials import build_materials, used_materials
 from dressi.render.pipeline.objective import (
@@ -39,16 +39,19 @@ from dressi.render.pipeline.targets import Targets, read_targets
 from dressi.render.pipeline.views import Views, build_views
 from dressi.render.project import Size
 from dressi.render.scene import Image, Scene
-from dressi.render.scene_flat import camera_at, world_matrices
+from dressi.render.scene_flat import camera_at, own_aspect, world_matrices
 
-FOV_DEG = 45.0
-"""Of the camera that a scene without one gets."""
+SAME_ASPECT = 0.01
+"""Relative difference of aspects that is rounding of sizes."""
+
+SQUARE_PIXELS = 0.1
+"""Relative difference of focal lengths in x and y, in pixels, that real lenses may have."""
 
 
 @dataclass(eq=False)
 class Loaded:
     """A scene as leaves. size: (width, height) of pictures. mesh_faces: (F, 3) rows of ``vtx_pos``,
-    by owner."""
+    by owner. notes: what was done to cameras that do not fit the pictures."""
 
     scene: Scene
     size: Size
@@ -60,6 +63,7 @@ class Loaded:
     mesh_faces: dict[str, np.ndarray]
     target: Variable | None
     mask: Variable | None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -85,12 +89,14 @@ class Settings:
 
 @dataclass(eq=False)
 class Graph:
-    """What runs. both: VEC4 colour and coverage of all views. loss: None without targets."""
+    """What runs. both: VEC4 colour and coverage of all views. loss: None without targets. shown:
+    whether a picture of it was looked at."""
 
     picture: Picture
     both: Variable
     loss: Variable | None
     optimizer: Optimizer | None
+    shown: bool = False
 
 
 def load(
@@ -117,10 +123,11 @@ def load(
     table = ParameterTable()
     materials = build_materials(scene, used_materials(scene), table)
     geometry, welded, pos, weights = build_geometry(scene, [m.row for m in materials], table)
-    lights = build_lights(scene, table, ambient, headlight)
+    lights = build_lights(scene, table, ambient, headlight, geometry.frame.origin)
     nodes: list[int] | None = None
+    notes: list[str] = []
     if cameras is None:
-        views, nodes = _own_cameras(scene, geometry, width / height)
+        views, nodes = _own_cameras(scene, geometry, (width, height), notes)
     else:
         views = [cameras] if isinstance(cameras, Camera) else list(cameras)
         if not views or not all(isinstance(c, Camera) for c in views):
@@ -131,11 +138,15 @@ def load(
             f"{where}: {len(pictures.colors)} targets, {len(views)} cameras ({names}); each view "
             "needs one of each"
         )
+    for camera in views:
+        check_aspect(camera, (width, height), where)
     target, mask = None, None
     if pictures is not None:
         target = F.leaf(pictures.colors, VEC3, "target")
         if pictures.alpha is not None:
             mask = F.leaf(pictures.alpha, FLOAT, "target_mask")
+    seen = build_views(tuple(views), geometry.frame, table, share_intrinsics)
+    look_through(seen.drawn, geometry.frame)
     return Loaded(
         scene,
         (width, height),
@@ -143,10 +154,11 @@ def load(
         table,
         Sources(table, materials, pos, welded, weights, lights, nodes),
         geometry,
-        build_views(tuple(views), geometry.radius, table, share_intrinsics),
+        seen,
         {p.owner: _mesh_faces(scene, m, welded[m].rows) for m, p in pos.items()},
         target,
         mask,
+        tuple(notes),
     )
 
 
@@ -167,25 +179,54 @@ def _with_environment(scene: Scene, environment: Any) -> Scene:
 
 
 def _own_cameras(
-    scene: Scene, geometry: Geometry, aspect: float
+    scene: Scene, geometry: Geometry, size: Size, notes: list[str]
 ) -> tuple[list[Camera], list[int] | None]:
-    """The cameras of a scene and their nodes, or one in front that sees all of it."""
-    made, nodes = [], []
+    """The cameras of a scene and their nodes, or one in front that sees all of it. notes: gets one
+    for each camera that was made for pictures of another aspect."""
+    made, nodes, aspect = [], [], size[0] / size[1]
     for index, world in world_matrices(scene):
         row = scene.nodes[index].camera
         if row is not None:
-            made.append(camera_at(scene.cameras[row], world, aspect))
+            camera = camera_at(scene.cameras[row], world, aspect)
+            own = own_aspect(scene.cameras[row])
+            if own is not None and abs(aspect / own - 1.0) > SAME_ASPECT:
+                grown = "width" if aspect > own else "height"
+                notes.append(
+                    f"camera '{camera.name}' has the aspect {own:.4g}, the picture of "
+                    f"{size[0]}x{size[1]} has {aspect:.4g}: the picture shows more than the "
+                    f"camera's {grown}, so that nothing is stretched"
+                )
+            made.append(camera)
             nodes.append(index)
     if made:
         return made, nodes
-    half = math.radians(FOV_DEG) / 2.0
-    narrow = min(half, math.atan(math.tan(half) * aspect))
-    away = 1.05 * geometry.radius / math.sin(narrow)
-    near = away - 1.05 * geometry.radius
-    center = geometry.center
-    view = look_at(center + (0.0, 0.0, away), center)
-    lens = perspective(FOV_DEG, aspect, 0.5 * near, away + 2.0 * geometry.radius)
-    return [Camera(view, lens, "front")], None
+    return [front_camera(geometry.frame, aspect)], None
+
+
+def check_aspect(camera: Camera, size: Size, where: str) -> None:
+    """Raise GraphError where a camera's photo has another aspect than the picture; warn where its
+    pixels would not be square and it does not say of which photo it is."""
+    shown = size[0] / size[1]
+    if camera.size is not None:
+        own = camera.size[0] / camera.size[1]
+        rounded = abs(size[0] / own - size[1]) < 1.0 or abs(size[1] * own - size[0]) < 1.0
+        if not rounded and abs(shown / own - 1.0) > SAME_ASPECT:
+            raise GraphError(
+                f"{where}: camera '{camera.name}' is of a photo of {camera.size[0]}x"
+                f"{camera.size[1]} pixels, aspect {own:.4g}; the pictures are {size[0]}x{size[1]}, "
+                f"aspect {shown:.4g}\n  hint: size=({size[0]}, {max(round(size[0] / own), 1)})"
+            )
+        return
+    p = camera.projection
+    if p[0, 0] == 0.0 or p[3, :2].any() or p[0, 1] or p[1, 0]:
+        return
+    own = abs(p[1, 1] / p[0, 0])
+    if abs(shown / own - 1.0) > SQUARE_PIXELS:
+        warn(
+            f"camera '{camera.name}' draws pictures of aspect {own:.4g} without stretching, these "
+            f"are {size[0]}x{size[1]}, aspect {shown:.4g}\n  hint: perspective(fov, "
+            "width / height, near, far)"
+        )
 
 
 def build(loaded: Loaded, settings: Settings, own_loss: LossFunction | None) -> Graph:

@@ -16,6 +16,7 @@ import numpy as np
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.errors import GraphError
+from dressi.render.far import relative
 from dressi.render.ibl import brdf_table, build_environment, read_brdf
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, log_of, unique_names
 from dressi.render.pipeline.tables import Geometry
@@ -36,6 +37,7 @@ from dressi.render.shading.pbr import Environment
 
 HEADLIGHT = 2.0
 AMBIENT = 0.4
+WORLD = np.zeros(3)
 
 
 @dataclass(frozen=True)
@@ -112,12 +114,14 @@ def build_lights(
     table: ParameterTable,
     ambient: float | Sequence[float] | None = None,
     headlight: float | None = None,
+    origin: np.ndarray = WORLD,
 ) -> LightLeaves:
     """Leaves of the lights; adds them to the parameters.
 
     ambient: radiance from all around where there is no environment; headlight: lux. None: 0 where
-    the scene has lights or an environment, else ``AMBIENT`` and ``HEADLIGHT``. Raises GraphError
-    for negative numbers.
+    the scene has lights or an environment, else ``AMBIENT`` and ``HEADLIGHT``. origin: (3,) of the
+    frame that positions of lights are kept in (``Frame``). Raises GraphError for negative
+    numbers.
     """
     placed = placed_lights(scene)
     dark = not placed and scene.environment is None
@@ -133,6 +137,7 @@ def build_lights(
         zip(used, unique_names([scene.lights[r].name for r in used], "light"), strict=True)
     )
     places = unique_names([scene.nodes[n].name for n in nodes], "node")
+    to_leaf, to_user = relative(origin)
     out = LightLeaves(placed, numbers, {}, {}, {}, {}, None, None, power)
     for row in used:
         light, name = scene.lights[row], names[row]
@@ -146,8 +151,10 @@ def build_lights(
         ).leaf
     for p, name in zip(placed, places, strict=True):
         if p.light.kind != "directional":
-            leaf = _vec3(p.position, f"light_position:{name}")
-            out.position[p.node] = table.add(Parameter("light_position", name, leaf)).leaf
+            leaf = _vec3(p.position - origin, f"light_position:{name}")
+            out.position[p.node] = table.add(
+                Parameter("light_position", name, leaf, to_leaf=to_leaf, to_user=to_user)
+            ).leaf
         if p.light.kind != "point":
             leaf = _vec3(p.direction, f"light_direction:{name}")
             out.direction[p.node] = table.add(Parameter("light_direction", name, leaf)).leaf
@@ -179,7 +186,7 @@ def build_shadows(
     position, normal: VEC3 at pixels, world. texels: side of a map. r: see ``build_shadow_map``.
     """
     out: list[Variable | None] = []
-    center, radius = tuple(geometry.center.tolist()), geometry.radius
+    center, radius = tuple(geometry.frame.center.tolist()), geometry.radius
     for light in lights:
         if isinstance(light, DirectionalLight):
             matrix = directional_matrix(light.direction, center, 1.05 * radius)

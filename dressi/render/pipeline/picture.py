@@ -15,6 +15,7 @@ from dressi.ad import F, Variable
 from dressi.ad.vtype import VEC3
 from dressi.errors import GraphError
 from dressi.render.antialias import build_antialias
+from dressi.render.eye import pixel_rays
 from dressi.render.hardsoftras import build_hardsoftras
 from dressi.render.ibl import read_map
 from dressi.render.pipeline.appearance import Appearance
@@ -133,7 +134,7 @@ def build_background(
                 f"background must be a colour, a picture or 'environment' where the scene has one, "
                 f"got {background!r}"
             )
-        return read_map(environment, _rays(views, size))
+        return read_map(environment, pixel_rays(views.matrix, size))
     array = np.asarray(background, np.float32)
     if array.ndim <= 1 and array.size in (1, 3):
         flat = np.broadcast_to(array.reshape(-1), (3,)).reshape(1, 1, 3)
@@ -145,13 +146,3 @@ def build_background(
             f"{w}x{h}, got {array.shape}"
         )
     return F.leaf(array, VEC3, "background")
-
-
-def _rays(views: ViewMatrices, size: Size) -> Variable:
-    """VEC3 unit @ size: the way each pixel looks, world."""
-    n = views.matrix.layers
-    ndc = F.pixel_coord(size, n) * (2.0 / size[0], 2.0 / size[1]) - 1.0
-    # Two points of the ray in front of the camera, by their depths.
-    to_world = F.inverse(views.matrix)
-    near, far = (to_world @ F.vec4(ndc, z, 1.0) for z in (0.25, 0.75))
-    return F.normalize(F.safe_div(far.xyz, far.w) - F.safe_div(near.xyz, near.w))

@@ -65,13 +65,13 @@ class _Draft:
 
 
 def updated_scene(
-    scene: Scene, sources: Sources, read: Read, cameras: Sequence[Camera]
+    scene: Scene, sources: Sources, read: Read, cameras: Sequence[Camera], aspect: float
 ) -> tuple[Scene, tuple[str, ...]]:
     """The scene with the data of its parameters, and notes on what was left out.
 
-    read: what a parameter holds, as users see it. cameras: of the views, as they are now. Normals
-    of moved meshes are computed anew (averaged over the same vertices as before); their tangents
-    are dropped, for the reader to compute.
+    read: what a parameter holds, as users see it. cameras: of the views, as they are now. aspect:
+    width / height of the pictures. Normals of moved meshes are computed anew (averaged over the
+    same vertices as before); their tangents are dropped, for the reader to compute.
     """
     worlds = dict(world_matrices(scene))
     parents = {i: np.eye(4) for i in worlds}
@@ -93,7 +93,7 @@ def updated_scene(
     draft.scene = _with_factors(draft.scene, sources, read)
     draft.scene = write_maps(draft.scene, sources.materials, sources.table, read)
     _lights_back(draft, sources, read)
-    _cameras_back(draft, sources, cameras)
+    _cameras_back(draft, sources, cameras, aspect)
     environment = sources.table.one("environment")
     if environment is not None and environment.in_use and draft.scene.environment is not None:
         image = replace(draft.scene.environment, pixels=read(environment))
@@ -192,7 +192,9 @@ def _facing(direction: np.ndarray) -> np.ndarray:
     return np.stack([right, np.cross(back, right), back], axis=1)
 
 
-def _cameras_back(draft: _Draft, sources: Sources, cameras: Sequence[Camera]) -> None:
+def _cameras_back(
+    draft: _Draft, sources: Sources, cameras: Sequence[Camera], aspect: float
+) -> None:
     in_use = {p.kind for p in sources.table if p.kind.startswith("camera_") and p.in_use}
     if not in_use:
         return
@@ -206,12 +208,18 @@ def _cameras_back(draft: _Draft, sources: Sources, cameras: Sequence[Camera]) ->
         row = draft.nodes[node].camera
         assert row is not None
         if "camera_zoom" in in_use:
-            x, y = abs(camera.projection[0, 0]), abs(camera.projection[1, 1])
+            x, y = abs(camera.projection[0, 0]) * aspect, abs(camera.projection[1, 1])
+            if abs(x / y - 1.0) > 1e-4:
+                draft.notes.append(
+                    f"zooms of camera {camera.name} that differ in x and y are left out, their "
+                    "mean is written: glTF has square pixels"
+                )
+            focal = float(np.sqrt(x * y))
             if rows[row].kind == "perspective":
-                fov = float(2.0 * np.degrees(np.arctan(1.0 / y)))
-                lens = replace(rows[row], fov_y_deg=fov, aspect=float(y / x))
+                fov = float(2.0 * np.degrees(np.arctan(1.0 / focal)))
+                lens = replace(rows[row], fov_y_deg=fov, aspect=aspect)
             else:
-                lens = replace(rows[row], x_mag=float(1.0 / x), y_mag=float(1.0 / y))
+                lens = replace(rows[row], x_mag=aspect / focal, y_mag=1.0 / focal)
             shared = sum(n.camera == row for n in draft.nodes) > 1
             if shared:
                 rows.append(lens)

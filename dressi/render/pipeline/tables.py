@@ -18,6 +18,8 @@ from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3, VEC4
 from dressi.errors import GraphError
 from dressi.render.batch import Part, build_batch
+from dressi.render.far import far_origin, relative, translation
+from dressi.render.pipeline.frame import Frame, build_frame
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, unique_names
 from dressi.render.project import gather
 from dressi.render.scene import Scene, SceneMesh
@@ -72,7 +74,7 @@ class Geometry:
     positions: VEC3 @ (N, 1), world. faces: IVEC3 @ (F, 1). attribute_faces: IVEC3 @ (F, 1), rows of
     uvs (VEC2, by UV set), colors (VEC4, or None) and tangents (VEC4, world; w 0 where a primitive
     has none). normal_faces: IVEC3 @ (F, 1), rows of the normals. material_of_face: INT @ (F, 1).
-    center, radius: of a sphere around it, world units.
+    frame: where all of it lies; positions and tangents are in the frame.
     """
 
     positions: Variable
@@ -87,8 +89,17 @@ class Geometry:
     has_normal: np.ndarray
     material_of_face: Variable
     materials_with_uv: tuple[set[int], ...]
-    center: np.ndarray
-    radius: float
+    frame: Frame
+
+    @property
+    def center(self) -> np.ndarray:
+        """(3,) float64: middle of the scene, in the world."""
+        return self.frame.center + self.frame.origin
+
+    @property
+    def radius(self) -> float:
+        """Of a sphere around the middle, world units."""
+        return self.frame.radius
 
     def normals(self, moving: set[int], mode: str = "auto") -> Variable:
         """VEC3 unit normals @ (G, 1), world. moving: rows of ``Scene.meshes`` whose vertices move.
@@ -124,13 +135,16 @@ def build_geometry(
             f"the scene '{scene.name}' has no triangles: {len(scene.meshes)} meshes, "
             f"{len(scene.nodes)} nodes"
         )
+    frame, found = build_frame(found)
     used = sorted({i.mesh for i in found})
     names = dict(zip(used, unique_names([scene.meshes[m].name for m in used], "mesh"), strict=True))
     welded = {m: weld_mesh(scene.meshes[m]) for m in used}
     pos: dict[int, Parameter] = {}
+    origins = {m: far_origin(welded[m].positions.astype(np.float64)) for m in used}
     for m in used:
-        leaf = F.leaf(welded[m].positions, VEC3, f"vtx_pos:{names[m]}")
-        pos[m] = table.add(Parameter("vtx_pos", names[m], leaf))
+        to_leaf, to_user = relative(origins[m])
+        leaf = F.leaf(to_leaf(welded[m].positions), VEC3, f"vtx_pos:{names[m]}")
+        pos[m] = table.add(Parameter("vtx_pos", names[m], leaf, to_leaf=to_leaf, to_user=to_user))
     shaped = sorted({i.node for i in found if welded[i.mesh].deltas})
     node_names = unique_names([scene.nodes[n].name for n in shaped], "node")
     weights: dict[int, Parameter] = {}
@@ -142,10 +156,10 @@ def build_geometry(
         leaf = F.leaf(values, FLOAT, f"blendshape_weights:{name}")
         weights[node] = table.add(Parameter("blendshape_weights", name, leaf))
     number = {row: k for k, row in enumerate(material_rows)}
-    joiner = _Joiner(scene, welded, pos, weights, number)
+    joiner = _Joiner(scene, welded, pos, weights, number, origins)
     for node in dict.fromkeys(i.node for i in found):
         joiner.add([i for i in found if i.node == node])
-    return joiner.geometry(found), welded, pos, weights
+    return joiner.geometry(frame), welded, pos, weights
 
 
 class _Joiner:
@@ -158,9 +172,10 @@ class _Joiner:
         pos: dict[int, Parameter],
         weights: dict[int, Parameter],
         number: dict[int, int],
+        origins: dict[int, np.ndarray],
     ) -> None:
         self.scene, self.welded, self.pos, self.weights = scene, welded, pos, weights
-        self.number = number
+        self.number, self.origins = number, origins
         self.parts: list[Part] = []
         self.faces: dict[tuple, Variable] = {}
         self.deltas: dict[int, list[Variable | None]] = {}
@@ -185,8 +200,9 @@ class _Joiner:
                 np.concatenate(corners), IVEC3, f"faces:{self.pos[mesh].owner}"
             )
         part: Part = (self._positions(first), self.faces[key])
-        if not np.array_equal(first.world, np.eye(4)):
-            part = (*part, F.leaf(first.world[None, None], MAT4, f"world{first.node}"))
+        placed = first.world @ translation(self.origins[mesh])
+        if not np.array_equal(placed, np.eye(4)):
+            part = (*part, F.leaf(placed[None, None], MAT4, f"world{first.node}"))
         self.parts.append(part)
         for i in group:
             self.rows.append(i)
@@ -240,7 +256,7 @@ class _Joiner:
         ]
         return F.add_n([base, *terms]) if terms else base
 
-    def geometry(self, found: list[Instance]) -> Geometry:
+    def geometry(self, frame: Frame) -> Geometry:
         """The tables of all that was added."""
         batch = build_batch(self.parts)
         n_sets = max((len(i.primitive.uvs) for i in self.rows), default=0)
@@ -256,10 +272,6 @@ class _Joiner:
         tangents = None
         if any(i.primitive.tangents is not None for i in self.rows):
             tangents = F.leaf(_joined(self.rows, _world_tangents, 4), VEC4, "tangents")
-        world = np.concatenate([i.positions() for i in found]).astype(np.float64)
-        low, high = world.min(axis=0), world.max(axis=0)
-        center = 0.5 * (low + high)
-        radius = float(np.linalg.norm(world - center, axis=1).max())
         return Geometry(
             batch.positions,
             batch.faces,
@@ -273,8 +285,7 @@ class _Joiner:
             np.concatenate(self.has_normal),
             F.leaf(np.concatenate(self.materials)[:, None], INT, "material_of_face"),
             with_uv,
-            center,
-            max(radius, 1e-6),
+            frame,
         )
 
     def _number(self, i: Instance) -> int:

@@ -8,24 +8,24 @@ where the camera is what it was given as.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dressi.ad import F, Variable
-from dressi.ad.vtype import FLOAT, MAT4, VEC2, VEC3
+from dressi.ad.vtype import MAT4, VEC2, VEC3, VEC4, VType
 from dressi.render.camera import Camera
+from dressi.render.eye import eye_of, homogeneous_eye
+from dressi.render.pipeline.frame import Frame, tightened
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, log_of
 from dressi.render.pose import axis_angle_matrix, build_view
-
-FAR_EYE = 1e3
-"""Radii of the scene by which the eye of a parallel projection stands back."""
 
 
 @dataclass(frozen=True, eq=False)
 class ViewMatrices:
-    """What a graph reads, @ 1x1, layers = views. matrix: MAT4, world to clip. eye: VEC3, world.
-    forward: VEC3 unit, the way the camera looks, world."""
+    """What a graph reads, @ 1x1, layers = views. matrix: MAT4, world to clip. eye: VEC4, world
+    (``homogeneous_eye``). forward: VEC3 unit, the direction of view, world."""
 
     matrix: Variable
     eye: Variable
@@ -34,37 +34,58 @@ class ViewMatrices:
 
 @dataclass(eq=False)
 class Views:
-    """Cameras, and the parameters that move them."""
+    """Cameras, and the parameters that move them. cameras: in the world, as given. drawn: in the
+    frame of the scene, with planes that are as near to it as depths need."""
 
     cameras: tuple[Camera, ...]
+    drawn: tuple[Camera, ...]
     rotation: Parameter
     translation: Parameter
     zoom: Parameter
     shift: Parameter
-    back: np.ndarray
-    """(n, 1): how far behind its place each eye stands: 0, or far for parallel projections."""
 
     def build(self) -> ViewMatrices:
         """Matrices of all views."""
-        views = np.stack([c.view for c in self.cameras])
-        projections = np.stack([c.projection for c in self.cameras])
+        views = np.stack([c.view for c in self.drawn])
+        projections = np.stack([c.projection for c in self.drawn])
         posed = self.rotation.in_use or self.translation.in_use
-        moved = posed or self.zoom.in_use or self.shift.in_use
-        view = F.leaf(views.astype(np.float32)[:, None, None], MAT4, "view")
+        if not (posed or self.zoom.in_use or self.shift.in_use):  # rounded once
+            matrices = projections @ views
+            eyes = np.stack([eye_of(m) for m in matrices])
+            axes = np.stack([_axis(m, e) for m, e in zip(matrices, eyes, strict=True)])
+            return ViewMatrices(
+                _per_view(matrices, MAT4, "matrix"),
+                _per_view(eyes, VEC4, "eye"),
+                _per_view(axes, VEC3, "forward"),
+            )
+        view = _per_view(views, MAT4, "view")
         if posed:
             turn = axis_angle_matrix(self.rotation.leaf)
             view = build_view(turn, self.translation.leaf) @ view
-        if moved:
-            projection = F.leaf(projections.astype(np.float32)[:, None, None], MAT4, "projection")
-            matrix = self._intrinsics() @ (projection @ view)
-        else:  # rounded once
-            both = (projections @ views).astype(np.float32)
-            matrix = F.leaf(both[:, None, None], MAT4, "matrix")
-        back = F.leaf(self.back[:, None, None], FLOAT, "eye_back")
-        to_world = F.inverse(view)
-        eye = (to_world @ F.vec4(F.vec2(0.0, 0.0), back, 1.0)).xyz
-        forward = -(to_world @ F.constant((0.0, 0.0, 1.0, 0.0))).xyz
+        projection = _per_view(projections, MAT4, "projection")
+        matrix = self._intrinsics() @ (projection @ view)
+        eye = homogeneous_eye(matrix)
+        along = F.row(matrix, 3).xyz
+        forward = F.normalize(F.where(F.dot(along, along) > 0.0, along, -eye.xyz))
         return ViewMatrices(matrix, eye, forward)
+
+    @property
+    def tightened(self) -> bool:
+        """Whether a view is drawn with other planes than its camera's."""
+        pairs = zip(self.cameras, self.drawn, strict=True)
+        return any(not np.array_equal(c.projection, d.projection) for c, d in pairs)
+
+    def tighten(self, frame: Frame, points: np.ndarray, now: Sequence[Camera]) -> None:
+        """Fit the planes that are drawn with to vertices that were moved. points: (N, 3) of the
+        scene in its frame. now: the cameras as they are, in the world."""
+        low, high = points.min(axis=0), points.max(axis=0)
+        corners = replace(frame, low=low, high=high).corners
+        drawn = []
+        for given, moved in zip(self.cameras, now, strict=True):
+            projection = given.projection.copy()
+            projection[2] = tightened(frame.seen(moved), corners, frame.radius).projection[2]
+            drawn.append(replace(frame.seen(given), projection=projection))
+        self.drawn = tuple(drawn)
 
     def _intrinsics(self) -> Variable:
         zoom, shift = F.exp(self.zoom.leaf), self.shift.leaf
@@ -77,14 +98,13 @@ class Views:
 
 
 def build_views(
-    cameras: tuple[Camera, ...], radius: float, table: ParameterTable, share_intrinsics: bool
+    cameras: tuple[Camera, ...], frame: Frame, table: ParameterTable, share_intrinsics: bool
 ) -> Views:
-    """Leaves of the cameras; adds them to the parameters.
-
-    radius: of the scene, world units. share_intrinsics: one zoom and shift for all views.
-    """
+    """Leaves of the cameras; adds them to the parameters. frame: of the scene. share_intrinsics:
+    one zoom and shift for all views."""
     n = len(cameras)
-    parallel = np.array([[abs(c.projection[3, 2]) == 0.0] for c in cameras], np.float32)
+    corners = frame.corners
+    drawn = tuple(tightened(frame.seen(c), corners, frame.radius) for c in cameras)
 
     def add(kind: str, vtype, layers: int, **options) -> Parameter:  # type: ignore[no-untyped-def]
         leaf = F.leaf(np.zeros((layers, 1, 1, vtype.n), np.float32), vtype, kind)
@@ -93,12 +113,24 @@ def build_views(
     n_lenses = 1 if share_intrinsics else n
     return Views(
         cameras,
+        drawn,
         add("camera_rotation", VEC3, n),
         add("camera_translation", VEC3, n),
         add("camera_zoom", VEC2, n_lenses, to_leaf=log_of, to_user=np.exp),
         add("camera_shift", VEC2, n_lenses),
-        parallel * np.float32(FAR_EYE * radius),
     )
+
+
+def _per_view(values: np.ndarray, vtype: VType, name: str) -> Variable:
+    """A leaf @ 1x1 with one layer per view. values: (views, components or n, n)."""
+    return F.leaf(values.astype(np.float32)[:, None, None], vtype, name)
+
+
+def _axis(matrix: np.ndarray, eye: np.ndarray) -> np.ndarray:
+    """(3,) unit direction of view: across the planes of equal clip w, or against the eye of a
+    parallel projection."""
+    along = matrix[3, :3] if matrix[3, :3].any() else -eye[:3]
+    return np.asarray(along / np.linalg.norm(along))
 
 
 def moved_cameras(
@@ -113,7 +145,7 @@ def moved_cameras(
         lens = np.eye(4)
         z, s = (np.asarray(a, np.float64)[k % len(a)] for a in (zoom, shift))
         lens[0, 0], lens[1, 1], lens[:2, 3] = z[0], z[1], s
-        out.append(Camera(pose @ camera.view, lens @ camera.projection, camera.name))
+        out.append(replace(camera, view=pose @ camera.view, projection=lens @ camera.projection))
     return out
 
 

@@ -6,6 +6,7 @@ material (factors and maps), lights, models (Lambert, Blinn-Phong, Gouraud), pbr
 exposure, gamma).
 """
 
+from dressi.render.eye import eye_position, homogeneous_eye, to_eye
 from dressi.render.shading.alpha import alpha_mask, blend_peels, composite, over, peel_alphas
 from dressi.render.shading.geometry import (
     face_normals,
@@ -40,7 +41,7 @@ from dressi.render.shading.shadow import (
     shadow_visibility,
     spot_matrix,
 )
-from dressi.render.shading.surface import Surface, build_surface, eye_position, towards_eye
+from dressi.render.shading.surface import Surface, build_surface, towards_eye
 from dressi.render.shading.tone import aces, exposure, gamma, reinhard, tone_map
 from dressi.render.shading.values import Value
 
@@ -73,6 +74,7 @@ __all__ = [
     "gamma",
     "ggx",
     "gouraud",
+    "homogeneous_eye",
     "lambert",
     "lambert_surface",
     "material_surface",
@@ -88,6 +90,7 @@ __all__ = [
     "smooth_tangent",
     "spot_matrix",
     "surface_uv",
+    "to_eye",
     "tone_map",
     "towards_eye",
     "unlit",

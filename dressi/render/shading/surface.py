@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from dressi.ad import F, Variable
 from dressi.ad.graph import user_line
-from dressi.ad.vtype import FLOAT, MAT4, VEC3
+from dressi.ad.vtype import FLOAT, MAT4, VEC3, VEC4
 from dressi.errors import GraphError
 from dressi.render.distance import interpolate
+from dressi.render.eye import to_eye
 from dressi.render.hardsoftras import Peel
 from dressi.render.project import gather
 from dressi.render.shading.geometry import flat_normal, smooth_normal
@@ -98,21 +99,24 @@ def build_surface(
     """The Surface of one peel.
 
     peel: of HardSoftRas, any number of views; or the layer of ``build_antialias``. vtx_pos: VEC3 @
-    (N, 1), world units. faces: IVEC3 @ (F, 1). eye: VEC3 @ 1x1, layers = views, world
-    (``eye_position``). vtx_normal: VEC3 @ (N, 1); interpolated normals, else those of faces.
-    two_sided: turn normals towards the eye where the back of a face is seen. The rest: see Surface.
-    Gradient to positions, normals, eye, and through the peel's barycentrics.
+    (N, 1), world units. faces: IVEC3 @ (F, 1). eye: of each view (layers), world: the matrix of the
+    view, MAT4 @ 1x1, or its ``homogeneous_eye``, VEC4, both right for parallel projections too; or
+    a point, VEC3. vtx_normal: VEC3 @ (N, 1); interpolated normals, else those of faces. two_sided:
+    turn normals towards the eye where the back of a face is seen. The rest: see Surface. Gradient
+    to positions, normals, eye, and through the peel's barycentrics.
     """
     position = interpolate(gather(vtx_pos, faces), peel.ids, peel.bary)
     if vtx_normal is None:
         normal = flat_normal(peel, vtx_pos, faces)
     else:
         normal = smooth_normal(peel, vtx_normal, faces)
-    to_eye = F.normalize(as_variable("build_surface: eye", eye, VEC3) - position)
+    if not isinstance(eye, Variable) or eye.vtype not in (VEC4, MAT4):
+        eye = as_variable("build_surface: eye", eye, VEC3)
+    seen_from = to_eye(eye, position)
     if two_sided:
-        normal = towards_eye(normal, flat_normal(peel, vtx_pos, faces), to_eye)
+        normal = towards_eye(normal, flat_normal(peel, vtx_pos, faces), seen_from)
     return Surface(
-        albedo, position, normal, to_eye, metallic, roughness, occlusion, emissive, alpha
+        albedo, position, normal, seen_from, metallic, roughness, occlusion, emissive, alpha
     )
 
 
@@ -120,16 +124,3 @@ def towards_eye(normal: Variable, face_normal: Variable, to_eye: Variable) -> Va
     """normal, turned over where the back of the face is seen. VEC3 each, world. The face decides,
     not the normal: an interpolated one may tip over near a silhouette. Gradient to normal."""
     return F.where(F.dot(face_normal, to_eye) < 0.0, -normal, normal)
-
-
-def eye_position(matrix: Variable) -> Variable:
-    """VEC3 @ 1x1, layers = views: where the camera of a perspective matrix stands, world units.
-
-    matrix: MAT4 @ 1x1, layers = views, world to clip. The eye is the point with clip x = y = w = 0.
-    Gradient to matrix. 0 for orthographic matrices, which have no eye. Raises GraphError for other
-    types.
-    """
-    if matrix.vtype is not MAT4 or matrix.size != (1, 1):
-        raise GraphError(f"eye_position needs a MAT4 @ 1x1, got {matrix.label()}")
-    at = F.inverse(matrix) @ F.constant((0.0, 0.0, 1.0, 0.0))
-    return F.safe_div(at.xyz, at.w)

@@ -1,0 +1,53 @@
+"""What float32 does to positions: said where they are given.
+
+In: arrays as users give them. Out: a DressiWarning, or nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dressi.ad.graph import Variable
+from dressi.ad.vtype import VEC3
+from dressi.errors import warn
+
+FAR_EXTENTS = 1000.0
+"""Distance from the origin, in extents, at which products with a matrix in float32 are off by 1e-4
+of the extent: a tenth of a pixel in a picture of 1000."""
+
+MIN_FAR = 100.0
+"""Tables whose numbers are smaller are no positions far away, but colours, normals or offsets."""
+
+MAX_LOSS = 1e-4
+"""Of the extent, that rounding to float32 may take without a word."""
+
+
+def say_far(v: Variable, array: np.ndarray) -> None:
+    """Warn where a VEC3 table @ (N, 1) holds points so far from the origin that float32 loses what
+    a picture of them shows. Takes one pass over the array."""
+    if v.vtype is not VEC3 or v.size[1] != 1 or v.size[0] < 3:
+        return
+    points = np.asarray(array).reshape(-1, 3)
+    low, high = points.min(axis=0), points.max(axis=0)
+    extent, far = float((high - low).max()), float(max(high.max(), -low.min()))
+    if far >= MIN_FAR and far > FAR_EXTENTS * extent > 0.0:
+        warn(
+            f"{v.label()}: points {far:.4g} from the origin and {extent:.4g} apart: in float32 "
+            f"matrices move them by up to {far * 2.0**-23:.2g}\n  hint: dressi.render.far.recentred"
+        )
+
+
+def say_rounded(what: str, given: np.ndarray) -> None:
+    """Warn where float32 loses more than 1e-4 of the extent of positions (N, 3) in float64."""
+    if given.dtype != np.float64 or given.ndim != 2 or given.size == 0:
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        loss = float(np.abs(given - given.astype(np.float32)).max())
+        extent = float(np.ptp(given, axis=0).max())
+    if np.isfinite([loss, extent]).all() and loss > MAX_LOSS * extent > 0.0:
+        far = float(np.abs(given).max())
+        warn(
+            f"{what}: float32 moves positions {far:.4g} from the origin by up to {loss:.2g}; they "
+            f"are {extent:.4g} apart\n  hint: dressi.render.far.recentred, or the place in the "
+            "matrix of a node"
+        )
