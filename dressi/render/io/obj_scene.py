@@ -109,8 +109,8 @@ def read_obj_scene(path: PathLike) -> Scene:
     the whole surface, across materials. Smoothing groups are left out. Colours behind vertices
     (v x y z r g b) are sRGB and become vertex colours. Without any map in the used materials the
     one image STEM_texture.* beside the file is taken. Vertices far from the origin, as scanners
-    write them, are kept relative to the node, which stands there. ``notes`` say what was missing. Raises
-    LoadError as ``read_obj``, and for unreadable images and bad numbers in a library.
+    write them, are kept relative to the node, which stands there. ``notes`` say what was missing.
+    Raises LoadError as ``read_obj``, and for unreadable images and bad numbers in a library.
     """
     notes: list[str] = []
     file = Path(path)

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import GraphError, LoadError
+from dressi.render.far import far_origin
 from dressi.render.io.images import PathLike, atomic_write
 from dressi.render.io.ply_elements import Element, Lists, read_elements
 from dressi.render.io.polygons import split_polygons
@@ -35,15 +36,18 @@ _COLORS = (
 _NORMALS = ("nx", "ny", "nz")
 
 
-def read_ply(path: PathLike, notes: list[str] | None = None) -> Surface:
+def read_ply(path: PathLike, notes: list[str] | None = None, moved: bool = False) -> Surface:
     """The surface of a PLY file, in the file's order of vertices.
 
-    notes: a list that gets one line for everything that is left out. Polygons are split in
-    triangles: convex ones as a fan, concave ones by ear clipping; strips too. UVs per corner (the
-    list ``texcoord`` of faces) go before those of vertices (s t, u v, texture_u texture_v); v is
-    flipped, PLY counts it from the bottom. Normals (nx ny nz) are those of the vertices, colours
-    (red green blue alpha) are sRGB. Raises LoadError: truncated, no faces (point clouds), NaN,
-    indices out of range, faces of two corners or that cross themselves, a broken header.
+    notes: a list that gets one line for everything that is left out. moved: whether vertices far
+    from the origin, where float32 loses digits, are given relative to ``Surface.origin``.
+
+    Polygons are split in triangles: convex ones as a fan, concave ones by ear clipping; strips
+    too. UVs per corner (the list ``texcoord`` of faces) go before those of vertices (s t, u v,
+    texture_u texture_v); v is flipped, PLY counts it from the bottom. Normals (nx ny nz) are those
+    of the vertices, colours (red green blue alpha) are sRGB. Raises LoadError: truncated, no faces
+    (point clouds), NaN, indices out of range, faces of two corners or that cross themselves, a
+    broken header.
     """
     notes = [] if notes is None else notes
     file = os.fspath(path)
@@ -67,14 +71,15 @@ def read_ply(path: PathLike, notes: list[str] | None = None) -> Surface:
     rows, owners = split_polygons(positions, corners.counts, corners.values, fail)
     faces = corners.values[rows]
     with np.errstate(over="ignore"):  # what is beyond float32 becomes infinite, and is refused
-        points = positions.astype(np.float32)
+        origin = far_origin(positions) if moved else np.zeros(3)
+        points = (positions - origin).astype(np.float32)
     try:
         mesh = Mesh(points, faces, name=Path(path).stem).check()
         mesh = _with_uvs(mesh, vertex, texcoords, corners, rows, fail).check()
     except GraphError as error:
         raise LoadError(f"{file}: {error.reason}", file, error.reason.partition(":")[0]) from error
     textures = tuple(c[11:].strip() for c in comments if c.lower().startswith("texturefile"))
-    surface = Surface(mesh, owners, colors=_colors(vertex), textures=textures)
+    surface = Surface(mesh, owners, colors=_colors(vertex), textures=textures, origin=origin)
     if all(name in vertex.scalars for name in _NORMALS):
         normals = np.stack([vertex.scalars[name] for name in _NORMALS], axis=1)
         surface = surface.with_normals(normals, faces)

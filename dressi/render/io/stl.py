@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import GraphError, LoadError
+from dressi.render.far import far_origin
 from dressi.render.io.images import PathLike, atomic_write
 from dressi.render.io.sources import decode_text, is_number, read_file
 from dressi.render.mesh import Mesh, face_normals
@@ -30,9 +31,18 @@ _SOLID = re.compile(r"^[ \t]*(end)?solid\b", re.MULTILINE | re.IGNORECASE)
 def read_stl(path: PathLike, notes: list[str] | None = None) -> Mesh:
     """The mesh of an STL file, ASCII or binary; corners of equal position become one vertex.
 
-    notes: a list that gets one line for what is left out or joined: several solids are one mesh.
-    Normals and attributes are left out. Raises LoadError: truncated, no triangles, NaN.
+    Positions are float32, in the world; ``read_stl_scene`` keeps the digits of ASCII files of
+    places far from the origin. notes: a list that gets one line for what is left out or joined:
+    several solids are one mesh. Normals and attributes are left out. Raises LoadError: truncated,
+    no triangles, NaN.
     """
+    return read_stl_moved(path, notes, moved=False)[0]
+
+
+def read_stl_moved(
+    path: PathLike, notes: list[str] | None = None, moved: bool = True
+) -> tuple[Mesh, npt.NDArray[np.float64]]:
+    """The mesh, relative to an origin where it lies far from 0, and that origin, (3,) float64."""
     file = os.fspath(path)
     data = read_file(Path(path), file, "file")
     notes = [] if notes is None else notes
@@ -40,13 +50,15 @@ def read_stl(path: PathLike, notes: list[str] | None = None) -> Mesh:
     if not len(corners):
         raise LoadError(f"{file}: there are no triangles", file, "faces")
     with np.errstate(over="ignore"):  # what is beyond float32 becomes infinite, and is refused
-        points = corners.reshape(-1, 3).astype(np.float32)
+        world = corners.reshape(-1, 3)
+        origin = far_origin(world) if moved and np.isfinite(world).all() else np.zeros(3)
+        points = (world - origin).astype(np.float32)
     faces = np.arange(len(points), dtype=np.int32).reshape(-1, 3)
     try:
         mesh = Mesh(points, faces, name=Path(path).stem).check()
     except GraphError as error:
         raise LoadError(f"{file}: {error.reason}", file, error.reason.partition(":")[0]) from error
-    return welded(mesh)
+    return welded(mesh), origin
 
 
 def _n_binary(data: bytes) -> int:

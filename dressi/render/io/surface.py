@@ -6,7 +6,7 @@ faces and UVs; the rest is for scenes only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,8 @@ Rows = npt.NDArray[np.int32]
 class Surface:
     """owners: (F,) the polygon that each face is part of. normals: (N, 3) unit length, with (F, 3)
     normal_faces, or None: smooth ones are computed. colors: (V, 4) linear, or None. textures: names
-    of images that the file tells of, relative to its folder."""
+    of images that the file tells of, relative to its folder. origin: (3,) float64, what was taken
+    off the positions."""
 
     mesh: Mesh
     owners: npt.NDArray[np.int64]
@@ -32,6 +33,7 @@ class Surface:
     normal_faces: Rows | None = None
     colors: Floats | None = None
     textures: tuple[str, ...] = ()
+    origin: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
 
     def primitive(self, chosen: npt.NDArray[np.bool_], material: int, name: str) -> Primitive:
         """The chosen faces (F,) as one primitive. Computed normals are those of the whole surface.

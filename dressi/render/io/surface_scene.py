@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from dressi.errors import GraphError, LoadError
+from dressi.render.far import translation
 from dressi.render.io.images import PathLike, read_image
 from dressi.render.io.ply import read_ply
 from dressi.render.io.sources import find_beside, not_there
-from dressi.render.io.stl import read_stl
+from dressi.render.io.stl import read_stl_moved
 from dressi.render.io.surface import Surface
 from dressi.render.scene import Image, Material, Node, Scene, SceneMesh, TextureRef
 from dressi.render.scene_mesh import scene_of
@@ -25,17 +26,18 @@ def read_ply_scene(path: PathLike) -> Scene:
     """The scene of a PLY file: one mesh with normals, colours and UVs as the file has them.
 
     The image that a comment ``TextureFile`` names is the base colour, where there are UVs and the
-    file names one image only. Raises LoadError as ``read_ply``, and for a broken image.
+    file names one image only. Vertices far from the origin are kept relative to the node, which
+    stands there. Raises LoadError as ``read_ply``, and for a broken image.
     """
     notes: list[str] = []
-    surface, name = read_ply(path, notes), Path(path).stem
+    surface, name = read_ply(path, notes, moved=True), Path(path).stem
     primitive = surface.primitive(np.ones(len(surface.mesh.faces), bool), 0, name)
     material = Material(metallic=0.0, roughness=1.0, name=name)
     image = _texture(path, surface, notes)
     if image is not None:
         material = replace(material, base_color_map=TextureRef(0))
     scene = Scene(
-        nodes=(Node(mesh=0, name=name),),
+        nodes=(Node(translation(surface.origin), mesh=0, name=name),),
         roots=(0,),
         meshes=(SceneMesh((primitive,), name=name),),
         materials=(material,),
@@ -72,4 +74,7 @@ def _texture(path: PathLike, surface: Surface, notes: list[str]) -> Image | None
 def read_stl_scene(path: PathLike) -> Scene:
     """The scene of an STL file: one white mesh with smooth normals. Raises as ``read_stl``."""
     notes: list[str] = []
-    return replace(scene_of(read_stl(path, notes)), notes=tuple(notes))
+    mesh, origin = read_stl_moved(path, notes)
+    scene = scene_of(mesh)
+    nodes = tuple(replace(node, matrix=translation(origin)) for node in scene.nodes)
+    return replace(scene, nodes=nodes, notes=tuple(notes))
