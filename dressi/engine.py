@@ -540,6 +540,12 @@ class DressiAD:
             self._closed = True
             self._device.close()
 
+    def __reduce__(self) -> str:
+        raise DeviceError(
+            "a DressiAD cannot be copied or pickled: it holds what lies on a device\n"
+            "  hint: make a new one, and send it what recv_img gives here"
+        )
+
     def __enter__(self) -> DressiAD:
         return self
 
