@@ -56,6 +56,7 @@ class Variable:
     """
 
     __slots__ = (
+        "__weakref__",
         "_inverses",
         "_requires_grad",
         "creator",
@@ -255,6 +256,13 @@ class Function:
 
     def __repr__(self) -> str:
         return f"Function({self.op.name}, {self.line})"
+
+
+def stand_in(v: Variable) -> Variable:
+    """A leaf that goes for ``v`` where only uid, type and size are looked at; it holds no graph."""
+    out = Variable(v.vtype, v.size, v.layers, name=v.name)
+    out.uid, out.line = v.uid, v.line
+    return out
 
 
 def checked_shape(what: str, size: Any, layers: Any = 1) -> tuple[Size, int]:
