@@ -140,7 +140,8 @@ def test_what_is_used_stays() -> None:
         ad.set_loss_var(F.leaf([1.0], FLOAT))
         assert np.unique(ad.recv_img(picture)) == 0.75
         del picture
-        gc.collect()
+        gc.collect()  # the evaluation goes with the next call, and with it what it has read
+        ad.memory()
         assert reference() is None
 
 
