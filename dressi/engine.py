@@ -11,6 +11,7 @@ import gc
 import logging
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -68,6 +69,19 @@ def _exclusive(method: Method) -> Method:
             return method(self, *args, **kwargs)
 
     return cast(Method, locked)
+
+
+def weakly(method: Method) -> Method:
+    """A bound method that does not keep its object: what an engine gives to its parts, so that one
+    that is dropped frees its device at once, not when the garbage collector finds the cycle."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*args: Any) -> Any:
+        found = reference()
+        assert found is not None
+        return found(*args)
+
+    return cast(Method, call)
 
 
 class DressiAD:
@@ -305,7 +319,8 @@ class DressiAD:
         kept = [loss, *self._kept.values()]
         packed, made = self._pack(kept, self._updates, "step", self._kept)  # substages, stages
         cache = self._options.cache
-        step = Step(packed, self._compile, self._store, self._rebuilds, cache)  # Vulkan objects
+        compile = weakly(self._compile)
+        step = Step(packed, compile, self._store, self._rebuilds, cache)  # Vulkan objects
         self._step, self._outputs = step, {v.uid: m for v, m in zip(kept, made, strict=True)}
         self._rebuilds.append(step.rebuild("first", self._why, time.perf_counter() - begin))
         return step

@@ -234,3 +234,43 @@ def test_120_changing_graphs_keep_the_resident_memory_level() -> None:
     run = subprocess.run([sys.executable, "-c", CHANGING], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert int(run.stdout) < 16e6
+
+
+def test_an_engine_that_is_dropped_frees_its_device_at_once() -> None:
+    """Without the garbage collector: no reference cycle holds a device."""
+    gc.collect()
+    gc.disable()
+    try:
+        ad = DressiAD()
+        x = F.leaf(np.ones((8, 8, 1)), FLOAT)
+        x.requires_grad = True
+        ad.set_loss_var(F.mean(x * x))
+        ad.set_optimizer(Adam(0.1))
+        for _ in range(10):  # the cache has built its halves too
+            ad.exec_step()
+        picture = x * 2.0
+        ad.recv_img(picture)
+        ad.recv_grad(x)
+        context = ad._device.context
+        del ad
+        assert context.closed and not any(context.counts.values())
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize(("name", "n", "warm"), [("steps", 500, 100), ("engines", 6, 4)])
+def test_leaks_of_the_bench_in_small(name: str, n: int, warm: int) -> None:
+    """``dressi bench reliability --only R12`` is the same with more of it."""
+    from dressi.apps.reliability import leaks
+
+    growth = leaks.grow(name, None, n, warm)
+    assert growth["handles"] == 0 and growth["threads"] <= 0 and growth["MB"] < 16
+
+
+def test_leaks_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted one: leaves that are never freed."""
+    from dressi.apps.reliability import leaks
+    from dressi.leafstore import LeafStore
+
+    monkeypatch.setattr(LeafStore, "release", lambda self: None)
+    assert leaks.grow("sizes", None, 4, 2)["handles"] > 0

@@ -76,9 +76,10 @@ def _threads_and_files() -> int:
     return total or threading.active_count()
 
 
-def _loss(
-    size: tuple[int, int],
-) -> tuple[Variable, Variable, dict[Variable, np.ndarray]]:
+Data = dict[Variable, np.ndarray]
+
+
+def _loss(size: tuple[int, int]) -> tuple[Variable, Variable, Data]:
     """A parameter that is looked up, so that images, buffers, uniforms and derived leaves occur."""
     n = size[0] * size[1]
     x = Variable(VEC3, (n, 1), requires_grad=True, name="x")
@@ -214,18 +215,31 @@ _CHILD = (
 
 
 def measure(device: str | None, small: bool) -> list[Row]:
-    """R12: three rows for each work; its process is new, and tells on stderr how far it is."""
-    rows = []
-    for name, (_, full, few, limit) in WORKS.items():
+    """R12: three rows for each work. Each is a process of its own, which tells on stderr how far it
+    is; they run side by side."""
+    runs = {}
+    for name, (_, full, few, _) in WORKS.items():
         n = few if small else full
         words = [name, device or "", str(n), str(max(n // 5, 1))]
         command = [sys.executable, "-c", _CHILD, *words]
-        run = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-        if run.returncode != 0:
-            raise DressiError(f"bench: R12 {name} failed with exit status {run.returncode}")
-        growth = json.loads(run.stdout.splitlines()[-1])
-        what = f"R12 {n} {name}"
-        rows.append(below(f"{what}, MB left", growth["MB"], limit, n))
-        rows.append(at_most(f"{what}, Vulkan objects left", growth["handles"], 0, n))
-        rows.append(at_most(f"{what}, threads and files left", growth["threads"], 0, n))
-    return rows
+        runs[name] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        return [row for name, run in runs.items() for row in _rows(name, run, small)]
+    finally:
+        for run in runs.values():
+            run.kill()
+            run.wait()
+
+
+def _rows(name: str, run: subprocess.Popen[str], small: bool) -> list[Row]:
+    _, full, few, limit = WORKS[name]
+    n = few if small else full
+    told, _ = run.communicate()
+    if run.returncode != 0:
+        raise DressiError(f"bench: R12 {name} failed with exit status {run.returncode}")
+    growth = json.loads(told.splitlines()[-1])
+    return [
+        below(f"R12 {n} {name}, MB left", growth["MB"], limit, n),
+        at_most(f"R12 {n} {name}, Vulkan objects left", growth["handles"], 0, n),
+        at_most(f"R12 {n} {name}, threads and files left", growth["threads"], 0, n),
+    ]
