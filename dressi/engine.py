@@ -7,13 +7,14 @@ objects, execution. The first six run when something changed; a steady step is o
 from __future__ import annotations
 
 import functools
+import gc
 import logging
 import threading
 import time
-from collections import OrderedDict, deque
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, cast
@@ -28,7 +29,8 @@ from dressi.ad.simplify import materialize
 from dressi.ad.verify import check_graph, check_indices
 from dressi.checks import check_options, checked_limit, need_variable, positive_int, updated
 from dressi.dumps import dump, set_up_log
-from dressi.errors import DeviceError, GraphError
+from dressi.errors import DeviceError, GraphError, OutOfMemoryError
+from dressi.evaluations import Evaluations
 from dressi.leafstore import LeafStore, present
 from dressi.packing import Options, Packed, Plan, check_plan, pack, plan_text, shaders_text
 from dressi.packing.draw import GraphView, graph_view
@@ -47,12 +49,15 @@ from dressi.vk import Device, DeviceInfo, open_device
 
 log = logging.getLogger("dressi")
 
-MAX_EVALUATIONS = 64
-"""Compiled evaluations (``recv_img`` of something computed) that an engine keeps; the one that was
-used longest ago goes first."""
+COLLECT_BYTES = 16 << 20
+"""Growth of what leaves and evaluations hold after which the garbage collector runs before the next
+build: graphs are reference cycles, and Python does not see what they hold on the device."""
+LOGGED_REBUILDS = 256
+"""Lines of the log that are kept."""
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+Result = TypeVar("Result")
 
 
 def _exclusive(method: Method) -> Method:
@@ -66,15 +71,17 @@ def _exclusive(method: Method) -> Method:
     return cast(Method, locked)
 
 
-@dataclass
-class _Evaluation:
-    """A compiled graph for some answers."""
+def weakly(method: Method) -> Method:
+    """A bound method that does not keep its object: what an engine gives to its parts, so that one
+    that is dropped frees its device at once, not when the garbage collector finds the cycle."""
+    reference = weakref.WeakMethod(method)
 
-    part: Part
-    asked: tuple[Variable, ...]
-    """As the user made them."""
-    outputs: tuple[Variable, ...]
-    """The same, lowered."""
+    def call(*args: Any) -> Any:
+        found = reference()
+        assert found is not None
+        return found(*args)
+
+    return cast(Method, call)
 
 
 class DressiAD:
@@ -119,14 +126,15 @@ class DressiAD:
         self._outputs: dict[int, Variable] = {}  # of the step, by uid of the user's
         self._flags: tuple[tuple[Variable, bool], ...] = ()
         self._flag_changes = -1
-        self._evaluations: OrderedDict[tuple[int, ...], _Evaluation] = OrderedDict()
+        self._evaluations = Evaluations()
+        self._collect_at = COLLECT_BYTES
         self._gradients: dict[Variable, Variable] = {}
         self._kept: dict[Variable, Variable] = {}  # of GradientOnly
         self._loss_version = -1  # store version at the last step
         self._closed = False
         self._updates: list[tuple[Variable, Variable]] | None = None  # of the step's graph
         self._made_states: list[Variable] = []  # by the optimizer, for these updates
-        self._rebuilds: list[Rebuild] = []
+        self._rebuilds: deque[Rebuild] = deque(maxlen=LOGGED_REBUILDS)
         self._epoch = 0  # calls of exec_steps
         self._why = "nothing was there"
         self._phases: list[tuple[str, float, float]] = []
@@ -188,8 +196,8 @@ class DressiAD:
         """
         self._alive()
         checked = [] if self._loss is None else [self._loss]
-        checked.extend(v for e in self._evaluations.values() for v in e.asked)
-        self._store.send(var, array, checked)
+        checked.extend(self._evaluations.asked())
+        self._with_room(lambda: self._store.send(var, array, checked))
 
     # -- reading back
 
@@ -222,16 +230,11 @@ class DressiAD:
         return [self.recv_img(v) if v.creator is None else next(found) for v in variables]
 
     def _evaluate(self, asked: tuple[Variable, ...]) -> list[np.ndarray]:
-        key = tuple(v.uid for v in asked)
-        known = self._evaluations.get(key)
+        known = self._evaluations.get(asked)
         if known is None:
             self._phases.clear()
             packed, made = self._pack(asked, [], "evaluation")
-            known = _Evaluation(self._compile(packed), asked, tuple(made))
-            self._evaluations[key] = known
-            if len(self._evaluations) > MAX_EVALUATIONS:
-                self._evaluations.popitem(last=False)[1].part.executable.close()
-        self._evaluations.move_to_end(key)
+            known = self._evaluations.add(asked, self._compile(packed), made)
         now = (self._store.version, self._epoch)
         if known.part.ran_at != now:
             known.part.run(1, self._store)
@@ -316,7 +319,8 @@ class DressiAD:
         kept = [loss, *self._kept.values()]
         packed, made = self._pack(kept, self._updates, "step", self._kept)  # substages, stages
         cache = self._options.cache
-        step = Step(packed, self._compile, self._store, self._rebuilds, cache)  # Vulkan objects
+        compile = weakly(self._compile)
+        step = Step(packed, compile, self._store, self._rebuilds, cache)  # Vulkan objects
         self._step, self._outputs = step, {v.uid: m for v, m in zip(kept, made, strict=True)}
         self._rebuilds.append(step.rebuild("first", self._why, time.perf_counter() - begin))
         return step
@@ -378,8 +382,9 @@ class DressiAD:
             dump(plan.name, plan_text(plan), ".plan.txt")
             dump(plan.name, shaders_text(plan), ".glsl")
         with self._phase(f"compile {plan.name}"):
-            self._store.ensure(packed)
-            executable = self._device.compile(plan)
+            self._collect()
+            self._with_room(lambda: self._store.ensure(packed))
+            executable = self._with_room(lambda: self._device.compile(plan))
         self.n_rebuilds += 1
         counts = (plan.n_functions, plan.n_substages, len(plan.stages))
         log.info("built %s: %d functions, %d substages, %d stages", plan.name, *counts)
@@ -428,7 +433,7 @@ class DressiAD:
 
     @property
     def rebuilds(self) -> tuple[Rebuild, ...]:
-        """Every build of a step so far: the first ones and those of the cache."""
+        """Builds of a step, the latest 256: the first ones and those of the cache."""
         return tuple(self._rebuilds)
 
     def graph_text(self) -> str:
@@ -540,6 +545,12 @@ class DressiAD:
             self._closed = True
             self._device.close()
 
+    def __reduce__(self) -> str:
+        raise DeviceError(
+            "a DressiAD cannot be copied or pickled: it holds what lies on a device\n"
+            "  hint: make a new one, and send it what recv_img gives here"
+        )
+
     def __enter__(self) -> DressiAD:
         return self
 
@@ -552,8 +563,37 @@ class DressiAD:
         self.close()
 
     def _alive(self) -> None:
+        """Raise DeviceError where the engine is closed; free what the user dropped since the last
+        call."""
         if self._closed:
             raise DeviceError("this DressiAD is closed")
+        self._evaluations.release()
+        self._store.release()
+
+    def _collect(self, needed: bool = False) -> None:
+        """Free what the user dropped and only the garbage collector finds. needed: also where there
+        is little of it."""
+        held = self._store.n_bytes + self._evaluations.n_bytes()
+        if not needed and held <= self._collect_at:
+            return
+        gc.collect()
+        self._evaluations.release()
+        self._store.release()
+        held = self._store.n_bytes + self._evaluations.n_bytes()
+        self._collect_at = max(held + COLLECT_BYTES, held + held // 2)
+
+    def _with_room(self, make: Callable[[], Result]) -> Result:
+        """What ``make`` returns; where memory runs out, once more without what can go: graphs that
+        the user dropped, and evaluations, which are compiled again when they are asked for."""
+        try:
+            return make()
+        except OutOfMemoryError:
+            before = self._device.held_bytes() - self._device.memory.unused()
+            self._evaluations.close()
+            self._collect(needed=True)
+            if self._device.held_bytes() - self._device.memory.unused() >= before:
+                raise
+        return make()
 
     def _need_loss(self) -> Variable:
         if self._loss is None:
@@ -565,10 +605,9 @@ class DressiAD:
         self._why = reason
         if self._step is not None:
             self._step.close()
-        for evaluation in self._evaluations.values():
-            evaluation.part.executable.close()
+        self._evaluations.close()
         self._step = None
-        self._evaluations.clear()
+        self._outputs = {}
         self._loss_version = -1
         if keep_graph:
             return

@@ -6,7 +6,10 @@ uniform words. Belongs to one engine: two engines may share a leaf, each with it
 
 from __future__ import annotations
 
+import weakref
+from collections import deque
 from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,16 +28,35 @@ from dressi.vk.image import Image
 _NOTHING: frozenset[int] = frozenset()
 
 
+@dataclass(frozen=True, eq=False)
+class _Resident:
+    """A leaf in images of the device. The leaf itself belongs to whoever made it."""
+
+    leaf: weakref.ref[Variable]
+    keys: tuple[int, ...]
+    """Of its images."""
+    n_bytes: int
+
+
 class LeafStore:
-    """Where the leaves of one engine keep their data."""
+    """Where the leaves of one engine keep their data: as long as the leaves are there.
+
+    Leaves are held weakly. What belonged to one that the user, the loss and every compiled plan
+    have dropped is freed by the next ``release``.
+    """
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.limits = device.limits
         self.version = 0
         """Grows with every send."""
-        self._host: dict[int, np.ndarray] = {}
-        self._resident: dict[int, Variable] = {}
+        self._host: dict[int, np.ndarray] = {}  # float32 or int32; of images int32 only
+        self._images_only: set[int] = set()  # what was sent lies on the device alone
+        self._known: dict[int, weakref.ref[Variable]] = {}
+        self._dead: deque[int] = deque()  # filled by the garbage collector, in any thread
+        self._resident: dict[int, _Resident] = {}
+        self.n_bytes = 0
+        """Bytes of all images of leaves."""
         self._sources: dict[int, set[int]] = {}  # of each derived leaf in use: what it follows
         self._changed: set[int] = set()
 
@@ -65,15 +87,39 @@ class LeafStore:
             say_far(v, array)
         if v.uid in self._resident or v.size != (1, 1):
             self._upload(v, array)
-        self._host[v.uid] = array
+        self._keep(v, array)
         self.version += 1
         self._changed.add(v.uid)
         for uid, sources in self._sources.items():
             if v.uid in sources:
                 self._changed.add(uid)
-                other = self._resident.get(uid)
+                resident = self._resident.get(uid)
+                other = None if resident is None else resident.leaf()
                 if other is not None:
                     self._upload(other, self._derive(other))
+
+    def _keep(self, v: Variable, array: np.ndarray) -> None:
+        """What is needed on the host beside the images: numbers for uniforms, indices to be
+        checked, tables that derived leaves follow."""
+        self._know(v)
+        if v.vtype.is_int or v.size[1] == 1:
+            self._host[v.uid] = array.astype(np.int32 if v.vtype.is_int else np.float32)
+        else:
+            self._images_only.add(v.uid)
+
+    def _know(self, v: Variable) -> None:
+        if v.uid not in self._known:
+            dead, uid = self._dead, v.uid
+            self._known[uid] = weakref.ref(v, lambda _: dead.append(uid))
+
+    def release(self) -> None:
+        """Free what belonged to leaves that are gone."""
+        while self._dead:
+            uid = self._dead.popleft()
+            self._known.pop(uid, None)
+            self._host.pop(uid, None)
+            self._changed.discard(uid)
+            self._drop(uid)
 
     @property
     def changed(self) -> Set[int]:
@@ -89,9 +135,12 @@ class LeafStore:
         return changed
 
     def host(self, v: Variable) -> np.ndarray:
-        """Data of a leaf as last sent (or its own). Raises GraphError when it has none."""
+        """Data of a leaf as last sent (or its own). A float image that was sent has no copy on the
+        host: read from the device. Raises GraphError when there is none."""
         if v.uid in self._host:
             return self._host[v.uid]
+        if v.uid in self._images_only:
+            return from_planes(self.read_planes([v]), v, self.limits)
         if v.derived is not None:
             return self._derive(v)
         if v.data is not None:
@@ -111,10 +160,16 @@ class LeafStore:
 
     def drop(self, v: Variable) -> None:
         """Free the images of a leaf that nothing will read again."""
-        self._sources.pop(v.uid, None)
-        if self._resident.pop(v.uid, None) is not None:
-            for plane in range(v.vtype.n_planes):
-                self.device.drop(image_key(v, plane))
+        self._drop(v.uid)
+
+    def _drop(self, uid: int) -> None:
+        self._sources.pop(uid, None)
+        self._images_only.discard(uid)
+        resident = self._resident.pop(uid, None)
+        if resident is not None:
+            self.n_bytes -= resident.n_bytes
+            for key in resident.keys:
+                self.device.drop(key)
 
     # What several devices exchange
 
@@ -169,10 +224,16 @@ class LeafStore:
                 for plane in range(v.vtype.n_planes):
                     self.device.drop(image_key(v, plane))
             raise
-        self._resident[v.uid] = v
+        if v.uid not in self._resident:
+            self._know(v)
+            keys = tuple(image_key(v, plane) for plane in range(v.vtype.n_planes))
+            size = sum(len(plane) for plane in planes)
+            self._resident[v.uid] = _Resident(self._known[v.uid], keys, size)
+            self.n_bytes += size
         self._follow(v)
 
     def _follow(self, v: Variable) -> None:
+        self._know(v)
         if v.derived is not None and v.uid not in self._sources:
             # Once, not at every send: a fit sends its learning rate in each iteration.
             self._sources[v.uid] = {leaf.uid for leaf in leaves([v])}

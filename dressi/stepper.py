@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableSequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -169,7 +169,7 @@ class Step:
         packed: Packed,
         compile: Callable[[Packed], Part],
         store: LeafStore,
-        log: list[Rebuild],
+        log: MutableSequence[Rebuild],
         cache: bool,
     ) -> None:
         self.whole = packed

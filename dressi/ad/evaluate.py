@@ -8,7 +8,7 @@ values in float64. Rasterization follows Vulkan's rules: pixel centres, top-left
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,11 +70,16 @@ def as_array(value: Any, like: Variable) -> np.ndarray:
     return a.astype(np.float64).reshape(full)
 
 
-def evaluate(outputs: Sequence[Variable], feeds: Mapping[Variable, Any]) -> list[np.ndarray]:
+def evaluate(
+    outputs: Sequence[Variable],
+    feeds: Mapping[Variable, Any],
+    rounded: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> list[np.ndarray]:
     """Values of the outputs, (layers, H, W, *tail) float64.
 
     feeds: leaf -> array in any shape that ``as_array`` takes; a leaf with data of its own may be
-    left out. Raises GraphError for a leaf without data.
+    left out. rounded: what happens to the result of each Function that is not an integer, for
+    those who ask what rounding does. Raises GraphError for a leaf without data.
     """
     values: dict[int, np.ndarray] = {
         v.uid: as_array(a, v).astype(np.float64) for v, a in feeds.items()
@@ -101,7 +106,9 @@ def evaluate(outputs: Sequence[Variable], feeds: Mapping[Variable, Any]) -> list
                 values[f.output.uid] = _resolve(f, f.attr("peel"), get, nearest)
                 continue
             assert f.op.reference is not None, f.op.name
-            values[f.output.uid] = _fill(f.op.reference(f, [get(x) for x in f.inputs]), f.output)
+            result = _fill(f.op.reference(f, [get(x) for x in f.inputs]), f.output)
+            exact = rounded is None or f.output.vtype.is_int
+            values[f.output.uid] = result if exact else rounded(result)  # type: ignore[misc]
     return [get(v) for v in outputs]
 
 

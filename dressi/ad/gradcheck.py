@@ -10,42 +10,34 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dressi.ad.autodiff import build_backward, parameters
+from dressi.ad.differences import (
+    FLOAT32,
+    Entry,
+    entries_to_check,
+    rounding_noise,
+    slopes_at,
+)
 from dressi.ad.evaluate import as_array, evaluate
 from dressi.ad.functions import add_n, leaf, matrix_comp_mul, sum, sum_components
 from dressi.ad.graph import Variable, leaves, short, user_line
 from dressi.errors import GraphError
-
-SMALLER = 4.0
-"""The second step is so many times smaller: a smooth loss is then 16 times closer to its slope, and
-both together give it up to terms of the fourth power of the step (Richardson)."""
-
-Index = tuple[int, ...]
-"""(layer, row, column, component...) of an entry."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One entry of a leaf: ``index`` = (layer, row, column, component...), the gradient of the
-    graph there, and the slope of the loss by central differences."""
-
-    index: Index
-    gradient: float
-    slope: float
 
 
 @dataclass(frozen=True)
 class LeafCheck:
     """What was found at one leaf.
 
-    ``error``: the largest |gradient - slope|, relative to the larger of both or to 1/1000 of the
-    leaf's largest gradient; at ``worst``. ``kinks``: entries that were left out. ``device_error``:
-    relative L2 difference of the device's whole gradient from float64; None without an engine.
+    ``error``: the largest |gradient - slope| beyond what rounding does, relative to the larger of
+    both or to 1/1000 of the leaf's largest gradient; at ``worst``. ``kinks``: entries that were
+    left out. ``undecided``: entries whose slope is not known to the tolerance, for rounding.
+    ``device_error``: relative L2 difference of the device's whole gradient from float64, 0 where
+    that is no more than rounding to float32 explains; None without an engine.
     ``has_gradient``: whether the loss reaches the leaf through differentiable ops.
     """
 
@@ -56,12 +48,13 @@ class LeafCheck:
     worst: Entry | None
     has_gradient: bool
     device_error: float | None = None
+    undecided: tuple[Entry, ...] = ()
 
 
 @dataclass(frozen=True)
 class GradCheck:
     """Result of ``gradcheck``; ``print`` shows it. ``ok``: whether every leaf is within tolerance.
-    A leaf of which no entry could be compared is not."""
+    A leaf of which no entry could be compared, or with one that is undecided, is not."""
 
     leaves: tuple[LeafCheck, ...]
     tolerance: float
@@ -72,6 +65,7 @@ class GradCheck:
         device = check.device_error
         return (
             bool(check.compared)
+            and not check.undecided
             and check.error <= self.tolerance
             and (device is None or device <= self.device_tolerance)
         )
@@ -92,7 +86,10 @@ class GradCheck:
             )
         ]
         for c in self.leaves:
-            mark = "ok" if self.leaf_ok(c) else "NOT OK"
+            wrong = c.error > self.tolerance or (c.device_error or 0.0) > self.device_tolerance
+            mark = (
+                "ok" if self.leaf_ok(c) else "UNDECIDED" if c.undecided and not wrong else "NOT OK"
+            )
             line = f"  {c.label}: {mark}, error {c.error:.1e} over {len(c.compared)} entries"
             if c.device_error is not None:
                 line += f", device {c.device_error:.1e}"
@@ -104,7 +101,13 @@ class GradCheck:
                     f"    worst at {c.worst.index}: gradient {c.worst.gradient:.6g}, "
                     f"central differences {c.worst.slope:.6g}"
                 )
-            if not c.compared:
+            if c.undecided:
+                lines.append(
+                    f"    {len(c.undecided)} entries undecided: rounding hides what is below "
+                    f"{max(e.noise for e in c.undecided):.1e}; try a larger eps, or a loss without "
+                    "large numbers that cancel"
+                )
+            elif not c.compared:
                 lines.append("    nothing was compared: try other data or a smaller eps")
             if c.kinks:
                 named = ", ".join(str(e.index) for e in c.kinks[:4])
@@ -114,6 +117,38 @@ class GradCheck:
 
     def __str__(self) -> str:
         return self.text()
+
+
+def _leaf_check(
+    x: Variable,
+    parts: Sequence[Variable],
+    gradient: np.ndarray,
+    data: dict[Variable, np.ndarray],
+    settings: tuple[float, int, float],
+    rng: np.random.Generator,
+) -> LeafCheck:
+    """What central differences say of one leaf. settings: eps, number of entries, tolerance."""
+    eps, count, tolerance = settings
+    chosen = entries_to_check(gradient, count, rng)
+    smooth, kinks = slopes_at(parts, x, gradient, data, eps, chosen, rng)
+    floor = 1e-3 * float(np.abs(gradient).max(initial=0.0))
+    compared = [e for e in smooth if _is_decided(e, floor, tolerance)]
+    undecided = [e for e in smooth if not _is_decided(e, floor, tolerance)]
+    if not gradient.any():  # of a gradient of 0 rounding leaves nothing but noise on both sides
+        compared += [e for e in undecided if abs(e.slope) <= e.noise]
+        undecided = [e for e in undecided if abs(e.slope) > e.noise]
+    errors = [_relative(e, floor) for e in compared]
+    worst = int(np.argmax(errors)) if errors else None
+    return LeafCheck(
+        x.label(),
+        tuple(compared),
+        tuple(kinks),
+        0.0 if worst is None else errors[worst],
+        None if worst is None else compared[worst],
+        True,
+        None,
+        tuple(undecided),
+    )
 
 
 def gradcheck(
@@ -150,7 +185,8 @@ def gradcheck(
             f"{short(n_entries)}"
         )
     rng = np.random.default_rng(seed)
-    total = _total(loss, rng)
+    parts = _parts(loss, rng)
+    total = add_n([sum(sum_components(p)) for p in parts])
     targets = _targets(total, wrt)
     grads = build_backward(total, targets)
     # Gradients may read leaves that the loss does not: counters of stochastic ones.
@@ -164,23 +200,10 @@ def gradcheck(
         device = None
         if engine is not None and x in grads:
             got = as_array_of(engine.recv_img(grads[x]), x)
-            off, size = float(np.linalg.norm(got - gradient)), float(np.linalg.norm(gradient))
-            device = off / size if size > 0 else off
-        compared, kinks, noise = _compare(total, x, gradient, data, eps, count, rng)
-        floor = 1e-3 * float(np.abs(gradient).max(initial=0.0))
-        errors = [_relative(e, floor, noise) for e in compared]
-        worst = int(np.argmax(errors)) if errors else None
-        checks.append(
-            LeafCheck(
-                x.label(),
-                tuple(compared),
-                tuple(kinks),
-                0.0 if worst is None else errors[worst],
-                None if worst is None else compared[worst],
-                x in grads,
-                device,
-            )
-        )
+            (noise,) = rounding_noise([grads[x]], data, FLOAT32, rng)
+            device = _device_error(got, gradient, noise, device_tolerance)
+        check = _leaf_check(x, parts, gradient, data, (eps, count, tolerance), rng)
+        checks.append(replace(check, has_gradient=x in grads, device_error=device))
     return GradCheck(tuple(checks), float(tolerance), float(device_tolerance))
 
 
@@ -224,8 +247,8 @@ def data_of(
     return out
 
 
-def _total(loss: Any, rng: np.random.Generator) -> Variable:
-    """One FLOAT whose gradient is checked."""
+def _parts(loss: Any, rng: np.random.Generator) -> list[Variable]:
+    """Images whose sum's gradient is checked."""
     where = f"gradcheck at {user_line()}"
     several = isinstance(loss, (list, tuple))
     outputs = list(loss) if several else [loss]
@@ -241,8 +264,8 @@ def _total(loss: Any, rng: np.random.Generator) -> Variable:
             shape = (y.layers, y.size[1], y.size[0], *y.vtype.tail)
             w = leaf(rng.uniform(-1, 1, shape), y.vtype, "weights")
             y = matrix_comp_mul(y, w) if y.vtype.is_matrix else y * w
-        parts.append(sum(sum_components(y)))
-    return add_n(parts)
+        parts.append(y)
+    return parts
 
 
 def _targets(total: Variable, wrt: Any) -> list[Variable]:
@@ -265,65 +288,28 @@ def _targets(total: Variable, wrt: Any) -> list[Variable]:
     return list(wrt)
 
 
-def _relative(e: Entry, floor: float, noise: float) -> float:
-    off = abs(e.gradient - e.slope) - noise
+def _relative(e: Entry, floor: float) -> float:
+    off = abs(e.gradient - e.slope) - e.noise
     if not np.isfinite(off):
         return float("inf")
     scale = max(abs(e.gradient), abs(e.slope), floor)
     return off / scale if off > 0 else 0.0
 
 
-def _compare(
-    total: Variable,
-    x: Variable,
-    gradient: np.ndarray,
-    data: dict[Variable, np.ndarray],
-    eps: float,
-    count: int,
-    rng: np.random.Generator,
-) -> tuple[list[Entry], list[Entry], float]:
-    """Entries that were compared, those left out, and what rounding does to a slope."""
-    base = data[x]
-
-    def at(index: Index, step: float) -> float:
-        moved = base.copy()
-        moved[index] += step
-        return float(evaluate([total], {**data, x: moved})[0].sum())
-
-    here = float(evaluate([total], data)[0].sum())
-    noise = 8 * np.finfo(np.float64).eps * abs(here) * SMALLER / eps
-    compared: list[Entry] = []
-    kinks: list[Entry] = []
-    for flat in _chosen(gradient, count, rng):
-        index = tuple(int(k) for k in np.unravel_index(flat, base.shape))
-        h = eps * max(1.0, abs(float(base[index])))
-        slopes, bends = [], []
-        for step in (h, h / SMALLER):
-            up, down = at(index, step), at(index, -step)
-            slopes.append((up - down) / (2 * step))
-            bends.append(abs(up - 2 * here + down) / step)
-        slope = slopes[1] + (slopes[1] - slopes[0]) / (SMALLER**2 - 1)
-        entry = Entry(index, float(gradient[index]), slope)
-        (compared if _smooth(slopes, bends, noise) else kinks).append(entry)
-    return compared, kinks, noise
+def _is_decided(e: Entry, floor: float, tolerance: float) -> bool:
+    """Whether an error beyond the tolerance would show through the noise, or one does."""
+    scale = max(abs(e.gradient), abs(e.slope), floor)
+    return e.noise <= tolerance * scale or _relative(e, floor) > tolerance
 
 
-def _smooth(slopes: list[float], bends: list[float], noise: float) -> bool:
-    """Whether both steps see one slope. Bends (difference of the slopes on the two sides) shrink
-    with the step where the loss is smooth, and stay where it has a kink. At a minimum the slope is
-    small, and the bend is what the steps have to agree against."""
-    scale = 1e-3 * max(abs(slopes[0]), abs(slopes[1])) + noise
-    kink = bends[1] > scale and bends[1] > 0.6 * bends[0]
-    agree = abs(slopes[0] - slopes[1]) <= scale + 1e-3 * bends[0]
-    return bool(np.isfinite(slopes).all()) and agree and not kink
-
-
-def _chosen(gradient: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Numbers of the entries to look at, ascending: half of them where the gradient is not 0."""
-    n = gradient.size
-    if n <= count:
-        return np.arange(n)
-    busy = np.flatnonzero(gradient)
-    first = rng.choice(busy, min(len(busy), (count + 1) // 2), replace=False)
-    rest = np.setdiff1d(np.arange(n), first)
-    return np.sort(np.concatenate([first, rng.choice(rest, count - len(first), replace=False)]))
+def _device_error(
+    got: np.ndarray, gradient: np.ndarray, noise: np.ndarray, tolerance: float
+) -> float:
+    """Relative L2 difference from float64; 0 where float32 can do no better. noise: what rounding
+    to float32 does to the gradient."""
+    off, size = float(np.linalg.norm(got - gradient)), float(np.linalg.norm(gradient))
+    if tolerance * size < off <= 4.0 * float(np.linalg.norm(noise)):
+        return 0.0
+    if size == 0:
+        return 0.0 if off == 0 else float("inf")
+    return off / size  # NaN and infinity stay

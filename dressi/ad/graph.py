@@ -47,10 +47,16 @@ class Variable:
     layer broadcasts against n. ``requires_grad``: whether the loss is differentiated to this leaf,
     which makes it a parameter of the optimizer. ``name`` appears in reports and errors.
 
+    ``copy``, ``deepcopy`` and ``pickle`` give new Variables, never the same one again: a copied
+    leaf starts with the data that the leaf itself holds (``F.leaf``), not with what was sent to an
+    engine, and its copy and itself may stand in one graph. ``deepcopy`` of a computed Variable
+    copies its whole graph over new leaves; what is copied or pickled together keeps sharing leaves.
+
     Raises GraphError for a size or layer count below 1 or a type that is not a VType.
     """
 
     __slots__ = (
+        "__weakref__",
         "_inverses",
         "_requires_grad",
         "creator",
@@ -182,6 +188,24 @@ class Variable:
         @property
         def xyz(self) -> Variable: ...
 
+    def __copy__(self) -> Variable:
+        from dressi.ad import copies
+
+        return copies.shallow(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
+        from dressi.ad import copies
+
+        return copies.deep(self, memo)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from dressi.ad import copies
+
+        return copies.reduce(self)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.data, self.derived, self.update = state
+
     def __bool__(self) -> bool:
         raise GraphError(
             f"{self.label()} at {user_line()}: a Variable has no truth value while the graph is "
@@ -215,8 +239,30 @@ class Function:
         """``F.op at file:line`` for errors."""
         return f"F.{self.op.name} at {self.line}"
 
+    def __copy__(self) -> Function:
+        from dressi.ad import copies
+
+        return copies.creator_of(copies.shallow(self.output))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Function:
+        from dressi.ad import copies
+
+        return copies.creator_of(memo.get(id(self.output)) or copies.deep(self.output, memo))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from dressi.ad import copies
+
+        return copies.creator_of, (self.output,)
+
     def __repr__(self) -> str:
         return f"Function({self.op.name}, {self.line})"
+
+
+def stand_in(v: Variable) -> Variable:
+    """A leaf that goes for ``v`` where only uid, type and size are looked at; it holds no graph."""
+    out = Variable(v.vtype, v.size, v.layers, name=v.name)
+    out.uid, out.line = v.uid, v.line
+    return out
 
 
 def checked_shape(what: str, size: Any, layers: Any = 1) -> tuple[Size, int]:

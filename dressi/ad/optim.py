@@ -18,6 +18,7 @@ from dressi.ad.functions import (
     column,
     constant,
     exp,
+    expm1,
     max_components,
     maximum,
     minimum,
@@ -65,9 +66,16 @@ def _check_adam(who: str, beta1: float, beta2: float, eps: float) -> None:
         raise GraphError(f"{who} at {user_line()}: eps must be above 0, got {eps!r}")
 
 
-def _bias_correction(beta: float, t: Variable) -> float | Variable:
-    """1 / (1 - beta^t), with beta^t as exp(t log beta): one function instead of a product state."""
-    return 1.0 if beta == 0.0 else 1.0 / (1.0 - exp(t * math.log(beta)))
+def _average(mean: Variable, new: Variable, beta: float, t: Variable) -> Variable:
+    """The bias-corrected moving average of Adam after ``new``, the t-th value, from the one before.
+
+    The moment m = beta m + (1 - beta) g divided by 1 - beta^t, in one: mean + (g - mean) w with
+    w = (1 - beta) / (1 - beta^t). Neither 1 - beta^t nor beta itself is rounded near 1, where
+    float32 has few digits left of the difference from 1, and a constant gradient stays what it is.
+    """
+    if beta == 0.0:
+        return new
+    return mean + (new - mean) * ((beta - 1.0) / expm1(t * math.log(beta)))
 
 
 @dataclass
@@ -101,7 +109,8 @@ class Momentum:
         lr, out = _rate(self.lr), []
         for x, g in zip(xs, gxs, strict=True):
             v = state(x.vtype, x.size, x.layers, f"{x.name or 'x'}.velocity")
-            v.update = v * self.momentum + g
+            # v * momentum would round momentum, of which 1 - momentum counts in the long run.
+            v.update = (v - v * (1.0 - self.momentum)) + g
             out.append(x - v.update * lr)
         return out
 
@@ -111,8 +120,8 @@ class Adam:
     """Adam (Kingma and Ba 2015) with bias correction; RMSprop for beta1 = 0.
 
     lr: number, or FLOAT @ 1x1 (send a new value at any time without a rebuild). beta1, beta2: in
-    [0, 1); eps: above 0; GraphError else. State: two moments of each parameter's size and one step
-    counter.
+    [0, 1); eps: above 0; GraphError else. State: two moments of each parameter's size, kept
+    corrected for their bias (exact also for beta near 1), and one step counter.
     """
 
     lr: float | Variable = 0.01
@@ -124,8 +133,8 @@ class Adam:
         _check_adam("Adam", self.beta1, self.beta2, self.eps)
 
     def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
-        def change(m: Variable, v: Variable, rate: Value, scale2: Value) -> Variable:
-            return by_columns(lambda m, v: m * rate / (sqrt(v * scale2) + self.eps), m, v)
+        def change(m: Variable, v: Variable, rate: Value) -> Variable:
+            return by_columns(lambda m, v: m * rate / (sqrt(v) + self.eps), m, v)
 
         return _adam(self, xs, gxs, change)
 
@@ -151,8 +160,8 @@ class AdamUniform:
         _check_adam("AdamUniform", self.beta1, self.beta2, self.eps)
 
     def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
-        def change(m: Variable, v: Variable, rate: Value, scale2: Value) -> Variable:
-            step = rate / (sqrt(_largest(v) * scale2) + self.eps)
+        def change(m: Variable, v: Variable, rate: Value) -> Variable:
+            step = rate / (sqrt(_largest(v)) + self.eps)
             return by_columns(lambda m: m * step, m)
 
         return _adam(self, xs, gxs, change)
@@ -162,22 +171,20 @@ def _adam(
     settings: Adam | AdamUniform,
     xs: Sequence[Variable],
     gxs: Sequence[Variable],
-    change: Callable[[Variable, Variable, Value, Value], Variable],
+    change: Callable[[Variable, Variable, Value], Variable],
 ) -> list[Variable]:
-    """What both share: the counter and the moments. change: (first moment, second moment, rate,
-    correction of the second) -> what is taken away."""
-    beta1, beta2 = settings.beta1, settings.beta2
+    """What both share: the counter and the corrected moments. change: (first moment, second moment,
+    rate) -> what is taken away."""
     t = to_float(step_counter("adam.step")) + 1.0
-    rate = _rate(settings.lr) * _bias_correction(beta1, t)
-    scale2 = _bias_correction(beta2, t)
+    rate = _rate(settings.lr)
     out = []
     for x, g in zip(xs, gxs, strict=True):
         name = x.name or "x"
         m = state(x.vtype, x.size, x.layers, f"{name}.m")
         v = state(x.vtype, x.size, x.layers, f"{name}.v")
-        m.update = m * beta1 + g * (1.0 - beta1)
-        v.update = v * beta2 + by_columns(lambda g: g * g, g) * (1.0 - beta2)
-        out.append(x - change(m.update, v.update, rate, scale2))
+        m.update = _average(m, g, settings.beta1, t)
+        v.update = _average(v, by_columns(lambda g: g * g, g), settings.beta2, t)
+        out.append(x - change(m.update, v.update, rate))
     return out
 
 
@@ -218,4 +225,5 @@ def exponential_decay(start: float, end: float, n_steps: int) -> Variable:
             f"got start={start}, end={end}, n_steps={n_steps}"
         )
     t = minimum(to_float(step_counter("schedule.step")) * (1.0 / n_steps), 1.0)
-    return exp(t * math.log(end / start) + math.log(start))
+    # start stays outside: log(start) in the exponent would cost digits, also at t = 0.
+    return exp(t * math.log(end / start)) * start

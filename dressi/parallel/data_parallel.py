@@ -330,6 +330,12 @@ class DataParallel:
                 "not work\n  hint: make it after the fork, or use multiprocessing's 'spawn' method"
             )
 
+    def __reduce__(self) -> str:
+        raise DeviceError(
+            "a DataParallel cannot be copied or pickled: it holds what lies on a device\n"
+            "  hint: make a new one, and send it what recv_img gives here"
+        )
+
     def __enter__(self) -> DataParallel:
         return self
 

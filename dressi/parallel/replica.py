@@ -19,7 +19,7 @@ from dressi.ad import F
 from dressi.ad.autodiff import build_backward
 from dressi.ad.graph import Variable, leaves
 from dressi.ad.optim import Optimizer, with_states
-from dressi.engine import DressiAD
+from dressi.engine import DressiAD, weakly
 from dressi.errors import GraphError
 from dressi.packing import Options
 from dressi.parallel.exchange import Exchange
@@ -205,13 +205,13 @@ class Replica(DressiAD):
         # First what writes the parameters: it puts them into images, where the other half then
         # reads them.
         packed, _ = self._pack([], self._updates, "update")
-        update = Step(packed, self._compile, self._store, self._rebuilds, cache=False)
+        update = Step(packed, weakly(self._compile), self._store, self._rebuilds, cache=False)
         try:
             assert self._loss_out is not None
             outputs = [self._loss_out, *self._gradient_of.values()]
             packed, made = self._pack(outputs, self._loss_states, "gradients")
             cache = self._options.cache
-            step = Step(packed, self._compile, self._store, self._rebuilds, cache)
+            step = Step(packed, weakly(self._compile), self._store, self._rebuilds, cache)
         except BaseException:
             update.close()
             raise

@@ -12,8 +12,8 @@ faces that are too thin to own a pixel.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -169,13 +169,13 @@ def _edge_ends(faces: Variable) -> tuple[Variable, Variable]:
     out = []
     for name, order in (("starts", [0, 1, 2]), ("ends", [1, 2, 0])):
         leaf = Variable(INT, (3 * faces.size[0], 1), name=f"{faces.name or 'faces'}.{name}")
-        leaf.derived = Derived(faces, _columns(order))
+        leaf.derived = Derived(faces, partial(_columns, order))
         out.append(leaf)
     return out[0], out[1]
 
 
-def _columns(order: list[int]) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda a: np.asarray(a).reshape(-1, 3)[:, order].reshape(1, 1, -1, 1)
+def _columns(order: list[int], faces: np.ndarray) -> np.ndarray:
+    return np.asarray(faces).reshape(-1, 3)[:, order].reshape(1, 1, -1, 1)
 
 
 def _lines(start: Variable, end: Variable) -> Variable:

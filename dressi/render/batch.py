@@ -7,8 +7,9 @@ one's positions and matrix. Faces of different meshes are never neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
@@ -143,30 +144,26 @@ def _join_faces(tables: Sequence[Variable], faces: Sequence[Variable]) -> Variab
     neighbors = [neighbor_table(f, t) for f, t in zip(faces, tables, strict=True)]
     leaf.derived = MeshFaces(
         F.join(list(faces)),
-        _shifter(counts, rows, check=True),
-        neighbors=Derived(F.join(neighbors), _shifter(counts, counts, check=False)),
+        partial(_shift, counts, rows, True),
+        neighbors=Derived(F.join(neighbors), partial(_shift, counts, counts, False)),
     )
     return leaf
 
 
-def _shifter(
-    counts: Sequence[int], rows: Sequence[int], check: bool
-) -> Callable[[np.ndarray], np.ndarray]:
+def _shift(
+    counts: Sequence[int], rows: Sequence[int], check: bool, index: np.ndarray
+) -> np.ndarray:
     """From joined index tables to rows of what they index, joined too; -1 stays. counts: index rows
-    a mesh; rows: those that it may name."""
+    per mesh; rows: those that it may name."""
     ends, starts = np.cumsum(counts), np.cumsum([0, *rows])
-
-    def shift(a: np.ndarray) -> np.ndarray:
-        out = np.asarray(a).reshape(-1, 3).astype(np.int64)
-        for k, part in enumerate(np.split(out, ends[:-1])):
-            bad = (part >= rows[k]) | (part < (0 if check else -1))
-            if bad.any():
-                row, column = np.argwhere(bad)[0]
-                raise GraphError(
-                    f"batch: face {row} of mesh {k} names vertex {part[row, column]}, the mesh has "
-                    f"{rows[k]}"
-                )
-            part[part >= 0] += starts[k]  # a view: changes out
-        return out.reshape(1, 1, -1, 3)
-
-    return shift
+    out = np.asarray(index).reshape(-1, 3).astype(np.int64)
+    for k, part in enumerate(np.split(out, ends[:-1])):
+        bad = (part >= rows[k]) | (part < (0 if check else -1))
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            raise GraphError(
+                f"batch: face {row} of mesh {k} names vertex {part[row, column]}, the mesh has "
+                f"{rows[k]}"
+            )
+        part[part >= 0] += starts[k]  # a view: changes out
+    return out.reshape(1, 1, -1, 3)

@@ -61,8 +61,12 @@ def neighbor_table(faces: Variable, vtx_pos: Variable | None = None) -> Variable
     elif vtx_pos is not None and vtx_pos.creator is None and vtx_pos.layers == 1:
         leaf.derived = Derived(faces, _welded_neighbors, vtx_pos)
     else:
-        leaf.derived = Derived(faces, lambda a: face_neighbors(a).reshape(1, 1, -1, 3))
+        leaf.derived = Derived(faces, _neighbors)
     return leaf
+
+
+def _neighbors(faces: np.ndarray) -> np.ndarray:
+    return face_neighbors(faces).reshape(1, 1, -1, 3)
 
 
 def _welded_neighbors(faces: np.ndarray, positions: np.ndarray) -> np.ndarray:

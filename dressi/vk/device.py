@@ -242,6 +242,9 @@ class Device:
         self._finalizer()
         self.context.check_validation()
 
+    def __reduce__(self) -> str:
+        raise DeviceError("a Device cannot be copied or pickled\n  hint: open it once more")
+
     def __enter__(self) -> Device:
         return self
 

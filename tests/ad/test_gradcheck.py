@@ -255,3 +255,68 @@ def test_matrix_leaves_have_row_and_column_in_their_index() -> None:
     assert [e.index for e in result.leaves[0].compared] == [
         (0, 0, 0, r, c) for r in (0, 1) for c in (0, 1)
     ]
+
+
+# -- what rounding hides
+
+
+def _off_beside(add) -> tuple[Variable, Variable]:
+    """A gradient that is 10 % too large, and what ``add`` makes of the loss."""
+    loss, x = _off(1.1)
+    return add(loss), x
+
+
+BESIDE = {
+    "a number": lambda y: F.sum(y) + 1.6e10,
+    "before": lambda y: 1.6e10 - F.sum(y),
+    "per pixel": lambda y: y + F.leaf(np.full((4, 1), 1.6e10), FLOAT),
+    "1x1 beside an image": lambda y: F.sum(y) + F.leaf(np.full((5, 5, 1), 1.6e10), FLOAT),
+    "scaled and nested": lambda y: 3.0 * -(F.mean(y) * 0.25 + 1.6e10) / 7.0 - 1e12,
+    "two terms": lambda y: F.sum(y) + F.sum(F.exp(F.leaf([23.0], FLOAT))) + F.sum(y * 2.0),
+    "in a vector": lambda y: F.vec2(y, y) * 2.0 + (1.6e10, -3e9),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_constant_hides_no_wrong_gradient(name: str) -> None:
+    """The issue: ok, error 0.0, for a constant of 1.6e10."""
+    loss, x = _off_beside(BESIDE[name])
+    result = gradcheck(loss, feeds={x: data(x)})
+    assert not result.ok and result.leaves[0].error == pytest.approx(0.1 / 1.1, rel=1e-3)
+    assert "NOT OK" in result.text()
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_nor_does_it_spoil_a_right_one(name: str) -> None:
+    x = leaf(FLOAT, (4, 1))
+    result = gradcheck(BESIDE[name](x * x), feeds={x: data(x)})
+    assert result.ok and not result.leaves[0].undecided
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.1])
+def test_what_cannot_be_decided_is_never_ok(factor: float) -> None:
+    """The constant is inside of a root: float64 keeps no digit of x beside 1e20."""
+    loss, x = _off(factor)
+    result = gradcheck(F.sqrt(loss * 1e-4 + 1e20) * 1e10, feeds={x: data(x)})
+    assert not result.ok and len(result.leaves[0].undecided) == 4
+    assert "UNDECIDED" in result.text() and "rounding hides" in result.text()
+
+
+def test_a_gradient_of_0_is_right_with_an_engine_too() -> None:
+    """sin^2 + cos^2 is 1: what float32 and float64 leave of its gradient is rounding."""
+    x = leaf(FLOAT, (6, 5))
+    loss = F.sin(x) * F.sin(x) + F.cos(x) * F.cos(x)
+
+    class Rounds(FakeEngine):
+        def recv_img(self, v: Variable) -> np.ndarray:
+            if v.creator is None:
+                return super().recv_img(v)
+            a = self.held[x].astype(np.float32)
+            s, c = np.sin(a), np.cos(a)
+            return (s * c + c * s - c * s - s * c) + np.float32(self.factor * 6e-8)
+
+    for factor, ok in ((1.0, True), (1e4, False)):
+        engine = Rounds(factor)
+        engine.send_img(x, data(x))
+        result = gradcheck(loss, engine=engine)
+        assert result.ok == ok, result

@@ -620,15 +620,6 @@ def test_bad_index_is_reported_after_an_evaluation_was_built(ad: DressiAD) -> No
     assert ad.recv_img(y).reshape(-1).tolist() == [1, 2, 3, 3]
 
 
-def test_evaluations_that_are_kept_are_bounded() -> None:
-    x = Variable(FLOAT, (8, 8))
-    with DressiAD() as ad:
-        ad.send_img(x, np.ones((8, 8)))
-        for k in range(70):
-            assert (ad.recv_img(x * 2.0 + float(k)) == 2.0 + k).all()
-        assert len(ad._evaluations) <= 64
-
-
 @pytest.mark.parametrize("n", [0, -1, 1.5, "3", None, True])
 def test_exec_steps_takes_positive_integers_only(ad: DressiAD, n: Any) -> None:
     with pytest.raises(GraphError, match="exec_steps"):

@@ -79,7 +79,8 @@ def test_images_and_buffers_are_those_of_the_plans(options: Options) -> None:
             assert (use.images, use.buffers) == told_by_plans(ad), n
             assert use.depth == 0 and use.limit is None
             assert use.held >= use.images + use.buffers
-        ad.recv_img(x * 2.0 + 1.0)
+        picture = x * 2.0 + 1.0  # while it lives, its evaluation does
+        ad.recv_img(picture)
         part = next(reversed(ad._evaluations.values())).part
         assert (ad.memory().images, ad.memory().buffers) == told_by_plans(ad, (part.packed.plan,))
 

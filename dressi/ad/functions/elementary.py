@@ -166,7 +166,7 @@ _unary("atan", "{y} = atan({x0});", np.arctan, lambda x, y, gy: zero_div(gy, 1.0
 
 
 def _inverse_sine(x: Variable, gy: Variable) -> Variable:
-    rest = 1.0 - x * x
+    rest = (1.0 - x) * (1.0 + x)  # 1 - x is exact near 1, 1 - x^2 is not
     return zero_div(gy, sqrt(where(compare("gt", rest, 0.0), rest, 0.0)))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -178,9 +178,13 @@ def _inverse_leaves(index: Variable, n: int) -> tuple[Variable, Variable]:
     count = index.size[0] * index.size[1]
     offsets = Variable(INT, (n + 1, 1), name=f"{index.name or 'index'}.offsets")
     items = Variable(INT, (count, 1), name=f"{index.name or 'index'}.items")
-    offsets.derived = Derived(index, lambda a: invert_index(a, n)[0].reshape(1, 1, -1, 1))
-    items.derived = Derived(index, lambda a: invert_index(a, n)[1].reshape(1, 1, -1, 1))
+    offsets.derived = Derived(index, partial(_inverse_part, n, 0))  # no lambda: graphs pickle
+    items.derived = Derived(index, partial(_inverse_part, n, 1))
     return offsets, items
+
+
+def _inverse_part(n: int, part: int, index: np.ndarray) -> np.ndarray:
+    return invert_index(index, n)[part].reshape(1, 1, -1, 1)
 
 
 def _csr_glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> str:

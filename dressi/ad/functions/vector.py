@@ -353,7 +353,7 @@ def refract(i: Any, n: Any, eta: Any) -> Variable:
     """
     i, n, eta = lift("refract", i, n, eta)
     cosine = dot(n, i)
-    k = 1.0 - eta * eta * (1.0 - cosine * cosine)
+    k = 1.0 - eta * eta * ((1.0 - cosine) * (1.0 + cosine))
     passes = compare("gte", k, 0.0)
     bent = eta * i - (eta * cosine + sqrt(where(passes, k, 0.0))) * n
     return where(passes, bent, 0.0)

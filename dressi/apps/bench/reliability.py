@@ -12,6 +12,7 @@ from dressi.apps.reliability import (
     edges,
     fits,
     gradients,
+    leaks,
     malformed,
     ops,
     survival,
@@ -30,6 +31,7 @@ FIGURES: Mapping[str, Callable[[str | None, bool], list[Row]]] = {
     "R9": fits.same_bits,
     "R10": malformed.measure,
     "R11": survival.conformance,
+    "R12": leaks.measure,
     "R14": survival.atomic,
     "cost": cost.measure,
 }

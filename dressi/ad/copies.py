@@ -1,0 +1,202 @@
+"""Copies of graphs: what ``copy``, ``deepcopy`` and ``pickle`` return for a Variable.
+
+In: Variables. Out: new Variables with uids of their own, so that an engine never takes a copy for
+its original, nor a leaf that was pickled in one process for one of another. Leaves are copied with
+the data that they hold themselves (``Variable.data``); what was sent to an engine stays there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.graph import Derived, Function, Variable
+from dressi.errors import GraphError
+
+Record = tuple[Any, ...]
+"""One Function of a pickled graph: name of the op, numbers of its inputs, attributes, line, number
+of the rasterization whose fragments it computes (its own where it is one, -1 for none), and the
+arguments of its output's ``new_leaf``. Leaves are numbered first, then Functions."""
+
+
+def shallow(v: Variable) -> Variable:
+    """A copy of one Variable: a new leaf with a copy of the data, the same ``update`` and the same
+    sources; or a new Function with the same op on the same inputs."""
+    if v.creator is None:
+        new = _same_shape(v)
+        new.__setstate__((_own(v.data), v.derived, v.update))
+        return new
+    fragment_of = v.fragment_of
+    f = _same_function(v.creator, v.creator.inputs)
+    return _connect(f, _same_shape(v), f if fragment_of is v.creator else fragment_of)
+
+
+def deep(v: Variable, memo: dict[int, Any]) -> Variable:
+    """A copy of a Variable and of all that it needs, over new leaves. memo: of ``deepcopy``, so
+    that Variables copied together share what their originals share."""
+    functions, leaves = _closure([v], memo)
+    for leaf in leaves:
+        memo[id(leaf)] = _same_shape(leaf)
+    made: dict[int, Function] = {}
+    for f in functions:
+        g = made[f.uid] = _same_function(f, [memo[id(x)] for x in f.inputs])
+        raster = f.output.fragment_of
+        if raster is not None and raster.uid not in made:  # copied by an earlier call
+            made[raster.uid] = memo[id(raster.output)].creator
+        fragments = None if raster is None else made[raster.uid]
+        memo[id(f.output)] = _connect(g, _same_shape(f.output), fragments)
+    for leaf in leaves:
+        update = None if leaf.update is None else memo[id(leaf.update)]
+        derived = _mapped(leaf.derived, lambda x: memo[id(x)])
+        memo[id(leaf)].__setstate__((_own(leaf.data), derived, update))
+    return memo[id(v)]
+
+
+def reduce(v: Variable) -> tuple[Any, ...]:
+    """What ``pickle`` stores. A computed Variable is stored as a list of its Functions, so that the
+    length of a graph does not matter. Raises GraphError for ops of ``F.custom``, which live in
+    the program that makes them."""
+    if v.creator is None:
+        return new_leaf, _arguments(v), (v.data, v.derived, v.update)
+    functions, leaves = _ancestors(v)
+    number = {x.uid: i for i, x in enumerate(leaves)}
+    place = {f.uid: len(leaves) + i for i, f in enumerate(functions)}
+    records: list[Record] = []
+    from dressi.ad.registry import OPS
+
+    for f in functions:
+        if OPS.get(f.op.name) is not f.op:
+            raise GraphError(
+                f"{f.where}: a graph with an op of F.custom cannot be pickled\n"
+                "  hint: pickle the data, and build the graph again where it is loaded"
+            )
+        inputs = tuple(number[x.uid] for x in f.inputs)
+        raster = f.output.fragment_of
+        fragments = -1 if raster is None else place[raster.uid]
+        records.append((f.op.name, inputs, f.attrs, f.line, fragments, _arguments(f.output)))
+        number[f.output.uid] = place[f.uid]
+    return build, (tuple(leaves), tuple(records))
+
+
+def new_leaf(*arguments: Any) -> Variable:
+    """A leaf from (vtype, size, layers, requires_grad, name, line)."""
+    leaf = Variable(*arguments[:5])
+    leaf.line = arguments[5]
+    return leaf
+
+
+def build(leaves: Sequence[Variable], records: Iterable[Record]) -> Variable:
+    """The last Function's output of a pickled graph, on these leaves."""
+    from dressi.ad import functions as _  # noqa: F401  (the registry's rows)
+    from dressi.ad.registry import OPS
+
+    values = list(leaves)
+    for name, inputs, attrs, line, raster, arguments in records:
+        if name not in OPS:
+            raise GraphError(f"pickled graph: this version of Dressi has no op {name!r}")
+        f = Function(OPS[name], [values[i] for i in inputs], dict(attrs))
+        f.line = line
+        fragments = None
+        if raster >= 0:
+            fragments = f if raster == len(values) else values[raster].creator
+        values.append(_connect(f, new_leaf(*arguments), fragments))
+    return values[-1]
+
+
+def creator_of(v: Variable) -> Function:
+    """The Function that computes a Variable; how a Function is pickled."""
+    assert v.creator is not None
+    return v.creator
+
+
+def _arguments(v: Variable) -> tuple[Any, ...]:
+    return v.vtype, v.size, v.layers, v.requires_grad, v.name, v.line
+
+
+def _same_shape(v: Variable) -> Variable:
+    return new_leaf(*_arguments(v))
+
+
+def _same_function(f: Function, inputs: Sequence[Variable]) -> Function:
+    new = Function(f.op, inputs, dict(f.attrs))
+    new.line = f.line
+    return new
+
+
+def _connect(f: Function, output: Variable, fragment_of: Function | None) -> Variable:
+    output.creator, output.fragment_of, f.output = f, fragment_of, output
+    return output
+
+
+def _own(data: np.ndarray | None) -> np.ndarray | None:
+    return None if data is None else data.copy()
+
+
+def _mapped(derived: Derived | None, new: Callable[[Variable], Variable]) -> Derived | None:
+    """The same rule on other Variables."""
+    if derived is None:
+        return None
+    changes: dict[str, Any] = {}
+    for field in fields(derived):
+        value = getattr(derived, field.name)
+        if isinstance(value, Variable):
+            changes[field.name] = new(value)
+        elif isinstance(value, Derived):
+            changes[field.name] = _mapped(value, new)
+    return replace(derived, **changes)
+
+
+def _sources(derived: Derived | None) -> list[Variable]:
+    """What a rule reads."""
+    found: list[Variable] = []
+    for field in () if derived is None else fields(derived):
+        value = getattr(derived, field.name)
+        if isinstance(value, Variable):
+            found.append(value)
+        elif isinstance(value, Derived):
+            found += _sources(value)
+    return found
+
+
+def _closure(
+    wanted: Iterable[Variable], known: dict[int, Any]
+) -> tuple[list[Function], list[Variable]]:
+    """Functions and leaves that Variables need, sources of derived leaves and updates of state
+    included, in the order of their making. known: id of what is left out."""
+    functions: dict[int, Function] = {}
+    leaves: dict[int, Variable] = {}
+    stack = list(wanted)
+    while stack:
+        v = stack.pop()
+        if id(v) in known or v.uid in leaves:
+            continue
+        if v.creator is None:
+            leaves[v.uid] = v
+            stack += [v.update] if v.update is not None else []
+            stack += _sources(v.derived)
+        elif v.creator.uid not in functions:
+            functions[v.creator.uid] = v.creator
+            stack += v.creator.inputs
+            stack += [v.fragment_of.output] if v.fragment_of is not None else []
+    ordered = [functions[uid] for uid in sorted(functions)]
+    return ordered, [leaves[uid] for uid in sorted(leaves)]
+
+
+def _ancestors(v: Variable) -> tuple[list[Function], list[Variable]]:
+    """Functions and leaves that a Variable is computed of."""
+    functions: dict[int, Function] = {}
+    leaves: dict[int, Variable] = {}
+    stack = [v]
+    while stack:
+        x = stack.pop()
+        if x.creator is None:
+            leaves[x.uid] = x
+        elif x.creator.uid not in functions:
+            functions[x.creator.uid] = x.creator
+            stack += x.creator.inputs
+            stack += [x.fragment_of.output] if x.fragment_of is not None else []
+    ordered = [functions[uid] for uid in sorted(functions)]
+    return ordered, [leaves[uid] for uid in sorted(leaves)]

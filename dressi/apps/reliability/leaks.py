@@ -1,0 +1,245 @@
+"""R12: nothing is left of engines that were closed, steps that were done, graphs that were dropped.
+
+In: a device. Out: rows for ``dressi bench reliability --only R12``: growth of the resident memory
+in MB, of live Vulkan objects, and of threads and open files, each in a process of its own. What is
+done once only (the loader, the compiler, caches of Python) happens before the first mark.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dressi.ad import Adam, F, Variable
+from dressi.ad.vtype import FLOAT, INT, VEC3
+from dressi.apps.reliability.row import Row, at_most, below
+from dressi.engine import DressiAD
+from dressi.errors import DressiError
+
+PROGRESS_S = 5.0
+"""Between two lines about how far it is."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a process holds."""
+
+    resident: int
+    """Bytes."""
+    handles: int
+    """Live Vulkan objects of the engine that is open, if any."""
+    threads: int
+    """Threads and open files."""
+
+    @staticmethod
+    def take(ad: DressiAD | None = None) -> Mark:
+        """After everything that can go has gone."""
+        gc.collect()
+        handles = 0
+        if ad is not None:
+            ad.memory()  # frees what was dropped
+            handles = sum(ad._device.live_handles().values())
+        return Mark(resident_bytes(), handles, _threads_and_files())
+
+
+def resident_bytes() -> int:
+    """Memory of this process, without what the allocator keeps for later where it can tell. Raises
+    DressiError where the system has no count of it."""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
+        if trim is not None:
+            trim(0)
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    try:
+        import resource
+    except ImportError:
+        raise DressiError("bench: R12 needs Linux or macOS to count resident memory") from None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS: bytes, and the largest
+
+
+def _threads_and_files() -> int:
+    """Threads of drivers count too, where the system tells of them."""
+    total = 0
+    for folder in ("/proc/self/task", "/proc/self/fd"):
+        total += len(os.listdir(folder)) if os.path.isdir(folder) else 0
+    return total or threading.active_count()
+
+
+Data = dict[Variable, np.ndarray]
+
+
+def _loss(size: tuple[int, int]) -> tuple[Variable, Variable, Data]:
+    """A parameter that is looked up, so that images, buffers, uniforms and derived leaves occur."""
+    n = size[0] * size[1]
+    x = Variable(VEC3, (n, 1), requires_grad=True, name="x")
+    index, rate = Variable(INT, size, name="index"), Variable(FLOAT, name="rate")
+    near = F.lookup(x, index)
+    loss = F.mean(F.dot(near, near)) + F.mean(F.sum_components(F.exp(x)))
+    data = {
+        x: np.full((n, 3), 0.5),
+        index: np.arange(n).reshape(size[1], size[0], 1),
+        rate: np.array([0.01]),
+    }
+    return loss, rate, data
+
+
+def _load(ad: DressiAD, size: tuple[int, int] = (16, 16)) -> tuple[Variable, Variable]:
+    loss, rate, data = _loss(size)
+    for leaf, array in data.items():
+        ad.send_img(leaf, array)
+    ad.set_loss_var(loss)
+    ad.set_optimizer(Adam(rate))
+    return loss, rate
+
+
+class Engines:
+    """One engine after the other, with a step each; every second one is dropped, not closed."""
+
+    def __init__(self, device: str | None) -> None:
+        self._device = device
+
+    def round(self, k: int) -> int:
+        """The number of engines that were opened."""
+        ad = DressiAD(self._device)
+        loss, _ = _load(ad)
+        ad.exec_step()
+        ad.recv_img(loss)
+        if k % 2:
+            ad.close()
+        return 1
+
+    def mark(self) -> Mark:
+        """What the process holds now."""
+        return Mark.take()
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+
+class Steps:
+    """Steps of one engine, alone and in rows, with sends and receives between them."""
+
+    def __init__(self, device: str | None) -> None:
+        self._ad = DressiAD(device)
+        self._loss, self._rate = _load(self._ad)
+
+    def round(self, k: int) -> int:
+        """The number of steps that were done."""
+        self._ad.send_img(self._rate, 0.01 / (1 + k))
+        for _ in range(10):
+            self._ad.exec_step()
+        self._ad.recv_img(self._loss)
+        self._ad.exec_steps(40)
+        return 50
+
+    def mark(self) -> Mark:
+        """What the process holds now."""
+        return Mark.take(self._ad)
+
+    def close(self) -> None:
+        """Close the engine."""
+        self._ad.close()
+
+
+class Sizes:
+    """A graph of another size each time, in one engine; the old one is dropped."""
+
+    def __init__(self, device: str | None) -> None:
+        self._ad = DressiAD(device)
+
+    def round(self, k: int) -> int:
+        """The number of changes of size."""
+        loss, _ = _load(self._ad, (8 + 8 * (k % 5), 8 + 4 * (k % 3)))
+        self._ad.exec_step()
+        self._ad.recv_img(loss * (1.0 + k))
+        return 1
+
+    def mark(self) -> Mark:
+        """What the process holds now, at a size that is the same each time."""
+        self.round(0)
+        return Mark.take(self._ad)
+
+    def close(self) -> None:
+        """Close the engine."""
+        self._ad.close()
+
+
+Work = Engines | Steps | Sizes
+WORKS: dict[str, tuple[type[Work], int, int, float]] = {
+    "engines": (Engines, 300, 10, 5.0),
+    "steps": (Steps, 10_000, 1000, 2.0),
+    "sizes": (Sizes, 200, 10, 5.0),
+}
+"""By name: what is done, how often, how often in a small run, and the MB that may be left of it."""
+
+
+def grow(name: str, device: str | None, n: int, warm: int) -> dict[str, float]:
+    """Do ``warm`` rounds, then n, and say by how much the process grew: MB, live Vulkan objects,
+    threads and open files. Says on stderr how far it is."""
+    work = WORKS[name][0](device)
+    done = k = 0
+    while done < warm:
+        done, k = done + work.round(k), k + 1
+    before = work.mark()
+    done, told = 0, time.monotonic()
+    while done < n:
+        done, k = done + work.round(k), k + 1
+        if time.monotonic() - told > PROGRESS_S:
+            told = time.monotonic()
+            mb = (resident_bytes() - before.resident) / 1e6
+            print(f"R12 {name}: {done} of {n}, {mb:+.1f} MB", file=sys.stderr, flush=True)
+    after = work.mark()
+    work.close()
+    return {
+        "MB": (after.resident - before.resident) / 1e6,
+        "handles": after.handles - before.handles,
+        "threads": after.threads - before.threads,
+    }
+
+
+_CHILD = (
+    "import sys, json; from dressi.apps.reliability.leaks import grow; "
+    "print(json.dumps(grow(sys.argv[1], sys.argv[2] or None, *map(int, sys.argv[3:]))))"
+)
+
+
+def measure(device: str | None, small: bool) -> list[Row]:
+    """R12: three rows for each work. Each is a process of its own, which tells on stderr how far it
+    is; they run side by side."""
+    runs = {}
+    for name, (_, full, few, _) in WORKS.items():
+        n = few if small else full
+        words = [name, device or "", str(n), str(max(n // 5, 1))]
+        command = [sys.executable, "-c", _CHILD, *words]
+        runs[name] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        return [row for name, run in runs.items() for row in _rows(name, run, small)]
+    finally:
+        for run in runs.values():
+            run.kill()
+            run.wait()
+
+
+def _rows(name: str, run: subprocess.Popen[str], small: bool) -> list[Row]:
+    _, full, few, limit = WORKS[name]
+    n = few if small else full
+    told, _ = run.communicate()
+    if run.returncode != 0:
+        raise DressiError(f"bench: R12 {name} failed with exit status {run.returncode}")
+    growth = json.loads(told.splitlines()[-1])
+    return [
+        below(f"R12 {n} {name}, MB left", growth["MB"], limit, n),
+        at_most(f"R12 {n} {name}, Vulkan objects left", growth["handles"], 0, n),
+        at_most(f"R12 {n} {name}, threads and files left", growth["threads"], 0, n),
+    ]
