@@ -170,6 +170,18 @@ def test_broken_plys_name_the_place(tmp_path, change, words):
     assert caught.value.where
 
 
+@pytest.mark.parametrize("bits", [0x7F800001, 0x7FC00000, 0x7F800000])
+def test_every_kind_of_nan_in_a_binary_ply_is_refused(tmp_path, bits):
+    head = f"ply\nformat binary_little_endian 1.0\nelement vertex 3\n{XYZ}"
+    head += f"element face 1\n{FACES}end_header\n"
+    table = np.zeros(9, "<u4")
+    table[4] = bits  # the first is a signaling NaN: a cast of it warns
+    body = table.tobytes() + b"\3" + np.arange(3, dtype="<i4").tobytes()
+    (tmp_path / "a.ply").write_bytes(head.encode() + body)
+    with pytest.raises(LoadError, match="vertex 1 is not finite"):
+        load_mesh(tmp_path / "a.ply")
+
+
 def test_trimesh_reads_our_ply_with_uvs_of_corners(tmp_path):
     square = Mesh(np.array(CUBE[:4]), [[0, 1, 3], [0, 3, 2]], [[0, 0], [1, 0], [0.25, 1]], None)
     square = Mesh(square.positions, square.faces, square.uvs, [[0, 1, 2], [2, 1, 0]])

@@ -221,7 +221,8 @@ def _read_rows(file: str, body: bytes, at: int, element: Element, order: Order) 
 
 
 def _native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return values.astype(np.float64 if values.dtype.kind == "f" else np.int64)
+    with np.errstate(invalid="ignore"):  # a signaling NaN is refused later, where it matters
+        return values.astype(np.float64 if values.dtype.kind == "f" else np.int64)
 
 
 def _read_ascii(file: str, text: str, elements: list[Element]) -> None:
