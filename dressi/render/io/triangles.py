@@ -86,7 +86,7 @@ def read_ply(path: PathLike) -> Mesh:
 
 
 def read_stl(path: PathLike) -> Mesh:
-    """The mesh of an STL file, ASCII or binary; corners of equal position become one vertex.
+    """The mesh of an STL file, ASCII or binary; corners at the same place become one vertex.
 
     Normals and attributes are left out. Raises LoadError: truncated, no triangles, NaN.
     """
