@@ -223,7 +223,7 @@ def closed() -> Shape:
 
 def views() -> Shape:
     """Two objects, three views."""
-    eyes = ((0.3, 0.2, 4.0), (3.0, 1.0, 2.4), (-2.2, -1.3, 3.0))
+    eyes = ((0.3, 0.2, 4.0), (3.1, 0.9, 2.2), (-2.2, -1.3, 3.0))
     v, f = joined(
         (turned(quad(0.7), 0.5, 0.6, 0.1) + (0.2, 0.1, 0.6), QUAD),
         (turned(octahedron(0)[0] * 0.8, 0.4, 0.3, 0.2), octahedron(0)[1]),
