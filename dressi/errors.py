@@ -149,3 +149,7 @@ class LoadError(DressiError, ValueError):
         super().__init__(message)
         self.file = file
         self.where = where
+
+
+class DressiWarning(UserWarning):
+    """Something that is most likely not meant, and for which there is no error."""

@@ -41,8 +41,12 @@ MIN_SLOPE = 1e-3
 """Smallest slope of an edge against its axis that is told from none: keeps quotients finite."""
 
 BEYOND_PX = 1e-2
-"""Pixels by which rounding may put the crossing past the farther pixel's centre. Farther away, it
-is the edge of a surface that passes behind that pixel."""
+"""Pixels by which rounding may put the crossing past either pixel's centre. Farther away, it is the
+edge of a surface that passes behind that pixel: the two meet between the pixels, without an edge.
+"""
+
+TIE = 2.0**-21
+"""Depths that differ by less are the same, but for rounding (they lie in [0, 0.5])."""
 
 ROUNDING = 1.0 + 1e-6
 """Keeps sums of weights from ending a hair above 1."""
@@ -245,7 +249,10 @@ class _Search:
         depth = F.where(self.peel.stencil, self.peel.depth, BEHIND_ALL)
         to = _MOVES[2 * axis]
         next_ids = F.shift(ids, *to, border="clamp")
-        mine = depth <= F.shift(depth, *to, border="clamp")
+        behind = F.shift(depth, *to, border="clamp") - depth
+        # Of faces in one plane the first is drawn, on whichever side of the other it lies.
+        tied, first = F.abs(behind) <= TIE, F.compare("lt", ids, next_ids)
+        mine = F.where(tied, first, behind > 0.0)
         near, far = F.where(mine, ids, next_ids), F.where(mine, next_ids, ids)
         near = F.where(F.not_equal(ids, next_ids), near, -1)
         line = F.swizzle(p, "yx"[axis])
@@ -279,7 +286,7 @@ def cut_off(at: Variable, slope: Variable) -> Variable:
     """VEC4: the areas that edges cut off the unit squares around the centres of two pixels, on the
     sides that the centres face each other: of the one at 0, for two edges, and of the one at 1.
 
-    at: VEC2, pixels from 0 to the edges, clamped to [0, 1]; 0 area where it is past 1 by more than
+    at: VEC2, pixels from 0 to the edges, clamped to [0, 1]; 0 area where it is outside by more than
     rounding. slope: VEC2 in (0, 1], by how much the edges move along the axis from one side of the
     square to the other, at most its width; 0 area where it is not positive. Continuous with its
     first derivative. Gradient to both.
@@ -287,7 +294,7 @@ def cut_off(at: Variable, slope: Variable) -> Variable:
     # The areas and their derivatives first, without gradient, and then the tangent: the backward
     # reads one image, not each step of the way.
     x, s = F.stop_gradient(at), F.stop_gradient(slope)
-    valid = (s > 0.0) * (x <= 1.0 + BEYOND_PX)
+    valid = (s > 0.0) * (x >= -BEYOND_PX) * (x <= 1.0 + BEYOND_PX)
     held = F.clamp(x, 0.0, 1.0)
     d, s, valid = F.vec4(held, 1.0 - held), F.vec4(s, s), F.vec4(valid, valid)
     rest = 0.5 + 0.5 * s - d

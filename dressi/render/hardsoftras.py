@@ -125,17 +125,23 @@ def build_rasterize(
     for k in range(K):
         ids = F.resolve(frag, depth, keep, background=-1, peel=k)
         shifted = F.resolve(depth, depth, keep, background=1, peel=k)
-        peels.append(_shade_geometry(screen, ids, shifted, p, edges))
+        counted = None if edges is None else F.lookup(edges, ids)
+        if counted is not None and K == 1:
+            # What is nearest to a pixel outside of everything lies on the contour. At a corner of
+            # it, it may be a face that has the corner, and its own edge of the contour elsewhere.
+            counted = F.where(shifted > 0.5, 1.0, counted)
+        peels.append(_shade_geometry(screen, ids, shifted, p, counted))
     return tuple(peels)
 
 
 def _shade_geometry(
     screen: ScreenFaces, ids: Variable, depth: Variable, p: Variable, edges: Variable | None
 ) -> Peel:
-    """The differentiable geometry of the faces that won."""
+    """The differentiable geometry of the faces that won. edges: VEC3 mask @ size of those that
+    count; default all."""
     a, b, c = (F.lookup(t, ids) for t in screen.corners)
     clipped = is_crossing((a, b, c))
-    face = signed_distance(a.xy, b.xy, c.xy, p, None if edges is None else F.lookup(edges, ids))
+    face = signed_distance(a.xy, b.xy, c.xy, p, edges)
     covered = F.to_float(F.compare("gte", ids, 0))
     return Peel(
         ids=ids,

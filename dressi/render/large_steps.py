@@ -26,7 +26,8 @@ from dressi.ad.vtype import INT
 from dressi.errors import GraphError
 from dressi.render.dissection import inverse_factor
 from dressi.render.mesh import Mesh, vertex_neighbors
-from dressi.render.topology import weld
+from dressi.render.topology import face_neighbors
+from dressi.render.weld import warn_of_open_seams, weld
 
 CHUNK = 256
 """Longest row of a sparse product. The rows of the last separators are as long as the mesh has
@@ -39,7 +40,7 @@ class LargeSteps:
 
     system: (M, M) I + lambda L of the M places where there are vertices. factors: sparse matrices
     whose product, applied from the first to the last, is its inverse. places: (N,) int, the place
-    of each vertex; vertices at exactly the same place (uv seams) share one.
+    of each vertex; vertices at the same place (uv seams, see ``weld``) share one.
     """
 
     system: sparse.csr_matrix
@@ -113,15 +114,16 @@ def _on_device(m: sparse.csr_matrix) -> F.SparseMatrix:
 def large_steps(mesh: Mesh, smoothness: float = 19.0) -> LargeSteps:
     """The parametrization of a mesh.
 
-    mesh: its positions only say which vertices are one (exactly equal places). smoothness: lambda
-    of the paper, >= 0: how far a pull on one vertex reaches, about sqrt(lambda) edges. Takes about
-    a second a 5000 vertices on the host, and 200 to 400 numbers a vertex on the device. Raises
-    GraphError for a bad mesh or smoothness.
+    mesh: its positions only say which vertices are one (at the same place, see ``weld``).
+    smoothness: lambda of the paper, >= 0: how far a pull on one vertex reaches, about sqrt(lambda)
+    edges. Takes about a second a 5000 vertices on the host, and 200 to 400 numbers a vertex on the
+    device. Warns of a seam that stays open. Raises GraphError for a bad mesh or smoothness.
     """
     mesh.check()
     if not (np.isfinite(smoothness) and smoothness >= 0.0):
         raise GraphError(f"large_steps at {user_line()}: smoothness must be >= 0, got {smoothness}")
-    first = weld(mesh.positions)
+    first = weld(mesh.positions, mesh.faces)
+    warn_of_open_seams(mesh.positions, first[mesh.faces], face_neighbors(first[mesh.faces]))
     kept, places = np.unique(first, return_inverse=True)
     places = np.reshape(places, len(first)).astype(np.int32)
     n = len(kept)

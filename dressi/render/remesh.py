@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dressi.errors import DressiError, GraphError
 from dressi.render.mesh import Mesh, area_normals, surface_area
-from dressi.render.topology import weld
+from dressi.render.weld import weld
 
 MAX_FACES = 2_000_000
 """Largest mesh that is asked for: an edge length given in the wrong unit would fill the memory."""
@@ -31,11 +31,11 @@ def remesh(mesh: Mesh, target_edge_length: float, iterations: int = 10) -> Mesh:
     """The same surface with edges of about one length.
 
     mesh: closed or with borders, whose vertices stay as they are; two faces at most at an edge,
-    turned alike. Vertices at exactly the same place become one; lone vertices and faces without
-    area are dropped. UVs are dropped too: triangles of the result lie across the seams of the old
-    charts; paint a texture after the last remeshing, with new UVs. target_edge_length: world units,
-    above 0. iterations: rounds of splitting, collapsing and flipping, at least 1. Vertex numbers
-    change: the leaves, Laplacians and the optimizer's state have to be made anew.
+    turned alike. Vertices at the same place (see ``weld``) become one; lone vertices and faces
+    without area are dropped. UVs are dropped too: triangles of the result lie across the seams of
+    the old charts; paint a texture after the last remeshing, with new UVs. target_edge_length:
+    world units, above 0. iterations: rounds of splitting, collapsing and flipping, at least 1.
+    Vertex numbers change: the leaves, Laplacians and the optimizer's state have to be made anew.
 
     Raises DressiError where gpytoolbox is not installed or gives back what is no mesh, GraphError
     for a bad mesh (named: which edge has three faces) or bad numbers.
@@ -78,12 +78,12 @@ def remesh(mesh: Mesh, target_edge_length: float, iterations: int = 10) -> Mesh:
 
 def _cleaned(mesh: Mesh) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]:
     """Welded positions (float64, contiguous) and faces with area. Raises GraphError (edges)."""
-    faces = weld(mesh.positions)[mesh.faces]
+    faces = weld(mesh.positions, mesh.faces)[mesh.faces]
     faces = faces[np.linalg.norm(area_normals(mesh.positions, faces), axis=1) > 0.0]
     if len(faces) == 0:
         raise GraphError(f"remesh: mesh '{mesh.name}' has no face with an area")
     used, index = np.unique(faces, return_inverse=True)
-    faces = np.reshape(index, (-1, 3)).astype(np.int32)
+    faces = np.reshape(index, (-1, 3)).astype(np.int64)
     directed = faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
     pairs, count = np.unique(np.sort(directed, axis=1), axis=0, return_counts=True)
     for what, bad in (("more than two faces", pairs[count > 2]), ("faces turned two ways", None)):
@@ -101,4 +101,4 @@ def _cleaned(mesh: Mesh) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]
             f"remesh: all vertices of mesh '{mesh.name}' lie on borders, which stay as they are; "
             "subdivide it first"
         )
-    return np.ascontiguousarray(mesh.positions[used], np.float64), faces
+    return np.ascontiguousarray(mesh.positions[used], np.float64), faces.astype(np.int32)

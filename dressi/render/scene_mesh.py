@@ -15,6 +15,7 @@ from dressi.errors import GraphError
 from dressi.render.mesh import Mesh, vertex_normals
 from dressi.render.scene import Image, Material, Node, Primitive, Scene, SceneMesh, TextureRef
 from dressi.render.scene_flat import instances
+from dressi.render.weld import weld as same_place
 
 
 def primitive_of(
@@ -99,19 +100,17 @@ def scene_of(mesh: Mesh, albedo: npt.ArrayLike | None = None) -> Scene:
 
 
 def welded(mesh: Mesh) -> Mesh:
-    """The mesh with vertices of exactly equal position made one; UVs keep their own topology.
+    """The mesh with vertices at the same place made one; UVs keep their own topology.
 
     What a renderer wants that moves vertices: one gradient for each point of the surface, no cracks
-    at UV seams. Vertices come in the order of their first use by the old table. A vertex that was
+    at UV seams. Vertices come in the order of the old table; of several the first is kept. The
+    tolerance is that of ``weld``: what float32 cannot tell apart is one place. A vertex that was
     doubled on purpose (two surfaces that touch) is joined too.
     """
-    _, first, inverse = np.unique(mesh.positions, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    faces = rank[np.ravel(inverse)][mesh.faces].astype(np.int32)
+    kept, rows = np.unique(same_place(mesh.positions, mesh.faces), return_inverse=True)
+    faces = np.reshape(rows, -1)[mesh.faces].astype(np.int32)
     corner = None if mesh.uvs is None else mesh.corner_faces
-    return Mesh(mesh.positions[first[order]], faces, mesh.uvs, corner, mesh.name)
+    return Mesh(mesh.positions[kept], faces, mesh.uvs, corner, mesh.name)
 
 
 def joined(meshes: list[Mesh]) -> Mesh:
@@ -145,7 +144,7 @@ def joined(meshes: list[Mesh]) -> Mesh:
 def mesh_of(scene: Scene, *, weld: bool = True) -> Mesh:
     """All triangles of a scene as one ``Mesh`` in the world; materials are left out.
 
-    weld: join vertices of equal position (``welded``). Raises GraphError: a scene without
+    weld: join vertices at the same place (``welded``). Raises GraphError: a scene without
     triangles, or of which only some have UVs.
     """
     parts = [instance.world_mesh() for instance in instances(scene)]

@@ -11,6 +11,7 @@ from dressi.ad import F, Variable
 from dressi.ad.graph import Derived
 from dressi.ad.vtype import IVEC3
 from dressi.render.project import ScreenFaces
+from dressi.render.weld import warn_of_open_seams, weld
 
 
 @dataclass(frozen=True)
@@ -21,23 +22,18 @@ class MeshFaces(Derived):
     neighbors: Derived | None = None
 
 
-def weld(positions: np.ndarray) -> np.ndarray:
-    """(N,) int: for each vertex the first one at exactly the same place. positions: (N, 3)."""
-    rows = np.asarray(positions).reshape(-1, 3)
-    _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return first[np.asarray(inverse).reshape(-1)]
-
-
 def face_neighbors(faces: np.ndarray) -> np.ndarray:
     """(F, 3) int32: the face across edge 01, 12, 20 of every face; -1 at a border and where more
-    than two faces meet. faces: (F, 3) ints."""
+    than two faces meet. A face with a corner twice (at the pole of a grid, say) has no neighbours
+    and stands between none. faces: (F, 3) ints."""
     f = np.asarray(faces).reshape(-1, 3).astype(np.int64)
     n = len(f)
     start, end = f.reshape(-1), f[:, [1, 2, 0]].reshape(-1)
     low, high = np.minimum(start, end), np.maximum(start, end)
-    order = np.lexsort((high, low))
+    whole = np.flatnonzero(np.repeat((f != f[:, [1, 2, 0]]).all(axis=1), 3))
+    order = whole[np.lexsort((high[whole], low[whole]))]
     low, high = low[order], high[order]
-    new = np.ones(3 * n, bool)
+    new = np.ones(len(order), bool)
     new[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
     group = np.cumsum(new) - 1
     first = np.flatnonzero(new)
@@ -51,9 +47,10 @@ def face_neighbors(faces: np.ndarray) -> np.ndarray:
 def neighbor_table(faces: Variable, vtx_pos: Variable | None = None) -> Variable:
     """IVEC3 @ (F, 1) leaf of ``face_neighbors``, kept up to date when other faces are sent.
 
-    vtx_pos: VEC3 leaf; vertices that were *sent* at exactly the same place (duplicates at uv seams)
-    count as one. A Variable that is no leaf is not looked at. The faces of ``build_batch`` have the
-    neighbours that each mesh has by itself.
+    vtx_pos: VEC3 leaf; vertices that were *sent* at the same place (duplicates at uv seams) count
+    as one, to the tolerance of ``weld``; what then looks like a seam that stayed open gives a
+    DressiWarning. A Variable that is no leaf is not looked at. The faces of ``build_batch`` have
+    the neighbours that each mesh has by itself.
     """
     leaf = Variable(IVEC3, faces.size, name=f"{faces.name or 'faces'}.neighbors")
     if isinstance(faces.derived, MeshFaces):
@@ -71,7 +68,10 @@ def _neighbors(faces: np.ndarray) -> np.ndarray:
 
 def _welded_neighbors(faces: np.ndarray, positions: np.ndarray) -> np.ndarray:
     index = np.asarray(faces).reshape(-1, 3).astype(np.int64)
-    return face_neighbors(weld(positions)[index]).reshape(1, 1, -1, 3)
+    joined = weld(positions, index)[index]
+    neighbors = face_neighbors(joined)
+    warn_of_open_seams(positions, joined, neighbors)
+    return neighbors.reshape(1, 1, -1, 3)
 
 
 def contour_edges(screen: ScreenFaces, neighbors: Variable, front: bool = False) -> Variable:

@@ -340,6 +340,32 @@ def test_inner_silhouette_pulls_the_occluder_by_the_length_of_its_edge(
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("mirror", [1.0, -1.0])
+def test_contact_line_is_no_silhouette(ad: DressiAD, mirror: float) -> None:
+    """A white tilted square goes through a black one. Where they meet nothing is mixed; the right
+    edge of the white one, 10 pixels high, widens it by 0.4 of a pixel's 1 / 256 each 1 / 16."""
+    front, size = quad(0.8)[0], (16, 16)
+    front[:, 2] = 0.75 * front[:, 0]
+    v, f = joined((front, quad()[1]), (quad(1.0)[0], quad()[1]))
+    v = (v + (0.03, 0.01, 0.0)) * (mirror, 1.0, 1.0)
+    flat = np.diag([0.8, -0.8, -0.25, 1.0])
+    flat[2, 3] = 0.5
+    scene = Shown(v, f, size, flat[None])
+    white = F.to_float(F.compare("lt", scene.aa.ids, 2)) * scene.aa.hard
+    picture = scene.aa.blend(white)
+    scene.loss = F.mean(picture)
+    sent(ad, scene)
+    image, hard = image_of(ad, picture), image_of(ad, white)
+    if mirror < 0:
+        image, hard = image[:, ::-1], hard[:, ::-1]
+    assert hard[3:13, 8].all() and not hard[3:13, 7].any(), "they meet between columns 7 and 8"
+    assert (image[4:12, 7] == 0.0).all() and (image[4:12, 8] == 1.0).all()
+    gradient = ad.recv_grad(scene.pos)
+    assert np.isclose(mirror * gradient[:4, 0].sum(), 10 * (16 / 2.5) / 256, rtol=0.02)
+    assert np.abs(gradient[4:]).max() < 1e-6
+
+
+@pytest.mark.gpu
 def test_gradients_hardly_depend_on_the_resolution(ad: DressiAD) -> None:
     """The integral of a smooth weight over the covered part of the screen, at three sizes: they
     differ by the order of a pixel."""

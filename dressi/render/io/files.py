@@ -66,7 +66,7 @@ def load_scene(path: PathLike) -> Scene:
 def load_mesh(path: PathLike) -> Mesh:
     """All triangles of a .gltf, .glb, .obj, .ply or .stl file as one ``Mesh``; no materials.
 
-    OBJ and PLY keep the file's order of vertices. glTF: in the world, vertices of equal position
+    OBJ and PLY keep the file's order of vertices. glTF: in the world, vertices at the same place
     are one (``scene_mesh.welded``), blendshapes at their default weights. STL: the same, because
     the format repeats every corner. Raises LoadError as ``load_scene``, and where a scene has no
     triangles or UVs on some of them only.

@@ -16,9 +16,10 @@ from dressi.render.pipeline.lights import LightLeaves
 from dressi.render.pipeline.maps_back import write_maps
 from dressi.render.pipeline.materials import MaterialLeaves
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, with_field
-from dressi.render.pipeline.tables import NORMAL_STEP, Welded
+from dressi.render.pipeline.tables import NORMAL_STEP, Welded, normal_key
 from dressi.render.scene import Node, Primitive, Scene, SceneMesh
 from dressi.render.scene_flat import world_matrices
+from dressi.render.weld import first_alike
 
 Read = Callable[[Parameter], np.ndarray]
 
@@ -103,25 +104,28 @@ def updated_scene(
 
 def moved_mesh(mesh: SceneMesh, welded: Welded, positions: np.ndarray) -> SceneMesh:
     """A mesh with other positions (rows of the welded one) and normals that fit them."""
-    out: list[Primitive] = []
-    total: dict[tuple, np.ndarray] = {}
-    keys: list[list[tuple]] = []
-    for p, rows in zip(mesh.primitives, welded.rows, strict=True):
-        mine: list[tuple] = []
+    parts = list(zip(mesh.primitives, welded.rows, strict=True))
+    keys = [normal_key(rows, p.normals) for p, rows in parts if p.normals is not None]
+    # Corners whose normals are one in the file, over all primitives, stay so.
+    alike = first_alike(np.concatenate(keys), NORMAL_STEP) if keys else np.zeros(0, np.int64)
+    groups, start = [], 0
+    for p, rows in parts:
+        n = 0 if p.normals is None else len(rows)
+        groups.append(alike[start : start + n])
+        start += n
+    total = np.zeros((len(alike), 3))
+    for (p, rows), group in zip(parts, groups, strict=True):
         if p.normals is not None:
-            steps = np.rint(p.normals / NORMAL_STEP).astype(np.int64)
-            mine = [(int(r), *s) for r, s in zip(rows, steps.tolist(), strict=True)]
             a, b, c = (positions[rows[p.faces[:, k]]].astype(np.float64) for k in range(3))
             for corner in range(3):
-                for v, n in zip(p.faces[:, corner], np.cross(b - a, c - a), strict=True):
-                    total[mine[v]] = total.get(mine[v], 0.0) + n
-        keys.append(mine)
-    for p, rows, mine in zip(mesh.primitives, welded.rows, keys, strict=True):
+                np.add.at(total, group[p.faces[:, corner]], np.cross(b - a, c - a))
+    out: list[Primitive] = []
+    for (p, rows), group in zip(parts, groups, strict=True):
         normals = p.normals
         if normals is not None:
-            sums = np.array([total.get(k, np.zeros(3)) for k in mine]).reshape(-1, 3)
-            length = np.linalg.norm(sums, axis=1, keepdims=True)
-            normals = np.where(length > 0.0, sums / np.where(length > 0.0, length, 1.0), normals)
+            length = np.linalg.norm(total[group], axis=1, keepdims=True)
+            fitting = total[group] / np.where(length > 0.0, length, 1.0)
+            normals = np.where(length > 0.0, fitting, normals)
         out.append(replace(p, positions=positions[rows], normals=normals, tangents=None))
     return replace(mesh, primitives=tuple(out))
 

@@ -24,12 +24,13 @@ from dressi.render.pipeline.parameters import Parameter, ParameterTable, unique_
 from dressi.render.project import gather
 from dressi.render.scene import Scene, SceneMesh
 from dressi.render.scene_flat import Instance, instances
+from dressi.render.weld import first_alike, weld
 
 NORMAL_STEP = 1e-3
-"""Normals of a file that differ by less are one."""
+"""Normals of a file that differ by less, in each component, are one."""
 
-FAR_STEP = 10_000
-"""In ``NORMAL_STEP``: beyond any unit normal, so that keys of another kind do not meet these."""
+APART = 4.0
+"""More than unit normals can differ by: between keys that must not meet."""
 
 NORMALS = ("auto", "file", "computed")
 
@@ -54,17 +55,22 @@ def weld_mesh(mesh: SceneMesh) -> Welded:
             moved = p.targets[k].positions if k < len(p.targets) else None
             columns.append(np.zeros_like(p.positions) if moved is None else moved)
         tables.append(np.concatenate(columns, axis=1))
-    table = np.concatenate(tables) + np.float32(0.0)  # -0 is 0
-    _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")  # in the order of the file
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    joined = table[first[order]]
+    table = np.concatenate(tables)
+    starts = np.cumsum([0] + [len(t) for t in tables])
+    faces = [p.faces + start for p, start in zip(mesh.primitives, starts, strict=False)]
+    first = weld(table[:, :3], np.concatenate(faces), table[:, 3:])
+    kept, rows_of = np.unique(first, return_inverse=True)  # in the order of the file
+    joined = table[kept]
     moves = [joined[:, 3 * k + 3 : 3 * k + 6] for k in range(n_targets)]
-    ends = np.cumsum([len(t) for t in tables])[:-1]
-    rows = np.split(rank[inverse.reshape(-1)], ends)
+    rows = np.split(np.reshape(rows_of, -1), starts[1:-1])
     deltas = tuple(m if m.any() else None for m in moves)
     return Welded(joined[:, :3], deltas, tuple(rows))
+
+
+def normal_key(rows: np.ndarray, normals: np.ndarray) -> np.ndarray:
+    """(N, 4) table for ``first_alike``, to ``NORMAL_STEP``: corners whose normals are one. rows:
+    (N,) of the welded vertices; normals: (N, 3) of the file."""
+    return np.concatenate([rows[:, None] * APART, normals], axis=1)
 
 
 @dataclass(eq=False)
@@ -220,17 +226,16 @@ class _Joiner:
             flat = rows.reshape(-1)
             if normals is None:  # a face each, as glTF wants where a file has none
                 file = np.zeros((len(flat), 3), np.float32)
-                own = -FAR_STEP - np.arange(len(flat)) // 3
-                key = np.stack([flat, own, own * 0, own * 0], axis=1)
+                own = -APART * (1 + np.arange(len(flat)) // 3)
+                key = normal_key(flat, np.stack([own, own * 0, own * 0], axis=1))
             else:
                 file = normals[i.faces.reshape(-1)]
-                steps = np.rint(file / NORMAL_STEP).astype(np.int64)
-                key = np.concatenate([flat[:, None], steps], axis=1)
+                key = normal_key(flat, file)
             keys.append(key)
             values.append(file)
             known.append(np.full(len(flat), has))
-        key = np.concatenate(keys)
-        _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
+        alike = first_alike(np.concatenate(keys), NORMAL_STEP)
+        first, inverse = np.unique(alike, return_inverse=True)
         self.normal_faces.append(inverse.reshape(-1, 3) + self.n_normals)
         self.normals.append(np.concatenate(values)[first])
         self.has_normal.append(np.concatenate(known)[first])
