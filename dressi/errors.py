@@ -75,7 +75,7 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 class DressiWarning(UserWarning):
-    """Something that can be drawn, but hardly as it was meant."""
+    """Something that is possible, but most likely not meant."""
 
 
 def warn(message: str) -> None:
@@ -149,7 +149,3 @@ class LoadError(DressiError, ValueError):
         super().__init__(message)
         self.file = file
         self.where = where
-
-
-class DressiWarning(UserWarning):
-    """Something that is most likely not meant, and for which there is no error."""

@@ -14,15 +14,13 @@ so that no mesh collapses, whatever its scale.
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from dressi.errors import DressiWarning
+from dressi.errors import warn
 
 STEP = 2.0**-23
 """Relative step of float32."""
@@ -174,11 +172,9 @@ def warn_of_open_seams(
     miss = np.minimum(alike, turned)
     lying = miss <= NEAR_EDGE * length
     if lying.any():
-        warnings.warn(
+        warn(
             f"{lying.sum()} of {len(a)} border edges of a mesh of {len(index)} faces lie on one "
             f"another, with ends up to {miss[lying].max():.2g} apart: a seam that is open, and "
             "silhouettes run along it\n  hint: give both sides the same vertices, or the same "
-            f"positions; those up to {tolerance_of(p[np.unique(index)]):.2g} apart are one",
-            DressiWarning,
-            stacklevel=2,
+            f"positions; those up to {tolerance_of(p[np.unique(index)]):.2g} apart are one"
         )
