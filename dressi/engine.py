@@ -224,6 +224,10 @@ class DressiAD:
     def _evaluate(self, asked: tuple[Variable, ...]) -> list[np.ndarray]:
         key = tuple(v.uid for v in asked)
         known = self._evaluations.get(key)
+        if known is not None and self._store.on_device(known.part.packed.uniforms):
+            # A step writes a leaf that was a number of the uniform block when this was compiled.
+            self._evaluations.pop(key).part.executable.close()
+            known = None
         if known is None:
             self._phases.clear()
             packed, made = self._pack(asked, [], "evaluation")
