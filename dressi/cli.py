@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
 from dressi.errors import DressiError, GraphError
 
@@ -212,6 +216,24 @@ def _bench(args: argparse.Namespace) -> None:
     run_bench(args.table, settings, args.json)
 
 
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does, so that it still says what was done."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no signal comes here
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        # None: a handler that was not set from Python; it cannot be set from here either.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; 0, or 1 with a message on standard error for the library's own errors and
     files that cannot be written, 130 after Ctrl-C."""
@@ -221,7 +243,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     args = _parser(argv[0] if argv else None).parse_args(argv)
     try:
-        args.run(args)
+        with _terminated_as_interrupted():
+            args.run(args)
     except (DressiError, OSError) as error:
         # A command has no line of the user's to name.
         reason = error.reason if isinstance(error, GraphError) else error

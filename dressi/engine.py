@@ -231,6 +231,10 @@ class DressiAD:
 
     def _evaluate(self, asked: tuple[Variable, ...]) -> list[np.ndarray]:
         known = self._evaluations.get(asked)
+        if known is not None and self._store.on_device(known.part.packed.uniforms):
+            # A step writes a leaf that was a number of the uniform block when this was compiled.
+            self._evaluations.drop(asked)
+            known = None
         if known is None:
             self._phases.clear()
             packed, made = self._pack(asked, [], "evaluation")

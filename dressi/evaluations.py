@@ -83,6 +83,10 @@ class Evaluations:
             oldest.part.executable.close()
         return new
 
+    def drop(self, asked: Sequence[Variable]) -> None:
+        """Close the evaluation of these Variables, which must be there."""
+        self._kept.pop(tuple(v.uid for v in asked)).part.executable.close()
+
     def asked(self) -> list[Variable]:
         """The Variables that were asked for and are still there."""
         return [v for e in self._kept.values() for r in e.asked if (v := r()) is not None]

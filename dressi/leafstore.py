@@ -65,6 +65,10 @@ class LeafStore:
         """uids of the leaves that lie in images of the device."""
         return set(self._resident)
 
+    def on_device(self, variables: Iterable[Variable]) -> bool:
+        """Whether one of the leaves at least lies in images of the device."""
+        return any(v.uid in self._resident for v in variables)
+
     def send(self, v: Variable, value: Any, checked: Sequence[Variable] = ()) -> None:
         """Check and keep the data of a leaf; on the device at once. checked: graphs whose static
         indices are checked against it. Raises GraphError for bad data, which leaves everything as

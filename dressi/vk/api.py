@@ -68,13 +68,18 @@ class Api:
         """Of ``n_instances``."""
 
     def enumerate(
-        self, function: CData, ctype: str, *args: CData, read: Callable[[CData], Item]
+        self,
+        function: CData,
+        ctype: str,
+        *args: CData,
+        read: Callable[[CData], Item],
+        call: str = "a Vulkan call",
     ) -> list[Item]:
         """Calls a two-step enumeration function (count, then array).
 
         Returns what ``read`` makes of each entry, a ``ctype``. An entry lives as long as the call
         (cffi's slices and entries do not keep their array), so ``read`` must copy what it wants.
-        Raises DeviceError with the name of the result.
+        call: the function's name. Raises DeviceError with the names of call and result.
         """
         count = self.ffi.new("uint32_t *")
         result = function(*args, count, self.null)
@@ -83,7 +88,7 @@ class Api:
             result = function(*args, count, array)
         if result not in (None, 0, self.c.VK_INCOMPLETE):
             raise DeviceError(
-                f"listing {ctype} failed: {result_name(self, result)}\n  {install_hint()}"
+                f"{call} (listing {ctype}) failed: {result_name(self, result)}\n  {install_hint()}"
             )
         return [read(array[i]) for i in range(count[0])]
 

@@ -256,7 +256,8 @@ class Device:
         ctx = self.context
         size = ctx.api.ffi.new("size_t *")
         get, null = ctx.api.lib.vkGetPipelineCacheData, ctx.api.null
-        ctx.check(get(ctx.device, self.pipeline_cache, size, null), "vkGetPipelineCacheData", "")
+        result = get(ctx.device, self.pipeline_cache, size, null)
+        ctx.check(result, "vkGetPipelineCacheData", "the pipeline cache")
         if size[0] == self._cache_size or size[0] > _PIPELINE_CACHE_LIMIT:
             return
         data = ctx.api.ffi.new("char[]", size[0])

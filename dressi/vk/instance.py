@@ -89,6 +89,7 @@ class Instance:
         found = api.enumerate(
             api.lib.vkEnumerateInstanceLayerProperties,
             "VkLayerProperties",
+            call="vkEnumerateInstanceLayerProperties",
             read=lambda p: api.ffi.string(p.layerName).decode(),
         )
         if _LAYER not in found:
@@ -141,6 +142,7 @@ class Instance:
             api.lib.vkEnumeratePhysicalDevices,
             "VkPhysicalDevice",
             self.handle,
+            call="vkEnumeratePhysicalDevices",
             read=lambda handle: handle,
         )
         return [(p, read_info(api, self.handle, p, i)) for i, p in enumerate(found)]
@@ -246,6 +248,7 @@ def _extension_names(api: Api, layer: str | None) -> set[str]:
             api.lib.vkEnumerateInstanceExtensionProperties,
             "VkExtensionProperties",
             name,
+            call="vkEnumerateInstanceExtensionProperties",
             read=lambda e: api.ffi.string(e.extensionName).decode(),
         )
     )

@@ -55,6 +55,7 @@ def extensions(api: Api, physical: CData) -> set[str]:
             "VkExtensionProperties",
             physical,
             api.null,
+            call="vkEnumerateDeviceExtensionProperties",
             read=lambda e: api.ffi.string(e.extensionName).decode(),
         )
     )

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,16 +13,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dressi import DressiAD, F, Variable
+from dressi import DeviceError, DressiAD, F, Variable, cli
 from dressi.ad.registry import OPS
-from dressi.apps.bench import Settings, run_bench
+from dressi.apps.bench import Settings, reliability, run_bench
+from dressi.apps.bench.common import Copies
 from dressi.apps.bench.reliability import FIGURES
-from dressi.apps.reliability import cost, coverage, edges, fits, gradients, ops, switches
+from dressi.apps.reliability import (
+    cost,
+    coverage,
+    edges,
+    failures,
+    fits,
+    gradients,
+    ops,
+    surroundings,
+    switches,
+)
 from dressi.apps.reliability.domain_edges import EDGES
 from dressi.apps.reliability.row import COLUMNS, Row, at_most, below
 from dressi.apps.reliability.scenes import gradient_scenes
 from dressi.engine import DressiAD as Engine
 from dressi.leafstore import LeafStore
+from dressi.vk.api import load
 
 SMOKE = Settings(smoke=True)
 
@@ -194,3 +210,77 @@ def test_r9_tells_runs_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fits, "_CHILD", child)
     (row,) = fits.same_bits(None, True)
     assert row["value"] == 2 and not row["holds"]
+
+
+@pytest.mark.gpu
+def test_r13_tells_errors_that_do_not_name_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dressi.vk.context import Context
+
+    def silent(self: Context, result: int, *_: object, **__: object) -> None:
+        if result < 0:
+            raise DeviceError("something failed")
+
+    monkeypatch.setattr(Context, "check", silent)
+    found = holding(list(failures.measure(None, True)))
+    assert sorted(found.values()) == [False, True]  # the engines afterwards are fine
+
+
+def test_r13_tells_failures_that_nobody_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No error comes, and the numbers are not those of the job."""
+    monkeypatch.setattr(failures, "failing", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(failures, "job", lambda device: np.zeros(3))
+    assert failures.complaint(None, "vkCreateImage", 0, -2, np.zeros(3)) == ""
+    assert "wrong result" in failures.complaint(None, "vkCreateImage", 0, -2, np.ones(3))
+
+
+@pytest.mark.gpu
+def test_r13_leaves_the_calls_as_they_were() -> None:
+    before = load().lib
+    with pytest.raises(DeviceError), failures.failing("vkCreateDevice", 0, -3):
+        failures.job(None)
+    assert load().lib is before
+
+
+def test_r15_tells_what_ends_badly_or_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ("tell(True)", "tell(False, note='x')", "1 / 0", "tell(True, 9.0)")
+    made = tuple(surroundings.Situation(f"situation {k}", text) for k, text in enumerate(texts))
+    assert [surroundings.outcome(s, None)[0] for s in made] == [True, False, False, True]
+    monkeypatch.setattr(surroundings, "SITUATIONS", made)
+    found = {row["figure"][:20]: row["holds"] for row in surroundings.measure(None, False)}
+    assert list(found.values()) == [False, False]
+
+
+def test_rows_are_told_as_they_come_and_a_stop_says_what_was_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first figure is told before the second one is measured; Ctrl-C comes in the second."""
+
+    def stopped(device: str | None, small: bool) -> list[Row]:
+        assert "R8 x: 1.0 (threshold 2.0), holds" in capsys.readouterr().err
+        time.sleep(0.2)
+        assert "R9: 0 s" in capsys.readouterr().err  # a sign of life
+        raise KeyboardInterrupt
+
+    figures = {"R8": lambda *_: iter([below("R8 x", 1.0, 2.0, 1)]), "R9": stopped}
+    monkeypatch.setattr(reliability, "FIGURES", figures)
+    monkeypatch.setattr(reliability, "EVERY_S", 0.05)
+    with pytest.raises(KeyboardInterrupt):
+        reliability.measure(SMOKE, Copies(SMOKE))
+    said = capsys.readouterr().err
+    assert "stopped while R9 was measured; done: R8 (1 rows, 0 do not hold); not done: R9" in said
+
+
+@pytest.mark.signals
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to threads")
+def test_sigterm_ends_a_command_like_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def end(args: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5.0)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(cli, "_bench", end)
+    assert cli.main(["bench", "reliability"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -3,25 +3,31 @@ figure is: ``dressi.apps.reliability``, one file a figure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from dressi.apps.bench.common import Copies, Settings, Table
 from dressi.apps.reliability import (
     cost,
     coverage,
     edges,
+    failures,
     fits,
     gradients,
     leaks,
     malformed,
     ops,
+    surroundings,
     survival,
     switches,
 )
 from dressi.apps.reliability.row import COLUMNS, Row
 from dressi.errors import DressiError
 
-FIGURES: Mapping[str, Callable[[str | None, bool], list[Row]]] = {
+FIGURES: Mapping[str, Callable[[str | None, bool], Iterable[Row]]] = {
     "R1": ops.measure,
     "R2": edges.measure,
     "R3": gradients.measure,
@@ -32,7 +38,9 @@ FIGURES: Mapping[str, Callable[[str | None, bool], list[Row]]] = {
     "R10": malformed.measure,
     "R11": survival.conformance,
     "R12": leaks.measure,
+    "R13": failures.measure,
     "R14": survival.atomic,
+    "R15": surroundings.measure,
     "cost": cost.measure,
 }
 """(device, whether the run is a small one) -> rows."""
@@ -48,9 +56,58 @@ def chosen(only: str | None) -> list[str]:
     return names
 
 
+EVERY_S = 5.0
+"""Seconds between two signs of life of a figure that is being measured."""
+
+
 def measure(settings: Settings, copies: Copies) -> Table:
-    """The table; the copy is measured for its title."""
-    rows = []
-    for name in chosen(settings.only):
-        rows += FIGURES[name](settings.device, settings.smoke)
+    """The table; the copy is measured for its title. Each row is also told on standard error as
+    soon as it is known; a run that is stopped tells which figures were done."""
+    rows: list[Row] = []
+    names = chosen(settings.only)
+    done: list[str] = []
+    try:
+        for name in names:
+            with _signs_of_life(name):
+                for row in FIGURES[name](settings.device, settings.smoke):
+                    rows.append(row)
+                    _tell(_line(row))
+            done.append(name)
+    except KeyboardInterrupt:
+        left = [n for n in names if n not in done]
+        _tell(
+            f"stopped while {left[0]} was measured; done: {', '.join(done) or 'none'} "
+            f"({len(rows)} rows, {sum(not r['holds'] for r in rows)} do not hold); "
+            f"not done: {', '.join(left)}"
+        )
+        raise
     return Table(COLUMNS, rows, [(row["figure"], row["holds"]) for row in rows])
+
+
+def _line(row: Row) -> str:
+    verdict = "holds" if row["holds"] else "DOES NOT HOLD"
+    return f"{row['figure']}: {row['value']} (threshold {row['threshold']}), {verdict}"
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _signs_of_life(name: str) -> Iterator[None]:
+    """A line when a figure begins, one every few seconds, one with its seconds at the end."""
+    begin, over = time.perf_counter(), threading.Event()
+
+    def beat() -> None:
+        while not over.wait(EVERY_S):
+            _tell(f"{name}: {time.perf_counter() - begin:.0f} s")
+
+    _tell(f"{name}: begins")
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+        _tell(f"{name}: took {time.perf_counter() - begin:.1f} s")
+    finally:
+        over.set()
+        thread.join()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -92,9 +93,15 @@ def run_bench(
     with DressiAD(settings.device) as ad:
         who = identity(ad)
 
-    copies, done = Copies(settings), []
+    copies = Copies(settings)
+    done: list[tuple[str, Table]] = []
     for each in names:
-        made = TABLES[each](settings, copies)
+        try:
+            made = TABLES[each](settings, copies)
+        except KeyboardInterrupt:
+            so_far = ", ".join(n for n, _ in done) or "none"
+            print(f"stopped in table {each}; tables done: {so_far}", file=sys.stderr, flush=True)
+            raise
         if settings.smoke:  # conditions are for the sizes that they were stated for
             made = replace(made, conditions=())
         done.append((each, made))

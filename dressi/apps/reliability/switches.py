@@ -3,7 +3,7 @@ forward and gradient, run the usual way and in others, on one device."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
@@ -151,12 +151,11 @@ def cached_steps(device: str | None, seeds: Iterable[int]) -> tuple[float, int]:
     return off, used
 
 
-def measure(device: str | None, small: bool) -> list[Row]:
-    """The worst difference of each group of ways, and of the cache."""
+def measure(device: str | None, small: bool) -> Iterator[Row]:
+    """The worst difference of each group of ways, and of the cache, as they come."""
     n, turns = (SMALL_GRAPHS, SMALL_TURNS) if small else (N_GRAPHS, TURNS)
     with DressiAD(device) as ad:
         usual = [values(ad, seed) for seed in range(n)]
-    rows = []
     for group, ways in GROUPS.items():
         off, cases = 0.0, 0
         for k, way in enumerate(ways.values()):
@@ -166,6 +165,6 @@ def measure(device: str | None, small: bool) -> list[Row]:
             with way.engine(device) as ad:
                 for seed in mine:
                     off, cases = max(off, worst(values(ad, seed), usual[seed])), cases + 1
-        rows.append(below(f"R8 {group}", off, SAME, cases))
+        yield below(f"R8 {group}", off, SAME, cases)
     off, used = cached_steps(device, range(SMALL_STEPPED if small else N_STEPPED))
-    return [*rows, below("R8 cache, steps", off, SAME, used)]
+    yield below("R8 cache, steps", off, SAME, used)
