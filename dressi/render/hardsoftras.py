@@ -16,7 +16,7 @@ from dressi.ad import F, Variable
 from dressi.errors import GraphError
 from dressi.render.blend import blend_color, blend_silhouette, edge_mask
 from dressi.render.distance import face_test, perspective, signed_distance
-from dressi.render.enlarge import build_enlarge
+from dressi.render.enlarge import SLACK_PX, build_enlarge
 from dressi.render.project import (
     ScreenFaces,
     Size,
@@ -135,7 +135,14 @@ def _shade_geometry(
     """The differentiable geometry of the faces that won."""
     a, b, c = (F.lookup(t, ids) for t in screen.corners)
     clipped = is_crossing((a, b, c))
-    face = signed_distance(a.xy, b.xy, c.xy, p, None if edges is None else F.lookup(edges, ids))
+    face = signed_distance(
+        a.xy,
+        b.xy,
+        c.xy,
+        p,
+        None if edges is None else F.lookup(edges, ids),
+        SLACK_PX / screen.scale,
+    )
     covered = F.to_float(F.compare("gte", ids, 0))
     return Peel(
         ids=ids,
