@@ -21,6 +21,7 @@ from dressi.ad import F, Variable
 from dressi.ad.graph import Derived
 from dressi.ad.vtype import INT, MAT4, VEC3
 from dressi.errors import GraphError
+from dressi.render.clip import Parts
 from dressi.render.hardsoftras import Peel, build_rasterize
 from dressi.render.project import (
     ScreenFaces,
@@ -112,6 +113,7 @@ def build_antialias(
     matrix: Variable,
     size: Size,
     jitter: Variable | tuple[float, float] | None = None,
+    clip: bool = False,
 ) -> Antialiased:
     """Rasterize hard faces once and find the coverage of the pixels at silhouettes.
 
@@ -119,19 +121,25 @@ def build_antialias(
     fine. matrix: MAT4 @ 1x1, layers = views. size: image size in pixels. jitter: VEC2 @ 1x1 in
     pixels, shifts the projection. An edge is on the silhouette when no face lies across it, or one
     that is turned the other way. Gradient to vtx_pos and matrix, from pixels beside a silhouette,
-    inner ones (a face in front of a farther one) included; none from faces that cross the near or
-    the far plane. Raises GraphError for wrong types or sizes.
+    inner ones (a face in front of a farther one) included; from faces that cross the near or the
+    far plane only with clip, which cuts them there. Raises GraphError for wrong types or sizes.
     """
     _check(vtx_pos, faces, matrix, size)
     if jitter is not None and not isinstance(jitter, Variable):
         jitter = F.constant(jitter)
-    screen = build_screen_faces(vtx_pos, faces, matrix, size, jitter)
+    screen = build_screen_faces(vtx_pos, faces, matrix, size, jitter, clip)
     peel = build_rasterize(screen, F.constant(0.0), 1)[0]
-    # The same graph as inside build_screen_faces: merged, not run twice.
-    points = to_screen(project(vtx_pos, matrix), size, jitter).xy
-    start, end = (F.lookup(points, v) for v in _edge_ends(faces))
-    ways = _ways(screen, neighbor_table(faces, vtx_pos))
-    cut = _Search(screen, peel, ways, _lines(start, end)).pairs()
+    neighbors = neighbor_table(faces, vtx_pos)
+    if screen.parts is None:
+        # The same graph as inside build_screen_faces: merged, not run twice.
+        points = to_screen(project(vtx_pos, matrix), size, jitter).xy
+        start, end = (F.lookup(points, v) for v in _edge_ends(faces))
+        ways, lines = _ways(screen, neighbors), _lines(start, end)
+    else:
+        ends = [v.xy for v in screen.parts.corners]
+        ways = _ways_of_parts(screen, screen.parts, neighbors)
+        lines = F.join([_lines(ends[k], ends[(k + 1) % 3]) for k in range(3)])
+    cut = _Search(screen, peel, ways, lines).pairs()
     mine, others = cut.xy, F.swizzle(cut, "zw")
     raw = F.vec4(mine.x, F.shift(others, 1, 0).x, mine.y, F.shift(others, 0, 1).y)
     # A pixel between two edges may be asked for more than all of it.
@@ -223,6 +231,17 @@ def _ways(screen: ScreenFaces, neighbors: Variable) -> tuple[Variable, Variable,
     return F.vec4(ys, turn), F.vec4(xs, -turn), F.vec3(*onward)
 
 
+def _ways_of_parts(
+    screen: ScreenFaces, parts: Parts, neighbors: Variable
+) -> tuple[Variable, Variable, Variable]:
+    """The same tables @ (3F, 1) for the parts of faces."""
+    assert screen.turn is not None
+    a, b, c = (F.stop_gradient(v).xy for v in parts.corners)
+    turn = F.join([screen.turn] * 3)
+    onward = parts.across(screen.turn, neighbors)
+    return F.vec4(a.y, b.y, c.y, turn), F.vec4(a.x, b.x, c.x, -turn), onward + 2
+
+
 @dataclass(frozen=True)
 class _Search:
     """For every pixel, the silhouette edges between its centre and the next ones."""
@@ -245,7 +264,7 @@ class _Search:
     def edge(self, axis: int, p: Variable) -> Variable:
         """INT: row of the silhouette edge between the pixel and the next one on the right (axis 0)
         or below (1), -1 where there is none."""
-        ids = self.peel.ids
+        ids = self.peel.ids if self.peel.rows is None else self.peel.rows
         depth = F.where(self.peel.stencil, self.peel.depth, BEHIND_ALL)
         to = _MOVES[2 * axis]
         next_ids = F.shift(ids, *to, border="clamp")
@@ -279,7 +298,10 @@ class _Search:
         before = F.compare("lt", corners.xyz, line)
         out = (before - F.swizzle(before, "yzx")) * sense > 0.0  # at most one of the three
         onward = F.sum_components(F.lookup(self.ways[2], face) * F.to_int(out)) - 2
-        return face * 3 + F.to_int(F.dot(out, (0.0, 1.0, 2.0))), onward
+        number, parts = F.to_int(F.dot(out, (0.0, 1.0, 2.0))), self.screen.parts
+        if parts is not None:
+            return face + number * (3 * parts.n_faces), onward
+        return face * 3 + number, onward
 
 
 def cut_off(at: Variable, slope: Variable) -> Variable:

@@ -13,7 +13,7 @@ from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, VEC2, VEC3
 from dressi.errors import GraphError
 from dressi.render.distance import interpolate, signed_distance
-from dressi.render.enlarge import build_enlarge
+from dressi.render.enlarge import SLACK_PX, build_enlarge
 from dressi.render.project import (
     ScreenFaces,
     Size,
@@ -90,7 +90,7 @@ def build_conservative(
     touched = F.resolve(hit, depth, keep, background=0)
     filled = F.to_float(F.compare("gte", ids, 0))
     a, b, c = (F.lookup(t, ids).xy for t in corners)
-    face = signed_distance(a, b, c, p)
+    face = signed_distance(a, b, c, p, least=SLACK_PX / m)
     return Charts(
         ids=ids,
         bary=F.where(filled, face.weights, 0.0),

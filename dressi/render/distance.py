@@ -6,9 +6,18 @@ nearest point of the three edges.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dressi.ad import F, Variable
+from dressi.render.weights import (
+    EdgePoint,
+    Triple,
+    areas,
+    distance2,
+    edge_point,
+    edge_slope,
+    slopes,
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +38,12 @@ HIDDEN = HIDDEN_DISTANCE**2
 
 
 def signed_distance(
-    a: Variable, b: Variable, c: Variable, p: Variable, edges: Variable | None = None
+    a: Variable,
+    b: Variable,
+    c: Variable,
+    p: Variable,
+    edges: Variable | None = None,
+    least: float = 0.0,
 ) -> FaceDistance:
     """Distance of p to the face a b c. VEC2 each, screen square.
 
@@ -37,40 +51,50 @@ def signed_distance(
     moves along with the corners (the derivative with respect to the position on the segment is 0
     there). At distance exactly 0 the subgradient is 0. Edge-on faces have no inside. edges: VEC3
     mask of the edges ab, bc, ca that count; with none of them the distance is +-2 (HIDDEN) and has
-    no gradient.
+    no gradient. least: width below which a face or an edge gives weights no larger gradient.
     """
-    ap, bp, cp = p - a, p - b, p - c
-    w_a, w_b, w_c = _cross(bp, cp), _cross(cp, ap), _cross(ap, bp)
-    area2 = w_a + w_b + w_c
-    beta = F.safe_div(F.vec3(w_a, w_b, w_c), area2)
-    inside = (F.minimum(F.minimum(beta.x, beta.y), beta.z) >= 0.0) * F.not_equal(area2, 0.0)
-
-    t_ab, d_ab = _segment(ap, bp, b - a)
-    t_bc, d_bc = _segment(bp, cp, c - b)
-    t_ca, d_ca = _segment(cp, ap, a - c)
+    u = a - p, b - p, c - p
+    spans = F.stop_gradient(areas(*u))
+    area2 = F.sum_components(spans)
+    beta = F.safe_div(spans, area2)
+    inside = (F.min_components(beta) >= 0.0) * F.not_equal(area2, 0.0)
+    edge, *others = (edge_point(u[k], u[(k + 1) % 3], k) for k in range(3))
     if edges is not None:
-        d_ab = F.where(edges.x, d_ab, HIDDEN)
-        d_bc = F.where(edges.y, d_bc, HIDDEN)
-        d_ca = F.where(edges.z, d_ca, HIDDEN)
-    first = (d_ab <= d_bc) * (d_ab <= d_ca)
-    second = d_bc <= d_ca
-    on_edge = F.where(
-        first,
-        F.vec3(1.0 - t_ab, t_ab, 0.0),
-        F.where(second, F.vec3(0.0, 1.0 - t_bc, t_bc), F.vec3(t_ca, 0.0, 1.0 - t_ca)),
-    )
-    fixed = F.stop_gradient(on_edge)
-    # p - nearest, from the small differences p - a ...: exact to the last bits near an edge.
-    away = F.length(ap * fixed.x + bp * fixed.y + cp * fixed.z)
+        edge, *others = (
+            replace(e, distance2=F.where(F.swizzle(edges, k), e.distance2, HIDDEN))
+            for e, k in zip((edge, *others), "xyz", strict=True)
+        )
+    for other in others:
+        edge = edge.or_nearer(other)
+    # From p to the nearest point, by the small differences a - p ...: exact near an edge.
+    away = F.length(_sum(u, edge.weights))
     if edges is not None:
         any_edge = F.maximum(F.maximum(edges.x, edges.y), edges.z)
         away = F.where(any_edge, away, HIDDEN_DISTANCE)
     return FaceDistance(
         distance=F.where(inside, away, -away),
         inside=inside,
-        weights=F.where(inside, beta, on_edge),
+        weights=_moving(F.where(inside, beta, edge.weights), u, inside, edge, least),
         beta=beta,
     )
+
+
+def _sum(corners: Triple, weights: Variable) -> Variable:
+    return corners[0] * weights.x + corners[1] * weights.y + corners[2] * weights.z
+
+
+def _moving(
+    fixed: Variable, u: Triple, inside: Variable, edge: EdgePoint, least: float
+) -> Variable:
+    """Weights of a point with the gradient that they have to the corners u, seen from the pixel."""
+    residual = _sum(u, fixed)
+    moved = residual - F.stop_gradient(residual)
+    within = F.vec3(*(F.dot(g, moved) for g in slopes(u, least)))
+    # The nearest point of an edge slides when the edge moves along itself, and when it turns.
+    turned = _sum(u, edge.ends)
+    turned = F.dot(F.stop_gradient(residual), turned - F.stop_gradient(turned))
+    slid = edge_slope(edge, least) * (F.dot(edge.along, moved) + turned)
+    return fixed + F.where(inside, within, edge.ends * slid)
 
 
 @dataclass(frozen=True)
@@ -114,49 +138,22 @@ def face_test(a: Variable, b: Variable, c: Variable, p: Variable) -> FaceTest:
     """
     a, b, c, p = (F.stop_gradient(v) for v in (a, b, c, p))
     ap, bp, cp = p - a, p - b, p - c
-    areas = _cross(bp, cp), _cross(cp, ap), _cross(ap, bp)
-    area2 = areas[0] + areas[1] + areas[2]
+    spans = areas(ap, bp, cp)
+    area2 = F.sum_components(spans)
     side = F.sign(area2)
-    least = F.minimum(F.minimum(areas[0] * side, areas[1] * side), areas[2] * side)
+    least = F.min_components(spans * side)
     inside = (least >= 0.0) * F.not_equal(side, 0.0)
     ends = F.dot(ap, ap), F.dot(bp, bp), F.dot(cp, cp)
     squared = F.minimum(
         F.minimum(
-            _squared(ap, bp, b - a, areas[2], ends[0], ends[1]),
-            _squared(bp, cp, c - b, areas[0], ends[1], ends[2]),
+            distance2(ap, bp, b - a, spans.z, ends[0], ends[1]),
+            distance2(bp, cp, c - b, spans.x, ends[1], ends[2]),
         ),
-        _squared(cp, ap, a - c, areas[1], ends[2], ends[0]),
+        distance2(cp, ap, a - c, spans.y, ends[2], ends[0]),
     )
     nearest = F.sqrt(squared)
     reach = F.vec3(*(F.abs(v.x) + F.abs(v.y) for v in (ap, bp, cp)))
-    return FaceTest(F.where(inside, nearest, -nearest), F.vec3(*areas), area2, reach)
-
-
-TINY = 1e-30
-"""Keeps the quotient of an edge without length finite; the nearer end is taken then."""
-
-
-def _squared(
-    ap: Variable, bp: Variable, edge: Variable, area: Variable, aa: Variable, bb: Variable
-) -> Variable:
-    """Squared distance to a segment. area: cross(ap, bp); aa, bb: squared distances to its ends."""
-    beside = area * area / F.maximum(F.dot(edge, edge), TINY)
-    past_end = F.maximum(F.dot(ap, edge) <= 0.0, F.dot(bp, edge) >= 0.0)
-    return F.where(past_end, F.minimum(aa, bb), beside)
-
-
-def _cross(u: Variable, v: Variable) -> Variable:
-    return u.x * v.y - u.y * v.x
-
-
-def _segment(ap: Variable, bp: Variable, edge: Variable) -> tuple[Variable, Variable]:
-    """(parameter in [0, 1] of the nearest point, squared distance) for the segment a b. ap, bp:
-    from its ends to the pixel. The squared distance has the same bits with a and b exchanged."""
-    along, length2 = F.dot(ap, edge), F.dot(edge, edge)
-    t = F.clamp(F.safe_div(along, length2), 0.0, 1.0)
-    ap, bp, edge = (F.stop_gradient(v) for v in (ap, bp, edge))
-    squared = _squared(ap, bp, edge, _cross(ap, bp), F.dot(ap, ap), F.dot(bp, bp))
-    return t, squared
+    return FaceTest(F.where(inside, nearest, -nearest), spans, area2, reach)
 
 
 def perspective(weights: Variable, inv_w: Variable) -> Variable:

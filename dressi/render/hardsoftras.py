@@ -16,7 +16,7 @@ from dressi.ad import F, Variable
 from dressi.errors import GraphError
 from dressi.render.blend import blend_color, blend_silhouette, edge_mask
 from dressi.render.distance import face_test, perspective, signed_distance
-from dressi.render.enlarge import build_enlarge
+from dressi.render.enlarge import SLACK_PX, build_enlarge
 from dressi.render.project import (
     ScreenFaces,
     Size,
@@ -42,8 +42,9 @@ class Peel:
 
     ids: INT, face number or -1. depth: FLOAT shifted depth, below 0.5 hard, above soft, 1 nothing.
     distance: FLOAT signed, screen square units. bary: VEC3 perspective-correct weights (of the
-    nearest point of the face for soft pixels). stencil: FLOAT, 1 where there is a face. Gradient
-    through distance and bary.
+    nearest point of the face for soft pixels). stencil: FLOAT, 1 where there is a face. rows: INT,
+    row of ``ScreenFaces.parts`` or -1; None where faces are not cut. Gradient through distance and
+    bary.
     """
 
     ids: Variable
@@ -51,6 +52,7 @@ class Peel:
     distance: Variable
     bary: Variable
     stencil: Variable
+    rows: Variable | None = None
 
 
 @dataclass(frozen=True)
@@ -106,50 +108,67 @@ def build_rasterize(
     """
     if soft is None and edges is not None:
         soft = any_edge(edges)
-    corners = enlarge(screen, r, soft, *([] if beyond is None else [beyond]))
+    drawn = screen.drawn
+    corners = enlarge(drawn, r, soft, *([] if beyond is None else [beyond]))
     p = pixel_positions(screen.size, screen.layers)
     frag = F.rasterize(corners, screen.size)
-    a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in screen.corners)
+    a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in drawn.corners)
     face = face_test(a.xy, b.xy, c.xy, p)
-    clipped = is_crossing((a, b, c))
     hair = (face.distance < 0.0) * (face.distance >= -HAIR_PX / screen.scale)
-    hair = hair * (1.0 - clipped)
-    distance = F.where(clipped, FAR_INSIDE, F.where(hair, 0.0, face.distance))
-    # Outside of a face the distance decides, not the depth. (A clipped face is flat in its own
-    # projection; weights beyond [0, 1] are right there.)
+    distance = F.where(hair, 0.0, face.distance)
+    # Outside of a face the distance decides, not the depth.
     z = F.vec3(a.z, b.z, c.z)
-    z = face.mix(z) if K == 1 else F.where(clipped, face.mix(z), face.mix_alike(z))
-    depth = shift(F.where(hair, 1.0, F.clamp(z, 0.0, 1.0)), distance)
+    mixed = face.mix(z) if K == 1 else face.mix_alike(z)
+    if screen.parts is None:
+        # A clipped face is flat in its own projection; weights beyond [0, 1] are right there.
+        clipped = is_crossing((a, b, c))
+        hair = hair * (1.0 - clipped)
+        distance = F.where(clipped, FAR_INSIDE, distance)
+        mixed = mixed if K == 1 else F.where(clipped, face.mix(z), mixed)
+    depth = shift(F.where(hair, 1.0, F.clamp(mixed, 0.0, 1.0)), distance)
     keep = distance >= -r
     peels = []
     for k in range(K):
-        ids = F.resolve(frag, depth, keep, background=-1, peel=k)
+        rows = F.resolve(frag, depth, keep, background=-1, peel=k)
         shifted = F.resolve(depth, depth, keep, background=1, peel=k)
-        counted = None if edges is None else F.lookup(edges, ids)
+        counted = None if edges is None else F.lookup(edges, rows)
         if counted is not None and K == 1:
             # What is nearest to a pixel outside of everything lies on the contour. At a corner of
             # it, it may be a face that has the corner, and its own edge of the contour elsewhere.
             counted = F.where(shifted > 0.5, 1.0, counted)
-        peels.append(_shade_geometry(screen, ids, shifted, p, counted))
+        peels.append(_shade_geometry(screen, rows, shifted, p, counted))
     return tuple(peels)
 
 
 def _shade_geometry(
-    screen: ScreenFaces, ids: Variable, depth: Variable, p: Variable, edges: Variable | None
+    screen: ScreenFaces, rows: Variable, depth: Variable, p: Variable, edges: Variable | None
 ) -> Peel:
-    """The differentiable geometry of the faces that won. edges: VEC3 mask @ size of those that
-    count; default all."""
-    a, b, c = (F.lookup(t, ids) for t in screen.corners)
-    clipped = is_crossing((a, b, c))
-    face = signed_distance(a.xy, b.xy, c.xy, p, edges)
-    covered = F.to_float(F.compare("gte", ids, 0))
-    return Peel(
-        ids=ids,
-        depth=depth,
-        distance=F.where(clipped, FAR_INSIDE, face.distance),
-        bary=perspective(F.where(clipped, face.beta, face.weights), F.vec3(a.w, b.w, c.w)),
-        stencil=covered,
-    )
+    """The differentiable geometry of the faces that won. rows: INT, of the parts of faces. edges:
+    VEC3 mask @ size of those that count; default all."""
+    parts = screen.parts
+    a, b, c = (F.lookup(t, rows) for t in (screen if parts is None else parts).corners)
+    face = signed_distance(a.xy, b.xy, c.xy, p, edges, SLACK_PX / screen.scale)
+    inv_w = F.vec3(a.w, b.w, c.w)
+    distance, stencil = face.distance, F.to_float(F.compare("gte", rows, 0))
+    if parts is None:
+        clipped = is_crossing((a, b, c))
+        distance = F.where(clipped, FAR_INSIDE, distance)
+        bary = perspective(F.where(clipped, face.beta, face.weights), inv_w)
+        # Covered as the hardware snaps it: the centre may lie beside the face.
+        within = F.maximum(bary, 0.0)
+        bary = F.where(clipped, F.safe_div(within, F.sum_components(within)), bary)
+        return Peel(rows, depth, distance, bary, stencil)
+    bary = perspective(face.weights, inv_w)
+    # Of a face that was cut, the weights of its own corners.
+    cut = F.lookup(parts.cut, rows)
+    of_cut = F.where(cut, rows, -1)
+    shares = [F.lookup(t, of_cut) for t in parts.shares]
+    bary = F.where(cut, _mixed(shares, bary), bary)
+    return Peel(parts.face(rows), depth, distance, bary, stencil, rows)
+
+
+def _mixed(values: Sequence[Variable], weights: Variable) -> Variable:
+    return values[0] * weights.x + values[1] * weights.y + values[2] * weights.z
 
 
 def build_hardsoftras(
@@ -164,6 +183,7 @@ def build_hardsoftras(
     max_delta: float = 0.1,
     jitter: Variable | tuple[float, float] | None = None,
     rims: str | None = None,
+    clip: bool = False,
 ) -> HardSoft:
     """The whole of HardSoftRas up to the silhouette.
 
@@ -178,8 +198,10 @@ def build_hardsoftras(
     contour) or ``front`` (of the two faces at an edge of the contour the one that is seen from its
     front, so that colours beyond the outline are those of what is seen); default front for K = 1,
     where the silhouette is the same (the nearest point outside a shape lies on its contour) for a
-    fraction of the fragments, else all. Gradient to vtx_pos and matrix. Raises GraphError for
-    wrong types, K < 1 or r outside [0, 1].
+    fraction of the fragments, else all. clip: cut faces at the near and the far plane, so that they
+    get a soft rim and gradients from what is left of them, also to corners that are cut off; by
+    default they are drawn hard, without gradient, which is cheaper. Gradient to vtx_pos and matrix.
+    Raises GraphError for wrong types, K < 1 or r outside [0, 1].
     """
     inputs: dict[str, object] = {"vtx_pos": vtx_pos, "faces": faces, "matrix": matrix}
     for what, given in inputs.items():
@@ -216,11 +238,13 @@ def build_hardsoftras(
     if not isinstance(reach, Variable):
         max_delta = float(reach)
         reach = F.constant(float(reach))
-    screen = build_screen_faces(vtx_pos, faces, matrix, size, jitter)
+    screen = build_screen_faces(vtx_pos, faces, matrix, size, jitter, clip)
     rims = ("front" if K == 1 else "all") if rims is None else rims
     if rims not in ("all", "contour", "front"):
         raise GraphError(f"rims must be all, contour or front, got {rims!r}")
     edges, soft, beyond = None, None, None
+    if screen.parts is not None:
+        edges = screen.parts.edges(F.constant((1.0, 1.0, 1.0)))
     if rims != "all":
         neighbors = neighbor_table(faces, vtx_pos)
         edges = contour_edges(screen, neighbors)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dressi.ad import F, Variable
 from dressi.ad.vtype import IVEC3, MAT4, VEC3
 from dressi.errors import GraphError
+from dressi.render.clip import Parts, build_parts
 
 Size = tuple[int, int]
 
@@ -24,17 +25,29 @@ class ScreenFaces:
 
     corners: three VEC4 tables @ (F, 1), layers = views: (x, y) in the screen square, depth z in [0,
     1] between near and far, 1 / w. crossing: FLOAT @ (F, 1), 1 where the face crosses the near or
-    far plane or lies behind the camera: such faces are clipped, hard, and carry no gradient. size:
-    image size in pixels.
+    far plane or lies behind the camera: such faces carry no gradient here. size: image size in
+    pixels. parts: what is left of the faces between the planes, which is drawn in their place;
+    None: crossing faces are clipped by the hardware, hard. turn: FLOAT @ (F, 1), with parts: 1 and
+    -1 by the orientation of what is seen of the face.
     """
 
     corners: tuple[Variable, Variable, Variable]
     crossing: Variable
     size: Size
+    parts: Parts | None = None
+    turn: Variable | None = None
 
     @property
     def layers(self) -> int:
         return self.corners[0].layers
+
+    @property
+    def drawn(self) -> ScreenFaces:
+        """What is drawn, as faces: rows of parts, or these."""
+        if self.parts is None:
+            return self
+        none = F.expand(F.constant(0.0), self.parts.corners[0].size, self.layers)
+        return ScreenFaces(self.parts.corners, none, self.size)
 
     @property
     def scale(self) -> float:
@@ -84,17 +97,42 @@ def gather(table: Variable, faces: Variable) -> tuple[Variable, Variable, Variab
 
 
 def build_screen_faces(
-    vtx_pos: Variable, faces: Variable, matrix: Variable, size: Size, jitter: Variable | None = None
+    vtx_pos: Variable,
+    faces: Variable,
+    matrix: Variable,
+    size: Size,
+    jitter: Variable | None = None,
+    clip: bool = False,
 ) -> ScreenFaces:
     """Project vertices and gather the corners of faces.
 
     vtx_pos: VEC3 @ (N, 1). faces: IVEC3 @ (F, 1). matrix: MAT4 @ 1x1, layers = views (clip = matrix
-    @ x). size: image size in pixels. Gradient to vtx_pos and matrix, except through crossing faces.
+    @ x). size: image size in pixels. clip: cut faces at the near and far plane. Gradient to vtx_pos
+    and matrix; through crossing faces only with clip.
     """
-    corners = gather(to_screen(project(vtx_pos, matrix), size, jitter), faces)
+    place = project(vtx_pos, matrix)
+    corners = gather(to_screen(place, size, jitter), faces)
     crossing = is_crossing(corners)
-    safe = tuple(F.where(crossing, F.stop_gradient(c), c) for c in corners)
-    return ScreenFaces((safe[0], safe[1], safe[2]), crossing, (int(size[0]), int(size[1])))
+    a, b, c = (F.where(crossing, F.stop_gradient(v), v) for v in corners)
+    drawn = (int(size[0]), int(size[1]))
+    if not clip:
+        return ScreenFaces((a, b, c), crossing, drawn)
+    whole = gather(place, faces)
+    parts = build_parts((a, b, c), crossing, whole, lambda v: to_screen(v, size, jitter))
+    turn = F.where(crossing, _clip_turn(whole), _turn(a, b, c))
+    return ScreenFaces((a, b, c), crossing, drawn, parts, turn)
+
+
+def _turn(a: Variable, b: Variable, c: Variable) -> Variable:
+    """FLOAT: sign of the area of corners on the screen. No gradient."""
+    u, v = F.stop_gradient(b.xy - a.xy), F.stop_gradient(c.xy - a.xy)
+    return F.sign(u.x * v.y - u.y * v.x)
+
+
+def _clip_turn(corners: tuple[Variable, Variable, Variable]) -> Variable:
+    """The same of the visible part of a face, from clip positions. No gradient."""
+    a, b, c = (F.swizzle(F.stop_gradient(v), "xyw") for v in corners)
+    return F.sign(F.dot(a, F.cross(b, c)))
 
 
 def is_crossing(corners: tuple[Variable, Variable, Variable]) -> Variable:

@@ -14,8 +14,10 @@ from dressi.ad import F, Variable
 from dressi.ad.vtype import MAT4, VEC2, VEC3
 from dressi.errors import GraphError
 from dressi.render.distance import interpolate
+from dressi.render.enlarge import SLACK_PX
 from dressi.render.hardsoftras import FAR_INSIDE, Peel
 from dressi.render.project import Size, check_faces, gather, project
+from dressi.render.weights import clip_weights
 
 Corners = tuple[Variable, Variable, Variable]
 
@@ -94,16 +96,16 @@ def build_hard_raster(
     frag = F.rasterize(corners, size, cull=cull, scissor=scissor)
     p = _ndc(size, clip.layers)
     a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in corners)
-    depth = F.clamp(_depth(_areas(a, b, c, p), (a, b, c)), 0.0, 1.0)
+    depth = _depth(_weights((a, b, c), p, size, moving=False), (a, b, c))
     ids = F.resolve(frag, depth, background=-1)
     mask = F.to_float(F.compare("gte", ids, 0))
     a, b, c = (F.lookup(t, ids) for t in corners)
-    areas = _areas(a, b, c, p)
+    bary = _weights((a, b, c), p, size)
     return HardRaster(
         corners=corners,
         ids=ids,
-        bary=F.safe_div(areas, F.sum_components(areas)),
-        depth=F.where(mask, F.clamp(_depth(areas, (a, b, c)), 0.0, 1.0), 1.0),
+        bary=F.where(mask, bary, 0.0),
+        depth=F.where(mask, _depth(bary, (a, b, c)), 1.0),
         mask=mask,
     )
 
@@ -113,22 +115,19 @@ def _ndc(size: Size, layers: int) -> Variable:
     return F.pixel_coord(size, layers) * (2.0 / size[0], 2.0 / size[1]) - 1.0
 
 
-def _areas(a: Variable, b: Variable, c: Variable, p: Variable) -> Variable:
-    """VEC3: the perspective-correct weights of corners in clip space at p, times a common factor.
+def _weights(corners: Corners, p: Variable, size: Size, moving: bool = True) -> Variable:
+    """VEC3: the perspective-correct weights of corners in clip space at p, in [0, 1].
 
     The weights l solve l_a (x, y, w)_a + ... = w (p, 1), whichever signs the w have, so nothing
-    needs clipping: by Cramer's rule they are areas of the corners seen from p. Moving p to the
-    origin first keeps them exact to the last bits near a corner.
+    needs clipping. Moving p to the origin first keeps them exact to the last bits near a corner.
     """
-    qa, qb, qc = (v.xy - p * v.w for v in (a, b, c))
-    return F.vec3(_cross(qb, qc), _cross(qc, qa), _cross(qa, qb))
+    scale = (0.5 * size[0], 0.5 * size[1])
+    a, b, c = ((v.xy - p * v.w) * scale for v in corners)
+    w = F.vec3(*(v.w for v in corners))
+    return clip_weights((a, b, c), w, SLACK_PX, moving)
 
 
-def _depth(areas: Variable, corners: Corners) -> Variable:
+def _depth(weights: Variable, corners: Corners) -> Variable:
     """z / w at the pixel: both are linear on the face in clip space."""
     z, w = (F.vec3(*(F.swizzle(v, k) for v in corners)) for k in "zw")
-    return F.safe_div(F.dot(areas, z), F.dot(areas, w))
-
-
-def _cross(u: Variable, v: Variable) -> Variable:
-    return u.x * v.y - u.y * v.x
+    return F.clamp(F.safe_div(F.dot(weights, z), F.dot(weights, w)), 0.0, 1.0)

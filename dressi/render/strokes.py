@@ -185,9 +185,11 @@ def _build(ends: _Ends, size: Size, r: Variable | float, sigma: Variable | float
     p = pixel_positions(size, layers)
     still = _Ends(*(F.stop_gradient(v) for v in vars(ends).values()))
 
+    least = SLACK_PX / max(size)
+
     def winner(layer: int, rim: Variable) -> tuple[Variable, Variable, Variable]:
         frag = F.rasterize(_quads(still, rim, size), size, layer=layer)
-        d, _, z, past = _measure(still, frag, p)
+        d, _, z, past = _measure(still, frag, p, least)
         # The round end of one segment lies inside of the next segment of its polyline: behind its
         # surface, so that the next one shows there, as the same slope goes on.
         slope = F.abs(F.lookup(still.b.z, frag) - F.lookup(still.a.z, frag))
@@ -201,12 +203,12 @@ def _build(ends: _Ends, size: Size, r: Variable | float, sigma: Variable | float
     soft_ids = F.resolve(frag, order, d >= -reach, background=-1)
 
     mask, near = (F.to_float(F.compare("gte", v, 0)) for v in (ids, soft_ids))
-    _, s, z, _ = _measure(ends, ids, p)
+    _, s, z, _ = _measure(ends, ids, p, least)
     # Even steps on the screen are no even steps in the world.
     w_a, w_b = F.lookup(ends.a.w, ids), F.lookup(ends.b.w, ids)
     along = F.safe_div(s * w_b, (1.0 - s) * w_a + s * w_b)
     t_a, t_b = F.lookup(ends.t_a, ids), F.lookup(ends.t_b, ids)
-    distance, _, _, _ = _measure(ends, soft_ids, p)
+    distance, _, _, _ = _measure(ends, soft_ids, p, least)
     soft = F.sigmoid(F.safe_div(distance, softness))
     return Strokes(
         ids=ids,
@@ -220,13 +222,15 @@ def _build(ends: _Ends, size: Size, r: Variable | float, sigma: Variable | float
 
 
 def _measure(
-    ends: _Ends, ids: Variable, p: Variable
+    ends: _Ends, ids: Variable, p: Variable, least: float
 ) -> tuple[Variable, Variable, Variable, Variable]:
     """(signed distance, parameter between the ends on the screen, depth, how far past an end) of p
     and stroke ids; the last in lengths of the segment, up to 1.
 
     The distance is the largest of radius - distance to the centre over all discs between the ends.
-    Gradient to the ends, of the distance by its largest disc, which moves along with them.
+    Gradient to the ends, of the distance by its largest disc, which moves along with them. least:
+    length of a segment, screen square units, below which the parameter's gradient grows no more; it
+    is longer for pixels beside a short and wide one.
     """
     a, b = F.lookup(ends.a, ids), F.lookup(ends.b, ids)
     h_a, h_b = F.lookup(ends.h_a, ids), F.lookup(ends.h_b, ids)
@@ -244,6 +248,8 @@ def _measure(
     s = F.where(tapers, best, F.stop_gradient(grow) > 0.0)
     s = F.where(is_long, F.clamp(s, 0.0, 1.0), F.stop_gradient(h_b) > F.stop_gradient(h_a))
     at = F.stop_gradient(s)
+    usual = F.stop_gradient(length2 * F.maximum(lean, 0.0) / (least * F.maximum(y, least)))
+    s = at + (s - at) * F.minimum(usual, 1.0)
     distance = h_a + (h_b - h_a) * at - F.length(ap - edge * at)
     past = F.where(is_long, F.minimum(F.abs(F.stop_gradient(best) - at), 1.0), 0.0)
     return distance, s, a.z + (b.z - a.z) * s, past

@@ -75,19 +75,23 @@ def _welded_neighbors(faces: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 
 def contour_edges(screen: ScreenFaces, neighbors: Variable, front: bool = False) -> Variable:
-    """VEC3 mask @ (F, 1), layers: 1 for the edges ab, bc, ca that lie on the contour of a view
-    (across which no face lies, or one that is turned the other way), else 0. No gradient.
+    """VEC3 mask, layers, of the edges ab, bc, ca of the parts of faces that lie on the contour of a
+    view (across which no face lies, or one that is turned the other way; or along the near or the
+    far plane), else 0. No gradient.
 
     front: an edge between a face that is seen from its front and one that is not (counter-clockwise
     faces are) counts for the former only.
     """
-    a, b, c = (F.stop_gradient(v).xy for v in screen.corners)
-    u, v = b - a, c - a
-    turn = F.sign(u.x * v.y - u.y * v.x) * (1.0 - screen.crossing)
-    # A border reads 0 (index -1), a clipped face is 0: both differ from +-1 and count as contour.
+    turn = screen.turn
+    if turn is None:
+        a, b, c = (F.stop_gradient(v).xy for v in screen.corners)
+        u, v = b - a, c - a
+        turn = F.sign(u.x * v.y - u.y * v.x) * (1.0 - screen.crossing)
+    # A border reads 0 (index -1), a face that the hardware clips is 0: both count as contour.
     across = F.vec3(*(F.lookup(turn, F.swizzle(neighbors, k)) for k in "xyz"))
     edges = F.not_equal(across, turn)
     if not front:
-        return edges
+        return edges if screen.parts is None else screen.parts.edges(edges)
     # The picture's y points down, so faces that are seen from their front turn the other way.
-    return F.where((turn > 0.0) * (across < 0.0), 0.0, edges)
+    edges = F.where((turn > 0.0) * (across < 0.0), 0.0, edges)
+    return edges if screen.parts is None else screen.parts.edges(edges)
