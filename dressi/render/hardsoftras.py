@@ -30,7 +30,11 @@ from dressi.render.topology import contour_edges, neighbor_table
 HAIR_PX = 1 / 256
 """Pixels outside a face that still count as its edge. A clipped face is covered as the hardware
 snaps it, its unclipped neighbour by the exact test; without a hair of overlap a pixel between them
-could belong to neither. Such pixels lie behind all other hard ones, so they only fill holes."""
+could belong to neither. Such pixels lie behind all other hard ones, so they only fill holes, and
+only in the first of several layers: behind another face they are rims, not a surface once more."""
+
+NEAREST_RIM = 0.5 + 2.0**-24
+"""The float32 after 0.5: what is outside of a face by less than half of that is not hard yet."""
 
 FAR_INSIDE = 1.0
 """Distance given to faces that are clipped: wholly inside, so hard and without gradient."""
@@ -74,7 +78,8 @@ class HardSoft:
 def shift(depth: Variable, distance: Variable) -> Variable:
     """Shift (paper, eq. 3): hard faces in [0, 0.5], soft faces behind, nearer edges first.
     Differs: the listing has edge_dist * 0.5 + 0.5, which needs |edge_dist|."""
-    return F.where(distance >= 0.0, depth * 0.5, F.abs(distance) * 0.5 + 0.5)
+    soft = F.maximum(F.abs(distance) * 0.5 + 0.5, NEAREST_RIM)
+    return F.where(distance >= 0.0, depth * 0.5, soft)
 
 
 def any_edge(edges: Variable) -> Variable:
@@ -97,7 +102,8 @@ def build_rasterize(
     r: FLOAT @ 1x1, screen square units, run-time value. A fragment is kept within r of its hard
     face. Layer k holds what lies behind the shifted depth of layer k - 1, as in F.resolve: faces of
     equal depth share a layer. An edge or vertex that several faces share gives all of them the same
-    distance and depth, to the last bit, so it is one layer. edges:
+    distance and depth, to the last bit, so it is one layer. Every surface is hard in one layer
+    only: of its faces, the one that the pixel lies in. edges:
     VEC3 mask @ (F, 1) of the edges that distances are measured to; only faces with one get a soft
     rim; default all. soft: FLOAT mask @ (F, 1) of faces with a rim, where it is not that. beyond:
     VEC3 mask @ (F, 1) of the edges on whose outer side the rims have to be, as of
@@ -114,19 +120,32 @@ def build_rasterize(
     clipped = is_crossing((a, b, c))
     hair = (face.distance < 0.0) * (face.distance >= -HAIR_PX / screen.scale)
     hair = hair * (1.0 - clipped)
-    distance = F.where(clipped, FAR_INSIDE, F.where(hair, 0.0, face.distance))
+    distance = F.where(clipped, FAR_INSIDE, face.distance)
     # Outside of a face the distance decides, not the depth. (A clipped face is flat in its own
     # projection; weights beyond [0, 1] are right there.)
     z = F.vec3(a.z, b.z, c.z)
-    z = face.mix(z) if K == 1 else F.where(clipped, face.mix(z), face.mix_alike(z))
-    depth = shift(F.where(hair, 1.0, F.clamp(z, 0.0, 1.0)), distance)
-    keep = distance >= -r
+    keep = F.maximum(distance >= -r, hair)
+    if K == 1:
+        depth = shift(
+            F.where(hair, 1.0, F.clamp(face.mix(z), 0.0, 1.0)), F.where(hair, 0.0, distance)
+        )
+    else:
+        z = F.where(clipped, face.mix(z), face.mix_alike(z))
+        depth = shift(F.clamp(z, 0.0, 1.0), distance)
     peels = []
     for k in range(K):
         ids = F.resolve(frag, depth, keep, background=-1, peel=k)
         shifted = F.resolve(depth, depth, keep, background=1, peel=k)
+        if k == 0 and K > 1:
+            shifted = _fill_holes(shifted, screen.scale)
         peels.append(_shade_geometry(screen, ids, shifted, p, edges))
     return tuple(peels)
+
+
+def _fill_holes(depth: Variable, scale: float) -> Variable:
+    """The shifted depth of the first layer, where the nearest rim is hard up to HAIR_PX."""
+    # 0.51, so that no rounding of 0.5 + 0.5 * distance leaves a hole.
+    return F.where(depth <= 0.5 + 0.51 * HAIR_PX / scale, F.minimum(depth, 0.5), depth)
 
 
 def _shade_geometry(
