@@ -96,6 +96,7 @@ def build_rasterize(
     shift: Callable[[Variable, Variable], Variable] = shift,
     soft: Variable | None = None,
     beyond: Variable | None = None,
+    layer: int = 0,
 ) -> tuple[Peel, ...]:
     """Rasterize enlarged faces and peel K layers.
 
@@ -108,13 +109,14 @@ def build_rasterize(
     rim; default all. soft: FLOAT mask @ (F, 1) of faces with a rim, where it is not that. beyond:
     VEC3 mask @ (F, 1) of the edges on whose outer side the rims have to be, as of
     ``build_enlarge``; default all around. enlarge, shift: other functions in the place of
-    ``build_enlarge`` and ``shift``, for ablations. Gradient to the corners.
+    ``build_enlarge`` and ``shift``, for ablations. layer: as for F.rasterize, to tell two of one
+    table apart that differ in shift. Gradient to the corners.
     """
     if soft is None and edges is not None:
         soft = any_edge(edges)
     corners = enlarge(screen, r, soft, *([] if beyond is None else [beyond]))
     p = pixel_positions(screen.size, screen.layers)
-    frag = F.rasterize(corners, screen.size)
+    frag = F.rasterize(corners, screen.size, layer)
     a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in screen.corners)
     face = face_test(a.xy, b.xy, c.xy, p)
     clipped = is_crossing((a, b, c))
