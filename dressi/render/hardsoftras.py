@@ -30,7 +30,11 @@ from dressi.render.topology import contour_edges, neighbor_table
 HAIR_PX = 1 / 256
 """Pixels outside a face that still count as its edge. A clipped face is covered as the hardware
 snaps it, its unclipped neighbour by the exact test; without a hair of overlap a pixel between them
-could belong to neither. Such pixels lie behind all other hard ones, so they only fill holes."""
+could belong to neither. Such pixels lie behind all other hard ones, so they only fill holes, and
+only in the first of several layers: behind another face they are rims, not a surface once more."""
+
+NEAREST_RIM = 0.5 + 2.0**-24
+"""The float32 after 0.5: what is outside of a face by less than half of that is not hard yet."""
 
 FAR_INSIDE = 1.0
 """Distance given to faces that are clipped: wholly inside, so hard and without gradient."""
@@ -76,7 +80,8 @@ class HardSoft:
 def shift(depth: Variable, distance: Variable) -> Variable:
     """Shift (paper, eq. 3): hard faces in [0, 0.5], soft faces behind, nearer edges first.
     Differs: the listing has edge_dist * 0.5 + 0.5, which needs |edge_dist|."""
-    return F.where(distance >= 0.0, depth * 0.5, F.abs(distance) * 0.5 + 0.5)
+    soft = F.maximum(F.abs(distance) * 0.5 + 0.5, NEAREST_RIM)
+    return F.where(distance >= 0.0, depth * 0.5, soft)
 
 
 def any_edge(edges: Variable) -> Variable:
@@ -93,29 +98,32 @@ def build_rasterize(
     shift: Callable[[Variable, Variable], Variable] = shift,
     soft: Variable | None = None,
     beyond: Variable | None = None,
+    layer: int = 0,
 ) -> tuple[Peel, ...]:
     """Rasterize enlarged faces and peel K layers.
 
     r: FLOAT @ 1x1, screen square units, run-time value. A fragment is kept within r of its hard
     face. Layer k holds what lies behind the shifted depth of layer k - 1, as in F.resolve: faces of
     equal depth share a layer. An edge or vertex that several faces share gives all of them the same
-    distance and depth, to the last bit, so it is one layer. edges:
+    distance and depth, to the last bit, so it is one layer. Every surface is hard in one layer
+    only: of its faces, the one that the pixel lies in. edges:
     VEC3 mask @ (F, 1) of the edges that distances are measured to; only faces with one get a soft
     rim; default all. soft: FLOAT mask @ (F, 1) of faces with a rim, where it is not that. beyond:
     VEC3 mask @ (F, 1) of the edges on whose outer side the rims have to be, as of
     ``build_enlarge``; default all around. enlarge, shift: other functions in the place of
-    ``build_enlarge`` and ``shift``, for ablations. Gradient to the corners.
+    ``build_enlarge`` and ``shift``, for ablations. layer: as for F.rasterize, to tell two of one
+    table apart that differ in shift. Gradient to the corners.
     """
     if soft is None and edges is not None:
         soft = any_edge(edges)
     drawn = screen.drawn
     corners = enlarge(drawn, r, soft, *([] if beyond is None else [beyond]))
     p = pixel_positions(screen.size, screen.layers)
-    frag = F.rasterize(corners, screen.size)
+    frag = F.rasterize(corners, screen.size, layer)
     a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in drawn.corners)
     face = face_test(a.xy, b.xy, c.xy, p)
     hair = (face.distance < 0.0) * (face.distance >= -HAIR_PX / screen.scale)
-    distance = F.where(hair, 0.0, face.distance)
+    distance = face.distance
     # Outside of a face the distance decides, not the depth.
     z = F.vec3(a.z, b.z, c.z)
     mixed = face.mix(z) if K == 1 else face.mix_alike(z)
@@ -125,12 +133,18 @@ def build_rasterize(
         hair = hair * (1.0 - clipped)
         distance = F.where(clipped, FAR_INSIDE, distance)
         mixed = mixed if K == 1 else F.where(clipped, face.mix(z), mixed)
-    depth = shift(F.where(hair, 1.0, F.clamp(mixed, 0.0, 1.0)), distance)
-    keep = distance >= -r
+    keep = F.maximum(distance >= -r, hair)
+    z = F.clamp(mixed, 0.0, 1.0)
+    if K == 1:
+        depth = shift(F.where(hair, 1.0, z), F.where(hair, 0.0, distance))
+    else:
+        depth = shift(z, distance)
     peels = []
     for k in range(K):
         rows = F.resolve(frag, depth, keep, background=-1, peel=k)
         shifted = F.resolve(depth, depth, keep, background=1, peel=k)
+        if k == 0 and K > 1:
+            shifted = _fill_holes(shifted, screen.scale)
         counted = None if edges is None else F.lookup(edges, rows)
         if counted is not None and K == 1:
             # What is nearest to a pixel outside of everything lies on the contour. At a corner of
@@ -138,6 +152,12 @@ def build_rasterize(
             counted = F.where(shifted > 0.5, 1.0, counted)
         peels.append(_shade_geometry(screen, rows, shifted, p, counted))
     return tuple(peels)
+
+
+def _fill_holes(depth: Variable, scale: float) -> Variable:
+    """The shifted depth of the first layer, where the nearest rim is hard up to HAIR_PX."""
+    # 0.51, so that no rounding of 0.5 + 0.5 * distance leaves a hole.
+    return F.where(depth <= 0.5 + 0.51 * HAIR_PX / scale, F.minimum(depth, 0.5), depth)
 
 
 def _shade_geometry(

@@ -16,6 +16,7 @@ from dressi.ad.vtype import FLOAT, INT, VEC3
 from dressi.errors import GraphError
 from dressi.render import ibl
 from dressi.render.ibl import operators
+from dressi.render.shading import Surface, pbr
 
 KINDS = {"cube": ((8, 8), 6), "equirect": ((24, 11), 1)}
 LEVELS = [k / 5 for k in range(1, 6)]
@@ -88,7 +89,7 @@ def test_coarse_texels_change_a_row_by_no_more_than_stated() -> None:
 def test_rows_of_every_face_are_the_integrals_of_its_directions() -> None:
     """They are made for one face and turned."""
     n, m = 8, 4
-    rows = operators._lobe_rows(n, m, 0.4)
+    (rows,) = operators._lobe_rows(n, m, 0.4)
     d = ibl.cube_directions(m).reshape(-1, 3)
     direct = operators._shorten(operators.lobe_weights(d, n, 0.4), n)
     p = operators.pyramid_matrix(n)
@@ -256,7 +257,7 @@ def test_a_finer_side_is_taken_and_a_coarse_map_is_not_blown_up() -> None:
     assert ibl.build_environment(Variable(VEC3, (512, 256))).filtered.size == (16, 16)
     assert ibl.build_environment(Variable(VEC3, (5, 5), 6)).filtered.size == (4, 4)
     assert ibl.build_environment(Variable(VEC3, (1, 1), 6)).filtered.size == (1, 1)
-    assert ibl.build_environment(Variable(VEC3, (2, 1)), n_levels=1).filtered.layers == 12
+    assert ibl.build_environment(Variable(VEC3, (2, 1)), n_levels=1).filtered.layers == 18
 
 
 def test_bad_input_is_named() -> None:
@@ -334,3 +335,40 @@ def test_a_mirror_sphere_shows_no_seam(ad: DressiAD, kind: str) -> None:
             apart = np.linalg.norm(reflection - np.roll(reflection, 1, axis), axis=-1)
             jump = np.abs(a[0] - np.roll(a[0], 1, axis)).max(-1)
             assert (jump < 2.2 * apart + 1e-4)[inner].all()  # slopes of the formula are below 2
+
+
+@pytest.mark.parametrize("turned", [0.0, 2.0])
+def test_the_slope_to_roughness_is_that_of_the_lobe(turned: float) -> None:
+    """Against differences of integrals by brute force, from 0.1 to the default of 1, which stands
+    at the end of its range. Below 0.25 slopes are small: relative to the largest."""
+    n, v, mask = sphere_points(10)
+    n, v = n[mask], v[mask]
+    reflection = 2 * (n * v).sum(-1, keepdims=True) * n - v
+    weights = np.random.default_rng(1).uniform(0, 1, (len(n), 3))
+    c, s = np.cos(turned), np.sin(turned)
+    turn = np.array([[c, 0, s], [0, 1, 0], [-s, 0, c]])
+
+    def light(d: np.ndarray) -> np.ndarray:
+        return sky(d @ turn)
+
+    def white(d: np.ndarray) -> np.ndarray:
+        return np.ones((*d.shape[:-1], 1))
+
+    def picture(r: float) -> float:
+        share = reflected(white, n, v, r, np.full(1, 0.7), 2048)
+        return float((weights * share * prefiltered(light, reflection, r, 2048)).sum())
+
+    env, rough = Variable(VEC3, (64, 32)), Variable(FLOAT, requires_grad=True)
+    surface = Surface(
+        albedo=F.constant((0.7, 0.7, 0.7)), position=F.leaf(n, VEC3), normal=F.leaf(n, VEC3),
+        to_eye=F.leaf(v, VEC3), metallic=1.0, roughness=rough,
+    )  # fmt: skip
+    loss = F.sum(pbr(surface, environment=ibl.build_environment(env)) * F.leaf(weights, VEC3))
+    slope = build_backward(loss, [rough])[rough]
+    at = [0.1, 0.17, 0.25, 0.3, 0.37, 0.5, 0.6, 0.75, 0.9, 1.0]
+    sent = light(ibl.texel_directions(env))
+    got = np.array([evaluate([slope], {env: sent, rough: np.array([r])})[0].sum() for r in at])
+    want = np.array([(picture(r + 2e-3) - picture(r - 2e-3)) / 4e-3 for r in at])
+    assert np.abs(got - want).max() < 0.03 * np.abs(want).max(), np.round(got / want, 3)
+    assert np.abs(got / want - 1)[2:].max() < 0.08, np.round(got / want, 3)
+    assert np.abs(got / want - 1)[4:].max() < 0.03, np.round(got / want, 3)

@@ -73,8 +73,12 @@ def test_pbr_picture_is_the_split_sum_formula(
 
     level = roughness * e.n_levels
     k = min(int(level), e.n_levels - 1)
-    low, high = (bilinear(cubes, i, reflection) for i in (k, k + 1))
-    same = formula(bilinear(cubes, 0, n), low + (level - k) * (high - low))
+    low, high, *ends = (
+        bilinear(cubes, i, reflection) for i in (k, k + 1, k + e.n_levels, k + 1 + e.n_levels)
+    )
+    t = level - k  # the cubic with these values and slopes at 0 and 1
+    bend = ends[0] * t * (1 - t) ** 2 - ends[1] * t**2 * (1 - t)
+    same = formula(bilinear(cubes, 0, n), low + t**2 * (3 - 2 * t) * (high - low) + bend)
     here = np.isfinite(same).all(-1)
     assert here.mean() > 0.6
     assert np.abs(got - same)[here].max() < 1e-3

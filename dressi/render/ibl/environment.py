@@ -18,6 +18,7 @@ from dressi.render.ibl import operators
 from dressi.render.ibl.brdf import brdf_table, read_brdf
 from dressi.render.ibl.harmonics import sh_irradiance, sh_project
 from dressi.render.ibl.maps import check_map, read_map
+from dressi.render.ranges import inclusive_clamp
 
 LEVELS = 5
 SIDE = 16
@@ -30,8 +31,9 @@ class Environment:
     """Light from all around. Directions are in the world, from the surface outwards; VEC3 linear.
 
     env: VEC3, the map itself: background and roughness 0. filtered: VEC3 @ (n, n), a stack of cubes
-    (layers=6 (n_levels + 1)): irradiance divided by pi, then the lobes of roughness k / n_levels
-    for k = 1..n_levels. coefficients: of ``sh_project``, or None where irradiance is read from the
+    (layers=6 (2 n_levels + 1)): irradiance divided by pi, the lobes of roughness k / n_levels for k
+    = 1..n_levels, then for the same k their derivatives with respect to the roughness, divided by
+    n_levels. coefficients: of ``sh_project``, or None where irradiance is read from the
     stack. table: of ``brdf_table``. Make one with ``build_environment``.
     """
 
@@ -56,17 +58,28 @@ class Environment:
         n = v = r (alpha = roughness^2). Radiance 1 all around gives 1.
 
         reflection: VEC3 @ any size. roughness: FLOAT @ any size, clamped to [0, 1]; between two
-        levels their mix. Gradient to env, reflection and roughness.
+        levels the polynomial with their values and slopes, so that the gradient to the roughness is
+        that of the lobe. Gradient to env, reflection and roughness (0 at roughness 0, where the
+        lobe begins with its fourth power).
         """
-        level = F.clamp(roughness, 0.0, 1.0) * float(self.n_levels)
+        level = inclusive_clamp(roughness, 0.0, 1.0) * float(self.n_levels)
         lower = F.minimum(F.floor(level), float(self.n_levels - 1))
+        value_a, slope_a, value_b, slope_b = _hermite_weights(level - lower, lower < 0.5)
         below = F.to_int(lower)
-        rough = F.texture_cube(self.filtered, reflection, index=below + 1)
+
+        def read(index: Variable) -> Variable:
+            return F.texture_cube(self.filtered, reflection, index=index)
+
         sharp = read_map(self.env, reflection)
-        if self.n_levels > 1:
-            read = F.texture_cube(self.filtered, reflection, index=below)
-            sharp = F.where(lower < 0.5, sharp, read)
-        return F.mix(sharp, rough, level - lower)
+        if self.n_levels == 1:
+            before = sharp * value_a
+        else:
+            before = F.where(
+                lower < 0.5,
+                sharp * value_a,
+                read(below) * value_a + read(below + self.n_levels) * slope_a,
+            )
+        return before + read(below + 1) * value_b + read(below + (self.n_levels + 1)) * slope_b
 
     def brdf(self, n_dot_v: Variable, roughness: Variable | float) -> Variable:
         """VEC2 (scale, bias): the share of light reflected is F0 * scale + bias.
@@ -78,6 +91,21 @@ class Environment:
     def background(self, direction: Variable) -> Variable:
         """VEC3 radiance of the map along directions. Gradient to env and direction."""
         return read_map(self.env, direction)
+
+
+def _hermite_weights(
+    t: Variable, is_first: Variable
+) -> tuple[Variable, Variable, Variable, Variable]:
+    """FLOAT weights of value and slope at 0, value and slope at 1, for t in [0, 1].
+
+    The cubic of Hermite. is_first: the interval that begins with the map itself, of slope 0 there:
+    a lobe widens with alpha squared, so what changes begins with t^4 in the place of t^2.
+    """
+    power = F.where(is_first, t * t * t * t, t * t)
+    value_b = power * (F.where(is_first, 5.0, 3.0) - F.where(is_first, 4.0, 2.0) * t)
+    slope_b = power * (t - 1.0)
+    rest = 1.0 - t
+    return 1.0 - value_b, t * rest * rest, value_b, slope_b
 
 
 def default_side(env: Variable) -> int:
@@ -121,8 +149,9 @@ def build_environment(
     pyramid = operators.pyramid_matrix(n)
     width = operators.WIDTH
     texels = F.linear_map(pyramid, cube, (width, pyramid.n_rows // width))
-    matrix = operators.lobes_matrix(n, sides, lobes)
+    matrix = operators.lobes_matrix(n, sides, lobes, 1.0 / n_levels)
     table = F.linear_map(matrix, texels, (width, matrix.n_rows // width))
-    filtered = F.linear_map(operators.enlarge_matrix(sides, n), table, (n, n), 6 * len(lobes))
+    sides = (*sides, *sides[1:])  # the derivatives have the sides of their lobes
+    filtered = F.linear_map(operators.enlarge_matrix(sides, n), table, (n, n), 6 * len(sides))
     coefficients = sh_project(env) if irradiance == "sh" else None
     return Environment(env, filtered, coefficients, brdf_table(), n_levels)

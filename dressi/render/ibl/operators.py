@@ -15,6 +15,7 @@ Sources: irradiance, Ramamoorthi and Hanrahan 2001; prefiltered levels with n = 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -49,6 +50,15 @@ def ggx_lobe(cosine: Array, roughness: float) -> Array:
     nh2 = (1 + cosine) / 2  # h is half way
     d = a2 / (math.pi * (nh2 * (a2 - 1) + 1) ** 2)
     return np.asarray(d * np.maximum(cosine, 0.0))
+
+
+def ggx_lobe_slope(cosine: Array, roughness: float) -> Array:
+    """The derivative of ``ggx_lobe`` with respect to the roughness."""
+    a2 = roughness**4
+    nh2 = (1 + cosine) / 2
+    q = nh2 * (a2 - 1) + 1
+    d = (1 - 2 * a2 * nh2 / q) / (math.pi * q**2)
+    return np.asarray(4 * roughness**3 * d * np.maximum(cosine, 0.0))
 
 
 def cosine_lobe(cosine: Array) -> Array:
@@ -193,17 +203,41 @@ def _near(lobe: Lobe, n: int) -> tuple[float, int]:
 def lobe_weights(directions: Array, n: int, lobe: Lobe) -> Array:
     """Integrals of a lobe around directions (R, 3) over the texels of a cube @ (n, n): (R, 6 n n),
     rows sum to 1."""
+    w = _integrals(directions, n, lobe, (lambda cosine: lobe_values(cosine, lobe),))[0]
+    return np.asarray(w / w.sum(1, keepdims=True))
+
+
+def lobe_slopes(directions: Array, n: int, roughness: float) -> tuple[Array, Array]:
+    """(``lobe_weights`` of a GGX lobe, their derivative with respect to its roughness), each (R,
+    6 n n); the rows of the derivative sum to 0."""
+    w, slope = _integrals(
+        directions,
+        n,
+        roughness,
+        (lambda c: ggx_lobe(c, roughness), lambda c: ggx_lobe_slope(c, roughness)),
+    )
+    total = w.sum(1, keepdims=True)
+    w /= total
+    return w, slope / total - w * (slope.sum(1, keepdims=True) / total)
+
+
+def _integrals(
+    directions: Array, n: int, lobe: Lobe, densities: tuple[Callable[[Array], Array], ...]
+) -> list[Array]:
+    """Integrals of densities of the cosine over the texels of a cube @ (n, n), each (R, 6 n n),
+    with as many parts to a texel as the lobe needs."""
     middle, omega = _parts(n, 1)
     near, s = _near(lobe, n)
     d, part_omega = _parts(n, s)
     cosine = directions @ middle[:, 0].T
-    w = lobe_values(cosine, lobe) * omega[:, 0]
+    out = [f(cosine) * omega[:, 0] for f in densities]
     row, column = np.nonzero(cosine > math.cos(min(near, math.pi)))
     for part in np.array_split(np.arange(len(row)), max(len(row) * s * s // 4_000_000, 1)):
         r, c = row[part], column[part]
-        values = lobe_values(np.einsum("pi,psi->ps", directions[r], d[c]), lobe)
-        w[r, c] = (values * part_omega[c]).sum(1)
-    return np.asarray(w / w.sum(1, keepdims=True))
+        cosines = np.einsum("pi,psi->ps", directions[r], d[c])
+        for w, f in zip(out, densities, strict=True):
+            w[r, c] = (f(cosines) * part_omega[c]).sum(1)
+    return out
 
 
 def _shorten(w: Array, n: int) -> sparse.csr_matrix:
@@ -249,13 +283,23 @@ def _turns(n: int) -> list[np.ndarray]:
 
 
 @lru_cache(maxsize=64)
-def _lobe_rows(n: int, m: int, lobe: Lobe) -> sparse.csr_matrix:
-    """Rows of a cube @ (m, m) over the pyramid of one @ (n, n). Those of one face serve all, with
-    the texels turned: a lobe is round."""
+def _lobe_rows(n: int, m: int, lobe: Lobe, step: float = 0.0) -> tuple[sparse.csr_matrix, ...]:
+    """Rows of a cube @ (m, m) over the pyramid of one @ (n, n); with a step, also those of the
+    derivative with respect to the roughness, times the step. Those of one face serve all, with the
+    texels turned: a lobe is round."""
     d = cube_directions(m)[0].reshape(-1, 3)
-    face = sparse.vstack(
-        [_shorten(lobe_weights(d[i : i + BLOCK], n, lobe), n) for i in range(0, len(d), BLOCK)]
-    ).tocsr()
+    blocks: list[list[sparse.csr_matrix]] = []
+    for i in range(0, len(d), BLOCK):
+        if step and lobe is not None:
+            w, slope = lobe_slopes(d[i : i + BLOCK], n, lobe)
+            blocks.append([_shorten(w, n), _shorten(slope * step, n)])
+        else:
+            blocks.append([_shorten(lobe_weights(d[i : i + BLOCK], n, lobe), n)])
+    return tuple(_all_faces(sparse.vstack(part).tocsr(), n) for part in zip(*blocks, strict=True))
+
+
+def _all_faces(face: sparse.csr_matrix, n: int) -> sparse.csr_matrix:
+    """The rows of all faces from those of the first."""
     faces = [
         sparse.csr_matrix((face.data, turn[face.indices], face.indptr), shape=face.shape)
         for turn in _turns(n)
@@ -264,17 +308,22 @@ def _lobe_rows(n: int, m: int, lobe: Lobe) -> sparse.csr_matrix:
 
 
 @lru_cache(maxsize=16)
-def lobes_matrix(n: int, sides: tuple[int, ...], lobes: tuple[Lobe, ...]) -> F.SparseMatrix:
+def lobes_matrix(
+    n: int, sides: tuple[int, ...], lobes: tuple[Lobe, ...], step: float = 0.0
+) -> F.SparseMatrix:
     """From the pyramid of a cube @ (n, n) to filtered cubes, one below the other in one table.
 
     sides: of each cube. lobes: of each, None for irradiance divided by pi, else a roughness of at
-    least 0.1. Raises GraphError for another roughness.
+    least 0.1. step: with one above 0, cubes of step times the derivative with respect to the
+    roughness follow, one for each roughness. Raises GraphError for another roughness.
     """
     for lobe in lobes:
         if lobe is not None and not FINEST <= lobe <= 1:
             raise GraphError(f"a lobe has a roughness in [{FINEST}, 1], got {lobe}")
-    rows = [_lobe_rows(n, m, lobe) for m, lobe in zip(sides, lobes, strict=True)]
-    return _matrix(sparse.vstack(rows), pad_rows=True, pad_columns=True)
+    rows = [_lobe_rows(n, m, lobe, step) for m, lobe in zip(sides, lobes, strict=True)]
+    slopes = [part[1] for part in rows if len(part) > 1]
+    blocks = [*(part[0] for part in rows), *slopes]
+    return _matrix(sparse.vstack(blocks), pad_rows=True, pad_columns=True)
 
 
 NEIGHBORS = 12

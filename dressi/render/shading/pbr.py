@@ -17,6 +17,7 @@ from typing import Protocol
 from dressi.ad import F, Variable
 from dressi.ad.graph import user_line
 from dressi.errors import GraphError
+from dressi.render.ranges import inclusive_clamp
 from dressi.render.shading.lights import Light
 from dressi.render.shading.models import Shadows, lit
 from dressi.render.shading.surface import Surface
@@ -113,7 +114,7 @@ def pbr(
     position, normal, to_eye = surface.need("pbr", "position", "normal", "to_eye")
     f0 = F.mix(DIELECTRIC, surface.albedo, surface.metallic)
     base = surface.albedo * (1.0 - surface.metallic)
-    rough = F.clamp(surface.roughness, MIN_ROUGHNESS, 1.0)
+    rough = inclusive_clamp(surface.roughness, MIN_ROUGHNESS, 1.0)
     alpha = rough * rough
     n_v = F.abs(F.dot(normal, to_eye))
     terms = [surface.emissive]
@@ -125,7 +126,7 @@ def pbr(
         diffuse = (1.0 - fresnel) * base * (1.0 / math.pi)
         terms.append(radiance * n_l * (diffuse + fresnel * mirror))
     if environment is not None:
-        roughness = F.clamp(surface.roughness, 0.0, 1.0)
+        roughness = inclusive_clamp(surface.roughness, 0.0, 1.0)
         reflection = F.reflect(-to_eye, normal)
         scale_bias = environment.brdf(n_v, roughness)
         share = f0 * scale_bias.x + scale_bias.y

@@ -6,8 +6,9 @@ Differs: the compare is a sigmoid, so that it has a gradient; depths are distanc
 axis in world units, so that biases are lengths.
 
 Gradients: to the positions of the receiver, to the depth of the casters (through the texels that
-the light sees), to the light's matrix, and, with r > 0, to the outline of the casters in the
-light's view, which is how a shadow's edge moves.
+the light sees), and, with r > 0, to the outline of the casters in the light's view, which is how a
+shadow's edge moves, and to the light's matrix sideways. With r = 0 the matrix has a gradient
+through depths only.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dressi.ad.vtype import FLOAT, VEC3
 from dressi.errors import GraphError
 from dressi.render.blend import probability
 from dressi.render.distance import interpolate
-from dressi.render.hardsoftras import build_rasterize
+from dressi.render.hardsoftras import Peel, build_rasterize
 from dressi.render.project import Size, build_screen_faces, gather
 from dressi.render.shading.values import Value, as_number, as_variable, check_class, check_number
 from dressi.render.topology import contour_edges, neighbor_table
@@ -36,12 +37,16 @@ class ShadowMap:
 
     depth: FLOAT @ size, world units along the light's axis (from its position; for a directional
     light from where its matrix puts 0). cover: FLOAT in [0, 1], how much of the texel is occluded.
-    matrix: MAT4 @ 1x1, world to the light's clip space.
+    matrix: MAT4 @ 1x1, world to the light's clip space. rim_depth, rim_cover: the same of the
+    nearest outline beside the texel, which may lie in front of what the texel shows; None for a
+    hard map.
     """
 
     depth: Variable
     cover: Variable
     matrix: Variable
+    rim_depth: Variable | None = None
+    rim_cover: Variable | None = None
 
     @property
     def size(self) -> Size:
@@ -74,11 +79,24 @@ def build_shadow_map(
     # Only the contour needs a rim: behind it nothing else of a closed shape shows.
     edges = contour_edges(screen, neighbor_table(faces, vtx_pos)) if r > 0.0 else None
     peel = build_rasterize(screen, F.constant(float(r)), 1, edges)[0]
-    position = interpolate(gather(vtx_pos, faces), peel.ids, peel.bary)
-    cover = peel.stencil
-    if r > 0.0:
-        cover = probability(peel, F.constant(r / 7.0))
-    return ShadowMap(_axial(matrix, position)[1], cover, matrix)
+    corners = gather(vtx_pos, faces)
+
+    def depth_of(layer: Peel) -> Variable:
+        return _axial(matrix, interpolate(corners, layer.ids, layer.bary))[1]
+
+    if r == 0.0:
+        return ShadowMap(depth_of(peel), peel.stencil, matrix)
+    sigma = F.constant(r / 7.0)
+    # Outside of a caster's outline the map shows what lies behind it, so that half of the soft edge
+    # would be missing, and half of its gradient: the outlines alone, drawn once more.
+    rim = build_rasterize(screen, F.constant(float(r)), 1, edges, shift=_rims_first, layer=1)[0]
+    covers = probability(peel, sigma), probability(rim, sigma)
+    return ShadowMap(depth_of(peel), covers[0], matrix, depth_of(rim), covers[1])
+
+
+def _rims_first(depth: Variable, distance: Variable) -> Variable:
+    """In the place of ``hardsoftras.shift``: the nearest rim in front of all faces."""
+    return F.where(distance > 0.0, 1.0, F.abs(distance) * 0.5)
 
 
 def _axial(matrix: Variable, position: Variable) -> tuple[Variable, Variable, Variable]:
@@ -129,7 +147,11 @@ def shadow_visibility(
         )
     width, height = shadow.size
     clip, depth, w = _axial(shadow.matrix, position)
-    ndc = clip.xyz * F.safe_div(1.0, w)
+    if shadow.rim_cover is None:
+        # The outline of a hard map stays where it is: alone, the way of the receiver over the map
+        # would be the slope of something else than the shadow, often of the other sign.
+        clip = F.stop_gradient(shadow.matrix) @ F.vec4(position, 1.0)
+    ndc = clip.xyz * F.safe_div(1.0, clip.w)
     texel = _texel(shadow, w)
     if normal is None or to_light is None:
         slope = F.constant(1.0)
@@ -188,8 +210,15 @@ def _occlusion(
     column = F.to_int(F.clamp(x, 0.0, width - 1.0))
     row = F.to_int(F.clamp(y, 0.0, height - 1.0))
     index = F.where(inside, row * width + column, -1)  # looked up as 0: not covered
-    behind = F.sigmoid(F.safe_div(compare - F.lookup(shadow.depth, index), soft))
-    return behind * F.lookup(shadow.cover, index)
+    layers = [(shadow.depth, shadow.cover)]
+    if shadow.rim_depth is not None and shadow.rim_cover is not None:
+        layers.append((shadow.rim_depth, shadow.rim_cover))
+    hidden = [
+        F.sigmoid(F.safe_div(compare - F.lookup(depth, index), soft)) * F.lookup(cover, index)
+        for depth, cover in layers
+    ]
+    # A rim covers half at most: it counts where the face beside it does not.
+    return hidden[0] if len(hidden) == 1 else F.maximum(hidden[0], hidden[1])
 
 
 def directional_matrix(direction: Value, center: Value, radius: Value) -> Variable:
