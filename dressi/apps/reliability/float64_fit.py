@@ -63,7 +63,8 @@ class Fit:
             gradients = tape.gradients(loss, [ran.leaves[n] for n in names])
             t = float(self.state.get("step", np.zeros(1)).item()) + 1.0
             directions = {
-                n: self._direction(setup, n, g, t) for n, g in zip(names, gradients, strict=True)
+                n: self._direction(setup, n, g, t, tape)
+                for n, g in zip(names, gradients, strict=True)
             }
             for name, way in directions.items():
                 self.leaves[name] = self._rounded(self.leaves[name] - self.rate * way, tape)
@@ -71,7 +72,7 @@ class Fit:
         self.largest = max(self.largest, tape.largest)
         self.steps += 1
 
-    def _direction(self, setup: Setup, name: str, g: Array, t: float) -> Array:
+    def _direction(self, setup: Setup, name: str, g: Array, t: float, tape: Tape) -> Array:
         zero = np.zeros_like(g)
         if setup.optimizer == "SGD":
             return g
@@ -79,15 +80,17 @@ class Fit:
             self.state[f"{name}.velocity"] = MOMENTUM * self.state.get(f"{name}.velocity", zero) + g
             return self.state[f"{name}.velocity"]
         beta1 = 0.0 if setup.optimizer == "RMSprop" else BETA1
-        m = beta1 * self.state.get(f"{name}.m", zero) + (1.0 - beta1) * g
-        v = BETA2 * self.state.get(f"{name}.v", zero) + (1.0 - BETA2) * g * g
-        self.state[f"{name}.m"], self.state[f"{name}.v"] = m, v
-        # An error of the power in float32, relative to 1 - beta2^t, is what a small t costs.
-        slack = 1.0 + self.noise * 8.0 / (1.0 - BETA2**t) * np.sin(self.seed + t)
-        corrected = v / (1.0 - BETA2**t) * slack
-        if setup.optimizer == "AdamUniform":
-            corrected = corrected.max()
-        return m / (1.0 - beta1**t) / (np.sqrt(corrected) + EPS)
+        # The state is what the engine keeps: moments with their bias taken off.
+        m = self._moment(f"{name}.m", g, beta1, t, tape)
+        v = self._moment(f"{name}.v", g * g, BETA2, t, tape)
+        return m / (np.sqrt(v.max() if setup.optimizer == "AdamUniform" else v) + EPS)
+
+    def _moment(self, key: str, new: Array, beta: float, t: float, tape: Tape) -> Array:
+        """Step t of a moving average, as the paper has it: biased, and corrected afterwards."""
+        biased = self.state.get(key, np.zeros_like(new)) * (1.0 - beta ** (t - 1.0))
+        biased = beta * biased + (1.0 - beta) * new
+        self.state[key] = self._rounded(biased / (1.0 - beta**t), tape)
+        return self.state[key]
 
     def _rounded(self, a: Array, tape: Tape) -> Array:
         return a if not self.noise else a * (1 + ROUNDING * tape.rng.uniform(-1, 1, a.shape))
