@@ -7,12 +7,13 @@ central differences, and on the device) and by ``dressi doctor`` on the device o
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 import dressi.ad.functions as F
+from dressi.ad.autodiff import build_backward
 from dressi.ad.graph import Variable
 from dressi.ad.registry import OPS, Case, apply
 from dressi.ad.vtype import VType
@@ -85,9 +86,11 @@ def small_configs(
 ) -> Iterator[Config]:
     """A Case at small sizes, in one layer and, at two of them, in three. Cases with sizes of their
     own: the last image (where all are of one size: all) of that size, and the sizes that were
-    given; those that cannot be (a part that is not inside) are left out."""
+    given; those that cannot be (a part that is not inside) are left out. Beside indices, what they
+    point into keeps its size: their range is made for it."""
     given = case.sizes or (sizes[0],) * len(case.inputs)
-    tried = [_resized(given, size, case.elementwise) for size in sizes]
+    fixed = {i for i, (t, _, _) in enumerate(case.inputs) if not t.is_int and _has_indices(case)}
+    tried = [_resized(given, size, case.elementwise, fixed) for size in sizes]
     layers_of = {i: (1,) if name in FULL_LAYERS_ONLY_1 or i % 4 != 2 else (1, 3) for i in range(9)}
     if not case.elementwise:
         tried.append(given)
@@ -95,11 +98,8 @@ def small_configs(
         for layers in layers_of.get(i, (1,)):
             text = " and ".join(f"{w}x{h}" for w, h in dict.fromkeys(shapes)) + f", {layers} layers"
             config = Config(text, tuple((size, layers) for size in shapes))
-            try:
-                case.build(*_leaves(case, config))
-            except GraphError:
-                continue
-            yield config
+            if _is_possible(case, config):
+                yield config
 
 
 def typed_cases(name: str, most: int | None = None) -> Iterator[tuple[int, Case]]:
@@ -123,13 +123,34 @@ def first_config(case: Case, layers: int = 1) -> Config:
     return Config(f"{layers} layers", tuple((size, layers) for size in sizes))
 
 
+def _is_possible(case: Case, config: Config) -> bool:
+    """Whether the Case and its gradient can be built with inputs of these shapes."""
+    try:
+        inputs = _leaves(case, config)
+        y = case.build(*inputs)
+        if case.gradient:
+            build_backward(y, differentiable(inputs))
+    except GraphError:
+        return False
+    return True
+
+
+def _has_indices(case: Case) -> bool:
+    """Whether some inputs are integers beside others that are not."""
+    return not case.elementwise and len({vtype.is_int for vtype, _, _ in case.inputs}) > 1
+
+
 def _resized(
-    given: tuple[tuple[int, int], ...], size: tuple[int, int], elementwise: bool
+    given: tuple[tuple[int, int], ...],
+    size: tuple[int, int],
+    elementwise: bool,
+    fixed: Collection[int],
 ) -> tuple[tuple[int, int], ...]:
-    """The sizes that a Case gives, some changed: what is no image (a table, one pixel) never."""
+    """The sizes that a Case gives, some changed: what is no image (a table, one pixel) never, nor
+    the inputs that are fixed."""
     if elementwise or (len(set(given)) == 1 and min(given[0]) > 1):
         return (size,) * len(given)
-    images = [i for i, (w, h) in enumerate(given) if w > 1 and h > 1]
+    images = [i for i, (w, h) in enumerate(given) if w > 1 and h > 1 and i not in fixed]
     return tuple(size if images[-1:] == [i] else s for i, s in enumerate(given))
 
 
