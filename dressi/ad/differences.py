@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from dressi.ad.evaluate import evaluate
-from dressi.ad.graph import Variable, topological
+from dressi.ad.graph import Function, Variable, topological
 from dressi.ad.registry import apply
 
 SMALLER = 4.0
@@ -23,12 +24,31 @@ SMALLER = 4.0
 both together give it up to terms of the fourth power of the step (Richardson)."""
 DRAWS = 3
 """Evaluations with random rounding."""
+JUMP = 1e-4
+"""Where rounding changes a pixel by so much of the largest value, the pixel changes sides: its
+centre lies on an edge. What the two steps see of it, one after the other, then tells the noise."""
 FLOAT64, FLOAT32 = 2.0**-53, 2.0**-24
 
 SUMS = ("add", "sub", "add_n")
 LINEAR = (*SUMS, "neg", "sum", "sum_components", "swizzle", "expand")
 SCALED = ("mul", "div")
 """Linear in their first input where the second does not depend on the leaf (mul: either)."""
+
+COPIES = (
+    *("stop_gradient", "lookup", "swizzle", "vec", "expand", "where", "constant", "concat"),
+    *(
+        "column",
+        "from_columns",
+        "slice_layers",
+        "reshape",
+        "flip",
+        "neg",
+        "abs",
+        "minimum",
+        "maximum",
+    ),
+)
+"""Ops that move or choose numbers: they round nothing."""
 
 Index = tuple[int, ...]
 """(layer, row, column, component...) of an entry."""
@@ -80,16 +100,27 @@ def rounding_noise(
     outputs: Sequence[Variable], data: Data, unit: float, rng: np.random.Generator
 ) -> list[np.ndarray]:
     """How far values of the outputs go where each Function's result is off by up to a unit of its
-    last place, pixel by pixel: the median of a few draws, so that a pixel that changes sides does
-    not count. unit: FLOAT64, or FLOAT32 as a device computes."""
-
-    def jitter(a: np.ndarray) -> np.ndarray:
-        return a * (1.0 + unit * rng.uniform(-1.0, 1.0, a.shape))
-
+    last place, pixel by pixel: the median of a few draws. unit: FLOAT64, or FLOAT32 as a device
+    computes."""
     exact = evaluate(outputs, data)
-    draws = [evaluate(outputs, data, jitter) for _ in range(DRAWS)]
+    seeds = rng.integers(2**63, size=DRAWS, dtype=np.uint64)
+    draws = [evaluate(outputs, data, partial(_rounded, unit=unit, seed=s)) for s in seeds]
     off = [[np.abs(a - e) for a, e in zip(d, exact, strict=True)] for d in draws]
     return [np.median([o[k] for o in off], axis=0) + unit * np.abs(e) for k, e in enumerate(exact)]
+
+
+def _rounded(f: Function, a: np.ndarray, unit: float, seed: np.uint64) -> np.ndarray:
+    """Results of a Function off by up to a unit of their last place. Equal numbers are off by the
+    same, as where a processor rounds: faces that share an edge go on sharing it. What is whole
+    (a count, a mask, a floor) has no last place."""
+    if f.op.name in COPIES:
+        return a
+    whole = (a == np.rint(a)) & (np.abs(a) < 2.0**24)
+    mixed = np.abs(np.asarray(a, np.float64)).view(np.uint64) ^ seed
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # splitmix64
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    off = (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
+    return np.asarray(np.where(whole, a, a * (1.0 + unit * off)))
 
 
 def slopes_at(
@@ -106,7 +137,8 @@ def slopes_at(
     base = data[x]
     parts = varying(outputs, x)
     here = evaluate(parts, data)
-    rounding = rounding_noise(parts, data, FLOAT64, rng)
+    noise_here = rounding_noise(parts, data, FLOAT64, rng)
+    largest = [float(np.abs(e).max(initial=0.0)) for e in here]
 
     def moved(index: Index, step: float) -> list[np.ndarray]:
         there = base.copy()
@@ -118,12 +150,13 @@ def slopes_at(
     for flat in chosen:
         index = tuple(int(k) for k in np.unravel_index(flat, base.shape))
         h = eps * max(1.0, abs(float(base[index])))
-        slopes, bends, noise = [], [], 0.0
+        slopes, bends, changes = [], [], []
         for step in (h, h / SMALLER):
             up, down = moved(index, step), moved(index, -step)
             slopes.append(_total(up, down) / (2 * step))
             bends.append(abs(_total(up, here) + _total(down, here)) / step)
-            noise = _noise(up, down, rounding) / step
+            changes.append([a - b for a, b in zip(up, down, strict=True)])
+        noise = _noise(changes[0], changes[1], noise_here, largest) / (h / SMALLER)
         slope = slopes[1] + (slopes[1] - slopes[0]) / (SMALLER**2 - 1)
         entry = Entry(index, float(gradient[index]), slope, 4.0 * noise)
         (smooth if _smooth(slopes, bends, 4.0 * noise) else kinks).append(entry)
@@ -135,13 +168,22 @@ def _total(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> float:
     return sum(float((p - q).sum()) for p, q in zip(a, b, strict=True))
 
 
-def _noise(a: Sequence[np.ndarray], b: Sequence[np.ndarray], noise: Sequence[np.ndarray]) -> float:
-    """Sum of the noise of the pixels that differ; of all where none does, for rounding may have
-    swallowed the step."""
-    changed = [p != q for p, q in zip(a, b, strict=True)]
-    if not any(c.any() for c in changed):
-        changed = [np.ones_like(c) for c in changed]
-    return sum(float(n[c].sum()) for n, c in zip(noise, changed, strict=True))
+def _noise(
+    changes: Sequence[np.ndarray],
+    smaller: Sequence[np.ndarray],
+    noise: Sequence[np.ndarray],
+    largest: Sequence[float],
+) -> float:
+    """Sum of the noise of the pixels that differ in the smaller step; of all where none does, for
+    rounding may have swallowed the step. Pixels on an edge count by how far the changes of both
+    steps are from the same slope."""
+    if not any(d.any() for d in smaller):
+        return sum(float(n.sum()) for n in noise)
+    total = 0.0
+    for d, less, n, most in zip(changes, smaller, noise, largest, strict=True):
+        mine = np.where(n > JUMP * most, np.minimum(n, np.abs(d / SMALLER - less)), n)
+        total += float(mine[less != 0].sum())
+    return total
 
 
 def _smooth(slopes: list[float], bends: list[float], noise: float) -> bool:

@@ -73,7 +73,7 @@ def as_array(value: Any, like: Variable) -> np.ndarray:
 def evaluate(
     outputs: Sequence[Variable],
     feeds: Mapping[Variable, Any],
-    rounded: Callable[[np.ndarray], np.ndarray] | None = None,
+    rounded: Callable[[Function, np.ndarray], np.ndarray] | None = None,
 ) -> list[np.ndarray]:
     """Values of the outputs, (layers, H, W, *tail) float64.
 
@@ -108,7 +108,7 @@ def evaluate(
             assert f.op.reference is not None, f.op.name
             result = _fill(f.op.reference(f, [get(x) for x in f.inputs]), f.output)
             exact = rounded is None or f.output.vtype.is_int
-            values[f.output.uid] = result if exact else rounded(result)  # type: ignore[misc]
+            values[f.output.uid] = result if exact else rounded(f, result)  # type: ignore[misc]
     return [get(v) for v in outputs]
 
 

@@ -34,7 +34,7 @@ MIN_EDGE = 8.0
 N_DIRECTIONS = 6
 """Directions along which rows are sorted: of a million vertices on a surface few are left."""
 
-NEAR_EDGE = 1e-3
+NEAR_EDGE = 1e-4
 """Part of its length by which the ends of a border edge may miss those of another one that lies on
 it. Further apart they are a gap that somebody may have meant."""
 

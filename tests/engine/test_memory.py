@@ -90,7 +90,7 @@ def test_depth_images_of_rasterizations_count() -> None:
     from dressi.apps.reliability.scenes import Scene, cube
 
     scene = Scene("cube", *cube(0.7), (32, 24), K=2)
-    with DressiAD() as ad:
+    with DressiAD(options=Options(lowering="graphics")) as ad:
         for v, a in scene.feeds.items():
             ad.send_img(v, a)
         ad.set_loss_var(scene.loss)
