@@ -10,17 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from renderer_scenes import demo_scene
 
 from dressi import DressiAD, F, GraphError, Options, Variable, evaluate
 from dressi.ad.vtype import FLOAT, INT, IVEC2, IVEC3, MAT4, VEC3, VEC4
 from dressi.render.antialias import build_antialias
 from dressi.render.batch import build_batch
-from dressi.render.camera import look_at, perspective
+from dressi.render.camera import Camera, look_at, perspective
 from dressi.render.conservative import build_conservative
 from dressi.render.hardsoftras import build_hardsoftras, build_rasterize
 from dressi.render.mesh import icosphere
 from dressi.render.project import build_screen_faces, project
 from dressi.render.raster import build_hard_raster
+from dressi.render.renderer import DressiBasicRenderer
 from dressi.render.shading.shadow import build_shadow_map
 from dressi.render.strokes import build_lines, build_points
 
@@ -348,6 +350,34 @@ def test_fragments_read_images_of_one_row_at_their_pixel(ad: DressiAD, cull: str
     assert np.abs(got[0] - want).max() < 1e-3 and (ids >= 0).any()
     assert np.abs(got[1] - np.where(ids >= 0, column * tables[0], 0.0)).max() < 1e-4
     assert np.array_equal(got[2], second)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", ["antialias", "hardsoftras"])
+def test_the_renderer_draws_and_fits_a_row(vulkan_device_available: bool, mode: str) -> None:
+    """Surfaces, maps, lights, shadows: those of the middle row of three; a step of descent."""
+    if not vulkan_device_available:
+        pytest.skip("no Vulkan device on this machine")
+    pictures = []
+    with DressiBasicRenderer() as renderer:
+        for size in ((20, 1), (20, 3)):
+            lens = perspective(np.degrees(2 * np.arctan(0.02 * size[1])), size[0] / size[1], 1, 10)
+            seen = [Camera(look_at(eye), lens) for eye in ((-1.2, 0.6, 4.0), (1.4, 0.9, 3.8))]
+            targets = [np.full((size[1], size[0], 3), 0.2, np.float32)] * 2
+            renderer.load_scene(demo_scene(), targets, seen)
+            renderer.build_graph(mode=mode, shadows=8)
+            pictures.append(renderer.render_all(alpha=True))
+            if size[1] == 1 and mode == "antialias":
+                renderer.set_requires_grad("base_color:Other")
+                renderer.exec_step()
+                before = renderer.loss()
+                renderer.exec_steps(4)
+                assert renderer.loss() < before
+                assert pictures[0].shape == (2, 1, 20, 4)
+                assert renderer.render_all().shape == (2, 1, 20, 3)
+    row, middle = pictures[0], pictures[1][:, 1:2]
+    inside = (row[..., 3] == 1) & (middle[..., 3] == 1)  # rims depend on the rows beside
+    assert inside.mean() > 0.2 and np.abs(row - middle)[inside].max() < 1e-4
 
 
 def test_other_steps_know_what_they_need() -> None:
