@@ -13,6 +13,10 @@ import pytest
 from renderer_scenes import demo_scene
 
 from dressi import DressiAD, F, GraphError, Options, Variable, evaluate
+from dressi.ad import simplify
+from dressi.ad.graph import topological
+from dressi.ad.one_row import draw_one_row
+from dressi.ad.registry import RASTER
 from dressi.ad.vtype import FLOAT, INT, IVEC2, IVEC3, MAT4, VEC3, VEC4
 from dressi.render.antialias import build_antialias
 from dressi.render.batch import build_batch
@@ -211,7 +215,7 @@ def check_equal(name: str, a: np.ndarray, b: np.ndarray) -> None:
     [
         *(("graphics", name, 1 if name == "hardsoftras" else 2) for name in BUILDERS),
         ("graphics", "hard", 1),
-        *(("compute", name, 2) for name in ("hard", "peels", "antialias", "strands")),
+        *(("compute", name, 2) for name in ("hard", "peels", "antialias")),
     ],
 )
 def test_a_row_is_the_middle_of_three_and_a_column(
@@ -353,8 +357,7 @@ def test_fragments_read_images_of_one_row_at_their_pixel(ad: DressiAD, cull: str
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("mode", ["antialias", "hardsoftras"])
-def test_the_renderer_draws_and_fits_a_row(vulkan_device_available: bool, mode: str) -> None:
+def test_the_renderer_draws_and_fits_a_row(vulkan_device_available: bool) -> None:
     """Surfaces, maps, lights, shadows: those of the middle row of three; a step of descent."""
     if not vulkan_device_available:
         pytest.skip("no Vulkan device on this machine")
@@ -365,9 +368,9 @@ def test_the_renderer_draws_and_fits_a_row(vulkan_device_available: bool, mode: 
             seen = [Camera(look_at(eye), lens) for eye in ((-1.2, 0.6, 4.0), (1.4, 0.9, 3.8))]
             targets = [np.full((size[1], size[0], 3), 0.2, np.float32)] * 2
             renderer.load_scene(demo_scene(), targets, seen)
-            renderer.build_graph(mode=mode, shadows=8)
+            renderer.build_graph(shadows=8)
             pictures.append(renderer.render_all(alpha=True))
-            if size[1] == 1 and mode == "antialias":
+            if size[1] == 1:
                 renderer.set_requires_grad("base_color:Other")
                 renderer.exec_step()
                 before = renderer.loss()
@@ -378,6 +381,25 @@ def test_the_renderer_draws_and_fits_a_row(vulkan_device_available: bool, mode: 
     row, middle = pictures[0], pictures[1][:, 1:2]
     inside = (row[..., 3] == 1) & (middle[..., 3] == 1)  # rims depend on the rows beside
     assert inside.mean() > 0.2 and np.abs(row - middle)[inside].max() < 1e-4
+
+
+def test_only_images_of_one_row_are_drawn_as_two() -> None:
+    """The same numbers, in NumPy; other graphs and those for compute shaders stay as they are."""
+    for size, taller in (((N, 1), True), ((1, N), False), ((N, 2), False), ((1, 1), False)):
+        s = Scene(size, views(1))
+        out = build_rasterize(
+            build_screen_faces(s.pos, s.faces, s.matrix, size), F.constant(s.r), 2
+        )
+        wanted = [v for peel in out for v in (peel.ids, peel.stencil)]
+        made = draw_one_row(wanted)
+        assert (made == wanted) is not taller
+        drawn = {f.output.size for f in topological(made) if f.op.kind == RASTER}
+        assert drawn == {(N, 2) if taller else size}
+        kept = simplify(wanted, drawn=lambda raster, n: False, one_row=True)
+        assert {f.output.size for f in topological(kept) if f.op.kind == RASTER} == {size}
+        if taller:
+            pairs = zip(evaluate(made, s.feeds), evaluate(wanted, s.feeds), strict=True)
+            assert all(np.array_equal(a, b) for a, b in pairs)
 
 
 def test_other_steps_know_what_they_need() -> None:
