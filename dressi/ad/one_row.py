@@ -52,7 +52,7 @@ class _TwoRows:
     """One rasterization of (W, 1), drawn at (W, 2), and what its fragments compute there."""
 
     def __init__(self, raster: Function, new: dict[int, Variable]) -> None:
-        self.raster, self.new = raster, new
+        self.new = new
         self.thin: Size = raster.output.size
         self.size: Size = (self.thin[0], 2)
         self.copies: dict[int, Variable] = {}
