@@ -26,11 +26,8 @@ from dressi.ad.functions.select import compare, where
 from dressi.ad.functions.vector import swizzle
 from dressi.ad.graph import Function, Variable, topological
 from dressi.ad.peeling import peels
-from dressi.ad.registry import ANY, FRAG, FREE, RASTER, SAME, SAMPLER, apply
+from dressi.ad.registry import ANY, FREE, RASTER, SAME, SAMPLER, apply, is_short
 from dressi.errors import origin
-
-MOST_REPEATED = 24
-"""Functions that every fragment computes again for a value of uniforms, instead of reading it."""
 
 
 def rasterize_in_compute(outputs: Sequence[Variable], int64_atomics: bool) -> list[Variable]:
@@ -154,7 +151,7 @@ def _copy(
     if v.uid in copies:
         return copies[v.uid]
     f = v.creator
-    if f is None or not (v.fragment_of is not None or f.op.kind == FREE or _is_short(v)):
+    if f is None or not (v.fragment_of is not None or f.op.kind == FREE or is_short(v)):
         copies[v.uid] = _from_outside(v, ANY, outside, new)
         return copies[v.uid]
     if f.op.kind == RASTER:
@@ -181,18 +178,6 @@ def _from_outside(
     if read == SAMPLER or made.uid not in outside:
         outside[made.uid] = (made, read)
     return made
-
-
-def _is_short(v: Variable) -> bool:
-    """Whether v is made of uniforms, constants and coordinates by a few Functions."""
-    found = topological([v])
-    return len(found) <= MOST_REPEATED and all(
-        f.op.kind in (FRAG, FREE)
-        and f.op.scatter is None
-        and all(f.op.read(i) == SAME for i in range(len(f.inputs)))
-        and all(x.creator is not None or x.size == (1, 1) for x in f.inputs)
-        for f in found
-    )
 
 
 def _on_pixel(v: Variable, done: dict[int, Variable], new: dict[int, Variable]) -> Variable:

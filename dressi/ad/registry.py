@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.graph import Function, Size, Variable, short
+from dressi.ad.graph import Function, Size, Variable, short, topological
 from dressi.ad.vtype import VType
 from dressi.errors import GraphError
 
@@ -181,6 +181,22 @@ def _fragment_of(function: Function) -> Function | None:
                 f"  input: {x.label()}"
             )
     return None if op.fragment_exit else next(iter(sources.values()))
+
+
+MOST_REPEATED = 24
+"""Functions that every fragment computes again for a value of uniforms, instead of reading it."""
+
+
+def is_short(v: Variable) -> bool:
+    """Whether v is made of uniforms, constants and coordinates by a few Functions."""
+    found = topological([v])
+    return len(found) <= MOST_REPEATED and all(
+        f.op.kind in (FRAG, FREE)
+        and f.op.scatter is None
+        and all(f.op.read(i) == SAME for i in range(len(f.inputs)))
+        and all(x.creator is not None or x.size == (1, 1) for x in f.inputs)
+        for f in found
+    )
 
 
 def broadcast(xs: Sequence[Variable]) -> tuple[Size, int]:

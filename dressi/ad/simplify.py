@@ -13,6 +13,7 @@ import numpy as np
 from dressi.ad.functions._common import constant, constant_values, is_constant
 from dressi.ad.functions.image import EXPAND
 from dressi.ad.graph import Function, Variable, topological
+from dressi.ad.one_row import draw_one_row
 from dressi.ad.peeling import Drawn, draw_peels
 from dressi.ad.registry import FRAG, FREE, MACRO, SAME, apply
 from dressi.errors import origin
@@ -24,12 +25,14 @@ def simplify(
     fold: bool = True,
     drawn: Drawn | None = None,
     dispatches: bool = False,
+    one_row: bool = False,
 ) -> list[Variable]:
     """Lowered outputs. ``merge``: whether equal Functions of equal inputs become one. ``fold``:
     whether arithmetic on constants is done here, and operations that give back an input go away.
     ``drawn``: which rasterizations draw each of their layers anew (``peeling``), default all.
-    ``dispatches``: whether macros become what is best in compute dispatches."""
-    outputs = draw_peels(outputs, drawn)
+    ``dispatches``: whether macros become what is best in compute dispatches. ``one_row``: whether
+    rasterizations can fill images of one row as they are (``one_row``)."""
+    outputs = draw_peels(outputs if one_row else draw_one_row(outputs), drawn)
     new: dict[int, Variable] = {}
     seen: dict[Hashable, Variable] = {}
     done: set[int] = set()

@@ -48,7 +48,12 @@ def lower(
     in_groups = compute or bool(profile and profile.prefers_dispatch(GROUPED_PIXELS))
     masks = in_groups and limits.group_lanes >= MASK_LANES
     simple = simplify(
-        wanted, options.merge_duplicates, options.fold_constants, drawn, dispatches=masks
+        wanted,
+        options.merge_duplicates,
+        options.fold_constants,
+        drawn,
+        dispatches=masks,
+        one_row=raster,
     )
     if raster:
         simple = rasterize_in_compute(simple, limits.int64_atomics)

@@ -340,9 +340,11 @@ class DressiBasicRenderer:
         with a mask are, and PNG. In pictures with a tone curve that is only nearly so at rims.
         """
         made = self._made("render_all")
-        n = len(self._need_loaded("render_all").views.cameras)
-        both, background = self._ad.recv_imgs([made.both, made.picture.background])
-        both = both.reshape(n, *both.shape[-3:])
+        images = made.both, made.picture.background
+        both, background = (
+            a.reshape(v.layers, v.size[1], v.size[0], -1)  # pictures of one row come as tables
+            for v, a in zip(images, self._ad.recv_imgs(images), strict=True)
+        )
         if not made.shown:
             made.shown = True
             self._say_empty(both[..., 3])

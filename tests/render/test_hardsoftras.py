@@ -728,13 +728,6 @@ def test_depth_is_hardwares_z_over_w(ad: DressiAD) -> None:
     assert np.allclose(depth, 0.5 * want / 4.0, atol=1e-5)
 
 
-def test_an_image_of_height_1_cannot_be_drawn_into() -> None:
-    """(N, 1) is a table, folded; drawing into it would be wrong, so it is refused at the call."""
-    corner = Variable(VEC4, (3, 1), name="corner")
-    with pytest.raises(GraphError, match=r"height 1 is a table.*9x1"):
-        F.rasterize([corner] * 3, (9, 1))
-
-
 @pytest.mark.gpu
 def test_rims_of_front_faces_give_the_silhouette_of_all_rims(ad: DressiAD) -> None:
     """A box, the same inside out, an open square seen from behind: each edge of the contour has a

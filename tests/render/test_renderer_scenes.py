@@ -365,7 +365,7 @@ BAD_LOADS: dict[str, Callable[[DressiBasicRenderer], Any]] = {
         size=(8, 8),
         cameras=[np.eye(4)],  # type: ignore[list-item]
     ),
-    "at least 2x2": lambda r: r.load_scene(demo_scene(), size=(8, 1)),
+    "at least 1x1": lambda r: r.load_scene(demo_scene(), size=(8, 0)),
     "ambient and headlight must be >= 0": lambda r: r.load_scene(
         demo_scene(), size=(8, 8), ambient=-1.0
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -104,6 +104,23 @@ def custom(
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"The custom op made at {defined}."
     return call
+
+
+def at_size(
+    f: Function, xs: Sequence[Variable], attrs: dict[str, Any], size: Size
+) -> dict[str, Any]:
+    """Attributes with which a Function of inputs xs gives an image of ``size``, where both have
+    more rows than f's and its output: the snippet of a custom op goes on seeing the old heights.
+    Those of other ops come back as they are."""
+    source = attrs.get("glsl")
+    if not isinstance(source, _Source):
+        return attrs
+    text = source.text.replace("{hy}", str(f.output.size[1]))
+    for i, (x, old) in enumerate(zip(xs, f.inputs, strict=True)):
+        if x.size != old.size:
+            text = text.replace(f"{{h{i}}}", str(old.size[1]))
+    shape = (source.shape[0], size, source.shape[2])
+    return {**attrs, "glsl": replace(source, text=text, shape=shape)}
 
 
 def _check(

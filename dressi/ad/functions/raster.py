@@ -65,14 +65,14 @@ def rasterize(
     """Rasterize triangles (3 corners) or quads (4: triangles 0 1 2 and 0 2 3) with the hardware.
 
     corners: VEC4 clip positions @ (n, 1), layers: corner k of every primitive; z in [0, w] is kept,
-    what lies outside is clipped. size: (width, height) of the image; each layer is drawn into its
-    own. Returns INT per fragment: the number of the primitive. Vulkan's top-left rule: adjacent
-    primitives share no pixel centre. layer: number of the depth peel; tells equal calls apart,
-    since each has a depth test of its own. cull: None draws both orientations; ``back`` leaves out
-    triangles that run clockwise in the picture (whose inside is seen, with the corners
-    counter-clockwise from outside), ``front`` the others; each triangle of a quad is judged by
-    itself, by its visible part where corners lie behind the camera. scissor: (x, y, width, height)
-    in pixels, or one such rectangle a layer: nothing is drawn outside of it. No gradient.
+    what lies outside is clipped. size: (width, height) of the image, from 1x1 on; each layer is
+    drawn into its own. Returns INT per fragment: the number of the primitive. Vulkan's top-left
+    rule: adjacent primitives share no pixel centre. layer: number of the depth peel; tells equal
+    calls apart, since each has a depth test of its own. cull: None draws both orientations;
+    ``back`` leaves out triangles that run clockwise in the picture (whose inside is seen, with the
+    corners counter-clockwise from outside), ``front`` the others; each triangle of a quad is judged
+    by itself, by its visible part where corners lie behind the camera. scissor: (x, y, width,
+    height) in pixels, or one such rectangle a layer: nothing is drawn outside of it. No gradient.
     Raises GraphError for another cull mode and for rectangles that leave the image.
     """
     if not isinstance(corners, (list, tuple)):
@@ -82,11 +82,6 @@ def rasterize(
         )
     size, _ = checked_shape("F.rasterize", size)
     layer = needs_int("rasterize", "layer", layer)
-    if size[1] == 1 and size[0] > 1:
-        raise GraphError(
-            f"F.rasterize at {user_line()}: an image of height 1 is a table and cannot be "
-            f"drawn into; got {size[0]}x{size[1]}"
-        )
     if cull not in CULL_MODES:
         raise GraphError(
             f"F.rasterize at {user_line()}: cull must be None, 'back' or 'front', got {short(cull)}"

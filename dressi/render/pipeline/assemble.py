@@ -118,8 +118,8 @@ def load(
     if wanted is None:
         raise GraphError(f"{where}: without targets it needs a size (width, height)")
     width, height = (int(v) for v in wanted)
-    if min(width, height) < 2:
-        raise GraphError(f"{where}: pictures must have at least 2x2 pixels, got {width}x{height}")
+    if min(width, height) < 1:
+        raise GraphError(f"{where}: pictures must have at least 1x1 pixels, got {width}x{height}")
     table = ParameterTable()
     materials = build_materials(scene, used_materials(scene), table)
     geometry, welded, pos, weights = build_geometry(scene, [m.row for m in materials], table)
