@@ -51,6 +51,7 @@ class Settings:
     data: str | None = None
     out: str | None = None
     only: str | None = None
+    results: str | None = None
 
     def with_out(self, out: str | None) -> Settings:
         return replace(self, out=out)
