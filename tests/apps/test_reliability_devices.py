@@ -174,7 +174,7 @@ def test_r7_takes_every_pair_or_those_with_the_device_that_is_named(
         rows = list(devices.measure(device, True))
         assert verdicts(rows) == [None, *[True] * (len(rows) - 1)]
         assert rows[0]["figure"].startswith("R7 beta") and "too old" in rows[0]["figure"]
-        return [r["figure"][3:].split(":")[0] for r in rows[1::3]]
+        return [r["figure"].removeprefix("R7 away from edges, ") for r in rows[1::3]]
 
     assert pairs(None) == ["alpha against gamma", "alpha against delta", "gamma against delta"]
     assert firsts == [None, "alpha", "alpha"]  # all leave out the same pixels
@@ -208,7 +208,10 @@ def test_r7_writes_a_file_and_compares_with_it(
     devices.write(file, Results("another", drawings))
     rows = run_bench("reliability", settings)["rows"]
     assert verdicts(rows) == [False, True, True]
-    assert all(r["figure"].startswith(f"R7 another against {label}") for r in rows)
+    names = ("away from edges", "coverage", "gradients")
+    assert [r["figure"] for r in rows] == [f"R7 {n}, another against {label}" for n in names]
+    shown = capsys.readouterr().out  # beside the long names of devices
+    assert all(text in shown for text in ("1.00e-04", "False", str(rows[0]["cases"])))
     with pytest.raises(LoadError, match="other scenes"):
         devices.read(file, False)
 

@@ -90,10 +90,10 @@ def compare(a: Results, b: Results) -> Iterator[Row]:
             n_gradients += 1
     if n_away < LEAST_AWAY * n_pixels:
         image = gradient = float("inf")
-    pair = f"R7 {a.label} against {b.label}"
-    yield below(f"{pair}: away from edges", image, IMAGE, n_away)
-    yield below(f"{pair}: coverage", coverage, COVERAGE, len(a.drawings))
-    yield below(f"{pair}: gradients", gradient, GRADIENT, n_gradients)
+    pair = f"{a.label} against {b.label}"
+    yield below(f"R7 away from edges, {pair}", image, IMAGE, n_away)
+    yield below(f"R7 coverage, {pair}", coverage, COVERAGE, len(a.drawings))
+    yield below(f"R7 gradients, {pair}", gradient, GRADIENT, n_gradients)
 
 
 def worse(so_far: float, found: np.ndarray | np.floating | float) -> float:

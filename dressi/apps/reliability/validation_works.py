@@ -35,13 +35,15 @@ Work = Callable[[str | None], None]
 # -- work
 
 
-def _run(device: str | None, problem: Problem, options: Options, steps: int = 2) -> None:
+def _run(device: str | None, problem: Problem, options: Options, K: int = 1) -> None:
     with DressiAD(device, options) as ad:
         problem.load(ad)
         ad.exec_step()
-        ad.exec_steps(steps)
-        ad.recv_imgs([problem.picture, problem.parameter])
-        ad.recv_grad(problem.parameter)
+        ad.exec_steps(2)
+        ad.recv_imgs([problem.parameter, problem.loss])
+        if K == 1:  # each is built anew, which takes its time where there are several layers
+            ad.recv_img(problem.picture)
+            ad.recv_grad(problem.parameter)
 
 
 def _target(channels: int = 1) -> np.ndarray:
@@ -53,7 +55,7 @@ def _target(channels: int = 1) -> np.ndarray:
 def _silhouettes(K: int, options: Options) -> Work:
     def work(device: str | None) -> None:
         problem = silhouette_problem(sphere(FACES), view_matrices(VIEWS), _target(), K)
-        _run(device, problem, options)
+        _run(device, problem, options, K)
 
     return work
 
