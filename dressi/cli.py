@@ -109,6 +109,12 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
         help="scaling: views, resolution, faces or K alone; table3: hardsoftras, antialias, 1 or 6 "
         "(views); table4: anew or once; reliability: figures like R1,R9",
     )
+    bench.add_argument(
+        "--results",
+        metavar="FILE",
+        help="reliability, R7: a NumPy file of what this device draws; written when there is none, "
+        "else compared with",
+    )
     bench.set_defaults(run=_bench)
 
     experiment = commands.add_parser("experiment", help="run one of the paper's experiments")
@@ -212,7 +218,7 @@ def _fit(args: argparse.Namespace) -> None:
 def _bench(args: argparse.Namespace) -> None:
     from dressi.apps.bench import Settings, run_bench
 
-    settings = Settings(args.smoke, args.device, args.data, args.out, args.only)
+    settings = Settings(args.smoke, args.device, args.data, args.out, args.only, args.results)
     run_bench(args.table, settings, args.json)
 
 

@@ -47,6 +47,9 @@ def test_rows_have_threshold_and_verdict(figure: str) -> None:
     assert rows and all(row["figure"].startswith(name) for row in rows)
     for row in rows:
         assert tuple(row) == COLUMNS
+        if row["holds"] is None:
+            assert row["figure"].startswith("R5 not measured: install vulkan-validationlayers")
+            continue
         if figure == "cost":
             assert row["value"] > 0  # times of tiny sizes: nothing to be learned from them
             continue

@@ -38,6 +38,9 @@ IN_A_ROW, BURSTS = 32, 15
 COPIES = 40
 """Copies behind each figure of the yardstick: a quarter of a second on a CPU."""
 
+LONG_NAME = 90
+"""Characters of the first column of a table that stay on one line."""
+
 FILES = ("pear_fit.npz", "t1_682.npz", "t2_14220.npz")
 """What the tables read from the data folder."""
 
@@ -51,6 +54,7 @@ class Settings:
     data: str | None = None
     out: str | None = None
     only: str | None = None
+    results: str | None = None
 
     def with_out(self, out: str | None) -> Settings:
         return replace(self, out=out)
@@ -137,8 +141,11 @@ def _cell(value: object) -> str:
 def print_table(title: str, copy_ms: float, table: Table) -> None:
     """On standard output, the time of the copy in the title."""
     grid = RichTable()
+    longest = max((len(_cell(row.get(table.columns[0]))) for row in table.rows), default=0)
     for k, name in enumerate(table.columns):
-        grid.add_column(name, justify="right" if k else "left", no_wrap=k == 0, overflow="fold")
+        # A long name is wrapped, or nothing would be left of its figures.
+        whole = k == 0 and longest <= LONG_NAME
+        grid.add_column(name, justify="right" if k else "left", no_wrap=whole, overflow="fold")
     for row in table.rows:
         grid.add_row(*(_cell(row.get(name)) for name in table.columns))
     console = Console(width=160, highlight=False)

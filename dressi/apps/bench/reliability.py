@@ -8,11 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 from dressi.apps.bench.common import Copies, Settings, Table
 from dressi.apps.reliability import (
     cost,
     coverage,
+    devices,
     edges,
     failures,
     fits,
@@ -23,6 +25,7 @@ from dressi.apps.reliability import (
     surroundings,
     survival,
     switches,
+    validation,
 )
 from dressi.apps.reliability.row import COLUMNS, Row
 from dressi.errors import DressiError
@@ -32,7 +35,9 @@ FIGURES: Mapping[str, Callable[[str | None, bool], Iterable[Row]]] = {
     "R2": edges.measure,
     "R3": gradients.measure,
     "R4": fits.own_picture,
+    "R5": validation.measure,
     "R6": coverage.measure,
+    "R7": devices.measure,
     "R8": switches.measure,
     "R9": fits.same_bits,
     "R10": malformed.measure,
@@ -44,6 +49,8 @@ FIGURES: Mapping[str, Callable[[str | None, bool], Iterable[Row]]] = {
     "cost": cost.measure,
 }
 """(device, whether the run is a small one) -> rows."""
+FILED = "R7"
+"""The figure that ``--results`` goes to."""
 
 
 def chosen(only: str | None) -> list[str]:
@@ -65,11 +72,14 @@ def measure(settings: Settings, copies: Copies) -> Table:
     soon as it is known; a run that is stopped tells which figures were done."""
     rows: list[Row] = []
     names = chosen(settings.only)
+    figures = dict(FIGURES)
+    if settings.results is not None:
+        figures[FILED] = partial(devices.measure, file=settings.results)
     done: list[str] = []
     try:
         for name in names:
             with _signs_of_life(name):
-                for row in FIGURES[name](settings.device, settings.smoke):
+                for row in figures[name](settings.device, settings.smoke):
                     rows.append(row)
                     _tell(_line(row))
             done.append(name)
@@ -77,14 +87,17 @@ def measure(settings: Settings, copies: Copies) -> Table:
         left = [n for n in names if n not in done]
         _tell(
             f"stopped while {left[0]} was measured; done: {', '.join(done) or 'none'} "
-            f"({len(rows)} rows, {sum(not r['holds'] for r in rows)} do not hold); "
+            f"({len(rows)} rows, {sum(r['holds'] is False for r in rows)} do not hold); "
             f"not done: {', '.join(left)}"
         )
         raise
-    return Table(COLUMNS, rows, [(row["figure"], row["holds"]) for row in rows])
+    asked = [(row["figure"], row["holds"]) for row in rows if row["holds"] is not None]
+    return Table(COLUMNS, rows, asked)
 
 
 def _line(row: Row) -> str:
+    if row["holds"] is None:
+        return str(row["figure"])
     verdict = "holds" if row["holds"] else "DOES NOT HOLD"
     return f"{row['figure']}: {row['value']} (threshold {row['threshold']}), {verdict}"
 

@@ -63,6 +63,15 @@ def check_only(table: str, only: str) -> None:
         raise DressiError(f"bench: --only {only}: {table} has no such rows; known: {known}")
 
 
+def check_results(table: str, settings: Settings) -> None:
+    """Raises DressiError for a run without R7, and for a file that cannot be."""
+    if table != "reliability" or reliability.FILED not in reliability.chosen(settings.only):
+        raise DressiError(f"bench: --results goes with reliability, figure {reliability.FILED}")
+    path = Path(settings.results or "")
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        raise DressiError(f"--results {path}: must be a file in a folder that exists")
+
+
 def run_bench(
     table: str | None = None, settings: Settings | None = None, json_file: str | None = None
 ) -> dict[str, Any]:
@@ -80,6 +89,8 @@ def run_bench(
         raise DressiError(f"bench: there is no table '{name}'; known: {', '.join(TABLES)}, {ALL}")
     if settings.only is not None:
         check_only(name, settings.only)
+    if settings.results is not None:
+        check_results(name, settings)
     out = settings.out
     if out is None and name in (ALL, "scaling") and not settings.smoke:
         out = OUT  # a smoke run leaves nothing behind unless it is asked to

@@ -60,7 +60,7 @@ def resident_bytes() -> int:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
         if trim is not None:
             trim(0)
-        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(statm.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     try:
         import resource
     except ImportError:
@@ -222,7 +222,7 @@ def measure(device: str | None, small: bool) -> list[Row]:
         n = few if small else full
         words = [name, device or "", str(n), str(max(n // 5, 1))]
         command = [sys.executable, "-c", _CHILD, *words]
-        runs[name] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        runs[name] = subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8")
     try:
         return [row for name, run in runs.items() for row in _rows(name, run, small)]
     finally:

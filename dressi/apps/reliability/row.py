@@ -24,3 +24,8 @@ def below(figure: str, value: float, threshold: float, cases: int) -> Row:
 def at_most(figure: str, value: float, threshold: float, cases: int) -> Row:
     """A figure that may reach its threshold: counts."""
     return _row(figure, value, threshold, value <= threshold, cases)
+
+
+def not_measured(figure: str) -> Row:
+    """What cannot be measured here; it neither holds nor fails. figure: why, and what to do."""
+    return dict(zip(COLUMNS, (figure, None, None, None, 0), strict=True))

@@ -163,7 +163,12 @@ def outcome(situation: Situation, device: str | None) -> tuple[bool, float, str]
     environment = child_environment(**dict(situation.environment))
     try:
         run = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=LONGEST
+            command,
+            env=environment,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=LONGEST,
         )
     except subprocess.TimeoutExpired:
         return False, LONGEST, "hangs"
