@@ -263,9 +263,7 @@ def try_fault(fault: Fault, tree: Path) -> Fault:
 
 def _fails(tests: str, tree: Path) -> bool:
     command = f"{sys.executable} -B -m pytest -x -q -p no:cacheprovider {tests}"
-    environment = dict(
-        os.environ, DRESSI_DEVICE="llvmpipe", DRESSI_PROFILE="llvmpipe", LP_NUM_THREADS="1"
-    )
+    environment = {"DRESSI_PROFILE": "llvmpipe", "LP_NUM_THREADS": "1", **os.environ}
     try:
         run = subprocess.run(command, shell=True, cwd=tree, env=environment, timeout=LIMIT_S,
                              stdin=subprocess.DEVNULL, capture_output=True)  # fmt: skip
@@ -283,14 +281,17 @@ def _copy(folder: Path, k: int) -> Path:
     return tree
 
 
-def run(faults: list[Fault], jobs: int, write: Path) -> None:
-    """Try all faults, ``jobs`` at once; print each fate and keep the file up to date."""
+def run(faults: list[Fault], jobs: int, write: Path, until: float) -> None:
+    """Try all faults, ``jobs`` at once; print each fate and keep the file up to date. until: of
+    ``time.monotonic``, when the last one may begin."""
     with tempfile.TemporaryDirectory() as folder:
         trees: SimpleQueue[Path] = SimpleQueue()
         for k in range(jobs):
             trees.put(_copy(Path(folder), k))
 
         def one(fault: Fault) -> None:
+            if time.monotonic() > until:
+                return
             tree = trees.get()
             try:
                 try_fault(fault, tree)
@@ -312,6 +313,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="how many at once (default 2)")
     parser.add_argument("--json", type=Path, default=Path("out/faults.json"),
                         help="fates; the same run goes on from here")  # fmt: skip
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no fault after so long")
     options = parser.parse_args()
     options.json.parent.mkdir(parents=True, exist_ok=True)
     if options.json.exists():
@@ -321,7 +323,7 @@ def main() -> int:
         faults = chosen(options.count, options.seed)
         random.Random(options.seed).shuffle(faults)
     try:
-        run(faults, options.jobs, options.json)
+        run(faults, options.jobs, options.json, time.monotonic() + 60 * options.minutes)
     except KeyboardInterrupt:
         print("stopped; the same command goes on from here")
     tried = [f for f in faults if f.caught is not None]
