@@ -117,8 +117,10 @@ def test_more_sums_in_a_row_than_calls_nest() -> None:
         numbers.append(F.sqrt(F.sum(x) * 0.5 + 1.0))
         x = F.sin(x * numbers[-1])
     made = names(plan_of(numbers))
-    assert made.count(["group_sum", "mul", "add", "sqrt"]) == n - 1
-    assert made[-1] == ["mul", "sin", "group_sum", "mul", "add", "sqrt"]
+    sums = [m for m in made if "group_sum" in m]
+    assert len(sums) == n and all(m[-4:] == ["group_sum", "mul", "add", "sqrt"] for m in sums)
+    # The last products are computed where they are read (``fold``), each by the two that read it.
+    assert all(set(m) == {"mul", "sin"} for m in made if m not in sums) and len(made) < 2 * n
 
 
 @pytest.mark.gpu
