@@ -11,6 +11,8 @@ DRESSI := .venv/bin/dressi
 ON_LAVAPIPE := DRESSI_DEVICE=$${DRESSI_DEVICE:-llvmpipe} DRESSI_PROFILE=$${DRESSI_PROFILE:-llvmpipe}
 # The driver and a copy of it: two devices, on any machine.
 TWO_DEVICES := env $$($(PY) scripts/two_lavapipes.py out/second)
+# Two processes; a file's tests stay in one, for some use what others of the file found.
+TWO_AT_ONCE := -n 2 --dist loadfile
 SAY := @printf '\n== %s\n'
 
 .PHONY: setup demo test test-gc lint bench notebooks clean
@@ -36,10 +38,10 @@ lint: setup
 
 test: lint
 	$(SAY) 'ad and packing, with no Vulkan binding to import'
-	$(PY) -m pytest tests/ad tests/packing --no-vulkan
+	$(PY) -m pytest $(TWO_AT_ONCE) tests/ad tests/packing --no-vulkan
 	$(SAY) 'everything else, with validation layers'
-	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest --require-vulkan --ignore=tests/ad --ignore=tests/packing
-	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest --require-vulkan -m gpu tests/ad tests/packing
+	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest $(TWO_AT_ONCE) --require-vulkan --ignore=tests/ad --ignore=tests/packing
+	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest $(TWO_AT_ONCE) --require-vulkan -m gpu tests/ad tests/packing
 	$(SAY) 'vk, engine (not the values of ops) and parallel again, on two devices, with the garbage collector running all the time'
 	$(TWO_DEVICES) $(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest -m gpu --require-vulkan --gc-stress --ignore-glob='*_on_device.py' tests/vk tests/engine tests/parallel
 	$(SAY) 'notebooks'
