@@ -142,6 +142,7 @@ class DressiBasicRenderer:
         shadows: int = 0,
         max_delta: float | None = None,
         mask_softness: float = 0.0,
+        clip: bool | None = None,
     ) -> None:
         """Say how to draw, compare and step.
 
@@ -158,7 +159,9 @@ class DressiBasicRenderer:
         encoding only. normals: ``auto`` (the file's until vertices move), ``file``, ``computed``.
         mipmaps: for samplers that ask for them. shadows: texels a side of shadow maps; 0: none.
         max_delta: the largest delta that will be set. mask_softness: of alpha masks, 0: hard, no
-        gradient. Raises GraphError before ``load_scene``, for unknown names and numbers out of
+        gradient. clip: whether faces are cut at the near and far plane, so that what is left of
+        them has a soft rim and gradients; None: where the scene's box crosses one when the graph is
+        built. Raises GraphError before ``load_scene``, for unknown names and numbers out of
         range.
         """
         loaded = self._need_loaded("build_graph")
@@ -198,6 +201,7 @@ class DressiBasicRenderer:
             bool(mipmaps),
             int(shadows),
             optimizer,
+            clip,
             {name: uniform(value, name) for name, value in numbers.items()},
         )
         self._graph = None

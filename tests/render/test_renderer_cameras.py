@@ -338,3 +338,21 @@ def test_low_level_positions_far_away(ad: DressiAD) -> None:
     x, y = out @ right * scale, -(out @ np.cross(right, forward)) * scale
     want = 0.5 + 0.5 * np.stack([x, y], axis=1)
     assert np.abs(ad.recv_img(screen).reshape(8, 4)[:, :2] - want).max() < 1e-6
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", ["hardsoftras", "antialias"])
+def test_a_floor_that_the_camera_stands_on_has_soft_outlines(mode: str) -> None:
+    """It crosses the near plane: cut by default, as with clip=True; all pixels hard with False."""
+    floor = Mesh(np.array([(-1, -1, 6), (1, -1, 6), (1, -1, -6), (-1, -1, -6.0)]), TWO)
+    pictures = {}
+    for clip in (None, True, False):
+        with DressiBasicRenderer() as r:
+            lens = perspective(60.0, 1.0, 0.1, 100.0)
+            camera = Camera(look_at((0, 0, 0), (0, -0.3, -1), (0, 1, 0)), lens)
+            r.load_scene(scene_of(floor), size=(24, 24), cameras=[camera])
+            r.build_graph(r=0.05, mode=mode, clip=clip)
+            pictures[clip] = r.render(alpha=True)[..., 3]
+    between = {c: ((p > 0.01) & (p < 0.99)).sum() for c, p in pictures.items()}
+    assert between[False] == 0 < 10 < between[True], between
+    assert (pictures[None] == pictures[True]).all()

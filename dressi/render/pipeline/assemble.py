@@ -21,7 +21,7 @@ from dressi.errors import GraphError, warn
 from dressi.render.camera import Camera
 from dressi.render.io import read_image
 from dressi.render.pipeline.appearance import Appearance
-from dressi.render.pipeline.frame import front_camera, look_through
+from dressi.render.pipeline.frame import crosses, front_camera, look_through
 from dressi.render.pipeline.lights import build_lights
 from dressi.render.pipeline.materials import build_materials, used_materials
 from dressi.render.pipeline.objective import (
@@ -69,7 +69,8 @@ class Loaded:
 @dataclass(eq=False)
 class Settings:
     """How to draw, compare and step. uniforms: FLOAT leaves @ 1x1 by name: r, sigma, delta,
-    mask_softness, ``loss:``, ``regularizer:`` and ``lr:`` with a name each."""
+    mask_softness, ``loss:``, ``regularizer:`` and ``lr:`` with a name each. clip: None: where the
+    scene crosses a near or far plane."""
 
     K: int
     max_delta: float
@@ -80,6 +81,7 @@ class Settings:
     mipmaps: bool
     shadow_texels: int
     optimizer: Any
+    clip: bool | None
     uniforms: dict[str, Variable]
 
     def of(self, prefix: str) -> dict[str, Variable]:
@@ -268,6 +270,7 @@ def build(loaded: Loaded, settings: Settings, own_loss: LossFunction | None) -> 
         settings.max_delta,
         background,
         settings.tone,
+        crosses(loaded.views.drawn, geometry.frame) if settings.clip is None else settings.clip,
     )
     both = F.vec4(picture.color, picture.coverage)
     if loaded.target is None:

@@ -158,6 +158,16 @@ def tightened(camera: Camera, corners: np.ndarray, radius: float) -> Camera:
     return replace(camera, projection=p)
 
 
+def crosses(cameras: Sequence[Camera], frame: Frame) -> bool:
+    """Whether the scene's box crosses the near or the far plane of a camera, in the frame."""
+    for camera in cameras:
+        _, _, z, w = (frame.corners @ camera.matrix.T).T
+        for inside in (z > 0.0, z < w):
+            if inside.any() and not inside.all():
+                return True
+    return False
+
+
 # -- what is said
 
 

@@ -49,16 +49,18 @@ def build_picture(
     max_delta: float,
     background: Variable,
     tone: tuple[str, str],
+    clip: bool,
 ) -> Picture:
     """The pictures of all views.
 
     mode: ``hardsoftras`` (K peels, r, sigma, delta: see ``build_hardsoftras``) or ``antialias``
     (one layer; masked and clear materials show the background behind them). background: VEC3 @
     1x1 or @ size, linear. tone: (curve, encoding) of ``tone_map``, after blending as in the paper.
+    clip: whether faces are cut at the near and far plane.
     """
     g = appearance.geometry
     if mode == "antialias":
-        aa = build_antialias(g.positions, g.faces, views.matrix, size)
+        aa = build_antialias(g.positions, g.faces, views.matrix, size, clip=clip)
         color, alpha = appearance.shade(aa.peel, aa.screen)
         coverage = aa.silhouette
         if alpha is not None:
@@ -77,6 +79,7 @@ def build_picture(
             delta,
             max_delta,
             rims="front" if K == 1 else None,
+            clip=clip,
         )
         shaded = [appearance.shade(peel, hs.screen) for peel in hs.peels]
         colors = [c for c, _ in shaded]
