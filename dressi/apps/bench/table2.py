@@ -57,7 +57,7 @@ def problems(settings: Settings) -> dict[str, Problem]:
 
 def keeping_moments(optimizer: Optimizer, kept: list[Variable]) -> Optimizer:
     """The same Adam, which also notes the leaves of its first moments: after the first step they
-    hold (1 - beta1) times the gradient that this step itself used."""
+    hold the gradient that this step itself used."""
 
     def call(xs: Sequence[Variable], gxs: Sequence[Variable]) -> Sequence[Variable]:
         new = optimizer(xs, gxs)
