@@ -13,7 +13,7 @@ from op_cases import differentiable, instance, projected, seed_of, weights_like
 from dressi import DressiAD, F, Variable, evaluate
 from dressi.ad.autodiff import build_backward
 from dressi.ad.cases import first_config, typed_cases
-from dressi.ad.registry import ANY, OPS, Op
+from dressi.ad.registry import ANY, OPS, Case, Op
 from dressi.ad.vtype import INT, IVEC2, MAT3, MAT4, VEC3, VType
 from dressi.packing import Options
 
@@ -38,7 +38,13 @@ def moves(op: Op) -> bool:
     return op.scatter is not None or op.kind not in ("frag", "free") or ANY in op.reads
 
 
-NAMES = [n for n, op in OPS.items() if op.cases and moves(op) and n not in FIXED]
+def typed(name: str) -> list[tuple[int, Case]]:
+    """The first Case of an op with each of TYPES that it takes; none of an op of vectors."""
+    return [(k, c) for k, c in typed_cases(name, 1) if c.inputs[0][0] in TYPES]
+
+
+MOVING = [n for n, op in OPS.items() if op.cases and moves(op) and n not in FIXED]
+NAMES = [n for n in MOVING if typed(n)]
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +62,7 @@ def test_ops_that_move_pixels_take_every_type(engines: dict[str, DressiAD], name
     outputs: dict[str, Variable] = {}
     feeds: dict[Variable, np.ndarray] = {}
     limit = 1e-3
-    cases = [(k, c) for k, c in typed_cases(name, 1) if c.inputs[0][0] in TYPES]
-    if not cases:
-        pytest.skip("it takes vectors only")
+    cases = typed(name)
     widest = max(c.inputs[0][0].n_words * c.gradient for _, c in cases)
     for k, case in cases:
         limit = 5e-3 if case.transcendental else limit
