@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dressi.ad.functions.wraps import Wraps, at_glsl, inside_glsl, near_glsl
+from dressi.ad.functions.written_out import lerp_glsl
 from dressi.ad.graph import Variable
 
 
@@ -23,12 +24,12 @@ def software_sampler(name: str, v: Variable, fetch: str, mode: str, wraps: Wraps
         )
     else:
         rows = [
-            f"mix({texel('(i.x + 0)', f'(i.y + {d})')}, {texel('(i.x + 1)', f'(i.y + {d})')}, t.x)"
+            lerp_glsl(texel("(i.x + 0)", f"(i.y + {d})"), texel("(i.x + 1)", f"(i.y + {d})"), "t.x")
             for d in (0, 1)
         ]
         body = (
             f"precise vec2 q = uv * vec2({w}, {h}) - 0.5, p = {near_glsl('q')}; "
             f"ivec2 i = ivec2(floor(p)); vec2 t = fract(p);\n  precise {t} v = "
-            f"mix({rows[0]},\n    {rows[1]}, t.y); return v;"
+            f"{lerp_glsl(rows[0], rows[1], 't.y')}; return v;"
         )
     return f"{t} {name}(vec2 uv, int l) {{ {body} }}"

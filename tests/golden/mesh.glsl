@@ -26,7 +26,7 @@ void main() {
   mat4 i1 = mat4(uintBitsToFloat(u[0 + 0]), uintBitsToFloat(u[0 + 1]), uintBitsToFloat(u[0 + 2]), uintBitsToFloat(u[0 + 3]));  // matrix MAT4@1x1
   vec4 i2 = subpassLoad(a1);  // pos VEC4@5x1
   precise vec4 v0;  // matmul  test_golden.py
-  v0 = i1 * i2;
+  v0 = (i1[0] * i2.x + i1[1] * i2.y + i1[2] * i2.z + i1[3] * i2.w);
   o0 = v0;
 }
 
@@ -204,6 +204,6 @@ void main() {
   precise mat4 v2;  // transpose  test_golden.py
   v2 = transpose(i3);
   precise vec4 v1;  // matmul  test_golden.py
-  v1 = v2 * v0;
+  v1 = (v2[0] * v0.x + v2[1] * v0.y + v2[2] * v0.z + v2[3] * v0.w);
   o0 = v1;
 }

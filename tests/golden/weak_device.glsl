@@ -30,8 +30,7 @@ bvec3 equal_(ivec3 a, ivec3 b) { return equal(a, b); }
 bvec4 equal_(ivec4 a, ivec4 b) { return equal(a, b); }
 float fetch0(ivec2 p, int l) { return texelFetch(x1, max(ivec2(p.x, p.y), 0), 0).x; }  // tex FLOAT@4x4
 float sample0_linear_mirror(vec2 uv, int l) { precise vec2 q = uv * vec2(4, 4) - 0.5, p = vec2(q.x > -4194304.0 ? min(q.x, 4194304.0) : -4194304.0, q.y > -4194304.0 ? min(q.y, 4194304.0) : -4194304.0); ivec2 i = ivec2(floor(p)); vec2 t = fract(p);
-  precise float v = mix(mix(fetch0(ivec2(min(clamp((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0)), 0, 8 - 1))), l), fetch0(ivec2(min(clamp((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0)), 0, 8 - 1))), l), t.x),
-    mix(fetch0(ivec2(min(clamp((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0)), 0, 8 - 1))), l), fetch0(ivec2(min(clamp((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0)), 0, 8 - 1))), l), t.x), t.y); return v; }
+  precise float v = ((fetch0(ivec2(min(clamp((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0)), 0, 8 - 1))), l) * (1.0 - t.x) + fetch0(ivec2(min(clamp((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.y + 0) - 8 * int(floor((float((i.y + 0)) + 0.5) / 8.0)), 0, 8 - 1))), l) * t.x) * (1.0 - t.y) + (fetch0(ivec2(min(clamp((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.x + 0) - 8 * int(floor((float((i.x + 0)) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0)), 0, 8 - 1))), l) * (1.0 - t.x) + fetch0(ivec2(min(clamp((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.x + 1) - 8 * int(floor((float((i.x + 1)) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp((i.y + 1) - 8 * int(floor((float((i.y + 1)) + 0.5) / 8.0)), 0, 8 - 1))), l) * t.x) * t.y); return v; }
 void main() {
   ivec2 pos = ivec2(gl_FragCoord.xy); int layer = 0;
   vec3 i1 = subpassLoad(a0).xyz;  // uv VEC3@6x5
@@ -75,12 +74,13 @@ void main() {
   float i1 = fetch0(pos, layer);  // %2 FLOAT@6x5
   vec2 i2 = fetch1(pos, layer);  // %0 VEC2@6x5
   if (i1 != float(0)) {
-    vec2 q = i2 * vec2(4, 4) - 0.5, p = vec2(q.x > -4194304.0 ? min(q.x, 4194304.0) : -4194304.0, q.y > -4194304.0 ? min(q.y, 4194304.0) : -4194304.0);
+    precise vec2 q = i2 * vec2(4, 4) - 0.5;
+    precise vec2 p = vec2(q.x > -4194304.0 ? min(q.x, 4194304.0) : -4194304.0, q.y > -4194304.0 ? min(q.y, 4194304.0) : -4194304.0);
     vec2 o = floor(p), t = p - o;
     for (int k = 0; k < 4; k++) {
       ivec2 d = ivec2(k & 1, k >> 1), a = ivec2(o) + d, i = ivec2(min(clamp(a.x - 8 * int(floor((float(a.x) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp(a.x - 8 * int(floor((float(a.x) + 0.5) / 8.0)), 0, 8 - 1)), min(clamp(a.y - 8 * int(floor((float(a.y) + 0.5) / 8.0)), 0, 8 - 1), 8 - 1 - clamp(a.y - 8 * int(floor((float(a.y) + 0.5) / 8.0)), 0, 8 - 1)));
-      vec2 n = mix(1.0 - t, t, vec2(d));
-      float s = n.x * n.y; add_b2(i.y * 4 + i.x, s * i1);
+      vec2 n = abs(vec2(1 - d) - t);
+      precise float s = n.x * n.y; add_b2(i.y * 4 + i.x, s * i1);
     }
   }  // texture_scatter  test_golden.py
 }

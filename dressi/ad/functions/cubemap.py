@@ -118,7 +118,7 @@ def slope_glsl(size: tuple[int, int]) -> str:
     n = size[0] - 2
     return (
         f"s *= (dead ? 0.0 : {n / 2!r}) / m;\n"
-        "    float sm = -g * dot(s, st);\n"
+        "    float sm = -g * (s.x * st.x + s.y * st.y);\n"
         "    {y} = z ? vec3(g * s.x, -s.y, sm) : y ? vec3(s.x, sm, g * s.y) : "
         "vec3(sm, -s.y, -g * s.x);"
     )

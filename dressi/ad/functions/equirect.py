@@ -42,7 +42,7 @@ def place_glsl(size: tuple[int, int], linear: bool) -> str:
         f"    bool dead = !(m >= {ZERO} && abs(d.x) + abs(d.y) + abs(d.z) < {HUGE});\n"
         "    if (dead) { d = vec3(0.0, 0.0, 1.0); m = 1.0; }\n"
         "    d /= m;\n"
-        f"    float rho = length(d.xz); bool pole = rho < {ZERO}, down = d.y < 0.0; "
+        f"    float rho = sqrt(d.x * d.x + d.z * d.z); bool pole = rho < {ZERO}, down = d.y < 0.0; "
         "vec2 xz = d.xz;\n"
         "    if (pole) { rho = 1.0; xz = vec2(0.0, -1.0); }\n"
         # From the nearer pole, so that it is exact there.
@@ -74,7 +74,7 @@ def slope_glsl(size: tuple[int, int]) -> str:
     return (
         f"s *= (dead || pole ? 0.0 : 1.0 / m) * "
         f"vec2({w * 0.5 / math.pi!r}, cap ? {2 * h / math.pi!r} : {h / math.pi!r});\n"
-        "    s.x /= rho; s.y /= dot(d, d);\n"
+        "    s.x /= rho; s.y /= (d.x * d.x + d.y * d.y + d.z * d.z);\n"
         "    vec2 e = d.xz / rho;\n"
         "    {y} = vec3(s.y * d.y * e.x - s.x * e.y, -s.y * rho, s.y * d.y * e.y + s.x * e.x);"
     )

@@ -20,12 +20,11 @@ from dressi.ad.functions.matrix import (
     transpose,
 )
 from dressi.ad.functions.vector import cross, sum_components
+from dressi.ad.functions.written_out import AXES, determinant_glsl
 from dressi.ad.graph import Function, Variable, user_line
 from dressi.ad.registry import Case, Op, Shape, apply, broadcast, register
 from dressi.ad.vtype import FLOAT, MAT2, MAT3, MAT4, VEC2, VEC3, VEC4, VType, matrix
 from dressi.errors import GraphError
-
-_AXES = "xyzw"
 
 
 def _square(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -53,15 +52,16 @@ def _cofactor_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-def _cofactor_glsl(f: Function) -> str:
-    n = f.output.vtype.n
+def _cofactor_glsl(n: int, m: str, y: str, transposed: bool = False) -> str:
+    """Statements that fill the matrix y with the cofactors of m, or their transpose."""
     lines = []
     for j in range(n):
         for i in range(n):
-            rows = _AXES[:n].replace(_AXES[i], "")
-            rest = [f"{{x0}}[{k}].{rows}" for k in range(n) if k != j]
-            minor = rest[0] if n == 2 else f"determinant(mat{n - 1}({', '.join(rest)}))"
-            lines.append(f"{{y}}[{j}][{i}] = {'-' if (i + j) % 2 else ''}{minor};")
+            rows = AXES[:n].replace(AXES[i], "")
+            rest = [f"{m}[{k}]" for k in range(n) if k != j]
+            minor = determinant_glsl(rest, rows)
+            at = f"[{i}][{j}]" if transposed else f"[{j}][{i}]"
+            lines.append(f"{y}{at} = {'-' if (i + j) % 2 else ''}{minor};")
     return "\n  ".join(lines)
 
 
@@ -69,7 +69,7 @@ COFACTOR: Op = register(
     Op(
         "cofactor",
         _square,
-        _cofactor_glsl,
+        lambda f: _cofactor_glsl(f.output.vtype.n, "{x0}", "{y}"),
         backward=lambda f, gy, i: _cofactor_backward(f, gy),
         reference=_cofactor_ref,
         cases=tuple(Case(lambda m: cofactor(m), ((t, -2, 2),)) for t in (MAT2, MAT3, MAT4)),
@@ -104,9 +104,9 @@ def _cross4_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
 
 def _cross4_glsl(f: Function) -> str:
     entries = []
-    for i, axis in enumerate(_AXES):
-        rest = [f"{{x{k}}}.{_AXES.replace(axis, '')}" for k in range(3)]
-        entries.append(f"{'-' if i % 2 else ''}determinant(mat3({', '.join(rest)}))")
+    for i, axis in enumerate(AXES):
+        minor = determinant_glsl([f"{{x{k}}}" for k in range(3)], AXES.replace(axis, ""))
+        entries.append(f"{'-' if i % 2 else ''}{minor}")
     return "{y} = vec4(" + ",\n    ".join(entries) + ");"
 
 
@@ -127,11 +127,16 @@ CROSS4: Op = register(
 )
 """The vector of determinants of three VEC4 with each unit vector in front: normal to all three."""
 
+
+def _determinant_text(m: str, n: int) -> str:
+    return determinant_glsl([f"{m}[{k}]" for k in range(n)], AXES[:n])
+
+
 DETERMINANT = register(
     Op(
         "determinant",
         lambda xs, a: (FLOAT, *_square(xs, a)[1:]),
-        "{y} = determinant({x0});",
+        lambda f: f"{{y}} = {_determinant_text('{x0}', f.inputs[0].vtype.n)};",
         backward=lambda f, gy, i: scale(cofactor(f.inputs[0]), gy),
         reference=lambda f, xs: _det(xs[0])[..., None],
         cases=tuple(
@@ -150,7 +155,7 @@ def _inverse_glsl(f: Function) -> str:
     largest = columns[0]
     for c in columns[1:]:
         largest = f"max({largest}, {c})"
-    parts = [f"{{y}}_c.{a}" for a in _AXES[: t.n]]
+    parts = [f"{{y}}_c.{a}" for a in AXES[: t.n]]
     one = parts[0]
     for p in parts[1:]:
         one = f"max({one}, {p})"
@@ -158,8 +163,10 @@ def _inverse_glsl(f: Function) -> str:
         f"{t.plane.glsl} {{y}}_c = {largest};\n"
         f"  uint {{y}}_e = clamp(floatBitsToUint({one}) >> 23, 1u, 253u);\n"
         "  float {y}_s = uintBitsToFloat((254u - {y}_e) << 23);  // a power of 2\n"
-        "  {T} {y}_m = {x0} * {y}_s;\n"
-        "  {y} = determinant({y}_m) == 0.0 ? {T}(0.0) : inverse({y}_m) * {y}_s;"
+        "  precise {T} {y}_m = {x0} * {y}_s;\n"
+        f"  precise float {{y}}_d = {_determinant_text('{y}_m', t.n)};\n"
+        f"  {_cofactor_glsl(t.n, '{y}_m', '{y}', transposed=True)}\n"
+        "  {y} = {y}_d == 0.0 ? {T}(0.0) : {y} * ({y}_s / {y}_d);"
     )
 
 
@@ -223,7 +230,7 @@ DIAGONAL_MATRIX = register(
         lambda f: (
             "{y} = {T}(0.0);"
             + "".join(
-                f" {{y}}[{k}][{k}] = {{x0}}.{a};" for k, a in enumerate(_AXES[: f.output.vtype.n])
+                f" {{y}}[{k}][{k}] = {{x0}}.{a};" for k, a in enumerate(AXES[: f.output.vtype.n])
             )
         ),
         backward=lambda f, gy, i: diagonal(gy),

@@ -13,6 +13,7 @@ import numpy as np
 
 from dressi.ad.functions._common import call, constant, needs_int
 from dressi.ad.functions.vector import sum_components
+from dressi.ad.functions.written_out import AXES, matmul_glsl
 from dressi.ad.graph import Function, Variable
 from dressi.ad.registry import Case, Op, Shape, apply, broadcast, every_input, register
 from dressi.ad.vtype import FLOAT, MAT2, MAT3, MAT4, VEC2, VEC3, VEC4, matrix
@@ -35,11 +36,19 @@ def _matmul_backward(f: Function, gy: Variable, i: int) -> Variable:
     return matmul(gy, transpose(v)) if v.vtype.is_matrix else outer(gy, v)
 
 
+def _matmul_text(f: Function) -> str:
+    n = f.inputs[0].vtype.n
+    if not f.inputs[1].vtype.is_matrix:
+        return f"{{y}} = {matmul_glsl('{x0}', '{x1}', n)};"
+    columns = (matmul_glsl("{x0}", f"{{x1}}[{k}]", n) for k in range(n))
+    return "{y} = {T}(" + ",\n    ".join(columns) + ");"
+
+
 MATMUL = register(
     Op(
         "matmul",
         _matmul_infer,
-        "{y} = {x0} * {x1};",
+        _matmul_text,
         backward=_matmul_backward,
         reference=lambda f, xs: (
             xs[0] @ xs[1] if f.inputs[1].vtype.is_matrix else (xs[0] @ xs[1][..., None])[..., 0]
@@ -77,11 +86,15 @@ def _outer_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return matrix(a.n), *broadcast(xs)
 
 
+def _outer_text(f: Function) -> str:
+    return "{y} = {T}(" + ", ".join(f"{{x0}} * {{x1}}.{a}" for a in AXES[: f.output.vtype.n]) + ");"
+
+
 OUTER = register(
     Op(
         "outer",
         _outer_infer,
-        "{y} = outerProduct({x0}, {x1});",
+        _outer_text,
         backward=lambda f, gy, i: (
             matmul(gy, f.inputs[1]) if i == 0 else matmul(transpose(gy), f.inputs[0])
         ),

@@ -313,8 +313,9 @@ def _part_glsl(f: Function) -> str:
         f"    ivec2 {{y}}_p = ivec2({{y}}_k % {w}, {{y}}_k / {w} % {h}); "
         f"int {{y}}_v = {{y}}_k / {w * h};\n"
         f"    {_tap_glsl(f, x.size, 1)}\n"
-        f"    {{y}} += outerProduct({{fetch1}}({{y}}_p, {{y}}_v * {o} + {{y}}_o), "
-        f"{{fetch0}}({{y}}_q, {{y}}_v * {c} + {{y}}_c));\n"
+        f"    vec4 {{y}}_g = {{fetch1}}({{y}}_p, {{y}}_v * {o} + {{y}}_o);\n"
+        f"    vec4 {{y}}_x = {{fetch0}}({{y}}_q, {{y}}_v * {c} + {{y}}_c);\n"
+        "    for (int {y}_i = 0; {y}_i < 4; {y}_i++) {y}[{y}_i] += {y}_g * {y}_x[{y}_i];\n"
         "  }"
     )
 

@@ -19,6 +19,7 @@ from dressi.ad.functions.image import expand, take_layer
 from dressi.ad.functions.layers import concat, stack
 from dressi.ad.functions.texture import FILTERS
 from dressi.ad.functions.window import crop
+from dressi.ad.functions.written_out import dot_glsl
 from dressi.ad.graph import Function, Size, Variable, user_line
 from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast, register
 from dressi.ad.vtype import FLOAT, INT, VEC3
@@ -115,12 +116,17 @@ def _rows(name: str, geometry: Geometry, cases: tuple[Case, ...]) -> tuple[Op, O
         if not linear(f):
             return "{y} = vec3(0.0);"
         gy = f"x{len(f.inputs) - 1}"
+
+        def slope(difference: str) -> str:
+            return dot_glsl(f"{{{gy}}}", f"({difference})", f.inputs[-1].vtype.n)
+
         # Differences first: two equal texels cancel exactly, which counts at a pole, where the
         # slope of the longitude is large.
         text = (
-            fetched("float", f"dot({{{gy}}}, @)")
-            + "vec2 s = vec2(wy.x * (t1 - t0) + wy.y * (t3 - t2), "
-            "wx.x * (t2 - t0) + wx.y * (t3 - t1));\n    " + geometry.slope_glsl(f.attr("size"))
+            fetched("{T0}", "@")
+            + f"vec2 s = vec2(wy.x * {slope('t1 - t0')} + wy.y * {slope('t3 - t2')}, "
+            f"wx.x * {slope('t2 - t0')} + wx.y * {slope('t3 - t1')});\n    "
+            + geometry.slope_glsl(f.attr("size"))
         )
         zero = f"{f.inputs[-1].vtype.glsl}(0)"
         return f"{{y}} = vec3(0.0);\n  if ({{{gy}}} != {zero}) {block(f, text)}"

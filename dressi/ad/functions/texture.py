@@ -47,6 +47,7 @@ from dressi.ad.functions.wraps import (
     number_glsl,
     wrap_index,
 )
+from dressi.ad.functions.written_out import dot_glsl, lerp_glsl
 from dressi.ad.graph import Function, Variable, user_line
 from dressi.ad.registry import ANY, COMP, SAME, SAMPLER, Case, Op, Shape, apply, broadcast, register
 from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC2, VEC3
@@ -162,13 +163,14 @@ def each_tap_glsl(filter: str, wraps: Wraps, uv: str, w: int | str, h: int | str
     linear = filter == "linear"
     inside = inside_glsl(wraps, "a.x", "a.y", w, h)
     return (
-        f"vec2 q = {uv} * vec2({w}, {h}){' - 0.5' if linear else ''}, p = {near_glsl('q')};\n"
+        f"precise vec2 q = {uv} * vec2({w}, {h}){' - 0.5' if linear else ''};\n"
+        f"    precise vec2 p = {near_glsl('q')};\n"
         "    vec2 o = floor(p), t = p - o;\n"
         f"    for (int k = 0; k < {4 if linear else 1}; k++) {{\n"
         f"      ivec2 d = ivec2(k & 1, k >> 1), a = ivec2(o) + d, "
         f"i = {at_glsl(wraps, 'a.x', 'a.y', w, h)};\n"
-        f"      vec2 n = {'mix(1.0 - t, t, vec2(d))' if linear else 'vec2(1.0)'};\n"
-        f"      float s = n.x * n.y; {f'if ({inside}) ' if inside else ''}{do}\n"
+        f"      vec2 n = {'abs(vec2(1 - d) - t)' if linear else 'vec2(1.0)'};\n"
+        f"      precise float s = n.x * n.y; {f'if ({inside}) ' if inside else ''}{do}\n"
         "    }\n"
     )
 
@@ -197,7 +199,7 @@ def _scatter_together_glsl(f: Function) -> str:
     inside = inside_glsl(wraps, "a.x", "a.y", w, h)
     return (
         "if ({x0} != {T}(0)) {\n"
-        f"    vec2 q = {{x1}} * vec2({w}, {h}) - 0.5, p = {near_glsl('q')};\n"
+        f"    precise vec2 q = {{x1}} * vec2({w}, {h}) - 0.5, p = {near_glsl('q')};\n"
         "    vec2 o = floor(p), t = p - o;\n"
         "    ivec2 low = subgroupMin(ivec2(o)), n = subgroupMax(ivec2(o)) - low + 2;\n"
         "    uvec4 lanes = subgroupBallot(true);\n"
@@ -206,7 +208,7 @@ def _scatter_together_glsl(f: Function) -> str:
         "      int me = int(subgroupBallotExclusiveBitCount(lanes));\n"
         "      ivec2 at = ivec2(me % n.x, me / n.x), a = low + at, from = ivec2(o) - low;\n"
         f"      ivec2 i = {at_glsl(wraps, 'a.x', 'a.y', w, h)};\n"
-        "      {T} s = {T}(0);\n"
+        "      precise {T} s = {T}(0);\n"
         "      uint last = subgroupBallotFindMSB(lanes);\n"
         "      for (uint k = subgroupBallotFindLSB(lanes); k <= last; k++) {\n"
         "        if (!subgroupBallotBitExtract(lanes, k)) continue;\n"
@@ -214,7 +216,7 @@ def _scatter_together_glsl(f: Function) -> str:
         "        vec2 u = subgroupShuffle(t, k);\n"
         "        {T} g = subgroupShuffle({x0}, k);\n"
         "        ivec2 d = at - ivec2(c & 255, c >> 8);\n"
-        "        vec2 r = mix(1.0 - u, u, vec2(d));\n"
+        "        vec2 r = abs(vec2(1 - d) - u);\n"
         "        if ((d.x | d.y) >> 1 == 0) s += (r.x * r.y) * g;\n"
         "      }\n"
         f"      if (me < n.x * n.y{f' && {inside}' if inside else ''}) "
@@ -261,6 +263,12 @@ def _grad_uv_glsl(f: Function) -> str:
         inside = inside_glsl(wrap, x, y, w, h)
         return f"({inside} ? {texel} : {{T0}}(0))" if inside else texel
 
+    def slope(a: str, b: str, c: str, d: str, across: str) -> str:
+        """The product of gy with the difference of texels a - b here and c - d a texel on."""
+        n = f.inputs[0].vtype.n
+        here, there = (dot_glsl("{x2}", f"({{y}}_{p} - {{y}}_{q})", n) for p, q in ((a, b), (c, d)))
+        return lerp_glsl(here, there, f"{{y}}_f.{across}")
+
     return (
         f"vec2 {{y}}_q = {{x1}} * vec2({w}, {h}) - 0.5, {{y}}_p = {near_glsl('{y}_q')}, "
         "{y}_f = fract({y}_p);\n  ivec2 {y}_i = ivec2(floor({y}_p));\n"
@@ -268,8 +276,7 @@ def _grad_uv_glsl(f: Function) -> str:
         f"{{y}}_d = {tap(1, 1)};\n"
         # A place that is kept from going farther does not move.
         "  {y} = vec2(equal({y}_p, {y}_q)) * vec2("
-        f"{w}.0 * dot({{x2}}, mix({{y}}_b - {{y}}_a, {{y}}_d - {{y}}_c, {{y}}_f.y)), "
-        f"{h}.0 * dot({{x2}}, mix({{y}}_c - {{y}}_a, {{y}}_d - {{y}}_b, {{y}}_f.x)));"
+        f"{w}.0 * {slope('b', 'a', 'd', 'c', 'y')}, {h}.0 * {slope('c', 'a', 'd', 'b', 'x')});"
     )
 
 

@@ -19,6 +19,7 @@ from dressi.ad.functions.mipmap import MipMap, mipmap, places
 from dressi.ad.functions.texture import _layers_of, beyond_border, each_tap_glsl, taps_of
 from dressi.ad.functions.vector import swizzle
 from dressi.ad.functions.wraps import Wraps, at_glsl, checked_wrap, inside_glsl, near_glsl
+from dressi.ad.functions.written_out import dot_glsl
 from dressi.ad.graph import Function, Size, Variable, short, user_line
 from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast, register
 from dressi.ad.vtype import FLOAT, VEC2, VEC3
@@ -227,6 +228,8 @@ def _grad_glsl(f: Function) -> str:
     last = len(f.attr("sizes")) - 1
     between = f"({{x2}} > 0.0 && {{x2}} < {last}.0)" if levels == "linear" and last else ""
 
+    product = dot_glsl("{x3}", "v", f.inputs[0].vtype.n)
+
     def body(e: int, dx: int, dy: int) -> str:
         parts = ["0.0", "0.0", "0.0"]
         if texels == "linear":
@@ -234,7 +237,8 @@ def _grad_glsl(f: Function) -> str:
             parts[1] = f"p.y == q.y ? {'' if dy else '-'}m * float(r.w) * x : 0.0"
         if between:
             parts[2] = f"({between} ? {'' if e else '-'}x * y : 0.0)"
-        return f"{{y}} += dot({{x3}}, {{fetch0}}(i, {{layer}})) * vec3({', '.join(parts)});"
+        slope = f"{product} * vec3({', '.join(parts)})"
+        return f"{{ {{T0}} v = {{fetch0}}(i, {{layer}}); {{y}} += {slope}; }}"
 
     return "{y} = vec3(0.0);\n  " + _taps_glsl(f, "{x1}", "{x2}", body, between)
 

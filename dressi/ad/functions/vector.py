@@ -12,13 +12,13 @@ from dressi.ad.functions._common import call, fit, float_elementwise, lift, need
 from dressi.ad.functions.arith import maximum, minimum, neg
 from dressi.ad.functions.elementary import sqrt
 from dressi.ad.functions.select import compare, safe_div, where, zero_mul
+from dressi.ad.functions.written_out import AXES, cross_glsl, dot_glsl
 from dressi.ad.graph import Function, Variable, short, user_line
 from dressi.ad.registry import Case, Op, Shape, apply, broadcast, every_input, register
 from dressi.ad.vtype import FLOAT, IVEC3, MAT2, VEC2, VEC3, VEC4, vector
 from dressi.errors import GraphError
 
-_AXES = "xyzw"
-_COLOURS = str.maketrans("rgba", _AXES)
+_COLOURS = str.maketrans("rgba", AXES)
 
 
 def _swizzle_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -27,7 +27,7 @@ def _swizzle_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
         raise GraphError("a matrix has no components; use F.column")
     if not isinstance(comps, str):
         raise GraphError(f"the components must be letters such as 'xy', got {comps!r}")
-    if not 1 <= len(comps) <= 4 or any(c not in _AXES[: x.vtype.n] for c in comps):
+    if not 1 <= len(comps) <= 4 or any(c not in AXES[: x.vtype.n] for c in comps):
         raise GraphError(f"{x.vtype.name} has no components {comps!r}")
     return vector(len(comps), x.vtype.is_int), x.size, x.layers
 
@@ -43,7 +43,7 @@ SWIZZLE = register(
             UNSWIZZLE, (gy,), comps=f.attr("comps"), n=f.inputs[0].vtype.n
         ),
         zero_if=(0,),
-        reference=lambda f, xs: xs[0][..., [_AXES.index(c) for c in f.attr("comps")]],
+        reference=lambda f, xs: xs[0][..., [AXES.index(c) for c in f.attr("comps")]],
         cases=(
             Case(lambda a: swizzle(a, "zx"), ((VEC3, -2, 2),)),
             Case(lambda a: swizzle(a, "xxy"), ((VEC4, -2, 2),)),
@@ -56,16 +56,16 @@ SWIZZLE = register(
 def _unswizzle_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     out = np.zeros((*xs[0].shape[:-1], f.attr("n")))
     for k, c in enumerate(f.attr("comps")):
-        out[..., _AXES.index(c)] += xs[0][..., k]
+        out[..., AXES.index(c)] += xs[0][..., k]
     return out
 
 
 def _unswizzle_glsl(f: Function) -> str:
     comps, n = f.attr("comps"), f.attr("n")
-    source = [f"{{x0}}.{_AXES[k]}" if len(comps) > 1 else "{x0}" for k in range(len(comps))]
+    source = [f"{{x0}}.{AXES[k]}" if len(comps) > 1 else "{x0}" for k in range(len(comps))]
     parts = [
         " + ".join(s for s, c in zip(source, comps, strict=True) if c == axis) or "0.0"
-        for axis in _AXES[:n]
+        for axis in AXES[:n]
     ]
     return f"{{y}} = {{T}}({', '.join(parts)});" if n > 1 else f"{{y}} = {parts[0]};"
 
@@ -95,7 +95,7 @@ def _concat_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
 
 def _concat_backward(f: Function, gy: Variable, i: int) -> Variable:
     start = sum(x.vtype.n for x in f.inputs[:i])
-    return swizzle(gy, _AXES[start : start + f.inputs[i].vtype.n])
+    return swizzle(gy, AXES[start : start + f.inputs[i].vtype.n])
 
 
 def _concat_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
@@ -122,7 +122,7 @@ DOT = register(
     Op(
         "dot",
         lambda xs, a: (FLOAT, *float_elementwise(xs, a)[1:]),
-        lambda f: f"{{y}} = dot({_wide(f)}({{x0}}), {_wide(f)}({{x1}}));",
+        lambda f: f"{{y}} = {_dot_text(f)};",
         backward=lambda f, gy, i: _dot_backward(f, gy, i),
         reference=lambda f, xs: np.sum(xs[0] * xs[1], axis=-1, keepdims=True),
         cases=(
@@ -133,8 +133,11 @@ DOT = register(
 )
 
 
-def _wide(f: Function) -> str:
-    return vector(max(x.vtype.n for x in f.inputs)).glsl
+def _dot_text(f: Function) -> str:
+    """A float beside a vector stands for a vector of equal components."""
+    n = max(x.vtype.n for x in f.inputs)
+    a, b = (f"{{x{i}}}" if x.vtype.n == n else f"vec{n}({{x{i}}})" for i, x in enumerate(f.inputs))
+    return dot_glsl(a, b, n)
 
 
 def _dot_backward(f: Function, gy: Variable, i: int) -> Variable:
@@ -144,10 +147,11 @@ def _dot_backward(f: Function, gy: Variable, i: int) -> Variable:
 def _sum_components_glsl(f: Function) -> str:
     t = f.inputs[0].vtype
     if t.is_matrix:
-        return "{y} = " + " + ".join(f"dot({{x0}}[{c}], vec{t.n}(1.0))" for c in range(t.n)) + ";"
+        entries = [f"{{x0}}[{c}].{a}" for c in range(t.n) for a in AXES[: t.n]]
+        return "{y} = " + " + ".join(entries) + ";"
     if t.n == 1:
         return "{y} = {x0};"
-    return "{y} = " + " + ".join(f"{{x0}}.{c}" for c in _AXES[: t.n]) + ";"
+    return "{y} = " + " + ".join(f"{{x0}}.{c}" for c in AXES[: t.n]) + ";"
 
 
 def _sum_components_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -207,7 +211,7 @@ CROSS = register(
     Op(
         "cross",
         _cross_infer,
-        "{y} = cross({x0}, {x1});",
+        f"{{y}} = {cross_glsl('{x0}', '{x1}')};",
         backward=lambda f, gy, i: cross(f.inputs[1], gy) if i == 0 else cross(gy, f.inputs[0]),
         reference=lambda f, xs: np.cross(xs[0], xs[1]),
         cases=(Case(lambda a, b: cross(a, b), ((VEC3, -2, 2), (VEC3, -2, 2))),),
@@ -247,9 +251,9 @@ def swizzle(x: Variable, comps: str) -> Variable:
     Also attributes of a Variable: x y z w r g b a xy xz yz zw xyz rgb. Gradient back into place.
     """
     t = needs_variable("swizzle", x).vtype
-    if isinstance(comps, str) and not set(comps) & set(_AXES):
+    if isinstance(comps, str) and not set(comps) & set(AXES):
         comps = comps.translate(_COLOURS)
-    if comps == _AXES[: t.n] and not t.is_matrix:
+    if comps == AXES[: t.n] and not t.is_matrix:
         return x
     return apply(SWIZZLE, (x,), comps=comps)
 
@@ -298,9 +302,9 @@ def with_components(x: Variable, comps: str, value: Any) -> Variable:
             f"F.with_components at {user_line()}: cannot write {value.label()} to {short(comps)}"
         )
     parts = []
-    for c in _AXES[: x.vtype.n]:
+    for c in AXES[: x.vtype.n]:
         k = letters.find(c)
-        source, at = (x, c) if k < 0 else (value, _AXES[k if value.vtype.n > 1 else 0])
+        source, at = (x, c) if k < 0 else (value, AXES[k if value.vtype.n > 1 else 0])
         parts.append(swizzle(source, at))
     return vec(*parts) if len(parts) > 1 else parts[0]
 
@@ -320,7 +324,7 @@ def min_components(x: Variable) -> Variable:
 def _fold(function: Any, name: str, x: Variable) -> Variable:
     if needs_variable(name, x).vtype.is_matrix:
         raise GraphError(f"F.{name} at {user_line()}: needs a scalar or vector, got {x.label()}")
-    parts = [swizzle(x, c) for c in _AXES[: x.vtype.n]]
+    parts = [swizzle(x, c) for c in AXES[: x.vtype.n]]
     while len(parts) > 1:
         parts = (
             [function(*parts[:2]), *parts[2:]]

@@ -101,6 +101,8 @@ class Sequence:
         self.lr = Variable(FLOAT, name="lr")
         self.options = Options(deterministic=True, lowering=LOWERINGS[seed % 2])
         self.setup = Setup(0, OPTIMIZERS[int(self.rng.integers(1, 6))], ("image",))
+        self.moved = self.setup.moving
+        """What moved in the last step."""
         self.data: dict[str, np.ndarray] = self.program.data(seed)
         self.rate = float(np.float32(0.02))
         self.ends: dict[str, np.ndarray] = {}
@@ -244,9 +246,8 @@ class Sequence:
 
     def _move(self, moving: tuple[str, ...]) -> None:
         if moving != self.setup.moving:
-            loss = self.last_loss
-            self._change(moving=moving)
-            self.last_loss = loss  # still the last step's
+            self.setup = replace(self.setup, moving=moving)
+            self.done[-1] += f" {moving}"
         for name, v in self.graph.leaves.items():
             v.requires_grad = name in moving
 
@@ -317,6 +318,9 @@ class Sequence:
         return [*(ran.values[k].value for k in wanted), gradient]
 
     def _advance(self, n: int, compared: bool = True) -> None:
+        if self.setup.moving != self.moved:  # the optimizer starts anew where others move than last
+            self._change()
+            self.moved = self.setup.moving
         for walk in self.walks:
             for _ in range(n):
                 walk.step(self.setup)
