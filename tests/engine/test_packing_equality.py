@@ -22,7 +22,7 @@ takes more turns.)"""
 
 
 def seeds_of(way: str) -> list[int]:
-    return switches.seeds_of(list(WAYS).index(way), len(WAYS), N_GRAPHS, 1)
+    return switches.seeds_of(list(WAYS).index(way), len(WAYS), range(N_GRAPHS), 1)
 
 
 def differences(

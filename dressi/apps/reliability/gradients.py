@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from dressi.ad import Variable, evaluate
+from dressi.apps.reliability.processes import shared_out
 from dressi.apps.reliability.row import Row, at_most, below
 from dressi.apps.reliability.scenes import Scene, gradient_scenes
 from dressi.engine import DressiAD
@@ -131,7 +133,15 @@ def rows_of(found: Sequence[Comparison]) -> list[Row]:
 
 def measure(device: str | None, small: bool) -> list[Row]:
     """All scenes, all their parameters."""
+    if small:
+        return rows_of(_compared(SMALL, device, SMALL_DIRECTIONS))
+    # The float64 oracle is NumPy in one thread.
+    found = shared_out(partial(_compared, device=device), list(gradient_scenes()))
+    return rows_of([c for share in found for c in share])
+
+
+def _compared(
+    names: Sequence[str], device: str | None, most: int = N_DIRECTIONS
+) -> list[Comparison]:
     with DressiAD(device) as ad:
-        if small:
-            return rows_of(compare_all(ad, SMALL, SMALL_DIRECTIONS))
-        return rows_of(compare_all(ad, list(gradient_scenes())))
+        return compare_all(ad, names, most)
