@@ -13,6 +13,8 @@ ON_LAVAPIPE := DRESSI_DEVICE=$${DRESSI_DEVICE:-llvmpipe} DRESSI_PROFILE=$${DRESS
 TWO_DEVICES := env $$($(PY) scripts/two_lavapipes.py out/second)
 # Two processes; a file's tests stay in one, for some use what others of the file found.
 TWO_AT_ONCE := -n 2 --dist loadfile
+# The driver's own threads only get in each other's way then.
+ONE_THREAD := LP_NUM_THREADS=1
 SAY := @printf '\n== %s\n'
 
 .PHONY: setup demo test test-gc lint bench notebooks clean
@@ -40,8 +42,8 @@ test: lint
 	$(SAY) 'ad and packing, with no Vulkan binding to import'
 	$(PY) -m pytest $(TWO_AT_ONCE) tests/ad tests/packing --no-vulkan
 	$(SAY) 'everything else, with validation layers'
-	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest $(TWO_AT_ONCE) --require-vulkan --ignore=tests/ad --ignore=tests/packing
-	$(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest $(TWO_AT_ONCE) --require-vulkan -m gpu tests/ad tests/packing
+	$(ON_LAVAPIPE) $(ONE_THREAD) DRESSI_VALIDATE=1 $(PY) -m pytest $(TWO_AT_ONCE) --require-vulkan --ignore=tests/ad --ignore=tests/packing
+	$(ON_LAVAPIPE) $(ONE_THREAD) DRESSI_VALIDATE=1 $(PY) -m pytest $(TWO_AT_ONCE) --require-vulkan -m gpu tests/ad tests/packing
 	$(SAY) 'vk, engine (neither values of ops nor random sequences) and parallel again, on two devices, with the garbage collector running all the time'
 	$(TWO_DEVICES) $(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest $(TWO_AT_ONCE) -m gpu --require-vulkan --gc-stress --ignore-glob='*_on_device.py' --ignore=tests/engine/test_sequences.py tests/vk tests/engine tests/parallel
 	$(SAY) 'notebooks'

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dressi.ad.graph import Variable, user_line
+from dressi.ad.graph import Variable
 from dressi.errors import GraphError
 from dressi.packing import Options
 
@@ -15,7 +15,7 @@ from dressi.packing import Options
 def need_variable(what: str, value: object) -> None:
     """Raises GraphError unless value is a Variable. what: the method that asks."""
     if not isinstance(value, Variable):
-        raise GraphError(f"{what} at {user_line()}: needs a Variable, got {type(value).__name__}")
+        raise GraphError(f"{what}: needs a Variable, got {type(value).__name__}")
 
 
 def check_options(options: object) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from dressi import config
 from dressi.ad.autodiff import build_backward
-from dressi.ad.graph import Variable, graph_text, leaves, user_line
+from dressi.ad.graph import Variable, graph_text, leaves
 from dressi.ad.optim import GradientOnly, Optimizer, with_states
 from dressi.ad.simplify import materialize
 from dressi.ad.verify import check_graph, check_indices
@@ -113,7 +113,7 @@ class DressiAD:
             try:
                 self.limits = self._device.limits.restrict(**(limits or {}))
             except TypeError as error:
-                raise GraphError(f"limits at {user_line()}: {error}") from None
+                raise GraphError(f"limits: {error}") from None
             self._store = LeafStore(self._device)
             self._store.limits = self.limits
         except BaseException:
@@ -153,9 +153,7 @@ class DressiAD:
         self._alive()
         need_variable("set_loss_var", loss)
         if loss.vtype.is_int or loss.vtype.is_matrix:
-            raise GraphError(
-                f"set_loss_var at {user_line()}: the loss must be FLOAT or VECn, got {loss.label()}"
-            )
+            raise GraphError(f"set_loss_var: the loss must be FLOAT or VECn, got {loss.label()}")
         check_graph([loss])
         self._loss = loss
         self._drop_builds("a loss was set")
@@ -166,7 +164,7 @@ class DressiAD:
         self._alive()
         if optimizer is not None and (isinstance(optimizer, type) or not callable(optimizer)):
             raise GraphError(
-                f"set_optimizer at {user_line()}: needs an optimizer like Adam(lr=0.01) or a "
+                "set_optimizer: needs an optimizer like Adam(lr=0.01) or a "
                 f"function (xs, gxs) -> updated xs, got {optimizer!r}"
             )
         self._optimizer = optimizer
@@ -256,7 +254,7 @@ class DressiAD:
             grads = build_backward(loss, [var])
             if var not in grads:
                 raise GraphError(
-                    f"recv_grad at {user_line()}: the loss {loss.label()} does not depend on "
+                    f"recv_grad: the loss {loss.label()} does not depend on "
                     f"{var.label()} through differentiable ops"
                 )
             self._gradients[var] = materialize(grads[var])
@@ -274,9 +272,7 @@ class DressiAD:
         """n iterations with no host work in between. Ctrl-C stops between some of them."""
         count = positive_int(n)
         if count is None:
-            raise GraphError(
-                f"exec_steps at {user_line()}: n must be an integer of at least 1, got {n!r}"
-            )
+            raise GraphError(f"exec_steps: n must be an integer of at least 1, got {n!r}")
         with self._lock:
             self._advance(count)
 
@@ -601,7 +597,7 @@ class DressiAD:
 
     def _need_loss(self) -> Variable:
         if self._loss is None:
-            raise GraphError(f"at {user_line()}: no loss is set\n  hint: call set_loss_var first")
+            raise GraphError("no loss is set\n  hint: call set_loss_var first")
         return self._loss
 
     def _drop_builds(self, reason: str, keep_graph: bool = False) -> None:

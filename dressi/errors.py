@@ -7,6 +7,7 @@ Each message says where (op and the user's file:line), what was needed, what the
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import warnings
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LIBRARIES = ("dressi", "numpy", "scipy")
 """No line in these is the user's: Dressi calls the latter two, and they call its operators."""
+
+
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*")
 
 
 class _Origins(threading.local):
@@ -98,8 +102,9 @@ class DressiError(Exception):
 class GraphError(DressiError, ValueError):
     """A graph that cannot be: wrong types, sizes, layers, values or indices.
 
-    ``reason`` is the message as given. What is shown names the user's call: where the message does
-    not name its line, a second line says which function was called, and where.
+    ``reason`` is the message as given. What is shown names the user's line: behind the name of the
+    function that the message begins with ("texture: needs ..."), or on a second line with the name
+    of the function that was called, unless the message names it.
     """
 
     def __init__(self, reason: str) -> None:
@@ -107,10 +112,15 @@ class GraphError(DressiError, ValueError):
         line = _origins.lines[-1] if _origins.lines else _line(user)
         super().__init__(reason)
         self.reason = reason
-        self._at = "" if line in reason else f"\n  in {_name(called)} at {line}"
+        self._line, self._called = "" if line in reason else line, _name(called)
 
     def __str__(self) -> str:
-        return self.reason + self._at
+        head, colon, rest = self.reason.partition(": ")
+        if not self._line:
+            return self.reason
+        if colon and _FUNCTION.fullmatch(head):
+            return f"{head} at {self._line}: {rest}"
+        return f"{self.reason}\n  in {self._called} at {self._line}"
 
 
 class PackingError(DressiError):

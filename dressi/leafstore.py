@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dressi.ad.evaluate import as_array, evaluate
-from dressi.ad.graph import Variable, leaves, user_line
+from dressi.ad.graph import Variable, leaves
 from dressi.ad.precision import say_far
 from dressi.ad.verify import check_indices
 from dressi.errors import GraphError
@@ -74,17 +74,16 @@ class LeafStore:
         indices are checked against it. Raises GraphError for bad data, which leaves everything as
         it was."""
         if not isinstance(v, Variable):
-            raise GraphError(f"send_img at {user_line()}: needs a Variable, got {type(v).__name__}")
+            raise GraphError(f"send_img: needs a Variable, got {type(v).__name__}")
         if v.creator is not None:
             raise GraphError(
-                f"send_img at {user_line()}: {v.label()} is computed by {v.creator.where}; only "
-                "leaves hold data"
+                f"send_img: {v.label()} is computed by {v.creator.where}; only leaves hold data"
             )
         array = as_array(value, v)
         try:
             layout(v.size, v.layers, self.limits)
         except GraphError as error:
-            raise GraphError(f"send_img at {user_line()}: {v.label()}: {error.reason}") from None
+            raise GraphError(f"send_img: {v.label()}: {error.reason}") from None
         if v.vtype.is_int and checked:
             check_indices(checked, {**self.index_feeds(checked), v: array}, v)
         if v.uid not in self._host:  # once per leaf: fits send positions again and again

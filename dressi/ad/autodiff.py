@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dressi.ad.functions import add_n, constant, expand, sum, sum_layers
 from dressi.ad.functions.inverse_maps import streams
 from dressi.ad.functions.scatter import merged_gathers
-from dressi.ad.graph import Function, Variable, leaves, short, topological, user_line
+from dressi.ad.graph import Function, Variable, leaves, short, topological
 from dressi.errors import GraphError, origin
 
 
@@ -31,7 +31,7 @@ def build_backward(
     loss.
     """
     if not isinstance(loss, Variable):
-        raise GraphError(f"the loss at {user_line()} must be a Variable, got {short(loss)}")
+        raise GraphError(f"the loss must be a Variable, got {short(loss)}")
     if loss.vtype.is_int:
         raise GraphError(f"the loss {loss.label()} made at {loss.line} is an integer: no gradient")
     targets = list(wrt) if wrt is not None else parameters(loss)

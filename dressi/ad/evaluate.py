@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.graph import Function, Variable, topological, user_line
+from dressi.ad.graph import Function, Variable, topological
 from dressi.ad.registry import RASTER
 from dressi.errors import GraphError
 
@@ -31,9 +31,7 @@ def as_array(value: Any, like: Variable) -> np.ndarray:
         if a.dtype.kind not in "fiub":
             raise TypeError
     except (TypeError, ValueError):
-        raise GraphError(
-            f"{name} at {user_line()}: cannot use {type(value).__name__} as data"
-        ) from None
+        raise GraphError(f"{name}: cannot use {type(value).__name__} as data") from None
     (w, h), n, tail = like.size, like.layers, like.vtype.tail
     full = (n, h, w, *tail)
     options = [full]
@@ -51,22 +49,21 @@ def as_array(value: Any, like: Variable) -> np.ndarray:
         options += [o[:-1] for o in options]
     if a.shape not in options:
         raise GraphError(
-            f"{name} at {user_line()}: needs an array of shape {options[1 if n == 1 else 0]}, "
-            f"got {a.shape}"
+            f"{name}: needs an array of shape {options[1 if n == 1 else 0]}, got {a.shape}"
         )
     finite = np.isfinite(a)
     if not finite.all():
         bad = tuple(int(i) for i in np.argwhere(~finite)[0])
-        raise GraphError(f"{name} at {user_line()}: {a[bad]} at index {bad}; data must be finite")
+        raise GraphError(f"{name}: {a[bad]} at index {bad}; data must be finite")
     if like.vtype.is_int:
         if a.dtype.kind == "f" and (a != np.trunc(a)).any():
-            raise GraphError(f"{name} at {user_line()}: fractions in data for an integer Variable")
+            raise GraphError(f"{name}: fractions in data for an integer Variable")
         if a.size and (a.max() > 2**31 - 1 or a.min() < -(2**31)):
-            raise GraphError(f"{name} at {user_line()}: integers beyond 32 bits")
+            raise GraphError(f"{name}: integers beyond 32 bits")
         return a.astype(np.int64).reshape(full)
     limit = float(np.finfo(np.float32).max)
     if a.dtype.itemsize > 4 and (np.abs(a) > limit).any():  # half floats cannot hold the limit
-        raise GraphError(f"{name} at {user_line()}: values beyond float32")
+        raise GraphError(f"{name}: values beyond float32")
     return a.astype(np.float64).reshape(full)
 
 

@@ -17,7 +17,7 @@ from dressi.ad.autodiff import _reduce_to, _total
 from dressi.ad.evaluate import evaluate
 from dressi.ad.functions import constant
 from dressi.ad.gradcheck import data_of
-from dressi.ad.graph import Function, Variable, leaves, short, topological, user_line
+from dressi.ad.graph import Function, Variable, leaves, short, topological
 from dressi.errors import GraphError, origin
 
 INTEGER, INTEGER_LOSS, NO_PATH = "integer", "integer loss", "no path"
@@ -89,7 +89,7 @@ def explain(
     """
     for v in (var, loss):
         if not isinstance(v, Variable):
-            raise GraphError(f"explain at {user_line()}: needs a Variable, got {short(v)}")
+            raise GraphError(f"explain: needs a Variable, got {short(v)}")
     found = _structural(var, loss)
     if found is not None:
         return found

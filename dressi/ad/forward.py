@@ -22,7 +22,7 @@ from dressi.ad.functions.sphere import CUBE_GRAD, EQUIRECT_GRAD
 from dressi.ad.functions.texture import GRAD_UV
 from dressi.ad.functions.texture_mip import MIP_GRAD
 from dressi.ad.functions.vector import dot, swizzle, vec
-from dressi.ad.graph import Function, Variable, short, topological, user_line
+from dressi.ad.graph import Function, Variable, short, topological
 from dressi.ad.registry import Op, apply
 from dressi.errors import GraphError, origin
 
@@ -111,10 +111,10 @@ def jvp(
     outs = [outputs] if isinstance(outputs, Variable) else list(outputs)
     for y in outs:
         if not isinstance(y, Variable):
-            raise GraphError(f"F.jvp at {user_line()}: needs Variables, got {short(y)}")
+            raise GraphError(f"F.jvp: needs Variables, got {short(y)}")
         if y.vtype.is_int or y.fragment_of is not None:
             what = "an integer" if y.vtype.is_int else "a value per fragment"
-            raise GraphError(f"F.jvp at {user_line()}: the output {y.label()} is {what}")
+            raise GraphError(f"F.jvp: the output {y.label()} is {what}")
     found = {x.uid: _checked(x, t) for x, t in tangents.items()}
     functions = topological(outs, set(found))
     edges, missing = _edges(functions, set(found))
@@ -151,7 +151,7 @@ def jvp(
 
 def _checked(x: object, t: object) -> Variable:
     """The tangent at the full shape of what it belongs to."""
-    where = f"F.jvp at {user_line()}"
+    where = "F.jvp"
     if not isinstance(x, Variable) or not isinstance(t, Variable):
         raise GraphError(f"{where}: tangents are Variables by Variable, got {short(x)}: {short(t)}")
     if x.vtype.is_int:

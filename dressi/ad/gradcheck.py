@@ -25,7 +25,7 @@ from dressi.ad.differences import (
 )
 from dressi.ad.evaluate import as_array, evaluate
 from dressi.ad.functions import add_n, leaf, matrix_comp_mul, sum, sum_components
-from dressi.ad.graph import Variable, leaves, short, user_line
+from dressi.ad.graph import Variable, leaves, short
 from dressi.errors import GraphError
 
 
@@ -174,15 +174,14 @@ def gradcheck(
     integers, data that is missing, and wrong arguments.
     """
     if not (isinstance(eps, (int, float)) and 0 < eps < 1):
-        raise GraphError(f"gradcheck at {user_line()}: eps must be in (0, 1), got {short(eps)}")
+        raise GraphError(f"gradcheck: eps must be in (0, 1), got {short(eps)}")
     try:
         count = operator.index(n_entries)
     except TypeError:
         count = 0
     if count < 1:
         raise GraphError(
-            f"gradcheck at {user_line()}: n_entries must be an integer of at least 1, got "
-            f"{short(n_entries)}"
+            f"gradcheck: n_entries must be an integer of at least 1, got {short(n_entries)}"
         )
     rng = np.random.default_rng(seed)
     parts = _parts(loss, rng)
@@ -224,7 +223,7 @@ def data_of(
     given = dict(feeds or {})
     for v in given:
         if not isinstance(v, Variable):
-            raise GraphError(f"{name} at {user_line()}: feeds are arrays by Variable, got {v!r}")
+            raise GraphError(f"{name}: feeds are arrays by Variable, got {v!r}")
     out: dict[Variable, np.ndarray] = {}
     missing = []
     for v in leaves(outputs):
@@ -243,13 +242,13 @@ def data_of(
             continue
         out[v] = array if v.vtype.is_int else array.astype(np.float32).astype(np.float64)
     if missing:
-        raise GraphError(f"{name} at {user_line()}: no data in feeds for {', '.join(missing)}")
+        raise GraphError(f"{name}: no data in feeds for {', '.join(missing)}")
     return out
 
 
 def _parts(loss: Any, rng: np.random.Generator) -> list[Variable]:
     """Images whose sum's gradient is checked."""
-    where = f"gradcheck at {user_line()}"
+    where = "gradcheck"
     several = isinstance(loss, (list, tuple))
     outputs = list(loss) if several else [loss]
     if not outputs:
@@ -269,7 +268,7 @@ def _parts(loss: Any, rng: np.random.Generator) -> list[Variable]:
 
 
 def _targets(total: Variable, wrt: Any) -> list[Variable]:
-    where = f"gradcheck at {user_line()}"
+    where = "gradcheck"
     if wrt is None:
         targets = parameters(total)
         if not targets:

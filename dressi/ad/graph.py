@@ -81,11 +81,11 @@ class Variable:
         name: str | None = None,
     ) -> None:
         if not isinstance(vtype, VType):
-            raise GraphError(f"Variable at {user_line()}: vtype must be a VType, got {vtype!r}")
+            raise GraphError(f"Variable: vtype must be a VType, got {vtype!r}")
         what = f"Variable {name}" if name else "Variable"
         checked, n_layers = checked_shape(what, size, layers)
         if requires_grad and vtype.is_int:
-            raise GraphError(f"{what} at {user_line()}: an integer has no gradient")
+            raise GraphError(f"{what}: an integer has no gradient")
         self.vtype = vtype
         self.size: Size = checked
         self.layers = n_layers
@@ -117,7 +117,7 @@ class Variable:
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
         if value and self.vtype.is_int:
-            raise GraphError(f"{self.label()} at {user_line()}: an integer has no gradient")
+            raise GraphError(f"{self.label()}: an integer has no gradient")
         self._requires_grad = value
         Variable.flag_changes += 1
 
@@ -208,7 +208,7 @@ class Variable:
 
     def __bool__(self) -> bool:
         raise GraphError(
-            f"{self.label()} at {user_line()}: a Variable has no truth value while the graph is "
+            f"{self.label()}: a Variable has no truth value while the graph is "
             "being built; use F.where"
         )
 
@@ -275,13 +275,12 @@ def checked_shape(what: str, size: Any, layers: Any = 1) -> tuple[Size, int]:
         n_layers = operator.index(layers)
     except (TypeError, ValueError):
         raise GraphError(
-            f"{what} at {user_line()}: size must be (width, height) and layers an int, "
+            f"{what}: size must be (width, height) and layers an int, "
             f"got size={size!r}, layers={layers!r}"
         ) from None
     if width < 1 or height < 1 or n_layers < 1:
         raise GraphError(
-            f"{what} at {user_line()}: size and layers must be at least 1, "
-            f"got size={size!r}, layers={layers!r}"
+            f"{what}: size and layers must be at least 1, got size={size!r}, layers={layers!r}"
         )
     return (width, height), n_layers
 

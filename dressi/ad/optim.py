@@ -27,7 +27,7 @@ from dressi.ad.functions import (
 )
 from dressi.ad.functions import max as extreme_max
 from dressi.ad.functions.matrix import by_columns
-from dressi.ad.graph import Variable, leaves, user_line
+from dressi.ad.graph import Variable, leaves
 from dressi.ad.vtype import INT, VType
 from dressi.errors import GraphError
 
@@ -61,9 +61,9 @@ def _rate(lr: float | Variable) -> float | Variable:
 def _check_adam(who: str, beta1: float, beta2: float, eps: float) -> None:
     for name, beta in (("beta1", beta1), ("beta2", beta2)):
         if not 0.0 <= beta < 1.0:
-            raise GraphError(f"{who} at {user_line()}: {name} must be in [0, 1), got {beta!r}")
+            raise GraphError(f"{who}: {name} must be in [0, 1), got {beta!r}")
     if not 0.0 < eps < math.inf:
-        raise GraphError(f"{who} at {user_line()}: eps must be above 0, got {eps!r}")
+        raise GraphError(f"{who}: eps must be above 0, got {eps!r}")
 
 
 def _average(mean: Variable, new: Variable, beta: float, t: Variable) -> Variable:

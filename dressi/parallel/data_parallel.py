@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from dressi.ad.graph import Variable, user_line
+from dressi.ad.graph import Variable
 from dressi.ad.optim import Optimizer
 from dressi.checks import check_options, checked_limit, need_variable, positive_int
 from dressi.errors import DeviceError, DressiError, GraphError
@@ -136,7 +136,7 @@ class DataParallel:
         group = self._group.get(var.uid, (var,) * len(self._replicas))
         if len({v.layers for v in group}) > 1:
             raise GraphError(
-                f"send_img at {user_line()}: {var.label()} holds views, other ones on each device\n"
+                f"send_img: {var.label()} holds views, other ones on each device\n"
                 "  hint: send_views takes those of all devices and splits them"
             )
         for replica, leaf in zip(self._replicas, group, strict=True):
@@ -152,7 +152,7 @@ class DataParallel:
         fits = all(v.layers == len(s) for v, s in zip(group, self.shares, strict=True))
         if not fits:
             raise GraphError(
-                f"send_views at {user_line()}: {var.label()} does not have one layer for each view "
+                f"send_views: {var.label()} does not have one layer for each view "
                 f"of a device: {[v.layers for v in group]} layers, {[len(s) for s in self.shares]} "
                 "views"
             )
@@ -160,7 +160,7 @@ class DataParallel:
         n_views = self.shares[0].n_views
         if views.ndim == 0 or len(views) != n_views:
             raise GraphError(
-                f"send_views at {user_line()}: {var.label()} needs {n_views} views, got an array "
+                f"send_views: {var.label()} needs {n_views} views, got an array "
                 f"of shape {views.shape}"
             )
         for replica, leaf in zip(self._replicas, group, strict=True):
@@ -174,7 +174,7 @@ class DataParallel:
         group = self._group.get(var.uid, (var,))
         if var.creator is not None or len({v.layers for v in group}) > 1:
             raise GraphError(
-                f"recv_img at {user_line()}: {var.label()} is not the same on every device\n"
+                f"recv_img: {var.label()} is not the same on every device\n"
                 "  hint: engines[k].recv_img reads what device k has"
             )
         return self._replicas[0].recv_img(group[0])
@@ -186,9 +186,7 @@ class DataParallel:
         need_variable("recv_grad", var)
         group = self._group.get(var.uid, (var,) * len(self._replicas))
         if len({v.layers for v in group}) > 1:
-            raise GraphError(
-                f"recv_grad at {user_line()}: {var.label()} holds views, other ones on each device"
-            )
+            raise GraphError(f"recv_grad: {var.label()} holds views, other ones on each device")
         parts = [
             r.weight * r.recv_grad(v).astype(np.float64)
             for r, v in zip(self._replicas, group, strict=True)
@@ -214,9 +212,7 @@ class DataParallel:
         """n iterations; see ``exec_step``. Ctrl-C stops between two."""
         count = positive_int(n)
         if count is None:
-            raise GraphError(
-                f"exec_steps at {user_line()}: n must be an integer of at least 1, got {n!r}"
-            )
+            raise GraphError(f"exec_steps: n must be an integer of at least 1, got {n!r}")
         with ExitStack() as locks:
             for replica in self._replicas:  # what is under way on a device is not to be disturbed
                 locks.enter_context(replica.lock)

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import user_line
 from dressi.ad.vtype import MAT4, VEC2, VEC3, VEC4
 from dressi.errors import GraphError
 from dressi.render.project import Size
@@ -51,8 +50,7 @@ def to_eye(eye: Variable, position: Variable) -> Variable:
             v.label() if isinstance(v, Variable) else repr(v) for v in (eye, position)
         )
         raise GraphError(
-            f"to_eye at {user_line()} needs an eye (VEC3, VEC4 or a MAT4 @ 1x1) and VEC3 "
-            f"positions, got {given}"
+            f"to_eye needs an eye (VEC3, VEC4 or a MAT4 @ 1x1) and VEC3 positions, got {given}"
         )
     if vtype is VEC3:
         return F.normalize(eye - position)
@@ -102,7 +100,7 @@ def ray_directions(matrix: Variable, ndc: Variable) -> Variable:
     """
     _check_matrix("ray_directions", matrix)
     if not isinstance(ndc, Variable) or ndc.vtype is not VEC2:
-        raise GraphError(f"ray_directions at {user_line()} needs VEC2 points, got {ndc!r}")
+        raise GraphError(f"ray_directions needs VEC2 points, got {ndc!r}")
     _, sign = _oriented(matrix)
     x, y, w = (F.row(matrix, k).xyz for k in (0, 1, 3))
     return F.normalize(F.cross(x - w * ndc.x, y - w * ndc.y) * sign)
@@ -111,7 +109,7 @@ def ray_directions(matrix: Variable, ndc: Variable) -> Variable:
 def _check_matrix(where: str, matrix: object) -> None:
     if not isinstance(matrix, Variable) or matrix.vtype is not MAT4 or matrix.size != (1, 1):
         given = matrix.label() if isinstance(matrix, Variable) else repr(matrix)
-        raise GraphError(f"{where} at {user_line()} needs a MAT4 @ 1x1, got {given}")
+        raise GraphError(f"{where} needs a MAT4 @ 1x1, got {given}")
 
 
 def _oriented(matrix: Variable) -> tuple[Variable, Variable]:
@@ -151,7 +149,7 @@ def eye_of(matrix: npt.ArrayLike) -> npt.NDArray[np.float64]:
     for matrices that are not finite."""
     m = np.asarray(matrix, np.float64)
     if m.shape != (4, 4) or not np.isfinite(m).all():
-        raise GraphError(f"eye_of at {user_line()} needs a finite (4, 4) matrix, got {m.tolist()}")
+        raise GraphError(f"eye_of needs a finite (4, 4) matrix, got {m.tolist()}")
     rows = m[[0, 1, 3]]
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     rows = rows / np.where(lengths > 0.0, lengths, 1.0)

@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from dressi.ad.graph import user_line
 from dressi.errors import GraphError
 from dressi.render.camera import Camera
 
@@ -34,13 +33,11 @@ def recentred(
     """
     points = np.asarray(positions, np.float64)
     if points.ndim != 2 or points.shape[1] != 3 or not len(points) or not np.isfinite(points).all():
-        raise GraphError(
-            f"recentred at {user_line()} needs finite positions (N, 3), got {points.shape}"
-        )
+        raise GraphError(f"recentred needs finite positions (N, 3), got {points.shape}")
     middle = 0.5 * (points.min(axis=0) + points.max(axis=0)) if center is None else center
     at = np.asarray(middle, np.float64)
     if at.shape != (3,) or not np.isfinite(at).all():
-        raise GraphError(f"recentred at {user_line()} needs a center (3,), got {middle!r}")
+        raise GraphError(f"recentred needs a center (3,), got {middle!r}")
     moved = [replace(c, view=c.view @ translation(at)) for c in cameras]
     return (points - at).astype(np.float32), moved, at
 

@@ -21,7 +21,6 @@ from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import user_line
 from dressi.ad.vtype import INT
 from dressi.errors import GraphError
 from dressi.render.dissection import inverse_factor
@@ -80,8 +79,7 @@ class LargeSteps:
         """
         if u.size != (self.n_places, 1):
             raise GraphError(
-                f"LargeSteps.vertices at {user_line()}: u must have {self.n_places} rows, "
-                f"got {u.label()}"
+                f"LargeSteps.vertices: u must have {self.n_places} rows, got {u.label()}"
             )
         v = u
         for factor in self.factors:
@@ -121,7 +119,7 @@ def large_steps(mesh: Mesh, smoothness: float = 19.0) -> LargeSteps:
     """
     mesh.check()
     if not (np.isfinite(smoothness) and smoothness >= 0.0):
-        raise GraphError(f"large_steps at {user_line()}: smoothness must be >= 0, got {smoothness}")
+        raise GraphError(f"large_steps: smoothness must be >= 0, got {smoothness}")
     first = weld(mesh.positions, mesh.faces)
     warn_of_open_seams(mesh.positions, first[mesh.faces], face_neighbors(first[mesh.faces]))
     kept, places = np.unique(first, return_inverse=True)

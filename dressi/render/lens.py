@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import user_line
 from dressi.ad.vtype import FLOAT
 from dressi.errors import GraphError
 
@@ -41,14 +40,13 @@ class Lens:
     def __post_init__(self) -> None:
         if len(self.coefficients) > 8:
             raise GraphError(
-                f"Lens at {user_line()}: at most 8 coefficients (k1 k2 p1 p2 k3 k4 k5 k6), "
+                "Lens: at most 8 coefficients (k1 k2 p1 p2 k3 k4 k5 k6), "
                 f"got {len(self.coefficients)}"
             )
         for value in (self.fx, self.fy, self.cx, self.cy, self.skew, *self.coefficients):
             if isinstance(value, Variable) and (value.vtype, value.size) != (FLOAT, (1, 1)):
                 raise GraphError(
-                    f"Lens at {user_line()}: parameters must be numbers or FLOAT @ 1x1, "
-                    f"got {value.label()}"
+                    f"Lens: parameters must be numbers or FLOAT @ 1x1, got {value.label()}"
                 )
 
     def to_plane(self, pixels: Variable) -> Variable:
@@ -95,7 +93,7 @@ class Lens:
         to xy and the coefficients.
         """
         if steps < 1:
-            raise GraphError(f"Lens.undistort at {user_line()}: steps must be >= 1, got {steps}")
+            raise GraphError(f"Lens.undistort: steps must be >= 1, got {steps}")
         found = F.stop_gradient(xy)
         for _ in range(steps - 1):
             found = F.stop_gradient(self._newton(found, xy))

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import user_line
 from dressi.ad.vtype import MAT4, VEC2, VEC4
 from dressi.errors import GraphError
 
@@ -157,8 +156,7 @@ def mlp(
     every hidden layer, n_out: of the output. seed: of the start. Raises GraphError."""
     if not isinstance(n_hidden, Sequence):
         raise GraphError(
-            f"{name} at {user_line()}: n_hidden must be a sequence of numbers of channels, got "
-            f"{n_hidden!r}"
+            f"{name}: n_hidden must be a sequence of numbers of channels, got {n_hidden!r}"
         )
     rng = np.random.default_rng(seed)
     sizes = [n_in, *n_hidden, n_out]
@@ -183,7 +181,7 @@ class NeuralTexture:
         """VEC3 in (0, 1) at every uv. uv: VEC2 @ any size, layers = views. Gradient to uv and to
         the network."""
         if not isinstance(uv, Variable) or uv.vtype is not VEC2:
-            raise GraphError(f"a neural texture at {user_line()}: uv must be VEC2, got {uv!r}")
+            raise GraphError(f"a neural texture: uv must be VEC2, got {uv!r}")
         size, layers = uv.size, uv.layers
         tall = F.reshape(uv, (size[0], size[1] * layers)) if layers > 1 else uv
         out = self.network(F.positional_encoding(tall, self.n_frequencies))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import user_line
 from dressi.ad.vtype import FLOAT, MAT3, VEC3, VEC4, VType
 from dressi.errors import GraphError
 
@@ -25,9 +24,7 @@ below 1e-13, and the closed form above it loses no digits."""
 def _parameter(where: str, what: str, x: Variable, vtype: VType) -> Variable:
     if not isinstance(x, Variable) or x.vtype is not vtype or x.size != (1, 1):
         given = x.label() if isinstance(x, Variable) else repr(x)
-        raise GraphError(
-            f"{where} at {user_line()}: {what} must be {vtype.name} @ 1x1, got {given}"
-        )
+        raise GraphError(f"{where}: {what} must be {vtype.name} @ 1x1, got {given}")
     return x
 
 
@@ -134,7 +131,7 @@ def build_projection(
     that are Variables. Raises GraphError for other types, numbers that are not finite, focal
     lengths <= 0 and not 0 < near < far where they are numbers.
     """
-    where = f"build_projection at {user_line()}"
+    where = "build_projection"
     if min(size) < 1:
         raise GraphError(f"{where}: size must be at least 1x1, got {size}")
     given = {"fx": fx, "fy": fy, "cx": cx, "cy": cy, "skew": skew, "near": near, "far": far}

@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import user_line
 from dressi.ad.vtype import FLOAT, IVEC2
 from dressi.errors import GraphError
 from dressi.render.mesh import uniform_laplacian
@@ -48,17 +47,16 @@ def cotangent_matrix(
     v, f = np.asarray(positions, np.float64), np.asarray(faces)
     if v.ndim != 2 or v.shape[1:] != (3,) or f.ndim != 2 or f.shape[1:] != (3,) or len(f) == 0:
         raise GraphError(
-            f"cotangent_matrix at {user_line()}: needs positions (N, 3) and faces (F, 3), "
-            f"got {v.shape}, {f.shape}"
+            f"cotangent_matrix: needs positions (N, 3) and faces (F, 3), got {v.shape}, {f.shape}"
         )
     if not np.isfinite(v).all() or f.min() < 0 or f.max() >= len(v):
         raise GraphError(
-            f"cotangent_matrix at {user_line()}: positions must be finite and faces within "
+            "cotangent_matrix: positions must be finite and faces within "
             f"0..{len(v) - 1}, they are within {f.min()}..{f.max()}"
         )
     if not 0.0 < min_angle_deg < max_angle_deg <= 90.0:
         raise GraphError(
-            f"cotangent_matrix at {user_line()}: needs 0 < min_angle_deg < max_angle_deg <= 90, "
+            "cotangent_matrix: needs 0 < min_angle_deg < max_angle_deg <= 90, "
             f"got {min_angle_deg}, {max_angle_deg}"
         )
     low, high = 1.0 / np.tan(np.radians([max_angle_deg, min_angle_deg]))
@@ -107,11 +105,11 @@ def edge_table(faces: npt.ArrayLike) -> Variable:
     """
     f = np.asarray(faces)
     if f.ndim != 2 or f.shape[1:] != (3,) or not np.issubdtype(f.dtype, np.integer):
-        raise GraphError(f"edge_table at {user_line()}: faces must be (F, 3) ints, got {f.shape}")
+        raise GraphError(f"edge_table: faces must be (F, 3) ints, got {f.shape}")
     pairs = np.sort(f[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1)
     edges = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
     if len(edges) == 0:
-        raise GraphError(f"edge_table at {user_line()}: the faces have no edge")
+        raise GraphError("edge_table: the faces have no edge")
     return F.leaf(edges, IVEC2, "edges")
 
 
@@ -126,11 +124,9 @@ def edge_length_loss(
     and to target. Raises GraphError for other types and for a negative number.
     """
     if edges.vtype is not IVEC2 or edges.size[1] != 1:
-        raise GraphError(
-            f"edge_length_loss at {user_line()}: edges must be an IVEC2 table, got {edges.label()}"
-        )
+        raise GraphError(f"edge_length_loss: edges must be an IVEC2 table, got {edges.label()}")
     if isinstance(target, (int, float)) and not 0.0 <= target < float("inf"):
-        raise GraphError(f"edge_length_loss at {user_line()}: target must be >= 0, got {target}")
+        raise GraphError(f"edge_length_loss: target must be >= 0, got {target}")
     length = F.norm(F.lookup(vtx_pos, edges.x) - F.lookup(vtx_pos, edges.y))
     off = length - (F.mean(length) if target is None else target)
     return F.mean(off * off)
@@ -171,7 +167,7 @@ def total_variation(
     border: clamp (nothing changes across the border) or repeat (maps that tile). Gradient to image
     (sign, 0 at 0, for the first) and to mask. Raises GraphError for wrong types and values.
     """
-    where = f"total_variation at {user_line()}"
+    where = "total_variation"
     if image.vtype.is_int or image.vtype.is_matrix:
         raise GraphError(f"{where}: needs FLOAT or VECn, got {image.label()}")
     if border not in ("clamp", "repeat"):

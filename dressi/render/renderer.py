@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dressi.ad import Variable
-from dressi.ad.graph import user_line
 from dressi.engine import DressiAD
 from dressi.errors import DeviceError, GraphError, warn
 from dressi.render.camera import Camera
@@ -215,7 +214,7 @@ class DressiBasicRenderer:
         to the named losses. Regularizers are added to it.
         """
         if loss is not None and not callable(loss):
-            raise GraphError(f"set_loss at {user_line()} needs a function, got {loss!r}")
+            raise GraphError(f"set_loss needs a function, got {loss!r}")
         self._own_loss, self._graph = loss, None
 
     def set_requires_grad(self, names: str | Sequence[str], on: bool = True) -> None:
@@ -301,9 +300,7 @@ class DressiBasicRenderer:
             key = next((k for k in keys if k in settings.uniforms), None)
             if key is None:
                 known = ", ".join(k.split(":", 1)[-1] for k in settings.uniforms)
-                raise GraphError(
-                    f"set at {user_line()} knows {known} (lr is default), got {name!r}"
-                )
+                raise GraphError(f"set knows {known} (lr is default), got {name!r}")
             if not isinstance(value, (int, float, np.number)) or not 0.0 <= value < np.inf:
                 raise GraphError(f"{name} must be a number >= 0, got {value!r}")
             if key in ("r", "sigma", "delta"):
@@ -328,7 +325,7 @@ class DressiBasicRenderer:
         loaded = self._need_loaded("exec_step")
         if not loaded.table.active:
             raise GraphError(
-                f"exec_step at {user_line()}: no parameter is on; call set_requires_grad with one "
+                "exec_step: no parameter is on; call set_requires_grad with one "
                 f"of {loaded.table.known()}"
             )
         self._ad.exec_steps(n)
@@ -365,7 +362,7 @@ class DressiBasicRenderer:
         """(H, W, 3 or 4) of one view. See ``render_all``. Raises GraphError for no such view."""
         n = len(self._need_loaded("render").views.cameras)
         if not isinstance(view, (int, np.integer)) or not -n <= view < n:
-            raise GraphError(f"render at {user_line()}: view {view!r} of {n} views")
+            raise GraphError(f"render: view {view!r} of {n} views")
         return self.render_all(alpha)[view]
 
     def save_picture(self, path: PathLike, view: int = 0, alpha: bool = False) -> None:
@@ -408,7 +405,7 @@ class DressiBasicRenderer:
         """Write the environment as .exr or .hdr. Raises GraphError where there is none."""
         p = self._need_loaded("save_environment").table.one("environment")
         if p is None:
-            raise GraphError(f"save_environment at {user_line()}: the scene has no environment")
+            raise GraphError("save_environment: the scene has no environment")
         write_image(path, self._read(p))
 
     @property
@@ -442,19 +439,19 @@ class DressiBasicRenderer:
     def _need_loaded(self, who: str) -> Loaded:
         self._alive()
         if self._loaded is None:
-            raise GraphError(f"{who} at {user_line()}: no scene is loaded; call load_scene first")
+            raise GraphError(f"{who}: no scene is loaded; call load_scene first")
         return self._loaded
 
     def _need_settings(self, who: str) -> Settings:
         self._need_loaded(who)
         if self._settings is None:
-            raise GraphError(f"{who} at {user_line()}: there is no graph; call build_graph first")
+            raise GraphError(f"{who}: there is no graph; call build_graph first")
         return self._settings
 
     def _need_loss(self, who: str) -> Variable:
         made = self._made(who)
         if made.loss is None:
-            raise GraphError(f"{who} at {user_line()}: load_scene was given no targets")
+            raise GraphError(f"{who}: load_scene was given no targets")
         return made.loss
 
     def _made(self, who: str = "build_graph") -> Graph:

@@ -17,12 +17,11 @@ pytestmark = pytest.mark.gpu
 WITH_ORACLE = range(0, N_GRAPHS, 5)
 ORACLE = 5e-3
 WAYS: dict[str, Way] = {name: way for ways in GROUPS.values() for name, way in ways.items()}
-"""The ways that a graph is run beside the usual one; every graph takes the next. (The figure R8
-takes more turns.)"""
+"""The ways that a graph is run beside the usual one; every graph takes the next."""
 
 
 def seeds_of(way: str) -> list[int]:
-    return switches.seeds_of(list(WAYS).index(way), len(WAYS), range(N_GRAPHS), 1)
+    return switches.seeds_of(list(WAYS).index(way), len(WAYS), range(N_GRAPHS))
 
 
 def differences(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.graph import Function, Variable, short, user_line
+from dressi.ad.graph import Function, Variable, short
 from dressi.ad.registry import FREE, Op, Shape, apply, broadcast, register
 from dressi.ad.vtype import VType, vector
 from dressi.errors import GraphError
@@ -64,12 +64,12 @@ def constant(value: Any, vtype: VType | None = None) -> Variable:
     if vtype is None:
         vtype = _type_of("constant", array)
     if not isinstance(vtype, VType):
-        raise GraphError(f"F.constant at {user_line()}: vtype must be a VType, got {vtype!r}")
+        raise GraphError(f"F.constant: vtype must be a VType, got {vtype!r}")
     return _constant("constant", array, vtype)
 
 
 def _constant(name: str, array: np.ndarray, vtype: VType) -> Variable:
-    where = f"F.{name} at {user_line()}"
+    where = f"F.{name}"
     if array.size == 1 and vtype.n_words > 1:
         array = np.full(vtype.n_words, array.reshape(-1)[0])
     if array.size != vtype.n_words:
@@ -95,15 +95,14 @@ def numbers(name: str, value: Any) -> np.ndarray:
     if array.dtype.kind not in "fiub" and array.size:
         hint = "\n  hint: F.vec makes a vector of Variables" if type(value) in (list, tuple) else ""
         raise GraphError(
-            f"F.{name} at {user_line()}: needs Variables or numbers, "
-            f"got {type(value).__name__} {short(value)}{hint}"
+            f"F.{name}: needs Variables or numbers, got {type(value).__name__} {short(value)}{hint}"
         )
     return array.astype(np.float64)
 
 
 def _type_of(name: str, array: np.ndarray, integer: bool = False) -> VType:
     if array.size not in (1, 2, 3, 4):
-        raise GraphError(f"F.{name} at {user_line()}: needs 1 to 4 numbers, got {array.size}")
+        raise GraphError(f"F.{name}: needs 1 to 4 numbers, got {array.size}")
     return vector(array.size, integer)
 
 
@@ -144,9 +143,7 @@ def call(op: Op, *values: Any, **attrs: Any) -> Variable:
 def needs_variable(name: str, x: Any) -> Variable:
     """x, or GraphError when it is no Variable. name: the op."""
     if not isinstance(x, Variable):
-        raise GraphError(
-            f"F.{name} at {user_line()}: needs a Variable, got {type(x).__name__} {short(x)}"
-        )
+        raise GraphError(f"F.{name}: needs a Variable, got {type(x).__name__} {short(x)}")
     return x
 
 
@@ -155,9 +152,7 @@ def needs_int(name: str, what: str, value: Any) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise GraphError(
-            f"F.{name} at {user_line()}: {what} must be an int, got {short(value)}"
-        ) from None
+        raise GraphError(f"F.{name}: {what} must be an int, got {short(value)}") from None
 
 
 def same(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:

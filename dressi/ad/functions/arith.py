@@ -18,7 +18,7 @@ from dressi.ad.functions._common import (
     needs_variable,
 )
 from dressi.ad.functions.select import compare, zero_div, zero_mul
-from dressi.ad.graph import Function, Variable, short, user_line
+from dressi.ad.graph import Function, Variable, short
 from dressi.ad.registry import OPS, Case, Op, Shape, apply, every_input, register
 from dressi.ad.vtype import FLOAT, INT, IVEC2, MAT3, VEC2, VEC3, VEC4, vector
 from dressi.errors import GraphError
@@ -287,10 +287,10 @@ def add_n(xs: Sequence[Variable]) -> Variable:
     """Sum of many as a balanced tree of fan-in 4 (Vulkan guarantees only 4 input attachments).
     Gradient to all. Raises GraphError for an empty list."""
     if not isinstance(xs, (list, tuple)):
-        raise GraphError(f"F.add_n at {user_line()}: needs a list of Variables, got {short(xs)}")
+        raise GraphError(f"F.add_n: needs a list of Variables, got {short(xs)}")
     items = lift("add_n", *xs)
     if not items:
-        raise GraphError(f"F.add_n at {user_line()}: nothing to add")
+        raise GraphError("F.add_n: nothing to add")
     while len(items) > 1:
         items = [
             apply(ADD_N, items[i : i + 4]) if len(items[i : i + 4]) > 1 else items[i]

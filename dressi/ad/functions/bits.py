@@ -15,7 +15,7 @@ import numpy as np
 from dressi.ad.functions._common import constant, lift, needs_int
 from dressi.ad.functions.arith import clamp, to_float, to_int
 from dressi.ad.functions.bits_group import GROUP_DILATE_BITS, MOST_RADIUS, WORD
-from dressi.ad.graph import Function, Size, Variable, checked_shape, user_line
+from dressi.ad.graph import Function, Size, Variable, checked_shape
 from dressi.ad.registry import ANY, MACRO, SAME, Case, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, INT
 from dressi.errors import GraphError
@@ -386,7 +386,5 @@ def dilate_bits(words: Variable, radius: Any, max_radius: int) -> Variable:
     """
     (radius,) = lift("dilate_bits", radius)
     if needs_int("dilate_bits", "max_radius", max_radius) < 0:
-        raise GraphError(
-            f"F.dilate_bits at {user_line()}: max_radius must not be negative, got {max_radius}"
-        )
+        raise GraphError(f"F.dilate_bits: max_radius must not be negative, got {max_radius}")
     return apply(DILATE_BITS, (words, to_float(radius)), max_radius=int(max_radius))

@@ -66,7 +66,7 @@ def custom(
     snippet's markers say. Gradient: by ``backward``; without it the op has none. Raises GraphError,
     at the line of F.custom or of its call, for whatever does not fit.
     """
-    where = f"F.custom at {user_line()}"
+    where = "F.custom"
     _check(where, glsl, infer, backward, reference, name)
     ways = _reads(where, reads)
     defined = user_line()
@@ -87,7 +87,7 @@ def custom(
 
     def call(*inputs: Any) -> Variable:
         xs = lift(name, *inputs)
-        here = f"F.{name} at {user_line()}"
+        here = f"F.{name}"
         by_input = _ways(here, glsl, ways, len(xs))
         if by_input not in variants:
             variants[by_input] = Op(

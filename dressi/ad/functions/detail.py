@@ -18,7 +18,7 @@ from dressi.ad.functions.neighbors import shift
 from dressi.ad.functions.select import compare, equal, where
 from dressi.ad.functions.stop import stop_gradient
 from dressi.ad.functions.vector import dot
-from dressi.ad.graph import Size, Variable, checked_shape, user_line
+from dressi.ad.graph import Size, Variable, checked_shape
 from dressi.ad.registry import broadcast
 from dressi.ad.vtype import FLOAT, INT, VEC2
 from dressi.errors import GraphError
@@ -39,12 +39,12 @@ def uv_derivatives(uv: Variable, ids: Variable | None = None) -> tuple[Variable,
     """
     needs_variable("uv_derivatives", uv)
     if uv.vtype is not VEC2:
-        raise GraphError(f"F.uv_derivatives at {user_line()}: uv must be VEC2, got {uv.label()}")
+        raise GraphError(f"F.uv_derivatives: uv must be VEC2, got {uv.label()}")
     if ids is not None:
         needs_variable("uv_derivatives", ids)
         if ids.vtype not in (INT, FLOAT) or ids.size != uv.size or ids.layers not in (1, uv.layers):
             raise GraphError(
-                f"F.uv_derivatives at {user_line()}: ids must be INT or FLOAT, of the size of "
+                "F.uv_derivatives: ids must be INT or FLOAT, of the size of "
                 f"{uv.label()}, got {ids.label()}"
             )
     at = pixel_coord(uv.size)
@@ -81,17 +81,14 @@ def texture_lod(
     Heckbert 1989.
     """
     if footprint not in FOOTPRINTS:
-        raise GraphError(
-            f"F.texture_lod at {user_line()}: footprint must be one of {FOOTPRINTS}, "
-            f"got {footprint!r}"
-        )
+        raise GraphError(f"F.texture_lod: footprint must be one of {FOOTPRINTS}, got {footprint!r}")
     for d in (du_dx, du_dy):
         if needs_variable("texture_lod", d).vtype is not VEC2:
-            raise GraphError(f"F.texture_lod at {user_line()}: needs VEC2, got {d.label()}")
+            raise GraphError(f"F.texture_lod: needs VEC2, got {d.label()}")
     try:
         broadcast((du_dx, du_dy))
     except GraphError as error:
-        raise GraphError(f"F.texture_lod at {user_line()}: {error.reason}") from None
+        raise GraphError(f"F.texture_lod: {error.reason}") from None
     texels = constant(_texels(size))
     a, b = (d * texels for d in (du_dx, du_dy))
     if not gradient:

@@ -20,7 +20,7 @@ from dressi.ad.functions.select import equal, safe_div, where
 from dressi.ad.functions.stop import stop_gradient
 from dressi.ad.functions.vector import sum_components
 from dressi.ad.functions.window import place_glsl
-from dressi.ad.graph import Function, Variable, short, user_line
+from dressi.ad.graph import Function, Variable, short
 from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC3
 from dressi.errors import GraphError
@@ -172,7 +172,7 @@ def min(x: Variable, per_layer: bool = False) -> Variable:
 def _position(name: str, x: Variable, per_layer: bool) -> Variable:
     """The smallest number of a pixel that holds the extreme."""
     if needs_variable("arg" + name, x).vtype not in (FLOAT, INT):
-        raise GraphError(f"F.arg{name} at {user_line()}: needs FLOAT or INT, got {x.label()}")
+        raise GraphError(f"F.arg{name}: needs FLOAT or INT, got {x.label()}")
     w, h = x.size
     at = pixel_coord(x.size)
     number = to_int(at.x) + to_int(at.y) * w
@@ -202,9 +202,9 @@ def norm_pixels(x: Variable, p: int = 2, per_layer: bool = False) -> Variable:
     GraphError for another p or type.
     """
     if needs_variable("norm_pixels", x).vtype.is_int or x.vtype.is_matrix:
-        raise GraphError(f"F.norm_pixels at {user_line()}: needs FLOAT or VECn, got {x.label()}")
+        raise GraphError(f"F.norm_pixels: needs FLOAT or VECn, got {x.label()}")
     if p not in (1, 2):
-        raise GraphError(f"F.norm_pixels at {user_line()}: p must be 1 or 2, got {short(p)}")
+        raise GraphError(f"F.norm_pixels: p must be 1 or 2, got {short(p)}")
     if p == 1:
         return sum(sum_components(abs(x)), per_layer)
     return sqrt(sum(sum_components(x * x), per_layer))

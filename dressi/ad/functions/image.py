@@ -9,7 +9,7 @@ import numpy as np
 
 from dressi.ad.functions._common import constant, lift, needs_int, needs_variable
 from dressi.ad.functions.arith import clamp, to_float, to_int
-from dressi.ad.graph import Function, Size, Variable, checked_shape, user_line
+from dressi.ad.graph import Function, Size, Variable, checked_shape
 from dressi.ad.registry import ANY, FREE, MACRO, SAME, Case, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, INT, VEC2, VEC3
 from dressi.errors import GraphError
@@ -363,9 +363,7 @@ def expand(x: Variable, size: Size, layers: int = 1) -> Variable:
     if x.size == size and x.layers == layers:
         return x
     if x.size not in ((1, 1), size) or x.layers not in (1, layers):
-        raise GraphError(
-            f"F.expand at {user_line()}: {x.label()} does not expand to {size} x {layers} layers"
-        )
+        raise GraphError(f"F.expand: {x.label()} does not expand to {size} x {layers} layers")
     return apply(EXPAND, (x,), size=size, layers=layers)
 
 
@@ -383,9 +381,7 @@ def dilate(mask: Variable, radius: Any, max_radius: int) -> Variable:
     """
     (radius,) = lift("dilate", radius)
     if needs_int("dilate", "max_radius", max_radius) < 0:
-        raise GraphError(
-            f"F.dilate at {user_line()}: max_radius must not be negative, got {max_radius}"
-        )
+        raise GraphError(f"F.dilate: max_radius must not be negative, got {max_radius}")
     return apply(DILATE, (mask, to_float(radius)), max_radius=int(max_radius))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from dressi.ad.functions._common import needs_variable
 from dressi.ad.functions.layers import FAN_IN
 from dressi.ad.functions.window import crop, place_glsl
-from dressi.ad.graph import Function, Variable, short, user_line
+from dressi.ad.graph import Function, Variable, short
 from dressi.ad.registry import ANY, Case, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3
 from dressi.errors import GraphError
@@ -100,7 +100,7 @@ def join(tables: Sequence[Variable]) -> Variable:
     the other: F.concat.
     """
     if not isinstance(tables, (list, tuple)) or not tables:
-        raise GraphError(f"F.join at {user_line()}: needs a list of tables, got {short(tables)}")
+        raise GraphError(f"F.join: needs a list of tables, got {short(tables)}")
     items = [needs_variable("join", x) for x in tables]
     if len(items) == 1:
         _join_infer(items, {})

@@ -13,7 +13,7 @@ import numpy as np
 
 from dressi.ad.functions._common import needs_int, needs_variable, table_index
 from dressi.ad.functions.window import place_glsl
-from dressi.ad.graph import Function, Size, Variable, checked_shape, short, user_line
+from dressi.ad.graph import Function, Size, Variable, checked_shape, short
 from dressi.ad.registry import ANY, Case, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3, VEC4
 from dressi.errors import GraphError
@@ -322,15 +322,13 @@ def stack(xs: Sequence[Variable]) -> Variable:
     """
     for x in _listed("stack", xs):
         if x.layers != 1:
-            raise GraphError(
-                f"F.stack at {user_line()}: needs one layer each, got {x.label()}; use F.concat"
-            )
+            raise GraphError(f"F.stack: needs one layer each, got {x.label()}; use F.concat")
     return concat(xs)
 
 
 def _listed(name: str, xs: Any) -> list[Variable]:
     if not isinstance(xs, (list, tuple)) or not xs:
-        raise GraphError(f"F.{name} at {user_line()}: needs a list of Variables, got {short(xs)}")
+        raise GraphError(f"F.{name}: needs a list of Variables, got {short(xs)}")
     return [needs_variable(name, x) for x in xs]
 
 
@@ -344,7 +342,5 @@ def split(x: Variable, n: int = 1) -> list[Variable]:
     layers = needs_variable("split", x).layers
     n = needs_int("split", "n", n)
     if n < 1 or layers % n:
-        raise GraphError(
-            f"F.split at {user_line()}: {n} does not divide the {layers} layers of {x.label()}"
-        )
+        raise GraphError(f"F.split: {n} does not divide the {layers} layers of {x.label()}")
     return [_slice(x, start, n) for start in range(0, layers, n)]

@@ -21,7 +21,7 @@ from dressi.ad.functions.matrix import (
 )
 from dressi.ad.functions.vector import cross, sum_components
 from dressi.ad.functions.written_out import AXES, determinant_glsl
-from dressi.ad.graph import Function, Variable, user_line
+from dressi.ad.graph import Function, Variable
 from dressi.ad.registry import Case, Op, Shape, apply, broadcast, register
 from dressi.ad.vtype import FLOAT, MAT2, MAT3, MAT4, VEC2, VEC3, VEC4, VType, matrix
 from dressi.errors import GraphError
@@ -271,7 +271,7 @@ def trace(m: Variable) -> Variable:
 def identity(n: int) -> Variable:
     """MATn @ 1x1: 1 on the diagonal, else 0. n: 2, 3 or 4; else GraphError. No gradient."""
     if needs_int("identity", "n", n) not in (2, 3, 4):
-        raise GraphError(f"F.identity at {user_line()}: n must be 2, 3 or 4, got {n}")
+        raise GraphError(f"F.identity: n must be 2, 3 or 4, got {n}")
     return constant(np.eye(n), VType(f"mat{n}"))
 
 
@@ -304,7 +304,7 @@ def vector_matmul(v: Any, m: Variable) -> Variable:
     """v^T M: VECn with MATn @ broadcast sizes, to VECn. Gradient to both."""
     (v,) = lift("vector_matmul", v)
     if v.vtype.is_matrix:
-        raise GraphError(f"F.vector_matmul at {user_line()}: needs VECn, got {v.vtype.name}")
+        raise GraphError(f"F.vector_matmul: needs VECn, got {v.vtype.name}")
     return matmul(transpose(m), v)
 
 
@@ -315,7 +315,7 @@ def matmul_layers(m: Variable) -> Variable:
     Raises GraphError for what is no matrix.
     """
     if not needs_variable("matmul_layers", m).vtype.is_matrix:
-        raise GraphError(f"F.matmul_layers at {user_line()}: needs MATn, got {m.vtype.name}")
+        raise GraphError(f"F.matmul_layers: needs MATn, got {m.vtype.name}")
     if m.layers == 1:
         return m
     items = [take_layer(m, k) for k in range(m.layers)]

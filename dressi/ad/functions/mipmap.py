@@ -17,7 +17,7 @@ import numpy as np
 from dressi.ad.functions._common import needs_int, needs_variable
 from dressi.ad.functions.color import decoded
 from dressi.ad.functions.window import crop, place_glsl
-from dressi.ad.graph import Function, Size, Variable, short, user_line
+from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.registry import ANY, Case, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, VEC3, VType
 from dressi.errors import GraphError
@@ -256,7 +256,7 @@ class MipMap:
     def level(self, i: int) -> Variable:
         """The image of level i. Gradient to the chain. Raises GraphError for another i."""
         if not 0 <= needs_int("MipMap.level", "i", i) < self.n_levels:
-            raise GraphError(f"level at {user_line()}: 0 to {self.n_levels - 1}, got {i}")
+            raise GraphError(f"level: 0 to {self.n_levels - 1}, got {i}")
         return crop(self.atlas, *places(self.sizes)[i])
 
     def __repr__(self) -> str:
@@ -277,9 +277,7 @@ def mipmap(tex: Variable, levels: int | None = None, srgb: bool = False) -> MipM
     n = most if levels is None else needs_int("mipmap", "levels", levels)
     if not 1 <= n <= most:
         w, h = tex.size
-        raise GraphError(
-            f"F.mipmap at {user_line()}: levels must be 1 to {most} for {w}x{h}, got {n}"
-        )
+        raise GraphError(f"F.mipmap: levels must be 1 to {most} for {w}x{h}, got {n}")
     chain = [decoded(tex) if srgb else tex]
     while len(chain) < n:
         chain.append(apply(HALF, (chain[-1],)))
@@ -294,9 +292,7 @@ def mip_levels(levels: Sequence[Variable]) -> MipMap:
     fit.
     """
     if not isinstance(levels, (list, tuple)) or not levels:
-        raise GraphError(
-            f"F.mip_levels at {user_line()}: needs a sequence of Variables, got {short(levels)}"
-        )
+        raise GraphError(f"F.mip_levels: needs a sequence of Variables, got {short(levels)}")
     chain = [needs_variable("mip_levels", x) for x in levels]
     first, layers = chain[0], max(x.layers for x in chain)
     for i, x in enumerate(chain):
@@ -311,7 +307,5 @@ def mip_levels(levels: Sequence[Variable]) -> MipMap:
         elif i and level_size(first.size, i - 1) == (1, 1):
             needed = "left out, for the one before is 1x1"
         if needed:
-            raise GraphError(
-                f"F.mip_levels at {user_line()}: level {i} must be {needed}, got {x.label()}"
-            )
+            raise GraphError(f"F.mip_levels: level {i} must be {needed}, got {x.label()}")
     return MipMap(_packed(chain), tuple(x.size for x in chain))

@@ -28,7 +28,7 @@ from dressi.ad.functions.window import (
     place_glsl,
     readers_glsl,
 )
-from dressi.ad.graph import Function, Variable, short, user_line
+from dressi.ad.graph import Function, Variable, short
 from dressi.ad.registry import ANY, Case, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, VEC2, VEC3
 from dressi.errors import GraphError
@@ -252,14 +252,13 @@ def convolve(x: Variable, kernel: Any, border: str = "clamp") -> Variable:
     array = numbers("convolve", kernel)
     if array.ndim != 2 or array.shape[0] % 2 == 0 or array.shape[1] % 2 == 0:
         raise GraphError(
-            f"F.convolve at {user_line()}: the kernel needs rows and columns of odd number, "
-            f"got shape {array.shape}"
+            f"F.convolve: the kernel needs rows and columns of odd number, got shape {array.shape}"
         )
     if not np.isfinite(array).all():
-        raise GraphError(f"F.convolve at {user_line()}: NaN or infinity in the kernel")
+        raise GraphError("F.convolve: NaN or infinity in the kernel")
     if array.size > MOST_TAPS:
         raise GraphError(
-            f"F.convolve at {user_line()}: {array.size} weights, at most {MOST_TAPS}; "
+            f"F.convolve: {array.size} weights, at most {MOST_TAPS}; "
             "hint: a separable kernel is a row, then a column"
         )
     return _convolve(x, array, border)
@@ -289,10 +288,7 @@ def box_blur(x: Variable, radius: int, border: str = "clamp") -> Variable:
     checked_border("box_blur", border)
     radius = needs_int("box_blur", "radius", radius)
     if not 0 <= 2 * radius < MOST_TAPS:
-        raise GraphError(
-            f"F.box_blur at {user_line()}: needs a radius from 0 to {MOST_TAPS // 2 - 1}, "
-            f"got {radius}"
-        )
+        raise GraphError(f"F.box_blur: needs a radius from 0 to {MOST_TAPS // 2 - 1}, got {radius}")
     n = 2 * radius + 1
     return _separable(x, np.full(n, 1.0 / n), border)
 
@@ -318,8 +314,7 @@ def gaussian_blur(x: Variable, sigma: float, border: str = "clamp") -> Variable:
     array = numbers("gaussian_blur", sigma)
     if array.size != 1 or not 0 <= float(array.reshape(-1)[0]) <= (MOST_TAPS - 1) / 6 - 1:
         raise GraphError(
-            f"F.gaussian_blur at {user_line()}: needs a sigma from 0 to {MOST_TAPS // 6 - 1}, "
-            f"got {short(sigma)}"
+            f"F.gaussian_blur: needs a sigma from 0 to {MOST_TAPS // 6 - 1}, got {short(sigma)}"
         )
     return _separable(x, gaussian_weights(float(array.reshape(-1)[0])), border)
 
@@ -337,9 +332,7 @@ def image_gradient(
     needs_variable("image_gradient", x)
     checked_border("image_gradient", border)
     if kind not in ("central", "sobel"):
-        raise GraphError(
-            f"F.image_gradient at {user_line()}: kind must be central or sobel, got {short(kind)}"
-        )
+        raise GraphError(f"F.image_gradient: kind must be central or sobel, got {short(kind)}")
     kernel = np.array(CENTRAL) if kind == "central" else np.array(SOBEL) / 8.0
     return _convolve(x, kernel, border), _convolve(x, kernel.T, border)
 

@@ -27,7 +27,7 @@ from dressi.ad.functions.scatter import leaf
 from dressi.ad.functions.select import where
 from dressi.ad.functions.vector import vec
 from dressi.ad.functions.window import border_glsl, border_index, checked_border, place_glsl
-from dressi.ad.graph import Function, Size, Variable, short, user_line
+from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, MAT4, VEC4, vector
 from dressi.errors import GraphError
@@ -366,9 +366,7 @@ def _layer(
         return y
     o = weight.size[1]
     if needs_variable(name, bias).vtype is not VEC4 or (bias.size, bias.layers) != ((1, 1), o):
-        raise GraphError(
-            f"F.{name} at {user_line()}: the bias must be VEC4@1x1x{o}, got {bias.label()}"
-        )
+        raise GraphError(f"F.{name}: the bias must be VEC4@1x1x{o}, got {bias.label()}")
     n = y.layers // o
     return y + (bias if n == 1 else concat([bias] * n))
 
@@ -401,14 +399,9 @@ def conv2d(
     """
     kernel = needs_int("conv2d", "kernel", kernel)
     if kernel < 1 or kernel % 2 == 0 or kernel > LARGEST_KERNEL:
-        raise GraphError(
-            f"F.conv2d at {user_line()}: the kernel must be odd, 1 to {LARGEST_KERNEL}, "
-            f"got {kernel}"
-        )
+        raise GraphError(f"F.conv2d: the kernel must be odd, 1 to {LARGEST_KERNEL}, got {kernel}")
     if checked_border("conv2d", border) not in CONV_BORDERS:
-        raise GraphError(
-            f"F.conv2d at {user_line()}: the border must be one of {CONV_BORDERS}, got {border!r}"
-        )
+        raise GraphError(f"F.conv2d: the border must be one of {CONV_BORDERS}, got {border!r}")
     return _layer("conv2d", x, weight, bias, kernel, border)
 
 
@@ -417,7 +410,7 @@ def conv2d(
 
 def _floats(name: str, x: Any) -> Variable:
     if needs_variable(name, x).vtype.is_int or x.vtype.is_matrix:
-        raise GraphError(f"F.{name} at {user_line()}: needs FLOAT or VECn, got {x.vtype.name}")
+        raise GraphError(f"F.{name}: needs FLOAT or VECn, got {x.vtype.name}")
     return x
 
 
@@ -430,9 +423,7 @@ def leaky_relu(x: Variable, slope: float = 0.01) -> Variable:
     """x above 0, slope * x below. FLOAT, VECn. slope: number in [0, 1). Gradient: 1 or slope; their
     mean at 0."""
     if not isinstance(slope, (int, float, np.number)) or not 0 <= float(slope) < 1:
-        raise GraphError(
-            f"F.leaky_relu at {user_line()}: slope must be a number in [0, 1), got {short(slope)}"
-        )
+        raise GraphError(f"F.leaky_relu: slope must be a number in [0, 1), got {short(slope)}")
     return maximum(_floats("leaky_relu", x), x * float(slope))
 
 
@@ -467,7 +458,7 @@ def positional_encoding(x: Variable, n: int, include_input: bool = True) -> Vari
     """
     x = _floats("positional_encoding", x)
     n = needs_int("positional_encoding", "n", n)
-    where_ = f"F.positional_encoding at {user_line()}"
+    where_ = "F.positional_encoding"
     if not 1 <= n <= 16:
         raise GraphError(f"{where_}: n must be 1 to 16, got {n}")
     if x.layers != 1:

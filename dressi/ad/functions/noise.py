@@ -17,7 +17,7 @@ from dressi.ad.functions.arith import maximum
 from dressi.ad.functions.elementary import cos, log, round, sin, sqrt
 from dressi.ad.functions.vector import swizzle, vec
 from dressi.ad.functions.window import place_glsl
-from dressi.ad.graph import Function, Size, Variable, checked_shape, user_line
+from dressi.ad.graph import Function, Size, Variable, checked_shape
 from dressi.ad.registry import Case, Op, Shape, apply, register
 from dressi.ad.vtype import INT, IVEC3, IVEC4, vector
 from dressi.errors import GraphError
@@ -163,7 +163,7 @@ def uniform_noise(
     size, layers = checked_shape("F.uniform_noise", size, layers)
     n = needs_int("uniform_noise", "n", n)
     if not 1 <= n <= 4:
-        raise GraphError(f"F.uniform_noise at {user_line()}: n must be 1 to 4, got {n}")
+        raise GraphError(f"F.uniform_noise: n must be 1 to 4, got {n}")
     return apply(
         UNIFORM_NOISE,
         (_step("uniform_noise", step),),
@@ -183,7 +183,7 @@ def normal_noise(size: Size, step: Any = 0, n: int = 1, layers: int = 1, seed: i
     """
     n = needs_int("normal_noise", "n", n)
     if not 1 <= n <= 4:
-        raise GraphError(f"F.normal_noise at {user_line()}: n must be 1 to 4, got {n}")
+        raise GraphError(f"F.normal_noise: n must be 1 to 4, got {n}")
     uniform = uniform_noise(size, _step("normal_noise", step), 2 if n < 3 else 4, layers, seed)
     parts = []
     for u, v in (("x", "y"), ("z", "w"))[: (n + 1) // 2]:

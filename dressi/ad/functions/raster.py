@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dressi.ad.functions._common import lift, needs_int
-from dressi.ad.graph import Size, Variable, checked_shape, short, user_line
+from dressi.ad.graph import Size, Variable, checked_shape, short
 from dressi.ad.registry import RASTER, SAME, VERTEX, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, INT, VEC4
 from dressi.errors import GraphError
@@ -76,16 +76,11 @@ def rasterize(
     Raises GraphError for another cull mode and for rectangles that leave the image.
     """
     if not isinstance(corners, (list, tuple)):
-        raise GraphError(
-            f"F.rasterize at {user_line()}: corners must be a list of Variables, got "
-            f"{short(corners)}"
-        )
+        raise GraphError(f"F.rasterize: corners must be a list of Variables, got {short(corners)}")
     size, _ = checked_shape("F.rasterize", size)
     layer = needs_int("rasterize", "layer", layer)
     if cull not in CULL_MODES:
-        raise GraphError(
-            f"F.rasterize at {user_line()}: cull must be None, 'back' or 'front', got {short(cull)}"
-        )
+        raise GraphError(f"F.rasterize: cull must be None, 'back' or 'front', got {short(cull)}")
     n_layers = max((c.layers for c in corners if isinstance(c, Variable)), default=1)
     return apply(
         RASTERIZE,
@@ -101,7 +96,7 @@ def _rectangles(scissor: Any, size: Size, layers: int) -> tuple[tuple[int, ...],
     """No rectangle, one for all layers, or one for each."""
     if scissor is None:
         return ()
-    where = f"F.rasterize at {user_line()}"
+    where = "F.rasterize"
     try:
         one = len(scissor) == 4 and not hasattr(scissor[0], "__len__")
         given = [scissor] if one else list(scissor)
@@ -141,5 +136,5 @@ def resolve(
     value, depth, keep = lift("resolve", value, depth, keep)
     peel = needs_int("resolve", "peel", peel)
     if peel < 0:
-        raise GraphError(f"F.resolve at {user_line()}: peel must be at least 0, got {peel}")
+        raise GraphError(f"F.resolve: peel must be at least 0, got {peel}")
     return apply(RESOLVE, (value, depth, keep), background=float(background), peel=peel)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dressi.ad.functions._common import needs_variable, table_index
-from dressi.ad.graph import Function, Size, Variable, user_line
+from dressi.ad.graph import Function, Size, Variable
 from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3, VType
 from dressi.errors import GraphError
@@ -174,7 +174,7 @@ def mean(x: Variable, per_layer: bool = False) -> Variable:
     """Mean over all pixels and layers, @ 1x1 (``per_layer``: one mean a layer). FLOAT, VECn.
     Gradient: gy / count everywhere."""
     if needs_variable("mean", x).vtype.is_int or x.vtype.is_matrix:
-        raise GraphError(f"F.mean at {user_line()}: needs FLOAT or VECn, got {x.label()}")
+        raise GraphError(f"F.mean: needs FLOAT or VECn, got {x.label()}")
     count = x.size[0] * x.size[1] * (1 if per_layer else x.layers)
     return sum(x, per_layer) * (1.0 / count)
 

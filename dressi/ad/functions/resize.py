@@ -14,7 +14,7 @@ import numpy as np
 
 from dressi.ad.functions._common import needs_variable
 from dressi.ad.functions.window import place_glsl
-from dressi.ad.graph import Function, Size, Variable, checked_shape, user_line
+from dressi.ad.graph import Function, Size, Variable, checked_shape
 from dressi.ad.registry import ANY, Case, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, IVEC2, MAT2, VEC3
 from dressi.errors import GraphError
@@ -207,9 +207,7 @@ def resize(x: Variable, size: Size, filter: str = "linear") -> Variable:
     needs_variable("resize", x)
     size, _ = checked_shape("F.resize", size)
     if filter not in RESIZE_FILTERS:
-        raise GraphError(
-            f"F.resize at {user_line()}: filter must be one of {RESIZE_FILTERS}, got {filter!r}"
-        )
+        raise GraphError(f"F.resize: filter must be one of {RESIZE_FILTERS}, got {filter!r}")
     if size == x.size and not (x.vtype.is_int and filter == "linear"):
         return x
     return apply(RESIZE, (x,), size=size, filter=filter)

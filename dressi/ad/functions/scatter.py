@@ -28,7 +28,6 @@ from dressi.ad.graph import (
     checked_shape,
     short,
     topological,
-    user_line,
 )
 from dressi.ad.precision import say_far
 from dressi.ad.registry import ANY, COMP, RASTER, SAME, Case, Op, Shape, apply, register
@@ -383,7 +382,7 @@ def leaf(array: np.ndarray, vtype: VType, name: str | None = None) -> Variable:
     and values that float32 or int32 cannot hold. No gradient unless ``requires_grad`` is set.
     """
     if not isinstance(vtype, VType):
-        raise GraphError(f"F.leaf at {user_line()}: vtype must be a VType, got {vtype!r}")
+        raise GraphError(f"F.leaf: vtype must be a VType, got {vtype!r}")
     try:
         a = np.asarray(array)
     except ValueError:  # nested sequences of unequal lengths
@@ -392,9 +391,7 @@ def leaf(array: np.ndarray, vtype: VType, name: str | None = None) -> Variable:
         a = a[:, None]
     tail = vtype.tail
     if not len(tail) <= a.ndim <= 3 + len(tail) or a.shape[-len(tail) :] != tail:
-        raise GraphError(
-            f"F.leaf at {user_line()}: an array of shape {a.shape} is no {vtype.name} image"
-        )
+        raise GraphError(f"F.leaf: an array of shape {a.shape} is no {vtype.name} image")
     a = a.reshape((1,) * (3 + len(tail) - a.ndim) + a.shape)
     out = Variable(vtype, (a.shape[2], a.shape[1]), a.shape[0], name=name)
     checked = as_array(a, out)
@@ -479,9 +476,7 @@ def lookup(
     misshapen step, and samples outside 1 to 64.
     """
     if scatter not in SCATTERS:
-        raise GraphError(
-            f"F.lookup at {user_line()}: scatter must be one of {SCATTERS}, got {short(scatter)}"
-        )
+        raise GraphError(f"F.lookup: scatter must be one of {SCATTERS}, got {short(scatter)}")
     if scatter == "exact":
         return apply(LOOKUP, (table, index))
     if scatter == "deterministic":
@@ -489,11 +484,10 @@ def lookup(
     if not isinstance(step, Variable) or step.vtype is not INT or step.size != (1, 1):
         got = step.label() if isinstance(step, Variable) else short(step)
         raise GraphError(
-            f"F.lookup at {user_line()}: scatter='stochastic' needs step, an INT @ 1x1 that counts "
-            f"steps, got {got}"
+            f"F.lookup: scatter='stochastic' needs step, an INT @ 1x1 that counts steps, got {got}"
         )
     if not 1 <= needs_int("lookup", "samples", samples) <= 64:
-        raise GraphError(f"F.lookup at {user_line()}: samples must be 1 to 64, got {samples}")
+        raise GraphError(f"F.lookup: samples must be 1 to 64, got {samples}")
     attrs = {"scatter": scatter, "step": Ref(step), "samples": int(samples)}
     return apply(LOOKUP, (table, index), **attrs)
 
@@ -520,9 +514,7 @@ def _scatter_add(
     big = index.size if index.size != (1, 1) else value.size
     value, index = expand(value, big, full), expand(index, big, full)
     if layers not in (1, full):
-        raise GraphError(
-            f"F.scatter_add at {user_line()}: layers must be 1 or {full}, got {layers}"
-        )
+        raise GraphError(f"F.scatter_add: layers must be 1 or {full}, got {layers}")
     attrs = {"fixed_point": True} if fixed_point else {}
     return apply(SCATTER_ADD, (value, index), size=size, layers=layers, **attrs)
 
@@ -542,13 +534,11 @@ def sparse_matmul(matrix: SparseMatrix, x: Variable) -> Variable:
     Gradient: transpose @ gy. Raises GraphError when the sizes do not fit.
     """
     if not isinstance(matrix, SparseMatrix):
-        raise GraphError(
-            f"F.sparse_matmul at {user_line()}: needs an F.SparseMatrix, got {short(matrix)}"
-        )
+        raise GraphError(f"F.sparse_matmul: needs an F.SparseMatrix, got {short(matrix)}")
     needs_variable("sparse_matmul", x)
     if x.size != (matrix.n_columns, 1) or x.vtype.is_int or x.vtype.is_matrix:
         raise GraphError(
-            f"F.sparse_matmul at {user_line()}: a matrix of {matrix.n_columns} columns needs a "
+            f"F.sparse_matmul: a matrix of {matrix.n_columns} columns needs a "
             f"FLOAT or VECn table of that many rows, got {x.label()}"
         )
     return apply(SPMV, (x, *matrix.leaves), matrix=matrix)

@@ -23,7 +23,7 @@ from dressi.ad.functions._common import (
     lift,
     linear,
 )
-from dressi.ad.graph import Function, Variable, user_line
+from dressi.ad.graph import Function, Variable
 from dressi.ad.registry import OPS, Case, Op, Shape, apply, broadcast, register
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3, vector
 from dressi.errors import GraphError
@@ -206,9 +206,7 @@ def compare(kind: str, a: Any, b: Any) -> Variable:
     GraphError for another kind.
     """
     if kind not in _ROWS:
-        raise GraphError(
-            f"F.compare at {user_line()}: kind must be one of {tuple(_ROWS)}, got {kind!r}"
-        )
+        raise GraphError(f"F.compare: kind must be one of {tuple(_ROWS)}, got {kind!r}")
     return call(_ROWS[kind], a, b)
 
 

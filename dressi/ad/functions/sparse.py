@@ -15,7 +15,7 @@ import numpy as np
 from dressi.ad.functions._common import needs_variable
 from dressi.ad.functions.rows import row_sum_glsl
 from dressi.ad.functions.scatter import SparseMatrix, leaf, sparse_matmul
-from dressi.ad.graph import Function, Size, Variable, checked_shape, short, user_line
+from dressi.ad.graph import Function, Size, Variable, checked_shape, short
 from dressi.ad.registry import ANY, Case, Op, apply, register
 from dressi.ad.vtype import INT, IVEC2, VEC3
 from dressi.errors import GraphError
@@ -115,24 +115,22 @@ def linear_map(matrix: SparseMatrix, x: Variable, size: Size, layers: int = 1) -
     128 layers.
     """
     if not isinstance(matrix, SparseMatrix):
-        raise GraphError(
-            f"F.linear_map at {user_line()}: needs an F.SparseMatrix, got {short(matrix)}"
-        )
+        raise GraphError(f"F.linear_map: needs an F.SparseMatrix, got {short(matrix)}")
     needs_variable("linear_map", x)
     size, layers = checked_shape("F.linear_map", size, layers)
     if x.vtype.is_int or x.vtype.is_matrix or x.size[0] * x.size[1] * x.layers != matrix.n_columns:
         raise GraphError(
-            f"F.linear_map at {user_line()}: a matrix of {matrix.n_columns} columns needs FLOAT "
+            f"F.linear_map: a matrix of {matrix.n_columns} columns needs FLOAT "
             f"or VECn with that many pixels in all, got {x.label()}"
         )
     if size[0] * size[1] * layers != matrix.n_rows:
         raise GraphError(
-            f"F.linear_map at {user_line()}: a matrix of {matrix.n_rows} rows does not fill "
+            f"F.linear_map: a matrix of {matrix.n_rows} rows does not fill "
             f"{size[0]}x{size[1]}, layers={layers}"
         )
     if max(size + x.size) > SIDE or max(layers, x.layers) > LAYERS:
         raise GraphError(
-            f"F.linear_map at {user_line()}: sides up to {SIDE} and layers up to {LAYERS}, got "
+            f"F.linear_map: sides up to {SIDE} and layers up to {LAYERS}, got "
             f"{x.label()} to {size[0]}x{size[1]}, layers={layers}"
         )
     if x.is_table and x.layers == size[1] == layers == 1:

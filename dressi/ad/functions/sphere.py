@@ -20,7 +20,7 @@ from dressi.ad.functions.layers import concat, stack
 from dressi.ad.functions.texture import FILTERS
 from dressi.ad.functions.window import crop
 from dressi.ad.functions.written_out import dot_glsl
-from dressi.ad.graph import Function, Size, Variable, user_line
+from dressi.ad.graph import Function, Size, Variable
 from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast, register
 from dressi.ad.vtype import FLOAT, INT, VEC3
 from dressi.errors import GraphError
@@ -227,18 +227,13 @@ def _checked(
     needs_variable(name, image)
     needs_variable(name, direction)
     if filter not in FILTERS:
-        raise GraphError(
-            f"F.{name} at {user_line()}: filter must be one of {FILTERS}, got {filter!r}"
-        )
+        raise GraphError(f"F.{name}: filter must be one of {FILTERS}, got {filter!r}")
     if image.vtype.is_int or image.vtype.is_matrix or image.layers != layers:
         raise GraphError(
-            f"F.{name} at {user_line()}: the map must be FLOAT or VECn with layers={needed}, "
-            f"got {image.label()}"
+            f"F.{name}: the map must be FLOAT or VECn with layers={needed}, got {image.label()}"
         )
     if direction.vtype is not VEC3:
-        raise GraphError(
-            f"F.{name} at {user_line()}: directions must be VEC3, got {direction.label()}"
-        )
+        raise GraphError(f"F.{name}: directions must be VEC3, got {direction.label()}")
 
 
 def texture_cube(
@@ -260,13 +255,11 @@ def texture_cube(
     layers = max(6, cube.layers // 6 * 6) if many and isinstance(cube, Variable) else 6
     _checked("texture_cube", cube, direction, filter, layers, "6 k" if many else "6")
     if cube.size[0] != cube.size[1]:
-        raise GraphError(f"F.texture_cube at {user_line()}: faces are square, got {cube.label()}")
+        raise GraphError(f"F.texture_cube: faces are square, got {cube.label()}")
     places = [direction]
     if index is not None:
         if needs_variable("texture_cube", index).vtype is not INT:
-            raise GraphError(
-                f"F.texture_cube at {user_line()}: index must be INT, got {index.label()}"
-            )
+            raise GraphError(f"F.texture_cube: index must be INT, got {index.label()}")
         places.append(index)
     image = cubemap.padded(cube)
     return apply(CUBE, (image, *places), filter=filter, size=image.size, layers=image.layers)

@@ -16,7 +16,7 @@ from dressi.ad.functions.exponential import log1p
 from dressi.ad.functions.select import safe_div
 from dressi.ad.functions.stop import stop_gradient
 from dressi.ad.functions.vector import length, max_components, sum_components
-from dressi.ad.graph import Variable, short, user_line
+from dressi.ad.graph import Variable, short
 from dressi.errors import GraphError
 
 
@@ -28,12 +28,12 @@ def norm(x: Variable, order: float = 2) -> Variable:
     largest share it.
     """
     if order not in (1, 2, inf):
-        raise GraphError(f"F.norm at {user_line()}: order must be 1, 2 or inf, got {short(order)}")
+        raise GraphError(f"F.norm: order must be 1, 2 or inf, got {short(order)}")
     if order == 2:
         return length(x)
     x = abs(needs_variable("norm", x))
     if x.vtype.is_int:
-        raise GraphError(f"F.norm at {user_line()}: needs FLOAT or VECn, got {x.vtype.name}")
+        raise GraphError(f"F.norm: needs FLOAT or VECn, got {x.vtype.name}")
     return sum_components(x) if order == 1 else max_components(x)
 
 

@@ -48,7 +48,7 @@ from dressi.ad.functions.wraps import (
     wrap_index,
 )
 from dressi.ad.functions.written_out import dot_glsl, lerp_glsl
-from dressi.ad.graph import Function, Variable, user_line
+from dressi.ad.graph import Function, Variable
 from dressi.ad.registry import ANY, COMP, SAME, SAMPLER, Case, Op, Shape, apply, broadcast, register
 from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC2, VEC3
 from dressi.errors import GraphError
@@ -167,7 +167,7 @@ def each_tap_glsl(filter: str, wraps: Wraps, uv: str, w: int | str, h: int | str
         f"    precise vec2 p = {near_glsl('q')};\n"
         "    vec2 o = floor(p), t = p - o;\n"
         f"    for (int k = 0; k < {4 if linear else 1}; k++) {{\n"
-        f"      ivec2 d = ivec2(k & 1, k >> 1), a = ivec2(o) + d, "
+        "      ivec2 d = ivec2(k & 1, k >> 1), a = ivec2(o) + d, "
         f"i = {at_glsl(wraps, 'a.x', 'a.y', w, h)};\n"
         f"      vec2 n = {'abs(vec2(1 - d) - t)' if linear else 'vec2(1.0)'};\n"
         f"      precise float s = n.x * n.y; {f'if ({inside}) ' if inside else ''}{do}\n"
@@ -402,14 +402,12 @@ def texture(
     """
     for what, value, known in (("filter", filter, FILTERS), ("backward", backward, BACKWARDS)):
         if value not in known:
-            raise GraphError(
-                f"F.texture at {user_line()}: {what} must be one of {known}, got {value!r}"
-            )
+            raise GraphError(f"F.texture: {what} must be one of {known}, got {value!r}")
     wraps = checked_wrap("texture", wrap)
     if step is not None:
         needs_variable("texture", step)
     if step is not None and (step.vtype is not INT or step.size != (1, 1)):
-        raise GraphError(f"F.texture at {user_line()}: step must be INT @ 1x1, got {step.label()}")
+        raise GraphError(f"F.texture: step must be INT @ 1x1, got {step.label()}")
     if srgb:
         tex = decoded(needs_variable("texture", tex))
     tex, beyond = beyond_border("texture", tex, wraps, border)
@@ -435,7 +433,6 @@ def beyond_border(
     needs_variable(name, tex)
     if value.size != (1, 1) or value.vtype.is_int or value.vtype not in (FLOAT, tex.vtype):
         raise GraphError(
-            f"F.{name} at {user_line()}: the border must be FLOAT or {tex.vtype.name} @ 1x1, "
-            f"got {value.label()}"
+            f"F.{name}: the border must be FLOAT or {tex.vtype.name} @ 1x1, got {value.label()}"
         )
     return tex - value, value

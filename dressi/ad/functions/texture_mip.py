@@ -20,7 +20,7 @@ from dressi.ad.functions.texture import _layers_of, beyond_border, each_tap_glsl
 from dressi.ad.functions.vector import swizzle
 from dressi.ad.functions.wraps import Wraps, at_glsl, checked_wrap, inside_glsl, near_glsl
 from dressi.ad.functions.written_out import dot_glsl
-from dressi.ad.graph import Function, Size, Variable, short, user_line
+from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast, register
 from dressi.ad.vtype import FLOAT, VEC2, VEC3
 from dressi.errors import GraphError
@@ -290,13 +290,10 @@ def texture_mip(
     Raises GraphError for unknown modes. Source: Williams 1983, "Pyramidal parametrics".
     """
     if not isinstance(mip, MipMap):
-        raise GraphError(
-            f"F.texture_mip at {user_line()}: needs a MipMap (F.mipmap makes one), got {short(mip)}"
-        )
+        raise GraphError(f"F.texture_mip: needs a MipMap (F.mipmap makes one), got {short(mip)}")
     if filter not in MIP_FILTERS:
         raise GraphError(
-            f"F.texture_mip at {user_line()}: filter must be one of {tuple(MIP_FILTERS)}, "
-            f"got {filter!r}"
+            f"F.texture_mip: filter must be one of {tuple(MIP_FILTERS)}, got {filter!r}"
         )
     needs_variable("texture_mip", uv)
     wraps = checked_wrap("texture_mip", wrap)

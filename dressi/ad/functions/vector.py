@@ -13,7 +13,7 @@ from dressi.ad.functions.arith import maximum, minimum, neg
 from dressi.ad.functions.elementary import sqrt
 from dressi.ad.functions.select import compare, safe_div, where, zero_mul
 from dressi.ad.functions.written_out import AXES, cross_glsl, dot_glsl
-from dressi.ad.graph import Function, Variable, short, user_line
+from dressi.ad.graph import Function, Variable, short
 from dressi.ad.registry import Case, Op, Shape, apply, broadcast, every_input, register
 from dressi.ad.vtype import FLOAT, IVEC3, MAT2, VEC2, VEC3, VEC4, vector
 from dressi.errors import GraphError
@@ -298,9 +298,7 @@ def with_components(x: Variable, comps: str, value: Any) -> Variable:
     t = swizzle(x, comps).vtype  # raises for letters that are none of x
     letters = comps.translate(_COLOURS)
     if len(set(letters)) != t.n or value.vtype.n not in (1, t.n) or value.vtype.is_matrix:
-        raise GraphError(
-            f"F.with_components at {user_line()}: cannot write {value.label()} to {short(comps)}"
-        )
+        raise GraphError(f"F.with_components: cannot write {value.label()} to {short(comps)}")
     parts = []
     for c in AXES[: x.vtype.n]:
         k = letters.find(c)
@@ -323,7 +321,7 @@ def min_components(x: Variable) -> Variable:
 
 def _fold(function: Any, name: str, x: Variable) -> Variable:
     if needs_variable(name, x).vtype.is_matrix:
-        raise GraphError(f"F.{name} at {user_line()}: needs a scalar or vector, got {x.label()}")
+        raise GraphError(f"F.{name}: needs a scalar or vector, got {x.label()}")
     parts = [swizzle(x, c) for c in AXES[: x.vtype.n]]
     while len(parts) > 1:
         parts = (
@@ -370,7 +368,7 @@ def faceforward(n: Any, i: Any, reference: Any) -> Variable:
     """
     n, i, reference = lift("faceforward", n, i, reference)
     if n.vtype.is_matrix or n.vtype.is_int:
-        raise GraphError(f"F.faceforward at {user_line()}: needs FLOAT or VECn, got {n.label()}")
+        raise GraphError(f"F.faceforward: needs FLOAT or VECn, got {n.label()}")
     return where(compare("lt", dot(reference, i), 0.0), n, -n)
 
 

@@ -22,7 +22,7 @@ from dressi.ad.functions._common import (
 )
 from dressi.ad.functions.image import _modulo
 from dressi.ad.functions.vector import vec
-from dressi.ad.graph import Function, Size, Variable, checked_shape, short, user_line
+from dressi.ad.graph import Function, Size, Variable, checked_shape, short
 from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, register
 from dressi.ad.vtype import FLOAT, INT, IVEC2, MAT2, VEC2, VEC3
 from dressi.errors import GraphError
@@ -35,9 +35,7 @@ border (which is repeated); the image repeated."""
 def checked_border(name: str, border: Any) -> str:
     """border, or GraphError when it is none of BORDERS. name: the op."""
     if border not in BORDERS:
-        raise GraphError(
-            f"F.{name} at {user_line()}: the border must be one of {BORDERS}, got {short(border)}"
-        )
+        raise GraphError(f"F.{name}: the border must be one of {BORDERS}, got {short(border)}")
     return str(border)
 
 
@@ -283,7 +281,7 @@ def offset_of(name: str, dx: Any, dy: Any) -> Variable:
         if not isinstance(d, Variable):
             d = constant(needs_int(name, what, d), INT)
         elif d.vtype is not INT or d.size != (1, 1):
-            raise GraphError(f"F.{name} at {user_line()}: needs INT @ 1x1, got {d.label()}")
+            raise GraphError(f"F.{name}: needs INT @ 1x1, got {d.label()}")
         parts.append(d)
     return vec(*parts)
 
@@ -301,8 +299,7 @@ def crop(x: Variable, left: Any, top: Any, width: int, height: int) -> Variable:
     for what, start, n, whole in (("columns", left, size[0], w), ("rows", top, size[1], h)):
         if not isinstance(start, Variable) and not 0 <= start <= whole - n:
             raise GraphError(
-                f"F.crop at {user_line()}: {what} {start} to {start + n - 1} are not inside of "
-                f"{x.label()}"
+                f"F.crop: {what} {start} to {start + n - 1} are not inside of {x.label()}"
             )
     return x if size == x.size and is_constant(offset, 0.0) else _window(x, offset, size, "zero")
 
@@ -329,7 +326,7 @@ def pad(
         for what, n in (("left", left), ("top", top), ("right", right), ("bottom", bottom))
     ]
     if min(widths) < 0:
-        raise GraphError(f"F.pad at {user_line()}: needs widths of at least 0, got {widths}")
+        raise GraphError(f"F.pad: needs widths of at least 0, got {widths}")
     (fill, *_) = constant_values(constant(value, INT if x.vtype.is_int else FLOAT))
     size = (x.size[0] + widths[0] + widths[2], x.size[1] + widths[1] + widths[3])
     if size == x.size:

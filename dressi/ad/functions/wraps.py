@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.graph import short, user_line
+from dressi.ad.graph import short
 from dressi.errors import GraphError
 
 WRAPS = ("repeat", "clamp", "mirror", "border")
@@ -40,8 +40,7 @@ def checked_wrap(name: str, wrap: Any) -> Wraps:
     if isinstance(pair, (tuple, list)) and len(pair) == 2 and all(w in WRAPS for w in pair):
         return pair[0], pair[1]
     raise GraphError(
-        f"F.{name} at {user_line()}: wrap must be one of {WRAPS}, or a pair of them for u and v, "
-        f"got {short(wrap)}"
+        f"F.{name}: wrap must be one of {WRAPS}, or a pair of them for u and v, got {short(wrap)}"
     )
 
 

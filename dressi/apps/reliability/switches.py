@@ -19,9 +19,7 @@ from dressi.apps.reliability.row import Row, below
 from dressi.engine import DressiAD
 from dressi.packing import Options
 
-N_GRAPHS, SMALL_GRAPHS = 224, 3
-TURNS, SMALL_TURNS = 2, 1
-"""Ways of each group in which a graph is run."""
+N_GRAPHS, SMALL_GRAPHS = 216, 3
 N_STEPPED, SMALL_STEPPED = 60, 1
 STEPS = 12
 """Enough for both rebuilds of the cache."""
@@ -108,13 +106,12 @@ def worst(got: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> float:
     return max(difference(a, b) for a, b in zip(got, want, strict=True))
 
 
-def seeds_of(way: int, n_ways: int, seeds: Iterable[int], turns: int) -> list[int]:
-    """Graphs that are run in a way, so that each runs in ``turns`` of the ways."""
-    apart = -(-n_ways // turns)
-    return [s for s in seeds if any((s + k * apart) % n_ways == way for k in range(turns))]
+def seeds_of(way: int, n_ways: int, seeds: Iterable[int]) -> list[int]:
+    """Graphs that are run in a way, so that each runs in one way."""
+    return [s for s in seeds if s % n_ways == way]
 
 
-def switched(seeds: Sequence[int], device: str | None, turns: int) -> dict[str, tuple[float, int]]:
+def switched(seeds: Sequence[int], device: str | None) -> dict[str, tuple[float, int]]:
     """The worst difference of some graphs in each group of ways, and the number of cases."""
     with DressiAD(device) as ad:
         usual = {seed: values(ad, seed) for seed in seeds}
@@ -122,7 +119,7 @@ def switched(seeds: Sequence[int], device: str | None, turns: int) -> dict[str, 
     for group, ways in GROUPS.items():
         off, cases = 0.0, 0
         for k, way in enumerate(ways.values()):
-            mine = seeds_of(k, len(ways), seeds, turns)
+            mine = seeds_of(k, len(ways), seeds)
             if not mine:
                 continue
             with way.engine(device) as ad:
@@ -172,10 +169,10 @@ def cached_steps(device: str | None, seeds: Iterable[int]) -> tuple[float, int]:
 def measure(device: str | None, small: bool) -> Iterator[Row]:
     """The worst difference of each group of ways, and of the cache."""
     if small:
-        shares = [switched(range(SMALL_GRAPHS), device, SMALL_TURNS)]
+        shares = [switched(range(SMALL_GRAPHS), device)]
     else:
         # Packing and compiling take the time, in one thread.
-        shares = shared_out(partial(switched, device=device, turns=TURNS), range(N_GRAPHS))
+        shares = shared_out(partial(switched, device=device), range(N_GRAPHS))
     for group in GROUPS:
         off, cases = max(s[group][0] for s in shares), sum(s[group][1] for s in shares)
         yield below(f"R8 {group}", off, SAME, cases)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import user_line
 from dressi.ad.vtype import INT, VEC3
 from dressi.errors import GraphError
 from dressi.render.ibl import operators
@@ -131,7 +130,7 @@ def build_environment(
     quadrature, kept as a cube) or ``sh`` (nine spherical harmonics). Gradient to env: exact
     transposes throughout. Raises GraphError for another shape, type or number.
     """
-    where = f"build_environment at {user_line()}"
+    where = "build_environment"
     if check_map(env).vtype is not VEC3:
         raise GraphError(f"{where}: an environment for lighting is VEC3, got {env.label()}")
     limits = {"n_levels": (n_levels, 10), "side": (default_side(env) if side is None else side, 64)}

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import user_line
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.errors import GraphError, warn
@@ -113,7 +112,7 @@ def load(
 ) -> Loaded:
     """The leaves of a scene. See ``DressiBasicRenderer.load_scene``. Raises GraphError and
     LoadError."""
-    where = f"load_scene at {user_line()}"
+    where = "load_scene"
     scene = _with_environment(scene.check(), environment)
     pictures = read_targets(targets, size)
     wanted = size if pictures is None else pictures.size

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import user_line
 from dressi.ad.vtype import FLOAT
 from dressi.errors import GraphError
 from dressi.render.blend import probability
@@ -28,7 +27,7 @@ def alpha_mask(alpha: Variable, cutoff: Value = 0.5, softness: Value = 0.0) -> V
     alpha = as_variable("alpha_mask: alpha", alpha, FLOAT)
     number = as_number(softness)
     if number is not None and not number >= 0.0:
-        raise GraphError(f"alpha_mask at {user_line()}: softness must be >= 0, got {softness!r}")
+        raise GraphError(f"alpha_mask: softness must be >= 0, got {softness!r}")
     level = as_variable("alpha_mask: cutoff", cutoff, FLOAT)
     hard = F.step(level, alpha)
     if number == 0.0:
@@ -47,7 +46,7 @@ def over(colors: Sequence[Variable], alphas: Sequence[Variable]) -> tuple[Variab
     """
     if len(colors) != len(alphas) or not colors:
         raise GraphError(
-            f"over at {user_line()} needs an alpha for each of one or more colours, got "
+            "over needs an alpha for each of one or more colours, got "
             f"{len(colors)} colours, {len(alphas)} alphas"
         )
     through: Variable | None = None
@@ -74,10 +73,7 @@ def peel_alphas(hs: HardSoft, alphas: Sequence[Variable | float]) -> list[Variab
     alphas, and through D_k to vertices. Raises GraphError unless there is one alpha a peel.
     """
     if len(alphas) != len(hs.peels):
-        raise GraphError(
-            f"peel_alphas at {user_line()} needs {len(hs.peels)} alphas, one a peel, "
-            f"got {len(alphas)}"
-        )
+        raise GraphError(f"peel_alphas needs {len(hs.peels)} alphas, one a peel, got {len(alphas)}")
     hard = [peel.stencil * (peel.depth <= 0.5) for peel in hs.peels]
     return [
         alpha * F.where(hs.edge, probability(peel, hs.sigma), solid)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import user_line
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.errors import GraphError
 from dressi.render.shading.values import Value, as_number, as_variable, check_number
@@ -101,8 +100,7 @@ class SpotLight:
         inner, outer = as_number(self.inner_cone_angle), as_number(self.outer_cone_angle)
         if inner is not None and outer is not None and not inner < outer:
             raise GraphError(
-                f"SpotLight at {user_line()} needs inner_cone_angle < outer_cone_angle, "
-                f"got {inner!r}, {outer!r}"
+                f"SpotLight needs inner_cone_angle < outer_cone_angle, got {inner!r}, {outer!r}"
             )
 
     def sample(self, position: Variable) -> tuple[Variable, Variable]:
@@ -119,7 +117,7 @@ class SpotLight:
 def _check_range(what: str, value: Value | None) -> None:
     number = as_number(value)
     if number is not None and not number > 0.0:
-        raise GraphError(f"{what} at {user_line()}: range must be positive, got {value!r}")
+        raise GraphError(f"{what}: range must be positive, got {value!r}")
 
 
 def _unit(what: str, direction: Value) -> Variable:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import user_line
 from dressi.ad.vtype import FLOAT, VEC3, VEC4
 from dressi.errors import GraphError
 from dressi.render.hardsoftras import Peel
@@ -59,7 +58,7 @@ class PbrMaterial:
                 continue
             known = " or ".join(t.name for t in types)
             got = value.label() if isinstance(value, Variable) else type(value).__name__
-            raise GraphError(f"PbrMaterial at {user_line()}: {name} must be {known}, got {got}")
+            raise GraphError(f"PbrMaterial: {name} must be {known}, got {got}")
 
     @property
     def has_maps(self) -> bool:
@@ -92,7 +91,7 @@ def material_surface(
     tangents, UVs. Raises GraphError for maps without uv.
     """
     if material.has_maps and uv is None:
-        raise GraphError(f"material_surface at {user_line()}: a material with maps needs uv")
+        raise GraphError("material_surface: a material with maps needs uv")
 
     def factor(name: str, scalar: bool = True) -> Variable:
         value = getattr(material, name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import short, user_line
+from dressi.ad.graph import short
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.errors import GraphError
 from dressi.render.distance import interpolate
@@ -30,12 +30,10 @@ def lit(
     """(to_light, radiance) of every light, in its shadow. Raises GraphError unless there is a
     shadow a light (or none at all)."""
     if not isinstance(lights, Sequence) or not all(hasattr(x, "sample") for x in lights):
-        raise GraphError(
-            f"{model} at {user_line()}: lights must be a list of lights, got {short(lights)}"
-        )
+        raise GraphError(f"{model}: lights must be a list of lights, got {short(lights)}")
     if shadows is not None and len(shadows) != len(lights):
         raise GraphError(
-            f"{model} at {user_line()} needs a shadow for each of {len(lights)} lights (None for "
+            f"{model} needs a shadow for each of {len(lights)} lights (None for "
             f"one that casts none), got {len(shadows)}"
         )
     out = []
@@ -44,7 +42,7 @@ def lit(
         shadow = None if shadows is None else shadows[k]
         if shadow is not None:
             if not isinstance(shadow, Variable) or shadow.vtype is not FLOAT:
-                raise GraphError(f"{model} at {user_line()}: shadow {k} must be a FLOAT Variable")
+                raise GraphError(f"{model}: shadow {k} must be a FLOAT Variable")
             radiance = radiance * shadow
         out.append((to_light, radiance))
     return out
@@ -123,7 +121,7 @@ def gouraud(
     colors = model(vertices, lights, **options)
     if colors.size[1] != 1:
         raise GraphError(
-            f"gouraud at {user_line()} needs a Surface of vertex tables @ (N, 1), which gives "
+            "gouraud needs a Surface of vertex tables @ (N, 1), which gives "
             f"colours @ (N, 1); got {colors.label()}"
         )
     return interpolate(gather(colors, faces), peel.ids, peel.bary)

@@ -9,7 +9,6 @@ and 3.9.3; MikkTSpace.
 from __future__ import annotations
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import user_line
 from dressi.ad.vtype import FLOAT, VEC3, VEC4
 from dressi.errors import GraphError
 from dressi.render.distance import interpolate
@@ -64,9 +63,7 @@ def smooth_tangent(peel: Peel, vtx_tangent: Variable, faces: Variable) -> Variab
     """VEC4 interpolated tangent at each pixel. vtx_tangent: VEC4 @ (N, 1), as glTF's TANGENT.
     Gradient to it and to the barycentrics."""
     if vtx_tangent.vtype is not VEC4:
-        raise GraphError(
-            f"smooth_tangent at {user_line()} needs VEC4 tangents, got {vtx_tangent.label()}"
-        )
+        raise GraphError(f"smooth_tangent needs VEC4 tangents, got {vtx_tangent.label()}")
     return interpolate(gather(vtx_tangent, faces), peel.ids, peel.bary)
 
 

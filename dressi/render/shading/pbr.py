@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import user_line
 from dressi.errors import GraphError
 from dressi.render.ranges import inclusive_clamp
 from dressi.render.shading.lights import Light
@@ -109,7 +108,7 @@ def pbr(
     another form.
     """
     if form not in SMITHS:
-        raise GraphError(f"pbr at {user_line()}: form must be one of {SMITHS}, got {form!r}")
+        raise GraphError(f"pbr: form must be one of {SMITHS}, got {form!r}")
     check_class("pbr: surface", surface, Surface)
     position, normal, to_eye = surface.need("pbr", "position", "normal", "to_eye")
     f0 = F.mix(DIELECTRIC, surface.albedo, surface.metallic)

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import user_line
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.errors import GraphError
 from dressi.render.blend import probability
@@ -72,8 +71,7 @@ def build_shadow_map(
     check_number("build_shadow_map: r", r, 0.0, 1.0)
     if not isinstance(size, (tuple, list)) or len(size) != 2 or min(size) < 2:
         raise GraphError(
-            f"build_shadow_map at {user_line()} needs a size (width, height) of at least 2x2, "
-            f"got {size!r}"
+            f"build_shadow_map needs a size (width, height) of at least 2x2, got {size!r}"
         )
     screen = build_screen_faces(vtx_pos, faces, matrix, size)
     # Only the contour needs a rim: behind it nothing else of a closed shape shows.
@@ -135,16 +133,12 @@ def shadow_visibility(
     check_class("shadow_visibility: shadow", shadow, ShadowMap)
     as_variable("shadow_visibility: position", position, VEC3)
     if not isinstance(taps, int) or taps < 1:
-        raise GraphError(f"shadow_visibility at {user_line()} needs taps >= 1, got {taps!r}")
+        raise GraphError(f"shadow_visibility needs taps >= 1, got {taps!r}")
     number = as_number(softness)
     if number is not None and not number > 0.0:
-        raise GraphError(
-            f"shadow_visibility at {user_line()}: softness must be positive, got {softness!r}"
-        )
+        raise GraphError(f"shadow_visibility: softness must be positive, got {softness!r}")
     if (normal is None) != (to_light is None):
-        raise GraphError(
-            f"shadow_visibility at {user_line()} needs normal and to_light, or neither"
-        )
+        raise GraphError("shadow_visibility needs normal and to_light, or neither")
     width, height = shadow.size
     clip, depth, w = _axial(shadow.matrix, position)
     if shadow.rim_cover is None:
@@ -230,7 +224,7 @@ def directional_matrix(direction: Value, center: Value, radius: Value) -> Variab
     """
     number = as_number(radius)
     if number is not None and not number > 0.0:
-        raise GraphError(f"directional_matrix at {user_line()}: radius must be > 0, got {radius!r}")
+        raise GraphError(f"directional_matrix: radius must be > 0, got {radius!r}")
     right, up, forward = _axes(as_variable("directional_matrix: direction", direction, VEC3))
     middle = as_variable("directional_matrix: center", center, VEC3)
     scale = F.safe_div(1.0, as_variable("directional_matrix: radius", radius, FLOAT))
@@ -252,7 +246,7 @@ def spot_matrix(
     first three. Raises GraphError unless 0 < near < far, and for an angle out of range.
     """
     if not 0.0 < near < far:
-        raise GraphError(f"spot_matrix at {user_line()} needs 0 < near < far, got {near}, {far}")
+        raise GraphError(f"spot_matrix needs 0 < near < far, got {near}, {far}")
     check_number("spot_matrix: outer_cone_angle", outer_cone_angle, 1e-3, 1.55)
     right, up, forward = _axes(as_variable("spot_matrix: direction", direction, VEC3))
     eye = as_variable("spot_matrix: position", position, VEC3)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import user_line
 from dressi.ad.vtype import FLOAT, MAT4, VEC3, VEC4
 from dressi.errors import GraphError
 from dressi.render.distance import interpolate
@@ -77,7 +76,7 @@ class Surface:
         for name in names:
             value = getattr(self, name)
             if value is None:
-                raise GraphError(f"{model} at {user_line()} needs a Surface with {name}")
+                raise GraphError(f"{model} needs a Surface with {name}")
             found.append(value)
         return tuple(found)
 

@@ -8,7 +8,6 @@ step with the curves that people use.
 from __future__ import annotations
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import user_line
 from dressi.ad.vtype import FLOAT
 from dressi.errors import GraphError
 from dressi.render.shading.values import Value, as_number, as_variable
@@ -37,7 +36,7 @@ def reinhard(color: Variable, white: Value | None = None) -> Variable:
         return color / (1.0 + color)
     number = as_number(white)
     if number is not None and not number > 0.0:
-        raise GraphError(f"reinhard at {user_line()}: white must be positive, got {white!r}")
+        raise GraphError(f"reinhard: white must be positive, got {white!r}")
     end = as_variable("reinhard: white", white, FLOAT)
     return color * (1.0 + F.safe_div(color, end * end)) / (1.0 + color)
 
@@ -60,7 +59,7 @@ def gamma(color: Variable, exponent: Value = 2.2) -> Variable:
     """
     number = as_number(exponent)
     if number is not None and not number > 0.0:
-        raise GraphError(f"gamma at {user_line()}: exponent must be positive, got {exponent!r}")
+        raise GraphError(f"gamma: exponent must be positive, got {exponent!r}")
     power = 1.0 / as_variable("gamma: exponent", exponent, FLOAT)
     slope = F.pow(F.constant(DARKEST), power) * (1.0 / DARKEST)
     return F.where(color < DARKEST, color * slope, F.pow(F.maximum(color, DARKEST), power))
@@ -77,9 +76,7 @@ def tone_map(
     """
     for what, value, known in (("curve", curve, CURVES), ("encoding", encoding, ENCODINGS)):
         if value not in known:
-            raise GraphError(
-                f"tone_map at {user_line()}: {what} must be one of {known}, got {value!r}"
-            )
+            raise GraphError(f"tone_map: {what} must be one of {known}, got {value!r}")
     bright = exposure(color, stops)
     if curve == "clamp":
         bright = F.clamp(bright, 0.0, 1.0)

@@ -7,7 +7,7 @@ from numbers import Real
 from typing import TypeAlias
 
 from dressi.ad import F, Variable
-from dressi.ad.graph import short, user_line
+from dressi.ad.graph import short
 from dressi.ad.vtype import VType
 from dressi.errors import GraphError
 
@@ -23,20 +23,20 @@ def as_variable(what: str, value: Value, vtype: VType) -> Variable:
     """
     if isinstance(value, Variable):
         if value.vtype is not vtype:
-            raise GraphError(f"{what} at {user_line()} must be {vtype.name}, got {value.label()}")
+            raise GraphError(f"{what} must be {vtype.name}, got {value.label()}")
         return value
     try:
         return F.constant(value, vtype)
     except GraphError as error:
         raise GraphError(
-            f"{what} at {user_line()} must be {vtype.name}, got {short(value)}: {error.reason}"
+            f"{what} must be {vtype.name}, got {short(value)}: {error.reason}"
         ) from error
 
 
 def check_class(what: str, value: object, kind: type) -> None:
     """Raise GraphError unless value is of that class."""
     if not isinstance(value, kind):
-        raise GraphError(f"{what} at {user_line()} must be a {kind.__name__}, got {short(value)}")
+        raise GraphError(f"{what} must be a {kind.__name__}, got {short(value)}")
 
 
 def as_number(value: object) -> float | None:
@@ -49,4 +49,4 @@ def check_number(what: str, value: object, low: float, high: float) -> None:
     is sent later is the sender's."""
     number = as_number(value)
     if number is not None and not low <= number <= high:
-        raise GraphError(f"{what} at {user_line()} must be in [{low:g}, {high:g}], got {value!r}")
+        raise GraphError(f"{what} must be in [{low:g}, {high:g}], got {value!r}")
