@@ -1,7 +1,8 @@
-"""The op registry: one row per op, everything about it adjacent.
+"""The op registry: one row per op, which says what the op is, apart from how it is run.
 
-In: ``register(Op(...))`` in ``dressi.ad.functions``. Out: rows that the graph, autodiff, the NumPy
-evaluator, the packer (shader type and reads only) and the generated tests read.
+In: ``register(Op(...), Kernel(...))`` in ``dressi.ad.functions``. Out: rows that the graph,
+autodiff, the NumPy evaluator, the packer and the generated tests read. The kernels of a row, which
+run it, are kept in ``ad.kernels``.
 """
 
 from __future__ import annotations
@@ -22,11 +23,6 @@ SAME, ANY, SAMPLER, VERTEX = "same", "any", "sampler", "vertex"
 # Shader types. MACRO is replaced by other ops before packing; FREE costs nothing and is written
 # into every shader that uses it (constants, pixel coordinates).
 FRAG, RASTER, COMP, MACRO, FREE = "frag", "raster", "comp", "macro", "free"
-
-REST = "// The rest:"
-"""In a ``dispatch_glsl`` or ``subgroup_glsl`` whose inputs are all read at ANY pixel: what stands
-above runs without a branch, so the generator puts it in front of the shader's other statements,
-next to that of others, where their loads overlap."""
 
 Shape = tuple[VType, Size, int]
 Infer = Callable[[Sequence[Variable], dict[str, Any]], Shape]
@@ -50,39 +46,23 @@ class Case:
     sizes: tuple[Size, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Op:
-    """One op.
+    """One op: what it is.
 
-    ``glsl``: the snippet, or a callable of the Function that returns it. Markers: {y} output,
-    {x0}... inputs, {T} output type, {T0}... input types, {fetch0}(ivec2 pos, int layer) for inputs
-    read at any pixel, {sample0}(vec2 uv, int layer) for samplers, {w0} {h0} {l0} size and layers of
-    an input, {wy} {hy} {ly} of the output, {pos} {layer} the pixel being computed, {add}(index,
-    value) for scatter, and attributes by name. ``reads``: how each input is read (the last entry
-    repeats). ``scatter``: None, "add", or "raw" and "raw64" (32 or 64-bit words, {buffer}): the
-    Function writes its output anywhere, into a zeroed
-    buffer, and its domain (the pixels that run it) is ``domain`` = the index of the input that
-    gives it.
+    ``reads``: how each input is read (the last entry repeats). ``scatter``: None, "add", or "raw"
+    and "raw64" (32 or 64-bit words): the Function writes its output anywhere, into a zeroed buffer,
+    and its domain (the pixels that run it) is ``domain`` = the index of the input that gives it.
     """
 
     name: str
     infer: Infer
-    glsl: str | Callable[[Function], str] = ""
     reads: tuple[str, ...] = (SAME,)
     kind: str = FRAG
     backward: Callable[[Function, Variable, int], Variable | None] | None = None
     reference: Callable[..., np.ndarray] | None = None
     """(Function, list of float64/int64 arrays (layers, H, W, *tail)) -> array."""
     expand: Callable[[Function, Sequence[Variable]], Variable] | None = None
-    dispatch_expand: Callable[[Function, Sequence[Variable]], Variable] | None = None
-    """Of a MACRO: what it becomes where dispatches are preferred, with the same bits; None: the
-    same."""
-    dispatch_glsl: Callable[[Function], str] | None = None
-    """The snippet in a dispatch where another text is faster there, with the same bits."""
-    subgroup_glsl: Callable[[Function], str] | None = None
-    """The snippet in a dispatch where lanes of a subgroup can work together, with
-    ``scatter="add"`` before they use {add}; it may use basic, ballot, arithmetic and shuffle
-    operations. The order of sums may be another."""
     scatter: str | None = None
     domain: int | None = None
     row: int | None = None
@@ -97,18 +77,8 @@ class Op:
     """Inputs read at any pixel of which each pixel is read about once over all pixels of the
     output: a reduction or a gather may compute them itself."""
     one_read: tuple[int, ...] = ()
-    """Inputs read at any pixel of which the snippet reads one pixel: a dispatch may compute what
-    is read so, where that costs less than a dispatch of its own."""
-    preamble: Callable[[Function], str] | None = None
-    """Only with ``groups``: GLSL before main()."""
-    groups: Callable[[Function], tuple[int, int, int]] | None = None
-    """COMP only: the snippet is the whole of main(), for groups of ``lanes`` x 1 x 1 invocations;
-    this gives their number. Markers more: {inner}, a function of a fragment (attribute
-    ``inner``); {store}(ivec2 pos, int layer, value). With inputs read at the same pixel, which have
-    one pixel: {pos} is the number of the group along x and y, {layer} along z."""
-    lanes: int = 64
-    stores_first: bool = False
-    """Only with ``groups``: the first invocation of a group stores all that the group makes."""
+    """Inputs read at any pixel of which each pixel of the output reads one: a dispatch may compute
+    what is read so, where that costs less than a dispatch of its own."""
     fragment_exit: bool = False
     """F.resolve: takes (value, depth, keep) per fragment through the depth test to pixels."""
     cases: tuple[Case, ...] = ()

@@ -13,6 +13,7 @@ import numpy as np
 from dressi.ad.functions._common import constant, constant_values, is_constant
 from dressi.ad.functions.image import EXPAND
 from dressi.ad.graph import Function, Variable, topological
+from dressi.ad.kernels import DISPATCH, kernels
 from dressi.ad.one_row import draw_one_row
 from dressi.ad.peeling import Drawn, draw_peels
 from dressi.ad.registry import FRAG, FREE, MACRO, SAME, apply
@@ -43,7 +44,8 @@ def simplify(
         if f.op.kind != MACRO:
             xs = [_fetchable(f, i, x) for i, x in enumerate(xs)]
         if f.op.kind == MACRO:
-            expand = (dispatches and f.op.dispatch_expand) or f.op.expand
+            kernel = kernels(f.op).get(DISPATCH) if dispatches else None
+            expand = f.op.expand if kernel is None else kernel.expand
             assert expand is not None
             with origin(f.line):
                 made = expand(f, xs)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from dressi.ad.graph import Variable
 from dressi.ad.graph import leaves as all_leaves
+from dressi.ad.kernels import workgroup
 from dressi.ad.registry import RASTER
 from dressi.errors import GraphError
 from dressi.packing.exact import BIAS, n_words
@@ -400,11 +401,12 @@ def _plan_substage(s: Substage, places: Places, context: Context) -> SubstagePla
     width, height = lay.physical
     if s.is_dispatch:
         own, (w, h) = s.units[0].functions[0], shader.tile
+        kernel = workgroup(own.op)
         return SubstagePlan(
             s.name,
             tuple(shader.bindings),
             compute=shader.compute,
-            groups=own.op.groups(own) if own.op.groups else (-(-width // w), -(-height // h), 1),
+            groups=kernel.groups(own) if kernel else (-(-width // w), -(-height // h), 1),
             n_functions=s.n_functions,
             functions=_function_names(s),
         )

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection
 
 from dressi.ad.graph import Function, Variable
+from dressi.ad.kernels import workgroup
 from dressi.ad.registry import ANY, FREE, RASTER, SAME, SAMPLER, VERTEX
 from dressi.ad.vtype import VType
 from dressi.packing.accumulate import ATOMIC, adder
@@ -292,8 +293,9 @@ class Generator:
         elif f.op.scatter == "raw64":
             text.extensions.update(INT64)
             marks["buffer"] = self.buffer(y, text, "uint64_t")
-        if f.op.preamble is not None:
-            text.functions.append(f.op.preamble(f))
+        own = workgroup(f.op)
+        if own is not None:
+            text.functions.append(own.preamble(f))
             marks["inner"] = lambda: self.inner(f, text)
             marks["store"] = lambda: self.storer(y, text)
 
@@ -472,15 +474,16 @@ class Generator:
 
     def compute(self) -> Shader:
         shader, text = Shader(), ShaderText("c")
-        own = next((f for f in self.functions if f.op.groups is not None), None)
-        if own is not None:
+        own = next((f for f in self.functions if workgroup(f.op) is not None), None)
+        kernel = None if own is None else workgroup(own.op)
+        if own is not None and kernel is not None:
             body: list[str] = []
             if any(own.op.read(i) == SAME for i in range(len(own.inputs))):
                 body.append("  ivec2 pos = ivec2(gl_WorkGroupID.xy);")
                 body.append("  int layer = int(gl_WorkGroupID.z);")
             self.emit(own, text, body)
             emit_tail(self, own, text, body)
-            head = f"layout(local_size_x = {own.op.lanes}) in;"
+            head = f"layout(local_size_x = {kernel.lanes}) in;"
             shader.compute = text.render(body, head)
             shader.bindings = sorted(self.bindings.values(), key=lambda b: b.binding)
             return shader

@@ -12,7 +12,8 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from dressi.ad.graph import Function
-from dressi.ad.registry import ANY, REST
+from dressi.ad.kernels import DISPATCH, FRAGMENT, REST, SUBGROUP, WORKGROUP, kernels
+from dressi.ad.registry import ANY
 from dressi.packing.accumulate import ATOMIC, reduced, reducer
 from dressi.packing.guard import find_guard
 from dressi.packing.shader_text import ShaderText
@@ -39,12 +40,13 @@ def snippet(g: Generator, f: Function, text: ShaderText) -> str:
     together = g.substage.lowered and g.limits.subgroup_arithmetic
     if f.op.scatter == "add":
         together = _adds_together(g, f)
-    if f.op.subgroup_glsl is not None and together:
-        code = f.op.subgroup_glsl(f)
+    ways = kernels(f.op)
+    if SUBGROUP in ways and together:
+        code = ways[SUBGROUP].text(f)
         text.extensions |= _SUBGROUPS if "subgroup" in code or f.op.scatter else set()
         return code
-    glsl = (g.substage.is_dispatch and f.op.dispatch_glsl) or f.op.glsl
-    return glsl(f) if callable(glsl) else glsl
+    targets = (WORKGROUP, DISPATCH, FRAGMENT) if g.substage.is_dispatch else (FRAGMENT,)
+    return next(ways[target] for target in targets if target in ways).text(f)
 
 
 def _emit_all(

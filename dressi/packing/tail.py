@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dressi.ad.kernels import workgroup
 from dressi.ad.registry import COMP, FRAG, SAME
 from dressi.packing.rematerialize import connect, readers_of, rebuilt
 from dressi.packing.substage import Context, Substage, over_limits
@@ -58,8 +59,9 @@ def _one_pixel(s: Substage) -> bool:
     if s.kind != COMP or len(s.units) != 1 or len(s.outputs) != 1:
         return False
     f, y = s.units[0].functions[0], s.outputs[0]
-    one_group = f.op.groups is not None and f.op.groups(f) == (1, 1, 1)
-    return f.op.stores_first and one_group and (y.size, y.layers) == PIXEL
+    kernel = workgroup(f.op)
+    one_group = kernel is not None and kernel.stores_first and kernel.groups(f) == (1, 1, 1)
+    return one_group and (y.size, y.layers) == PIXEL
 
 
 def _appendable(s: Substage) -> bool:

@@ -14,6 +14,7 @@ import pytest
 from dressi.ad import F, Variable, evaluate
 from dressi.ad.functions._common import NAN
 from dressi.ad.graph import Function
+from dressi.ad.kernels import kernels
 from dressi.ad.registry import OPS
 from dressi.ad.vtype import FLOAT, INT, IVEC3, VEC3
 
@@ -52,8 +53,8 @@ USERS = {
 
 def _text(name: str) -> str:
     """The GLSL of an op of plain text; of others, that of its cases is elsewhere."""
-    glsl = OPS[name].glsl
-    return glsl if isinstance(glsl, str) else ""
+    texts = [k.glsl for k in kernels(OPS[name]).values() if isinstance(k.glsl, str)]
+    return "\n".join(texts)
 
 
 @pytest.mark.parametrize("function", USERS)
@@ -70,7 +71,7 @@ def test_what_is_outside_of_the_domain_is_nan_by_choice(name: str) -> None:
 def _snippet(y: Variable) -> str:
     f = y.creator
     assert isinstance(f, Function)
-    return f.op.glsl(f) if callable(f.op.glsl) else f.op.glsl
+    return kernels(f.op)["fragment"].text(f)
 
 
 @pytest.mark.parametrize("divisor", [None, 0, -1, (3, 0, 2)])

@@ -11,6 +11,7 @@ import pytest
 from dressi import DressiAD
 from dressi.ad.functions import layers
 from dressi.ad.graph import Function
+from dressi.ad.kernels import DISPATCH, FRAGMENT, Kernel, implement, kernels
 from dressi.ad.registry import OPS
 from dressi.apps import doctor
 from dressi.cli import main
@@ -28,7 +29,8 @@ def test_ops_of_every_kind_hold_on_this_device() -> None:
 
 def test_a_wrong_snippet_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a broken driver would give: a sine that is off by a percent."""
-    wrong = dataclasses.replace(OPS["sin"], glsl="{y} = sin({x0}) * 1.01;")
+    wrong = dataclasses.replace(OPS["sin"])
+    implement(wrong, Kernel("{y} = sin({x0}) * 1.01;"))
     monkeypatch.setitem(OPS, "sin", wrong)
     with DressiAD() as ad:
         finding = doctor.check_op(ad, "sin")
@@ -41,16 +43,16 @@ def test_what_is_wrong_alone_and_small_only_is_found(
 ) -> None:
     """As NVIDIA's compiler made it: zeros of a flip of 2 to 8 pixels, in passes only (or, as
     another could, in dispatches only). What is 11 pixels wide is right."""
-    right = OPS["flip"].glsl
+    right = kernels(OPS["flip"])[FRAGMENT].text
 
     def wrong(f: Function) -> str:
         few = f.attr("horizontal") and 2 <= f.output.size[0] <= 4
-        return f"{right(f)}\n  {{y}} = {{T}}(0);" if few else right(f)  # type: ignore[operator]
+        return f"{right(f)}\n  {{y}} = {{T}}(0);" if few else right(f)
 
-    planted = {"glsl": wrong, "dispatch_glsl": right}
+    planted = [Kernel(wrong), Kernel(right, DISPATCH)]
     if lowering == "compute":
-        planted = {"glsl": right, "dispatch_glsl": wrong}
-    monkeypatch.setitem(OPS, "flip", dataclasses.replace(OPS["flip"], **planted))
+        planted = [Kernel(right), Kernel(wrong, DISPATCH)]
+    monkeypatch.setitem(OPS, "flip", implement(dataclasses.replace(OPS["flip"]), *planted))
     lines: list[str] = []
     monkeypatch.setattr(doctor, "scenes", dict)
     monkeypatch.setattr(layers, "FLIP", OPS["flip"])

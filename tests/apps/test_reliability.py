@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from dressi import DeviceError, DressiAD, F, Variable, cli
+from dressi.ad.kernels import Kernel, implement
 from dressi.ad.registry import OPS
 from dressi.apps.bench import Settings, reliability, run_bench
 from dressi.apps.bench.common import Copies
@@ -76,7 +77,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, name: str, **changes: Any) -> None:
 
 @pytest.mark.gpu
 def test_r1_tells_an_op_that_computes_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = replace(OPS["sin"], glsl="{y} = sin({x0}) * 1.01;")
+    wrong = implement(replace(OPS["sin"]), Kernel("{y} = sin({x0}) * 1.01;"))
     case = replace(OPS["sin"].cases[0], build=lambda x: ops_apply(wrong, x))
     plant(monkeypatch, "sin", cases=(case,))
     found = holding(ops.measure(None, True))

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from dressi.ad.graph import Function, Variable, short
-from dressi.ad.registry import FREE, Op, Shape, apply, broadcast, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import FREE, Op, Shape, apply, broadcast
 from dressi.ad.vtype import VType, vector
 from dressi.errors import GraphError
 
@@ -42,13 +43,13 @@ CONST = register(
     Op(
         "constant",
         infer=lambda xs, a: (a["vtype"], (1, 1), 1),
-        glsl=_const_glsl,
         kind=FREE,
         zero_if=lambda f: None if any(f.attr("values")) else (),
         reference=lambda f, xs: np.asarray(f.attr("values"), dtype=np.float64).reshape(
             (1, 1, 1, *f.attr("vtype").tail)
         ),
-    )
+    ),
+    Kernel(_const_glsl),
 )
 
 

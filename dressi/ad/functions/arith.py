@@ -19,7 +19,8 @@ from dressi.ad.functions._common import (
 )
 from dressi.ad.functions.select import compare, zero_div, zero_mul
 from dressi.ad.graph import Function, Variable, short
-from dressi.ad.registry import OPS, Case, Op, Shape, apply, every_input, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import OPS, Case, Op, Shape, apply, every_input
 from dressi.ad.vtype import FLOAT, INT, IVEC2, MAT3, VEC2, VEC3, VEC4, vector
 from dressi.errors import GraphError
 
@@ -27,7 +28,6 @@ ADD = register(
     Op(
         "add",
         linear,
-        "{y} = {x0} + {x1};",
         zero_if=every_input,
         backward=lambda f, gy, i: fit(gy, f.inputs[i]),
         reference=lambda f, xs: xs[0] + xs[1],
@@ -37,13 +37,13 @@ ADD = register(
             Case(lambda a, b: a + b, ((IVEC2, -9, 9), (INT, -9, 9)), gradient=False),
             Case(lambda a, b: a + b, ((MAT3, -2, 2), (MAT3, -2, 2))),
         ),
-    )
+    ),
+    Kernel("{y} = {x0} + {x1};"),
 )
 SUB = register(
     Op(
         "sub",
         linear,
-        "{y} = {x0} - {x1};",
         zero_if=every_input,
         backward=lambda f, gy, i: fit(gy if i == 0 else neg(gy), f.inputs[i]),
         reference=lambda f, xs: xs[0] - xs[1],
@@ -51,13 +51,13 @@ SUB = register(
             Case(lambda a, b: a - b, ((VEC2, -2, 2), (VEC2, -2, 2))),
             Case(lambda a, b: a - b, ((FLOAT, -2, 2), (VEC4, -2, 2))),
         ),
-    )
+    ),
+    Kernel("{y} = {x0} - {x1};"),
 )
 MUL = register(
     Op(
         "mul",
         elementwise,
-        "{y} = {x0} * {x1};",
         zero_if=lambda f: next(((i,) for i in (0, 1) if is_constant(f.inputs[1 - i])), None),
         backward=lambda f, gy, i: fit(zero_mul(gy, f.inputs[1 - i]), f.inputs[i]),
         reference=lambda f, xs: xs[0] * xs[1],
@@ -67,7 +67,8 @@ MUL = register(
             Case(lambda a: a * a, ((VEC3, -2, 2),)),
             Case(lambda a, b: a * b, ((INT, -9, 9), (INT, -9, 9)), gradient=False),
         ),
-    )
+    ),
+    Kernel("{y} = {x0} * {x1};"),
 )
 
 
@@ -95,7 +96,6 @@ DIV = register(
     Op(
         "div",
         elementwise,
-        _div_glsl,
         backward=lambda f, gy, i: _div_backward(f, gy, i),
         reference=_div_ref,
         cases=(
@@ -105,7 +105,8 @@ DIV = register(
             Case(lambda a, b: a / b, ((IVEC2, -20, 20), (INT, -2, 2)), gradient=False),
             Case(lambda a: a / 7, ((IVEC2, -20, 20),), gradient=False),
         ),
-    )
+    ),
+    Kernel(_div_glsl),
 )
 
 
@@ -118,12 +119,12 @@ NEG = register(
     Op(
         "neg",
         linear,
-        "{y} = -{x0};",
         zero_if=(0,),
         backward=lambda f, gy, i: neg(gy),
         reference=lambda f, xs: -xs[0],
         cases=(Case(lambda a: -a, ((VEC3, -2, 2),)),),
-    )
+    ),
+    Kernel("{y} = -{x0};"),
 )
 
 
@@ -139,14 +140,14 @@ def _tie(name: str, glsl: str, ref: Any, first: str) -> Op:
         Op(
             name,
             elementwise,
-            glsl,
             backward=backward,
             reference=ref,
             cases=(
                 Case(lambda a, b: apply(OPS[name], (a, b)), ((VEC3, -2, 2), (VEC3, -2, 2))),
                 Case(lambda a, b: apply(OPS[name], (a, b)), ((FLOAT, -2, 2), (VEC3, -2, 2))),
             ),
-        )
+        ),
+        Kernel(glsl),
     )
 
 
@@ -162,12 +163,12 @@ ADD_N = register(
     Op(
         "add_n",
         linear,
-        lambda f: "{y} = " + " + ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ";",
         zero_if=every_input,
         backward=lambda f, gy, i: fit(gy, f.inputs[i]),
         reference=lambda f, xs: sum(xs[1:], start=xs[0]),
         cases=(Case(lambda a, b, c: add_n([a, b, c]), ((VEC2, -2, 2),) * 3),),
-    )
+    ),
+    Kernel(lambda f: "{y} = " + " + ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ";"),
 )
 
 
@@ -181,7 +182,6 @@ def _convert(name: str, integer: bool, glsl: str, ref: Any) -> Op:
         Op(
             name,
             infer,
-            glsl,
             reference=ref,
             cases=(
                 Case(
@@ -190,7 +190,8 @@ def _convert(name: str, integer: bool, glsl: str, ref: Any) -> Op:
                     gradient=False,
                 ),
             ),
-        )
+        ),
+        Kernel(glsl),
     )
 
 

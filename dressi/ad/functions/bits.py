@@ -16,7 +16,8 @@ from dressi.ad.functions._common import constant, lift, needs_int
 from dressi.ad.functions.arith import clamp, to_float, to_int
 from dressi.ad.functions.bits_group import GROUP_DILATE_BITS, MOST_RADIUS, WORD
 from dressi.ad.graph import Function, Size, Variable, checked_shape
-from dressi.ad.registry import ANY, MACRO, SAME, Case, Op, Shape, apply, register
+from dressi.ad.kernels import DISPATCH, SUBGROUP, Kernel, register
+from dressi.ad.registry import ANY, MACRO, SAME, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT
 from dressi.errors import GraphError
 
@@ -83,8 +84,6 @@ PACK_BITS: Op = register(
     Op(
         "pack_bits",
         _pack_infer,
-        _pack_glsl,
-        subgroup_glsl=_pack_together_glsl,
         reads=(ANY, SAME),
         reference=lambda f, xs: _to_words(
             (xs[0] <= xs[1].reshape(-1)[0])[..., 0]
@@ -101,7 +100,9 @@ PACK_BITS: Op = register(
             )
             for below in (False, True)
         ),
-    )
+    ),
+    Kernel(_pack_glsl),
+    Kernel(_pack_together_glsl, SUBGROUP),
 )
 
 
@@ -122,8 +123,6 @@ UNPACK_BITS: Op = register(
     Op(
         "unpack_bits",
         _unpack_infer,
-        "{y} = float((uint({fetch0}(ivec2({pos}.x >> 5, {pos}.y), {layer})) "
-        ">> uint({pos}.x & 31)) & 1u);",
         reads=(ANY,),
         reference=lambda f, xs: _from_words(xs[0], f.attr("size")[0])[..., None].astype(np.float64),
         cases=(
@@ -135,7 +134,11 @@ UNPACK_BITS: Op = register(
                 sizes=((3, 5),),
             ),
         ),
-    )
+    ),
+    Kernel(
+        "{y} = float((uint({fetch0}(ivec2({pos}.x >> 5, {pos}.y), {layer})) "
+        ">> uint({pos}.x & 31)) & 1u);"
+    ),
 )
 
 
@@ -179,7 +182,6 @@ BORDER_BITS: Op = register(
     Op(
         "border_bits",
         _same_words,
-        _border_glsl,
         reads=(ANY,),
         reference=_border_ref,
         cases=tuple(
@@ -192,7 +194,8 @@ BORDER_BITS: Op = register(
             )
             for w in (96, 70, 65)
         ),
-    )
+    ),
+    Kernel(_border_glsl),
 )
 
 # Along a row by n <= 31 pixels: words doubled up to n, with what crosses from the words beside.
@@ -246,7 +249,6 @@ ROW_BITS: Op = register(
     Op(
         "dilate_bits_row",
         _same_words,
-        _ROW_GLSL,
         reads=(ANY, SAME),
         reference=_reach_ref,
         cases=tuple(
@@ -259,14 +261,14 @@ ROW_BITS: Op = register(
             )
             for n in (0, 1, 2, 5, 16, 31)
         ),
-    )
+    ),
+    Kernel(_ROW_GLSL),
 )
 
 COLUMN_BITS: Op = register(
     Op(
         "dilate_bits_column",
         _same_words,
-        _column_glsl,
         reads=(ANY, SAME),
         reference=_reach_ref,
         cases=tuple(
@@ -279,7 +281,8 @@ COLUMN_BITS: Op = register(
             )
             for n in (0, 3, 8)
         ),
-    )
+    ),
+    Kernel(_column_glsl),
 )
 
 
@@ -338,7 +341,6 @@ DILATE_BITS: Op = register(
         _dilate_infer,
         kind=MACRO,
         expand=_dilate_expand,
-        dispatch_expand=_dilate_in_groups,
         reference=_dilate_ref,
         cases=tuple(
             Case(
@@ -350,7 +352,8 @@ DILATE_BITS: Op = register(
             )
             for r in (0.0, 1.0, 2.4, 5.0, 31.0, 33.5, 99.0)
         ),
-    )
+    ),
+    Kernel(target=DISPATCH, expand=_dilate_in_groups),
 )
 
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dressi.ad.graph import Function, Variable
+from dressi.ad.kernels import Workgroup, implement
 from dressi.ad.registry import ANY, COMP, SAME, Op, Shape
 
 WORD = 32
@@ -193,15 +194,14 @@ def _glsl(f: Function) -> str:
     return _named("\n  ".join([*lines, *each(keep), _END]), f)
 
 
-GROUP_DILATE_BITS = Op(
-    "group_dilate_bits",
-    _infer,
-    _glsl,
-    reads=(ANY, SAME),
-    kind=COMP,
-    preamble=_preamble,
-    groups=_groups,
-    lanes=LANES,
+GROUP_DILATE_BITS = implement(
+    Op(
+        "group_dilate_bits",
+        _infer,
+        reads=(ANY, SAME),
+        kind=COMP,
+    ),
+    Workgroup(_glsl, preamble=_preamble, groups=_groups, lanes=LANES),
 )
 """Input 1: the radius, INT @ 1x1, up to the attribute ``max_radius``. ``width``: pixels of a row
 where the border of the mask is dilated, None where the mask itself is."""

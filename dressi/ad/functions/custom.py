@@ -16,6 +16,7 @@ import numpy as np
 
 from dressi.ad.functions._common import lift
 from dressi.ad.graph import Function, Size, Variable, checked_shape, short, user_line
+from dressi.ad.kernels import Kernel, implement
 from dressi.ad.registry import ANY, OPS, SAME, Op, Shape, apply, broadcast
 from dressi.ad.vtype import VType
 from dressi.errors import GraphError
@@ -76,13 +77,7 @@ def custom(
         # Braces: names that the snippet declares are its own.
         return "\n".join([f"{{  // F.custom  {defined}", *lines, "}"])
 
-    base = Op(
-        name,
-        infer=lambda xs, attrs: attrs["glsl"].shape,
-        glsl=write,
-        backward=None if backward is None else _backward(backward),
-        reference=_reference,
-    )
+    kernel = Kernel(write)
     variants: dict[tuple[str, ...], Op] = {}
 
     def call(*inputs: Any) -> Variable:
@@ -90,13 +85,15 @@ def custom(
         here = f"F.{name}"
         by_input = _ways(here, glsl, ways, len(xs))
         if by_input not in variants:
-            variants[by_input] = Op(
-                base.name,
-                base.infer,
-                base.glsl,
-                reads=by_input or (SAME,),
-                backward=base.backward,
-                reference=base.reference,
+            variants[by_input] = implement(
+                Op(
+                    name,
+                    infer=lambda xs, attrs: attrs["glsl"].shape,
+                    reads=by_input or (SAME,),
+                    backward=None if backward is None else _backward(backward),
+                    reference=_reference,
+                ),
+                kernel,
             )
         shape = _shape(here, infer, xs, by_input)
         return apply(variants[by_input], xs, glsl=_Source(glsl, by_input, shape, reference))

@@ -20,7 +20,8 @@ from dressi.ad.functions._common import (
 from dressi.ad.functions.arith import MUL, clamp, maximum, neg, to_float
 from dressi.ad.functions.select import compare, safe_div, where, zero_div, zero_mul
 from dressi.ad.graph import Function, Variable
-from dressi.ad.registry import OPS, Case, Infer, Op, apply, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import OPS, Case, Infer, Op, apply
 from dressi.ad.vtype import FLOAT, IVEC2, VEC2, VEC3
 
 Backward = Callable[[Variable, Variable, Variable], Variable]  # (x, y, gy) -> gx
@@ -44,7 +45,6 @@ def _unary(
         Op(
             name,
             infer,
-            glsl,
             backward=bwd,
             reference=lambda f, xs: ref(xs[0]),
             cases=tuple(
@@ -57,7 +57,8 @@ def _unary(
                 for t in (FLOAT, VEC3)
             )
             + more,
-        )
+        ),
+        Kernel(glsl),
     )
 
 
@@ -197,7 +198,6 @@ POW = register(
     Op(
         "pow",
         float_elementwise,
-        _POW,
         backward=_pow_backward,
         # + 0.0 makes -0.0 positive; what the sign of 0 means is left open on devices.
         reference=lambda f, xs: np.power(xs[0] + 0.0, xs[1]),
@@ -212,7 +212,8 @@ POW = register(
             ),
             Case(lambda a: pow(a, 0.5), ((FLOAT, 0.2, 3),), transcendental=True),
         ),
-    )
+    ),
+    Kernel(_POW),
 )
 
 
@@ -220,10 +221,6 @@ ATAN2 = register(
     Op(
         "atan2",
         float_elementwise,
-        # atan(0, 0) is undefined in GLSL.
-        "{T} {y}_y = {T}({x0}), {y}_x = {T}({x1});\n"
-        "  {y}_x = mix({y}_x, {T}(1.0), equal_(max(abs({y}_x), abs({y}_y)), {T}(0.0)));\n"
-        "  {y} = atan({y}_y, {y}_x);",
         backward=lambda f, gy, i: _atan2_backward(f, gy, i),
         # + 0.0 makes -0.0 positive; what the sign of 0 means is left open on devices.
         reference=lambda f, xs: np.where(
@@ -234,7 +231,13 @@ ATAN2 = register(
             Case(lambda a, b: atan2(a, b), ((FLOAT, -2, -0.1), (VEC2, -2, 2)), transcendental=True),
             Case(lambda a, b: atan2(a, b), ((VEC2, -2, 2), (FLOAT, 0.1, 2)), transcendental=True),
         ),
-    )
+    ),
+    Kernel(
+        # atan(0, 0) is undefined in GLSL.
+        "{T} {y}_y = {T}({x0}), {y}_x = {T}({x1});\n"
+        "  {y}_x = mix({y}_x, {T}(1.0), equal_(max(abs({y}_x), abs({y}_y)), {T}(0.0)));\n"
+        "  {y} = atan({y}_y, {y}_x);"
+    ),
 )
 
 
@@ -256,13 +259,6 @@ MOD = register(
     Op(
         "mod",
         float_elementwise,
-        # The quotient may be rounded to the next integer: the second and third line bring the
-        # remainder back between 0 and y. What is added to a tiny remainder may round to y itself.
-        "{T} {y}_x = {T}({x0}), {y}_y = {T}({x1}), {y}_a = abs({y}_y), {y}_s = sign({y}_y);\n"
-        "  {y} = {y}_x - {y}_y * floor({y}_x / mix({y}_y, {T}(1.0), equal_({y}_a, {T}(0.0))));\n"
-        "  {y} += mix({T}(0.0), {y}_y, lessThan_({y} * {y}_s, {T}(0.0)));\n"
-        "  {y} -= mix({T}(0.0), {y}_y, greaterThanEqual_({y} * {y}_s, {y}_a));\n"
-        "  {y} = mix({y}, {y}_x, equal_({y}_a, {T}(0.0)));",
         backward=lambda f, gy, i: fit(
             gy if i == 0 else neg(zero_mul(gy, _mod_quotient(f))), f.inputs[i]
         ),
@@ -277,7 +273,16 @@ MOD = register(
                 gradient=False,
             ),
         ),
-    )
+    ),
+    Kernel(
+        # The quotient may be rounded to the next integer: the second and third line bring the
+        # remainder back between 0 and y. What is added to a tiny remainder may round to y itself.
+        "{T} {y}_x = {T}({x0}), {y}_y = {T}({x1}), {y}_a = abs({y}_y), {y}_s = sign({y}_y);\n"
+        "  {y} = {y}_x - {y}_y * floor({y}_x / mix({y}_y, {T}(1.0), equal_({y}_a, {T}(0.0))));\n"
+        "  {y} += mix({T}(0.0), {y}_y, lessThan_({y} * {y}_s, {T}(0.0)));\n"
+        "  {y} -= mix({T}(0.0), {y}_y, greaterThanEqual_({y} * {y}_s, {y}_a));\n"
+        "  {y} = mix({y}, {y}_x, equal_({y}_a, {T}(0.0)));"
+    ),
 )
 
 

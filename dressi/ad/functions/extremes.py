@@ -21,7 +21,8 @@ from dressi.ad.functions.stop import stop_gradient
 from dressi.ad.functions.vector import sum_components
 from dressi.ad.functions.window import place_glsl
 from dressi.ad.graph import Function, Variable, short
-from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC3
 from dressi.errors import GraphError
 
@@ -77,7 +78,6 @@ BLOCK_EXTREME: Op = register(
     Op(
         "block_extreme",
         _block_infer,
-        _block_glsl,
         reads=(ANY,),
         once=(0,),
         reference=_block_ref,
@@ -95,7 +95,8 @@ BLOCK_EXTREME: Op = register(
             for merge in (False, True)
             for given, size in (((VEC3, -2, -1), (13, 9)), ((INT, 1, 9), (100, 1)))
         ),
-    )
+    ),
+    Kernel(_block_glsl),
 )
 
 

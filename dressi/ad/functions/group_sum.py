@@ -17,6 +17,7 @@ from typing import Any
 
 from dressi.ad.functions.reduce import compensated
 from dressi.ad.graph import Function, Size, Variable
+from dressi.ad.kernels import Workgroup, implement
 from dressi.ad.registry import ANY, COMP, Op, Shape, apply
 
 LANES = (8, 8)
@@ -167,17 +168,21 @@ def _shared(f: Function) -> str:
     return "\n".join(f"shared {t.glsl} {name}[{N_LANES}];" for name in names)
 
 
-GROUP_SUM = Op(
-    "group_sum",
-    _infer,
-    _glsl,
-    reads=(ANY,),
-    once=(0,),
-    kind=COMP,
-    preamble=_shared,
-    groups=lambda f: (f.output.size[0], 1, f.output.layers),
-    lanes=N_LANES,
-    stores_first=True,
+GROUP_SUM = implement(
+    Op(
+        "group_sum",
+        _infer,
+        reads=(ANY,),
+        once=(0,),
+        kind=COMP,
+    ),
+    Workgroup(
+        _glsl,
+        preamble=_shared,
+        groups=lambda f: (f.output.size[0], 1, f.output.layers),
+        lanes=N_LANES,
+        stores_first=True,
+    ),
 )
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from dressi.ad.functions._common import constant, lift, needs_int, needs_variable
 from dressi.ad.functions.arith import clamp, to_float, to_int
 from dressi.ad.graph import Function, Size, Variable, checked_shape
-from dressi.ad.registry import ANY, FREE, MACRO, SAME, Case, Op, Shape, apply, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import ANY, FREE, MACRO, SAME, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, VEC2, VEC3
 from dressi.errors import GraphError
 
@@ -25,21 +26,23 @@ PIXEL_COORD = register(
     Op(
         "pixel_coord",
         lambda xs, a: (VEC2, a["size"], a["layers"]),
-        # Inside a larger shader {pos} is that shader's.
-        lambda f: "{y} = vec2(0.5);" if f.attr("size") == (1, 1) else "{y} = vec2({pos}) + 0.5;",
         kind=FREE,
         reference=_coord_ref,
-    )
+    ),
+    Kernel(
+        # Inside a larger shader {pos} is that shader's.
+        lambda f: "{y} = vec2(0.5);" if f.attr("size") == (1, 1) else "{y} = vec2({pos}) + 0.5;"
+    ),
 )
 
 LAYER_INDEX = register(
     Op(
         "layer_index",
         lambda xs, a: (INT, (1, 1), a["layers"]),
-        lambda f: "{y} = 0;" if f.attr("layers") == 1 else "{y} = {layer};",
         kind=FREE,
         reference=lambda f, xs: np.arange(f.attr("layers"), dtype=np.float64).reshape(-1, 1, 1, 1),
-    )
+    ),
+    Kernel(lambda f: "{y} = 0;" if f.attr("layers") == 1 else "{y} = {layer};"),
 )
 
 
@@ -52,7 +55,6 @@ EXPAND = register(
     Op(
         "expand",
         lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
-        "{y} = {x0};",
         zero_if=(0,),
         backward=lambda f, gy, i: gy,
         reference=_expand_ref,
@@ -61,7 +63,8 @@ EXPAND = register(
                 lambda a: expand(a, (5, 3), 2), ((VEC3, -2, 2),), elementwise=False, sizes=((1, 1),)
             ),
         ),
-    )
+    ),
+    Kernel("{y} = {x0};"),
 )
 
 _EDGE_GLSL = (
@@ -94,7 +97,6 @@ BORDER = register(
     Op(
         "border",
         _float_image,
-        _EDGE_GLSL,
         reads=(ANY,),
         reference=_edge_ref,
         cases=(
@@ -106,7 +108,8 @@ BORDER = register(
                 sizes=((7, 5),),
             ),
         ),
-    )
+    ),
+    Kernel(_EDGE_GLSL),
 )
 
 
@@ -141,7 +144,6 @@ MAX_TAP: Op = register(
     Op(
         "max_tap",
         lambda xs, a: _float_image(xs[:1], a),
-        _max_tap_glsl,
         reads=(ANY, SAME),
         reference=_max_tap_ref,
         cases=(
@@ -153,7 +155,8 @@ MAX_TAP: Op = register(
                 sizes=((7, 5),),
             ),
         ),
-    )
+    ),
+    Kernel(_max_tap_glsl),
 )
 
 
@@ -244,13 +247,15 @@ SOBOL = register(
     Op(
         "sobol",
         _sobol_infer,
+        reference=_sobol_ref,
+        cases=(Case(lambda a: sobol(a), ((INT, 0, 500),), gradient=False),),
+    ),
+    Kernel(
         "uint {y}_n = uint({x0}), {y}_v = 0x80000000u, {y}_r = 0u;\n"
         "  for (uint i = {y}_n; i != 0u; i >>= 1) { if ((i & 1u) != 0u) {y}_r ^= {y}_v; "
         "{y}_v ^= {y}_v >> 1; }\n"
-        "  {y} = vec2(float(bitfieldReverse({y}_n) >> 8), float({y}_r >> 8)) / 16777216.0;",
-        reference=_sobol_ref,
-        cases=(Case(lambda a: sobol(a), ((INT, 0, 500),), gradient=False),),
-    )
+        "  {y} = vec2(float(bitfieldReverse({y}_n) >> 8), float({y}_r >> 8)) / 16777216.0;"
+    ),
 )
 
 
@@ -282,7 +287,6 @@ TAKE_LAYER: Op = register(
     Op(
         "take_layer",
         _take_infer,
-        "{y} = {fetch0}({pos}, " + _modulo("{x1}", "{l0}") + ");",
         reads=(ANY, SAME),
         backward=_take_backward,
         reference=_take_ref,
@@ -295,7 +299,8 @@ TAKE_LAYER: Op = register(
             )
             for n in (0, 2, 7, -1)
         ),
-    )
+    ),
+    Kernel("{y} = {fetch0}({pos}, " + _modulo("{x1}", "{l0}") + ");"),
 )
 
 
@@ -310,7 +315,6 @@ PUT_LAYER: Op = register(
     Op(
         "put_layer",
         lambda xs, a: (_take_infer(xs, a)[0], a["size"], a["layers"]),
-        "{y} = " + _modulo("{x1}", "{ly}") + " == {layer} ? {x0} : {T}(0);",
         reads=(SAME, SAME),
         backward=lambda f, gy, i: take_layer(gy, f.inputs[1]) if i == 0 else None,
         reference=_put_ref,
@@ -324,7 +328,8 @@ PUT_LAYER: Op = register(
                 sizes=((4, 3),),
             ),
         ),
-    )
+    ),
+    Kernel("{y} = " + _modulo("{x1}", "{ly}") + " == {layer} ? {x0} : {T}(0);"),
 )
 
 

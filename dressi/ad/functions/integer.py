@@ -13,7 +13,8 @@ import numpy as np
 
 from dressi.ad.functions._common import call, elementwise
 from dressi.ad.graph import Function, Variable
-from dressi.ad.registry import OPS, Case, Op, Shape, apply, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import OPS, Case, Op, Shape, apply
 from dressi.ad.vtype import INT, IVEC2, IVEC3, VEC2, vector
 from dressi.errors import GraphError
 
@@ -45,10 +46,10 @@ def _row(
         Op(
             name,
             _int_elementwise,
-            glsl,
             reference=lambda f, xs: _wrap(ref(*(x.astype(np.int64) for x in xs))),
             cases=tuple(Case(lambda *xs: apply(OPS[name], xs), i, gradient=False) for i in inputs),
-        )
+        ),
+        Kernel(glsl),
     )
 
 
@@ -171,22 +172,22 @@ FLOAT_BITS = register(
     Op(
         "float_bits",
         _reinterpret_infer,
-        "{y} = floatBitsToInt({x0});",
         reference=lambda f, xs: xs[0].astype(np.float32).view(np.int32).astype(np.int64),
         cases=(Case(lambda a: float_bits(a), ((VEC2, -9, 9),), gradient=False),),
-    )
+    ),
+    Kernel("{y} = floatBitsToInt({x0});"),
 )
 BITS_FLOAT = register(
     Op(
         "bits_float",
         _reinterpret_infer,
-        "{y} = intBitsToFloat({x0});",
         reference=lambda f, xs: xs[0].astype(np.int32).view(np.float32).astype(np.float64),
         cases=(
             Case(lambda a: bits_float(a), ((IVEC2, 0x3F000000, 0x41000000),), gradient=False),
             Case(lambda a: bits_float(a), ((INT, 0x40000000, 0x41000000),), gradient=False),
         ),
-    )
+    ),
+    Kernel("{y} = intBitsToFloat({x0});"),
 )
 
 

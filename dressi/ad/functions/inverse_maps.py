@@ -20,7 +20,8 @@ import numpy as np
 from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.image import expand
 from dressi.ad.graph import Function, Variable
-from dressi.ad.registry import ANY, COMP, SAME, Op, apply, register
+from dressi.ad.kernels import DISPATCH, Kernel, register
+from dressi.ad.registry import ANY, COMP, SAME, Op, apply
 from dressi.ad.vtype import IVEC2
 
 # Two odd multipliers of a bijective 32-bit mix (with xor-shifts by 16, which undo themselves).
@@ -122,10 +123,10 @@ INVERSE_GATHER = register(
     Op(
         "inverse_gather",
         lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
-        _inverse_gather_glsl,
         reads=(ANY, SAME, SAME),
         reference=_inverse_gather_ref,
-    )
+    ),
+    Kernel(_inverse_gather_glsl),
 )
 
 
@@ -160,12 +161,12 @@ INVERSE_LOOKUP = register(
     Op(
         "inverse_lookup",
         lambda xs, a: (IVEC2, a["size"], a["layers"]),
-        _inverse_lookup_glsl,
         kind=COMP,
         reference=_inverse_lookup_ref,
         scatter="raw",
         domain=1,
-    )
+    ),
+    Kernel(_inverse_lookup_glsl, DISPATCH),
 )
 
 

@@ -12,7 +12,8 @@ from dressi.ad.functions._common import needs_variable
 from dressi.ad.functions.layers import FAN_IN
 from dressi.ad.functions.window import crop, place_glsl
 from dressi.ad.graph import Function, Variable, short
-from dressi.ad.registry import ANY, Case, Op, Shape, apply, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import ANY, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3
 from dressi.errors import GraphError
 
@@ -55,7 +56,6 @@ JOIN: Op = register(
     Op(
         "join",
         _join_infer,
-        _join_glsl,
         reads=(ANY,),
         once=tuple(range(FAN_IN)),
         backward=lambda f, gy, i: crop(gy, _starts(f)[i], 0, f.inputs[i].size[0], 1),
@@ -87,7 +87,8 @@ JOIN: Op = register(
                 sizes=((7, 1), (5, 1)),
             ),
         ),
-    )
+    ),
+    Kernel(_join_glsl),
 )
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from dressi.ad.functions._common import needs_int, needs_variable, table_index
 from dressi.ad.functions.window import place_glsl
 from dressi.ad.graph import Function, Size, Variable, checked_shape, short
-from dressi.ad.registry import ANY, Case, Op, Shape, apply, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import ANY, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3, VEC4
 from dressi.errors import GraphError
 
@@ -43,7 +44,6 @@ FLIP: Op = register(
     Op(
         "flip",
         lambda xs, a: (xs[0].vtype, xs[0].size, xs[0].layers),
-        _flip_glsl,
         reads=(ANY,),
         once=(0,),
         backward=lambda f, gy, i: flip(gy, f.attr("horizontal"), f.attr("vertical")),
@@ -59,7 +59,8 @@ FLIP: Op = register(
             )
             for vtype, x, y in ((VEC3, True, False), (FLOAT, False, True), (MAT2, True, True))
         ),
-    )
+    ),
+    Kernel(_flip_glsl),
 )
 
 
@@ -85,7 +86,6 @@ RESHAPE: Op = register(
     Op(
         "reshape",
         _reshape_infer,
-        _reshape_glsl,
         reads=(ANY,),
         once=(0,),
         backward=lambda f, gy, i: reshape(gy, f.inputs[0].size, f.inputs[0].layers),
@@ -119,7 +119,8 @@ RESHAPE: Op = register(
                 sizes=((6, 1),),
             ),
         ),
-    )
+    ),
+    Kernel(_reshape_glsl),
 )
 
 
@@ -155,7 +156,6 @@ CONCAT_LAYERS: Op = register(
     Op(
         "concat",
         _concat_infer,
-        _concat_glsl,
         reads=(ANY,),
         once=tuple(range(FAN_IN)),
         backward=lambda f, gy, i: _slice(gy, _starts(f)[i], f.inputs[i].layers),
@@ -187,7 +187,8 @@ CONCAT_LAYERS: Op = register(
                 sizes=((7, 5),) * 2,
             ),
         ),
-    )
+    ),
+    Kernel(_concat_glsl),
 )
 
 
@@ -207,7 +208,6 @@ SLICE: Op = register(
     Op(
         "slice_layers",
         _slice_infer,
-        _slice_glsl,
         reads=(ANY,),
         backward=lambda f, gy, i: apply(
             UNSLICE, (gy,), start=f.attr("start"), layers=f.inputs[0].layers
@@ -227,7 +227,8 @@ SLICE: Op = register(
                 sizes=((13, 1),),
             ),
         ),
-    )
+    ),
+    Kernel(_slice_glsl),
 )
 
 
@@ -252,7 +253,6 @@ UNSLICE: Op = register(
     Op(
         "slice_layers_transposed",
         lambda xs, a: (xs[0].vtype, xs[0].size, a["layers"]),
-        _unslice_glsl,
         reads=(ANY,),
         once=(0,),
         backward=lambda f, gy, i: _slice(gy, f.attr("start"), f.inputs[0].layers),
@@ -265,7 +265,8 @@ UNSLICE: Op = register(
                 sizes=((7, 5),),
             ),
         ),
-    )
+    ),
+    Kernel(_unslice_glsl),
 )
 
 

@@ -22,7 +22,8 @@ from dressi.ad.functions.matrix import (
 from dressi.ad.functions.vector import cross, sum_components
 from dressi.ad.functions.written_out import AXES, determinant_glsl
 from dressi.ad.graph import Function, Variable
-from dressi.ad.registry import Case, Op, Shape, apply, broadcast, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import Case, Op, Shape, apply, broadcast
 from dressi.ad.vtype import FLOAT, MAT2, MAT3, MAT4, VEC2, VEC3, VEC4, VType, matrix
 from dressi.errors import GraphError
 
@@ -69,11 +70,11 @@ COFACTOR: Op = register(
     Op(
         "cofactor",
         _square,
-        lambda f: _cofactor_glsl(f.output.vtype.n, "{x0}", "{y}"),
         backward=lambda f, gy, i: _cofactor_backward(f, gy),
         reference=_cofactor_ref,
         cases=tuple(Case(lambda m: cofactor(m), ((t, -2, 2),)) for t in (MAT2, MAT3, MAT4)),
-    )
+    ),
+    Kernel(lambda f: _cofactor_glsl(f.output.vtype.n, "{x0}", "{y}")),
 )
 
 
@@ -119,11 +120,11 @@ CROSS4: Op = register(
     Op(
         "cross4",
         _cross4_infer,
-        _cross4_glsl,
         backward=lambda f, gy, i: -apply(CROSS4, [*f.inputs[:i], gy, *f.inputs[i + 1 :]]),
         reference=_cross4_ref,
         cases=(Case(lambda *v: apply(CROSS4, v), ((VEC4, -2, 2),) * 3),),
-    )
+    ),
+    Kernel(_cross4_glsl),
 )
 """The vector of determinants of three VEC4 with each unit vector in front: normal to all three."""
 
@@ -136,14 +137,14 @@ DETERMINANT = register(
     Op(
         "determinant",
         lambda xs, a: (FLOAT, *_square(xs, a)[1:]),
-        lambda f: f"{{y}} = {_determinant_text('{x0}', f.inputs[0].vtype.n)};",
         backward=lambda f, gy, i: scale(cofactor(f.inputs[0]), gy),
         reference=lambda f, xs: _det(xs[0])[..., None],
         cases=tuple(
             Case(lambda m: determinant(m), ((t, -2, 2),), transcendental=t is MAT4)
             for t in (MAT2, MAT3, MAT4)
         ),
-    )
+    ),
+    Kernel(lambda f: f"{{y}} = {_determinant_text('{x0}', f.inputs[0].vtype.n)};"),
 )
 
 
@@ -192,27 +193,29 @@ INVERSE = register(
     Op(
         "inverse",
         _square,
-        _inverse_glsl,
         backward=_inverse_backward,
         reference=_inverse_ref,
         cases=(
             *(Case(lambda m: inverse(_well(m)), ((t, -1, 1),)) for t in (MAT2, MAT3, MAT4)),
             Case(lambda m: inverse(scale(_well(m), 1e-12)) * 1e-12, ((MAT4, -1, 1),)),
         ),
-    )
+    ),
+    Kernel(_inverse_glsl),
 )
 
 DIAGONAL: Op = register(
     Op(
         "diagonal",
         lambda xs, a: (_matrix_type(xs[0]).plane, xs[0].size, xs[0].layers),
-        lambda f: (
-            "{y} = {T}(" + ", ".join(f"{{x0}}[{k}][{k}]" for k in range(f.output.vtype.n)) + ");"
-        ),
         backward=lambda f, gy, i: diagonal_matrix(gy),
         reference=lambda f, xs: np.diagonal(xs[0], axis1=-2, axis2=-1),
         cases=tuple(Case(lambda m: diagonal(m), ((t, -2, 2),)) for t in (MAT2, MAT3, MAT4)),
-    )
+    ),
+    Kernel(
+        lambda f: (
+            "{y} = {T}(" + ", ".join(f"{{x0}}[{k}][{k}]" for k in range(f.output.vtype.n)) + ");"
+        )
+    ),
 )
 
 
@@ -227,16 +230,18 @@ DIAGONAL_MATRIX = register(
     Op(
         "diagonal_matrix",
         _diagonal_matrix_infer,
+        backward=lambda f, gy, i: diagonal(gy),
+        reference=lambda f, xs: xs[0][..., None] * np.eye(xs[0].shape[-1]),
+        cases=tuple(Case(lambda v: diagonal_matrix(v), ((t, -2, 2),)) for t in (VEC2, VEC3, VEC4)),
+    ),
+    Kernel(
         lambda f: (
             "{y} = {T}(0.0);"
             + "".join(
                 f" {{y}}[{k}][{k}] = {{x0}}.{a};" for k, a in enumerate(AXES[: f.output.vtype.n])
             )
-        ),
-        backward=lambda f, gy, i: diagonal(gy),
-        reference=lambda f, xs: xs[0][..., None] * np.eye(xs[0].shape[-1]),
-        cases=tuple(Case(lambda v: diagonal_matrix(v), ((t, -2, 2),)) for t in (VEC2, VEC3, VEC4)),
-    )
+        )
+    ),
 )
 
 

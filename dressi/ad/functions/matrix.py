@@ -15,7 +15,8 @@ from dressi.ad.functions._common import call, constant, needs_int
 from dressi.ad.functions.vector import sum_components
 from dressi.ad.functions.written_out import AXES, matmul_glsl
 from dressi.ad.graph import Function, Variable
-from dressi.ad.registry import Case, Op, Shape, apply, broadcast, every_input, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import Case, Op, Shape, apply, broadcast, every_input
 from dressi.ad.vtype import FLOAT, MAT2, MAT3, MAT4, VEC2, VEC3, VEC4, matrix
 from dressi.errors import GraphError
 
@@ -48,7 +49,6 @@ MATMUL = register(
     Op(
         "matmul",
         _matmul_infer,
-        _matmul_text,
         backward=_matmul_backward,
         reference=lambda f, xs: (
             xs[0] @ xs[1] if f.inputs[1].vtype.is_matrix else (xs[0] @ xs[1][..., None])[..., 0]
@@ -58,18 +58,19 @@ MATMUL = register(
             Case(lambda m, v: m @ v, ((MAT3, -2, 2), (VEC3, -2, 2))),
             Case(lambda m, v: m @ v, ((MAT2, -2, 2), (MAT2, -2, 2))),
         ),
-    )
+    ),
+    Kernel(_matmul_text),
 )
 
 TRANSPOSE = register(
     Op(
         "transpose",
         lambda xs, a: (_matrix_type(xs[0]), xs[0].size, xs[0].layers),
-        "{y} = transpose({x0});",
         backward=lambda f, gy, i: transpose(gy),
         reference=lambda f, xs: np.swapaxes(xs[0], -1, -2),
         cases=(Case(lambda m: transpose(m), ((MAT3, -2, 2),)),),
-    )
+    ),
+    Kernel("{y} = transpose({x0});"),
 )
 
 
@@ -94,13 +95,13 @@ OUTER = register(
     Op(
         "outer",
         _outer_infer,
-        _outer_text,
         backward=lambda f, gy, i: (
             matmul(gy, f.inputs[1]) if i == 0 else matmul(transpose(gy), f.inputs[0])
         ),
         reference=lambda f, xs: xs[0][..., :, None] * xs[1][..., None, :],
         cases=(Case(lambda a, b: outer(a, b), ((VEC2, -2, 2), (VEC2, -2, 2))),),
-    )
+    ),
+    Kernel(_outer_text),
 )
 
 
@@ -119,11 +120,11 @@ SCALE = register(
     Op(
         "scale",
         _scale_infer,
-        "{y} = {x0} * {x1};",
         backward=_scale_backward,
         reference=lambda f, xs: xs[0] * xs[1][..., None],
         cases=(Case(lambda m, s: scale(m, s), ((MAT3, -2, 2), (FLOAT, -2, 2))),),
-    )
+    ),
+    Kernel("{y} = {x0} * {x1};"),
 )
 
 
@@ -137,23 +138,23 @@ COMPMUL: Op = register(
     Op(
         "matrix_comp_mul",
         _compmul_infer,
-        "{y} = matrixCompMult({x0}, {x1});",
         backward=lambda f, gy, i: apply(COMPMUL, (gy, f.inputs[1 - i])),
         reference=lambda f, xs: xs[0] * xs[1],
         cases=(Case(lambda a, b: apply(COMPMUL, (a, b)), ((MAT2, -2, 2), (MAT2, -2, 2))),),
-    )
+    ),
+    Kernel("{y} = matrixCompMult({x0}, {x1});"),
 )
 
 COLUMN = register(
     Op(
         "column",
         lambda xs, a: _column_infer(xs, a),
-        lambda f: f"{{y}} = {{x0}}[{f.attr('index')}];",
         zero_if=(0,),
         backward=lambda f, gy, i: _column_backward(gy, f.attr("index")),
         reference=lambda f, xs: xs[0][..., :, f.attr("index")],
         cases=(Case(lambda m: column(m, 1), ((MAT3, -2, 2),)),),
-    )
+    ),
+    Kernel(lambda f: f"{{y}} = {{x0}}[{f.attr('index')}];"),
 )
 
 
@@ -174,7 +175,6 @@ FROM_COLUMNS = register(
     Op(
         "from_columns",
         _from_columns_infer,
-        lambda f: "{y} = {T}(" + ", ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ");",
         zero_if=every_input,
         backward=lambda f, gy, i: column(gy, i),
         reference=lambda f, xs: np.stack(np.broadcast_arrays(*xs), axis=-1),
@@ -182,7 +182,8 @@ FROM_COLUMNS = register(
             Case(lambda a, b: from_columns(a, b), ((VEC2, -2, 2), (VEC2, -2, 2))),
             Case(lambda a, b, c: from_columns(a, b, c), ((VEC3, -2, 2),) * 3),
         ),
-    )
+    ),
+    Kernel(lambda f: "{y} = {T}(" + ", ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ");"),
 )
 
 

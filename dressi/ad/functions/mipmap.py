@@ -18,7 +18,8 @@ from dressi.ad.functions._common import needs_int, needs_variable
 from dressi.ad.functions.color import decoded
 from dressi.ad.functions.window import crop, place_glsl
 from dressi.ad.graph import Function, Size, Variable, short
-from dressi.ad.registry import ANY, Case, Op, Shape, apply, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import ANY, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, VEC3, VType
 from dressi.errors import GraphError
 
@@ -72,7 +73,6 @@ HALF: Op = register(
     Op(
         "mip_half",
         _half_infer,
-        _half_glsl,
         reads=(ANY,),
         once=(0,),
         backward=lambda f, gy, i: apply(UNHALF, (gy,), size=f.inputs[0].size),
@@ -93,7 +93,8 @@ HALF: Op = register(
                 (FLOAT, (1, 1)),
             )
         ),
-    )
+    ),
+    Kernel(_half_glsl),
 )
 
 
@@ -130,7 +131,6 @@ UNHALF: Op = register(
     Op(
         "mip_half_transposed",
         lambda xs, a: (xs[0].vtype, a["size"], xs[0].layers),
-        _unhalf_glsl,
         reads=(ANY,),
         backward=lambda f, gy, i: apply(HALF, (gy,)),
         reference=lambda f, xs: np.einsum(
@@ -148,7 +148,8 @@ UNHALF: Op = register(
             )
             for t, size in ((VEC3, (8, 5)), (FLOAT, (7, 1)), (FLOAT, (1, 1)))
         ),
-    )
+    ),
+    Kernel(_unhalf_glsl),
 )
 
 
@@ -194,7 +195,6 @@ PACK: Op = register(
     Op(
         "mip_levels",
         lambda xs, a: (xs[0].vtype, a["size"], max(x.layers for x in xs)),
-        _pack_glsl,
         reads=(ANY,),
         backward=_pack_backward,
         reference=_pack_ref,
@@ -212,7 +212,8 @@ PACK: Op = register(
                 sizes=((9, 1), (4, 1)),
             ),
         ),
-    )
+    ),
+    Kernel(_pack_glsl),
 )
 
 

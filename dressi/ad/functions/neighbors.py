@@ -29,11 +29,12 @@ from dressi.ad.functions.window import (
     readers_glsl,
 )
 from dressi.ad.graph import Function, Variable, short
-from dressi.ad.registry import ANY, Case, Op, Shape, apply, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import ANY, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, VEC2, VEC3
 from dressi.errors import GraphError
 
-Kernel = tuple[tuple[float, ...], ...]
+Weights = tuple[tuple[float, ...], ...]
 
 UNROLLED = 9
 """Taps up to which the loop over a kernel is written out: no weights to look up."""
@@ -51,7 +52,7 @@ def _infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return x.vtype, x.size, x.layers
 
 
-def _taps(kernel: Kernel) -> list[tuple[int, int, float]]:
+def _taps(kernel: Weights) -> list[tuple[int, int, float]]:
     """(dx, dy, weight) of every weight that is not 0."""
     cy, cx = len(kernel) // 2, len(kernel[0]) // 2
     return [
@@ -171,7 +172,7 @@ def _backward(f: Function, gy: Variable, i: int) -> Variable:
     return apply(op, (gy,), kernel=kernel, border=border)
 
 
-_KERNELS: tuple[tuple[str, Kernel], ...] = (
+_KERNELS: tuple[tuple[str, Weights], ...] = (
     *((border, ((0.5, -1.0, 0.25), (0.0, 2.0, 0.0), (0.125, 1.5, -0.75))) for border in BORDERS),
     *((border, ((0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1),)) for border in BORDERS),
     ("clamp", ((1.0,), (0.5,), (-0.25,))),
@@ -183,7 +184,7 @@ _KERNELS: tuple[tuple[str, Kernel], ...] = (
 
 
 def _cases(name: str) -> tuple[Case, ...]:
-    def build(a: Variable, border: str, kernel: Kernel) -> Variable:
+    def build(a: Variable, border: str, kernel: Weights) -> Variable:
         op = CONVOLVE if name == "convolve" else CONVOLVE_TRANSPOSED
         return apply(op, (a,), kernel=kernel, border=border)
 
@@ -204,25 +205,25 @@ CONVOLVE: Op = register(
     Op(
         "convolve",
         _infer,
-        _glsl,
         reads=(ANY,),
         backward=_backward,
         reference=_ref,
         cases=_cases("convolve"),
-    )
+    ),
+    Kernel(_glsl),
 )
 CONVOLVE_TRANSPOSED: Op = register(
     Op(
         "convolve_transposed",
         _infer,
-        _transposed_glsl,
         reads=(ANY,),
         backward=lambda f, gy, i: apply(
             CONVOLVE, (gy,), kernel=f.attr("kernel"), border=f.attr("border")
         ),
         reference=_transposed_ref,
         cases=_cases("convolve_transposed"),
-    )
+    ),
+    Kernel(_transposed_glsl),
 )
 
 

@@ -28,7 +28,8 @@ from dressi.ad.functions.select import where
 from dressi.ad.functions.vector import vec
 from dressi.ad.functions.window import border_glsl, border_index, checked_border, place_glsl
 from dressi.ad.graph import Function, Size, Variable, short
-from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, MAT4, VEC4, vector
 from dressi.errors import GraphError
 
@@ -175,12 +176,12 @@ CONV: Op = register(
     Op(
         "conv_channels",
         _conv_infer,
-        _conv_glsl,
         reads=(ANY,),
         backward=_conv_backward,
         reference=_conv_ref,
         cases=(_case(1, "zero", (7, 5)), _case(3, "zero", (5, 4)), _case(3, "repeat", (4, 2))),
-    )
+    ),
+    Kernel(_conv_glsl),
 )
 
 
@@ -221,7 +222,6 @@ CONV_X: Op = register(
     Op(
         "conv_channels_x",
         _conv_x_infer,
-        _conv_x_glsl,
         reads=(ANY,),
         backward=lambda f, h, i: (
             apply(CONV, (h, f.inputs[1]), **_attrs(f))
@@ -240,7 +240,8 @@ CONV_X: Op = register(
             )
             for kernel, border in ((1, "zero"), (3, "zero"), (3, "repeat"))
         ),
-    )
+    ),
+    Kernel(_conv_x_glsl),
 )
 
 
@@ -337,7 +338,6 @@ CONV_PART: Op = register(
     Op(
         "conv_channels_part",
         lambda xs, a: (MAT4, a["size"], a["chunks"]),
-        _part_glsl,
         reads=(ANY,),
         reference=_part_ref,
         cases=tuple(
@@ -352,7 +352,8 @@ CONV_PART: Op = register(
             )
             for kernel in (1, 3)
         ),
-    )
+    ),
+    Kernel(_part_glsl),
 )
 
 

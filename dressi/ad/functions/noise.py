@@ -18,7 +18,8 @@ from dressi.ad.functions.elementary import cos, log, round, sin, sqrt
 from dressi.ad.functions.vector import swizzle, vec
 from dressi.ad.functions.window import place_glsl
 from dressi.ad.graph import Function, Size, Variable, checked_shape
-from dressi.ad.registry import Case, Op, Shape, apply, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import Case, Op, Shape, apply
 from dressi.ad.vtype import INT, IVEC3, IVEC4, vector
 from dressi.errors import GraphError
 
@@ -75,13 +76,13 @@ HASH: Op = register(
     Op(
         "hash",
         _hash_infer,
-        _hash_glsl,
         reference=_hash_ref,
         cases=tuple(
             Case(lambda a: hash(a), ((vtype, -(2**31), 2**31 - 1),), gradient=False)
             for vtype in (IVEC4, IVEC3, INT)
         ),
-    )
+    ),
+    Kernel(_hash_glsl),
 )
 
 
@@ -120,7 +121,6 @@ UNIFORM_NOISE: Op = register(
     Op(
         "uniform_noise",
         _noise_infer,
-        _noise_glsl,
         reference=_noise_ref,
         cases=tuple(
             Case(
@@ -132,7 +132,8 @@ UNIFORM_NOISE: Op = register(
             )
             for size, n in (((7, 5), 1), ((40, 1), 2), ((1, 1), 3), ((16, 9), 4))
         ),
-    )
+    ),
+    Kernel(_noise_glsl),
 )
 
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from dressi.ad.functions._common import lift, needs_int
 from dressi.ad.graph import Size, Variable, checked_shape, short
-from dressi.ad.registry import RASTER, SAME, VERTEX, Op, Shape, apply, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import RASTER, SAME, VERTEX, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, VEC4
 from dressi.errors import GraphError
 
@@ -31,7 +32,7 @@ def _rasterize_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
 
 
 RASTERIZE = register(
-    Op("rasterize", _rasterize_infer, "{y} = {primitive};", reads=(VERTEX,), kind=RASTER)
+    Op("rasterize", _rasterize_infer, reads=(VERTEX,), kind=RASTER), Kernel("{y} = {primitive};")
 )
 
 
@@ -48,7 +49,8 @@ def _resolve_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
 
 
 RESOLVE = register(
-    Op("resolve", _resolve_infer, "{y} = {x0};", reads=(SAME, SAME, SAME), fragment_exit=True)
+    Op("resolve", _resolve_infer, reads=(SAME, SAME, SAME), fragment_exit=True),
+    Kernel("{y} = {x0};"),
 )
 
 

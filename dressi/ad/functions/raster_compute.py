@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dressi.ad.graph import Function, Variable
+from dressi.ad.kernels import Workgroup, implement
 from dressi.ad.registry import ANY, COMP, Op
 from dressi.ad.vtype import INT, IVEC2
 
@@ -87,17 +88,16 @@ def raster_keys(
     side; store: what a kept fragment does with those from ``slot * slots``, where not only the
     nearest is looked for."""
     vtype = IVEC2 if phase == KEY64 else INT
-    op = Op(
-        f"raster_kbuffer_{phase}" if slots > 1 else f"raster_{phase}",
-        lambda xs, a: (vtype, (a["size"][0] * slots, a["size"][1]), xs[0].layers),
-        _body,
-        reads=(*[ANY] * len(corners), *[how for _, how in others]),
-        kind=COMP,
-        scatter="raw64" if phase == KEY64 else "raw",
-        domain=0,
-        preamble=_preamble,
-        groups=_groups,
-        lanes=LANES,
+    op = implement(
+        Op(
+            f"raster_kbuffer_{phase}" if slots > 1 else f"raster_{phase}",
+            lambda xs, a: (vtype, (a["size"][0] * slots, a["size"][1]), xs[0].layers),
+            reads=(*[ANY] * len(corners), *[how for _, how in others]),
+            kind=COMP,
+            scatter="raw64" if phase == KEY64 else "raw",
+            domain=0,
+        ),
+        Workgroup(_body, preamble=_preamble, groups=_groups, lanes=LANES),
     )
     inputs = (*corners, *[v for v, _ in others])
     own = {"inner": inner, "phase": phase, "store": store or _STORE[phase]}

@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dressi.ad.graph import Function, Variable
+from dressi.ad.kernels import Kernel, implement
 from dressi.ad.registry import ANY, Op, Shape, apply
 from dressi.ad.vtype import INT
 
@@ -88,7 +89,7 @@ def _layer_glsl(f: Function) -> str:
     return f"{{y}} = ~{{fetch0}}(ivec2({{pos}}.x * {n} + {k}, {{pos}}.y), {{layer}}){word};"
 
 
-LAYER = Op("kbuffer_layer", _layer_infer, _layer_glsl, reads=(ANY,))
+LAYER = implement(Op("kbuffer_layer", _layer_infer, reads=(ANY,)), Kernel(_layer_glsl))
 
 
 def kbuffer_layer(keys: Variable, k: int, n: int) -> Variable:

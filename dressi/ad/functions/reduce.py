@@ -12,7 +12,8 @@ import numpy as np
 
 from dressi.ad.functions._common import needs_variable, table_index
 from dressi.ad.graph import Function, Size, Variable
-from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3, VType
 from dressi.errors import GraphError
 
@@ -88,7 +89,6 @@ BLOCK_SUM: Op = register(
             _block_size(xs[0].size),
             1 if a["merge_layers"] else xs[0].layers,
         ),
-        _block_glsl,
         reads=(ANY,),
         once=(0,),
         reference=_block_ref,
@@ -103,22 +103,25 @@ BLOCK_SUM: Op = register(
             for merge in (False, True)
             for given, size in (((VEC3, -2, 2), (13, 9)), ((INT, -9, 9), (100, 1)))
         ),
-    )
+    ),
+    Kernel(_block_glsl),
 )
 
 SUM_LAYERS = register(
     Op(
         "sum_layers",
         lambda xs, a: (xs[0].vtype, xs[0].size, 1),
-        "{T} {y}_s = {T}(0);\n"
-        "  for (int l = 0; l < {l0}; l++) {y}_s += {fetch0}({pos}, l);\n"
-        "  {y} = {y}_s;",
         reads=(ANY,),
         once=(0,),
         backward=lambda f, gy, i: gy,
         reference=lambda f, xs: xs[0].sum(axis=0, keepdims=True),
         cases=(Case(lambda a: sum_layers(a), ((VEC3, -2, 2),)),),
-    )
+    ),
+    Kernel(
+        "{T} {y}_s = {T}(0);\n"
+        "  for (int l = 0; l < {l0}; l++) {y}_s += {fetch0}({pos}, l);\n"
+        "  {y} = {y}_s;"
+    ),
 )
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from dressi.ad.functions._common import needs_variable
 from dressi.ad.functions.window import place_glsl
 from dressi.ad.graph import Function, Size, Variable, checked_shape
-from dressi.ad.registry import ANY, Case, Op, Shape, apply, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import ANY, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, IVEC2, MAT2, VEC3
 from dressi.errors import GraphError
 
@@ -106,7 +107,6 @@ RESIZE: Op = register(
     Op(
         "resize",
         _resize_infer,
-        _resize_glsl,
         reads=(ANY,),
         backward=_resize_backward,
         reference=_resize_ref,
@@ -136,7 +136,8 @@ RESIZE: Op = register(
                 sizes=((4, 3),),
             ),
         ),
-    )
+    ),
+    Kernel(_resize_glsl),
 )
 
 
@@ -173,7 +174,6 @@ UNRESIZE: Op = register(
     Op(
         "resize_transposed",
         _unresize_infer,
-        _unresize_glsl,
         reads=(ANY,),
         backward=_unresize_backward,
         reference=lambda f, xs: _transposed(
@@ -191,7 +191,8 @@ UNRESIZE: Op = register(
             for mode in RESIZE_FILTERS
             for vtype, axis, n in ((VEC3, 0, 3), (FLOAT, 1, 17), (MAT2, 0, 1))
         ),
-    )
+    ),
+    Kernel(_unresize_glsl),
 )
 
 

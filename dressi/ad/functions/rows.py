@@ -13,7 +13,7 @@ known. Not in fragment shaders: a CPU driver, whose loads do not wait, takes twi
 
 from __future__ import annotations
 
-from dressi.ad.registry import REST
+from dressi.ad.kernels import REST
 
 FIRST = 8
 """Entries that are loaded together, before any branch, where the longest row is known."""

@@ -29,8 +29,9 @@ from dressi.ad.graph import (
     short,
     topological,
 )
+from dressi.ad.kernels import DISPATCH, SUBGROUP, Kernel, register
 from dressi.ad.precision import say_far
-from dressi.ad.registry import ANY, COMP, RASTER, SAME, Case, Op, Shape, apply, register
+from dressi.ad.registry import ANY, COMP, RASTER, SAME, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, VEC3, VType
 from dressi.errors import GraphError
 
@@ -96,7 +97,6 @@ LOOKUP = register(
     Op(
         "lookup",
         _lookup_infer,
-        _lookup_glsl,
         reads=(ANY, SAME),
         one_read=(0,),
         backward=_lookup_backward,
@@ -121,7 +121,8 @@ LOOKUP = register(
                 sizes=((11, 1), (7, 5)),
             ),
         ),
-    )
+    ),
+    Kernel(_lookup_glsl),
 )
 
 
@@ -233,13 +234,13 @@ CSR_GATHER = register(
     Op(
         "csr_gather",
         lambda xs, a: (xs[0].vtype, a["size"], xs[0].layers),
-        _csr_glsl,
-        dispatch_glsl=lambda f: _csr_glsl(f, overlap=True),
-        subgroup_glsl=lambda f: _csr_glsl(f, overlap=True, subgroups=True),
         reads=(ANY, ANY, ANY),
         once=(0,),
         reference=_csr_ref,
-    )
+    ),
+    Kernel(_csr_glsl),
+    Kernel(lambda f: _csr_glsl(f, overlap=True), DISPATCH),
+    Kernel(lambda f: _csr_glsl(f, overlap=True, subgroups=True), SUBGROUP),
 )
 
 
@@ -274,7 +275,6 @@ SCATTER_ADD = register(
     Op(
         "scatter_add",
         _scatter_infer,
-        _scatter_glsl,
         backward=lambda f, gy, i: lookup(gy, dynamic(f.inputs[1])) if i == 0 else None,
         reference=_scatter_ref,
         scatter="add",
@@ -289,7 +289,8 @@ SCATTER_ADD = register(
                 sizes=((7, 5), (7, 5)),
             ),
         ),
-    )
+    ),
+    Kernel(_scatter_glsl),
 )
 
 
@@ -303,9 +304,9 @@ DYNAMIC = register(
     Op(
         "dynamic",
         _dynamic_infer,
-        "{y} = {x0};",
         reference=lambda f, xs: xs[0],
-    )
+    ),
+    Kernel("{y} = {x0};"),
 )
 
 
@@ -422,9 +423,6 @@ SPMV = register(
     Op(
         "sparse_matmul",
         lambda xs, a: (xs[0].vtype, (xs[1].size[0] - 1, 1), xs[0].layers),
-        _spmv_glsl,
-        dispatch_glsl=lambda f: _spmv_glsl(f, overlap=True),
-        subgroup_glsl=lambda f: _spmv_glsl(f, overlap=True, subgroups=True),
         reads=(ANY, ANY, ANY, ANY),
         backward=lambda f, gy, i: (
             sparse_matmul(f.attr("matrix").transposed, gy) if i == 0 else None
@@ -446,7 +444,10 @@ SPMV = register(
                 sizes=((5, 1),),
             ),
         ),
-    )
+    ),
+    Kernel(_spmv_glsl),
+    Kernel(lambda f: _spmv_glsl(f, overlap=True), DISPATCH),
+    Kernel(lambda f: _spmv_glsl(f, overlap=True, subgroups=True), SUBGROUP),
 )
 
 

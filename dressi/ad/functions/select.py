@@ -24,7 +24,8 @@ from dressi.ad.functions._common import (
     linear,
 )
 from dressi.ad.graph import Function, Variable
-from dressi.ad.registry import OPS, Case, Op, Shape, apply, broadcast, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import OPS, Case, Op, Shape, apply, broadcast
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3, vector
 from dressi.errors import GraphError
 
@@ -54,7 +55,6 @@ def _make(name: str) -> Op:
         Op(
             name,
             _compare_infer,
-            lambda f: f"{{y}} = {{T}}({function}({_operand(f)}({{x0}}), {_operand(f)}({{x1}})));",
             reference=lambda f, xs: ref(xs[0], xs[1]).astype(np.float64),
             cases=(
                 Case(
@@ -66,7 +66,10 @@ def _make(name: str) -> Op:
                     lambda a, b: compare(name, a, b), ((INT, -2, 2), (INT, -2, 2)), gradient=False
                 ),
             ),
-        )
+        ),
+        Kernel(
+            lambda f: f"{{y}} = {{T}}({function}({_operand(f)}({{x0}}), {_operand(f)}({{x1}})));"
+        ),
     )
 
 
@@ -104,7 +107,6 @@ WHERE = register(
     Op(
         "where",
         _where_infer,
-        _where_glsl,
         zero_if=(1, 2),
         chooses=True,
         backward=_where_backward,
@@ -119,7 +121,8 @@ WHERE = register(
                 ((MAT2, -2, 2), (MAT2, -2, 2)),
             ),
         ),
-    )
+    ),
+    Kernel(_where_glsl),
 )
 
 _QUOTIENT = (
@@ -142,14 +145,14 @@ SAFE_DIV = register(
     Op(
         "safe_div",
         float_elementwise,
-        _QUOTIENT,
         backward=_quotient_backward,
         reference=_quotient,
         cases=(
             Case(lambda a, b: safe_div(a, b), ((VEC3, -2, 2), (FLOAT, 0.5, 2))),
             Case(lambda a: safe_div(a, a * 0.0), ((FLOAT, -2, 2),)),
         ),
-    )
+    ),
+    Kernel(_QUOTIENT),
 )
 
 
@@ -157,7 +160,6 @@ ZERO_DIV = register(
     Op(
         "zero_div",
         float_elementwise,
-        _QUOTIENT + _ZERO_IF_0,
         zero_if=(0,),
         backward=_quotient_backward,
         reference=lambda f, xs: np.where(xs[0] == 0, 0.0, _quotient(f, xs)),
@@ -165,14 +167,14 @@ ZERO_DIV = register(
             Case(lambda a, b: zero_div(a, b), ((VEC3, -2, 2), (FLOAT, 0.5, 2))),
             Case(lambda a, b: zero_div(a * 0.0, a * 0.0 + b), ((FLOAT, -2, 2), (FLOAT, 0.5, 2))),
         ),
-    )
+    ),
+    Kernel(_QUOTIENT + _ZERO_IF_0),
 )
 
 ZERO_MUL = register(
     Op(
         "zero_mul",
         float_elementwise,
-        "{y} = {x0} * {x1};" + _ZERO_IF_0,
         zero_if=(0,),
         backward=lambda f, gy, i: fit(zero_mul(gy, f.inputs[1 - i]), f.inputs[i]),
         reference=lambda f, xs: np.where(xs[0] == 0, 0.0, xs[0] * xs[1]),
@@ -180,7 +182,8 @@ ZERO_MUL = register(
             Case(lambda a, b: zero_mul(a, b), ((FLOAT, -2, 2), (VEC3, -2, 2))),
             Case(lambda a, b: zero_mul(a, b), ((VEC3, -2, 2), (FLOAT, -2, 2))),
         ),
-    )
+    ),
+    Kernel("{y} = {x0} * {x1};" + _ZERO_IF_0),
 )
 
 

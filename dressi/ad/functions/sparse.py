@@ -16,7 +16,8 @@ from dressi.ad.functions._common import needs_variable
 from dressi.ad.functions.rows import row_sum_glsl
 from dressi.ad.functions.scatter import SparseMatrix, leaf, sparse_matmul
 from dressi.ad.graph import Function, Size, Variable, checked_shape, short
-from dressi.ad.registry import ANY, Case, Op, apply, register
+from dressi.ad.kernels import DISPATCH, SUBGROUP, Kernel, register
+from dressi.ad.registry import ANY, Case, Op, apply
 from dressi.ad.vtype import INT, IVEC2, VEC3
 from dressi.errors import GraphError
 
@@ -87,9 +88,6 @@ LINEAR_MAP = register(
     Op(
         "linear_map",
         lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
-        _glsl,
-        dispatch_glsl=lambda f: _glsl(f, overlap=True),
-        subgroup_glsl=lambda f: _glsl(f, overlap=True, subgroups=True),
         reads=(ANY, ANY, ANY),
         backward=_backward,
         reference=_reference,
@@ -101,7 +99,10 @@ LINEAR_MAP = register(
                 sizes=((5, 7),),
             ),
         ),
-    )
+    ),
+    Kernel(_glsl),
+    Kernel(lambda f: _glsl(f, overlap=True), DISPATCH),
+    Kernel(lambda f: _glsl(f, overlap=True, subgroups=True), SUBGROUP),
 )
 
 

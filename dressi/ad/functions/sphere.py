@@ -21,7 +21,8 @@ from dressi.ad.functions.texture import FILTERS
 from dressi.ad.functions.window import crop
 from dressi.ad.functions.written_out import dot_glsl
 from dressi.ad.graph import Function, Size, Variable
-from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast
 from dressi.ad.vtype import FLOAT, INT, VEC3
 from dressi.errors import GraphError
 
@@ -143,31 +144,31 @@ def _rows(name: str, geometry: Geometry, cases: tuple[Case, ...]) -> tuple[Op, O
         Op(
             name,
             _infer,
-            read_glsl,
             reads=(ANY, SAME),
             backward=read_backward,
             reference=read_ref,
             cases=cases,
-        )
+        ),
+        Kernel(read_glsl),
     )
     scatter = register(
         Op(
             f"{name}_scatter",
             lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
-            scatter_glsl,
             reference=scatter_ref,
             scatter="add",
             domain=0,
-        )
+        ),
+        Kernel(scatter_glsl),
     )
     gradient = register(
         Op(
             f"{name}_grad",
             lambda xs, a: (VEC3, *broadcast(xs[1:])),
-            gradient_glsl,
             reads=(ANY, SAME, SAME),
             reference=gradient_ref,
-        )
+        ),
+        Kernel(gradient_glsl),
     )
     return read, gradient
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dressi.ad.functions._common import same
 from dressi.ad.graph import Variable
-from dressi.ad.registry import Case, Op, apply, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import Case, Op, apply
 from dressi.ad.vtype import VEC3
 
 STOP = register(
     Op(
         "stop_gradient",
         same,
-        "{y} = {x0};",
         reference=lambda f, xs: xs[0],
         cases=(Case(lambda a: stop_gradient(a), ((VEC3, -2, 2),), gradient=False),),
-    )
+    ),
+    Kernel("{y} = {x0};"),
 )
 
 

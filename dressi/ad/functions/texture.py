@@ -49,7 +49,8 @@ from dressi.ad.functions.wraps import (
 )
 from dressi.ad.functions.written_out import dot_glsl, lerp_glsl
 from dressi.ad.graph import Function, Variable
-from dressi.ad.registry import ANY, COMP, SAME, SAMPLER, Case, Op, Shape, apply, broadcast, register
+from dressi.ad.kernels import DISPATCH, SUBGROUP, Kernel, register
+from dressi.ad.registry import ANY, COMP, SAME, SAMPLER, Case, Op, Shape, apply, broadcast
 from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC2, VEC3
 from dressi.errors import GraphError
 
@@ -139,7 +140,6 @@ TEXTURE = register(
     Op(
         "texture",
         _sample_infer,
-        "{y} = {sample0}({x1}, {layer});",
         reads=(SAMPLER, SAME),
         backward=_sample_backward,
         reference=_sample_ref,
@@ -153,7 +153,8 @@ TEXTURE = register(
             for wrap in (*WRAPS, ("repeat", "border"), ("clamp", "mirror"))
             for mode, vtype in (("linear", VEC3), ("nearest", FLOAT))
         ),
-    )
+    ),
+    Kernel("{y} = {sample0}({x1}, {layer});"),
 )
 
 
@@ -241,13 +242,13 @@ TEXTURE_SCATTER = register(
     Op(
         "texture_scatter",
         lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
-        _scatter_glsl,
-        subgroup_glsl=_scatter_together_glsl,
         zero_if=(0,),
         reference=_scatter_ref,
         scatter="add",
         domain=0,
-    )
+    ),
+    Kernel(_scatter_glsl),
+    Kernel(_scatter_together_glsl, SUBGROUP),
 )
 
 
@@ -296,10 +297,10 @@ GRAD_UV = register(
     Op(
         "texture_grad_uv",
         lambda xs, a: (VEC2, *broadcast(xs[1:])),
-        _grad_uv_glsl,
         reads=(ANY, SAME, SAME),
         reference=_grad_uv_ref,
-    )
+    ),
+    Kernel(_grad_uv_glsl),
 )
 
 
@@ -363,12 +364,12 @@ INVERSE_UV = register(
     Op(
         "inverse_uv",
         lambda xs, a: (IVEC2, a["size"], a["layers"]),
-        _inverse_glsl,
         kind=COMP,
         reference=_inverse_ref,
         scatter="raw",
         domain=1,
-    )
+    ),
+    Kernel(_inverse_glsl, DISPATCH),
 )
 
 

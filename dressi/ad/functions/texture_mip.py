@@ -21,7 +21,8 @@ from dressi.ad.functions.vector import swizzle
 from dressi.ad.functions.wraps import Wraps, at_glsl, checked_wrap, inside_glsl, near_glsl
 from dressi.ad.functions.written_out import dot_glsl
 from dressi.ad.graph import Function, Size, Variable, short
-from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast
 from dressi.ad.vtype import FLOAT, VEC2, VEC3
 from dressi.errors import GraphError
 
@@ -149,10 +150,6 @@ TEXTURE_MIP = register(
     Op(
         "texture_mip",
         _infer,
-        lambda f: (
-            "{y} = {T}(0.0);\n  "
-            + _taps_glsl(f, "{x1}", "{x2}", lambda *_: "{y} += (m * x * y) * {fetch0}(i, {layer});")
-        ),
         reads=(ANY, SAME, SAME),
         backward=_backward,
         reference=_ref,
@@ -174,7 +171,13 @@ TEXTURE_MIP = register(
                 ("nearest-mipmap-nearest", "clamp", FLOAT, (1, 5)),
             )
         ),
-    )
+    ),
+    Kernel(
+        lambda f: (
+            "{y} = {T}(0.0);\n  "
+            + _taps_glsl(f, "{x1}", "{x2}", lambda *_: "{y} += (m * x * y) * {fetch0}(i, {layer});")
+        )
+    ),
 )
 
 
@@ -215,11 +218,11 @@ MIP_SCATTER = register(
     Op(
         "texture_mip_scatter",
         lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
-        _scatter_glsl,
         reference=_scatter_ref,
         scatter="add",
         domain=0,
-    )
+    ),
+    Kernel(_scatter_glsl),
 )
 
 
@@ -261,10 +264,10 @@ MIP_GRAD = register(
     Op(
         "texture_mip_grad",
         lambda xs, a: (VEC3, *broadcast(xs[1:])),
-        _grad_glsl,
         reads=(ANY, SAME, SAME, SAME),
         reference=_grad_ref,
-    )
+    ),
+    Kernel(_grad_glsl),
 )
 
 

@@ -14,7 +14,8 @@ from dressi.ad.functions.elementary import sqrt
 from dressi.ad.functions.select import compare, safe_div, where, zero_mul
 from dressi.ad.functions.written_out import AXES, cross_glsl, dot_glsl
 from dressi.ad.graph import Function, Variable, short
-from dressi.ad.registry import Case, Op, Shape, apply, broadcast, every_input, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import Case, Op, Shape, apply, broadcast, every_input
 from dressi.ad.vtype import FLOAT, IVEC3, MAT2, VEC2, VEC3, VEC4, vector
 from dressi.errors import GraphError
 
@@ -36,9 +37,6 @@ SWIZZLE = register(
     Op(
         "swizzle",
         _swizzle_infer,
-        lambda f: (
-            "{y} = {x0};" if f.inputs[0].vtype.n == 1 else f"{{y}} = {{x0}}.{f.attr('comps')};"
-        ),
         backward=lambda f, gy, i: apply(
             UNSWIZZLE, (gy,), comps=f.attr("comps"), n=f.inputs[0].vtype.n
         ),
@@ -49,7 +47,12 @@ SWIZZLE = register(
             Case(lambda a: swizzle(a, "xxy"), ((VEC4, -2, 2),)),
             Case(lambda a: swizzle(a, "y"), ((IVEC3, -9, 9),), gradient=False),
         ),
-    )
+    ),
+    Kernel(
+        lambda f: (
+            "{y} = {x0};" if f.inputs[0].vtype.n == 1 else f"{{y}} = {{x0}}.{f.attr('comps')};"
+        )
+    ),
 )
 
 
@@ -74,12 +77,12 @@ UNSWIZZLE: Op = register(
     Op(
         "unswizzle",
         lambda xs, a: (vector(a["n"]), xs[0].size, xs[0].layers),
-        _unswizzle_glsl,
         zero_if=(0,),
         backward=lambda f, gy, i: swizzle(gy, f.attr("comps")),
         reference=_unswizzle_ref,
         cases=(Case(lambda a: apply(UNSWIZZLE, (a,), comps="zx", n=3), ((VEC2, -2, 2),)),),
-    )
+    ),
+    Kernel(_unswizzle_glsl),
 )
 
 
@@ -107,7 +110,6 @@ CONCAT = register(
     Op(
         "vec",
         _concat_infer,
-        lambda f: "{y} = {T}(" + ", ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ");",
         zero_if=every_input,
         backward=_concat_backward,
         reference=_concat_ref,
@@ -115,21 +117,22 @@ CONCAT = register(
             Case(lambda a, b: vec(a, b, 1.0), ((VEC2, -2, 2), (FLOAT, -2, 2))),
             Case(lambda a, b: vec(a, b), ((FLOAT, -2, 2), (FLOAT, -2, 2))),
         ),
-    )
+    ),
+    Kernel(lambda f: "{y} = {T}(" + ", ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ");"),
 )
 
 DOT = register(
     Op(
         "dot",
         lambda xs, a: (FLOAT, *float_elementwise(xs, a)[1:]),
-        lambda f: f"{{y}} = {_dot_text(f)};",
         backward=lambda f, gy, i: _dot_backward(f, gy, i),
         reference=lambda f, xs: np.sum(xs[0] * xs[1], axis=-1, keepdims=True),
         cases=(
             Case(lambda a, b: dot(a, b), ((VEC3, -2, 2), (VEC3, -2, 2))),
             Case(lambda a, b: dot(a, b), ((VEC2, -2, 2), (VEC2, -2, 2))),
         ),
-    )
+    ),
+    Kernel(lambda f: f"{{y}} = {_dot_text(f)};"),
 )
 
 
@@ -162,7 +165,6 @@ SUM_COMPONENTS = register(
     Op(
         "sum_components",
         _sum_components_infer,
-        _sum_components_glsl,
         zero_if=(0,),
         backward=lambda f, gy, i: apply(SPLAT, (gy,), vtype=f.inputs[0].vtype),
         reference=lambda f, xs: (
@@ -174,7 +176,8 @@ SUM_COMPONENTS = register(
             Case(lambda a: sum_components(a), ((VEC3, -2, 2),)),
             Case(lambda a: sum_components(a), ((MAT2, -2, 2),)),
         ),
-    )
+    ),
+    Kernel(_sum_components_glsl),
 )
 
 
@@ -189,7 +192,6 @@ SPLAT: Op = register(
     Op(
         "splat",
         lambda xs, a: (a["vtype"], xs[0].size, xs[0].layers),
-        _splat_glsl,
         zero_if=(0,),
         backward=lambda f, gy, i: sum_components(gy),
         reference=lambda f, xs: np.broadcast_to(
@@ -197,7 +199,8 @@ SPLAT: Op = register(
             (*xs[0].shape[:3], *f.attr("vtype").tail),
         ).copy(),
         cases=(Case(lambda a: apply(SPLAT, (a,), vtype=VEC3), ((FLOAT, -2, 2),)),),
-    )
+    ),
+    Kernel(_splat_glsl),
 )
 
 
@@ -211,11 +214,11 @@ CROSS = register(
     Op(
         "cross",
         _cross_infer,
-        f"{{y}} = {cross_glsl('{x0}', '{x1}')};",
         backward=lambda f, gy, i: cross(f.inputs[1], gy) if i == 0 else cross(gy, f.inputs[0]),
         reference=lambda f, xs: np.cross(xs[0], xs[1]),
         cases=(Case(lambda a, b: cross(a, b), ((VEC3, -2, 2), (VEC3, -2, 2))),),
-    )
+    ),
+    Kernel(f"{{y}} = {cross_glsl('{x0}', '{x1}')};"),
 )
 
 

@@ -23,7 +23,8 @@ from dressi.ad.functions._common import (
 from dressi.ad.functions.image import _modulo
 from dressi.ad.functions.vector import vec
 from dressi.ad.graph import Function, Size, Variable, checked_shape, short
-from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, register
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, IVEC2, MAT2, VEC2, VEC3
 from dressi.errors import GraphError
 
@@ -167,7 +168,6 @@ WINDOW: Op = register(
     Op(
         "window",
         _window_infer,
-        _window_glsl,
         reads=(ANY, SAME),
         backward=_window_backward,
         reference=_window_ref,
@@ -213,7 +213,8 @@ WINDOW: Op = register(
                 sizes=((4, 3),),
             ),
         ),
-    )
+    ),
+    Kernel(_window_glsl),
 )
 
 
@@ -250,7 +251,6 @@ UNWINDOW: Op = register(
     Op(
         "window_transposed",
         _window_infer,
-        _unwindow_glsl,
         reads=(ANY, SAME),
         backward=_unwindow_backward,
         reference=_unwindow_ref,
@@ -263,7 +263,8 @@ UNWINDOW: Op = register(
             )
             for border in BORDERS
         ),
-    )
+    ),
+    Kernel(_unwindow_glsl),
 )
 
 
