@@ -22,8 +22,9 @@ import numpy as np
 
 from dressi.ad.graph import Variable
 from dressi.ad.optim import Optimizer
-from dressi.checks import check_options, checked_limit, need_variable, positive_int
+from dressi.engine.checks import check_options, checked_limit, need_variable, positive_int
 from dressi.errors import DeviceError, DressiError, GraphError
+from dressi.inspect.report import median_ms
 from dressi.packing import Options
 from dressi.parallel.interrupt import HeldBack
 from dressi.parallel.loop import Loop
@@ -31,7 +32,6 @@ from dressi.parallel.reduction import FACTOR, check_split
 from dressi.parallel.replica import Replica
 from dressi.parallel.shares import Share, match_leaves, split_views
 from dressi.parallel.sums import n_threads
-from dressi.report import median_ms
 from dressi.vk import DeviceInfo, equal_devices
 
 MakeLoss = Callable[[Share], "Variable | tuple[Variable, Mapping[Variable, Any]]"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dressi.stepper import Part
+from dressi.engine.stepper import Part
 from dressi.vk import Device
 from dressi.vk.image import Image
 from dressi.vk.transfer import READBACK, UPLOAD, Batch, Recorded, Transfer

@@ -19,13 +19,13 @@ from dressi.ad import F
 from dressi.ad.autodiff import build_backward
 from dressi.ad.graph import Variable, leaves
 from dressi.ad.optim import Optimizer, with_states
-from dressi.engine import DressiAD, weakly
+from dressi.engine.engine import DressiAD, weakly
+from dressi.engine.stepper import Part, Step
 from dressi.errors import GraphError
+from dressi.inspect.report import MemoryUse
 from dressi.packing import Options
 from dressi.parallel.exchange import Exchange
 from dressi.parallel.shares import Share
-from dressi.report import MemoryUse
-from dressi.stepper import Part, Step
 from dressi.vk.image import Image
 
 Planes = list[np.ndarray]

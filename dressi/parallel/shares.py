@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dressi.ad.graph import Variable, leaves
-from dressi.checks import positive_int
+from dressi.engine.checks import positive_int
 from dressi.errors import GraphError
 
 

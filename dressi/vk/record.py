@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from dressi.errors import DeviceError
-from dressi.packing.plan import DrawPlan, Plan, StagePlan
-from dressi.packing.traffic import buffers_written
+from dressi.packing.plan import DrawPlan, Plan, StagePlan, buffers_written
 from dressi.vk.api import WHOLE_SIZE, Arena, CData
 from dressi.vk.context import Context
 from dressi.vk.image import Image, barrier, dispatch_barrier

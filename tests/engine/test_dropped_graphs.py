@@ -13,8 +13,8 @@ import pytest
 
 from dressi import SGD, Adam, DressiAD, F, Variable
 from dressi.ad.vtype import FLOAT, INT, IVEC3, VEC2, VEC3, VEC4
+from dressi.engine.evaluations import KEPT_ALWAYS, KEPT_BYTES
 from dressi.errors import OutOfMemoryError
-from dressi.evaluations import KEPT_ALWAYS, KEPT_BYTES
 from dressi.render.topology import neighbor_table
 
 pytestmark = pytest.mark.gpu
@@ -270,7 +270,7 @@ def test_leaks_of_the_bench_in_small(name: str, n: int, warm: int) -> None:
 def test_leaks_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted one: leaves that are never freed."""
     from dressi.apps.reliability import leaks
-    from dressi.leafstore import LeafStore
+    from dressi.engine.leafstore import LeafStore
 
     monkeypatch.setattr(LeafStore, "release", lambda self: None)
     assert leaks.grow("sizes", None, 4, 2)["handles"] > 0

@@ -86,7 +86,7 @@ def test_running_again_gives_the_same_bits_where_nothing_is_scattered(ad: Dressi
 
 def test_steps_with_the_cache_are_those_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """20 graphs. Whatever is clean is cut off, worth it or not."""
-    for place in ("packing.reactive", "stepper"):
+    for place in ("packing.reactive", "engine.stepper"):
         monkeypatch.setattr(f"dressi.{place}.MIN_GAIN", -100.0)
     monkeypatch.setattr("dressi.packing.reactive.MIN_CLEAN", 1e-9)
     wrong, cached = [], 0

@@ -17,7 +17,7 @@ import pytest
 from dressi import SGD, Adam, DressiAD, F, Options, OutOfMemoryError, Variable
 from dressi.ad import exponential_decay, step_counter
 from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3
-from dressi.stepper import FAST_REBUILD_COUNT, FULL_REBUILD_COUNT
+from dressi.engine.stepper import FAST_REBUILD_COUNT, FULL_REBUILD_COUNT
 
 pytestmark = pytest.mark.gpu
 

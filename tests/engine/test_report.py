@@ -13,9 +13,7 @@ import pytest
 
 from dressi import Adam, DeviceError, DressiAD, DressiError, F, GraphError, Options, Variable
 from dressi.ad.vtype import FLOAT, VEC3
-from dressi.packing.plan import Binding, BufferPlan, ImagePlan, Plan, StagePlan, SubstagePlan
-from dressi.packing.traffic import Traffic, plan_traffic
-from dressi.report import (
+from dressi.inspect.report import (
     MemoryUse,
     Rebuild,
     Report,
@@ -23,6 +21,8 @@ from dressi.report import (
     chrome_trace,
     write_trace,
 )
+from dressi.inspect.traffic import Traffic, plan_traffic
+from dressi.packing.plan import Binding, BufferPlan, ImagePlan, Plan, StagePlan, SubstagePlan
 
 gpu = pytest.mark.gpu
 MEMORY = MemoryUse(3_000_000, 200_000, 50_000, 8_000_000, 64_000_000)

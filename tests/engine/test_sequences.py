@@ -12,7 +12,7 @@ from dressi.ad.evaluate import evaluate
 from dressi.apps.reliability.programs import Program, build, random_program, run
 from dressi.apps.reliability.sequences import Outcome, Sequence, hunt
 from dressi.apps.reliability.tape import ROUNDING, Tape
-from dressi.leafstore import LeafStore
+from dressi.engine.leafstore import LeafStore
 
 SMALL = {"n_programs": 8, "n_actions": 4, "n_ops": 2}
 """Few programs: compiling shaders is what costs time."""
@@ -60,7 +60,7 @@ def test_an_evaluation_that_keeps_old_numbers_is_found(monkeypatch: pytest.Monke
 @pytest.mark.gpu
 def test_a_float64_fault_is_told_from_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients that are 0.01 % too small, the same in every engine."""
-    from dressi import engine
+    from dressi.engine import engine
 
     real = engine.build_backward
 

@@ -16,18 +16,18 @@ from dressi.ad.simplify import materialize
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.apps.reliability.random_graphs import random_graph
 from dressi.errors import DressiError, GraphError
-from dressi.packing import Plan, pack
-from dressi.packing.draw import GraphView, graph_dot, graph_svg, graph_view
-from dressi.packing.flow import COPY, IN_PLACE, READ, flow
-from dressi.packing.limits import LLVMPIPE, MINIMUM
-from dressi.packing.plan import Binding, BufferPlan, ImagePlan, StagePlan, SubstagePlan
-from dressi.packing.traffic import (
+from dressi.inspect.draw import GraphView, graph_dot, graph_svg, graph_view
+from dressi.inspect.flow import COPY, IN_PLACE, READ, flow
+from dressi.inspect.traffic import (
     Traffic,
     plan_traffic,
     stage_traffic,
     substage_traffic,
     update_traffic,
 )
+from dressi.packing import Plan, pack
+from dressi.packing.limits import LLVMPIPE, MINIMUM
+from dressi.packing.plan import Binding, BufferPlan, ImagePlan, StagePlan, SubstagePlan
 
 R32F = 4 * 8 * 4
 """Bytes of an image of the hand-made plans: 8 x 4, one float."""

@@ -1,7 +1,7 @@
 """``dressi bench roofline``: the bytes that a step must move, over the bandwidth of a copy, as a
 fraction of its time; by stage (each timed alone) and in all (a step among 32 of one submit).
 
-Bytes are those that shaders ask for (``dressi.packing.traffic``): every attachment, storage image
+Bytes are those that shaders ask for (``dressi.inspect.traffic``): every attachment, storage image
 and fetched image once, buffers whole. The bandwidth is that of the faster of the two copies of the
 device's profile. A fraction of 1 is a stage that does nothing but move its bytes as fast as a copy;
 more can come out of caches.
@@ -19,8 +19,8 @@ from dressi.apps.bench.table3 import STILL
 from dressi.apps.problems import hard_silhouettes, silhouette_problem
 from dressi.apps.timing import WARM_UP
 from dressi.engine import DressiAD
+from dressi.inspect.traffic import stage_traffic, update_traffic
 from dressi.packing.profile import DeviceProfile
-from dressi.packing.traffic import stage_traffic, update_traffic
 from dressi.vk import open_device
 from dressi.vk.profile import measure as measure_profile
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dressi.errors import DressiError, GraphError
-from dressi.packing.flow import READ, Flow, Node, StageNodes, flow, ordered
+from dressi.inspect.flow import READ, Flow, Node, StageNodes, flow, ordered
+from dressi.inspect.svg import flow_svg
 from dressi.packing.plan import Plan
-from dressi.packing.svg import flow_svg
 
 __all__ = ["GraphView", "graph_dot", "graph_svg", "graph_view"]
 

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from dressi.errors import DressiError
-from dressi.packing.flow import STATIC, ordered
-from dressi.packing.plan import Plan, StagePlan
-from dressi.packing.traffic import (
+from dressi.inspect.flow import STATIC, ordered
+from dressi.inspect.traffic import (
     Traffic,
     buffers_written,
     plan_traffic,
@@ -27,6 +26,7 @@ from dressi.packing.traffic import (
     substage_traffic,
     update_traffic,
 )
+from dressi.packing.plan import Plan, StagePlan
 
 COLUMNS = 110
 """Width of the text: it fits a terminal on half a screen."""

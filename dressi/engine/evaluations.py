@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dressi.ad.graph import Variable, stand_in
-from dressi.stepper import Part
+from dressi.engine.stepper import Part
 
 KEPT_BYTES = 256 << 20
 """What all evaluations may hold; those used longest ago go first."""

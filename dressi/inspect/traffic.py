@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dressi.packing.plan import Binding, Plan, StagePlan, SubstagePlan
+from dressi.packing.plan import Plan, StagePlan, SubstagePlan, bound, buffers_written
 
 
 @dataclass(frozen=True)
@@ -44,27 +44,6 @@ class Traffic:
             self.buffers + other.buffers,
             self.written + other.written,
         )
-
-
-def bound(substage: SubstagePlan, *kinds: str) -> Iterator[int]:
-    """Images (or buffers) bound as one of the kinds, each once, in order of their bindings."""
-    yield from dict.fromkeys(b.index for b in substage.bindings if b.kind in kinds)
-
-
-def buffers_written(plan: Plan, substage: SubstagePlan) -> set[int]:
-    """Buffers that a substage may write: those that the plan fills and that the shaders of the
-    substage do not declare ``readonly``."""
-    return {
-        b.index
-        for b in substage.bindings
-        if b.kind == "buffer" and plan.buffers[b.index].fill and not _readonly(substage, b)
-    }
-
-
-def _readonly(substage: SubstagePlan, b: Binding) -> bool:
-    declaration = f"binding = {b.binding}) readonly buffer"
-    texts = (substage.vertex, substage.fragment, substage.compute)
-    return any(declaration in text for text in texts)
 
 
 def substage_traffic(plan: Plan, substage: SubstagePlan) -> Traffic:

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dressi.ad.graph import Variable
+from dressi.engine.leafstore import LeafStore
 from dressi.errors import OutOfMemoryError
-from dressi.leafstore import LeafStore
+from dressi.inspect.report import Rebuild
 from dressi.packing import Packed
 from dressi.packing.arrays import from_buffer, from_planes
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.reactive import MIN_GAIN, Split, split_functions, split_substages
-from dressi.report import Rebuild
 from dressi.vk import Executable
 
 log = logging.getLogger("dressi")

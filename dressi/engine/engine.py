@@ -27,15 +27,14 @@ from dressi.ad.graph import Variable, graph_text, leaves
 from dressi.ad.optim import GradientOnly, Optimizer, with_states
 from dressi.ad.simplify import materialize
 from dressi.ad.verify import check_graph, check_indices
-from dressi.checks import check_options, checked_limit, need_variable, positive_int, updated
-from dressi.dumps import dump, set_up_log
+from dressi.engine.checks import check_options, checked_limit, need_variable, positive_int, updated
+from dressi.engine.evaluations import Evaluations
+from dressi.engine.leafstore import LeafStore, present
+from dressi.engine.stepper import Part, Step
 from dressi.errors import DeviceError, GraphError, OutOfMemoryError
-from dressi.evaluations import Evaluations
-from dressi.leafstore import LeafStore, present
-from dressi.packing import Options, Packed, Plan, check_plan, pack, plan_text, shaders_text
-from dressi.packing.draw import GraphView, graph_view
-from dressi.packing.lower import lower
-from dressi.report import (
+from dressi.inspect.draw import GraphView, graph_view
+from dressi.inspect.dumps import dump, set_up_log
+from dressi.inspect.report import (
     MemoryUse,
     Rebuild,
     Report,
@@ -44,7 +43,8 @@ from dressi.report import (
     median_ms,
     write_trace,
 )
-from dressi.stepper import Part, Step
+from dressi.packing import Options, Packed, Plan, check_plan, pack, plan_text, shaders_text
+from dressi.packing.lower import lower
 from dressi.vk import Device, DeviceInfo, open_device
 
 log = logging.getLogger("dressi")

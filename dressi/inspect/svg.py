@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dressi.packing.flow import READ, Edge, Flow, Node, StageNodes
+from dressi.inspect.flow import READ, Edge, Flow, Node, StageNodes
 
 BOX, LEAF, SPACE = 216, 170, 26
 """Widths of a substage and of a leaf, and the space between two of them."""
