@@ -146,9 +146,9 @@ class AdamUniform:
 
     Adam divides each component by its own root mean square, which undoes the smoothness of a
     gradient; this one keeps its direction. Made for the parameters of
-    ``dressi.render.large_steps``. lr: number, or FLOAT @ 1x1 (send a new value at any time without
-    a rebuild). beta1, beta2: in [0, 1); eps: above 0; GraphError else. State: two moments of each
-    parameter's size and one step counter.
+    ``dressi.render.fit.large_steps``. lr: number, or FLOAT @ 1x1 (send a new value at any time
+    without a rebuild). beta1, beta2: in [0, 1); eps: above 0; GraphError else. State: two moments
+    of each parameter's size and one step counter.
     """
 
     lr: float | Variable = 0.01

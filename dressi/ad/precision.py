@@ -33,7 +33,8 @@ def say_far(v: Variable, array: np.ndarray) -> None:
     if far >= MIN_FAR and far > FAR_EXTENTS * extent > 0.0:
         warn(
             f"{v.label()}: points {far:.4g} from the origin and {extent:.4g} apart: in float32 "
-            f"matrices move them by up to {far * 2.0**-23:.2g}\n  hint: dressi.render.far.recentred"
+            f"matrices move them by up to {far * 2.0**-23:.2g}\n"
+            "  hint: dressi.render.camera.recentred"
         )
 
 
@@ -48,6 +49,6 @@ def say_rounded(what: str, given: np.ndarray) -> None:
         far = float(np.abs(given).max())
         warn(
             f"{what}: float32 moves positions {far:.4g} from the origin by up to {loss:.2g}; they "
-            f"are {extent:.4g} apart\n  hint: dressi.render.far.recentred, or the place in the "
+            f"are {extent:.4g} apart\n  hint: dressi.render.camera.recentred, or the place in the "
             "matrix of a node"
         )

@@ -26,13 +26,12 @@ from dressi.apps.report import (
 from dressi.apps.views import render, spread_views
 from dressi.engine import DressiAD
 from dressi.errors import GraphError, LoadError
+from dressi.render.fit import iou, mean_distance_to_surface, psnr
+from dressi.render.io import contact_sheet
 from dressi.render.io.glb import write_glb
 from dressi.render.io.images import read_image, write_png
 from dressi.render.io.obj import read_obj
-from dressi.render.mesh import Mesh, flipped_faces, icosphere
-from dressi.render.metrics import iou, mean_distance_to_surface, psnr
-from dressi.render.pear import make_pear
-from dressi.render.sheet import contact_sheet
+from dressi.render.scene import Mesh, flipped_faces, icosphere, make_pear
 
 EXTENT = 2.0
 """Largest side of the target's box after scaling; learning rates are in these units."""

@@ -18,10 +18,15 @@ from dressi.ad.vtype import FLOAT, VEC3, VType
 from dressi.apps.views import mesh_leaves, send_mesh
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
-from dressi.render.hardsoftras import build_hardsoftras
-from dressi.render.losses import l2_loss, silhouette_loss
-from dressi.render.mesh import Mesh
-from dressi.render.regularizers import laplacian_loss, laplacian_matrix, normal_consistency
+from dressi.render.fit import (
+    l2_loss,
+    laplacian_loss,
+    laplacian_matrix,
+    normal_consistency,
+    silhouette_loss,
+)
+from dressi.render.raster import build_hardsoftras
+from dressi.render.scene import Mesh
 from dressi.render.shading import unlit
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import GraphError
-from dressi.render.mesh import face_normals
+from dressi.render.scene import face_normals
 
 PLOTLY_MIME = "application/vnd.plotly.v1+json"
 """What JupyterLab (plotly's own extension), VS Code and Colab draw with plotly.js. The mesh alone

@@ -25,10 +25,15 @@ from dressi.apps.views import mesh_leaves, render, spread_views
 from dressi.engine import DressiAD
 from dressi.errors import LoadError
 from dressi.render.camera import from_opencv
-from dressi.render.hardsoftras import build_hardsoftras
-from dressi.render.losses import l2_loss, silhouette_loss
-from dressi.render.mesh import Mesh, icosphere
-from dressi.render.regularizers import laplacian_loss, laplacian_matrix, normal_consistency
+from dressi.render.fit import (
+    l2_loss,
+    laplacian_loss,
+    laplacian_matrix,
+    normal_consistency,
+    silhouette_loss,
+)
+from dressi.render.raster import build_hardsoftras
+from dressi.render.scene import Mesh, icosphere
 from dressi.render.shading import unlit
 
 Number = float | Variable

@@ -21,8 +21,8 @@ from dressi.ad.simplify import materialize
 from dressi.ad.vtype import VEC4
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
+from dressi.render.io import loss_curves
 from dressi.render.io.images import atomic_write
-from dressi.render.sheet import loss_curves
 
 COPY_SIZE = 1024
 

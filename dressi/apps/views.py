@@ -14,8 +14,8 @@ from dressi.ad.vtype import IVEC3, MAT4, VEC2, VEC3
 from dressi.engine import DressiAD
 from dressi.errors import GraphError
 from dressi.render.camera import Camera, look_at, perspective
-from dressi.render.hardsoftras import HardSoft, build_hardsoftras
-from dressi.render.mesh import Mesh
+from dressi.render.raster import HardSoft, build_hardsoftras
+from dressi.render.scene import Mesh
 from dressi.render.shading import lambert, smooth_normal, unlit, vertex_normals
 
 Size = tuple[int, int]

@@ -17,7 +17,7 @@ import numpy as np
 from dressi.ad import Variable
 from dressi.engine import DressiAD
 from dressi.errors import DeviceError, GraphError, warn
-from dressi.render.camera import Camera
+from dressi.render.camera.camera import Camera
 from dressi.render.io import load_scene as read_scene
 from dressi.render.io import save_scene as write_scene
 from dressi.render.io import write_image
@@ -38,7 +38,7 @@ from dressi.render.pipeline.picture import check_modes
 from dressi.render.pipeline.save import updated_scene
 from dressi.render.pipeline.tables import NORMALS
 from dressi.render.pipeline.views import moved_cameras
-from dressi.render.scene import Scene
+from dressi.render.scene.scene import Scene
 
 if TYPE_CHECKING:
     from dressi.packing import Options

@@ -16,8 +16,8 @@ from dressi.ad.optim import exponential_decay, step_counter
 from dressi.ad.vtype import FLOAT, INT, IVEC3, VEC3, VEC4
 from dressi.errors import GraphError
 from dressi.packing import Options
-from dressi.render.mesh import Mesh
-from dressi.render.topology import neighbor_table
+from dressi.render.raster import neighbor_table
+from dressi.render.scene import Mesh
 
 HOWS = [copy.copy, copy.deepcopy, lambda v: pickle.loads(pickle.dumps(v))]
 

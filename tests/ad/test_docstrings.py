@@ -81,6 +81,6 @@ def test_every_public_function_of_the_renderer_has_a_docstring(path: str) -> Non
 
 def test_render_builders_hold_no_glsl_and_no_vulkan() -> None:
     """DESIGN 2: written purely with F."""
-    for path in (ROOT / "render").glob("*.py"):
+    for path in (ROOT / "render").rglob("*.py"):
         text = path.read_text()
         assert "gl_" not in text and "import vulkan" not in text and "dressi.vk" not in text, path

@@ -15,7 +15,7 @@ from dressi.ad.graph import leaves
 from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT3, MAT4, VEC3
 from dressi.packing import Options, pack
 from dressi.packing.limits import LLVMPIPE
-from dressi.render.hardsoftras import HardSoft, build_hardsoftras, shift
+from dressi.render.raster.hardsoftras import HardSoft, build_hardsoftras, shift
 
 SIZE = (16, 16)
 IDENTITY = np.eye(4)

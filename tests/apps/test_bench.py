@@ -49,7 +49,7 @@ from dressi.cli import main
 from dressi.errors import DressiError, LoadError
 from dressi.packing import PRESETS, Options, check_plan, pack
 from dressi.packing.profile import PRESETS as PROFILES
-from dressi.render.mesh import icosphere, surface_area, vertex_neighbors
+from dressi.render.scene import icosphere, surface_area, vertex_neighbors
 
 HEAD = {"device", "driver", "commit", "copy1024_ms", "rows"}
 KEYS = {

@@ -32,10 +32,10 @@ from dressi.apps.experiments.shapes import horned, merged
 from dressi.apps.views import surround_views
 from dressi.cli import main
 from dressi.errors import DressiError
+from dressi.render.fit import iou, mean_distance_to_surface
 from dressi.render.io.images import read_image
-from dressi.render.mesh import icosphere
-from dressi.render.metrics import iou, mean_distance_to_surface
-from dressi.render.topology import face_neighbors
+from dressi.render.raster import face_neighbors
+from dressi.render.scene import icosphere
 
 HEAD = "experiment device driver commit copy1024_ms seconds settings figures conditions files"
 

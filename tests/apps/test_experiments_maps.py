@@ -14,7 +14,7 @@ from dressi.apps.experiments.shapes import torus
 from dressi.apps.views import surround_views
 from dressi.errors import DressiError, GraphError, LoadError
 from dressi.render import ibl
-from dressi.render.mesh import area_normals, vertex_neighbors
+from dressi.render.scene import area_normals, vertex_neighbors
 
 
 def test_dissimilarity_is_one_minus_the_cosine() -> None:

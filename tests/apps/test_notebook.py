@@ -15,7 +15,7 @@ pytest.importorskip("plotly", reason="needs the extra notebook")
 
 from dressi.apps import notebook
 from dressi.errors import GraphError
-from dressi.render.mesh import icosphere
+from dressi.render.scene import icosphere
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from dressi.apps.experiments.lit_fit import (
 from dressi.apps.experiments.shapes import horned
 from dressi.errors import DressiError
 from dressi.packing import Options
-from dressi.render.mesh import icosphere
+from dressi.render.scene import icosphere
 
 SIZE = 32
 WIDE = Method("soft", (4.0,), 2)

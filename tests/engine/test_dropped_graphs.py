@@ -15,7 +15,7 @@ from dressi import SGD, Adam, DressiAD, F, Variable
 from dressi.ad.vtype import FLOAT, INT, IVEC3, VEC2, VEC3, VEC4
 from dressi.engine.evaluations import KEPT_ALWAYS, KEPT_BYTES
 from dressi.errors import OutOfMemoryError
-from dressi.render.topology import neighbor_table
+from dressi.render.raster import neighbor_table
 
 pytestmark = pytest.mark.gpu
 

@@ -15,7 +15,7 @@ from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3, VEC4
 from dressi.apps.problems import sphere, view_matrices
 from dressi.apps.reliability.scenes import camera, cube, quad, rotated
 from dressi.packing import Options
-from dressi.render.hardsoftras import build_hardsoftras
+from dressi.render.raster import build_hardsoftras
 
 pytestmark = pytest.mark.gpu
 

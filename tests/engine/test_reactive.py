@@ -104,7 +104,7 @@ def looked_up() -> Graph:
 def rendered() -> Graph:
     """HardSoftRas of a cube whose vertices stay and whose texture is optimized."""
     from dressi.apps.reliability.scenes import camera, cube, rotated
-    from dressi.render.hardsoftras import build_hardsoftras
+    from dressi.render.raster import build_hardsoftras
     from dressi.render.shading import unlit
 
     rng = np.random.default_rng(3)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from dressi.render.camera import Camera, look_at, perspective
-from dressi.render.mesh import icosphere
 from dressi.render.scene import (
     Image,
     Material,
@@ -18,9 +17,10 @@ from dressi.render.scene import (
     Scene,
     SceneMesh,
     TextureRef,
+    icosphere,
+    primitive_of,
     trs_matrix,
 )
-from dressi.render.scene_mesh import primitive_of
 
 SIZE = (40, 32)
 

@@ -137,7 +137,7 @@ def test_notebooks_are_committed_with_their_outputs(path: Path) -> None:
 def _public_modules() -> list[ModuleType]:
     names = ["dressi", "dressi.ad", "dressi.ad.functions", "dressi.packing", "dressi.errors"]
     found = pkgutil.walk_packages(dressi.render.__path__, "dressi.render.")
-    names += [m.name for m in found if not m.ispkg or m.name == "dressi.render.io"]
+    names += [m.name for m in found]
     return [importlib.import_module(name) for name in names]
 
 

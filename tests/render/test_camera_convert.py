@@ -6,18 +6,21 @@ import numpy as np
 import pytest
 
 from dressi.errors import GraphError
-from dressi.render.camera import Camera, from_opencv, look_at, orthographic, perspective, project
-from dressi.render.camera_convert import (
+from dressi.render.camera import (
+    Camera,
     depth_range,
     from_blender,
+    from_opencv,
     from_opengl,
+    from_pytorch3d,
+    from_pytorch3d_fov,
+    look_at,
+    orthographic,
+    perspective,
+    project,
     to_blender,
     to_opencv,
     to_opengl,
-)
-from dressi.render.camera_pytorch3d import (
-    from_pytorch3d,
-    from_pytorch3d_fov,
     to_pytorch3d,
     to_pytorch3d_fov,
 )

@@ -11,8 +11,8 @@ import pytest
 
 from dressi import DressiAD, F, GraphError, Variable, evaluate
 from dressi.ad.vtype import FLOAT, IVEC3, VEC2, VEC3
-from dressi.render.conservative import Charts, build_bake, build_conservative, touches
-from dressi.render.mesh import icosphere, vertex_normals
+from dressi.render.raster.conservative import Charts, build_bake, build_conservative, touches
+from dressi.render.scene import icosphere, vertex_normals
 
 HALF = Fraction(1, 2)
 

@@ -7,14 +7,16 @@ import pytest
 
 from dressi.ad import FLOAT, VEC2, F, Variable, evaluate, gradcheck
 from dressi.errors import GraphError
-from dressi.render.distortion import (
+from dressi.render.camera import (
     Distortion,
+    Lens,
+    build_lens_uv,
     distort_image,
     distort_points,
+    through_lens,
     undistort_image,
     undistort_points,
 )
-from dressi.render.lens import Lens, build_lens_uv, through_lens
 
 K = np.array([[80.0, 1.5, 49.0], [0.0, 76.0, 33.0], [0.0, 0.0, 1.0]])
 LENSES = {

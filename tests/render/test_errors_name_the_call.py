@@ -18,8 +18,8 @@ from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, INT, VEC3
 from dressi.errors import GraphError
 from dressi.render.camera import Camera, perspective
-from dressi.render.mesh import Mesh
-from dressi.render.regularizers import laplacian_matrix
+from dressi.render.fit import laplacian_matrix
+from dressi.render.scene import Mesh
 
 HERE = Path(__file__).name
 
@@ -122,6 +122,6 @@ def test_an_origin_in_the_backward_is_the_line() -> None:
 
     with (
         origin("model.py:12"),
-        pytest.raises(GraphError, match=r"in laplacian_matrix at model.py:12"),
+        pytest.raises(GraphError, match=r"SparseMatrix at model.py:12: columns"),
     ):
         laplacian_matrix(np.array([[0, 1, 9]]), 3)

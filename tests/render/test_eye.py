@@ -13,17 +13,20 @@ from dressi import DressiAD, F, Variable
 from dressi.ad import evaluate
 from dressi.ad.vtype import IVEC3, MAT4, VEC2, VEC3
 from dressi.errors import GraphError
-from dressi.render.camera import from_opencv, look_at, orthographic, perspective
-from dressi.render.eye import (
+from dressi.render.camera import (
     directions_to_eye,
     eye_of,
     eye_position,
+    from_opencv,
     homogeneous_eye,
+    look_at,
+    orthographic,
+    perspective,
     pixel_rays,
     ray_directions,
     to_eye,
 )
-from dressi.render.hardsoftras import build_hardsoftras
+from dressi.render.raster import build_hardsoftras
 from dressi.render.shading import DirectionalLight, Surface, blinn_phong, build_surface
 
 EYE, TARGET = np.array([1.0, 2.0, 3.0]), np.array([0.2, 0.1, -0.3])

@@ -12,9 +12,7 @@ from dressi import SGD, Adam, DressiAD, F, GraphError, Variable, evaluate
 from dressi.ad import build_backward
 from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3, VEC4
 from dressi.apps.reliability.scenes import FAR, NEAR, Scene, camera, cube, quad, rotated
-from dressi.render.distance import interpolate
-from dressi.render.hardsoftras import build_hardsoftras
-from dressi.render.project import gather
+from dressi.render.raster import build_hardsoftras, gather, interpolate
 
 pytestmark = pytest.mark.gpu
 

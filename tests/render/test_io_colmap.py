@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from dressi.errors import GraphError, LoadError
-from dressi.render.camera import project
-from dressi.render.distortion import Distortion, distort_points
+from dressi.render.camera import Distortion, distort_points, project
 from dressi.render.io import (
     ColmapCamera,
     ColmapImage,

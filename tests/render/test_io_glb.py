@@ -14,7 +14,7 @@ from PIL import Image
 
 from dressi.errors import GraphError
 from dressi.render.io import linear_to_srgb, write_glb
-from dressi.render.mesh import Mesh, icosphere
+from dressi.render.scene import Mesh, icosphere
 
 TEXTURE = np.random.default_rng(1).uniform(size=(8, 16, 3)).astype(np.float32)
 

@@ -12,10 +12,9 @@ from mini_gltf import TRIANGLE, Mini, png, triangle
 from scipy.spatial import cKDTree
 
 from dressi.errors import LoadError
-from dressi.render import scene_flat as flat
 from dressi.render.io import srgb_to_linear
 from dressi.render.io.gltf import read_gltf
-from dressi.render.mesh import area_normals
+from dressi.render.scene import area_normals, flat
 
 SQUARE = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]], "<f4")
 UVS = np.array([[0, 0], [1, 0], [0.2, 1]], "<f4")

@@ -18,10 +18,7 @@ from PIL import Image as PillowImage
 
 from dressi.errors import GraphError, LoadError
 from dressi.render.io import load_scene, save_scene
-from dressi.render.mesh import icosphere
-from dressi.render.scene import Node
-from dressi.render.scene_compare import differences
-from dressi.render.scene_mesh import scene_of
+from dressi.render.scene import Node, differences, icosphere, scene_of
 
 UVS = np.array([[0, 0], [1, 0], [0, 1]])
 RED = np.full((2, 2, 3), (255, 0, 0), np.uint8)

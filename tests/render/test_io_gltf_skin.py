@@ -9,7 +9,7 @@ from mini_gltf import TRIANGLE, Mini
 from dressi.errors import LoadError
 from dressi.render.io.gltf import read_gltf
 from dressi.render.io.gltf_write import write_gltf
-from dressi.render.scene_compare import differences
+from dressi.render.scene import differences
 
 UP = np.tile(np.array([0, 0, 1], "<f4"), (3, 1))
 # Bound with joint 1 at x = 1: its inverse bind matrix, columns first.

@@ -13,7 +13,6 @@ import trimesh
 
 from dressi.errors import GraphError
 from dressi.render.io import linear_to_srgb, load_scene, save_scene, srgb_to_linear
-from dressi.render.mesh import icosphere
 from dressi.render.scene import (
     Image,
     Material,
@@ -25,10 +24,12 @@ from dressi.render.scene import (
     SceneCamera,
     SceneMesh,
     TextureRef,
+    differences,
+    icosphere,
+    primitive_of,
+    scene_of,
     trs_matrix,
 )
-from dressi.render.scene_compare import differences
-from dressi.render.scene_mesh import primitive_of, scene_of
 
 RNG = np.random.default_rng(11)
 ENDINGS = [("a.glb", False), ("a.gltf", False), ("a.gltf", True)]

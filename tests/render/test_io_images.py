@@ -15,6 +15,7 @@ from PIL import Image
 from dressi.errors import GraphError, LoadError
 from dressi.render.io import (
     atomic_write,
+    contact_sheet,
     linear_to_srgb,
     load_mesh,
     read_image,
@@ -23,10 +24,8 @@ from dressi.render.io import (
     write_image,
     write_png,
 )
-from dressi.render.mesh import icosphere
 from dressi.render.scene import Image as SceneImage
-from dressi.render.scene_mesh import scene_of
-from dressi.render.sheet import contact_sheet
+from dressi.render.scene import icosphere, scene_of
 
 RNG = np.random.default_rng(7)
 RGB = RNG.integers(0, 256, (5, 7, 3), dtype=np.uint8)

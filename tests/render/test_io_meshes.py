@@ -10,7 +10,7 @@ import trimesh
 
 from dressi.errors import GraphError, LoadError
 from dressi.render.io import load_mesh, load_scene, save_mesh, srgb_to_linear, write_png
-from dressi.render.mesh import Mesh, icosphere, surface_area
+from dressi.render.scene import Mesh, icosphere, surface_area
 
 SQUARE = "v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nvt 0 0\nvt 1 0\nvt 1 1\nvt 0 1\n"
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from dressi.errors import LoadError
-from dressi.render.camera_convert import Calibration
-from dressi.render.distortion import Distortion
+from dressi.render.camera import Calibration, Distortion
 from dressi.render.io import (
     colmap_model,
     load_photos,

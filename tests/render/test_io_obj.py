@@ -7,7 +7,7 @@ import pytest
 
 from dressi.errors import LoadError
 from dressi.render.io import read_obj
-from dressi.render.mesh import area_normals, surface_area
+from dressi.render.scene import area_normals, surface_area
 
 SQUARE = "v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\n"
 UVS = "vt 0 0\nvt 1 0\nvt 1 1\nvt 0 1\n"

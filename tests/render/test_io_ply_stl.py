@@ -10,7 +10,7 @@ import trimesh
 
 from dressi.errors import LoadError
 from dressi.render.io import load_mesh, load_scene, save_mesh, write_png
-from dressi.render.mesh import Mesh, surface_area
+from dressi.render.scene import Mesh, surface_area
 
 CUBE = [(x, y, z) for z in (0, 1) for y in (0, 1) for x in (0, 1)]
 QUADS = [(0, 2, 3, 1), (4, 5, 7, 6), (0, 1, 5, 4), (2, 6, 7, 3), (0, 4, 6, 2), (1, 3, 7, 5)]

@@ -10,8 +10,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from dressi.errors import GraphError, LoadError
-from dressi.render.camera import project
-from dressi.render.distortion import Distortion
+from dressi.render.camera import Distortion, project
 from dressi.render.io import read_transforms, write_png, write_transforms
 
 POSE = np.eye(4)

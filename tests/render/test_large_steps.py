@@ -8,9 +8,9 @@ from scipy import sparse
 
 from dressi.ad import VEC3, F, Variable, build_backward, evaluate, gradcheck
 from dressi.errors import GraphError
-from dressi.render.dissection import inverse_factor
-from dressi.render.large_steps import CHUNK, large_steps
-from dressi.render.mesh import Mesh, icosphere
+from dressi.render.fit.dissection import inverse_factor
+from dressi.render.fit.reparameterization import CHUNK, large_steps
+from dressi.render.scene import Mesh, icosphere
 
 RNG = np.random.default_rng(0)
 

@@ -11,8 +11,8 @@ import pytest
 from dressi import DressiAD, F, Options, Variable
 from dressi.ad.vtype import IVEC3, MAT4, VEC3
 from dressi.apps.reliability.scenes import camera, rotated
-from dressi.render.hardsoftras import build_hardsoftras
-from dressi.render.mesh import icosphere
+from dressi.render.raster import build_hardsoftras
+from dressi.render.scene import icosphere
 from dressi.render.shading import blend_peels
 
 pytestmark = pytest.mark.gpu

@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 
 from dressi.errors import GraphError
-from dressi.render.io import load_photos, read_bounding_box, srgb_to_linear
-from dressi.render.masks import hull_mask, photo_mask, visual_hull
-from dressi.render.metrics import iou
+from dressi.render.fit import iou
+from dressi.render.io import (
+    hull_mask,
+    load_photos,
+    photo_mask,
+    read_bounding_box,
+    srgb_to_linear,
+    visual_hull,
+)
 
 
 def disc(height, width, cy, cx, radius):

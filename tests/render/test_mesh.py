@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dressi.errors import GraphError
-from dressi.render import mesh as m
-from dressi.render.pear import make_pear
+from dressi.render.scene import make_pear
+from dressi.render.scene import mesh as m
 
 TETRA = np.array([[1, 1, 1], [-1, -1, 1], [-1, 1, -1], [1, -1, -1]], dtype=np.float32)
 TETRA_FACES = np.array([[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]])

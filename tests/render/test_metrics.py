@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from dressi.errors import DressiError, GraphError
-from dressi.render.io import read_image
-from dressi.render.mesh import icosphere
-from dressi.render.metrics import distance_to_surface, iou, mean_distance_to_surface, psnr
-from dressi.render.pear import make_pear
-from dressi.render.sheet import contact_sheet, loss_curves
+from dressi.render.fit import distance_to_surface, iou, mean_distance_to_surface, psnr
+from dressi.render.io import contact_sheet, loss_curves, read_image
+from dressi.render.scene import icosphere, make_pear
 
 
 def test_iou_counts_pixels_above_one_half():

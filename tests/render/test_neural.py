@@ -12,7 +12,7 @@ from dressi import Adam, DressiAD, F, Variable, evaluate
 from dressi.ad.autodiff import build_backward
 from dressi.ad.vtype import FLOAT, INT, MAT4, VEC2, VEC3, VEC4
 from dressi.errors import GraphError
-from dressi.render.neural import (
+from dressi.render.shading.neural import (
     layer,
     mlp,
     n_blocks,

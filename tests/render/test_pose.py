@@ -19,11 +19,12 @@ from dressi.ad import (
     gradcheck,
 )
 from dressi.errors import GraphError
-from dressi.render.camera import from_opencv, look_at
-from dressi.render.pose import (
+from dressi.render.camera import (
     axis_angle_matrix,
     build_projection,
     build_view,
+    from_opencv,
+    look_at,
     quaternion_matrix,
     rotation_6d_matrix,
 )

@@ -15,8 +15,8 @@ from dressi.errors import PackingError
 from dressi.packing import pack, plan_text
 from dressi.packing.limits import LLVMPIPE
 from dressi.packing.verify import check_plan
-from dressi.render.mesh import icosphere
 from dressi.render.raster import HardRaster, build_hard_raster
+from dressi.render.scene import icosphere
 from dressi.render.shading import unlit
 
 SIZE = (32, 24)

@@ -18,14 +18,14 @@ from dressi.ad import (
     gradcheck,
 )
 from dressi.errors import GraphError
-from dressi.render.mesh import icosphere, uniform_laplacian
-from dressi.render.regularizers import (
+from dressi.render.fit import (
     cotangent_matrix,
     edge_length_loss,
     edge_table,
     laplacian_loss,
     total_variation,
 )
+from dressi.render.scene import icosphere, uniform_laplacian
 
 RNG = np.random.default_rng(0)
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dressi.errors import DressiError, GraphError
-from dressi.render.mesh import Mesh, flipped_faces, icosphere, subdivide
-from dressi.render.remesh import mean_edge_length, remesh
+from dressi.render.fit import mean_edge_length, remesh
+from dressi.render.scene import Mesh, flipped_faces, icosphere, subdivide
 
 needs_gpytoolbox = pytest.mark.skipif(
     importlib.util.find_spec("gpytoolbox") is None, reason="gpytoolbox (extra remesh) is absent"

@@ -17,25 +17,25 @@ import pytest
 from dressi import DressiAD, DressiBasicRenderer, F, Variable
 from dressi.ad.vtype import MAT4, VEC3
 from dressi.errors import DressiWarning, GraphError
-from dressi.render import scene_flat as flat
-from dressi.render.camera import Camera, from_opencv, look_at, orthographic, perspective
-from dressi.render.far import recentred
+from dressi.render.camera import Camera, from_opencv, look_at, orthographic, perspective, recentred
 from dressi.render.io import load_scene
-from dressi.render.mesh import Mesh, icosphere
 from dressi.render.pipeline.frame import depth_step, tightened
-from dressi.render.project import project as project_to_clip
-from dressi.render.project import to_screen
+from dressi.render.raster import to_screen
+from dressi.render.raster.projection import project as project_to_clip
 from dressi.render.scene import (
     Material,
+    Mesh,
     Node,
     Primitive,
     PunctualLight,
     Scene,
     SceneCamera,
     SceneMesh,
+    flat,
+    icosphere,
+    scene_of,
     trs_matrix,
 )
-from dressi.render.scene_mesh import scene_of
 
 FAR = (8297640.0, 4115375.0, 66.0)
 SQUARE = np.array([[-1, -1, 0], [1, -1, 0], [1, 1, 0], [-1, 1, 0]], np.float64)

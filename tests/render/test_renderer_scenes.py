@@ -16,10 +16,18 @@ from dressi import Adam, DeviceError, DressiBasicRenderer, F, GraphError, LoadEr
 from dressi.ad.optim import Momentum
 from dressi.render.camera import Camera, look_at, perspective
 from dressi.render.io import load_scene, read_image, save_scene, write_image
-from dressi.render.mesh import icosphere
-from dressi.render.scene import Material, Node, Scene, SceneCamera, SceneMesh, trs_matrix
-from dressi.render.scene_compare import differences
-from dressi.render.scene_mesh import primitive_of, scene_of
+from dressi.render.scene import (
+    Material,
+    Node,
+    Scene,
+    SceneCamera,
+    SceneMesh,
+    differences,
+    icosphere,
+    primitive_of,
+    scene_of,
+    trs_matrix,
+)
 
 
 @pytest.fixture()

@@ -9,8 +9,7 @@ import pytest
 import trimesh
 
 from dressi import IVEC3, MAT4, VEC3, DressiAD, F
-from dressi.render import hardsoftras
-from dressi.render.hardsoftras import build_hardsoftras
+from dressi.render.raster import build_hardsoftras, hardsoftras
 
 pytestmark = pytest.mark.gpu
 

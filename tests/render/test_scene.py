@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from dressi.errors import GraphError
-from dressi.render import scene_flat as flat
 from dressi.render.camera import look_at
-from dressi.render.mesh import Mesh, area_normals, icosphere
 from dressi.render.scene import (
     Image,
     Material,
+    Mesh,
     MorphTarget,
     Node,
     Primitive,
@@ -23,9 +22,16 @@ from dressi.render.scene import (
     SceneCamera,
     SceneMesh,
     TextureRef,
+    area_normals,
+    flat,
+    icosphere,
+    joined,
+    mesh_of,
+    primitive_of,
+    scene_of,
     trs_matrix,
+    welded,
 )
-from dressi.render.scene_mesh import joined, mesh_of, primitive_of, scene_of, welded
 
 POINTS = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32)
 FACES = np.array([[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]], np.int32)

@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 
 from dressi.apps.reliability import survival
-from dressi.render.mesh import icosphere
-from dressi.render.scene import Image, Node
-from dressi.render.scene_compare import differences
-from dressi.render.scene_mesh import scene_of
+from dressi.render.scene import Image, Node, differences, icosphere, scene_of
 
 SCENE = scene_of(icosphere(1), np.full((2, 2, 3), 0.5))
 

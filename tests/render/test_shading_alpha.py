@@ -10,7 +10,7 @@ import pytest
 from dressi import DressiAD, F, GraphError, Variable, evaluate, gradcheck
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3
 from dressi.apps.reliability.scenes import camera, quad
-from dressi.render.hardsoftras import HardSoft, build_hardsoftras
+from dressi.render.raster import HardSoft, build_hardsoftras
 from dressi.render.shading import (
     aces,
     alpha_mask,

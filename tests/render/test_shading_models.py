@@ -13,7 +13,7 @@ from dressi import DressiAD, F, GraphError, Variable, evaluate, gradcheck
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3
 from dressi.apps.reliability.scenes import camera, cube, quad, rotated
 from dressi.render.camera import Camera, look_at, perspective
-from dressi.render.hardsoftras import build_hardsoftras
+from dressi.render.raster import build_hardsoftras
 from dressi.render.shading import (
     DirectionalLight,
     PointLight,

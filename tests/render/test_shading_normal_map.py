@@ -11,7 +11,7 @@ import shading_reference as ref
 from dressi import DressiAD, F, GraphError, Variable, evaluate, gradcheck
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3, VEC4
 from dressi.apps.reliability.scenes import camera, quad, rotated
-from dressi.render.hardsoftras import build_hardsoftras
+from dressi.render.raster import build_hardsoftras
 from dressi.render.shading import (
     decode_normal,
     face_tangents,

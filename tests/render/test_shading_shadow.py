@@ -11,7 +11,7 @@ import pytest
 from dressi import DressiAD, F, GraphError, Variable, evaluate, gradcheck
 from dressi.ad.vtype import IVEC3, MAT4, VEC2, VEC3
 from dressi.apps.reliability.scenes import camera, quad
-from dressi.render.hardsoftras import build_hardsoftras
+from dressi.render.raster import build_hardsoftras
 from dressi.render.shading import (
     DirectionalLight,
     SpotLight,

@@ -14,15 +14,19 @@ from dressi import DressiAD, F, Options, Variable
 from dressi.ad.autodiff import build_backward
 from dressi.ad.simplify import materialize
 from dressi.ad.vtype import FLOAT, IVEC2, IVEC3, MAT4, VEC3
-from dressi.render.antialias import build_antialias
-from dressi.render.batch import build_batch
-from dressi.render.conservative import build_bake
-from dressi.render.distance import interpolate
-from dressi.render.hardsoftras import build_hardsoftras
-from dressi.render.project import gather, project
-from dressi.render.raster import build_hard_raster
+from dressi.render.raster import (
+    Strokes,
+    build_antialias,
+    build_bake,
+    build_batch,
+    build_hard_raster,
+    build_hardsoftras,
+    build_lines,
+    build_points,
+    interpolate,
+)
+from dressi.render.raster.projection import gather, project
 from dressi.render.shading.shadow import build_shadow_map
-from dressi.render.strokes import Strokes, build_lines, build_points
 
 pytestmark = pytest.mark.gpu
 

@@ -10,10 +10,8 @@ from dressi import DressiAD, F, Variable
 from dressi.ad.autodiff import build_backward
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3
 from dressi.render.camera import look_at, perspective
-from dressi.render.hardsoftras import Peel, build_rasterize
-from dressi.render.project import ScreenFaces, build_screen_faces
-from dressi.render.shading import surface_uv
-from dressi.render.texture_detail import face_lod, face_uv_derivatives
+from dressi.render.raster import Peel, ScreenFaces, build_rasterize, build_screen_faces
+from dressi.render.shading import face_lod, face_uv_derivatives, surface_uv
 
 pytestmark = pytest.mark.gpu
 

@@ -18,17 +18,21 @@ from dressi.ad.graph import topological
 from dressi.ad.one_row import draw_one_row
 from dressi.ad.registry import RASTER
 from dressi.ad.vtype import FLOAT, INT, IVEC2, IVEC3, MAT4, VEC3, VEC4
-from dressi.render.antialias import build_antialias
-from dressi.render.batch import build_batch
 from dressi.render.camera import Camera, look_at, perspective
-from dressi.render.conservative import build_conservative
-from dressi.render.hardsoftras import build_hardsoftras, build_rasterize
-from dressi.render.mesh import icosphere
-from dressi.render.project import build_screen_faces, project
-from dressi.render.raster import build_hard_raster
+from dressi.render.raster import (
+    build_antialias,
+    build_batch,
+    build_conservative,
+    build_hard_raster,
+    build_hardsoftras,
+    build_lines,
+    build_points,
+    build_rasterize,
+)
+from dressi.render.raster.projection import build_screen_faces, project
 from dressi.render.renderer import DressiBasicRenderer
+from dressi.render.scene import icosphere
 from dressi.render.shading.shadow import build_shadow_map
-from dressi.render.strokes import build_lines, build_points
 
 N = 40
 R_PX = 4.0

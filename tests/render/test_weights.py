@@ -8,9 +8,7 @@ import pytest
 
 from dressi import DressiAD, F, Variable
 from dressi.ad.vtype import IVEC2, IVEC3, MAT4, VEC3
-from dressi.render.hardsoftras import build_hardsoftras
-from dressi.render.raster import build_hard_raster
-from dressi.render.strokes import build_lines
+from dressi.render.raster import build_hard_raster, build_hardsoftras, build_lines
 
 pytestmark = pytest.mark.gpu
 

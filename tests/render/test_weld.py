@@ -11,16 +11,20 @@ import pytest
 from dressi import IVEC3, MAT4, VEC3, DressiAD, DressiWarning, F, Variable, evaluate
 from dressi.ad.autodiff import build_backward
 from dressi.ad.simplify import materialize
-from dressi.render.antialias import build_antialias
-from dressi.render.hardsoftras import build_hardsoftras
-from dressi.render.large_steps import large_steps
-from dressi.render.mesh import Mesh
+from dressi.render.fit import large_steps
 from dressi.render.pipeline.save import moved_mesh
 from dressi.render.pipeline.tables import weld_mesh
-from dressi.render.scene import MorphTarget, Primitive, SceneMesh
-from dressi.render.scene_mesh import welded
-from dressi.render.topology import face_neighbors, neighbor_table
-from dressi.render.weld import first_alike, tolerance_of, weld
+from dressi.render.raster import build_antialias, build_hardsoftras, face_neighbors, neighbor_table
+from dressi.render.scene import (
+    Mesh,
+    MorphTarget,
+    Primitive,
+    SceneMesh,
+    first_alike,
+    tolerance_of,
+    weld,
+    welded,
+)
 
 
 def uv_sphere(

@@ -1,6 +1,6 @@
 """Level of detail of texture reads, from how uv changes between neighbouring pixels.
 
-Compositions of other ops. Where the geometry is known, ``dressi.render.texture_detail`` has the
+Compositions of other ops. Where the geometry is known, ``dressi.render.shading.face_lod`` has the
 exact derivatives; differences need nothing but the image of uv, and need neighbours.
 """
 
@@ -112,7 +112,7 @@ def uv_lod(
 
     uv, ids: see F.uv_derivatives. size, footprint, gradient: see F.texture_lod. A face of one pixel
     has no neighbours: its level is -30, so give numbers of charts or a stencil rather than of tiny
-    faces, or the derivatives of ``dressi.render.texture_detail``. Gradient: none, unless
+    faces, or the derivatives of ``dressi.render.shading.texture_detail``. Gradient: none, unless
     ``gradient``, then to uv.
     """
     return texture_lod(*uv_derivatives(uv, ids), size, footprint, gradient)

@@ -27,10 +27,9 @@ from dressi.apps.problems import (
 )
 from dressi.apps.timing import alternating_ms
 from dressi.apps.views import mesh_leaves
-from dressi.render.antialias import build_antialias
-from dressi.render.losses import silhouette_loss
-from dressi.render.mesh import Mesh
-from dressi.render.regularizers import laplacian_loss, laplacian_matrix
+from dressi.render.fit import laplacian_loss, laplacian_matrix, silhouette_loss
+from dressi.render.raster import build_antialias
+from dressi.render.scene import Mesh
 
 COLUMNS = (
     "case",

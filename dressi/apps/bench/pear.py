@@ -37,7 +37,7 @@ from dressi.apps.problems import (
 from dressi.apps.timing import WARM_UP, step_ms
 from dressi.config import child_environment
 from dressi.errors import DressiError
-from dressi.render.metrics import iou
+from dressi.render.fit import iou
 
 WANTED = {150: (0.012, 0.99), 500: (0.0045, 0.995)}
 """Iterations -> the largest distance and the smallest IoU after them."""

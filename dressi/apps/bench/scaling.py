@@ -19,7 +19,7 @@ from dressi.apps.problems import (
     view_matrices,
 )
 from dressi.errors import DressiError
-from dressi.render.sheet import write_plot
+from dressi.render.io import write_plot
 
 COLUMNS = ("axis", "views", "resolution", "faces", "K", "ms", "ratio_to_copy", "stages")
 QUANTITIES = ("views", "resolution", "faces", "K")

@@ -29,7 +29,7 @@ from dressi.apps.problems import (
     texture_problem,
     view_matrices,
 )
-from dressi.render.mesh import icosphere
+from dressi.render.scene import icosphere
 
 PEER_COPY_MS = 2.3
 """The copy where the peer's times were taken: idle, this class of machine (two CPU cores)."""

@@ -23,14 +23,11 @@ from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.shapes import bunny_file, target_mesh
 from dressi.engine import DressiAD
-from dressi.render.camera import look_at, perspective
-from dressi.render.distance import interpolate
-from dressi.render.hardsoftras import build_hardsoftras
-from dressi.render.losses import l2_loss, silhouette_loss
-from dressi.render.mesh import Mesh, vertex_normals
-from dressi.render.pose import axis_angle_matrix, build_view
-from dressi.render.project import gather
-from dressi.render.sheet import contact_sheet
+from dressi.render.camera import axis_angle_matrix, build_view, look_at, perspective
+from dressi.render.fit import l2_loss, silhouette_loss
+from dressi.render.io import contact_sheet
+from dressi.render.raster import build_hardsoftras, gather, interpolate
+from dressi.render.scene import Mesh, vertex_normals
 
 HELP = "the pose of a camera found again from 20 degrees away, by silhouette and colours"
 

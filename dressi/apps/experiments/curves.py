@@ -4,7 +4,7 @@ against antialiasing (paper, 5.1 and its error curves).
 Pictures of a complex target from random views; a sphere; for each seed the same views, lights and
 order, and the same rates and Laplacian for all methods. HardSoftRas with the pair that ends best in
 ``heatmap`` (r = 7 pixels, K = 3), which is how the paper chose its own (r = 2, K = 3); AA mode
-(delta = r = one pixel, K = 1); the screen-space antialiasing of ``dressi.render.antialias``. Each
+(delta = r = one pixel, K = 1); the screen-space antialiasing of ``dressi.render.raster``. Each
 method's target pictures are drawn by itself, as in the paper.
 """
 
@@ -32,7 +32,7 @@ from dressi.apps.experiments.lit_fit import (
     random_views,
 )
 from dressi.apps.experiments.shapes import target_mesh
-from dressi.render.mesh import flipped_faces, icosphere
+from dressi.render.scene import flipped_faces, icosphere
 
 HELP = "mean distance over iterations and time: HardSoftRas, AA mode, screen-space antialiasing"
 

@@ -20,11 +20,15 @@ from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.engine import DressiAD
-from dressi.render.blend import blend_silhouette, probability
-from dressi.render.enlarge import build_enlarge
-from dressi.render.hardsoftras import Peel, build_rasterize, shift
-from dressi.render.project import ScreenFaces, build_screen_faces
-from dressi.render.sheet import contact_sheet
+from dressi.render.io import contact_sheet
+from dressi.render.raster import (
+    ScreenFaces,
+    blend_silhouette,
+    build_enlarge,
+    build_screen_faces,
+    probability,
+)
+from dressi.render.raster.hardsoftras import Peel, build_rasterize, shift
 
 HELP = "Enlarge and Shift on two triangles: which face wins, its depth, its weight, the blend"
 

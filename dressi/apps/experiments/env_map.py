@@ -29,11 +29,11 @@ from dressi.apps.views import mesh_leaves, send_mesh, surround_views
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.render import ibl
-from dressi.render.losses import l2_loss
-from dressi.render.mesh import Mesh, icosphere
+from dressi.render.fit import l2_loss
+from dressi.render.io import contact_sheet
 from dressi.render.raster import build_hard_raster
+from dressi.render.scene import Mesh, icosphere
 from dressi.render.shading import build_surface, eye_position, pbr, vertex_normals
-from dressi.render.sheet import contact_sheet
 
 HELP = "environment and roughness from 20 views of a metallic sphere and a torus"
 

@@ -2,7 +2,7 @@
 that compares settings on the bunny at 512 x 512).
 
 Columns: AA mode (delta of one pixel, K = 1), the default, SoftRas mode (E = 1 everywhere), and the
-screen-space antialiasing of ``dressi.render.antialias``. Rows: the picture, a part of it enlarged,
+screen-space antialiasing of ``dressi.render.raster``. Rows: the picture, a part of it enlarged,
 and the derivative of every pixel as the object moves to the right (forward mode).
 """
 
@@ -22,14 +22,11 @@ from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.shapes import bunny_file, target_mesh
 from dressi.apps.views import MeshLeaves, mesh_leaves, send_mesh
 from dressi.engine import DressiAD
-from dressi.render.antialias import build_antialias
 from dressi.render.camera import look_at, perspective
-from dressi.render.distance import interpolate
-from dressi.render.hardsoftras import Peel, build_hardsoftras
-from dressi.render.losses import l2_loss
-from dressi.render.mesh import Mesh, vertex_normals
-from dressi.render.project import gather
-from dressi.render.sheet import contact_sheet
+from dressi.render.fit import l2_loss
+from dressi.render.io import contact_sheet
+from dressi.render.raster import Peel, build_antialias, build_hardsoftras, gather, interpolate
+from dressi.render.scene import Mesh, vertex_normals
 
 HELP = "AA mode, the default and SoftRas mode on the bunny: pictures, derivatives, times"
 

@@ -29,7 +29,7 @@ from dressi.apps.experiments.lit_fit import (
     random_views,
 )
 from dressi.apps.experiments.shapes import target_mesh
-from dressi.render.mesh import flipped_faces, icosphere
+from dressi.render.scene import flipped_faces, icosphere
 
 HELP = "peels K against reach r: distance to the target early and at the end"
 

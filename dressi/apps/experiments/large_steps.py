@@ -1,10 +1,10 @@
 """``dressi experiment large_steps``: a sphere to silhouettes, with and without Large Steps.
 
 The same start, pictures, r and number of iterations: Adam on the vertices with a Laplacian in the
-loss, for several weights; and AdamUniform on the parameters of ``dressi.render.large_steps`` with
-nothing but the silhouettes in the loss. What counts is how close the surface comes and how many
-faces are folded over: a light Laplacian lets faces fold, a heavy one keeps the shape from the
-target.
+loss, for several weights; and AdamUniform on the parameters of
+``dressi.render.fit.large_steps`` with nothing but the silhouettes in the loss. What counts is how
+close the surface comes and how many faces are folded over: a light Laplacian lets faces fold, a
+heavy one keeps the shape from the target.
 """
 
 from __future__ import annotations
@@ -27,13 +27,18 @@ from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.shapes import bunny_file, target_mesh
 from dressi.apps.views import render, spread_views
 from dressi.engine import DressiAD
-from dressi.render.hardsoftras import build_hardsoftras
-from dressi.render.large_steps import LargeSteps, large_steps
-from dressi.render.losses import silhouette_loss
-from dressi.render.mesh import Mesh, flipped_faces, icosphere
-from dressi.render.metrics import iou, mean_distance_to_surface
-from dressi.render.regularizers import laplacian_loss, laplacian_matrix
-from dressi.render.sheet import contact_sheet
+from dressi.render.fit import (
+    LargeSteps,
+    iou,
+    laplacian_loss,
+    laplacian_matrix,
+    large_steps,
+    mean_distance_to_surface,
+    silhouette_loss,
+)
+from dressi.render.io import contact_sheet
+from dressi.render.raster import build_hardsoftras
+from dressi.render.scene import Mesh, flipped_faces, icosphere
 
 HELP = "a sphere to silhouettes by Adam and a Laplacian, and by Large Steps: distance, folded faces"
 

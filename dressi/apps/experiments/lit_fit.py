@@ -22,17 +22,12 @@ from dressi.apps.views import MeshLeaves, mesh_leaves, render, send_mesh
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.packing import Options
-from dressi.render.antialias import build_antialias
 from dressi.render.camera import look_at, perspective
-from dressi.render.distance import interpolate
-from dressi.render.hardsoftras import Peel, build_hardsoftras
-from dressi.render.losses import l1_loss
-from dressi.render.mesh import Mesh
-from dressi.render.metrics import mean_distance_to_surface
-from dressi.render.project import gather
-from dressi.render.regularizers import laplacian_loss, laplacian_matrix
+from dressi.render.fit import l1_loss, laplacian_loss, laplacian_matrix, mean_distance_to_surface
+from dressi.render.io import contact_sheet
+from dressi.render.raster import Peel, build_antialias, build_hardsoftras, gather, interpolate
+from dressi.render.scene import Mesh
 from dressi.render.shading import vertex_normals
-from dressi.render.sheet import contact_sheet
 
 AMBIENT = 0.15
 """Keeps the unlit side apart from the background."""

@@ -29,13 +29,11 @@ from dressi.apps.experiments.common import Result, option
 from dressi.apps.views import MeshLeaves, mesh_leaves, send_mesh, surround_views
 from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError, LoadError
+from dressi.render.fit import l2_loss, psnr, total_variation
+from dressi.render.io import contact_sheet
 from dressi.render.io.images import srgb_to_linear
-from dressi.render.losses import l2_loss
-from dressi.render.mesh import Mesh
-from dressi.render.metrics import psnr
-from dressi.render.pear import make_pear
 from dressi.render.raster import HardRaster, build_hard_raster
-from dressi.render.regularizers import total_variation
+from dressi.render.scene import Mesh, make_pear
 from dressi.render.shading import (
     DirectionalLight,
     PbrMaterial,
@@ -45,7 +43,6 @@ from dressi.render.shading import (
     surface_uv,
     vertex_normals,
 )
-from dressi.render.sheet import contact_sheet
 
 HELP = "a normal map from pictures: cosine dissimilarity over 1200 iterations"
 

@@ -26,12 +26,10 @@ from dressi.apps.photos import prepare, shrink
 from dressi.apps.views import render, spread_views
 from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError
+from dressi.render.fit import iou, mean_distance_to_surface, psnr
+from dressi.render.io import contact_sheet, hull_mask, visual_hull
 from dressi.render.io.middlebury import load_photos
-from dressi.render.masks import hull_mask, visual_hull
-from dressi.render.mesh import Mesh, flipped_faces, icosphere
-from dressi.render.metrics import iou, mean_distance_to_surface, psnr
-from dressi.render.pear import make_pear
-from dressi.render.sheet import contact_sheet
+from dressi.render.scene import Mesh, flipped_faces, icosphere, make_pear
 
 HELP = "shape and texture from photos: 10 trials that start differently; photos kept out in turn"
 

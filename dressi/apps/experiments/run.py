@@ -26,8 +26,8 @@ from dressi.apps.experiments.common import Experiment, Result, add_flags, make_s
 from dressi.apps.report import check_outputs, copy1024_ms, identity, print_table, write_json
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
+from dressi.render.io import write_plot
 from dressi.render.io.images import write_png
-from dressi.render.sheet import write_plot
 
 EXPERIMENTS: dict[str, Experiment] = {
     "enlarge": Experiment(enlarge.HELP, enlarge.Settings, enlarge.run),

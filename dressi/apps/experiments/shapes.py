@@ -10,7 +10,7 @@ import numpy as np
 import dressi
 from dressi.apps.demo import centred, load_target
 from dressi.errors import LoadError
-from dressi.render.mesh import Mesh, icosphere
+from dressi.render.scene import Mesh, icosphere
 
 HORNS = np.array(
     [

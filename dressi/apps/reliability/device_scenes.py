@@ -22,10 +22,8 @@ from dressi.ad.simplify import materialize
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3
 from dressi.apps.reliability.scenes import Scene, camera, rotated
 from dressi.engine import DressiAD
-from dressi.render.antialias import build_antialias
-from dressi.render.hardsoftras import Peel
-from dressi.render.mesh import icosphere
-from dressi.render.raster import build_hard_raster
+from dressi.render.raster import Peel, build_antialias, build_hard_raster
+from dressi.render.scene import icosphere
 from dressi.render.shading import flat_normal, lambert, unlit
 
 SIZE, SEEDS = 64, 4

@@ -30,8 +30,7 @@ from dressi.errors import DressiError, LoadError
 from dressi.render.io import load_scene, read_image
 from dressi.render.io.exr import encode_exr
 from dressi.render.io.hdr import encode_hdr
-from dressi.render.mesh import icosphere
-from dressi.render.scene import Scene
+from dressi.render.scene import Scene, icosphere
 
 N_MUTATED, N_SMALL = 2000, 60
 SECONDS_A_FILE = 10.0

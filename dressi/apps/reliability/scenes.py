@@ -11,10 +11,8 @@ import numpy as np
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3
 from dressi.render.camera import look_at, perspective
-from dressi.render.distance import interpolate
-from dressi.render.hardsoftras import HardSoft, Peel, build_hardsoftras
 from dressi.render.ibl.harmonics import sh_irradiance, sh_project
-from dressi.render.project import gather
+from dressi.render.raster import HardSoft, Peel, build_hardsoftras, gather, interpolate
 from dressi.render.shading import flat_normal, lambert, unlit
 from dressi.render.shading.normal_map import flat_tangent, perturb_normal
 
@@ -204,7 +202,7 @@ def gradient_scenes() -> dict[str, Callable[[], Scene]]:
         return np.stack([camera(size, (4 * np.sin(a), 1.0, 4 * np.cos(a))) for a in angles])
 
     def sphere() -> Scene:
-        from dressi.render.mesh import icosphere
+        from dressi.render.scene import icosphere
 
         mesh = icosphere(1, 1.0)
         return Scene("icosphere", mesh.positions, mesh.faces, (22, 20))

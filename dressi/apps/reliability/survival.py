@@ -24,8 +24,8 @@ from dressi.apps.reliability.row import Row, at_most
 from dressi.config import child_environment
 from dressi.errors import DressiError
 from dressi.render.io import load_scene, read_image, save_scene, write_image
-from dressi.render.mesh import icosphere
-from dressi.render.scene import (
+from dressi.render.scene import differences, icosphere, primitive_of, scene_of
+from dressi.render.scene.scene import (
     ALPHA_MODES,
     MIN_FILTERS,
     WRAPS,
@@ -41,8 +41,6 @@ from dressi.render.scene import (
     TextureRef,
     trs_matrix,
 )
-from dressi.render.scene_compare import differences
-from dressi.render.scene_mesh import primitive_of, scene_of
 
 FORMS = (("a.glb", False), ("a.gltf", False), ("a.gltf", True))
 N_TRIALS, N_SMALL = 200, 12

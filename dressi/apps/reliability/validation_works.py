@@ -21,8 +21,8 @@ from dressi.apps.problems import (
 from dressi.apps.views import mesh_leaves
 from dressi.engine import DressiAD
 from dressi.packing import Options
-from dressi.render.antialias import build_antialias
-from dressi.render.losses import silhouette_loss
+from dressi.render.fit import silhouette_loss
+from dressi.render.raster import build_antialias
 
 SIZE, VIEWS, FACES = 24, 2, 80
 SETTLE = 12

@@ -24,8 +24,10 @@ from dressi.render.io.images import (
     write_image,
     write_png,
 )
+from dressi.render.io.masks import hull_mask, photo_mask, visual_hull, voxel_centers
 from dressi.render.io.middlebury import Photo, load_photos, read_bounding_box, read_par
 from dressi.render.io.obj import read_obj
+from dressi.render.io.sheet import contact_sheet, loss_curves, write_plot
 from dressi.render.io.transforms import read_transforms, write_transforms
 
 __all__ = [
@@ -36,10 +38,14 @@ __all__ = [
     "Photo",
     "atomic_write",
     "colmap_model",
+    "contact_sheet",
+    "hull_mask",
     "linear_to_srgb",
     "load_mesh",
     "load_photos",
     "load_scene",
+    "loss_curves",
+    "photo_mask",
     "read_bounding_box",
     "read_colmap",
     "read_gltf",
@@ -50,10 +56,13 @@ __all__ = [
     "save_mesh",
     "save_scene",
     "srgb_to_linear",
+    "visual_hull",
+    "voxel_centers",
     "write_colmap",
     "write_glb",
     "write_gltf",
     "write_image",
+    "write_plot",
     "write_png",
     "write_transforms",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dressi.errors import GraphError, LoadError
-from dressi.render.distortion import Distortion
+from dressi.render.camera.distortion import Distortion
 from dressi.render.io.images import PathLike
 from dressi.render.io.sources import decode_text, near_misses
 

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from scipy.spatial.transform import Rotation
 
 from dressi.errors import GraphError, LoadError
-from dressi.render.camera_convert import Calibration
-from dressi.render.distortion import Distortion
+from dressi.render.camera.convert import Calibration
+from dressi.render.camera.distortion import Distortion
 from dressi.render.io.calibrations import distortion_of, fail
 from dressi.render.io.images import PathLike
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from dressi.render.io.gltf_write import write_gltf
 from dressi.render.io.images import PathLike
-from dressi.render.mesh import Mesh
-from dressi.render.scene_mesh import scene_of
+from dressi.render.scene.convert import scene_of
+from dressi.render.scene.mesh import Mesh
 
 
 def write_glb(path: PathLike, mesh: Mesh, texture: npt.ArrayLike | None = None) -> None:

@@ -24,7 +24,8 @@ from dressi.render.io.gltf_materials import Materials
 from dressi.render.io.gltf_skin import Skins, Weighted
 from dressi.render.io.images import PathLike
 from dressi.render.io.sources import read_file
-from dressi.render.scene import (
+from dressi.render.scene.checks import MAX_UV_SETS
+from dressi.render.scene.scene import (
     Matrix,
     Node,
     Primitive,
@@ -34,7 +35,6 @@ from dressi.render.scene import (
     SceneMesh,
     trs_matrix,
 )
-from dressi.render.scene_checks import MAX_UV_SETS
 
 EXTENSIONS = (
     "EXT_texture_webp",

@@ -18,7 +18,7 @@ from dressi.errors import LoadError
 from dressi.render.io.gltf_buffers import Buffers, resolve_uri
 from dressi.render.io.gltf_json import Json
 from dressi.render.io.images import decode_image
-from dressi.render.scene import COLOR_MAPS, Image, Material, TextureRef
+from dressi.render.scene.scene import COLOR_MAPS, Image, Material, TextureRef
 
 _WRAP = {33071: "clamp", 33648: "mirror", 10497: "repeat"}
 _FILTERS = {

@@ -24,7 +24,7 @@ import pygltflib as gltf
 from dressi.errors import GraphError
 from dressi.render.io.gltf_materials import FILTER_CODES, WRAP_CODES
 from dressi.render.io.images import PathLike, atomic_write, encode_png
-from dressi.render.scene import (
+from dressi.render.scene.scene import (
     Image,
     Material,
     MorphTarget,

@@ -2,7 +2,7 @@
 
 In: a ``*_par.txt`` with one line ``name k11..k33 r11..r33 t1 t2 t3`` for each image, and the
 images. Out: ``Photo`` with K, R, t in OpenCV's convention (K gives pixel centres integer
-coordinates), which ``dressi.render.camera.from_opencv`` turns into a ``Camera``.
+coordinates), which ``dressi.render.camera.camera.from_opencv`` turns into a ``Camera``.
 """
 
 from __future__ import annotations

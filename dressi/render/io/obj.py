@@ -21,7 +21,7 @@ from dressi.render.io.mtl import map_file, read_mtl, without_comment
 from dressi.render.io.polygons import split_polygons
 from dressi.render.io.sources import PathLike, find_beside, not_there, read_text
 from dressi.render.io.surface import Surface, linear_colors
-from dressi.render.mesh import Mesh
+from dressi.render.scene.mesh import Mesh
 
 _TEXTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tga", ".bmp", ".tif", ".tiff", ".webp")
 _NAMED = ("mtllib", "usemtl", "g ", "o ")  # statements that hold names, which may hold "#"

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import GraphError, LoadError
-from dressi.render.far import far_origin
+from dressi.render.camera.far import far_origin
 from dressi.render.io.images import PathLike, atomic_write
 from dressi.render.io.ply_elements import Element, Lists, read_elements
 from dressi.render.io.polygons import split_polygons
 from dressi.render.io.surface import Surface, linear_colors
-from dressi.render.mesh import Mesh
+from dressi.render.scene.mesh import Mesh
 
 Rows = npt.NDArray[np.int64]
 Fail = Callable[[int, str], LoadError]

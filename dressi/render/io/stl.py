@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import GraphError, LoadError
-from dressi.render.far import far_origin
+from dressi.render.camera.far import far_origin
 from dressi.render.io.images import PathLike, atomic_write
 from dressi.render.io.sources import decode_text, is_number, read_file
-from dressi.render.mesh import Mesh, face_normals
-from dressi.render.scene_mesh import welded
+from dressi.render.scene.convert import welded
+from dressi.render.scene.mesh import Mesh, face_normals
 
 _HEAD = 84  # bytes of binary STL
 _FACET = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])

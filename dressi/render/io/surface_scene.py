@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from dressi.errors import GraphError, LoadError
-from dressi.render.far import translation
+from dressi.render.camera.far import translation
 from dressi.render.io.images import PathLike, read_image
 from dressi.render.io.ply import read_ply
 from dressi.render.io.sources import find_beside, not_there
 from dressi.render.io.stl import read_stl_moved
 from dressi.render.io.surface import Surface
-from dressi.render.scene import Image, Material, Node, Scene, SceneMesh, TextureRef
-from dressi.render.scene_mesh import scene_of
+from dressi.render.scene.convert import scene_of
+from dressi.render.scene.scene import Image, Material, Node, Scene, SceneMesh, TextureRef
 
 
 def read_ply_scene(path: PathLike) -> Scene:

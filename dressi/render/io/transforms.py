@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 from dressi.errors import GraphError
-from dressi.render.camera_convert import FLIP_YZ, Z_UP_TO_Y_UP, Calibration, rigid
+from dressi.render.camera.convert import FLIP_YZ, Z_UP_TO_Y_UP, Calibration, rigid
 from dressi.render.io.calibrations import distortion_of, fail, read_bytes
 from dressi.render.io.images import PathLike, atomic_write
 from dressi.render.io.sources import decode_text, find_beside, not_there

@@ -15,14 +15,14 @@ import numpy as np
 
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT
-from dressi.render.distance import interpolate
-from dressi.render.eye import to_eye
-from dressi.render.hardsoftras import Peel
+from dressi.render.camera.eye import to_eye
 from dressi.render.pipeline.lights import build_shadows
 from dressi.render.pipeline.materials import MaterialLeaves, sampler_of
 from dressi.render.pipeline.tables import Geometry
-from dressi.render.project import ScreenFaces, gather
-from dressi.render.scene import TextureRef
+from dressi.render.raster.distance import interpolate
+from dressi.render.raster.hardsoftras import Peel
+from dressi.render.raster.projection import ScreenFaces, gather
+from dressi.render.scene.scene import TextureRef
 from dressi.render.shading import (
     Light,
     Surface,
@@ -37,7 +37,7 @@ from dressi.render.shading import (
     towards_eye,
 )
 from dressi.render.shading.pbr import Environment
-from dressi.render.texture_detail import face_uv_derivatives
+from dressi.render.shading.texture_detail import face_uv_derivatives
 
 
 @dataclass(eq=False)

@@ -17,7 +17,7 @@ from dressi.ad import F, Variable
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.errors import GraphError, warn
-from dressi.render.camera import Camera
+from dressi.render.camera.camera import Camera
 from dressi.render.io import read_image
 from dressi.render.pipeline.appearance import Appearance
 from dressi.render.pipeline.frame import crosses, front_camera, look_through
@@ -36,9 +36,9 @@ from dressi.render.pipeline.save import Sources
 from dressi.render.pipeline.tables import Geometry, build_geometry
 from dressi.render.pipeline.targets import Targets, read_targets
 from dressi.render.pipeline.views import Views, build_views
-from dressi.render.project import Size
-from dressi.render.scene import Image, Scene
-from dressi.render.scene_flat import camera_at, own_aspect, world_matrices
+from dressi.render.raster.projection import Size
+from dressi.render.scene.flat import camera_at, own_aspect, world_matrices
+from dressi.render.scene.scene import Image, Scene
 
 SAME_ASPECT = 0.01
 """Relative difference of aspects that is rounding of sizes."""

@@ -15,10 +15,10 @@ from itertools import product
 import numpy as np
 
 from dressi.errors import warn
-from dressi.render.camera import Camera, look_at, perspective
-from dressi.render.eye import eye_of
-from dressi.render.far import far_origin, translation
-from dressi.render.scene_flat import Instance
+from dressi.render.camera.camera import Camera, look_at, perspective
+from dressi.render.camera.eye import eye_of
+from dressi.render.camera.far import far_origin, translation
+from dressi.render.scene.flat import Instance
 
 FOV_DEG = 45.0
 """Of the camera that a scene without one gets."""

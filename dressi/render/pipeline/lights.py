@@ -16,13 +16,13 @@ import numpy as np
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.errors import GraphError
-from dressi.render.far import relative
+from dressi.render.camera.far import relative
 from dressi.render.ibl import brdf_table, build_environment, read_brdf
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, log_of, unique_names
 from dressi.render.pipeline.tables import Geometry
-from dressi.render.scene import Scene
-from dressi.render.scene_flat import PlacedLight
-from dressi.render.scene_flat import lights as placed_lights
+from dressi.render.scene.flat import PlacedLight
+from dressi.render.scene.flat import lights as placed_lights
+from dressi.render.scene.scene import Scene
 from dressi.render.shading import (
     DirectionalLight,
     Light,

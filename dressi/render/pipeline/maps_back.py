@@ -13,7 +13,7 @@ import numpy as np
 
 from dressi.render.pipeline.materials import CHANNELS, FIELDS, FILE_SRGB, MaterialLeaves
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, with_field
-from dressi.render.scene import Image, Scene
+from dressi.render.scene.scene import Image, Scene
 
 Read = Callable[[Parameter], np.ndarray]
 

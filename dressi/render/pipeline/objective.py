@@ -15,11 +15,8 @@ from dressi.ad import SGD, Adam, AdamUniform, F, Variable
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, IVEC3
 from dressi.errors import GraphError
-from dressi.render.losses import l1_loss, l2_loss
-from dressi.render.pipeline.materials import FIELDS
-from dressi.render.pipeline.parameters import Parameter, ParameterTable
-from dressi.render.pipeline.picture import Picture
-from dressi.render.regularizers import (
+from dressi.render.fit.losses import l1_loss, l2_loss
+from dressi.render.fit.regularizers import (
     edge_length_loss,
     edge_table,
     laplacian_loss,
@@ -27,6 +24,9 @@ from dressi.render.regularizers import (
     normal_consistency,
     total_variation,
 )
+from dressi.render.pipeline.materials import FIELDS
+from dressi.render.pipeline.parameters import Parameter, ParameterTable
+from dressi.render.pipeline.picture import Picture
 
 LossFunction = Callable[[Variable, Variable, Variable | None], Variable]
 

@@ -14,13 +14,13 @@ import numpy as np
 from dressi.ad import F, Variable
 from dressi.ad.vtype import VEC3
 from dressi.errors import GraphError
-from dressi.render.antialias import build_antialias
-from dressi.render.eye import pixel_rays
-from dressi.render.hardsoftras import build_hardsoftras
+from dressi.render.camera.eye import pixel_rays
 from dressi.render.ibl import read_map
 from dressi.render.pipeline.appearance import Appearance
 from dressi.render.pipeline.views import ViewMatrices
-from dressi.render.project import Size
+from dressi.render.raster.antialias import build_antialias
+from dressi.render.raster.hardsoftras import build_hardsoftras
+from dressi.render.raster.projection import Size
 from dressi.render.shading import blend_peels, tone_map
 from dressi.render.shading.tone import CURVES, ENCODINGS, gamma
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dressi.render.camera import Camera
+from dressi.render.camera.camera import Camera
 from dressi.render.pipeline.lights import LightLeaves
 from dressi.render.pipeline.maps_back import write_maps
 from dressi.render.pipeline.materials import MaterialLeaves
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, with_field
 from dressi.render.pipeline.tables import NORMAL_STEP, Welded, normal_key
-from dressi.render.scene import Node, Primitive, Scene, SceneMesh
-from dressi.render.scene_flat import world_matrices
-from dressi.render.weld import first_alike
+from dressi.render.scene.flat import world_matrices
+from dressi.render.scene.scene import Node, Primitive, Scene, SceneMesh
+from dressi.render.scene.welding import first_alike
 
 Read = Callable[[Parameter], np.ndarray]
 

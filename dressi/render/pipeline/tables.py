@@ -17,14 +17,14 @@ import numpy as np
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3, VEC4
 from dressi.errors import GraphError
-from dressi.render.batch import Part, build_batch
-from dressi.render.far import far_origin, relative, translation
+from dressi.render.camera.far import far_origin, relative, translation
 from dressi.render.pipeline.frame import Frame, build_frame
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, unique_names
-from dressi.render.project import gather
-from dressi.render.scene import Scene, SceneMesh
-from dressi.render.scene_flat import Instance, instances
-from dressi.render.weld import first_alike, weld
+from dressi.render.raster.batch import Part, build_batch
+from dressi.render.raster.projection import gather
+from dressi.render.scene.flat import Instance, instances
+from dressi.render.scene.scene import Scene, SceneMesh
+from dressi.render.scene.welding import first_alike, weld
 
 NORMAL_STEP = 1e-3
 """Normals of a file that differ by less, in each component, are one."""

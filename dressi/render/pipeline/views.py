@@ -15,11 +15,11 @@ import numpy as np
 
 from dressi.ad import F, Variable
 from dressi.ad.vtype import MAT4, VEC2, VEC3, VEC4, VType
-from dressi.render.camera import Camera
-from dressi.render.eye import eye_of, homogeneous_eye
+from dressi.render.camera.camera import Camera
+from dressi.render.camera.eye import eye_of, homogeneous_eye
+from dressi.render.camera.pose import axis_angle_matrix, build_view
 from dressi.render.pipeline.frame import Frame, tightened
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, log_of
-from dressi.render.pose import axis_angle_matrix, build_view
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,10 +3,10 @@
 geometry (texture coordinates, normals, plain unlit and Lambert), surface (what models read),
 material (factors and maps), lights, models (Lambert, Blinn-Phong, Gouraud), pbr
 (metallic-roughness), normal_map, alpha (masks, blending of peels), shadow (maps), tone (curves,
-exposure, gamma).
+exposure, gamma), neural (textures made by an MLP), texture_detail (derivatives of uv).
 """
 
-from dressi.render.eye import eye_position, homogeneous_eye, to_eye
+from dressi.render.camera.eye import eye_position, homogeneous_eye, to_eye
 from dressi.render.shading.alpha import alpha_mask, blend_peels, composite, over, peel_alphas
 from dressi.render.shading.geometry import (
     face_normals,
@@ -26,6 +26,16 @@ from dressi.render.shading.models import (
     lambert_surface,
     unlit_surface,
 )
+from dressi.render.shading.neural import (
+    MLP,
+    Layer,
+    NeuralTexture,
+    layer,
+    mlp,
+    neural_texture,
+    pack_weights,
+    unpack_weights,
+)
 from dressi.render.shading.normal_map import (
     decode_normal,
     face_tangents,
@@ -42,13 +52,17 @@ from dressi.render.shading.shadow import (
     spot_matrix,
 )
 from dressi.render.shading.surface import Surface, build_surface, towards_eye
+from dressi.render.shading.texture_detail import face_lod, face_uv_derivatives
 from dressi.render.shading.tone import aces, exposure, gamma, reinhard, tone_map
 from dressi.render.shading.values import Value
 
 __all__ = [
+    "MLP",
     "DirectionalLight",
     "Environment",
+    "Layer",
     "Light",
+    "NeuralTexture",
     "PbrMaterial",
     "PointLight",
     "ShadowMap",
@@ -67,8 +81,10 @@ __all__ = [
     "directional_matrix",
     "exposure",
     "eye_position",
+    "face_lod",
     "face_normals",
     "face_tangents",
+    "face_uv_derivatives",
     "flat_normal",
     "flat_tangent",
     "gamma",
@@ -77,8 +93,12 @@ __all__ = [
     "homogeneous_eye",
     "lambert",
     "lambert_surface",
+    "layer",
     "material_surface",
+    "mlp",
+    "neural_texture",
     "over",
+    "pack_weights",
     "pbr",
     "peel_alphas",
     "perturb_normal",
@@ -95,5 +115,6 @@ __all__ = [
     "towards_eye",
     "unlit",
     "unlit_surface",
+    "unpack_weights",
     "vertex_normals",
 ]

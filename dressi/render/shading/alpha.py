@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT
 from dressi.errors import GraphError
-from dressi.render.blend import probability
-from dressi.render.hardsoftras import HardSoft
+from dressi.render.raster.blend import probability
+from dressi.render.raster.hardsoftras import HardSoft
 from dressi.render.shading.values import Value, as_number, as_variable
 
 

@@ -7,9 +7,9 @@ that take a ``Surface`` and lights are in models.py and pbr.py.
 from __future__ import annotations
 
 from dressi.ad import F, Variable
-from dressi.render.distance import interpolate
-from dressi.render.hardsoftras import Peel
-from dressi.render.project import gather
+from dressi.render.raster.distance import interpolate
+from dressi.render.raster.hardsoftras import Peel
+from dressi.render.raster.projection import gather
 
 
 def surface_uv(peel: Peel, uv: Variable, uv_faces: Variable) -> Variable:

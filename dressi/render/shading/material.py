@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, VEC3, VEC4
 from dressi.errors import GraphError
-from dressi.render.hardsoftras import Peel
+from dressi.render.raster.hardsoftras import Peel
 from dressi.render.shading.geometry import flat_normal, surface_uv
 from dressi.render.shading.normal_map import flat_tangent, perturb_normal, smooth_tangent
 from dressi.render.shading.surface import Surface, build_surface, towards_eye
@@ -21,7 +21,7 @@ from dressi.render.shading.values import Value, as_variable
 @dataclass(frozen=True)
 class PbrMaterial:
     """Factors, and maps that multiply them, as Variables or numbers. Defaults are glTF's.
-    (``dressi.render.scene.Material`` is the same as arrays, as files hold it.)
+    (``dressi.render.scene.scene.Material`` is the same as arrays, as files hold it.)
 
     albedo: VEC3 linear (base colour). alpha: FLOAT. metallic, roughness: FLOAT in [0, 1]. emissive:
     VEC3 linear. normal_scale, occlusion_strength: FLOAT. albedo_map: VEC3, or VEC4 with alpha,

@@ -16,9 +16,9 @@ from typing import Protocol
 
 from dressi.ad import F, Variable
 from dressi.errors import GraphError
-from dressi.render.ranges import inclusive_clamp
 from dressi.render.shading.lights import Light
 from dressi.render.shading.models import Shadows, lit
+from dressi.render.shading.ranges import inclusive_clamp
 from dressi.render.shading.surface import Surface
 from dressi.render.shading.values import check_class
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.errors import GraphError
-from dressi.render.blend import probability
-from dressi.render.distance import interpolate
-from dressi.render.hardsoftras import Peel, build_rasterize
-from dressi.render.project import Size, build_screen_faces, gather
+from dressi.render.raster.blend import probability
+from dressi.render.raster.distance import interpolate
+from dressi.render.raster.hardsoftras import Peel, build_rasterize
+from dressi.render.raster.projection import Size, build_screen_faces, gather
+from dressi.render.raster.topology import contour_edges, neighbor_table
 from dressi.render.shading.values import Value, as_number, as_variable, check_class, check_number
-from dressi.render.topology import contour_edges, neighbor_table
 
 MAX_SLOPE = 8.0
 """Largest tangent of the angle between normal and light that the bias follows: beyond, n . l is so

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, MAT4, VEC3, VEC4
 from dressi.errors import GraphError
-from dressi.render.distance import interpolate
-from dressi.render.eye import to_eye
-from dressi.render.hardsoftras import Peel
-from dressi.render.project import gather
+from dressi.render.camera.eye import to_eye
+from dressi.render.raster.distance import interpolate
+from dressi.render.raster.hardsoftras import Peel
+from dressi.render.raster.projection import gather
 from dressi.render.shading.geometry import flat_normal, smooth_normal
 from dressi.render.shading.values import Value, as_variable
 

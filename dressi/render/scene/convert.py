@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import GraphError
-from dressi.render.mesh import Mesh, vertex_normals
-from dressi.render.scene import Image, Material, Node, Primitive, Scene, SceneMesh, TextureRef
-from dressi.render.scene_flat import instances
-from dressi.render.weld import weld as same_place
+from dressi.render.scene.flat import instances
+from dressi.render.scene.mesh import Mesh, vertex_normals
+from dressi.render.scene.scene import Image, Material, Node, Primitive, Scene, SceneMesh, TextureRef
+from dressi.render.scene.welding import weld as same_place
 
 
 def primitive_of(

@@ -11,7 +11,7 @@ beyond one edge is asked for, a box along that edge leaves the other half out.
 from __future__ import annotations
 
 from dressi.ad import F, Variable
-from dressi.render.project import ScreenFaces
+from dressi.render.raster.projection import ScreenFaces
 
 MIN_AREA = 1e-10
 MIN_INRADIUS = 1e-6

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dressi.ad import F, Variable
-from dressi.render.weights import (
+from dressi.render.raster.weights import (
     EdgePoint,
     Triple,
     areas,

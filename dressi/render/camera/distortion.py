@@ -9,7 +9,7 @@ z = 1 in front of an ideal camera and s = x^2 + y^2,
     y' = y g + p1 (s + 2 y^2) + 2 p2 x y
 
 The model only means something out to the radius at which r g(r) stops growing: behind it the
-picture folds over. Points behind it are errors. Differentiable counterpart: ``dressi.render.lens``.
+picture folds over. Points behind it are errors. Differentiable counterpart: ``camera.lens``.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, IVEC2, MAT4, VEC3
 from dressi.errors import GraphError
-from dressi.render.enlarge import SLACK_PX
-from dressi.render.project import MIN_W, Size, pixel_positions, project, to_screen
+from dressi.render.raster.enlarge import SLACK_PX
+from dressi.render.raster.projection import MIN_W, Size, pixel_positions, project, to_screen
 
 FAR_OUTSIDE = 2.0
 """Distance (screen square units, beyond its diagonal) outside of everything that reaches a

@@ -8,9 +8,9 @@ import numpy.typing as npt
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, IVEC2
 from dressi.errors import GraphError
-from dressi.render.mesh import uniform_laplacian
+from dressi.render.raster.topology import neighbor_table
+from dressi.render.scene.mesh import uniform_laplacian
 from dressi.render.shading import face_normals
-from dressi.render.topology import neighbor_table
 
 MIN_ANGLE_DEG = 3.0
 """Angles of faces are taken to be at least this large by the cotangent Laplacian: the cotangent

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import GraphError
-from dressi.render.camera import ROTATION_TOLERANCE, Camera, from_opencv
-from dressi.render.distortion import NO_DISTORTION, Distortion
+from dressi.render.camera.camera import ROTATION_TOLERANCE, Camera, from_opencv
+from dressi.render.camera.distortion import NO_DISTORTION, Distortion
 
 Matrix = npt.NDArray[np.float64]
 

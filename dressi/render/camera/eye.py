@@ -16,7 +16,6 @@ import numpy.typing as npt
 from dressi.ad import F, Variable
 from dressi.ad.vtype import MAT4, VEC2, VEC3, VEC4
 from dressi.errors import GraphError
-from dressi.render.project import Size
 
 SIGN_NOISE = 1e-5
 """Relative error below which float32 does not tell the sign of a sum of four products."""
@@ -80,7 +79,7 @@ def eye_position(matrix: Variable) -> Variable:
     return F.where(F.abs(e.w) > 0.0, F.safe_div(e.xyz, e.w), far)
 
 
-def pixel_rays(matrix: Variable, size: Size) -> Variable:
+def pixel_rays(matrix: Variable, size: tuple[int, int]) -> Variable:
     """VEC3 unit @ size, layers = views: the direction in which each pixel looks, world.
 
     matrix: MAT4 @ 1x1, layers = views, world to clip. size: (width, height). Gradient to matrix.

@@ -23,10 +23,10 @@ from scipy.sparse.linalg import spsolve
 from dressi.ad import F, Variable
 from dressi.ad.vtype import INT
 from dressi.errors import GraphError
-from dressi.render.dissection import inverse_factor
-from dressi.render.mesh import Mesh, vertex_neighbors
-from dressi.render.topology import face_neighbors
-from dressi.render.weld import warn_of_open_seams, weld
+from dressi.render.fit.dissection import inverse_factor
+from dressi.render.raster.topology import face_neighbors
+from dressi.render.scene.mesh import Mesh, vertex_neighbors
+from dressi.render.scene.welding import warn_of_open_seams, weld
 
 CHUNK = 256
 """Longest row of a sparse product. The rows of the last separators are as long as the mesh has

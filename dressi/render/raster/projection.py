@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dressi.ad import F, Variable
 from dressi.ad.vtype import IVEC3, MAT4, VEC3
 from dressi.errors import GraphError
-from dressi.render.clip import Parts, build_parts
+from dressi.render.raster.clip import Parts, build_parts
 
 Size = tuple[int, int]
 

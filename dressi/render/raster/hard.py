@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from dressi.ad import F, Variable
 from dressi.ad.vtype import MAT4, VEC2, VEC3
 from dressi.errors import GraphError
-from dressi.render.distance import interpolate
-from dressi.render.enlarge import SLACK_PX
-from dressi.render.hardsoftras import FAR_INSIDE, Peel
-from dressi.render.project import Size, check_faces, gather, project
-from dressi.render.weights import clip_weights
+from dressi.render.raster.distance import interpolate
+from dressi.render.raster.enlarge import SLACK_PX
+from dressi.render.raster.hardsoftras import FAR_INSIDE, Peel
+from dressi.render.raster.projection import Size, check_faces, gather, project
+from dressi.render.raster.weights import clip_weights
 
 Corners = tuple[Variable, Variable, Variable]
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import GraphError
-from dressi.render.scene import (
+from dressi.render.scene.scene import (
     ALPHA_MODES,
     CAMERA_KINDS,
     COLOR_SPACES,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.interpolate import CubicSpline
 from scipy.spatial import cKDTree
 
-from dressi.render.mesh import Mesh
+from dressi.render.scene.mesh import Mesh
 
 Array = npt.NDArray[np.float64]
 

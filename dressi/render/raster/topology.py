@@ -10,8 +10,8 @@ import numpy as np
 from dressi.ad import F, Variable
 from dressi.ad.graph import Derived
 from dressi.ad.vtype import IVEC3
-from dressi.render.project import ScreenFaces
-from dressi.render.weld import warn_of_open_seams, weld
+from dressi.render.raster.projection import ScreenFaces
+from dressi.render.scene.welding import warn_of_open_seams, weld
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from dressi.ad.precision import say_rounded
 from dressi.errors import GraphError
 
 if TYPE_CHECKING:
-    from dressi.render.scene_flat import Instance
+    from dressi.render.scene.flat import Instance
 
 Floats = npt.NDArray[np.float32]
 Matrix = npt.NDArray[np.float64]
@@ -298,14 +298,14 @@ class Scene:
 
     def check(self) -> Scene:
         """Return self, or raise GraphError naming the first thing that is wrong, and where."""
-        from dressi.render.scene_checks import check_scene  # it imports this module
+        from dressi.render.scene.checks import check_scene  # it imports this module
 
         check_scene(self)
         return self
 
     def instances(self) -> list[Instance]:
         """All primitives with world matrices and materials (``scene_flat.instances``)."""
-        from dressi.render.scene_flat import instances  # it imports this module
+        from dressi.render.scene.flat import instances  # it imports this module
 
         return instances(self)
 

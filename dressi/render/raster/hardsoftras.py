@@ -14,10 +14,10 @@ import numpy as np
 
 from dressi.ad import F, Variable
 from dressi.errors import GraphError
-from dressi.render.blend import blend_color, blend_silhouette, edge_mask
-from dressi.render.distance import face_test, perspective, signed_distance
-from dressi.render.enlarge import SLACK_PX, build_enlarge
-from dressi.render.project import (
+from dressi.render.raster.blend import blend_color, blend_silhouette, edge_mask
+from dressi.render.raster.distance import face_test, perspective, signed_distance
+from dressi.render.raster.enlarge import SLACK_PX, build_enlarge
+from dressi.render.raster.projection import (
     ScreenFaces,
     Size,
     build_screen_faces,
@@ -25,7 +25,7 @@ from dressi.render.project import (
     is_crossing,
     pixel_positions,
 )
-from dressi.render.topology import contour_edges, neighbor_table
+from dressi.render.raster.topology import contour_edges, neighbor_table
 
 HAIR_PX = 1 / 256
 """Pixels outside a face that still count as its edge. A clipped face is covered as the hardware

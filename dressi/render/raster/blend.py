@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from dressi.ad import F, Variable
 from dressi.errors import GraphError
-from dressi.render.project import Size
+from dressi.render.raster.projection import Size
 
 if TYPE_CHECKING:
-    from dressi.render.hardsoftras import HardSoft, Peel
+    from dressi.render.raster.hardsoftras import HardSoft, Peel
 
 
 def edge_mask(hard: Variable, delta: Variable, size: Size, max_delta: float) -> Variable:

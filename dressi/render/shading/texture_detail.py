@@ -10,8 +10,8 @@ pixel.
 from __future__ import annotations
 
 from dressi.ad import F, Variable
-from dressi.render.hardsoftras import Peel
-from dressi.render.project import ScreenFaces, gather
+from dressi.render.raster.hardsoftras import Peel
+from dressi.render.raster.projection import ScreenFaces, gather
 
 
 def face_uv_derivatives(

@@ -13,9 +13,9 @@ import numpy as np
 
 from dressi.ad.precision import say_rounded
 from dressi.errors import GraphError
-from dressi.render.camera import Camera, perspective
-from dressi.render.mesh import Mesh
-from dressi.render.scene import (
+from dressi.render.camera.camera import Camera, perspective
+from dressi.render.scene.mesh import Mesh
+from dressi.render.scene.scene import (
     Floats,
     Material,
     Matrix,

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import GraphError
-from dressi.render.camera import Camera, from_opencv
-from dressi.render.camera_convert import depth_range, to_opencv
+from dressi.render.camera.camera import Camera, from_opencv
+from dressi.render.camera.convert import depth_range, to_opencv
 
 Matrix = npt.NDArray[np.float64]
 

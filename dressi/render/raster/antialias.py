@@ -21,9 +21,9 @@ from dressi.ad import F, Variable
 from dressi.ad.graph import Derived
 from dressi.ad.vtype import INT, MAT4, VEC3
 from dressi.errors import GraphError
-from dressi.render.clip import Parts
-from dressi.render.hardsoftras import Peel, build_rasterize
-from dressi.render.project import (
+from dressi.render.raster.clip import Parts
+from dressi.render.raster.hardsoftras import Peel, build_rasterize
+from dressi.render.raster.projection import (
     ScreenFaces,
     Size,
     build_screen_faces,
@@ -32,7 +32,7 @@ from dressi.render.project import (
     project,
     to_screen,
 )
-from dressi.render.topology import neighbor_table
+from dressi.render.raster.topology import neighbor_table
 
 N_CROSSED = 3
 """Faces without a pixel of their own that the search for the silhouette edge crosses. Near the

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, VEC2, VEC3
 from dressi.errors import GraphError
-from dressi.render.distance import interpolate, signed_distance
-from dressi.render.enlarge import SLACK_PX, build_enlarge
-from dressi.render.project import (
+from dressi.render.raster.distance import interpolate, signed_distance
+from dressi.render.raster.enlarge import SLACK_PX, build_enlarge
+from dressi.render.raster.projection import (
     ScreenFaces,
     Size,
     check_faces,

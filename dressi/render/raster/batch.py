@@ -18,7 +18,7 @@ from dressi.ad import F, Variable
 from dressi.ad.graph import Derived
 from dressi.ad.vtype import INT, IVEC3, MAT4, VEC3
 from dressi.errors import GraphError
-from dressi.render.topology import MeshFaces, neighbor_table
+from dressi.render.raster.topology import MeshFaces, neighbor_table
 
 Part = tuple[Variable, Variable] | tuple[Variable, Variable, Variable]
 

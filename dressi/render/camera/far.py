@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import GraphError
-from dressi.render.camera import Camera
+from dressi.render.camera.camera import Camera
 
 FAR_RADII = 100.0
 """Radii away from the origin from which on a scene is moved to it: nearer, float32 rounds positions
