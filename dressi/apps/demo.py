@@ -23,7 +23,6 @@ from dressi.apps.report import (
     try_loss_curves,
     write_json,
 )
-from dressi.apps.views import render, spread_views
 from dressi.engine import DressiAD
 from dressi.errors import GraphError, LoadError
 from dressi.render.io.glb import write_glb
@@ -33,6 +32,7 @@ from dressi.render.mesh import Mesh, flipped_faces, icosphere
 from dressi.render.metrics import iou, mean_distance_to_surface, psnr
 from dressi.render.pear import make_pear
 from dressi.render.sheet import contact_sheet
+from dressi.testing.views import render, spread_views
 
 EXTENT = 2.0
 """Largest side of the target's box after scaling; learning rates are in these units."""

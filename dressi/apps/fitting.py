@@ -15,7 +15,6 @@ from tqdm.auto import tqdm
 
 from dressi.ad import Adam, F, Variable, step_counter
 from dressi.ad.vtype import FLOAT, VEC3, VType
-from dressi.apps.views import mesh_leaves, send_mesh
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.render.hardsoftras import build_hardsoftras
@@ -23,6 +22,7 @@ from dressi.render.losses import l2_loss, silhouette_loss
 from dressi.render.mesh import Mesh
 from dressi.render.regularizers import laplacian_loss, laplacian_matrix, normal_consistency
 from dressi.render.shading import unlit
+from dressi.testing.views import mesh_leaves, send_mesh
 
 
 @dataclass(frozen=True)

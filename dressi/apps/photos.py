@@ -33,7 +33,6 @@ from dressi.apps.report import (
     try_loss_curves,
     write_json,
 )
-from dressi.apps.views import render
 from dressi.engine import DressiAD
 from dressi.errors import GraphError, LoadError
 from dressi.render.camera import from_opencv
@@ -44,6 +43,7 @@ from dressi.render.masks import photo_mask
 from dressi.render.mesh import Mesh, flipped_faces, icosphere, subdivide
 from dressi.render.metrics import iou, psnr
 from dressi.render.sheet import contact_sheet
+from dressi.testing.views import render
 
 
 @dataclass(frozen=True)

@@ -29,13 +29,13 @@ from dressi.apps.experiments.lit_fit import (
 )
 from dressi.apps.experiments.real import Photos, hull_masks, middle_distances, pairs, start_mesh
 from dressi.apps.experiments.shapes import horned, merged
-from dressi.apps.views import surround_views
 from dressi.cli import main
 from dressi.errors import DressiError
 from dressi.render.io.images import read_image
 from dressi.render.mesh import icosphere
 from dressi.render.metrics import iou, mean_distance_to_surface
 from dressi.render.topology import face_neighbors
+from dressi.testing.views import surround_views
 
 HEAD = "experiment device driver commit copy1024_ms seconds settings figures conditions files"
 

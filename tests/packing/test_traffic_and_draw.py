@@ -14,7 +14,6 @@ import pytest
 from dressi.ad import F, Variable, build_backward, simplify
 from dressi.ad.simplify import materialize
 from dressi.ad.vtype import FLOAT, VEC3
-from dressi.apps.reliability.random_graphs import random_graph
 from dressi.errors import DressiError, GraphError
 from dressi.packing import Plan, pack
 from dressi.packing.draw import GraphView, graph_dot, graph_svg, graph_view
@@ -28,6 +27,7 @@ from dressi.packing.traffic import (
     substage_traffic,
     update_traffic,
 )
+from dressi.testing.random_graphs import random_graph
 
 R32F = 4 * 8 * 4
 """Bytes of an image of the hand-made plans: 8 x 4, one float."""

@@ -12,7 +12,6 @@ import pytest
 
 from dressi import Adam, DressiAD, F, GraphError, Variable, evaluate
 from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3
-from dressi.apps.reliability.scenes import camera, cube, quad, rotated
 from dressi.render.antialias import Antialiased, build_antialias, cut_off
 from dressi.render.distance import interpolate
 from dressi.render.hardsoftras import build_hardsoftras
@@ -20,6 +19,7 @@ from dressi.render.losses import silhouette_loss
 from dressi.render.mesh import icosphere
 from dressi.render.project import gather
 from dressi.render.shading import unlit
+from dressi.testing.scenes import camera, cube, quad, rotated
 
 FINE = 16
 """Samples of a pixel along each axis in what coverage is compared with."""

@@ -10,11 +10,11 @@ import pytest
 
 from dressi import DressiAD, F, Variable
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3
-from dressi.apps.reliability.scenes import camera
 from dressi.render.antialias import build_antialias
 from dressi.render.distance import interpolate
 from dressi.render.hardsoftras import build_hardsoftras
 from dressi.render.project import gather
+from dressi.testing.scenes import camera
 
 pytestmark = pytest.mark.gpu
 

@@ -25,7 +25,6 @@ from dressi.ad.vtype import FLOAT, VEC3
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.shapes import torus
-from dressi.apps.views import mesh_leaves, send_mesh, surround_views
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.render import ibl
@@ -34,6 +33,7 @@ from dressi.render.mesh import Mesh, icosphere
 from dressi.render.raster import build_hard_raster
 from dressi.render.shading import build_surface, eye_position, pbr, vertex_normals
 from dressi.render.sheet import contact_sheet
+from dressi.testing.views import mesh_leaves, send_mesh, surround_views
 
 HELP = "environment and roughness from 20 views of a metallic sphere and a torus"
 

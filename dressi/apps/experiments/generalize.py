@@ -20,7 +20,6 @@ from dressi.ad.vtype import FLOAT, VEC3
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.shapes import bunny_file, target_mesh
-from dressi.apps.views import MeshLeaves, mesh_leaves, send_mesh
 from dressi.engine import DressiAD
 from dressi.render.antialias import build_antialias
 from dressi.render.camera import look_at, perspective
@@ -30,6 +29,7 @@ from dressi.render.losses import l2_loss
 from dressi.render.mesh import Mesh, vertex_normals
 from dressi.render.project import gather
 from dressi.render.sheet import contact_sheet
+from dressi.testing.views import MeshLeaves, mesh_leaves, send_mesh
 
 HELP = "AA mode, the default and SoftRas mode on the bunny: pictures, derivatives, times"
 

@@ -25,7 +25,6 @@ from dressi.apps.demo import EXTENT
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.shapes import bunny_file, target_mesh
-from dressi.apps.views import render, spread_views
 from dressi.engine import DressiAD
 from dressi.render.hardsoftras import build_hardsoftras
 from dressi.render.large_steps import LargeSteps, large_steps
@@ -34,6 +33,7 @@ from dressi.render.mesh import Mesh, flipped_faces, icosphere
 from dressi.render.metrics import iou, mean_distance_to_surface
 from dressi.render.regularizers import laplacian_loss, laplacian_matrix
 from dressi.render.sheet import contact_sheet
+from dressi.testing.views import render, spread_views
 
 HELP = "a sphere to silhouettes by Adam and a Laplacian, and by Large Steps: distance, folded faces"
 

@@ -26,7 +26,6 @@ from dressi.ad.vtype import VEC3
 from dressi.apps.demo import centred, load_target
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
-from dressi.apps.views import MeshLeaves, mesh_leaves, send_mesh, surround_views
 from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError, LoadError
 from dressi.render.io.images import srgb_to_linear
@@ -46,6 +45,7 @@ from dressi.render.shading import (
     vertex_normals,
 )
 from dressi.render.sheet import contact_sheet
+from dressi.testing.views import MeshLeaves, mesh_leaves, send_mesh, surround_views
 
 HELP = "a normal map from pictures: cosine dissimilarity over 1200 iterations"
 

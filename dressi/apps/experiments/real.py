@@ -23,7 +23,6 @@ from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.fitting import ShapeSchedule, TextureSchedule, fit_texture
 from dressi.apps.photos import prepare, shrink
-from dressi.apps.views import render, spread_views
 from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError
 from dressi.render.io.middlebury import load_photos
@@ -32,6 +31,7 @@ from dressi.render.mesh import Mesh, flipped_faces, icosphere
 from dressi.render.metrics import iou, mean_distance_to_surface, psnr
 from dressi.render.pear import make_pear
 from dressi.render.sheet import contact_sheet
+from dressi.testing.views import render, spread_views
 
 HELP = "shape and texture from photos: 10 trials that start differently; photos kept out in turn"
 
