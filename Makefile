@@ -57,4 +57,4 @@ test-gc: setup
 
 clean:
 	rm -rf out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
-	find dressi tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find dressi tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

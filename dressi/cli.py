@@ -12,9 +12,14 @@ from types import FrameType
 
 from dressi.errors import DressiError, GraphError
 
+Commands = argparse._SubParsersAction  # the class has no public name
+
 
 def _parser(command: str | None = None) -> argparse.ArgumentParser:
-    """command: the first argument; the experiments are imported for their own flags only then."""
+    """Return the parser of the whole command line.
+
+    command: the first argument; the experiments are imported for their own flags only then.
+    """
     from dressi import __version__
 
     parser = argparse.ArgumentParser(
@@ -22,13 +27,24 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"dressi {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_info(commands)
+    _add_doctor(commands)
+    _add_demo(commands)
+    _add_fit(commands)
+    _add_bench(commands)
+    _add_experiment(commands, command == "experiment")
+    return parser
 
+
+def _add_info(commands: Commands) -> None:
     info = commands.add_parser("info", help="list the Vulkan devices and how fast they are")
     info.set_defaults(run=_info)
 
     devices = commands.add_parser("devices", help="list the Vulkan devices and how to name them")
     devices.set_defaults(run=_devices)
 
+
+def _add_doctor(commands: Commands) -> None:
     doctor = commands.add_parser(
         "doctor", help="run every op and four small scenes on a device and say what is off"
     )
@@ -37,6 +53,8 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     doctor.add_argument("--device", help="index, name, name#k or UUID of the device")
     doctor.set_defaults(run=_doctor)
 
+
+def _add_demo(commands: Commands) -> None:
     demo = commands.add_parser(
         "demo", help="fit a sphere and its texture to views of a pear or a mesh"
     )
@@ -60,6 +78,8 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     demo.set_defaults(run=_demo)
 
+
+def _add_fit(commands: Commands) -> None:
     fit = commands.add_parser("fit", help="fit a shape and its texture to calibrated photos")
     fit.add_argument("--images", required=True, metavar="DIR", help="folder of the photos")
     fit.add_argument("--cameras", required=True, metavar="FILE", help="Middlebury *_par.txt")
@@ -83,6 +103,8 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     fit.set_defaults(run=_fit)
 
+
+def _add_bench(commands: Commands) -> None:
     bench = commands.add_parser("bench", help="measure on this device")
     bench.add_argument(
         "table",
@@ -117,13 +139,14 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     bench.set_defaults(run=_bench)
 
+
+def _add_experiment(commands: Commands, chosen: bool) -> None:
     experiment = commands.add_parser("experiment", help="run one of the paper's experiments")
-    if command == "experiment":
+    if chosen:
         from dressi.apps.experiments import add_parsers, run_parsed
 
         add_parsers(experiment)
         experiment.set_defaults(run=run_parsed)
-    return parser
 
 
 def _common(parser: argparse.ArgumentParser, out: str) -> None:

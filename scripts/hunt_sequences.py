@@ -3,7 +3,7 @@
     python scripts/hunt_sequences.py 10000 --jobs 2 [--first N] [--device NAME] [--actions N]
 
 Each sequence has a program of its own; a fresh engine and float64 NumPy stand beside it (see
-``dressi.apps.reliability.sequences``). Faults are printed as they are found, and a line on standard
+``dressi.testing.sequences``). Faults are printed as they are found, and a line on standard
 error for every share of ten sequences; Ctrl-C ends the hunt and prints what was found so far. The
 exit status is 1 where a fault was found.
 """
@@ -16,7 +16,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 
-from dressi.apps.reliability.sequences import Outcome, hunt
+from dressi.testing.sequences import Outcome, hunt
 
 SHARE = 10
 """Sequences that a process runs between two reports."""

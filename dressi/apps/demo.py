@@ -14,7 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from dressi.apps.fitting import ShapeSchedule, TextureSchedule, fit_shape, fit_texture
+from dressi.apps.fitting import (
+    FitResult,
+    ShapeSchedule,
+    TextureSchedule,
+    fit_shape,
+    fit_texture,
+)
 from dressi.apps.report import (
     check_outputs,
     copy1024_ms,
@@ -23,7 +29,6 @@ from dressi.apps.report import (
     try_loss_curves,
     write_json,
 )
-from dressi.apps.views import render, spread_views
 from dressi.engine import DressiAD
 from dressi.errors import GraphError, LoadError
 from dressi.render.fit import iou, mean_distance_to_surface, psnr
@@ -32,6 +37,7 @@ from dressi.render.io.glb import write_glb
 from dressi.render.io.images import read_image, write_png
 from dressi.render.io.obj import read_obj
 from dressi.render.scene import Mesh, flipped_faces, icosphere, make_pear
+from dressi.testing.views import render, spread_views
 
 EXTENT = 2.0
 """Largest side of the target's box after scaling; learning rates are in these units."""
@@ -80,9 +86,62 @@ def centred(mesh: Mesh) -> tuple[Mesh, np.ndarray, float]:
 
 
 def run_demo(options: DemoOptions) -> dict[str, Any]:
-    """Run the demo; writes its files and returns the figures. Raises LoadError, GraphError,
+    """Run the demo; write its files and return the figures. Raises LoadError, GraphError,
     DeviceError."""
     begin = time.perf_counter()
+    _check(options)
+    out = Path(options.out)
+    original, texture = load_target(options.target)
+    target, centre, scale = centred(original)
+    size = (options.size, options.size)
+    matrices = np.stack([c.matrix for c in spread_views(options.views)])
+    coverage, colour = render(target, matrices, size, texture, 4, options.device)
+
+    start = icosphere(4, 0.28 * EXTENT)
+    who, shape, albedo = _fit(options, start, matrices, coverage, colour)
+    fitted = replace(start, positions=shape.data)
+    got_coverage, got_shaded = render(fitted, matrices, size, None, 4, options.device)
+    figures = _shape_figures(fitted, target, got_coverage, coverage)
+    refined = albedo is not None and albedo.positions is not None
+    if albedo is not None and albedo.positions is not None:
+        fitted = replace(fitted, positions=albedo.positions)
+    picture = albedo.data if albedo is not None else np.ones((4, 4, 3), np.float32)
+    final_coverage, got_colour = render(fitted, matrices, size, picture, 4, options.device)
+    start_shaded = render(start, matrices, size, None, 2, options.device)[1]
+
+    result: dict[str, Any] = {
+        **who,
+        "copy1024_ms": copy1024_ms(options.device),
+        "iou": figures["iou"],
+        "mean_distance_rel": figures["mean_distance_rel"],
+        "psnr_db": _stack_psnr(got_colour, colour, coverage[..., 0] > 0.5),
+        "geometry_ms": shape.median_ms,
+        "texture_ms": albedo.median_ms if albedo is not None else 0.0,
+        "build_s": shape.build_s + (albedo.build_s if albedo is not None else 0.0),
+        "total_s": 0.0,
+        "flipped_faces": figures["flipped_faces"],
+        "finite": bool(np.isfinite(fitted.positions).all()),
+        "refined": refined,
+        "target": "pear" if options.target is None else Path(options.target).name,
+        "views": options.views,
+        "size": options.size,
+        "iterations": options.iterations,
+        "texture_iterations": options.texture_iterations,
+    }
+    if refined:
+        final = _shape_figures(fitted, target, final_coverage, coverage)
+        result.update({f"final_{k}": v for k, v in final.items()})
+    name = "pear" if options.target is None else Path(options.target).stem
+    world = replace(fitted, positions=fitted.positions / scale + centre, name=name)
+    write_glb(out / f"{name}.glb", world, picture)
+    rows = {"target": colour, "start": start_shaded, "geometry": got_shaded, "texture": got_colour}
+    _write(out, options, result, rows, shape, albedo, begin)
+    print_table(f"dressi demo: {result['target']}", result)
+    return result
+
+
+def _check(options: DemoOptions) -> None:
+    """Raise GraphError or LoadError where the options do not make a demo."""
     if (
         options.views < 1
         or options.size < 8
@@ -98,14 +157,16 @@ def run_demo(options: DemoOptions) -> dict[str, Any]:
         kind = "it is a folder" if Path(options.target).is_dir() else "no such file"
         raise LoadError(f"{options.target}: {kind}", options.target)
     check_outputs(options.out, options.json)
-    out = Path(options.out)
-    original, texture = load_target(options.target)
-    target, centre, scale = centred(original)
-    size = (options.size, options.size)
-    matrices = np.stack([c.matrix for c in spread_views(options.views)])
-    coverage, colour = render(target, matrices, size, texture, 4, options.device)
 
-    start = icosphere(4, 0.28 * EXTENT)
+
+def _fit(
+    options: DemoOptions,
+    start: Mesh,
+    matrices: np.ndarray,
+    coverage: np.ndarray,
+    colour: np.ndarray,
+) -> tuple[dict[str, str], FitResult, FitResult | None]:
+    """Fit the shape, then the texture; return the identity of the device, both courses."""
     schedule = ShapeSchedule(iterations=options.iterations, r=(0.03, 1.0 / options.size))
     refine = options.target is not None if options.refine is None else options.refine
     paint = TextureSchedule(
@@ -122,58 +183,35 @@ def run_demo(options: DemoOptions) -> dict[str, Any]:
             albedo = fit_texture(
                 ad, fitted, matrices, colour, paint, "texture", silhouettes=coverage
             )
-    got_coverage, got_shaded = render(fitted, matrices, size, None, 4, options.device)
-    diagonal = float(np.linalg.norm(np.ptp(target.positions, axis=0)))
-    after_geometry = _shape_figures(fitted, target, got_coverage, coverage, diagonal)
-    if albedo is not None and albedo.positions is not None:
-        fitted = replace(fitted, positions=albedo.positions)
-    picture = albedo.data if albedo is not None else np.ones((4, 4, 3), np.float32)
-    final_coverage, got_colour = render(fitted, matrices, size, picture, 4, options.device)
-    start_shaded = render(start, matrices, size, None, 2, options.device)[1]
+    return who, shape, albedo
 
-    inside = coverage[..., 0] > 0.5
-    result: dict[str, Any] = {
-        **who,
-        "copy1024_ms": copy1024_ms(options.device),
-        "iou": after_geometry["iou"],
-        "mean_distance_rel": after_geometry["mean_distance_rel"],
-        "psnr_db": _stack_psnr(got_colour, colour, inside),
-        "geometry_ms": shape.median_ms,
-        "texture_ms": albedo.median_ms if albedo is not None else 0.0,
-        "build_s": shape.build_s + (albedo.build_s if albedo is not None else 0.0),
-        "total_s": 0.0,
-        "flipped_faces": after_geometry["flipped_faces"],
-        "finite": bool(np.isfinite(fitted.positions).all()),
-        "refined": refine and albedo is not None,
-        "target": "pear" if options.target is None else Path(options.target).name,
-        "views": options.views,
-        "size": options.size,
-        "iterations": options.iterations,
-        "texture_iterations": options.texture_iterations,
-    }
-    if result["refined"]:
-        final = _shape_figures(fitted, target, final_coverage, coverage, diagonal)
-        result.update({f"final_{k}": v for k, v in final.items()})
-    name = "pear" if options.target is None else Path(options.target).stem
-    world = replace(fitted, positions=fitted.positions / scale + centre, name=name)
-    write_glb(out / f"{name}.glb", world, picture)
-    rows = {"target": colour, "start": start_shaded, "geometry": got_shaded, "texture": got_colour}
+
+def _write(
+    out: Path,
+    options: DemoOptions,
+    result: dict[str, Any],
+    rows: dict[str, np.ndarray],
+    shape: FitResult,
+    albedo: FitResult | None,
+    begin: float,
+) -> None:
+    """Write the contact sheet, the curves and the figures."""
     write_png(out / "contact_sheet.png", contact_sheet({k: list(v) for k, v in rows.items()}))
     curves = {"geometry (silhouette L2 + Laplacian)": shape.losses}
     if albedo is not None:
         curves["texture (colour L2)"] = albedo.losses
+    name = "pear" if options.target is None else Path(options.target).stem
     try_loss_curves(out / "loss_curves.png", curves, f"{name}, {options.views} views")
     result["total_s"] = time.perf_counter() - begin
     write_json(out / "result.json", result)
     if options.json:
         write_json(options.json, result)
-    print_table(f"dressi demo: {result['target']}", result)
-    return result
 
 
 def _shape_figures(
-    fitted: Mesh, target: Mesh, got: np.ndarray, wanted: np.ndarray, diagonal: float
+    fitted: Mesh, target: Mesh, got: np.ndarray, wanted: np.ndarray
 ) -> dict[str, Any]:
+    diagonal = float(np.linalg.norm(np.ptp(target.positions, axis=0)))
     distance = mean_distance_to_surface(fitted.positions, target.positions, target.faces)
     return {
         "iou": float(np.mean([iou(a, b) for a, b in zip(got, wanted, strict=True)])),

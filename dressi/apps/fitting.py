@@ -8,14 +8,15 @@ r).
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from tqdm.auto import tqdm
 
 from dressi.ad import Adam, F, Variable, step_counter
+from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC3, VType
-from dressi.apps.views import mesh_leaves, send_mesh
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.render.fit import (
@@ -28,6 +29,7 @@ from dressi.render.fit import (
 from dressi.render.raster import build_hardsoftras
 from dressi.render.scene import Mesh
 from dressi.render.shading import unlit
+from dressi.testing.views import MeshLeaves, mesh_leaves, send_mesh
 
 
 @dataclass(frozen=True)
@@ -182,20 +184,11 @@ def fit_texture(
     if joint:
         assert silhouettes is not None
         outline = _layered(ad, silhouettes, FLOAT, "target_silhouette")
-        laplacian = laplacian_matrix(mesh.faces, len(mesh.positions))
-        loss = (
-            loss
-            + silhouette_loss(hs.silhouette, outline, mask)
-            + laplacian_loss(leaves.pos, laplacian) * schedule.shape.laplacian[1]
-            + normal_consistency(leaves.pos, leaves.faces) * schedule.shape.normal[1]
-        )
+        loss = loss + silhouette_loss(hs.silhouette, outline, mask)
+        loss = _regularized(loss, leaves, mesh, schedule.shape)
         rates[leaves.pos] = shape_lr
     ad.set_loss_var(loss)
-    ad.set_optimizer(
-        lambda xs, gxs: [
-            Adam(rates[x], beta2=0.95)([x], [g])[0] for x, g in zip(xs, gxs, strict=True)
-        ]
-    )
+    ad.set_optimizer(adam_of_each(rates))
     send_mesh(ad, leaves, mesh, matrices)
     ad.send_img(target, colours if n_views > 1 else colours[0])
     ad.send_img(
@@ -215,6 +208,25 @@ def fit_texture(
     if joint:
         result.positions = ad.recv_img(leaves.pos)
     return result
+
+
+def _regularized(
+    loss: Variable, leaves: MeshLeaves, mesh: Mesh, schedule: ShapeSchedule
+) -> Variable:
+    """Return the loss with the regularizers of a shape, in the weights of the schedule's end."""
+    laplacian = laplacian_matrix(mesh.faces, len(mesh.positions))
+    return (
+        loss
+        + laplacian_loss(leaves.pos, laplacian) * schedule.laplacian[1]
+        + normal_consistency(leaves.pos, leaves.faces) * schedule.normal[1]
+    )
+
+
+def adam_of_each(rates: Mapping[Variable, Variable]) -> Optimizer:
+    """Return an optimizer that moves each parameter by Adam with a learning rate of its own."""
+    return lambda xs, gxs: [
+        Adam(rates[x], beta2=0.95)([x], [g])[0] for x, g in zip(xs, gxs, strict=True)
+    ]
 
 
 def _layered(ad: DressiAD, images: np.ndarray, vtype: VType, name: str) -> Variable:

@@ -33,7 +33,6 @@ from dressi.apps.report import (
     try_loss_curves,
     write_json,
 )
-from dressi.apps.views import render
 from dressi.engine import DressiAD
 from dressi.errors import GraphError, LoadError
 from dressi.render.camera import from_opencv
@@ -43,6 +42,7 @@ from dressi.render.io.glb import write_glb
 from dressi.render.io.images import write_png
 from dressi.render.io.middlebury import Photo, load_photos, read_bounding_box
 from dressi.render.scene import Mesh, flipped_faces, icosphere, subdivide
+from dressi.testing.views import render
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,71 @@ def levels(size: int, iterations: int) -> list[Level]:
 
 
 def run_fit(options: PhotoOptions) -> dict[str, Any]:
-    """Run the fit; writes its files and returns the figures. Raises LoadError, GraphError,
+    """Run the fit; write its files and return the figures. Raises LoadError, GraphError,
     DeviceError."""
     begin = time.perf_counter()
+    task = _task(options)
+    figures, fit = _fit(task, options)
+    full = task.images.shape[2:0:-1]
+    coverage, colour = render(fit.mesh, task.matrices, full, fit.texture, 1, options.device)
+    shaded = render(fit.mesh, task.matrices[task.kept], full, None, 2, options.device)[1]
+    copy_ms = copy1024_ms(options.device)
+    result = {**figures, "copy1024_ms": copy_ms, **_figures(task, fit, coverage, colour)}
+    result |= {
+        "vertices": len(fit.mesh.positions),
+        "iterations": task.iterations,
+        "texture_iterations": options.texture_iterations,
+        "size": task.size,
+    }
+    out = Path(options.out)
+    _write_pictures(out, task, coverage, colour, shaded)
+    curves = {f"shape, level {k}": r.losses for k, r in enumerate(fit.shape)}
+    if fit.paint is not None:
+        curves["texture"] = fit.paint.losses
+    try_loss_curves(out / "loss_curves.png", curves, f"fit to {len(task.train)} photos")
+    positions = fit.mesh.positions / _scale(task.box) + task.box.mean(0)
+    write_glb(out / "fit.glb", replace(fit.mesh, positions=positions, name="fit"), fit.texture)
+    result["total_s"] = time.perf_counter() - begin
+    write_json(out / "result.json", result)
+    if options.json:
+        write_json(options.json, result)
+    print_table("dressi fit (two photos kept out)", result)
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What is fitted to what. masks: (n, H, W, 1). images: (n, H, W, 3). box: (2, 3), in the units
+    of the cameras. matrices: (n, 4, 4). kept: photos that the fit never sees. size: longer side of
+    the finest level, in pixels."""
+
+    photos: list[Photo]
+    masks: np.ndarray
+    images: np.ndarray
+    box: npt.NDArray[np.float64]
+    matrices: np.ndarray
+    kept: list[int]
+    size: int
+    iterations: int
+
+    @property
+    def train(self) -> list[int]:
+        return [i for i in range(len(self.photos)) if i not in self.kept]
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """What a fit leads to: the mesh, centred and scaled to EXTENT, its texture (H, W, 3), and the
+    course of each level and of the texture (None: there was no texture to fit)."""
+
+    mesh: Mesh
+    texture: np.ndarray
+    shape: list[FitResult]
+    paint: FitResult | None
+
+
+def _task(options: PhotoOptions) -> _Task:
+    """Read the photos and check the options. Raises LoadError, GraphError."""
     size = DEFAULT_SIZE if options.size is None else options.size
     iterations = DEFAULT_ITERATIONS if options.iterations is None else options.iterations
     if not Path(options.images).is_dir():
@@ -122,91 +184,83 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
     if len(photos) < 4:
         raise GraphError(f"fit needs at least 4 photos (2 are kept out), got {len(photos)}")
     check_outputs(options.out, options.json)
-    out = Path(options.out)
     masks, images, box, matrices = prepare(photos, options.cameras)
-    height, width = photos[0].image.shape[:2]
-    size = min(size, max(width, height))  # photos are never enlarged
     kept = list(options.holdout or (len(photos) // 4 - 1, 3 * len(photos) // 4 - 1))
     if len(set(kept)) != 2 or not all(0 <= i < len(photos) for i in kept):
         raise GraphError(f"holdout needs two photos out of 0..{len(photos) - 1}, got {kept}")
-    train = [i for i in range(len(photos)) if i not in kept]
+    size = min(size, max(images.shape[1:3]))  # photos are never enlarged
+    return _Task(photos, masks, images, box, matrices, kept, size, iterations)
 
-    mesh = start_mesh(box)
+
+def _fit(task: _Task, options: PhotoOptions) -> tuple[dict[str, str], _Fitted]:
+    """Fit the shape level by level, then the texture; return the identity of the device, too."""
+    mesh, train = start_mesh(task.box), task.train
     shape: list[FitResult] = []
     with DressiAD(options.device) as ad:
         who = identity(ad)
-        for level in levels(size, iterations):
+        for level in levels(task.size, task.iterations):
             if level.refine:
                 mesh = subdivide(mesh)
-            small = np.stack([shrink(masks[i], level.size) for i in train])
+            small = np.stack([shrink(task.masks[i], level.size) for i in train])
             label = f"shape {small.shape[2]}x{small.shape[1]}"
-            result = fit_shape(ad, mesh, matrices[train], small, level.schedule, label)
+            result = fit_shape(ad, mesh, task.matrices[train], small, level.schedule, label)
             mesh = replace(mesh, positions=result.data)
             shape.append(result)
-        paint: FitResult | None = None
-        if options.texture_iterations:
-            colours = np.stack([shrink(images[i], size) for i in train])
-            cover = np.stack([shrink(masks[i], size) for i in train])
-            schedule = TextureSchedule(options.texture_iterations, start=0.3)
-            paint = fit_texture(ad, mesh, matrices[train], colours, schedule, "texture", cover)
-    texture = paint.data if paint is not None else np.full((4, 4, 3), 0.5, np.float32)
-    full = (width, height)
-    cover_all, colour_all = render(mesh, matrices, full, texture, 1, options.device)
-    shaded_kept = render(mesh, matrices[kept], full, None, 2, options.device)[1]
-    ious = [iou(cover_all[i], masks[i]) for i in range(len(photos))]
-    both = [(cover_all[i] > 0.5) & (masks[i] > 0.5) for i in kept]
-    result_json: dict[str, Any] = {
-        **who,
-        "copy1024_ms": copy1024_ms(options.device),
+        if not options.texture_iterations:
+            return who, _Fitted(mesh, np.full((4, 4, 3), 0.5, np.float32), shape, None)
+        colours = np.stack([shrink(task.images[i], task.size) for i in train])
+        cover = np.stack([shrink(task.masks[i], task.size) for i in train])
+        schedule = TextureSchedule(options.texture_iterations, start=0.3)
+        paint = fit_texture(ad, mesh, task.matrices[train], colours, schedule, "texture", cover)
+    return who, _Fitted(mesh, paint.data, shape, paint)
+
+
+def _figures(task: _Task, fit: _Fitted, coverage: np.ndarray, colour: np.ndarray) -> dict[str, Any]:
+    """Return the figures of the command. coverage: (n, H, W, 1) and colour: (n, H, W, 3) are the
+    renderings beside the photos."""
+    ious = [iou(a, b) for a, b in zip(coverage, task.masks, strict=True)]
+    train, kept, shape, paint = task.train, task.kept, fit.shape, fit.paint
+    both = {i: (coverage[i] > 0.5) & (task.masks[i] > 0.5) for i in kept}
+
+    def mean_psnr(photos: list[int], inside: Any) -> float:
+        return float(np.mean([psnr(colour[i], task.images[i], inside[i][..., 0]) for i in photos]))
+
+    return {
         "iou": float(np.mean([ious[i] for i in train])),
         "heldout_iou": float(np.mean([ious[i] for i in kept])),
         "heldout_ious": [ious[i] for i in kept],
-        "heldout_photos": [photos[i].name for i in kept],
+        "heldout_photos": [task.photos[i].name for i in kept],
         "mean_distance_rel": None,
-        "psnr_db": float(
-            np.mean([psnr(colour_all[i], images[i], masks[i][..., 0]) for i in train])
-        ),
-        "heldout_psnr_db": float(
-            np.mean(
-                [psnr(colour_all[i], images[i], b[..., 0]) for i, b in zip(kept, both, strict=True)]
-            )
-        ),
+        "psnr_db": mean_psnr(train, task.masks),
+        "heldout_psnr_db": mean_psnr(kept, both),
         "geometry_ms": float(np.median([t for r in shape for t in r.times_ms])),
         "texture_ms": paint.median_ms if paint is not None else 0.0,
         "build_s": sum(r.build_s for r in shape) + (paint.build_s if paint is not None else 0.0),
         "total_s": 0.0,
-        "flipped_faces": int(flipped_faces(mesh.positions, mesh.faces).sum()),
-        "vertices": len(mesh.positions),
-        "iterations": iterations,
-        "texture_iterations": options.texture_iterations,
-        "size": size,
+        "flipped_faces": int(flipped_faces(fit.mesh.positions, fit.mesh.faces).sum()),
     }
-    rows = {}
-    for k, i in enumerate(kept):
-        rows[photos[i].name] = [
-            photos[i].image,
-            colour_all[i],
-            shaded_kept[k],
-            _overlay(cover_all[i], masks[i]),
+
+
+def _write_pictures(
+    out: Path, task: _Task, coverage: np.ndarray, colour: np.ndarray, shaded: np.ndarray
+) -> None:
+    """Write the sheet of the photos that were kept out (shaded: their shapes alone), and that of
+    some that were not."""
+    rows = {
+        task.photos[i].name: [
+            task.photos[i].image,
+            colour[i],
+            shaded[k],
+            _overlay(coverage[i], task.masks[i]),
         ]
+        for k, i in enumerate(task.kept)
+    }
     write_png(out / "heldout.png", contact_sheet(rows))
     sheet = {
-        "photo": [shrink(images[i], 160) for i in train[:7]],
-        "fit": [shrink(colour_all[i], 160) for i in train[:7]],
+        "photo": [shrink(task.images[i], 160) for i in task.train[:7]],
+        "fit": [shrink(colour[i], 160) for i in task.train[:7]],
     }
     write_png(out / "contact_sheet.png", contact_sheet(sheet))
-    curves = {f"shape, level {k}": r.losses for k, r in enumerate(shape)}
-    if paint is not None:
-        curves["texture"] = paint.losses
-    try_loss_curves(out / "loss_curves.png", curves, f"fit to {len(train)} photos")
-    world = replace(mesh, positions=mesh.positions / _scale(box) + box.mean(0), name="fit")
-    write_glb(out / "fit.glb", world, texture)
-    result_json["total_s"] = time.perf_counter() - begin
-    write_json(out / "result.json", result_json)
-    if options.json:
-        write_json(options.json, result_json)
-    print_table("dressi fit (two photos kept out)", result_json)
-    return result_json
 
 
 def prepare(

@@ -7,7 +7,7 @@ import pytest
 
 from dressi.ad import F, Variable, build_backward, evaluate
 from dressi.ad.vtype import FLOAT, INT, VEC3
-from dressi.apps.reliability.domain_edges import (
+from dressi.testing.domain_edges import (
     EDGES,
     Edge,
     forward_obstacles,

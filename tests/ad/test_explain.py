@@ -195,7 +195,7 @@ def test_data_comes_from_an_engine() -> None:
 
 def test_silhouette_of_a_mesh_outside_the_view() -> None:
     """A whole pipeline: nothing is drawn, so nothing moves the vertices."""
-    from dressi.apps.reliability.scenes import Scene, cube
+    from dressi.testing.scenes import Scene, cube
 
     vertices, faces = cube(0.7)
     scene = Scene("away", vertices + np.array([50.0, 0.0, 0.0]), faces, size=(12, 10))

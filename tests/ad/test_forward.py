@@ -358,7 +358,7 @@ def test_lowered_tangents_hold_no_macro() -> None:
 
 def test_soft_rasterization_forward_and_reverse_are_transposes() -> None:
     """Also against central differences: moving vertices of a soft silhouette, two layers deep."""
-    from dressi.apps.reliability.scenes import Scene, cube
+    from dressi.testing.scenes import Scene, cube
 
     scene = Scene("cube", *cube(0.7), size=(20, 16), K=2)
     rng = np.random.default_rng(11)

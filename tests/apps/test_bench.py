@@ -33,23 +33,25 @@ from dressi.apps.bench.reliability import FIGURES
 from dressi.apps.fitting import ShapeSchedule
 from dressi.apps.problems import (
     bumpy_stand_in,
-    cube_sphere,
-    hard_silhouettes,
     load_bumpy,
     load_pear_fit,
     pear_problem,
     pear_stand_in,
-    silhouette_problem,
-    sphere,
-    squashed,
-    texture_problem,
-    view_matrices,
 )
 from dressi.cli import main
 from dressi.errors import DressiError, LoadError
 from dressi.packing import PRESETS, Options, check_plan, pack
 from dressi.packing.profile import PRESETS as PROFILES
 from dressi.render.scene import icosphere, surface_area, vertex_neighbors
+from dressi.testing.problems import (
+    cube_sphere,
+    hard_silhouettes,
+    silhouette_problem,
+    sphere,
+    squashed,
+    texture_problem,
+    view_matrices,
+)
 
 HEAD = {"device", "driver", "commit", "copy1024_ms", "rows"}
 KEYS = {

@@ -29,13 +29,13 @@ from dressi.apps.experiments.lit_fit import (
 )
 from dressi.apps.experiments.real import Photos, hull_masks, middle_distances, pairs, start_mesh
 from dressi.apps.experiments.shapes import horned, merged
-from dressi.apps.views import surround_views
 from dressi.cli import main
 from dressi.errors import DressiError
 from dressi.render.fit import iou, mean_distance_to_surface
 from dressi.render.io.images import read_image
 from dressi.render.raster import face_neighbors
 from dressi.render.scene import icosphere
+from dressi.testing.views import surround_views
 
 HEAD = "experiment device driver commit copy1024_ms seconds settings figures conditions files"
 

@@ -11,10 +11,10 @@ import pytest
 from dressi.apps.experiments import env_map, normal_map
 from dressi.apps.experiments.common import make_settings
 from dressi.apps.experiments.shapes import torus
-from dressi.apps.views import surround_views
 from dressi.errors import DressiError, GraphError, LoadError
 from dressi.render import ibl
 from dressi.render.scene import area_normals, vertex_neighbors
+from dressi.testing.views import surround_views
 
 
 def test_dissimilarity_is_one_minus_the_cosine() -> None:

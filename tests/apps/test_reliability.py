@@ -30,11 +30,11 @@ from dressi.apps.reliability import (
     surroundings,
     switches,
 )
-from dressi.apps.reliability.domain_edges import EDGES
 from dressi.apps.reliability.row import COLUMNS, Row, at_most, below
-from dressi.apps.reliability.scenes import gradient_scenes
 from dressi.engine import DressiAD as Engine
 from dressi.engine.leafstore import LeafStore
+from dressi.testing.domain_edges import EDGES
+from dressi.testing.scenes import gradient_scenes
 from dressi.vk.api import load
 
 SMOKE = Settings(smoke=True)

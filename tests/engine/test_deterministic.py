@@ -19,7 +19,7 @@ from dressi.packing.limits import LLVMPIPE, MINIMUM
 FIT = """
 import hashlib, sys
 from dressi import Adam, DressiAD, Options
-from dressi.apps import problems as P
+from dressi.testing import problems as P
 
 kind = sys.argv[1]
 mesh, matrices = P.sphere(80), P.view_matrices(2)

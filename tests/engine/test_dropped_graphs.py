@@ -212,7 +212,7 @@ import sys
 import numpy as np
 from dressi import DressiAD, F
 from dressi.ad.vtype import VEC3
-from dressi.apps.reliability.leaks import resident_bytes
+from dressi.testing.memory import resident_bytes
 
 rng = np.random.default_rng(0)
 marks = []
@@ -256,21 +256,3 @@ def test_an_engine_that_is_dropped_frees_its_device_at_once() -> None:
         assert context.closed and not any(context.counts.values())
     finally:
         gc.enable()
-
-
-@pytest.mark.parametrize(("name", "n", "warm"), [("steps", 500, 100), ("engines", 6, 4)])
-def test_leaks_of_the_bench_in_small(name: str, n: int, warm: int) -> None:
-    """``dressi bench reliability --only R12`` is the same with more of it."""
-    from dressi.apps.reliability import leaks
-
-    growth = leaks.grow(name, None, n, warm)
-    assert growth["handles"] == 0 and growth["threads"] <= 0 and growth["MB"] < 16
-
-
-def test_leaks_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A planted one: leaves that are never freed."""
-    from dressi.apps.reliability import leaks
-    from dressi.engine.leafstore import LeafStore
-
-    monkeypatch.setattr(LeafStore, "release", lambda self: None)
-    assert leaks.grow("sizes", None, 4, 2)["handles"] > 0

@@ -12,10 +12,10 @@ import pytest
 from dressi import DressiAD, F, Variable
 from dressi.ad import build_backward
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3, VEC4
-from dressi.apps.problems import sphere, view_matrices
-from dressi.apps.reliability.scenes import camera, cube, quad, rotated
 from dressi.packing import Options
 from dressi.render.raster import build_hardsoftras
+from dressi.testing.problems import sphere, view_matrices
+from dressi.testing.scenes import camera, cube, quad, rotated
 
 pytestmark = pytest.mark.gpu
 

@@ -10,9 +10,9 @@ import pytest
 
 from dressi import SGD, DressiAD, F, Variable
 from dressi.ad.vtype import FLOAT, VEC4
-from dressi.apps.problems import silhouette_problem, sphere, view_matrices
 from dressi.errors import DeviceError, ValidationError
 from dressi.packing import Options
+from dressi.testing.problems import silhouette_problem, sphere, view_matrices
 from dressi.vk import record
 
 pytestmark = pytest.mark.gpu

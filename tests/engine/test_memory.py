@@ -87,7 +87,7 @@ def test_images_and_buffers_are_those_of_the_plans(options: Options) -> None:
 
 def test_depth_images_of_rasterizations_count() -> None:
     """One of the size of the stage, 4 bytes a pixel, shared by all stages that need one."""
-    from dressi.apps.reliability.scenes import Scene, cube
+    from dressi.testing.scenes import Scene, cube
 
     scene = Scene("cube", *cube(0.7), (32, 24), K=2)
     with DressiAD(options=Options(lowering="graphics")) as ad:

@@ -24,8 +24,8 @@ from dressi import DressiAD, F, Variable, evaluate
 from dressi.ad.autodiff import build_backward
 from dressi.ad.registry import OPS, Case
 from dressi.ad.vtype import FLOAT, INT, VEC2, VEC3
-from dressi.apps.reliability import edges
-from dressi.apps.reliability.domain_edges import EDGES
+from dressi.testing import edges
+from dressi.testing.domain_edges import EDGES
 
 pytestmark = pytest.mark.gpu
 

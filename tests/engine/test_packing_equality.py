@@ -8,9 +8,9 @@ import pytest
 
 from dressi import Adam, DressiAD, F, Options, Variable, evaluate
 from dressi.ad.vtype import FLOAT
-from dressi.apps.reliability import switches
-from dressi.apps.reliability.random_graphs import random_graph
-from dressi.apps.reliability.switches import GROUPS, N_GRAPHS, SAME, Way, difference, graph_of
+from dressi.testing import switches
+from dressi.testing.random_graphs import random_graph
+from dressi.testing.switches import GROUPS, N_GRAPHS, SAME, Way, difference, graph_of
 
 pytestmark = pytest.mark.gpu
 

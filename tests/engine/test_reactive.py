@@ -103,9 +103,10 @@ def looked_up() -> Graph:
 
 def rendered() -> Graph:
     """HardSoftRas of a cube whose vertices stay and whose texture is optimized."""
-    from dressi.apps.reliability.scenes import camera, cube, rotated
+
     from dressi.render.raster import build_hardsoftras
     from dressi.render.shading import unlit
+    from dressi.testing.scenes import camera, cube, rotated
 
     rng = np.random.default_rng(3)
     size = (24, 20)

@@ -9,9 +9,8 @@ import pytest
 from dressi import DressiAD, F, Variable
 from dressi.ad.functions.rows import LONG
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC2, VEC3, VEC4, VType
-from dressi.apps.bench.antialias import antialias_problem
-from dressi.apps.problems import silhouette_problem, sphere, view_matrices
 from dressi.packing import Options
+from dressi.testing.problems import antialias_problem, silhouette_problem, sphere, view_matrices
 
 pytestmark = pytest.mark.gpu
 

@@ -9,10 +9,10 @@ import pytest
 
 from dressi import FLOAT, SGD, DressiAD, F, Variable
 from dressi.ad.evaluate import evaluate
-from dressi.apps.reliability.programs import Program, build, random_program, run
-from dressi.apps.reliability.sequences import Outcome, Sequence, hunt
-from dressi.apps.reliability.tape import ROUNDING, Tape
 from dressi.engine.leafstore import LeafStore
+from dressi.testing.programs import Program, build, random_program, run
+from dressi.testing.sequences import Outcome, Sequence, hunt
+from dressi.testing.tape import ROUNDING, Tape
 
 SMALL = {"n_programs": 8, "n_actions": 4, "n_ops": 2}
 """Few programs: compiling shaders is what costs time."""

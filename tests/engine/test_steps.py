@@ -145,9 +145,9 @@ def test_all_updates_read_the_old_values(seed: int) -> None:
 
 def silhouette_fit(ad: DressiAD, n_views: int, **settings: Any) -> tuple[Variable, Variable]:
     """A cube seen from some sides; loss and vertices."""
-    from dressi.apps.reliability.scenes import camera, cube
     from dressi.render.fit import silhouette_loss
     from dressi.render.raster import build_hardsoftras
+    from dressi.testing.scenes import camera, cube
 
     vertices, triangles = cube(0.7)
     size = (settings.pop("size", 32),) * 2

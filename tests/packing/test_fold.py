@@ -9,10 +9,10 @@ import pytest
 from dressi.ad import Adam, F, Variable, build_backward, simplify
 from dressi.ad.optim import with_states
 from dressi.ad.vtype import FLOAT, INT, IVEC3, VEC3
-from dressi.apps import problems
 from dressi.packing import PRESETS, Options, check_plan, pack
 from dressi.packing.build import Packed
 from dressi.packing.limits import LLVMPIPE
+from dressi.testing import problems
 
 SIZE = (16, 16)
 

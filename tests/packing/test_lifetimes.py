@@ -15,12 +15,12 @@ import pytest
 from dressi.ad import F, Variable, simplify
 from dressi.ad.simplify import own_image
 from dressi.ad.vtype import FLOAT
-from dressi.apps.reliability.random_graphs import random_graph
 from dressi.errors import PackingError
 from dressi.packing import Options, Packed, check_plan, pack
 from dressi.packing.lifetimes import reuse_images, write_in_place
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA, DeviceLimits
 from dressi.packing.plan import Binding, ImagePlan, Plan, StagePlan, SubstagePlan
+from dressi.testing.random_graphs import random_graph
 
 SEEDS = range(40)
 PRESETS = {p.name: p for p in (MINIMUM, LLVMPIPE, NVIDIA)}

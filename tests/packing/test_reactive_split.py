@@ -22,12 +22,12 @@ from dressi.ad.optim import with_states
 from dressi.ad.registry import FREE
 from dressi.ad.simplify import own_image
 from dressi.ad.vtype import FLOAT, INT, VEC3
-from dressi.apps.reliability.random_graphs import random_graph
 from dressi.packing import Options, Packed, check_plan, image_key
 from dressi.packing.build import MAX_PLANES, Task, make_task, pack_task
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA
 from dressi.packing.reactive import Split, split_functions, split_substages
 from dressi.packing.units import in_buffer
+from dressi.testing.random_graphs import random_graph
 
 LIMITS = (LLVMPIPE, MINIMUM, NVIDIA)
 NO_CHAINS = Options(rematerialize=False)

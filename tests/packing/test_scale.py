@@ -14,8 +14,6 @@ from dressi.ad.graph import topological
 from dressi.ad.registry import COMP
 from dressi.ad.simplify import own_image
 from dressi.ad.vtype import FLOAT, INT
-from dressi.apps.reliability.random_graphs import random_graph
-from dressi.apps.scale_graphs import KINDS, scale_graph
 from dressi.errors import GraphError
 from dressi.packing import Packed, check_plan, pack
 from dressi.packing import substage as rules
@@ -32,6 +30,8 @@ from dressi.packing.substage import (
     pack_substages,
 )
 from dressi.packing.units import ATTACHMENT, Unit, find_inline, in_buffer, make_units
+from dressi.testing.random_graphs import random_graph
+from dressi.testing.scale_graphs import KINDS, scale_graph
 
 LIMITS = pytest.mark.parametrize("limits", [LLVMPIPE, MINIMUM], ids=lambda p: p.name)
 ALL_LIMITS = pytest.mark.parametrize("limits", [LLVMPIPE, MINIMUM, NVIDIA], ids=lambda p: p.name)

@@ -14,7 +14,6 @@ import pytest
 from dressi.ad import F, Variable, build_backward, simplify
 from dressi.ad.simplify import materialize
 from dressi.ad.vtype import FLOAT, VEC3
-from dressi.apps.reliability.random_graphs import random_graph
 from dressi.errors import DressiError, GraphError
 from dressi.inspect.draw import GraphView, graph_dot, graph_svg, graph_view
 from dressi.inspect.flow import COPY, IN_PLACE, READ, flow
@@ -28,6 +27,7 @@ from dressi.inspect.traffic import (
 from dressi.packing import Plan, pack
 from dressi.packing.limits import LLVMPIPE, MINIMUM
 from dressi.packing.plan import Binding, BufferPlan, ImagePlan, StagePlan, SubstagePlan
+from dressi.testing.random_graphs import random_graph
 
 R32F = 4 * 8 * 4
 """Bytes of an image of the hand-made plans: 8 x 4, one float."""

@@ -26,9 +26,9 @@ from dressi import (
 )
 from dressi.ad import exponential_decay, state
 from dressi.ad.optim import Optimizer
-from dressi.apps.problems import hard_silhouettes, silhouette_problem, squashed, view_matrices
 from dressi.parallel import DataParallel, Share
 from dressi.render.scene import icosphere
+from dressi.testing.problems import hard_silhouettes, silhouette_problem, squashed, view_matrices
 from dressi.vk import list_devices
 
 pytestmark = pytest.mark.gpu

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dressi.apps.reliability.malformed import _files
 from dressi.errors import LoadError
 from dressi.render.io import load_scene, read_image, save_scene, write_image
 from dressi.render.scene import differences, icosphere, scene_of
+from dressi.testing.files import good_files
 
-GOOD = _files()
+GOOD = good_files()
 SHAPES = st.tuples(st.integers(1, 9), st.integers(1, 9), st.just(3))
 
 

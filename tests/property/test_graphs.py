@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from dressi import DressiAD, Options
 from dressi.ad import build_backward, evaluate, simplify
-from dressi.apps.reliability.programs import N_LOSSES, build, random_program, run
-from dressi.apps.reliability.tape import Tape
 from dressi.packing import check_plan, pack
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA
+from dressi.testing.programs import N_LOSSES, build, random_program, run
+from dressi.testing.tape import Tape
 
 SEEDS = st.integers(0, 1 << 20)
 SIZES = st.integers(1, 8)

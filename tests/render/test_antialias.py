@@ -12,12 +12,12 @@ import pytest
 
 from dressi import Adam, DressiAD, F, GraphError, Variable, evaluate
 from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3
-from dressi.apps.reliability.scenes import camera, cube, quad, rotated
 from dressi.render.fit import silhouette_loss
 from dressi.render.raster import build_hardsoftras, gather, interpolate
 from dressi.render.raster.antialias import Antialiased, build_antialias, cut_off
 from dressi.render.scene import icosphere
 from dressi.render.shading import unlit
+from dressi.testing.scenes import camera, cube, quad, rotated
 
 FINE = 16
 """Samples of a pixel along each axis in what coverage is compared with."""

@@ -10,7 +10,6 @@ import pytest
 
 from dressi import DressiAD, F, GraphError, Variable, evaluate
 from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3
-from dressi.apps.reliability.scenes import camera, cube, quad, rotated
 from dressi.render.raster import (
     MeshBatch,
     build_antialias,
@@ -21,6 +20,7 @@ from dressi.render.raster import (
 )
 from dressi.render.scene import icosphere
 from dressi.render.shading import surface_uv
+from dressi.testing.scenes import camera, cube, quad, rotated
 
 SIZE = (40, 32)
 VIEWS = np.stack([camera(SIZE, e) for e in ((0.3, 0.4, 4.5), (3.6, 1.0, 2.4))])

@@ -97,7 +97,7 @@ def test_function_constructor_and_method_are_named_with_their_line() -> None:
 
 
 def test_the_function_that_the_user_called_is_named_not_the_inner_one() -> None:
-    from dressi.apps.views import surround_views
+    from dressi.testing.views import surround_views
 
     with pytest.raises(GraphError, match=rf"\n  in surround_views at {HERE}:\d+$"):
         surround_views(1, fov_y_deg=0.0)

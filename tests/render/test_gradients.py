@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from dressi import DressiAD, evaluate
-from dressi.apps.reliability import gradients
-from dressi.apps.reliability.gradients import compare, finite_differences
-from dressi.apps.reliability.scenes import Scene, gradient_scenes
+from dressi.testing import gradients
+from dressi.testing.gradients import compare, finite_differences
+from dressi.testing.scenes import Scene, gradient_scenes
 
 pytestmark = pytest.mark.gpu
 

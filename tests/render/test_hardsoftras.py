@@ -11,8 +11,8 @@ import pytest
 from dressi import SGD, Adam, DressiAD, F, GraphError, Variable, evaluate
 from dressi.ad import build_backward
 from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3, VEC4
-from dressi.apps.reliability.scenes import FAR, NEAR, Scene, camera, cube, quad, rotated
 from dressi.render.raster import build_hardsoftras, gather, interpolate
+from dressi.testing.scenes import FAR, NEAR, Scene, camera, cube, quad, rotated
 
 pytestmark = pytest.mark.gpu
 
@@ -730,7 +730,7 @@ def test_depth_is_hardwares_z_over_w(ad: DressiAD) -> None:
 def test_rims_of_front_faces_give_the_silhouette_of_all_rims(ad: DressiAD) -> None:
     """A box, the same inside out, an open square seen from behind: each edge of the contour has a
     rim, and inside distances stay what they were."""
-    from dressi.apps.reliability.scenes import camera, cube, quad
+    from dressi.testing.scenes import camera, cube, quad
 
     box, faces = cube(0.5)
     open_v, open_f = quad(0.4)

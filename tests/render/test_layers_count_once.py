@@ -10,10 +10,10 @@ import pytest
 
 from dressi import DressiAD, F, Options, Variable
 from dressi.ad.vtype import IVEC3, MAT4, VEC3
-from dressi.apps.reliability.scenes import camera, rotated
 from dressi.render.raster import build_hardsoftras
 from dressi.render.scene import icosphere
 from dressi.render.shading import blend_peels
+from dressi.testing.scenes import camera, rotated
 
 pytestmark = pytest.mark.gpu
 

@@ -10,8 +10,8 @@ import pytest
 
 from dressi import DressiAD, F, Variable
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3
-from dressi.apps.reliability.scenes import camera
 from dressi.render.raster import build_antialias, build_hardsoftras, gather, interpolate
+from dressi.testing.scenes import camera
 
 pytestmark = pytest.mark.gpu
 

@@ -10,7 +10,6 @@ import pytest
 
 from dressi import DressiAD, F, GraphError, Options, Variable, evaluate
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3, VEC4
-from dressi.apps.reliability.scenes import camera, cube, quad, rotated
 from dressi.errors import PackingError
 from dressi.packing import pack, plan_text
 from dressi.packing.limits import LLVMPIPE
@@ -18,6 +17,7 @@ from dressi.packing.verify import check_plan
 from dressi.render.raster import HardRaster, build_hard_raster
 from dressi.render.scene import icosphere
 from dressi.render.shading import unlit
+from dressi.testing.scenes import camera, cube, quad, rotated
 
 SIZE = (32, 24)
 EYES = ((0.3, 0.2, 4.0), (3.0, 1.0, 2.5))

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from dressi import DressiBasicRenderer, evaluate
-from dressi.apps.reliability.scenes import cube
 from dressi.render.camera import Camera, look_at, orthographic, perspective
 from dressi.render.scene import (
     Image,
@@ -24,6 +23,7 @@ from dressi.render.scene import (
     TextureRef,
     trs_matrix,
 )
+from dressi.testing.scenes import cube
 
 SIZE = (32, 32)
 FRONT = Camera(look_at((0, 0, 3)), orthographic(2.0, 2.0, 0.5, 6.0), "front")

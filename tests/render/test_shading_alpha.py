@@ -9,7 +9,6 @@ import pytest
 
 from dressi import DressiAD, F, GraphError, Variable, evaluate, gradcheck
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3
-from dressi.apps.reliability.scenes import camera, quad
 from dressi.render.raster import HardSoft, build_hardsoftras
 from dressi.render.shading import (
     aces,
@@ -23,6 +22,7 @@ from dressi.render.shading import (
     reinhard,
     tone_map,
 )
+from dressi.testing.scenes import camera, quad
 
 # -- alpha -----------------------------------------------------------------------------------------
 

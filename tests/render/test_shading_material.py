@@ -9,7 +9,6 @@ import pytest
 
 from dressi import DressiAD, F, GraphError, Variable, gradcheck
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3, VEC4
-from dressi.apps.reliability.scenes import camera, quad
 from dressi.render.raster import build_hardsoftras
 from dressi.render.shading import (
     DirectionalLight,
@@ -19,6 +18,7 @@ from dressi.render.shading import (
     pbr,
     surface_uv,
 )
+from dressi.testing.scenes import camera, quad
 
 V, FACES = quad(1.0)
 UV = np.array([(0, 1), (1, 1), (1, 0), (0, 0)], float)

@@ -11,7 +11,6 @@ import shading_reference as ref
 
 from dressi import DressiAD, F, GraphError, Variable, evaluate, gradcheck
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3
-from dressi.apps.reliability.scenes import camera, cube, quad, rotated
 from dressi.render.camera import Camera, look_at, perspective
 from dressi.render.raster import build_hardsoftras
 from dressi.render.shading import (
@@ -32,6 +31,7 @@ from dressi.render.shading import (
     unlit_surface,
     vertex_normals,
 )
+from dressi.testing.scenes import camera, cube, quad, rotated
 
 W, H, LAYERS = 9, 7, 2
 FORMULA = 1e-9  # float64 against float64

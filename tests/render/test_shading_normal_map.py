@@ -10,7 +10,6 @@ import shading_reference as ref
 
 from dressi import DressiAD, F, GraphError, Variable, evaluate, gradcheck
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3, VEC4
-from dressi.apps.reliability.scenes import camera, quad, rotated
 from dressi.render.raster import build_hardsoftras
 from dressi.render.shading import (
     decode_normal,
@@ -21,6 +20,7 @@ from dressi.render.shading import (
     smooth_tangent,
     surface_uv,
 )
+from dressi.testing.scenes import camera, quad, rotated
 
 V, FACES = quad(1.0)
 UV = np.array([(0, 1), (1, 1), (1, 0), (0, 0)], float)  # u to the right, v down

@@ -10,7 +10,6 @@ import pytest
 
 from dressi import DressiAD, F, GraphError, Variable, evaluate, gradcheck
 from dressi.ad.vtype import IVEC3, MAT4, VEC2, VEC3
-from dressi.apps.reliability.scenes import camera, quad
 from dressi.render.raster import build_hardsoftras
 from dressi.render.shading import (
     DirectionalLight,
@@ -24,6 +23,7 @@ from dressi.render.shading import (
     shadow_visibility,
     spot_matrix,
 )
+from dressi.testing.scenes import camera, quad
 
 HALF, HEIGHT = 0.5, 1.0
 MAP = (64, 64)

@@ -10,9 +10,9 @@ import pytest
 
 from dressi import Adam, DressiAD, F, GraphError, Options, Variable, evaluate
 from dressi.ad.vtype import FLOAT, IVEC2, MAT4, VEC2, VEC3
-from dressi.apps.reliability.scenes import camera
 from dressi.render.fit import silhouette_loss
 from dressi.render.raster import Strokes, build_lines, build_points
+from dressi.testing.scenes import camera
 
 SIZE = (40, 28)
 M = max(SIZE)

@@ -13,23 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad import Adam, F, Variable
-from dressi.ad.vtype import FLOAT
 from dressi.apps.bench.common import Copies, Settings, Table, start
-from dressi.apps.problems import (
-    LAPLACIAN,
-    Problem,
+from dressi.apps.timing import alternating_ms
+from dressi.render.scene import Mesh
+from dressi.testing.problems import (
+    antialias_problem,
     hard_silhouettes,
     silhouette_problem,
     sphere,
     squashed,
     view_matrices,
 )
-from dressi.apps.timing import alternating_ms
-from dressi.apps.views import mesh_leaves
-from dressi.render.fit import laplacian_loss, laplacian_matrix, silhouette_loss
-from dressi.render.raster import build_antialias
-from dressi.render.scene import Mesh
 
 COLUMNS = (
     "case",
@@ -74,29 +68,6 @@ CASES = (
     Case(5120, 256),
 )
 SMOKE = (Case(80, 32),)
-
-
-def antialias_problem(
-    mesh: Mesh, matrices: np.ndarray, targets: np.ndarray, adam: Adam | None = None
-) -> Problem:
-    """Vertices by silhouettes as ``silhouette_problem`` has them, by antialiasing.
-
-    matrices: (views, 4, 4). targets: (views, H, W, 1) in [0, 1]. adam: default as there.
-    """
-    n_views, height, width = targets.shape[:3]
-    leaves = mesh_leaves(mesh, n_views, requires_grad=True)
-    target = Variable(FLOAT, (width, height), n_views, name="target_silhouette")
-    aa = build_antialias(leaves.pos, leaves.faces, leaves.matrix, (width, height))
-    smooth = laplacian_loss(leaves.pos, laplacian_matrix(mesh.faces, len(mesh.positions)))
-    loss = silhouette_loss(aa.silhouette, target) + smooth * LAPLACIAN
-    data: dict[Variable, Any] = {
-        leaves.pos: mesh.positions,
-        leaves.faces: mesh.faces,
-        leaves.matrix: matrices if n_views > 1 else matrices[0],
-        target: targets if n_views > 1 else targets[0],
-    }
-    pixel = F.constant(1.0 / max(width, height))
-    return Problem(loss, adam or Adam(1e-4), data, leaves.pos, aa.silhouette, aa.hard, pixel)
 
 
 @dataclass(frozen=True)

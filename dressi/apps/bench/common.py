@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 import dressi
-from dressi.apps.problems import Problem
 from dressi.apps.report import copy1024_ms
 from dressi.apps.timing import WARM_UP, step_ms
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
+from dressi.testing.problems import Problem
 
 FEWEST = 15
 """Steps that are timed at least."""

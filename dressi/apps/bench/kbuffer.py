@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from dressi.apps.bench.common import Copies, Settings, Table, start
-from dressi.apps.problems import (
+from dressi.apps.timing import alternating_ms
+from dressi.engine import DressiAD
+from dressi.packing import Options
+from dressi.testing.problems import (
     hard_silhouettes,
     silhouette_problem,
     sphere,
     squashed,
     view_matrices,
 )
-from dressi.apps.timing import alternating_ms
-from dressi.engine import DressiAD
-from dressi.packing import Options
 
 COLUMNS = (
     "case",

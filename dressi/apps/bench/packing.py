@@ -13,9 +13,9 @@ import numpy as np
 from dressi.ad.graph import topological
 from dressi.ad.simplify import simplify
 from dressi.apps.bench.common import Copies, Settings, Table
-from dressi.apps.scale_graphs import KINDS, scale_graph
 from dressi.engine import DressiAD
 from dressi.packing import DeviceLimits, check_plan, pack
+from dressi.testing.scale_graphs import KINDS, scale_graph
 
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000)
 SMOKE_SIZES = (100, 200)

@@ -11,7 +11,11 @@ import numpy as np
 
 from dressi.ad import Adam
 from dressi.apps.bench.common import Copies, Settings, Table
-from dressi.apps.problems import (
+from dressi.apps.timing import alternating_ms
+from dressi.engine import DressiAD
+from dressi.errors import OutOfMemoryError
+from dressi.parallel import DataParallel, Share
+from dressi.testing.problems import (
     Problem,
     colours,
     hard_silhouettes,
@@ -21,10 +25,6 @@ from dressi.apps.problems import (
     texture_problem,
     view_matrices,
 )
-from dressi.apps.timing import alternating_ms
-from dressi.engine import DressiAD
-from dressi.errors import OutOfMemoryError
-from dressi.parallel import DataParallel, Share
 from dressi.vk import DeviceInfo, equal_devices
 
 COLUMNS = (

@@ -27,17 +27,12 @@ from dressi.apps.bench.common import (
     start,
 )
 from dressi.apps.fitting import ShapeSchedule
-from dressi.apps.problems import (
-    PearFit,
-    hard_silhouettes,
-    load_pear_fit,
-    pear_problem,
-    pear_stand_in,
-)
+from dressi.apps.problems import PearFit, load_pear_fit, pear_problem, pear_stand_in
 from dressi.apps.timing import WARM_UP, step_ms
 from dressi.config import child_environment
 from dressi.errors import DressiError
 from dressi.render.fit import iou
+from dressi.testing.problems import hard_silhouettes
 
 WANTED = {150: (0.012, 0.99), 500: (0.0045, 0.995)}
 """Iterations -> the largest distance and the smallest IoU after them."""

@@ -16,11 +16,11 @@ from dressi.apps.bench.antialias import antialias_problem
 from dressi.apps.bench.common import Copies, Settings, Table, in_a_row_ms, start
 from dressi.apps.bench.steps import bumpy
 from dressi.apps.bench.table3 import STILL
-from dressi.apps.problems import hard_silhouettes, silhouette_problem
 from dressi.apps.timing import WARM_UP
 from dressi.engine import DressiAD
 from dressi.inspect.traffic import stage_traffic, update_traffic
 from dressi.packing.profile import DeviceProfile
+from dressi.testing.problems import hard_silhouettes, silhouette_problem
 from dressi.vk import open_device
 from dressi.vk.profile import measure as measure_profile
 

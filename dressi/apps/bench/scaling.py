@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from dressi.apps.bench.common import Copies, Settings, Table, start, timed_steps
-from dressi.apps.problems import (
+from dressi.errors import DressiError
+from dressi.render.io import write_plot
+from dressi.testing.problems import (
     hard_silhouettes,
     silhouette_problem,
     sphere,
     squashed,
     view_matrices,
 )
-from dressi.errors import DressiError
-from dressi.render.io import write_plot
 
 COLUMNS = ("axis", "views", "resolution", "faces", "K", "ms", "ratio_to_copy", "stages")
 QUANTITIES = ("views", "resolution", "faces", "K")

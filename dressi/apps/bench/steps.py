@@ -17,19 +17,17 @@ from dressi.apps.bench.common import (
     start,
     timed_steps,
 )
-from dressi.apps.problems import (
-    Bumpy,
+from dressi.apps.problems import Bumpy, bumpy_stand_in, load_bumpy
+from dressi.render.scene import icosphere
+from dressi.testing.problems import (
     Problem,
-    bumpy_stand_in,
     colours,
     hard_silhouettes,
-    load_bumpy,
     silhouette_problem,
     squashed,
     texture_problem,
     view_matrices,
 )
-from dressi.render.scene import icosphere
 
 PEER_COPY_MS = 2.3
 """The copy where the peer's times were taken: idle, this class of machine (two CPU cores)."""

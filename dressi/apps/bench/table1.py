@@ -18,12 +18,13 @@ from dressi.apps.bench import pear
 from dressi.apps.bench.common import Copies, Settings, Table
 from dressi.apps.bench.steps import bumpy
 from dressi.apps.fitting import ShapeSchedule
-from dressi.apps.problems import Problem, pear_problem, texture_problem
+from dressi.apps.problems import pear_problem
 from dressi.engine import DressiAD
 from dressi.packing import DeviceLimits, Plan, check_plan
 from dressi.packing.build import make_task, pack_task
 from dressi.packing.limits import UNLIMITED
 from dressi.packing.reactive import split_functions
+from dressi.testing.problems import Problem, texture_problem
 
 LIMITS = (UNLIMITED, 8, 4)
 COLUMNS = (

@@ -19,9 +19,9 @@ from dressi.ad.graph import leaves
 from dressi.ad.optim import Optimizer
 from dressi.apps.bench.common import Copies, Settings, Table, start
 from dressi.apps.bench.steps import colours_problem, one_view_problem
-from dressi.apps.problems import Problem
 from dressi.apps.timing import WARM_UP, step_ms
 from dressi.packing import Options
+from dressi.testing.problems import Problem
 
 VARIANTS = {
     "full": Options(),

@@ -28,8 +28,8 @@ from dressi.apps.bench.common import (
     timed_steps,
 )
 from dressi.apps.bench.steps import bumpy
-from dressi.apps.problems import hard_silhouettes, silhouette_problem
 from dressi.engine import DressiAD
+from dressi.testing.problems import hard_silhouettes, silhouette_problem
 
 SIZES = (256, 512, 1024, 2048)
 MESHES = ("t1_682.npz", "t1_14208.npz", "t1_51414.npz")

@@ -26,7 +26,7 @@ from dressi.apps.bench.common import (
 )
 from dressi.apps.bench.steps import bumpy
 from dressi.apps.bench.table3 import on_peer_card
-from dressi.apps.problems import colours, texture_problem
+from dressi.testing.problems import colours, texture_problem
 
 WINDOW = 2048
 TEXTURES = (1024, 2048, 4096)

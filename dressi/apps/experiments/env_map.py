@@ -20,20 +20,22 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from dressi.ad import Adam, F, Variable, exponential_decay
+from dressi.ad import F, Variable, exponential_decay
+from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.shapes import torus
-from dressi.apps.views import mesh_leaves, send_mesh, surround_views
+from dressi.apps.fitting import adam_of_each
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.render import ibl
 from dressi.render.fit import l2_loss
 from dressi.render.io import contact_sheet
-from dressi.render.raster import build_hard_raster
+from dressi.render.raster import HardRaster, build_hard_raster
 from dressi.render.scene import Mesh, icosphere
 from dressi.render.shading import build_surface, eye_position, pbr, vertex_normals
+from dressi.testing.views import MeshLeaves, mesh_leaves, send_mesh, surround_views
 
 HELP = "environment and roughness from 20 views of a metallic sphere and a torus"
 
@@ -128,7 +130,7 @@ def run(settings: Settings) -> Result:
 
 
 def fit_environment(settings: Settings, mesh: Mesh, true: np.ndarray, label: str) -> Fit:
-    """Targets of a mesh under the true map, then the fit. true: (6, n, n, 3)."""
+    """Draw the targets of a mesh under the true map, then fit. true: (6, n, n, 3)."""
     n, size = settings.env_size, (settings.size, settings.size)
     matrices = np.stack([c.matrix for c in surround_views(settings.views, 4.0, 31.0)])
     leaves = mesh_leaves(mesh, len(matrices))
@@ -139,29 +141,9 @@ def fit_environment(settings: Settings, mesh: Mesh, true: np.ndarray, label: str
     roughness = Variable(FLOAT, requires_grad=True, name="roughness")
     env = F.exp(log_env)
     raster = build_hard_raster(leaves.pos, leaves.faces, leaves.matrix, size)
-    surface = build_surface(
-        raster.peel,
-        leaves.pos,
-        leaves.faces,
-        eye_position(leaves.matrix),
-        vertex_normals(leaves.pos, leaves.faces),
-        albedo=GOLD,
-        metallic=1.0,
-        roughness=roughness,
-    )
-    lit = pbr(surface, environment=ibl.build_environment(env))
-    picture = F.where(raster.mask, lit, 0.0)
+    picture = _golden(leaves, raster, env, roughness)
     loss = l2_loss(picture, wanted) * float(size[0] * size[1])
     panorama = ibl.to_equirect(env, (128, 64))
-    rates = {
-        log_env: exponential_decay(settings.lr, settings.lr / 10, settings.iterations),
-        roughness: exponential_decay(*ROUGHNESS_LR, settings.iterations),
-    }
-
-    def optimizer(xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
-        new = [Adam(rates[x], beta2=0.95)([x], [g])[0] for x, g in zip(xs, gxs, strict=True)]
-        return [F.clamp(v, 0.0, 1.0) if x is roughness else v for x, v in zip(xs, new, strict=True)]
-
     fit = Fit(true, (true[0], true[0]), *(np.empty(0),) * 3, [], [], [])
     with DressiAD(settings.device) as ad:
         send_mesh(ad, leaves, mesh, matrices)
@@ -175,7 +157,7 @@ def fit_environment(settings: Settings, mesh: Mesh, true: np.ndarray, label: str
         ad.send_img(roughness, START_ROUGHNESS)
         fit.first = ad.recv_img(picture)
         ad.set_loss_var(loss)
-        ad.set_optimizer(optimizer)
+        ad.set_optimizer(_optimizer(settings, log_env, roughness))
         n_measured = min(settings.iterations, 50)
         measured = np.unique(np.linspace(0, settings.iterations, n_measured + 1).astype(int))
         for k, at in enumerate(tqdm(measured, desc=label, unit="x", leave=False)):
@@ -190,6 +172,37 @@ def fit_environment(settings: Settings, mesh: Mesh, true: np.ndarray, label: str
         raise DressiError(f"env_map: the environment of the {label} became no number")
     fit.maps = (shown, got)
     return fit
+
+
+def _golden(leaves: MeshLeaves, raster: HardRaster, env: Variable, roughness: Variable) -> Variable:
+    """Return the picture of a mesh of gold, over black. env: the radiance, VEC3, 6 layers."""
+    surface = build_surface(
+        raster.peel,
+        leaves.pos,
+        leaves.faces,
+        eye_position(leaves.matrix),
+        vertex_normals(leaves.pos, leaves.faces),
+        albedo=GOLD,
+        metallic=1.0,
+        roughness=roughness,
+    )
+    lit = pbr(surface, environment=ibl.build_environment(env))
+    return F.where(raster.mask, lit, 0.0)
+
+
+def _optimizer(settings: Settings, log_env: Variable, roughness: Variable) -> Optimizer:
+    """Return Adam of each parameter, with the roughness kept in [0, 1]."""
+    rates = {
+        log_env: exponential_decay(settings.lr, settings.lr / 10, settings.iterations),
+        roughness: exponential_decay(*ROUGHNESS_LR, settings.iterations),
+    }
+    adam = adam_of_each(rates)
+
+    def optimizer(xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
+        pairs = zip(xs, adam(xs, gxs), strict=True)
+        return [F.clamp(new, 0.0, 1.0) if x is roughness else new for x, new in pairs]
+
+    return optimizer
 
 
 def map_psnr(a: np.ndarray, b: np.ndarray) -> float:

@@ -20,13 +20,13 @@ from dressi.ad.vtype import FLOAT, VEC3
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.shapes import bunny_file, target_mesh
-from dressi.apps.views import MeshLeaves, mesh_leaves, send_mesh
 from dressi.engine import DressiAD
 from dressi.render.camera import look_at, perspective
 from dressi.render.fit import l2_loss
 from dressi.render.io import contact_sheet
 from dressi.render.raster import Peel, build_antialias, build_hardsoftras, gather, interpolate
 from dressi.render.scene import Mesh, vertex_normals
+from dressi.testing.views import MeshLeaves, mesh_leaves, send_mesh
 
 HELP = "AA mode, the default and SoftRas mode on the bunny: pictures, derivatives, times"
 

@@ -25,7 +25,6 @@ from dressi.apps.demo import EXTENT
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.shapes import bunny_file, target_mesh
-from dressi.apps.views import render, spread_views
 from dressi.engine import DressiAD
 from dressi.render.fit import (
     LargeSteps,
@@ -39,6 +38,7 @@ from dressi.render.fit import (
 from dressi.render.io import contact_sheet
 from dressi.render.raster import build_hardsoftras
 from dressi.render.scene import Mesh, flipped_faces, icosphere
+from dressi.testing.views import render, spread_views
 
 HELP = "a sphere to silhouettes by Adam and a Laplacian, and by Large Steps: distance, folded faces"
 

@@ -18,7 +18,6 @@ from dressi.ad import Adam, F, Variable
 from dressi.ad.graph import leaves
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC3
-from dressi.apps.views import MeshLeaves, mesh_leaves, render, send_mesh
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.packing import Options
@@ -28,6 +27,7 @@ from dressi.render.io import contact_sheet
 from dressi.render.raster import Peel, build_antialias, build_hardsoftras, gather, interpolate
 from dressi.render.scene import Mesh
 from dressi.render.shading import vertex_normals
+from dressi.testing.views import MeshLeaves, mesh_leaves, render, send_mesh
 
 AMBIENT = 0.15
 """Keeps the unlit side apart from the background."""

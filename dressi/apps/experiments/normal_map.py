@@ -26,7 +26,6 @@ from dressi.ad.vtype import VEC3
 from dressi.apps.demo import centred, load_target
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
-from dressi.apps.views import MeshLeaves, mesh_leaves, send_mesh, surround_views
 from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError, LoadError
 from dressi.render.fit import l2_loss, psnr, total_variation
@@ -43,6 +42,7 @@ from dressi.render.shading import (
     surface_uv,
     vertex_normals,
 )
+from dressi.testing.views import MeshLeaves, mesh_leaves, send_mesh, surround_views
 
 HELP = "a normal map from pictures: cosine dissimilarity over 1200 iterations"
 
@@ -87,7 +87,66 @@ class Scene:
 
 
 def run(settings: Settings) -> Result:
-    """The fit, measured as it goes. Raises LoadError, GraphError where the target has no UVs."""
+    """Run the fit, measured as it goes. Raises LoadError, GraphError where the target has no
+    UVs."""
+    fit = _fit(settings)
+    ratio = fit.curve[-1] / fit.curve[0]
+    angle = np.degrees(np.arccos(np.clip(1 - dissimilarity(fit.true, fit.got), -1, 1)))
+    figures = {
+        "dissimilarity_start": fit.curve[0],
+        "dissimilarity_end": fit.curve[-1],
+        "ratio": ratio,
+        "iterations_to_20_percent": _reached(fit.measured, fit.curve, 0.2 * fit.curve[0]),
+        "dissimilarity_all_seen_start": fit.everywhere[0],
+        "dissimilarity_all_seen_end": fit.everywhere[-1],
+        "median_angle_deg": float(np.median(angle[fit.counted])),
+        "texels_seen": float(fit.seen.mean()),
+        "texels_counted": float(fit.counted.mean()),
+        "psnr_start_db": _psnr(fit.first, fit.targets),
+        "psnr_end_db": _psnr(fit.last, fit.targets),
+        "curve": {"iterations": fit.measured.tolist(), "dissimilarity": fit.curve},
+    }
+    conditions = [
+        (f"the dissimilarity falls below 20 % of its start: {100 * ratio:.1f} %", ratio < 0.2)
+    ]
+
+    def plot(figure: Any) -> None:
+        axes = figure.add_subplot()
+        axes.semilogy(fit.measured, fit.curve, label="texels that are not flat (the paper's)")
+        axes.semilogy(fit.measured, fit.everywhere, label="all texels seen")
+        axes.axhline(0.2 * fit.curve[0], color="grey", linewidth=0.8, label="20 % of the start")
+        axes.set_xlabel("iteration")
+        axes.set_ylabel("mean of 1 - cos")
+        axes.grid(True, which="both", alpha=0.3)
+        axes.legend()
+
+    pictures = {
+        "maps": _maps(fit.true, np.broadcast_to(FLAT, fit.true.shape), fit.got, fit.seen),
+        "renderings": _renderings(fit.targets, fit.first, fit.last),
+    }
+    return Result(figures, pictures, {"dissimilarity": plot}, conditions)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """What a fit leads to. true, got: maps (H, W, 3). seen, counted: masks of texels (H, W): those
+    that a view shows, and those of them that are not flat. targets, first, last: pictures (views,
+    H, W, 3). curve, everywhere: mean dissimilarity after each of the measured iterations, of the
+    texels that are counted and of all that are seen."""
+
+    true: np.ndarray
+    got: np.ndarray
+    seen: np.ndarray
+    counted: np.ndarray
+    targets: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    measured: np.ndarray
+    curve: list[float]
+    everywhere: list[float]
+
+
+def _fit(settings: Settings) -> _Fit:
     scene = make_scene(settings)
     true = relief(settings.map_size)
     n_measured = min(settings.iterations, 60)
@@ -127,41 +186,7 @@ def run(settings: Settings) -> Result:
         got, last = ad.recv_img(normal_map), ad.recv_img(picture)
     if not np.isfinite(curve).all():
         raise DressiError("normal_map: the map became no number")
-    ratio = curve[-1] / curve[0]
-    angle = np.degrees(np.arccos(np.clip(1 - dissimilarity(true, got), -1, 1)))
-    figures = {
-        "dissimilarity_start": curve[0],
-        "dissimilarity_end": curve[-1],
-        "ratio": ratio,
-        "iterations_to_20_percent": _reached(measured, curve, 0.2 * curve[0]),
-        "dissimilarity_all_seen_start": everywhere[0],
-        "dissimilarity_all_seen_end": everywhere[-1],
-        "median_angle_deg": float(np.median(angle[counted])),
-        "texels_seen": float(seen.mean()),
-        "texels_counted": float(counted.mean()),
-        "psnr_start_db": _psnr(first, targets),
-        "psnr_end_db": _psnr(last, targets),
-        "curve": {"iterations": measured.tolist(), "dissimilarity": curve},
-    }
-    conditions = [
-        (f"the dissimilarity falls below 20 % of its start: {100 * ratio:.1f} %", ratio < 0.2)
-    ]
-
-    def plot(figure: Any) -> None:
-        axes = figure.add_subplot()
-        axes.semilogy(measured, curve, label="texels that are not flat (the paper's)")
-        axes.semilogy(measured, everywhere, label="all texels seen")
-        axes.axhline(0.2 * curve[0], color="grey", linewidth=0.8, label="20 % of the start")
-        axes.set_xlabel("iteration")
-        axes.set_ylabel("mean of 1 - cos")
-        axes.grid(True, which="both", alpha=0.3)
-        axes.legend()
-
-    pictures = {
-        "maps": _maps(true, start, got, seen),
-        "renderings": _renderings(targets, first, last),
-    }
-    return Result(figures, pictures, {"dissimilarity": plot}, conditions)
+    return _Fit(true, got, seen, counted, targets, first, last, measured, curve, everywhere)
 
 
 def make_scene(settings: Settings) -> Scene:

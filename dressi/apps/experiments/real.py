@@ -23,13 +23,13 @@ from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.fitting import ShapeSchedule, TextureSchedule, fit_texture
 from dressi.apps.photos import prepare, shrink
-from dressi.apps.views import render, spread_views
 from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError
 from dressi.render.fit import iou, mean_distance_to_surface, psnr
 from dressi.render.io import contact_sheet, hull_mask, visual_hull
 from dressi.render.io.middlebury import load_photos
 from dressi.render.scene import Mesh, flipped_faces, icosphere, make_pear
+from dressi.testing.views import render, spread_views
 
 HELP = "shape and texture from photos: 10 trials that start differently; photos kept out in turn"
 

@@ -18,9 +18,9 @@ import numpy as np
 from dressi.ad import F, Variable
 from dressi.ad.vtype import IVEC3, MAT4, VEC3, VEC4
 from dressi.apps.reliability.row import Row, at_most
-from dressi.apps.reliability.scenes import camera, cube
 from dressi.engine import DressiAD
 from dressi.render.raster.hardsoftras import HAIR_PX, build_hardsoftras
+from dressi.testing.scenes import camera, cube
 
 QUADS = 8
 """Quads along a side of a grid: 128 faces."""

@@ -20,11 +20,11 @@ from dressi.ad import F, Variable
 from dressi.ad.autodiff import build_backward
 from dressi.ad.simplify import materialize
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3
-from dressi.apps.reliability.scenes import Scene, camera, rotated
 from dressi.engine import DressiAD
 from dressi.render.raster import Peel, build_antialias, build_hard_raster
 from dressi.render.scene import icosphere
 from dressi.render.shading import flat_normal, lambert, unlit
+from dressi.testing.scenes import Scene, camera, rotated
 
 SIZE, SEEDS = 64, 4
 SMALL_SIZE, SMALL_SEEDS = 24, 1

@@ -14,12 +14,12 @@ import numpy as np
 from dressi.ad import Adam, Variable
 from dressi.ad.functions import mean
 from dressi.ad.vtype import MAT4
-from dressi.apps import problems
 from dressi.apps.reliability.row import Row, at_most
 from dressi.config import child_environment
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.packing import Options
+from dressi.testing import problems
 
 STEPS, SMALL_STEPS = 100, 5
 RUNS = 10

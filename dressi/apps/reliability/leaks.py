@@ -7,7 +7,6 @@ done once only (the loader, the compiler, caches of Python) happens before the f
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import os
@@ -16,7 +15,6 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -25,6 +23,7 @@ from dressi.ad.vtype import FLOAT, INT, VEC3
 from dressi.apps.reliability.row import Row, at_most, below
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
+from dressi.testing.memory import resident_bytes
 
 PROGRESS_S = 5.0
 """Between two lines about how far it is."""
@@ -50,22 +49,6 @@ class Mark:
             ad.memory()  # frees what was dropped
             handles = sum(ad._device.live_handles().values())
         return Mark(resident_bytes(), handles, _threads_and_files())
-
-
-def resident_bytes() -> int:
-    """Memory of this process, without what the allocator keeps for later where it can tell. Raises
-    DressiError where the system has no count of it."""
-    statm = Path("/proc/self/statm")
-    if statm.exists():
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
-        if trim is not None:
-            trim(0)
-        return int(statm.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    try:
-        import resource
-    except ImportError:
-        raise DressiError("bench: R12 needs Linux or macOS to count resident memory") from None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS: bytes, and the largest
 
 
 def _threads_and_files() -> int:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -55,32 +55,40 @@ def _base(rng: np.random.Generator) -> tuple[Primitive, Image]:
 
 
 def features() -> dict[str, Scene]:
-    """A scene for each feature, by its name; data are random, seed 0."""
+    """Return a scene for each feature, by its name; data are random, seed 0."""
     rng = np.random.default_rng(0)
-    ball, image = _base(rng)
-    n = len(ball.positions)
+    make = _Maker(*_base(rng))
+    found = _attributes(rng, make)
+    return {**found, **_nodes_and_images(rng, make), **_enumerated(make)}
 
-    def scene(
-        primitive: Primitive = ball, material: Material | None = None, **more: object
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes scenes of one primitive and one image, but for what is given."""
+
+    ball: Primitive
+    image: Image
+
+    def __call__(
+        self, primitive: Primitive | None = None, material: Material | None = None, **more: object
     ) -> Scene:
+        mesh = SceneMesh((primitive or self.ball,))
         ref = material or Material(normal_map=TextureRef(0))
-        nodes = (Node(mesh=0),)
-        whole = Scene(nodes, (0,), (SceneMesh((primitive,)),), (ref,), (image,), name="a")
+        whole = Scene((Node(mesh=0),), (0,), (mesh,), (ref,), (self.image,), name="a")
         return replace(whole, **more)  # type: ignore[arg-type]
 
+
+SPUN = trs_matrix((1, 2, 3), (0.1, 0.2, 0.3, 0.9), (2, -1, 0.5))
+
+
+def _attributes(rng: np.random.Generator, scene: _Maker) -> dict[str, Scene]:
+    """Return scenes whose vertices hold more, or less, than usual."""
+    ball, n = scene.ball, len(scene.ball.positions)
     unit = rng.normal(size=(n, 3)).astype(np.float32)
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     one = np.ones((n, 1), np.float32)
-
-    def levels(most: int, channels: int) -> npt.NDArray[np.float32]:
-        """Pixels that a PNG of so many levels holds exactly."""
-        return (rng.integers(0, most + 1, (3, 3, channels)) / most).astype(np.float32)
-
     targets = tuple(MorphTarget(unit * k, name=f"t{k}") for k in (1, 2, 3))
-    spun = trs_matrix((1, 2, 3), (0.1, 0.2, 0.3, 0.9), (2, -1, 0.5))
-    chain = tuple(Node(spun, (k + 1,)) for k in range(20))
-    both = SceneMesh((ball, replace(ball, material=None, uvs=())))
-    found = {
+    return {
         "plain": scene(),
         "no uvs": scene(replace(ball, uvs=(), material=None), materials=(), images=()),
         "three uv sets": scene(replace(ball, uvs=ball.uvs * 3)),
@@ -101,8 +109,22 @@ def features() -> dict[str, Scene]:
             materials=(),
             images=(),
         ),
+    }
+
+
+def _nodes_and_images(rng: np.random.Generator, scene: _Maker) -> dict[str, Scene]:
+    """Return scenes of several nodes, and of images and materials of each kind."""
+    ball, image = scene.ball, scene.image
+
+    def levels(most: int, channels: int) -> npt.NDArray[np.float32]:
+        """Return pixels that a PNG of so many levels holds exactly."""
+        return (rng.integers(0, most + 1, (3, 3, channels)) / most).astype(np.float32)
+
+    chain = tuple(Node(SPUN, (k + 1,)) for k in range(20))
+    both = SceneMesh((ball, replace(ball, material=None, uvs=())))
+    return {
         "several primitives": scene(meshes=(both,)),
-        "two nodes, one mesh": scene(nodes=(Node(mesh=0), Node(spun, mesh=0)), roots=(0, 1)),
+        "two nodes, one mesh": scene(nodes=(Node(mesh=0), Node(SPUN, mesh=0)), roots=(0, 1)),
         "a chain of nodes": scene(nodes=(*chain, Node(mesh=0))),
         "no meshes": Scene((Node(name="x"),), (0,), name="a"),
         "orthographic camera": scene(
@@ -122,6 +144,11 @@ def features() -> dict[str, Scene]:
         ),
         "names": scene(nodes=(Node(mesh=0, name='ä 日本 "q" \\'),)),
     }
+
+
+def _enumerated(scene: _Maker) -> dict[str, Scene]:
+    """Return a scene for each value that alpha, wraps, filters, lights and cameras know."""
+    found = {}
     for mode in ALPHA_MODES:
         cutoff = 0.25 if mode == "MASK" else 0.5
         material = Material(alpha_mode=mode, alpha_cutoff=cutoff, double_sided=True)
@@ -132,11 +159,11 @@ def features() -> dict[str, Scene]:
             found[f"{wrap}, {name}"] = scene(material=Material(occlusion_map=ref))
     for kind in ("directional", "point", "spot"):
         light = PunctualLight(kind, (1.0, 0.5, 0.0), 3.0, None if kind == "directional" else 4.0)
-        lit = (Node(mesh=0), Node(spun, light=0))
+        lit = (Node(mesh=0), Node(SPUN, light=0))
         found[f"{kind} light"] = scene(nodes=lit, roots=(0, 1), lights=(light,))
     for far in (None, 10.0):
         camera = SceneCamera(fov_y_deg=40.0, aspect=None if far else 1.5, near=0.1, far=far)
-        seen = (Node(mesh=0), Node(spun, camera=0))
+        seen = (Node(mesh=0), Node(SPUN, camera=0))
         found[f"camera, far {far}"] = scene(nodes=seen, roots=(0, 1), cameras=(camera,))
     return found
 

@@ -11,18 +11,18 @@ import numpy as np
 
 from dressi.ad import SGD, Adam, F, Variable
 from dressi.ad.vtype import FLOAT, INT, VEC2, VEC3
-from dressi.apps.problems import (
+from dressi.engine import DressiAD
+from dressi.packing import Options
+from dressi.render.fit import silhouette_loss
+from dressi.render.raster import build_antialias
+from dressi.testing.problems import (
     Problem,
     silhouette_problem,
     sphere,
     texture_problem,
     view_matrices,
 )
-from dressi.apps.views import mesh_leaves
-from dressi.engine import DressiAD
-from dressi.packing import Options
-from dressi.render.fit import silhouette_loss
-from dressi.render.raster import build_antialias
+from dressi.testing.views import mesh_leaves
 
 SIZE, VIEWS, FACES = 24, 2, 80
 SETTLE = 12

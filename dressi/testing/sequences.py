@@ -27,11 +27,11 @@ from dressi.ad import (
 )
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT
-from dressi.apps.reliability.float64_fit import BETA1, BETA2, MOMENTUM, OPTIMIZERS, Fit, Setup
-from dressi.apps.reliability.programs import N_LOSSES, Program, build, random_program, run
-from dressi.apps.reliability.tape import ROUNDING, Tape
 from dressi.engine import DressiAD
 from dressi.packing import Options
+from dressi.testing.float64_fit import BETA1, BETA2, MOMENTUM, OPTIMIZERS, Fit, Setup
+from dressi.testing.programs import N_LOSSES, Program, build, random_program, run
+from dressi.testing.tape import ROUNDING, Tape
 
 FACTOR = 64.0
 """How much more than the spread of NOISY random roundings an engine may be off."""

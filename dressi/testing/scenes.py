@@ -13,6 +13,7 @@ from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3
 from dressi.render.camera import look_at, perspective
 from dressi.render.ibl.harmonics import sh_irradiance, sh_project
 from dressi.render.raster import HardSoft, Peel, build_hardsoftras, gather, interpolate
+from dressi.render.scene.mesh import icosphere
 from dressi.render.shading import flat_normal, lambert, unlit
 from dressi.render.shading.normal_map import flat_tangent, perturb_normal
 
@@ -175,80 +176,95 @@ def _smooth(rng: np.random.Generator, layers: int, h: int, w: int, c: int) -> np
     return out
 
 
+ACUTE = np.array([(-0.9, -0.7, 0), (0.9, -0.6, 0.2), (0.1, 0.9, -0.3)])
+OBTUSE = np.array([(-1.3, -0.2, 0), (1.2, -0.3, 0.3), (0.2, 0.35, 0)])
+NEEDLE = np.array([(-1.2, -0.8, 0), (1.2, 0.8, 0), (1.15, 0.92, 0.1)])
+EDGE_ON = np.array([(-0.05, -0.8, 1.0), (0.06, 0.1, -1.5), (0.02, 0.9, 0.7)])
+ONE = np.array([(0, 1, 2)])
+OVERLAP = np.array(
+    [(-1, -0.8, 0.5), (0.7, -0.7, 0.4), (-0.2, 0.8, 0.6), (-0.6, -0.6, -0.5), (1.1, -0.5, -0.4),
+     (0.4, 0.95, -0.6)]
+)  # fmt: skip
+TWO = np.array([(0, 1, 2), (3, 4, 5)])
+# A strip that folds over itself.
+FOLD = np.array(
+    [(-1, -0.7, 0), (-1, 0.7, 0.1), (0.8, -0.65, 0.3), (0.85, 0.75, 0.4), (-0.2, -0.5, 1.0),
+     (-0.1, 0.55, 1.1)]
+)  # fmt: skip
+STRIP = np.array([(0, 1, 2), (1, 3, 2), (2, 3, 4), (3, 5, 4)])
+
+
 def gradient_scenes() -> dict[str, Callable[[], Scene]]:
-    """Scenes of RELIABILITY R3, by name."""
-    acute = np.array([(-0.9, -0.7, 0), (0.9, -0.6, 0.2), (0.1, 0.9, -0.3)])
-    obtuse = np.array([(-1.3, -0.2, 0), (1.2, -0.3, 0.3), (0.2, 0.35, 0)])
-    needle = np.array([(-1.2, -0.8, 0), (1.2, 0.8, 0), (1.15, 0.92, 0.1)])
-    edge_on = np.array([(-0.05, -0.8, 1.0), (0.06, 0.1, -1.5), (0.02, 0.9, 0.7)])
-    one = np.array([(0, 1, 2)])
-    overlap = np.array(
-        [(-1, -0.8, 0.5), (0.7, -0.7, 0.4), (-0.2, 0.8, 0.6), (-0.6, -0.6, -0.5), (1.1, -0.5, -0.4),
-         (0.4, 0.95, -0.6)]
-    )  # fmt: skip
-    two = np.array([(0, 1, 2), (3, 4, 5)])
-    # A strip that folds over itself.
-    fold = np.array(
-        [(-1, -0.7, 0), (-1, 0.7, 0.1), (0.8, -0.65, 0.3), (0.85, 0.75, 0.4), (-0.2, -0.5, 1.0),
-         (-0.1, 0.55, 1.1)]
-    )  # fmt: skip
-    strip = np.array([(0, 1, 2), (1, 3, 2), (2, 3, 4), (3, 5, 4)])
-    q, q_faces = quad(0.9)
-    box, box_faces = cube(0.7)
-    box = rotated(box, 0.5, 0.6)
+    """Return the scenes of R3 (docs/checking.md), by name."""
+    return {**_triangles(), **_quads(), **_solids()}
 
-    def ring(size: tuple[int, int], n: int) -> np.ndarray:
-        angles = 0.4 + np.arange(n) * 2 * np.pi / n
-        return np.stack([camera(size, (4 * np.sin(a), 1.0, 4 * np.cos(a))) for a in angles])
 
-    def sphere() -> Scene:
-        from dressi.render.scene import icosphere
+def _ring(size: tuple[int, int], n: int) -> np.ndarray:
+    """Return the matrices (n, 4, 4) of cameras around the origin."""
+    angles = 0.4 + np.arange(n) * 2 * np.pi / n
+    return np.stack([camera(size, (4 * np.sin(a), 1.0, 4 * np.cos(a))) for a in angles])
 
-        mesh = icosphere(1, 1.0)
-        return Scene("icosphere", mesh.positions, mesh.faces, (22, 20))
 
-    s: dict[str, Callable[[], Scene]] = {
-        "acute, silhouette, K=1": lambda: Scene("", acute, one),
-        "obtuse, silhouette, K=1": lambda: Scene("", obtuse, one),
-        "needle, silhouette, K=1": lambda: Scene("", needle, one, (40, 32)),
-        "edge-on, silhouette, K=1": lambda: Scene("", edge_on, one, (24, 32)),
-        "acute, color, K=1": lambda: Scene("", acute, one, look="color"),
-        "acute, antialiasing mode": lambda: Scene("", acute, one, (40, 32), more={"delta": 1 / 40}),
-        "overlap, silhouette, K=2": lambda: Scene("", overlap, two, K=2),
-        "overlap, color, K=1": lambda: Scene("", overlap, two, look="color"),
-        "overlap, color, K=2": lambda: Scene("", overlap, two, look="color", K=2),
+def _triangles() -> dict[str, Callable[[], Scene]]:
+    return {
+        "acute, silhouette, K=1": lambda: Scene("", ACUTE, ONE),
+        "obtuse, silhouette, K=1": lambda: Scene("", OBTUSE, ONE),
+        "needle, silhouette, K=1": lambda: Scene("", NEEDLE, ONE, (40, 32)),
+        "edge-on, silhouette, K=1": lambda: Scene("", EDGE_ON, ONE, (24, 32)),
+        "acute, color, K=1": lambda: Scene("", ACUTE, ONE, look="color"),
+        "acute, antialiasing mode": lambda: Scene("", ACUTE, ONE, (40, 32), more={"delta": 1 / 40}),
+        "overlap, silhouette, K=2": lambda: Scene("", OVERLAP, TWO, K=2),
+        "overlap, color, K=1": lambda: Scene("", OVERLAP, TWO, look="color"),
+        "overlap, color, K=2": lambda: Scene("", OVERLAP, TWO, look="color", K=2),
         "overlap, color, K=3, SoftRas mode": lambda: Scene(
-            "", overlap, two, (24, 24), look="color", K=3, more={"delta": 1.0}
+            "", OVERLAP, TWO, (24, 24), look="color", K=3, more={"delta": 1.0}
         ),
-        "fold, silhouette, K=1, tall": lambda: Scene("", fold, strip, (24, 40)),
-        "fold, color, K=2": lambda: Scene("", fold, strip, look="color", K=2),
-        "quad, texture, K=1": lambda: Scene("", rotated(q, 0.3, 0.4, 0.2), q_faces, look="texture"),
-        "quad, texture, two views": lambda: Scene(
-            "", rotated(q, 0.3, 0.4, 0.2), q_faces, (24, 24), ring((24, 24), 6)[[0, 5]], "texture"
-        ),
-        "overlap, silhouette, K=3": lambda: Scene("", overlap, two, K=3),
-        "fold, texture, K=3": lambda: Scene("", fold, strip, (24, 24), look="texture", K=3),
-        "fold, lambert, K=3": lambda: Scene("", fold, strip, (24, 24), look="lambert", K=3),
-        "acute, color, K=3": lambda: Scene("", acute, one, look="color", K=3),
-        "fold, texture, K=1, tall": lambda: Scene("", fold, strip, (24, 40), look="texture"),
-        "quad, normal map, K=1": lambda: Scene(
-            "", rotated(q, 0.3, -0.4, 0.2), q_faces, look="normal map"
-        ),
-        "cube, environment, K=1": lambda: Scene("", box, box_faces, (24, 24), look="environment"),
+        "fold, silhouette, K=1, tall": lambda: Scene("", FOLD, STRIP, (24, 40)),
+        "fold, color, K=2": lambda: Scene("", FOLD, STRIP, look="color", K=2),
+        "overlap, silhouette, K=3": lambda: Scene("", OVERLAP, TWO, K=3),
+        "fold, texture, K=3": lambda: Scene("", FOLD, STRIP, (24, 24), look="texture", K=3),
+        "fold, lambert, K=3": lambda: Scene("", FOLD, STRIP, (24, 24), look="lambert", K=3),
+        "acute, color, K=3": lambda: Scene("", ACUTE, ONE, look="color", K=3),
+        "fold, texture, K=1, tall": lambda: Scene("", FOLD, STRIP, (24, 40), look="texture"),
         "fold, normal map, K=3": lambda: Scene(
-            "", fold, strip, (24, 24), look="normal map", K=3
+            "", FOLD, STRIP, (24, 24), look="normal map", K=3
         ),
         "fold, environment, K=3": lambda: Scene(
-            "", fold, strip, (24, 24), look="environment", K=3
+            "", FOLD, STRIP, (24, 24), look="environment", K=3
+        ),
+    }  # fmt: skip
+
+
+def _quads() -> dict[str, Callable[[], Scene]]:
+    q, q_faces = quad(0.9)
+    return {
+        "quad, texture, K=1": lambda: Scene("", rotated(q, 0.3, 0.4, 0.2), q_faces, look="texture"),
+        "quad, texture, two views": lambda: Scene(
+            "", rotated(q, 0.3, 0.4, 0.2), q_faces, (24, 24), _ring((24, 24), 6)[[0, 5]], "texture"
+        ),
+        "quad, normal map, K=1": lambda: Scene(
+            "", rotated(q, 0.3, -0.4, 0.2), q_faces, look="normal map"
         ),
         "quad, lambert, K=1": lambda: Scene(
             "", rotated(q, 0.3, -0.4, 0.2), q_faces, look="lambert"
         ),
+    }  # fmt: skip
+
+
+def _solids() -> dict[str, Callable[[], Scene]]:
+    box, box_faces = cube(0.7)
+    box = rotated(box, 0.5, 0.6)
+
+    def sphere() -> Scene:
+        mesh = icosphere(1, 1.0)
+        return Scene("icosphere", mesh.positions, mesh.faces, (22, 20))
+
+    return {
+        "cube, environment, K=1": lambda: Scene("", box, box_faces, (24, 24), look="environment"),
         "cube, silhouette, three views": lambda: Scene(
-            "", box, box_faces, (24, 24), ring((24, 24), 3)
+            "", box, box_faces, (24, 24), _ring((24, 24), 3)
         ),
         "cube, color, K=1": lambda: Scene("", box, box_faces, (32, 24), look="color"),
         "cube, color, K=2": lambda: Scene("", box, box_faces, (32, 24), look="color", K=2),
         "icosphere, silhouette, K=1": sphere,
     }  # fmt: skip
-    return s

@@ -1,5 +1,5 @@
 """Random programs from a seed, twice: as a graph of ``F`` ops, and on a float64 tape of another
-make (``dressi.apps.reliability.tape``).
+make (``dressi.testing.tape``).
 
 A program is a list of instructions over a few leaves: images, a uniform, one number per layer, a
 table with an index, a matrix. Some are steep on purpose (a sine of six times its argument), for
@@ -16,7 +16,7 @@ import numpy as np
 
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, INT, MAT3, VEC2, VEC3, VEC4
-from dressi.apps.reliability.tape import Node, Tape
+from dressi.testing.tape import Node, Tape
 
 ROWS = 7
 """Rows of the table."""

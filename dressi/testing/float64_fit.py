@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dressi.apps.reliability.programs import Program, run
-from dressi.apps.reliability.tape import ROUNDING, Array, Tape
+from dressi.testing.programs import Program, run
+from dressi.testing.tape import ROUNDING, Array, Tape
 
 Numbers = dict[str, np.ndarray]
 

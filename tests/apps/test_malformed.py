@@ -10,9 +10,10 @@ import pytest
 
 from dressi.apps.reliability import malformed
 from dressi.apps.reliability.malformed import attempt, faults, mutated, results
-from dressi.apps.reliability.malformed_cases import Case, cases
 from dressi.errors import LoadError
 from dressi.render.io import load_mesh, load_scene, read_image
+from dressi.testing.files import good_files
+from dressi.testing.malformed_cases import Case, cases
 
 CASES = cases()
 
@@ -34,7 +35,7 @@ def test_hand_written_files_are_refused_with_the_place(tmp_path: Path, case: Cas
 
 
 def test_the_files_that_are_damaged_are_good_before(tmp_path: Path) -> None:
-    for name, data in malformed._files().items():
+    for name, data in good_files().items():
         (tmp_path / name).write_bytes(data)
         assert attempt(tmp_path / name) == "loaded", name
 
@@ -51,7 +52,7 @@ def test_a_seed_gives_the_same_file_again() -> None:
 
 def test_wrong_ways_to_fail_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.glb"
-    path.write_bytes(malformed._files()["a.glb"])
+    path.write_bytes(good_files()["a.glb"])
     assert attempt(path, must_fail=True) == "loads although it is cut"
     wrong = {
         "KeyError": KeyError("mesh"),

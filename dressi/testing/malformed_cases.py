@@ -45,28 +45,7 @@ def png(width: int = 2, height: int = 2, depth: int = 8, rows: bytes | None = No
 
 def good() -> tuple[Document, bytes]:
     """A good document and its buffer: a textured square, two nodes, a camera and a light."""
-    points = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]], "<f4")
-    tables = [points, np.tile(np.array([0, 0, 1], "<f4"), (4, 1)), points[:, :2].astype("<f4")]
-    parts = [t.tobytes() for t in tables]
-    parts += [np.array([0, 1, 2, 0, 2, 3], "<u2").tobytes(), np.array([0, 2], "<u2").tobytes()]
-    parts += [points[:2].tobytes(), png()]
-    buffer, views = b"", []
-    for part in parts:
-        buffer += b"\0" * (-len(buffer) % 4)
-        views.append({"buffer": 0, "byteOffset": len(buffer), "byteLength": len(part)})
-        buffer += part
-
-    def accessor(view: int, kind: str, count: int, component: int = 5126) -> Document:
-        entry = {"bufferView": view, "componentType": component}
-        return entry | {"count": count, "type": kind}
-
-    sparse = accessor(0, "VEC3", 4)
-    sparse["sparse"] = {
-        "count": 2,
-        "indices": {"bufferView": 4, "componentType": 5123},
-        "values": {"bufferView": 5},
-    }
-    attributes = {"POSITION": 0, "NORMAL": 1, "TEXCOORD_0": 2}
+    buffer, views = _good_buffer()
     light = {"type": "spot", "spot": {"innerConeAngle": 0.1, "outerConeAngle": 0.5}}
     document: Document = {
         "asset": {"version": "2.0"},
@@ -78,35 +57,62 @@ def good() -> tuple[Document, bytes]:
             {"children": [1], "extensions": {"KHR_lights_punctual": {"light": 0}}},
             {"mesh": 0, "camera": 0, "rotation": [0, 0, 0, 1]},
         ],
-        "meshes": [
-            {
-                "primitives": [
-                    {
-                        "attributes": attributes,
-                        "indices": 3,
-                        "material": 0,
-                        "targets": [{"POSITION": 4}],
-                    }
-                ],
-                "weights": [0.5],
-            }
-        ],
+        "meshes": [{"primitives": [_GOOD_PRIMITIVE], "weights": [0.5]}],
         "materials": [{"pbrMetallicRoughness": {"baseColorTexture": {"index": 0}}}],
         "textures": [{"source": 0, "sampler": 0}],
         "samplers": [{"wrapS": 33071, "magFilter": 9729}],
         "images": [{"bufferView": 6, "mimeType": "image/png"}],
         "cameras": [{"type": "perspective", "perspective": {"yfov": 0.8, "znear": 0.1}}],
-        "accessors": [
-            accessor(0, "VEC3", 4),
-            accessor(1, "VEC3", 4),
-            accessor(2, "VEC2", 4),
-            accessor(3, "SCALAR", 6, 5123),
-            sparse,
-        ],
+        "accessors": _good_accessors(),
         "bufferViews": views,
         "buffers": [{"byteLength": len(buffer)}],
     }
-    return document, buffer
+    return copy.deepcopy(document), buffer
+
+
+_GOOD_PRIMITIVE: Document = {
+    "attributes": {"POSITION": 0, "NORMAL": 1, "TEXCOORD_0": 2},
+    "indices": 3,
+    "material": 0,
+    "targets": [{"POSITION": 4}],
+}
+
+
+def _good_buffer() -> tuple[bytes, list[Document]]:
+    """Return the buffer of the good document, and its views."""
+    points = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]], "<f4")
+    tables = [points, np.tile(np.array([0, 0, 1], "<f4"), (4, 1)), points[:, :2].astype("<f4")]
+    parts = [t.tobytes() for t in tables]
+    parts += [np.array([0, 1, 2, 0, 2, 3], "<u2").tobytes(), np.array([0, 2], "<u2").tobytes()]
+    parts += [points[:2].tobytes(), png()]
+    buffer, views = b"", []
+    for part in parts:
+        buffer += b"\0" * (-len(buffer) % 4)
+        views.append({"buffer": 0, "byteOffset": len(buffer), "byteLength": len(part)})
+        buffer += part
+    return buffer, views
+
+
+def _good_accessors() -> list[Document]:
+    """Return positions, normals, UVs, indices, and the sparse positions of a morph target."""
+
+    def accessor(view: int, kind: str, count: int, component: int = 5126) -> Document:
+        entry = {"bufferView": view, "componentType": component}
+        return entry | {"count": count, "type": kind}
+
+    sparse = accessor(0, "VEC3", 4)
+    sparse["sparse"] = {
+        "count": 2,
+        "indices": {"bufferView": 4, "componentType": 5123},
+        "values": {"bufferView": 5},
+    }
+    return [
+        accessor(0, "VEC3", 4),
+        accessor(1, "VEC3", 4),
+        accessor(2, "VEC2", 4),
+        accessor(3, "SCALAR", 6, 5123),
+        sparse,
+    ]
 
 
 def glb(document: Document, buffer: bytes) -> bytes:
@@ -245,6 +251,11 @@ def cases() -> list[Case]:
         _set(path, value)(changed)
         make, ending = (glb, ".glb") if number % 2 else (embedded, ".gltf")
         found.append(Case(name, ending, make(changed, buffer), word))
+    return [*found, *_broken_scenes(document, buffer), *_broken_images(), *_broken_meshes()]
+
+
+def _broken_scenes(document: Document, buffer: bytes) -> list[Case]:
+    """Return glTF files that are broken as files, not as documents."""
     whole, text = glb(document, buffer), json.dumps(document).encode()
     inside = embedded(document, buffer)
     draco = copy.deepcopy(document)
@@ -252,12 +263,6 @@ def cases() -> list[Case]:
     _set("accessors.0.bufferView", ...)(draco)
     no_json = whole[:16] + b"BIN\0" + whole[20:]
     nan, restart = struct.pack("<f", float("nan")), struct.pack("<H", 65535)
-    bomb, bomb16 = png(60000, 60000), png(60000, 60000, 16)
-    row = b"0 0 0\n1 0 0\n0 1 0\n"
-    ply = b"ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\nproperty float y\n"
-    ply += b"property float z\nelement face 1\nproperty list uchar int vertex_indices\nend_header\n"
-    square = b"v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\n"
-    hdr = b"#?RADIANCE\nFORMAT=32-bit_rle_rgbe\n\n-Y 2 +X 8\n"
     raw: tuple[tuple[str, str, bytes, str], ...] = (
         ("empty GLB", ".glb", b"", "JSON"),
         ("header only", ".glb", whole[:12], "truncated"),
@@ -279,6 +284,14 @@ def cases() -> list[Case]:
         ("restart index", ".glb", _patched(3, 4, restart), "restart"),
         ("index of no vertex", ".glb", _patched(3, 4, b"\4\0"), "index 4"),
         ("sparse index too large", ".glb", _patched(4, 2, b"\4\0"), "below 4"),
+    )
+    return [Case(*entry) for entry in raw]
+
+
+def _broken_images() -> list[Case]:
+    bomb, bomb16 = png(60000, 60000), png(60000, 60000, 16)
+    hdr = b"#?RADIANCE\nFORMAT=32-bit_rle_rgbe\n\n-Y 2 +X 8\n"
+    raw: tuple[tuple[str, str, bytes, str], ...] = (
         ("empty PNG", ".png", b"", "image"),
         ("PNG cut", ".png", png()[:50], "image"),
         ("PNG bomb", ".png", bomb, "exceeds"),
@@ -291,6 +304,16 @@ def cases() -> list[Case]:
         ("HDR bomb", ".hdr", hdr.replace(b"2 +X 8", b"99999 +X 99999"), "pixels"),
         ("HDR of XYZE", ".hdr", hdr.replace(b"rgbe", b"xyze"), "xyze"),
         ("EXR cut", ".exr", b"\x76\x2f\x31\x01\2\0\0\0", "image"),
+    )
+    return [Case(*entry) for entry in raw]
+
+
+def _broken_meshes() -> list[Case]:
+    row = b"0 0 0\n1 0 0\n0 1 0\n"
+    ply = b"ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\nproperty float y\n"
+    ply += b"property float z\nelement face 1\nproperty list uchar int vertex_indices\nend_header\n"
+    square = b"v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\n"
+    raw: tuple[tuple[str, str, bytes, str], ...] = (
         ("OBJ, no faces", ".obj", square, "no faces"),
         ("OBJ index", ".obj", square + b"f 1 2 9\n", "line 5"),
         ("OBJ NaN", ".obj", b"v nan 0 0\n" + square + b"f 1 2 3\n", "line 1"),
@@ -306,4 +329,4 @@ def cases() -> list[Case]:
         ("STL text cut", ".stl", b"solid x\nfacet normal 0 0 1\nvertex 0 0 0\n", "truncated"),
         ("unknown ending", ".fbx", b"Kaydara", ".fbx"),
     )
-    return found + [Case(*entry) for entry in raw]
+    return [Case(*entry) for entry in raw]
