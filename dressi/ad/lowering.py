@@ -20,7 +20,7 @@ from dressi.ad.functions.raster_compute import (
     Inner,
     raster_keys,
 )
-from dressi.ad.functions.raster_kbuffer import kbuffer_layer, stores
+from dressi.ad.functions.raster_kbuffer import SLOT_UPDATES, kbuffer_layer
 from dressi.ad.functions.reduce import BLOCK_SUM
 from dressi.ad.functions.select import compare, where
 from dressi.ad.functions.vector import swizzle
@@ -122,12 +122,10 @@ def _winners(
     others = [(v, how) for v, how in outside.values() if v.uid not in known]
     attrs = dict(raster.attrs)
 
-    own_stores = dict(zip((KEY64, DEPTH32, WINNER32), stores(n), strict=True)) if n > 1 else {}
-
     def keys(phase: str, more: Sequence[tuple[Variable, str]] = ()) -> Variable:
-        store = own_stores.get(phase, "")
+        update = SLOT_UPDATES[phase] if n > 1 else ""
         op, inputs, all_attrs = raster_keys(
-            corners, [*others, *more], inner, phase, attrs, n, store
+            corners, [*others, *more], inner, phase, attrs, n, update
         )
         return apply(op, inputs, **all_attrs)
 

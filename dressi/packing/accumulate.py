@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dressi.ad.template import expand
 from dressi.ad.vtype import VType
 
 ATOMIC, LOOP, EXACT = "atomic", "loop", "exact"
 _AXES = "xyzw"
 
-_LOOP = """void %(name)s_one(int i, float v) {
-  uint seen = %(array)s[i], old;
-  do { old = seen; seen = atomicCompSwap(%(array)s[i], old, \
+_LOOP = """void {name}_one(int i, float v) {
+  uint seen = {array}[i], old;
+  do { old = seen; seen = atomicCompSwap({array}[i], old, \
 floatBitsToUint(uintBitsToFloat(old) + v)); } while (seen != old);
 }"""
 
@@ -33,25 +34,20 @@ def _word(t: VType, k: int) -> str:
 def adder(name: str, array: str, t: VType, way: str) -> list[str]:
     """Functions that end with ``void name(int index, T value)``. Exact zeros are skipped. way:
     ATOMIC or LOOP."""
-    functions = []
-    one = f"atomicAdd({array}[i + %d], %s);"
-    if way == LOOP:
-        functions.append(_LOOP % {"name": name, "array": array})
-        one = f"{name}_one(i + %d, %s);"
-    lines = []
-    if way == LOOP and t.n_words > 1:
+    if way == LOOP and t.n_words == 1:
+        lines = [f"  if (v != 0.0) {name}_one(i + 0, v);"]
+    elif way == LOOP:
         # One compare-and-swap loop in the text, not one a component: a CPU driver takes minutes to
         # compile a shader with thirty of them.
         value = f"v[k / {t.n}][k % {t.n}]" if t.is_matrix else "v[k]"
         body = f"if ({value} != 0.0) {name}_one(i + k, {value});"
-        lines.append(f"  for (int k = 0; k < {t.n_words}; k++) {body}")
-    for k in range(t.n_words if not lines else 0):
-        value = _word(t, k)
-        lines.append(f"  if ({value} != 0.0) {one % (k, value)}")
-    functions.append(
-        f"void {name}(int i, {t.glsl} v) {{\n  i *= {t.n_words};\n" + "\n".join(lines) + "\n}"
-    )
-    return functions
+        lines = [f"  for (int k = 0; k < {t.n_words}; k++) {body}"]
+    else:
+        values = [(k, _word(t, k)) for k in range(t.n_words)]
+        lines = [f"  if ({v} != 0.0) atomicAdd({array}[i + {k}], {v});" for k, v in values]
+    one = [expand(name, _LOOP, name=name, array=array)] if way == LOOP else []
+    head = f"void {name}(int i, {t.glsl} v) {{\n  i *= {t.n_words};\n"
+    return [*one, head + "\n".join(lines) + "\n}"]
 
 
 ROUNDS = 3
@@ -71,22 +67,30 @@ def reducer(name: str, array: str, t: VType) -> str:
     return f"void {name}(int i, {t.glsl} v) {{\n  i *= {t.n_words};\n" + "\n".join(lines) + "\n}"
 
 
+_REDUCED = """  {
+    int row = {row};
+    bool left = row >= 0 && row < {n_rows} && ({any_left});
+    row += {base};
+    for (int k = 0; k < {rounds} && left; k++)
+      if (row == subgroupBroadcastFirst(row)) { {together} left = false; }
+    if (left) { {alone} }
+  }"""
+
+
 def reduced(row: str, n_rows: int, base: str, adds: Sequence[tuple[str, str, str, VType]]) -> str:
     """A block that adds several values to the row of one number, lanes with the same row together.
 
     row: GLSL of the number; outside of [0, n_rows) nothing is added. base: GLSL of what is added to
     it. adds: (reducer, adder, value, its type) each.
     """
-    any_left = " || ".join(f"{value} != {t.glsl}(0)" for _, _, value, t in adds)
-    together = " ".join(f"{reduce}(row, {value});" for reduce, _, value, _ in adds)
-    alone = " ".join(f"{add}(row, {value});" for _, add, value, _ in adds)
-    return (
-        "  {\n"
-        f"    int row = {row};\n"
-        f"    bool left = row >= 0 && row < {n_rows} && ({any_left});\n"
-        f"    row += {base};\n"
-        f"    for (int k = 0; k < {ROUNDS} && left; k++)\n"
-        f"      if (row == subgroupBroadcastFirst(row)) {{ {together} left = false; }}\n"
-        f"    if (left) {{ {alone} }}\n"
-        "  }"
+    return expand(
+        "reduced",
+        _REDUCED,
+        row=row,
+        n_rows=n_rows,
+        base=base,
+        rounds=ROUNDS,
+        any_left=" || ".join(f"{value} != {t.glsl}(0)" for _, _, value, t in adds),
+        together=" ".join(f"{reduce}(row, {value});" for reduce, _, value, _ in adds),
+        alone=" ".join(f"{add}(row, {value});" for _, add, value, _ in adds),
     )

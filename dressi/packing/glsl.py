@@ -7,12 +7,12 @@ text is meant to be read: every snippet carries the op and the user's line it ca
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import workgroup
-from dressi.ad.registry import ANY, FREE, RASTER, SAME, SAMPLER, VERTEX
+from dressi.ad.registry import FREE, RASTER, SAME, SAMPLER
+from dressi.ad.template import Value, fill
 from dressi.ad.vtype import VType
 from dressi.packing.accumulate import ATOMIC, adder
 from dressi.packing.exact import INT64, exact_adder, exact_sum, pairs
@@ -29,7 +29,6 @@ from dressi.packing.units import (
     is_exact,
 )
 
-_MARKER = re.compile(r"\{([A-Za-z_]\w*)\}")
 _AXES = "xyzw"
 
 
@@ -141,8 +140,8 @@ class Generator:
             at = self.address(v)
             if text.letter == "f" and is_offset(v):
                 at = f"max({at}, 0)"
-            planes = [self.texel(i, v.vtype.plane, text, v) for i in self.places.images[v.uid]]
-            value = ", ".join(p.replace("@", at) for p in planes)
+            images = self.places.images[v.uid]
+            value = ", ".join(self.texel(i, v.vtype.plane, text, at) for i in images)
             if v.vtype.is_matrix:
                 value = f"{v.vtype.glsl}({value})"
             text.functions.append(f"{head} return {value}; }}  // {v.label()}")
@@ -212,10 +211,8 @@ class Generator:
                 y = f"{y} + l / {lay.columns} * {lay.cell[1]}"
         return f"ivec2({x}, {y})"
 
-    def texel(
-        self, image: int, t: VType, text: ShaderText, v: Variable, how: str = "texture"
-    ) -> str:
-        """texelFetch of one plane with @ for the position. how: the kind of the binding."""
+    def texel(self, image: int, t: VType, text: ShaderText, at: str, how: str = "texture") -> str:
+        """texelFetch of one plane at a physical position. how: the kind of the binding."""
         b = self.bind(how, image, text.letter)
         name = f"x{b.binding}"
         text.extensions.add("GL_EXT_samplerless_texture_functions")
@@ -225,7 +222,7 @@ class Generator:
                 f"layout(set = 0, binding = {b.binding}) uniform {kind} {name};"
             )
         comps = "" if t.n == 4 else "." + _AXES[: t.n]
-        return f"texelFetch({name}, @, 0){comps}"
+        return f"texelFetch({name}, {at}, 0){comps}"
 
     def sampler(self, f: Function, i: int, text: ShaderText) -> str:
         """Name of a function T s(vec2 uv, int layer): hardware where the device can, else four
@@ -263,47 +260,11 @@ class Generator:
         """Append the statements of one Function."""
         y = f.output
         self.names[y.uid] = name = f"v{len(self.names)}"
-        marks: dict[str, str | Callable[[], str]] = {
-            "y": name,
-            "T": y.vtype.glsl,
-            "pos": "pos",
-            "layer": "layer",
-            "primitive": "primitive_id",
-            "wy": str(y.size[0]),
-            "hy": str(y.size[1]),
-            "ly": str(y.layers),
-        }
-        for i, x in enumerate(f.inputs):
-            if f.op.read(i) == SAME:
-                marks[f"x{i}"] = self.operand(x, text, body)
-            marks[f"T{i}"] = x.vtype.glsl
-            marks[f"w{i}"], marks[f"h{i}"], marks[f"l{i}"] = (
-                str(x.size[0]),
-                str(x.size[1]),
-                str(x.layers),
-            )
-            if f.op.read(i) in (ANY, VERTEX):
-                marks[f"fetch{i}"] = self.fetch(x, text)
-            elif f.op.read(i) == SAMPLER:
-                marks[f"sample{i}"] = self.sampler(f, i, text)
-        if f.op.scatter == "add":
-            marks["add"] = self.adder(y, text)
-        elif f.op.scatter == "raw":
-            marks["buffer"] = self.buffer(y, text, "uint")
-        elif f.op.scatter == "raw64":
-            text.extensions.update(INT64)
-            marks["buffer"] = self.buffer(y, text, "uint64_t")
+        values = self.values(f, name, text, body)
         own = workgroup(f.op)
         if own is not None:
-            text.functions.append(own.preamble(f))
-            marks["inner"] = lambda: self.inner(f, text)
-            marks["store"] = lambda: self.storer(y, text)
-
-        def replace(m: re.Match[str]) -> str:
-            value = marks.get(m.group(1))
-            return m.group(0) if value is None else value if isinstance(value, str) else value()
-
-        code = _MARKER.sub(replace, snippet(self, f, text))
+            text.functions.append(fill(f.op.name, own.preamble(f), {}))
+        code = fill(f.op.name, snippet(self, f, text), values, self.needed(f, values))
         origin = "" if f.op.kind == FREE else f"  // {f.op.name}  {f.line}"
         if f.op.scatter:
             body.append(f"  {code}{origin}")
@@ -312,6 +273,50 @@ class Generator:
             # and an edge that two faces share would leave holes.
             declared = "" if y.uid in self.hoisted else f"  precise {y.vtype.glsl} {name};"
             body.append(f"{declared}{origin}\n  {code}")
+
+    @staticmethod
+    def needed(f: Function, values: Collection[str]) -> list[str]:
+        """The markers that the GLSL of a Function must have: of its output, unless it stores that
+        itself, and of its inputs, unless another shader or a function of fragments reads them."""
+        stores = f.op.scatter is not None or workgroup(f.op) is not None
+        elsewhere = f.op.kind == RASTER or f.op.fragment_exit or dict(f.attrs).get("inner")
+        inputs = () if elsewhere else ("x", "fetch", "sample")
+        return [m for m in values if m.startswith(inputs) or (m == "y" and not stores)]
+
+    def values(self, f: Function, name: str, text: ShaderText, body: list[str]) -> dict[str, Value]:
+        """What the markers of the GLSL of a Function stand for. name: of its output."""
+        y = f.output
+        values: dict[str, Value] = {
+            "y": name,
+            "T": y.vtype.glsl,
+            "pos": "pos",
+            "layer": "layer",
+            "primitive": "primitive_id",
+            "wy": y.size[0],
+            "hy": y.size[1],
+            "ly": y.layers,
+        }
+        for i, x in enumerate(f.inputs):
+            read = f.op.read(i)
+            if read == SAME:
+                values[f"x{i}"] = self.operand(x, text, body)
+            elif read == SAMPLER:
+                values[f"sample{i}"] = self.sampler(f, i, text)
+            else:
+                values[f"fetch{i}"] = self.fetch(x, text)
+            values |= {f"T{i}": x.vtype.glsl, f"l{i}": x.layers}
+            values |= {f"w{i}": x.size[0], f"h{i}": x.size[1]}
+        if f.op.scatter == "add":
+            values["add"] = self.adder(y, text)
+        elif f.op.scatter == "raw":
+            values["buffer"] = self.buffer(y, text, "uint")
+        elif f.op.scatter == "raw64":
+            text.extensions.update(INT64)
+            values["buffer"] = self.buffer(y, text, "uint64_t")
+        if workgroup(f.op) is not None:
+            values["inner"] = lambda: self.inner(f, text)
+            values["store"] = lambda: self.storer(y, text)
+        return values
 
     def operand(self, x: Variable, text: ShaderText, body: list[str]) -> str:
         """Expression for x at the pixel being computed."""
@@ -354,7 +359,7 @@ class Generator:
         """v at the pixel that the dispatch computes, where it reads no other of the image."""
         at = "ivec2(gl_GlobalInvocationID.xy)"
         planes = self.places.images[v.uid]
-        parts = [self.texel(i, v.vtype.plane, text, v, "pixel").replace("@", at) for i in planes]
+        parts = [self.texel(i, v.vtype.plane, text, at, "pixel") for i in planes]
         return f"{v.vtype.glsl}({', '.join(parts)})" if v.vtype.is_matrix else parts[0]
 
     def adder(self, y: Variable, text: ShaderText) -> str:

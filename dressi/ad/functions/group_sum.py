@@ -134,7 +134,7 @@ def _glsl(f: Function) -> str:
     )
     begin, add, end = compensated(x.vtype, "s", "lost")
     adds = [
-        f"  {f'if ({test}) ' if test else ''}{add.replace('VALUE', f'a{k}')}"
+        f"  {f'if ({test}) ' if test else ''}{add(f'a{k}')}"
         for k, (_, _, test) in enumerate(batch.loads)
     ]
     keep = ["parts[me] = s;", "rests[me] = lost;"] if end else ["parts[me] = s;"]
@@ -151,7 +151,7 @@ def _glsl(f: Function) -> str:
         f"for (uint n = {N_LANES // 2}u; n > 0u; n /= 2u) {{",
         "  barrier();",
         "  if (me < n) {",
-        f"    {add.replace('VALUE', 'parts[me + n]')}",
+        f"    {add('parts[me + n]')}",
         *(["    lost += rests[me + n];"] if end else []),
         *(f"    {line}" for line in keep),
         "  }",

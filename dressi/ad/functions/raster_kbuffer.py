@@ -28,16 +28,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dressi.ad.functions.raster_compute import DEPTH32, KEY64, WINNER32
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import Kernel, implement
 from dressi.ad.registry import ANY, Op, Shape, apply
 from dressi.ad.vtype import INT
 
-# N: slots of a pixel; slot: its number; bits: of the depth; primitive: its number.
-_STORE64 = """slot *= N;
-        if (uint({buffer}[slot + N - 1] >> 32) <= ~bits) {  // else hidden by N layers
+# {n}: slots per pixel; slot: its number; bits: of the depth; primitive: its number.
+_KEYS64 = """slot *= {n};
+        if (uint({buffer}[slot + {n} - 1] >> 32) <= ~bits) {  // else hidden by {n} layers
           uint64_t key = ~((uint64_t(bits) << 32) | uint64_t(uint(primitive)));
-          for (int k = 0; k < N && key != uint64_t(0); k++) {
+          for (int k = 0; k < {n} && key != uint64_t(0); k++) {
             uint mine = uint(key >> 32), there = uint({buffer}[slot + k] >> 32);
             uint64_t least = key;
             if (there <= mine) {
@@ -49,10 +50,10 @@ _STORE64 = """slot *= N;
           }
         }"""
 
-_DEPTHS32 = """slot *= N;
-        if ({buffer}[slot + N - 1] <= ~bits) {  // else hidden by N layers
+_DEPTHS32 = """slot *= {n};
+        if ({buffer}[slot + {n} - 1] <= ~bits) {  // else hidden by {n} layers
           uint key = ~bits;
-          for (int k = 0; k < N && key != 0u; k++) {
+          for (int k = 0; k < {n} && key != 0u; k++) {
             uint there = {buffer}[slot + k], least = key;
             if (there < key) {
               there = atomicMax({buffer}[slot + k], key);
@@ -62,20 +63,18 @@ _DEPTHS32 = """slot *= N;
           }
         }"""
 
-_WINNERS32 = """for (int k = 0; k < N; k++) {
-          if (uint(FETCH(ivec2(pixel.x * N + k, pixel.y), layer)) == ~bits) {
-            atomicMax({buffer}[slot * N + k], ~uint(primitive));
+_WINNERS32 = """for (int k = 0; k < {n}; k++) {
+          if (uint({depths}(ivec2(pixel.x * {n} + k, pixel.y), layer)) == ~bits) {
+            atomicMax({buffer}[slot * {n} + k], ~uint(primitive));
             break;
           }
         }"""
 
 
-def stores(n: int) -> tuple[str, str, str]:
-    """What a kept fragment does for n layers: in one traversal with 64-bit atomics; in two with
-    32-bit ones, depths first (the same way, without numbers), then the smallest number of those of
-    each depth."""
-    a, b, c = (text.replace("N", str(n)) for text in (_STORE64, _DEPTHS32, _WINNERS32))
-    return a, b, c
+SLOT_UPDATES = {KEY64: _KEYS64, DEPTH32: _DEPTHS32, WINNER32: _WINNERS32}
+"""Templates of what a kept fragment does for {n} layers, by phase: with 64-bit atomics all in one
+traversal; with 32-bit ones in two, first the depths (the same way, without numbers), then the
+smallest number of those at each of the {depths}."""
 
 
 def _layer_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:

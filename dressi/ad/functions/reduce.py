@@ -5,7 +5,7 @@ One fragment that loops over a whole image is 10 x slower than a pyramid.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,18 +29,24 @@ def _block_size(size: Size) -> Size:
     return (-(-w // BLOCK), -(-h // BLOCK))
 
 
-def compensated(t: VType, total: str, lost: str) -> tuple[str, str, str]:
-    """GLSL that declares a total, adds VALUE to it, and ends the sum. The rounding errors of the
-    additions are found exactly (Knuth's two-sum) and added at the end: gradients whose summands
-    cancel keep their digits. Where something is infinite or NaN, the plain sum is. Integers and
-    matrices are added as they are."""
+def compensated(t: VType, total: str, lost: str) -> tuple[str, Callable[[str], str], str]:
+    """Returns GLSL that declares a total, a function that writes GLSL which adds a value to it,
+    and GLSL that ends the sum.
+
+    The rounding errors of the additions are found exactly (Knuth's two-sum) and added at the end:
+    gradients whose summands cancel keep their digits. Where something is infinite or NaN, the plain
+    sum is. Integers and matrices are added as they are.
+    """
     if t.is_int or t.is_matrix:
-        return f"precise {{T}} {total} = {{T}}(0);", f"{total} += VALUE;", ""
+        return f"precise {{T}} {total} = {{T}}(0);", lambda value: f"{total} += {value};", ""
+
+    def add(value: str) -> str:
+        return (
+            f"{{ precise {{T}} t = {total} + {value}, b = t - {total}; "
+            f"{lost} += ({total} - (t - b)) + ({value} - b); {total} = t; }}"
+        )
+
     begin = f"precise {{T}} {total} = {{T}}(0), {lost} = {{T}}(0);"
-    add = (
-        f"{{ precise {{T}} t = {total} + VALUE, b = t - {total}; "
-        f"{lost} += ({total} - (t - b)) + (VALUE - b); {total} = t; }}"
-    )
     # A comparison with NaN is false: then the plain sum stays.
     finite = f"lessThanEqual(abs({lost}), {{T}}(3.0e38))" if t.n > 1 else f"abs({lost}) <= 3.0e38"
     return begin, add, f"{total} = mix({total}, {total} + {lost}, {finite});"
@@ -66,7 +72,7 @@ def _block_glsl(f: Function) -> str:
             lines.append(f"for (int {i} = {start}; {i} < min({stop}, {size}); {i}++)")
         lines[-1] += " {"
         at = "ivec2(i, j)"
-    lines += [f"  {{T}} x = {{fetch0}}({at}, {layer});", f"  {add.replace('VALUE', 'x')}", "}"]
+    lines += [f"  {{T}} x = {{fetch0}}({at}, {layer});", f"  {add('x')}", "}"]
     return "\n  ".join([*lines, end, "{y} = {y}_s;"])
 
 

@@ -13,7 +13,10 @@ known. Not in fragment shaders: a CPU driver, whose loads do not wait, takes twi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dressi.ad.kernels import REST
+from dressi.ad.template import Value, expand
 
 FIRST = 8
 """Entries that are loaded together, before any branch, where the longest row is known."""
@@ -31,7 +34,11 @@ LONG = 16
 """Entries of a row from which on a subgroup adds it up together. The order of the sum is another
 then, but always the same on a device."""
 
-_TOGETHER = """    bool {y}_long = {y}_e - {y}_k > LEFT;
+Summand = Callable[[str, str, str], str]
+"""GLSL of the summand of an entry, of the names of: what {fetch2} holds of it, its position in the
+tables of entries, and the layer of its row."""
+
+_TOGETHER = """    bool {y}_long = {y}_e - {y}_k > {left};
     if (subgroupBallot({y}_long) != uvec4(0)) {
       uvec4 lanes = subgroupBallot(true);
       int me = int(subgroupBallotExclusiveBitCount(lanes));
@@ -43,8 +50,8 @@ _TOGETHER = """    bool {y}_long = {y}_e - {y}_k > LEFT;
         int from = subgroupMax(mine ? {y}_k : 0), to = subgroupMax(mine ? {y}_e : 0);
         int of_layer = subgroupMax(mine ? {layer} : 0);
         {T} part = {T}(0);
-        for (int k = from + me; k < to; k += EACH * n) {
-MANY
+        for (int k = from + me; k < to; k += {each} * n) {
+{many}
         }
         part = subgroupAdd(part);
         if (mine) { {y}_s += part; {y}_k = {y}_e; {y}_long = false; }
@@ -53,16 +60,17 @@ MANY
 
 
 def _block(
-    value: str, entry: str, places: list[str], tests: list[str], total: str, indent: str
+    value: Summand, entry: str, places: list[str], tests: list[str], of: tuple[str, str, str]
 ) -> list[str]:
     """Statements that load the entries at some places, then add those that pass their tests.
 
-    Choices between two values, not branches, into which a compiler might move the loads.
+    of: the layer of the row, the total that is added to, and the indent of the statements. There
+    are choices between two values, not branches, into which a compiler might move the loads.
     """
-    n = range(len(places))
-    values = [value.replace("#", f"j{i}").replace("@", f"k{i}") for i in n]
+    layer, total, indent = of
+    values = [value(f"j{i}", f"k{i}", layer) for i in range(len(places))]
     at = ", ".join(f"k{i} = {place}" for i, place in enumerate(places))
-    entries = ", ".join(f"j{i} = {{fetch2}}(ivec2(k{i}, 0), 0)" for i in n)
+    entries = ", ".join(f"j{i} = {{fetch2}}(ivec2(k{i}, 0), 0)" for i in range(len(places)))
     loads = ", ".join(f"a{i} = {v}" for i, v in enumerate(values))
     sums = " ".join(
         f"a{i} += {total}; {total} = {t} ? a{i} : {total};" for i, t in enumerate(tests)
@@ -70,27 +78,26 @@ def _block(
     return [f"{indent}{s}" for s in (f"int {at};", f"{entry} {entries};", f"{{T}} {loads};", sums)]
 
 
-def _next(n: int, value: str, entry: str, indent: str) -> list[str]:
+def _next(n: int, value: Summand, entry: str) -> list[str]:
     """Statements that add the next n entries of a row, or those that are left of it."""
     places = [f"min({{y}}_k + {i}, {{y}}_last)" for i in range(n)]
     tests = [f"{{y}}_k + {i} < {{y}}_e" for i in range(n)]
-    return _block(value, entry, places, tests, "{y}_s", indent)
+    return _block(value, entry, places, tests, ("{layer}", "{y}_s", "    "))
 
 
-def _one_by_one(value: str, entry: str) -> list[str]:
-    one = value.replace("#", "j").replace("@", "{y}_k")
+def _one_by_one(value: Summand, entry: str) -> list[str]:
     return [
         "  for (; {y}_k < {y}_e; {y}_k++) {",
         f"    {entry} j = {{fetch2}}(ivec2({{y}}_k, 0), 0);",
-        f"    {{y}}_s += {one};",
+        f"    {{y}}_s += {value('j', '{y}_k', '{layer}')};",
         "  }",
     ]
 
 
-def _overlapping(value: str, entry: str, subgroups: bool, longest: int | None) -> list[str]:
+def _overlapping(value: Summand, entry: str, subgroups: bool, longest: int | None) -> list[str]:
     first = FEW if longest is None else max(min(FIRST, longest), 1)
     # Also of an empty row there is an entry to load: another row's, or the table's first one.
-    lines = ["  int {y}_last = max({y}_e - 1, 0);", "  {", *_next(first, value, entry, "    ")]
+    lines = ["  int {y}_last = max({y}_e - 1, 0);", "  {", *_next(first, value, entry)]
     lines += ["  }", f"  {REST}"]
     if longest is not None and longest <= first:
         return lines
@@ -98,20 +105,21 @@ def _overlapping(value: str, entry: str, subgroups: bool, longest: int | None) -
     block = BLOCK if longest is None else min(BLOCK, longest - first)
     loop = [
         f"  for (; {{y}}_k < {{y}}_e; {{y}}_k += {block}) {{",
-        *_next(block, value, entry, "    "),
+        *_next(block, value, entry),
         "  }",
     ]
     if not subgroups or (longest is not None and longest <= LONG):
         return lines + loop
-    of_row = value.replace("{layer}", "of_layer")
     places = [f"min(k + {i} * n, to - 1)" for i in range(EACH)]
     tests = [f"k + {i} * n < to" for i in range(EACH)]
-    many = "\n".join(_block(of_row, entry, places, tests, "part", " " * 10))
-    text = _TOGETHER.replace("LEFT", str(LONG - first)).replace("EACH", str(EACH))
+    # All lanes work on the row of one of them, in its layer.
+    many = _block(value, entry, places, tests, ("of_layer", "part", " " * 10))
+    parts: dict[str, Value] = {"left": LONG - first, "each": EACH, "many": "\n".join(many)}
+    together = expand("row_sum_glsl", _TOGETHER, **parts)
     return [
         *lines,
         "  if (subgroupBallot({y}_k < {y}_e) != uvec4(0)) {",
-        text.replace("MANY", many),
+        together,
         *("  " + line for line in loop),
         "  }",
     ]
@@ -119,7 +127,7 @@ def _overlapping(value: str, entry: str, subgroups: bool, longest: int | None) -
 
 def row_sum_glsl(
     row: str,
-    value: str,
+    value: Summand,
     entry: str = "int",
     overlap: bool = False,
     subgroups: bool = False,
@@ -128,11 +136,10 @@ def row_sum_glsl(
     """Snippet that sums the entries of one row into {y}.
 
     row: GLSL of the row's number, whose offsets lie in the table {fetch1}. entry: type of what the
-    table {fetch2} holds of each entry; it holds at least one. value: GLSL of its summand; ``#``
-    stands for what {fetch2} holds, ``@`` for the position in the tables of entries. overlap:
-    whether entries are loaded in blocks; the sum has the same bits. subgroups: whether lanes add up
-    long rows together (not for matrices). longest: entries of the longest row, where they are known
-    and never change.
+    table {fetch2} holds per entry; it holds at least one. value: returns GLSL of its summand.
+    overlap: whether entries are loaded in blocks; the sum has the same bits. subgroups: whether
+    lanes add up long rows together (not for matrices). longest: entries of the longest row, where
+    they are known and never change.
     """
     lines = [
         "{T} {y}_s = {T}(0);",

@@ -189,12 +189,14 @@ def _inverse_part(n: int, part: int, index: np.ndarray) -> np.ndarray:
 
 def _csr_glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> str:
     x = f.inputs[0]
-    at = table_index(str(x.size[0]), "#", x.is_table)
+
+    def summand(entry: str, place: str, layer: str) -> str:
+        return f"{{fetch0}}({table_index(str(x.size[0]), entry, x.is_table)}, {layer})"
+
     row = f"({{pos}}.y * {f.output.size[0]} + {{pos}}.x)"
     subgroups = subgroups and not x.vtype.is_matrix
-    value = f"{{fetch0}}({at}, {{layer}})"
     # The longest row is not known: another index of the same size may be sent at any time.
-    return row_sum_glsl(row, value, overlap=overlap, subgroups=subgroups)
+    return row_sum_glsl(row, summand, overlap=overlap, subgroups=subgroups)
 
 
 def merged_gathers(gradients: Sequence[Variable]) -> list[Variable]:
@@ -402,9 +404,11 @@ def leaf(array: np.ndarray, vtype: VType, name: str | None = None) -> Variable:
 
 
 def _spmv_glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> str:
-    value = "{fetch3}(ivec2(@, 0), 0) * {fetch0}(ivec2(#, 0), {layer})"
+    def summand(entry: str, place: str, layer: str) -> str:
+        return f"{{fetch3}}(ivec2({place}, 0), 0) * {{fetch0}}(ivec2({entry}, 0), {layer})"
+
     longest = f.attr("matrix").longest
-    return row_sum_glsl("{pos}.x", value, overlap=overlap, subgroups=subgroups, longest=longest)
+    return row_sum_glsl("{pos}.x", summand, overlap=overlap, subgroups=subgroups, longest=longest)
 
 
 def _spmv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:

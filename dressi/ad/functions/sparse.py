@@ -47,10 +47,14 @@ def _leaves(matrix: SparseMatrix, size: Size, layers: int) -> tuple[Variable, Va
 def _glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> str:
     w, h = f.output.size
     mask = SIDE - 1
+
+    def summand(entry: str, place: str, layer: str) -> str:
+        at = f"ivec2({entry}.x & {mask}, ({entry}.x >> {BITS}) & {mask})"
+        return f"intBitsToFloat({entry}.y) * {{fetch0}}({at}, {entry}.x >> {2 * BITS})"
+
     return row_sum_glsl(
         f"(({{layer}} * {h} + {{pos}}.y) * {w} + {{pos}}.x)",
-        f"intBitsToFloat(#.y) * {{fetch0}}(ivec2(#.x & {mask}, (#.x >> {BITS}) & {mask}), "
-        f"#.x >> {2 * BITS})",
+        summand,
         entry="ivec2",
         overlap=overlap,
         subgroups=subgroups and not f.output.vtype.is_matrix,

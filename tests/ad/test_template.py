@@ -1,0 +1,83 @@
+"""Templates of GLSL are filled strictly: what nobody knows, and what nobody uses, is an error."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import pytest
+
+from dressi.ad import F, Variable
+from dressi.ad.kernels import Kernel, implement
+from dressi.ad.registry import Op, apply
+from dressi.ad.template import expand, expand_kernel, fill
+from dressi.ad.vtype import FLOAT
+from dressi.errors import ShaderError
+from dressi.packing import pack
+from dressi.packing.limits import LLVMPIPE
+
+
+def test_values_are_put_in_and_markers_of_the_generator_stay() -> None:
+    text = expand("blur", "{y} = {fetch0}({pos}, {n}) * {weight}; { return; }", n=3, weight="w")
+    assert text == "{y} = {fetch0}({pos}, 3) * w; { return; }"
+    assert (
+        fill("blur", text, {"y": "v0", "fetch0": "f", "pos": "p"})
+        == "v0 = f(p, 3) * w; { return; }"
+    )
+
+
+def test_a_value_is_not_read_as_a_template() -> None:
+    assert expand("op", "{a}", a="{b}") == "{b}"
+
+
+def test_a_value_replaces_a_marker_of_the_generator() -> None:
+    assert expand("op", "{layer}", layer="of_layer") == "of_layer"
+
+
+def test_a_function_is_called_where_its_marker_is_found() -> None:
+    calls: list[int] = []
+    values = {"a": lambda: calls.append(1) or "x", "b": lambda: calls.append(2) or "y"}
+    assert fill("op", "{b}", values) == "y" and calls == [2]
+
+
+def test_an_unknown_marker_is_an_error_that_names_the_op_and_the_marker() -> None:
+    with pytest.raises(
+        ShaderError, match=r"blur: nothing is known of the marker \{radios\}; known: \{radius\}"
+    ):
+        expand("blur", "{radios} + {radius}", radius=2)
+    with pytest.raises(ShaderError, match=r"blur: .*\{fetch1\}"):
+        fill("blur", "{fetch1}", {"fetch0": "f"})
+
+
+def test_an_unused_value_is_an_error_that_names_the_op_and_the_marker() -> None:
+    with pytest.raises(ShaderError, match=r"blur: its GLSL has no marker \{sigma\}"):
+        expand("blur", "{radius}", radius=2, sigma=1)
+    with pytest.raises(ShaderError, match=r"blur: its GLSL has no marker \{x1\}"):
+        fill("blur", "{y} = {x0};", {"y": "v", "x0": "a", "x1": "b"}, ["y", "x0", "x1"])
+
+
+def test_a_kernel_is_what_stands_before_main_and_its_body() -> None:
+    folder = resources.files("dressi.ad.functions") / "kernels"
+    names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".glsl"))
+    assert names == ["dilate_bits.glsl", "raster.glsl"]
+    with pytest.raises(ShaderError, match=r"raster_key64: nothing is known of the marker \{"):
+        expand_kernel("raster_key64", "raster")
+
+
+def snippet(glsl: str) -> Op:
+    return implement(Op("twice", lambda xs, a: (FLOAT, xs[0].size, 1)), Kernel(glsl))
+
+
+@pytest.mark.parametrize(
+    ("glsl", "marker"),
+    [
+        ("{y} = {x0} * {two};", "{two}"),
+        ("{y} = {x1};", "{x1}"),
+        ("{y} = 2.0;", "{x0}"),
+        ("float a = {x0};", "{y}"),
+    ],
+)
+def test_the_generator_is_strict_too(glsl: str, marker: str) -> None:
+    """|[twice]|: a row whose snippet has a marker too many, or none for its input or its output."""
+    y = apply(snippet(glsl), (Variable(FLOAT, (4, 4)),))
+    with pytest.raises(ShaderError, match=rf"twice: .*\{marker}"):
+        pack([F.sqrt(y)], [], LLVMPIPE)
