@@ -41,7 +41,7 @@ ENGINE = "tests/engine " + " ".join(f"--ignore-glob=*{name}*" for name in LONG)
 GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     # name: (files, tests in the order in which they are run; {names} is `-k` of the file's ops)
     "ops": (
-        ("dressi/ad/functions/*.py",),
+        ("dressi/ad/functions/*.py", "dressi/ad/functions/kernels/*.glsl"),
         (
             "tests/ad/test_op_table.py {names}",
             f"{ON_DEVICE} {{names}}",
@@ -211,12 +211,16 @@ def sites(group: str) -> list[Fault]:
             continue
         source = path.read_text(encoding="utf-8")
         visitor = _Sites(source)
-        visitor.visit(ast.parse(source))
+        if path.suffix == ".glsl":
+            visitor.in_glsl(source.index("\n", source.rfind("//!")), len(source))
+        else:
+            visitor.visit(ast.parse(source))
         for start, end, new in sorted(set(visitor.found)):
             fault = Fault(group, str(path.relative_to(ROOT)), source.count("\n", 0, start) + 1,
                           start, end, source[start:end], new)  # fmt: skip
             try:
-                ast.parse(fault.planted(source))
+                if path.suffix == ".py":
+                    ast.parse(fault.planted(source))
             except SyntaxError:
                 continue
             faults.append(fault)

@@ -16,7 +16,6 @@ from dressi.ad.registry import RASTER
 from dressi.errors import GraphError
 from dressi.packing.exact import BIAS, n_words
 from dressi.packing.fold import fold
-from dressi.packing.glsl import Places, generate
 from dressi.packing.layout import Layout, layout
 from dressi.packing.lifetimes import reuse_images, write_in_place
 from dressi.packing.limits import DeviceLimits
@@ -25,6 +24,8 @@ from dressi.packing.plan import BufferPlan, DrawPlan, ImagePlan, Plan, StagePlan
 from dressi.packing.predict import predicted_us
 from dressi.packing.profile import DeviceProfile
 from dressi.packing.rematerialize import connect, readers_of, rematerialize
+from dressi.packing.shader_text import Places
+from dressi.packing.shaders import generate
 from dressi.packing.stage import Stage, in_levels, pack_stages
 from dressi.packing.substage import Context, Substage, pack_substages
 from dressi.packing.tail import append_tails

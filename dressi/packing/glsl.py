@@ -1,8 +1,9 @@
-"""GLSL generation: one substage -> its shaders and bindings.
+"""GLSL generation: one Function -> its statements, and what they read and write.
 
-In: a Substage, the layouts, where each Variable lies. Out: ``Shader`` (strings and bindings). The
-text is meant to be read: every snippet carries the op and the user's line it came from. Paper,
-3.2.3: function objects expanded into GLSL with loading and saving of images.
+In: a Substage, the layouts, where each Variable lies. Out: lines of GLSL, and bindings; ``shaders``
+makes whole shaders of them. The text is meant to be read: every snippet carries the op and the
+user's line it came from. Paper, 3.2.3: function objects expanded into GLSL with loading and saving
+of images.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Collection
 
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import workgroup
-from dressi.ad.registry import FREE, RASTER, SAME, SAMPLER
+from dressi.ad.registry import FREE, SAME, SAMPLER
 from dressi.ad.template import Value, fill
 from dressi.ad.vtype import VType
 from dressi.packing.accumulate import ATOMIC, adder
@@ -19,15 +20,10 @@ from dressi.packing.exact import INT64, exact_adder, exact_sum, pairs
 from dressi.packing.layout import Layout, layout
 from dressi.packing.plan import Binding, SamplerPlan
 from dressi.packing.sample import near_glsl, software_sampler
-from dressi.packing.shader_text import FULL_SCREEN, Places, Shader, ShaderText, tile
-from dressi.packing.statements import emit_guarded, emit_tail, snippet
+from dressi.packing.shader_text import Places, ShaderText
+from dressi.packing.statements import needed, snippet
 from dressi.packing.substage import Context, Substage
-from dressi.packing.units import (
-    ATTACHMENT,
-    UNIFORM,
-    in_buffer,
-    is_exact,
-)
+from dressi.packing.units import ATTACHMENT, UNIFORM, in_buffer, is_exact
 
 _AXES = "xyzw"
 
@@ -264,7 +260,8 @@ class Generator:
         own = workgroup(f.op)
         if own is not None:
             text.functions.append(fill(f.op.name, own.preamble(f), {}))
-        code = fill(f.op.name, snippet(self, f, text), values, self.needed(f, values))
+        code = snippet(self, f, text)
+        code = fill(f.op.name, code, values, needed(f, code, values))
         origin = "" if f.op.kind == FREE else f"  // {f.op.name}  {f.line}"
         if f.op.scatter:
             body.append(f"  {code}{origin}")
@@ -273,15 +270,6 @@ class Generator:
             # and an edge that two faces share would leave holes.
             declared = "" if y.uid in self.hoisted else f"  precise {y.vtype.glsl} {name};"
             body.append(f"{declared}{origin}\n  {code}")
-
-    @staticmethod
-    def needed(f: Function, values: Collection[str]) -> list[str]:
-        """The markers that the GLSL of a Function must have: of its output, unless it stores that
-        itself, and of its inputs, unless another shader or a function of fragments reads them."""
-        stores = f.op.scatter is not None or workgroup(f.op) is not None
-        elsewhere = f.op.kind == RASTER or f.op.fragment_exit or dict(f.attrs).get("inner")
-        inputs = () if elsewhere else ("x", "fetch", "sample")
-        return [m for m in values if m.startswith(inputs) or (m == "y" and not stores)]
 
     def values(self, f: Function, name: str, text: ShaderText, body: list[str]) -> dict[str, Value]:
         """What the markers of the GLSL of a Function stand for. name: of its output."""
@@ -377,136 +365,7 @@ class Generator:
         text.functions += adder(name, array, y.vtype, way)
         return name
 
-    # -- whole shaders
-
-    def position(self, pixel: str) -> list[str]:
-        """Statements that define pos (logical pixel) and layer from a physical pixel."""
-        lay, lines = self.domain, [f"  ivec2 pos = {pixel}; int layer = 0;"]
-        w, h = lay.cell
-        if lay.layers > 1:
-            if lay.columns == 1:
-                lines.append(f"  layer = pos.y / {h}; pos.y -= layer * {h};")
-            else:
-                lines.append(f"  layer = pos.y / {h} * {lay.columns} + pos.x / {w};")
-                lines.append(f"  pos = ivec2(pos.x % {w}, pos.y % {h});")
-        if lay.shift >= 0:
-            lines.append(f"  pos = ivec2((pos.y << {lay.shift}) + pos.x, 0);")
-        return lines
-
-    def padding(self) -> str:
-        """Condition that a physical pixel carries no logical one, or nothing."""
-        lay = self.domain
-        tests = []
-        if lay.shift >= 0 and lay.cell[0] * lay.cell[1] != lay.size[0]:
-            tests.append(f"pos.x >= {lay.size[0]}")
-        if lay.columns > 1:
-            tests.append(f"layer >= {lay.layers}")
-        return " || ".join(tests)
-
-    def generate(self) -> Shader:
-        return self.compute() if self.substage.is_dispatch else self.fragment()
-
-    def fragment(self) -> Shader:
-        shader, text = Shader(vertex=FULL_SCREEN), ShaderText("f")
-        body = self.position("ivec2(gl_FragCoord.xy)")
-        head = ""
-        raster = self.substage.kind == RASTER
-        if raster:
-            head = "layout(location = 0) flat in int primitive_id;"
-            shader.vertex, shader.n_vertices = self.raster_vertex()
-        start = len(body)
-        exit_function: Function | None = None
-        for f in self.functions:
-            self.emit(f, text, body)
-            if f.op.fragment_exit:
-                exit_function = f
-        if exit_function is not None:
-            depth, keep = (self.operand(x, text, body) for x in exit_function.inputs[1:])
-            # What is not nearer than the cleared depth is not drawn; no more is NaN, of which the
-            # depth test makes what it likes.
-            body.append(f"  if ({keep} == 0.0 || !({depth} < 1.0)) discard;")
-            body.append(f"  gl_FragDepth = {depth};")
-        # What carries no pixel would read beyond the ends of images, buffers, uniforms of layers.
-        beyond = bool(text.fetches) or self.domain.columns > 1
-        beyond = beyond or any(b.kind == "buffer" for b in self.bindings.values())
-        if self.padding() and beyond:
-            body.insert(start, f"  if ({self.padding()}) return;")
-        self.store(shader, text, body)
-        shader.fragment = text.render(body, head)
-        shader.bindings = sorted(self.bindings.values(), key=lambda b: b.binding)
-        return shader
-
-    def store(self, shader: Shader, text: ShaderText, body: list[str]) -> None:
-        """Declare and write the colour outputs."""
-        for v in self.substage.outputs:
-            if in_buffer(v):
-                continue
-            t = v.vtype
-            clear = None
-            if v.creator is not None and v.creator.op.fragment_exit:
-                clear = (v.creator.attr("background"),) * 4
-            for k, image in enumerate(self.places.images[v.uid]):
-                location = len(shader.outputs)
-                wide = ("ivec" if t.is_int else "vec") + str(t.plane.channels)
-                wide = wide if t.plane.channels > 1 else t.plane.glsl
-                text.declarations.append(
-                    f"layout(location = {location}) out {wide} o{location};  // {v.label()}"
-                )
-                value = self.names[v.uid] + (f"[{k}]" if t.is_matrix else "")
-                if t.plane.n == 3:
-                    value = f"{wide}({value}, 0)"
-                body.append(f"  o{location} = {value};")
-                shader.outputs.append(image)
-                shader.clears.append(clear)
-
-    def raster_vertex(self) -> tuple[str, int]:
-        """Vertex shader that fetches the corners of primitives from tables, and the number of
-        vertices."""
-        raster = next(f for f in self.functions if f.op.kind == RASTER)
-        text = ShaderText("v")
-        n_corners = len(raster.inputs)
-        per = 3 if n_corners == 3 else 6
-        body = [
-            f"  primitive_id = gl_VertexIndex / {per}; int layer = gl_InstanceIndex;",
-            f"  int k = gl_VertexIndex % {per};",
-            "  int corner = k < 3 ? k : (k == 3 ? 0 : k - 2);  // 0 1 2, then 0 2 3",
-            "  ivec2 p = ivec2(primitive_id, 0);",
-        ]
-        for k, x in enumerate(raster.inputs):
-            body.append(f"  if (corner == {k}) gl_Position = {self.fetch(x, text)}(p, layer);")
-        source = text.render(body, "layout(location = 0) flat out int primitive_id;")
-        return source, per * raster.inputs[0].size[0]
-
-    def compute(self) -> Shader:
-        shader, text = Shader(), ShaderText("c")
-        own = next((f for f in self.functions if workgroup(f.op) is not None), None)
-        kernel = None if own is None else workgroup(own.op)
-        if own is not None and kernel is not None:
-            body: list[str] = []
-            if any(own.op.read(i) == SAME for i in range(len(own.inputs))):
-                body.append("  ivec2 pos = ivec2(gl_WorkGroupID.xy);")
-                body.append("  int layer = int(gl_WorkGroupID.z);")
-            self.emit(own, text, body)
-            emit_tail(self, own, text, body)
-            head = f"layout(local_size_x = {kernel.lanes}) in;"
-            shader.compute = text.render(body, head)
-            shader.bindings = sorted(self.bindings.values(), key=lambda b: b.binding)
-            return shader
-        w, h = self.domain.physical
-        body = [f"  if (gl_GlobalInvocationID.x >= {w} || gl_GlobalInvocationID.y >= {h}) return;"]
-        body += self.position("ivec2(gl_GlobalInvocationID.xy)")
-        if self.padding():
-            body.append(f"  if ({self.padding()}) return;")
-        emit_guarded(self, text, body)
-        for v in self.substage.outputs:
-            if not in_buffer(v):
-                here = "ivec2(gl_GlobalInvocationID.xy)"
-                body += self.image_stores(v, text, here, self.names[v.uid])
-        shader.tile = tile((w, h), self.substage.is_wide)
-        head = "layout(local_size_x = {}, local_size_y = {}) in;".format(*shader.tile)
-        shader.compute = text.render(body, head)
-        shader.bindings = sorted(self.bindings.values(), key=lambda b: b.binding)
-        return shader
+    # -- writing
 
     def image_stores(self, v: Variable, text: ShaderText, at: str, name: str) -> list[str]:
         """Statements that write a value to the storage images of v, at a physical position."""
@@ -534,8 +393,3 @@ class Generator:
         stores = "\n".join(lines)
         text.functions.append(f"void store(ivec2 p, int l, {v.vtype.glsl} value) {{\n{stores}\n}}")
         return "store"
-
-
-def generate(substage: Substage, places: Places, context: Context) -> Shader:
-    """Shaders, bindings and outputs of one substage."""
-    return Generator(substage, places, context).generate()

@@ -8,12 +8,12 @@ Functions that are often not needed stand behind a branch (``guard``).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from dressi.ad.graph import Function
-from dressi.ad.kernels import DISPATCH, FRAGMENT, REST, SUBGROUP, WORKGROUP, kernels
-from dressi.ad.registry import ANY
+from dressi.ad.kernels import DISPATCH, FRAGMENT, REST, SUBGROUP, WORKGROUP, kernels, workgroup
+from dressi.ad.registry import ANY, RASTER
 from dressi.packing.accumulate import ATOMIC, reduced, reducer
 from dressi.packing.guard import find_guard
 from dressi.packing.shader_text import ShaderText
@@ -47,6 +47,18 @@ def snippet(g: Generator, f: Function, text: ShaderText) -> str:
         return code
     targets = (WORKGROUP, DISPATCH, FRAGMENT) if g.substage.is_dispatch else (FRAGMENT,)
     return next(ways[target] for target in targets if target in ways).text(f)
+
+
+def needed(f: Function, code: str, markers: Collection[str]) -> list[str]:
+    """Those of the markers that the GLSL of a Function must have: of its output, unless it stores
+    that itself; and of its inputs, unless another shader or a function of fragments reads them, or
+    the GLSL reads none (a constant, as the gradient of a nearest read to its place)."""
+    stores = f.op.scatter is not None or workgroup(f.op) is not None
+    elsewhere = f.op.kind == RASTER or f.op.fragment_exit or dict(f.attrs).get("inner")
+    inputs = [m for m in markers if m.startswith(("x", "fetch", "sample"))]
+    if elsewhere or not any(f"{{{m}}}" in code for m in inputs):
+        inputs = []
+    return inputs if stores else ["y", *inputs]
 
 
 def _emit_all(

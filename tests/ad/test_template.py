@@ -72,12 +72,12 @@ def snippet(glsl: str) -> Op:
     [
         ("{y} = {x0} * {two};", "{two}"),
         ("{y} = {x1};", "{x1}"),
-        ("{y} = 2.0;", "{x0}"),
+        ("{y} = {x0} + {x0};", "{x1}"),
         ("float a = {x0};", "{y}"),
     ],
 )
 def test_the_generator_is_strict_too(glsl: str, marker: str) -> None:
     """|[twice]|: a row whose snippet has a marker too many, or none for its input or its output."""
-    y = apply(snippet(glsl), (Variable(FLOAT, (4, 4)),))
+    y = apply(snippet(glsl), (Variable(FLOAT, (4, 4)), Variable(FLOAT, (4, 4))))
     with pytest.raises(ShaderError, match=rf"twice: .*\{marker}"):
         pack([F.sqrt(y)], [], LLVMPIPE)

@@ -53,8 +53,16 @@ EXTENDED = {
 
 OP_EXT_INST = 12
 
-FIXED = {"unswizzle", "splat", "conv_channels_x", "conv_channels_w", "mip_half_transposed"}
-"""Rows that only backwards make, with what the cases of the forward rows give."""
+FIXED = {
+    "unswizzle",
+    "splat",
+    "conv_channels_x",
+    "conv_channels_w",
+    "conv_channels_part",
+    "mip_half_transposed",
+    "resize_transposed",
+}
+"""Rows that only backwards make: of types that the forward rows take, which are here."""
 
 WAYS = (
     ("nvidia", Options(lowering="graphics")),

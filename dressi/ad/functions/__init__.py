@@ -1,6 +1,14 @@
 """``F``: all ops. Each is one row of the registry; see the docs for the table generated from it."""
 
-from dressi.ad.functions._common import constant
+from dressi.ad.functions._common import constant, leaf
+from dressi.ad.functions.activations import (
+    elu,
+    gelu,
+    leaky_relu,
+    positional_encoding,
+    relu,
+    silu,
+)
 from dressi.ad.functions.arith import (
     add,
     add_n,
@@ -132,16 +140,7 @@ from dressi.ad.functions.neighbors import (
     laplacian,
     shift,
 )
-from dressi.ad.functions.neural import (
-    conv2d,
-    dense,
-    elu,
-    gelu,
-    leaky_relu,
-    positional_encoding,
-    relu,
-    silu,
-)
+from dressi.ad.functions.neural import conv2d, dense
 from dressi.ad.functions.noise import (
     hash,
     normal_noise,
@@ -153,15 +152,12 @@ from dressi.ad.functions.resize import (
     resize,
 )
 from dressi.ad.functions.scatter import (
-    SparseMatrix,
     dynamic,
-    leaf,
     lookup,
     scatter_add,
-    sparse_matmul,
 )
 from dressi.ad.functions.select import compare, equal, not_equal, safe_div, where
-from dressi.ad.functions.sparse import linear_map
+from dressi.ad.functions.sparse import SparseMatrix, linear_map, sparse_matmul
 from dressi.ad.functions.sphere import texture_cube, texture_equirect
 from dressi.ad.functions.stable import (
     charbonnier,

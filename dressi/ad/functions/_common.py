@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from dressi.ad.evaluate import as_array
 from dressi.ad.graph import Function, Variable, short
 from dressi.ad.kernels import Kernel, register
+from dressi.ad.precision import say_far
 from dressi.ad.registry import FREE, Op, Shape, apply, broadcast
 from dressi.ad.vtype import VType, vector
 from dressi.errors import GraphError
@@ -116,6 +118,32 @@ def is_constant(x: Variable, value: float | None = None) -> bool:
 def constant_values(x: Variable) -> tuple[float, ...]:
     """The numbers of a constant, row by row; empty when x is none."""
     return x.creator.attr("values") if x.creator is not None and x.creator.op is CONST else ()
+
+
+def leaf(array: np.ndarray, vtype: VType, name: str | None = None) -> Variable:
+    """A leaf that holds ``array`` until something else is sent.
+
+    array: (N, C), (H, W, C) or (layers, H, W, C), C = components of vtype ((n, n) for a matrix), or
+    (N,) for FLOAT and INT; without N for 1x1. Raises GraphError for other shapes, NaN, infinity,
+    and values that float32 or int32 cannot hold. No gradient unless ``requires_grad`` is set.
+    """
+    if not isinstance(vtype, VType):
+        raise GraphError(f"F.leaf: vtype must be a VType, got {vtype!r}")
+    try:
+        a = np.asarray(array)
+    except ValueError:  # nested sequences of unequal lengths
+        a = np.asarray(None)
+    if a.ndim == 1 and vtype.n == 1:
+        a = a[:, None]
+    tail = vtype.tail
+    if not len(tail) <= a.ndim <= 3 + len(tail) or a.shape[-len(tail) :] != tail:
+        raise GraphError(f"F.leaf: an array of shape {a.shape} is no {vtype.name} image")
+    a = a.reshape((1,) * (3 + len(tail) - a.ndim) + a.shape)
+    out = Variable(vtype, (a.shape[2], a.shape[1]), a.shape[0], name=name)
+    checked = as_array(a, out)
+    say_far(out, checked)
+    out.data = checked.astype(np.int32 if vtype.is_int else np.float32)
+    return out
 
 
 def lift(name: str, *values: Any) -> list[Variable]:

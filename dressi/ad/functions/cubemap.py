@@ -14,8 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dressi.ad.functions.scatter import SparseMatrix
-from dressi.ad.functions.sparse import linear_map
+from dressi.ad.functions.sparse import SparseMatrix, linear_map
 from dressi.ad.graph import Variable
 
 ZERO = 1e-12

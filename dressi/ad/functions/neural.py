@@ -1,4 +1,4 @@
-"""Small neural networks: dense layers, convolutions with trainable weights, activations, encoding.
+"""Small neural networks: dense layers and convolutions with trainable weights.
 
 A feature map is a stack of VEC4 images: layer c holds channels 4c to 4c + 3. Weights are an image
 of MAT4: row o, column t * C + c is the block from input layer c at tap t to output layer o (C input
@@ -16,21 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import constant, needs_int, needs_variable
-from dressi.ad.functions.arith import maximum, minimum
-from dressi.ad.functions.elementary import cos, round, sigmoid, sin
-from dressi.ad.functions.exponential import expm1, tanh
-from dressi.ad.functions.image import expand
+from dressi.ad.functions._common import needs_int, needs_variable
 from dressi.ad.functions.layers import concat
 from dressi.ad.functions.reduce import sum_layers
-from dressi.ad.functions.scatter import leaf
-from dressi.ad.functions.select import where
-from dressi.ad.functions.vector import vec
 from dressi.ad.functions.window import border_glsl, border_index, checked_border, place_glsl
-from dressi.ad.graph import Function, Size, Variable, short
+from dressi.ad.functions.written_out import dot_glsl, matmul_glsl
+from dressi.ad.graph import Function, Size, Variable
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply
-from dressi.ad.vtype import FLOAT, MAT4, VEC4, vector
+from dressi.ad.template import Value, expand
+from dressi.ad.vtype import MAT4, VEC4
 from dressi.errors import GraphError
 
 CONV_BORDERS = ("zero", "repeat")
@@ -53,27 +48,26 @@ def _blocks(f: Function, weight: Variable) -> tuple[int, int]:
     return weight.size[0] // _n_taps(f), weight.size[1]
 
 
-def _tap_glsl(f: Function, size: Size, sign: int) -> str:
-    """GLSL of the pixel {y}_q that tap {y}_t reads from pixel {y}_p, inside a loop over taps."""
-    kernel, (w, h) = f.attr("kernel"), size
+_TAP = "ivec2 {y}_q = {y}_p {sign} ivec2({y}_t % {kernel} - {half}, {y}_t / {kernel} - {half}); "
+_ZERO = "if ({y}_q.x < 0 || {y}_q.x >= {w} || {y}_q.y < 0 || {y}_q.y >= {h}) continue;"
+
+
+def _tap_glsl(f: Function, sign: str) -> str:
+    """GLSL of the pixel {y}_q that tap {y}_t reads from pixel {y}_p; sign ``-``: transposed."""
+    kernel, (w, h), op = f.attr("kernel"), f.inputs[0].size, f.op.name
     if kernel == 1:
         return "ivec2 {y}_q = {y}_p;"
-    half = kernel // 2
-    at = f"ivec2({{y}}_t % {kernel} - {half}, {{y}}_t / {kernel} - {half})"
-    start = f"ivec2 {{y}}_q = {{y}}_p {'+' if sign > 0 else '-'} {at};"
-    if f.attr("border") == "zero":
-        outside = f"{{y}}_q.x < 0 || {{y}}_q.x >= {w} || {{y}}_q.y < 0 || {{y}}_q.y >= {h}"
-        return f"{start} if ({outside}) continue;"
     x, y = (border_glsl("repeat", f"{{y}}_q.{a}", n) for a, n in (("x", w), ("y", h)))
-    return f"{start} {{y}}_q = ivec2({x}, {y});"
+    zero = f.attr("border") == "zero"
+    inside = expand(op, _ZERO, w=w, h=h) if zero else f"{{y}}_q = ivec2({x}, {y});"
+    return expand(op, _TAP, sign=sign, kernel=kernel, half=kernel // 2) + inside
 
 
-def _loop(f: Function, size: Size, sign: int, body: str) -> str:
-    """GLSL that runs ``body`` for every tap."""
-    return (
-        f"for (int {{y}}_t = 0; {{y}}_t < {_n_taps(f)}; {{y}}_t++) {{\n"
-        f"    {_tap_glsl(f, size, sign)}\n    {body}\n  }}"
-    )
+def _expanded(f: Function, template: str, sign: str, **values: Value) -> str:
+    """A template of one of the three directions, with what all of them know: {c} input and {o}
+    output layers, {pos} {layer} of the output, and the {tap}."""
+    pos, layer = place_glsl(f)
+    return expand(f.op.name, template, pos=pos, layer=layer, tap=_tap_glsl(f, sign), **values)
 
 
 # -- the layer
@@ -98,19 +92,22 @@ def _conv_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return VEC4, x.size, x.layers // c * weight.size[1]
 
 
+_CONV = """ivec2 {y}_p = {pos}; int {y}_v = {layer} / {o}, {y}_o = {layer} - {y}_v * {o};
+  {y} = vec4(0.0);
+  for (int {y}_t = 0; {y}_t < {taps}; {y}_t++) {
+    {tap}
+    for (int {y}_c = 0; {y}_c < {c}; {y}_c++) {
+      mat4 {y}_w = {fetch1}(ivec2({y}_t * {c} + {y}_c, {y}_o), 0);
+      vec4 {y}_x = {fetch0}({y}_q, {y}_v * {c} + {y}_c);
+      {y} += {product};
+    }
+  }"""
+
+
 def _conv_glsl(f: Function) -> str:
     c, o = _blocks(f, f.inputs[1])
-    pos, layer = place_glsl(f)
-    body = (
-        f"for (int {{y}}_c = 0; {{y}}_c < {c}; {{y}}_c++)\n"
-        f"      {{y}} += {{fetch1}}(ivec2({{y}}_t * {c} + {{y}}_c, {{y}}_o), 0) * "
-        f"{{fetch0}}({{y}}_q, {{y}}_v * {c} + {{y}}_c);"
-    )
-    return (
-        f"ivec2 {{y}}_p = {pos}; int {{y}}_v = {layer} / {o}, {{y}}_o = {layer} - {{y}}_v * {o};\n"
-        "  {y} = vec4(0.0);\n"
-        f"  {_loop(f, f.inputs[0].size, 1, body)}"
-    )
+    product = matmul_glsl("{y}_w", "{y}_x", 4)
+    return _expanded(f, _CONV, "+", c=c, o=o, taps=_n_taps(f), product=product)
 
 
 def _read(x: np.ndarray, dx: int, dy: int, border: str) -> np.ndarray:
@@ -194,19 +191,22 @@ def _conv_x_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return VEC4, gy.size, gy.layers // weight.size[1] * c
 
 
+_CONV_X = """ivec2 {y}_p = {pos}; int {y}_v = {layer} / {c}, {y}_c = {layer} - {y}_v * {c};
+  {y} = vec4(0.0);
+  for (int {y}_t = 0; {y}_t < {taps}; {y}_t++) {
+    {tap}
+    for (int {y}_o = 0; {y}_o < {o}; {y}_o++) {
+      mat4 {y}_w = {fetch1}(ivec2({y}_t * {c} + {y}_c, {y}_o), 0);
+      vec4 {y}_g = {fetch0}({y}_q, {y}_v * {o} + {y}_o);
+      {y} += {product};
+    }
+  }"""
+
+
 def _conv_x_glsl(f: Function) -> str:
     c, o = _blocks(f, f.inputs[1])
-    pos, layer = place_glsl(f)
-    body = (
-        f"for (int {{y}}_o = 0; {{y}}_o < {o}; {{y}}_o++)\n"
-        f"      {{y}} += {{fetch0}}({{y}}_q, {{y}}_v * {o} + {{y}}_o) * "
-        f"{{fetch1}}(ivec2({{y}}_t * {c} + {{y}}_c, {{y}}_o), 0);"
-    )
-    return (
-        f"ivec2 {{y}}_p = {pos}; int {{y}}_v = {layer} / {c}, {{y}}_c = {layer} - {{y}}_v * {c};\n"
-        "  {y} = vec4(0.0);\n"
-        f"  {_loop(f, f.inputs[0].size, -1, body)}"
-    )
+    product = f"vec4({', '.join(dot_glsl('{y}_g', f'{{y}}_w[{k}]', 4) for k in range(4))})"
+    return _expanded(f, _CONV_X, "-", c=c, o=o, taps=_n_taps(f), product=product)
 
 
 def _conv_x_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
@@ -231,9 +231,7 @@ CONV_X: Op = register(
         reference=_conv_x_ref,
         cases=tuple(
             Case(
-                lambda a, w, kernel=kernel, border=border: apply(
-                    CONV_X, (a, w), kernel=kernel, border=border
-                ),
+                lambda a, w, k=kernel, b=border: apply(CONV_X, (a, w), kernel=k, border=b),
                 ((VEC4, -1, 1), (MAT4, -1, 1)),
                 elementwise=False,
                 sizes=((5, 4), (2 * kernel**2, 1)),
@@ -286,8 +284,8 @@ CONV_W: Op = register(
         reference=_conv_w_ref,
         cases=tuple(
             Case(
-                lambda x, gy, kernel=kernel, border=border: apply(
-                    CONV_W, (x, gy), kernel=kernel, border=border, size=(kernel**2, 1)
+                lambda x, gy, k=kernel, b=border: apply(
+                    CONV_W, (x, gy), kernel=k, border=b, size=(k**2, 1)
                 ),
                 ((VEC4, -1, 1), (VEC4, -1, 1)),
                 elementwise=False,
@@ -299,31 +297,29 @@ CONV_W: Op = register(
 )
 
 
+_PART = """int {y}_t = {pos}.x / {c}, {y}_c = {pos}.x - {y}_t * {c}, {y}_o = {pos}.y;
+  {y} = mat4(0.0);
+  for (int {y}_k = {layer} * {length}; {y}_k < min(({layer} + 1) * {length}, {n}); {y}_k++) {
+    ivec2 {y}_p = ivec2({y}_k % {w}, {y}_k / {w} % {h}); int {y}_v = {y}_k / {area};
+    {tap}
+    vec4 {y}_g = {fetch1}({y}_p, {y}_v * {o} + {y}_o);
+    vec4 {y}_x = {fetch0}({y}_q, {y}_v * {c} + {y}_c);
+    for (int {y}_i = 0; {y}_i < 4; {y}_i++) {y}[{y}_i] += {y}_g * {y}_x[{y}_i];
+  }"""
+
+
 def _part_glsl(f: Function) -> str:
     x = f.inputs[0]
     (columns, o), chunks = f.attr("size"), f.attr("chunks")
     c, (w, h) = columns // _n_taps(f), x.size
     n = _n_pixels(x, c)
     length = -(-n // chunks)
-    pos, layer = place_glsl(f)
-    return (
-        f"int {{y}}_t = {pos}.x / {c}, {{y}}_c = {pos}.x - {{y}}_t * {c}, {{y}}_o = {pos}.y;\n"
-        "  {y} = mat4(0.0);\n"
-        f"  for (int {{y}}_k = {layer} * {length}; {{y}}_k < min(({layer} + 1) * {length}, {n}); "
-        "{y}_k++) {\n"
-        f"    ivec2 {{y}}_p = ivec2({{y}}_k % {w}, {{y}}_k / {w} % {h}); "
-        f"int {{y}}_v = {{y}}_k / {w * h};\n"
-        f"    {_tap_glsl(f, x.size, 1)}\n"
-        f"    vec4 {{y}}_g = {{fetch1}}({{y}}_p, {{y}}_v * {o} + {{y}}_o);\n"
-        f"    vec4 {{y}}_x = {{fetch0}}({{y}}_q, {{y}}_v * {c} + {{y}}_c);\n"
-        "    for (int {y}_i = 0; {y}_i < 4; {y}_i++) {y}[{y}_i] += {y}_g * {y}_x[{y}_i];\n"
-        "  }"
-    )
+    return _expanded(f, _PART, "+", c=c, o=o, n=n, w=w, h=h, area=w * h, length=length)
 
 
 def _part_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    x, gy = xs
-    c, o = f.attr("size")[0] // _n_taps(f), f.attr("size")[1]
+    (columns, o), (x, gy) = f.attr("size"), xs
+    c = columns // _n_taps(f)
     n, chunks = _n_pixels(f.inputs[0], c), f.attr("chunks")
     pixels = _by_image(gy, o)
     number = np.arange(n).reshape(pixels.shape[:3]) // -(-n // chunks)
@@ -357,9 +353,8 @@ CONV_PART: Op = register(
 )
 
 
-def _layer(
-    name: str, x: Any, weight: Any, bias: Any, kernel: int, border: str
-) -> Variable:  # what dense and conv2d share
+def _layer(name: str, x: Any, weight: Any, bias: Any, kernel: int, border: str) -> Variable:
+    """What dense and conv2d share."""
     needs_variable(name, x)
     needs_variable(name, weight)
     y = apply(CONV, (x, weight), kernel=kernel, border=border)
@@ -404,83 +399,3 @@ def conv2d(
     if checked_border("conv2d", border) not in CONV_BORDERS:
         raise GraphError(f"F.conv2d: the border must be one of {CONV_BORDERS}, got {border!r}")
     return _layer("conv2d", x, weight, bias, kernel, border)
-
-
-# -- activations and encoding
-
-
-def _floats(name: str, x: Any) -> Variable:
-    if needs_variable(name, x).vtype.is_int or x.vtype.is_matrix:
-        raise GraphError(f"F.{name}: needs FLOAT or VECn, got {x.vtype.name}")
-    return x
-
-
-def relu(x: Variable) -> Variable:
-    """max(x, 0). FLOAT, VECn. Gradient: 1 above 0, 0 below, 1/2 at 0."""
-    return maximum(_floats("relu", x), 0.0)
-
-
-def leaky_relu(x: Variable, slope: float = 0.01) -> Variable:
-    """x above 0, slope * x below. FLOAT, VECn. slope: number in [0, 1). Gradient: 1 or slope; their
-    mean at 0."""
-    if not isinstance(slope, (int, float, np.number)) or not 0 <= float(slope) < 1:
-        raise GraphError(f"F.leaky_relu: slope must be a number in [0, 1), got {short(slope)}")
-    return maximum(_floats("leaky_relu", x), x * float(slope))
-
-
-def elu(x: Variable) -> Variable:
-    """x above 0, exp(x) - 1 below. FLOAT, VECn. Gradient: 1 above 0, exp(x) below (1 at 0)."""
-    x = _floats("elu", x)
-    return where(x >= 0.0, x, expm1(minimum(x, 0.0)))
-
-
-def silu(x: Variable) -> Variable:
-    """x * sigmoid(x), also called swish. FLOAT, VECn. Gradient everywhere."""
-    return _floats("silu", x) * sigmoid(x)
-
-
-def gelu(x: Variable) -> Variable:
-    """x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), the usual approximation of x times the
-    normal distribution function (Hendrycks and Gimpel, arXiv 1606.08415). FLOAT, VECn. Gradient
-    everywhere."""
-    x = _floats("gelu", x)
-    inner = (x + x * x * x * 0.044715) * math.sqrt(2.0 / math.pi)
-    return x * 0.5 * (tanh(inner) + 1.0)
-
-
-def positional_encoding(x: Variable, n: int, include_input: bool = True) -> Variable:
-    """Sines and cosines of x at n frequencies, as a feature map (Mildenhall et al., NeRF, eq. 4).
-
-    x: FLOAT or VECn @ any size, one layer; meant to lie in [-1, 1] or [0, 1]. n: frequencies
-    pi * 2^k, k = 0 to n - 1, 1 to 16. include_input: x itself first, in a layer of its own. Returns
-    VEC4, for each k: VEC2: one layer (sin x, sin y, cos x, cos y); FLOAT: one (sin, cos, 0, 0);
-    VEC3, VEC4: n layers of sines, then n of cosines, filled up with 0. Gradient to x.
-    Raises GraphError for integers, matrices, several layers (F.reshape makes one image of a stack).
-    """
-    x = _floats("positional_encoding", x)
-    n = needs_int("positional_encoding", "n", n)
-    where_ = "F.positional_encoding"
-    if not 1 <= n <= 16:
-        raise GraphError(f"{where_}: n must be 1 to 16, got {n}")
-    if x.layers != 1:
-        raise GraphError(
-            f"{where_}: needs one layer, since channels are layers; got {x.label()}\n"
-            "  hint: F.reshape(x, (w, h * layers)) makes one tall image of a stack"
-        )
-    m = x.vtype.n
-    # In half turns, of which whole turns are taken off without rounding: devices need only know the
-    # sine between -pi and pi, and pi * 2^15 * x has no digits left of its fraction.
-    half_turns = x * leaf(2.0 ** np.arange(n).reshape(n, 1, 1, 1), FLOAT, "frequencies")
-    angle = (half_turns - 2.0 * round(half_turns * 0.5)) * math.pi
-    s, c = sin(angle), cos(angle)
-    parts = [_filled(vec(s, c))] if m <= 2 else [_filled(s), _filled(c)]
-    return concat([_filled(x), *parts] if include_input else parts)
-
-
-def _filled(x: Variable) -> Variable:
-    """VEC4 with 0 in the components that x has not."""
-    missing = 4 - x.vtype.n
-    if missing == 0:
-        return x
-    zeros = expand(constant(0.0, vector(missing)), x.size, x.layers)
-    return vec(x, zeros)

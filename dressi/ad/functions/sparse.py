@@ -1,6 +1,6 @@
-"""A constant sparse matrix times an image: any linear map between images, with its transpose.
+"""A constant sparse matrix times a table or an image: any linear map, with its transpose.
 
-In: ``SparseMatrix``, an image or stack. Out: an image or stack. The entries of a row are summed by
+In: ``SparseMatrix``, a table, image or stack. Out: the same. The entries of a row are summed by
 the pixel that they make, one after the other; the backward is the same read with the transposed
 matrix, so it is exact and needs no atomics.
 """
@@ -8,18 +8,137 @@ matrix, so it is exact and needs no atomics.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_variable
+from dressi.ad.functions._common import leaf, needs_variable
 from dressi.ad.functions.rows import row_sum_glsl
-from dressi.ad.functions.scatter import SparseMatrix, leaf, sparse_matmul
+from dressi.ad.functions.scatter import invert_index
 from dressi.ad.graph import Function, Size, Variable, checked_shape, short
 from dressi.ad.kernels import DISPATCH, SUBGROUP, Kernel, register
 from dressi.ad.registry import ANY, Case, Op, apply
-from dressi.ad.vtype import INT, IVEC2, VEC3
+from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC3
 from dressi.errors import GraphError
+
+
+@dataclass(frozen=True, eq=False)
+class SparseMatrix:
+    """A constant sparse matrix in CSR form for ``F.sparse_matmul``.
+
+    offsets: (rows + 1,) ints; columns: (nnz,) ints in [0, n_columns); values: (nnz,) floats.
+    Raises GraphError for offsets that do not ascend to nnz or columns out of range.
+    """
+
+    offsets: np.ndarray
+    columns: np.ndarray
+    values: np.ndarray
+    n_columns: int
+
+    def __post_init__(self) -> None:
+        offsets, columns, values = (
+            np.asarray(a) for a in (self.offsets, self.columns, self.values)
+        )
+        if len(offsets) < 2 or offsets[0] != 0 or (np.diff(offsets) < 0).any():
+            raise GraphError("SparseMatrix: offsets must ascend from 0")
+        if offsets[-1] != len(columns) or len(values) != len(columns):
+            raise GraphError(
+                f"SparseMatrix: offsets end at {offsets[-1]}, {len(columns)} columns, "
+                f"{len(values)} values"
+            )
+        if len(columns) and (columns.min() < 0 or columns.max() >= self.n_columns):
+            raise GraphError(
+                f"SparseMatrix: columns {columns.min()}..{columns.max()} out of range "
+                f"0..{self.n_columns - 1}"
+            )
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.offsets) - 1
+
+    @cached_property
+    def longest(self) -> int:
+        """Entries of the longest row."""
+        return int(np.diff(self.offsets).max())
+
+    def __repr__(self) -> str:
+        return f"SparseMatrix({self.n_rows}x{self.n_columns}, {len(self.values)} values)"
+
+    # Made once a matrix, so that building a graph again makes no new images.
+    @cached_property
+    def leaves(self) -> tuple[Variable, Variable, Variable]:
+        """Tables with the offsets, columns and values; never empty, as images cannot be."""
+        columns = self.columns if len(self.columns) else np.zeros(1)
+        values = self.values if len(self.values) else np.zeros(1)
+        return (
+            leaf(self.offsets, INT, "csr.offsets"),
+            leaf(columns, INT, "csr.columns"),
+            leaf(values, FLOAT, "csr.values"),
+        )
+
+    @cached_property
+    def transposed(self) -> SparseMatrix:
+        """The transpose, rows in ascending order."""
+        offsets, items = invert_index(self.columns, self.n_columns)
+        items = items[: len(self.columns)]
+        rows = np.repeat(np.arange(self.n_rows, dtype=np.int32), np.diff(self.offsets))
+        made = SparseMatrix(offsets, rows[items], np.asarray(self.values)[items], self.n_rows)
+        made.__dict__["transposed"] = self  # the same leaves again, not a third copy on the device
+        return made
+
+
+def _spmv_glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> str:
+    def summand(entry: str, place: str, layer: str) -> str:
+        return f"{{fetch3}}(ivec2({place}, 0), 0) * {{fetch0}}(ivec2({entry}, 0), {layer})"
+
+    longest = f.attr("matrix").longest
+    return row_sum_glsl("{pos}.x", summand, overlap=overlap, subgroups=subgroups, longest=longest)
+
+
+def _spmv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    x, offsets = xs[0], xs[1].reshape(-1).astype(int)
+    columns, values = xs[2].reshape(-1).astype(int), xs[3].reshape(-1)
+    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    out = np.zeros((x.shape[0], 1, len(offsets) - 1, *x.shape[3:]))
+    for layer in range(x.shape[0]):
+        np.add.at(
+            out[layer, 0], rows, values[: len(rows), None] * x[layer, 0, columns[: len(rows)]]
+        )
+    return out
+
+
+SPMV = register(
+    Op(
+        "sparse_matmul",
+        lambda xs, a: (xs[0].vtype, (xs[1].size[0] - 1, 1), xs[0].layers),
+        reads=(ANY, ANY, ANY, ANY),
+        backward=lambda f, gy, i: (
+            sparse_matmul(f.attr("matrix").transposed, gy) if i == 0 else None
+        ),
+        reference=_spmv_ref,
+        cases=(
+            Case(
+                lambda x: sparse_matmul(
+                    SparseMatrix(
+                        np.array([0, 2, 2, 5]),
+                        np.array([0, 3, 1, 2, 4]),
+                        np.array([0.5, -1.0, 2.0, 0.25, 1.5]),
+                        5,
+                    ),
+                    x,
+                ),
+                ((VEC3, -2, 2),),
+                elementwise=False,
+                sizes=((5, 1),),
+            ),
+        ),
+    ),
+    Kernel(_spmv_glsl),
+    Kernel(lambda f: _spmv_glsl(f, overlap=True), DISPATCH),
+    Kernel(lambda f: _spmv_glsl(f, overlap=True, subgroups=True), SUBGROUP),
+)
+
 
 BITS = 12
 """Bits of a column and of a row of a pixel in a packed position: sides up to 4096."""
@@ -142,3 +261,19 @@ def linear_map(matrix: SparseMatrix, x: Variable, size: Size, layers: int = 1) -
         return sparse_matmul(matrix, x)
     leaves = _leaves(matrix, x.size, x.layers)
     return apply(LINEAR_MAP, (x, *leaves), matrix=matrix, size=size, layers=layers)
+
+
+def sparse_matmul(matrix: SparseMatrix, x: Variable) -> Variable:
+    """matrix @ x for a table x: FLOAT or VECn @ (n_columns, 1) -> @ (n_rows, 1).
+
+    Gradient: transpose @ gy. Raises GraphError when the sizes do not fit.
+    """
+    if not isinstance(matrix, SparseMatrix):
+        raise GraphError(f"F.sparse_matmul: needs an F.SparseMatrix, got {short(matrix)}")
+    needs_variable("sparse_matmul", x)
+    if x.size != (matrix.n_columns, 1) or x.vtype.is_int or x.vtype.is_matrix:
+        raise GraphError(
+            f"F.sparse_matmul: a matrix of {matrix.n_columns} columns needs a "
+            f"FLOAT or VECn table of that many rows, got {x.label()}"
+        )
+    return apply(SPMV, (x, *matrix.leaves), matrix=matrix)
