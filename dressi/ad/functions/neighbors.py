@@ -351,7 +351,7 @@ def laplacian(x: Variable, border: str = "clamp") -> Variable:
 def erode(mask: Variable, radius: Any, max_radius: int) -> Variable:
     """Minimum of a FLOAT image over the square of (2 R + 1)^2 pixels, R = floor(radius + 0.5).
 
-    radius: FLOAT @ 1x1, pixels, a run-time value up to max_radius, as of F.dilate. Stops at the
-    border of each layer: what is outside does not erode. No gradient.
+    radius: FLOAT @ 1x1, pixels, a run-time value up to max_radius, as of F.image.dilate. Stops at
+    the border of each layer: what is outside does not erode. No gradient.
     """
     return neg(dilate(neg(needs_variable("erode", mask)), radius, max_radius))

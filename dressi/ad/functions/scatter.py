@@ -312,7 +312,7 @@ DYNAMIC = register(
 
 @dataclass(frozen=True, eq=False)
 class SparseMatrix:
-    """A constant sparse matrix in CSR form for ``F.sparse_matmul``.
+    """A constant sparse matrix in CSR form for ``F.linalg.sparse_matmul``.
 
     offsets: (rows + 1,) ints; columns: (nnz,) ints in [0, n_columns); values: (nnz,) floats.
     Raises GraphError for offsets that do not ascend to nnz or columns out of range.

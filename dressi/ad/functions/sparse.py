@@ -109,9 +109,9 @@ LINEAR_MAP = register(
 def linear_map(matrix: SparseMatrix, x: Variable, size: Size, layers: int = 1) -> Variable:
     """matrix @ x for whole images: every pixel of the result is a weighted sum of pixels of x.
 
-    matrix: F.SparseMatrix, constant. x: FLOAT or VECn @ any size, any layers; column j of the
-    matrix is its j-th pixel, layer by layer, row by row. size, layers: of the result, its rows in
-    the same order. Gradient to x: the transposed matrix times gy, exact, without atomics. Raises
+    matrix: F.linalg.SparseMatrix, constant. x: FLOAT or VECn @ any size, any layers; column j of
+    the matrix is its j-th pixel, layer by layer, row by row. size, layers: of the result, its rows
+    in the same order. Gradient to x: the transposed matrix times gy, exact, without atomics. Raises
     GraphError when the counts do not fit, and for images wider or higher than 4096 or of more than
     128 layers.
     """

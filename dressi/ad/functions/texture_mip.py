@@ -282,15 +282,15 @@ def texture_mip(
 ) -> Variable:
     """Sample a mip chain at a level of detail per pixel.
 
-    mip: F.mipmap or F.mip_levels; its layers go with uv's (one serves all). uv: VEC2 @ any size, as
-    for F.texture. lod: FLOAT @ uv's size or 1x1, or a number: 0 is full resolution, 1 half of it;
-    clamped to the chain. See F.uv_lod. filter: trilinear (linear in texels and levels),
+    mip: F.image.mipmap or F.image.mip_levels; its layers go with uv's (one serves all). uv: VEC2 @
+    any size, as for F.texture. lod: FLOAT @ uv's size or 1x1, or a number: 0 is full resolution, 1
+    half of it; clamped to the chain. See F.uv_lod. filter: trilinear (linear in texels and levels),
     linear-mipmap-nearest, nearest-mipmap-linear or nearest-mipmap-nearest. wrap, border: as for
     F.texture, at every level. bias: added to lod, FLOAT or a number. Gradient to the chain: exact,
     by scatter-add to the texels read; to border; to uv, from the taps (0 for nearest texels); to
-    lod and bias: the difference of the two levels, 0 where lod is clamped or levels are nearest.
-    A uv that is far away or no number: as for F.texture; a lod that is no number counts as 0.
-    Raises GraphError for unknown modes. Source: Williams 1983, "Pyramidal parametrics".
+    lod and bias: the difference of the two levels, 0 where lod is clamped or levels are nearest. A
+    uv that is far away or no number: as for F.texture; a lod that is no number counts as 0. Raises
+    GraphError for unknown modes. Source: Williams 1983, "Pyramidal parametrics".
     """
     if not isinstance(mip, MipMap):
         raise GraphError(f"F.texture_mip: needs a MipMap (F.mipmap makes one), got {short(mip)}")

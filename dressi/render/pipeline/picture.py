@@ -104,7 +104,7 @@ def _full(color: Variable, like: Variable) -> Variable:
 def encoded(color: Variable, encoding: str) -> Variable:
     """Linear targets in the encoding that a picture has; they went through their own curve."""
     if encoding == "srgb":
-        return F.linear_to_srgb(color)
+        return F.image.linear_to_srgb(color)
     return gamma(color) if encoding == "gamma" else color
 
 

@@ -276,7 +276,7 @@ def build_hardsoftras(
     # side, what is outside of the outline on the other.
     peels = build_rasterize(screen, radius, K, edges, soft=soft, beyond=beyond if K == 1 else None)
     hard = peels[0].depth <= 0.5
-    stencil = F.pack_bits(peels[0].depth, 0.5, below=True)
+    stencil = F.bits.pack_bits(peels[0].depth, 0.5, below=True)
     edge = edge_mask(stencil, reach, screen.size, max_delta)
     silhouette = blend_silhouette(peels, hard, edge, softness)
     return HardSoft(screen, peels, edge, hard, silhouette, softness)

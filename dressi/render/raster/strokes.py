@@ -171,7 +171,7 @@ def _radius_at(
         return radius * (1.0 / m)
     # World units across the view per w, from the matrix: the row of y without its part along the
     # view (which an off-centre camera has).
-    up, along = F.row(matrix, 1).xyz, F.row(matrix, 3).xyz
+    up, along = F.linalg.row(matrix, 1).xyz, F.linalg.row(matrix, 3).xyz
     across = up - along * F.safe_div(F.dot(up, along), F.dot(along, along))
     w = F.maximum(clip.w, MIN_W)
     return radius * F.length(across) * (0.5 * size[1] / m) / w

@@ -48,7 +48,7 @@ def face_lod(
     peel: Peel,
     uv: Variable,
     uv_faces: Variable,
-    size: tuple[int, int] | Variable | F.MipMap,
+    size: tuple[int, int] | Variable | F.image.MipMap,
     footprint: str = "axes",
     gradient: bool = False,
 ) -> Variable:

@@ -71,7 +71,7 @@ def tone_map(
     """A picture to look at, or to compare with photos: exposure, curve, encoding.
 
     color: VEC3 linear. curve: ``none``, ``clamp`` to [0, 1], ``reinhard``, ``aces``. encoding:
-    ``none`` (linear), ``srgb`` (F.linear_to_srgb), ``gamma`` of 2.2. stops: FLOAT exposure.
+    ``none`` (linear), ``srgb`` (F.image.linear_to_srgb), ``gamma`` of 2.2. stops: FLOAT exposure.
     Gradient to color and stops, finite at 0. Raises GraphError for other names.
     """
     for what, value, known in (("curve", curve, CURVES), ("encoding", encoding, ENCODINGS)):
@@ -85,5 +85,5 @@ def tone_map(
     elif curve == "aces":
         bright = aces(bright)
     if encoding == "srgb":
-        return F.linear_to_srgb(bright)
+        return F.image.linear_to_srgb(bright)
     return gamma(bright) if encoding == "gamma" else bright
