@@ -49,7 +49,7 @@ def test_what_does_not_fit_is_named() -> None:
     x = Variable(VEC3, (3, 2))
     long = F.linalg.SparseMatrix(np.array([0, 1]), np.array([0]), np.ones(1), 5000)
     bad = [
-        (lambda: F.linalg.linear_map(np.eye(6), x, (2, 2)), "F.SparseMatrix"),
+        (lambda: F.linalg.linear_map(np.eye(6), x, (2, 2)), "F.linalg.SparseMatrix"),
         (lambda: F.linalg.linear_map(m, 3.0, (2, 2)), "needs a Variable"),
         (lambda: F.linalg.linear_map(m, Variable(VEC3, (3, 3)), (2, 2)), "6 columns"),
         (lambda: F.linalg.linear_map(m, Variable(INT, (3, 2)), (2, 2)), "INT"),

@@ -535,7 +535,7 @@ def sparse_matmul(matrix: SparseMatrix, x: Variable) -> Variable:
     Gradient: transpose @ gy. Raises GraphError when the sizes do not fit.
     """
     if not isinstance(matrix, SparseMatrix):
-        raise GraphError(f"F.sparse_matmul: needs an F.SparseMatrix, got {short(matrix)}")
+        raise GraphError(f"F.sparse_matmul: needs an F.linalg.SparseMatrix, got {short(matrix)}")
     needs_variable("sparse_matmul", x)
     if x.size != (matrix.n_columns, 1) or x.vtype.is_int or x.vtype.is_matrix:
         raise GraphError(

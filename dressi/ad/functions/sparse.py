@@ -116,7 +116,7 @@ def linear_map(matrix: SparseMatrix, x: Variable, size: Size, layers: int = 1) -
     128 layers.
     """
     if not isinstance(matrix, SparseMatrix):
-        raise GraphError(f"F.linear_map: needs an F.SparseMatrix, got {short(matrix)}")
+        raise GraphError(f"F.linear_map: needs an F.linalg.SparseMatrix, got {short(matrix)}")
     needs_variable("linear_map", x)
     size, layers = checked_shape("F.linear_map", size, layers)
     if x.vtype.is_int or x.vtype.is_matrix or x.size[0] * x.size[1] * x.layers != matrix.n_columns:
