@@ -293,7 +293,9 @@ def texture_mip(
     GraphError for unknown modes. Source: Williams 1983, "Pyramidal parametrics".
     """
     if not isinstance(mip, MipMap):
-        raise GraphError(f"F.texture_mip: needs a MipMap (F.image.mipmap makes one), got {short(mip)}")
+        raise GraphError(
+            f"F.texture_mip: needs a MipMap (F.image.mipmap makes one), got {short(mip)}"
+        )
     if filter not in MIP_FILTERS:
         raise GraphError(
             f"F.texture_mip: filter must be one of {tuple(MIP_FILTERS)}, got {filter!r}"
