@@ -32,8 +32,8 @@ from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, MAT4, VEC4, vector
 from dressi.errors import GraphError
+from dressi.kinds import CONV_BORDERS, ConvBorder
 
-CONV_BORDERS = ("zero", "repeat")
 """Borders whose transposed is the same read: what a tap does not find, no pixel asks it for."""
 
 LARGEST_KERNEL = 15
@@ -113,7 +113,7 @@ def _conv_glsl(f: Function) -> str:
     )
 
 
-def _read(x: np.ndarray, dx: int, dy: int, border: str) -> np.ndarray:
+def _read(x: np.ndarray, dx: int, dy: int, border: ConvBorder) -> np.ndarray:
     """(n, H, W, ...) moved so that each pixel holds the one at (dx, dy) from it."""
     h, w = x.shape[1:3]
     rows = border_index(border, np.arange(h) + dy, h)
@@ -388,7 +388,7 @@ def conv2d(
     weight: Variable,
     bias: Variable | None = None,
     kernel: int = 3,
-    border: str = "zero",
+    border: ConvBorder = "zero",
 ) -> Variable:
     """Convolution with trainable weights (a correlation, as networks have it); stride 1.
 

@@ -34,6 +34,7 @@ from dressi.ad.precision import say_far
 from dressi.ad.registry import ANY, COMP, RASTER, SAME, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, VEC3, VType
 from dressi.errors import GraphError
+from dressi.kinds import SCATTERS, Scatter
 
 
 def _lookup_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -451,14 +452,13 @@ SPMV = register(
 )
 
 
-SCATTERS = ("exact", "deterministic", "stochastic")
 """How the gradient of a lookup with a dynamic index reaches the table."""
 
 
 def lookup(
     table: Variable,
     index: Variable,
-    scatter: str = "exact",
+    scatter: Scatter = "exact",
     step: Variable | None = None,
     samples: int = 1,
 ) -> Variable:

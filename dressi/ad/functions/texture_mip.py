@@ -18,15 +18,16 @@ from dressi.ad.functions.image import expand
 from dressi.ad.functions.mipmap import MipMap, mipmap, places
 from dressi.ad.functions.texture import _layers_of, beyond_border, each_tap_glsl, taps_of
 from dressi.ad.functions.vector import swizzle
-from dressi.ad.functions.wraps import Wraps, at_glsl, checked_wrap, inside_glsl, near_glsl
+from dressi.ad.functions.wraps import at_glsl, checked_wrap, inside_glsl, near_glsl
 from dressi.ad.functions.written_out import dot_glsl
 from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast
 from dressi.ad.vtype import FLOAT, VEC2, VEC3
 from dressi.errors import GraphError
+from dressi.kinds import Filter, MipFilter, Wrap, Wraps
 
-MIP_FILTERS = {
+MIP_FILTERS: dict[MipFilter, tuple[Filter, Filter]] = {
     "trilinear": ("linear", "linear"),
     "linear-mipmap-nearest": ("linear", "nearest"),
     "nearest-mipmap-linear": ("nearest", "linear"),
@@ -275,8 +276,8 @@ def texture_mip(
     mip: MipMap,
     uv: Variable,
     lod: Any,
-    filter: str = "trilinear",
-    wrap: str | Wraps = "repeat",
+    filter: MipFilter = "trilinear",
+    wrap: Wrap | Wraps = "repeat",
     border: Any = 0.0,
     bias: Any = 0.0,
 ) -> Variable:

@@ -31,6 +31,7 @@ from dressi.apps.reliability.float64_fit import BETA1, BETA2, MOMENTUM, OPTIMIZE
 from dressi.apps.reliability.programs import N_LOSSES, Program, build, random_program, run
 from dressi.apps.reliability.tape import ROUNDING, Tape
 from dressi.engine import DressiAD
+from dressi.kinds import Lowering
 from dressi.packing import Options
 
 FACTOR = 64.0
@@ -50,7 +51,7 @@ SWITCHES = (
     "pack_stages",
     "merge_duplicates",
 )
-LOWERINGS = ("graphics", "compute")
+LOWERINGS: tuple[Lowering, ...] = ("graphics", "compute")
 NUMBERS = ("uniform", "per_layer", "matrix")
 """Leaves of 1x1, which lie in the uniform block until a step moves them."""
 ACTIONS = {

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, IVEC2
 from dressi.errors import GraphError
+from dressi.kinds import Border
 from dressi.render.raster.topology import neighbor_table
 from dressi.render.scene.mesh import uniform_laplacian
 from dressi.render.shading import face_normals
@@ -155,7 +156,7 @@ def total_variation(
     mask: Variable | None = None,
     isotropic: bool = False,
     smoothing: float = 1e-3,
-    border: str = "clamp",
+    border: Border = "clamp",
 ) -> Variable:
     """Mean over pixels and layers of how much a map changes to the right and down (Rudin, Osher,
     Fatemi 1992).

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from dressi.ad import F, Variable
 from dressi.ad.vtype import INT, VEC3
 from dressi.errors import GraphError
+from dressi.kinds import IRRADIANCE, Irradiance
 from dressi.render.ibl import operators
 from dressi.render.ibl.brdf import brdf_table, read_brdf
 from dressi.render.ibl.harmonics import sh_irradiance, sh_project
@@ -22,7 +23,6 @@ from dressi.render.shading.ranges import inclusive_clamp
 LEVELS = 5
 SIDE = 16
 """Of the cube that is filtered, unless the environment is coarser: 1536 texels."""
-IRRADIANCE = ("map", "sh")
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def build_environment(
     env: Variable,
     n_levels: int = LEVELS,
     side: int | None = None,
-    irradiance: str = "map",
+    irradiance: Irradiance = "map",
 ) -> Environment:
     """Lighting from a map.
 

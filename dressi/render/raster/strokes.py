@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, IVEC2, MAT4, VEC3
 from dressi.errors import GraphError
+from dressi.kinds import UNITS, Unit
 from dressi.render.raster.enlarge import SLACK_PX
 from dressi.render.raster.projection import MIN_W, Size, pixel_positions, project, to_screen
 
@@ -29,8 +30,6 @@ END_BIAS = 1e-6
 
 LAST_DEPTH = 1.0 - 2.0**-20
 """Deepest that a stroke is drawn: 1 would lose against the cleared depth."""
-
-UNITS = ("px", "world")
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def build_points(
     size: Size,
     r: Variable | float = 0.02,
     sigma: Variable | float | None = None,
-    unit: str = "px",
+    unit: Unit = "px",
 ) -> Strokes:
     """Points as discs that face the camera.
 
@@ -98,7 +97,7 @@ def build_lines(
     size: Size,
     r: Variable | float = 0.02,
     sigma: Variable | float | None = None,
-    unit: str = "px",
+    unit: Unit = "px",
 ) -> Strokes:
     """Segments as strands with round ends; where they share vertices, polylines.
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from dressi.ad import F, Variable
 from dressi.ad.vtype import MAT4, VEC2, VEC4
 from dressi.errors import GraphError
+from dressi.kinds import ConvBorder
 
 FloatArray = npt.NDArray[np.floating]
 Activation = Callable[[Variable], Variable]
@@ -80,7 +81,7 @@ class Layer:
     weight: Variable
     bias: Variable
     kernel: int = 1
-    border: str = "zero"
+    border: ConvBorder = "zero"
     used: Variable | None = None
 
     def __call__(self, x: Variable) -> Variable:
@@ -99,7 +100,7 @@ def layer(
     n_out: int,
     kernel: int = 1,
     gain: float = 2.0,
-    border: str = "zero",
+    border: ConvBorder = "zero",
     rng: np.random.Generator | None = None,
     name: str = "layer",
 ) -> Layer:
