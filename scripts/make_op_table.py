@@ -43,7 +43,8 @@ Written by `scripts/make_op_table.py` from the op registry and the docstrings of
   the input may add to.
 
 Types, sizes and spaces follow [conventions.md](conventions.md); "@ 1x1" is a uniform. How to use
-the ops is told in [guide.md](guide.md). The full text of an op: `help(F.lookup)`.
+the ops is told in [guide.md](guide.md). The full text of an op: `help(F.lookup)`. Ops of one
+subject are in a family, `F.bits`, `F.image`, `F.linalg` or `F.nn`; messages name them without it.
 """
 
 TAIL = """\
@@ -55,6 +56,11 @@ macros make them. A row without a gradient ends second derivatives.
 | op | grad | error | shader | reads |
 |---|---|---|---|---|
 """
+
+
+def op_name(name: str) -> str:
+    """Name of the row of a function of F: without its family."""
+    return name.rpartition(".")[2]
 
 
 def text_of(function: object) -> str:
@@ -122,10 +128,10 @@ def error(op: Op | None, errors: dict) -> str:
 
 def row(name: str, errors: dict) -> str:
     """One line of the table for a function of F."""
-    function = getattr(F, name)
+    function = F.public_ops()[name]
     parameters = inspect.signature(function).parameters.values()
     inputs = ", ".join(f"\\*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in parameters)
-    op = OPS.get(name)
+    op = OPS.get(op_name(name))
     if inspect.isclass(function):
         gradient, shader, ways = "-", "-", "-"
     elif op is None:
@@ -149,15 +155,17 @@ def heading(module_name: str) -> str:
 def make() -> str:
     """The whole page."""
     sections: dict[str, list[str]] = {}
-    for name in F.__all__:
-        sections.setdefault(getattr(F, name).__module__, []).append(name)
+    functions = F.public_ops()
+    for name in sorted(functions, key=op_name):
+        sections.setdefault(functions[name].__module__, []).append(name)
     known = stored()
     parts = [HEAD.replace("{device}", known["device"]).replace("{driver}", known["driver"])]
     for module_name in sorted(sections):
         lines = [row(name, known["ops"]) for name in sections[module_name]]
         head = "| op | inputs | grad | error | shader | reads | text |\n" + "|---" * 7 + "|\n"
         parts += [heading(module_name), head + "\n".join(lines) + "\n"]
-    hidden = [op for name, op in OPS.items() if name not in F.__all__]
+    shown = {op_name(name) for name in functions}
+    hidden = [op for name, op in OPS.items() if name not in shown]
     lines = [
         f"| `{op.name}` | {yes(op)} | {error(op, known['ops'])} | {op.kind} | {reads(op)} |"
         for op in hidden

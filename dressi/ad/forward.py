@@ -106,7 +106,7 @@ def jvp(
     where nothing that moves reaches it. Gradient: the result is more graph, and has that of its
     ops. Reverse mode gives the same derivative: <J v, u> = <v, J^T u>. Raises GraphError for
     integers, for tangents that do not fit, and naming the op and its line where something that
-    moves goes through an op without a derivative (F.resolve of floats, F.dilate).
+    moves goes through an op without a derivative (F.resolve of floats, F.image.dilate).
     """
     outs = [outputs] if isinstance(outputs, Variable) else list(outputs)
     for y in outs:

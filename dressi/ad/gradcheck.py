@@ -24,7 +24,8 @@ from dressi.ad.differences import (
     slopes_at,
 )
 from dressi.ad.evaluate import as_array, evaluate
-from dressi.ad.functions import add_n, leaf, matrix_comp_mul, sum, sum_components
+from dressi.ad.functions import add_n, leaf, sum, sum_components
+from dressi.ad.functions.linalg import matrix_comp_mul
 from dressi.ad.graph import Variable, leaves, short
 from dressi.errors import GraphError
 

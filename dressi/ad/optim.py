@@ -15,7 +15,6 @@ from functools import reduce
 import numpy as np
 
 from dressi.ad.functions import (
-    column,
     constant,
     exp,
     expm1,
@@ -26,7 +25,7 @@ from dressi.ad.functions import (
     to_float,
 )
 from dressi.ad.functions import max as extreme_max
-from dressi.ad.functions.matrix import by_columns
+from dressi.ad.functions.matrix import by_columns, column
 from dressi.ad.graph import Variable, leaves
 from dressi.ad.vtype import INT, VType
 from dressi.errors import GraphError

@@ -25,9 +25,10 @@ from dressi.ad.cases import (
 )
 from dressi.ad.registry import ANY, FRAG, OPS, Case
 from dressi.engine import DressiAD
+from dressi.kinds import Lowering
 from dressi.packing import Options
 
-LOWERINGS = ("graphics", "compute")
+LOWERINGS: tuple[Lowering, ...] = ("graphics", "compute")
 AT_ONE_PIXEL = ((1, 1), (3, 7))
 """Sizes of what reads the pixel that it makes only: its text is the same at all of them."""
 CASES = 3

@@ -19,6 +19,7 @@ from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC3, VType
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
+from dressi.kinds import TextureBackward
 from dressi.render.fit import (
     l2_loss,
     laplacian_loss,
@@ -135,7 +136,7 @@ class TextureSchedule:
     iterations: int = 100
     lr: tuple[float, float] = (0.06, 0.01)
     size: tuple[int, int] = (256, 256)
-    backward: str = "exact"
+    backward: TextureBackward = "exact"
     start: float = 1.0
     shape_lr: tuple[float, float] | None = None
     r_px: float = 1.0

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 from dressi.errors import GraphError
-
-LOWERINGS = ("auto", "graphics", "compute")
-PEELINGS = ("auto", "depth", "kbuffer")
+from dressi.kinds import LOWERINGS, PEELINGS, Lowering, Peeling
 
 
 @dataclass(frozen=True)
@@ -47,8 +45,8 @@ class Options:
     drop_dead_outputs: bool = True
     reuse_images: bool = True
     deterministic: bool = False
-    lowering: str = "auto"
-    peeling: str = "auto"
+    lowering: Lowering = "auto"
+    peeling: Peeling = "auto"
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -25,6 +25,7 @@ from dressi.ad.optim import Optimizer
 from dressi.engine.checks import check_options, checked_limit, need_variable, positive_int
 from dressi.errors import DeviceError, DressiError, GraphError
 from dressi.inspect.report import median_ms
+from dressi.kinds import Reduction
 from dressi.packing import Options
 from dressi.parallel.interrupt import HeldBack
 from dressi.parallel.loop import Loop
@@ -77,7 +78,7 @@ class DataParallel:
         devices: Sequence[str | int] | None = None,
         *,
         optimizer: Optimizer,
-        reduction: str = "mean",
+        reduction: Reduction = "mean",
         shares: Sequence[int] | None = None,
         options: Options | None = None,
         validate: bool | None = None,

@@ -14,6 +14,7 @@ import numpy as np
 from dressi.ad.graph import Variable
 from dressi.engine import DressiAD
 from dressi.errors import GraphError
+from dressi.kinds import Reduction
 from dressi.parallel.replica import Replica
 from dressi.parallel.shares import Share, match_leaves
 
@@ -27,7 +28,7 @@ def check_split(
     make_loss: Callable[[Share], Variable],
     replica: Replica,
     loss: Variable,
-    reduction: str,
+    reduction: Reduction,
     validate: bool | None,
 ) -> None:
     """Compare the loss of one view with that of the same view twice, at the current data of a

@@ -17,6 +17,17 @@ import numpy as np
 from dressi.ad import Variable
 from dressi.engine import DressiAD
 from dressi.errors import DeviceError, GraphError, warn
+from dressi.kinds import (
+    NORMALS,
+    REGULARIZERS,
+    Curve,
+    Encoding,
+    Loss,
+    Mode,
+    Normals,
+    OptimizerName,
+    Regularizer,
+)
 from dressi.render.camera.camera import Camera
 from dressi.render.io import load_scene as read_scene
 from dressi.render.io import save_scene as write_scene
@@ -27,7 +38,6 @@ from dressi.render.pipeline.objective import (
     COLOR_LOSSES,
     MASK_LOSSES,
     OPTIMIZERS,
-    REGULARIZERS,
     LossFunction,
     rates_of,
     uniform,
@@ -36,7 +46,6 @@ from dressi.render.pipeline.objective import (
 from dressi.render.pipeline.parameters import Parameter
 from dressi.render.pipeline.picture import check_modes
 from dressi.render.pipeline.save import updated_scene
-from dressi.render.pipeline.tables import NORMALS
 from dressi.render.pipeline.views import moved_cameras
 from dressi.render.scene.scene import Scene
 
@@ -130,13 +139,13 @@ class DressiBasicRenderer:
         delta: float | None = None,
         lr: float | Mapping[str, float] = 0.01,
         *,
-        mode: str = "hardsoftras",
-        loss: str | Mapping[str, float] | None = None,
-        regularizers: str | Mapping[str, float] | None = None,
-        optimizer: str | Callable[..., Any] = "adam",
+        mode: Mode = "hardsoftras",
+        loss: Loss | Mapping[Loss, float] | None = None,
+        regularizers: Regularizer | Mapping[Regularizer, float] | None = None,
+        optimizer: OptimizerName | Callable[..., Any] = "adam",
         background: Any = 0.0,
-        tone: tuple[str, str] = ("none", "none"),
-        normals: str = "auto",
+        tone: tuple[Curve, Encoding] = ("none", "none"),
+        normals: Normals = "auto",
         mipmaps: bool = True,
         shadows: int = 0,
         max_delta: float | None = None,

@@ -156,7 +156,7 @@ def build(program: Program) -> Built:
             "turn": lambda a=a: matrix @ a,
             "where": lambda a=a, b=b: F.where(leaves["mask"] > 0.1, a, b),
             "mean": lambda a=a, n=number: F.mean(a, per_layer=n > 0),
-            "shift": lambda a=a, n=number: F.shift(a, n, 1),
+            "shift": lambda a=a, n=number: F.image.shift(a, n, 1),
             "take": lambda: F.lookup(table, index),
             "take_dynamic": lambda: F.lookup(table, F.dynamic(index)),
             "pile": lambda a=a: pile(a),

@@ -96,7 +96,7 @@ class _Builder:
                 self.rng.integers(0, 4)
             ]
         if kind == "neighbours":
-            return F.dilate(self.values[0], 2.0, 3) * F.swizzle(a, "x")
+            return F.image.dilate(self.values[0], 2.0, 3) * F.swizzle(a, "x")
         if kind == "reduce":
             return F.mean(a, per_layer=bool(self.rng.integers(0, 2)))
         if kind == "lookup":

@@ -74,7 +74,7 @@ def renderer_graph(n: int) -> list[Variable]:
         elif kind == "texture":
             made = F.texture(texture, F.expand(a, SIZE).xy, wrap="clamp") + b
         elif kind == "border":
-            made = F.border(F.expand(b.x, SIZE)) * a
+            made = F.image.border(F.expand(b.x, SIZE)) * a
         else:
             made = a - F.mean(b)
             terms.append(F.mean(F.dot(a, b)))

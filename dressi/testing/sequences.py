@@ -28,6 +28,7 @@ from dressi.ad import (
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT
 from dressi.engine import DressiAD
+from dressi.kinds import Lowering
 from dressi.packing import Options
 from dressi.testing.float64_fit import BETA1, BETA2, MOMENTUM, OPTIMIZERS, Fit, Setup
 from dressi.testing.programs import N_LOSSES, Program, build, random_program, run
@@ -50,7 +51,7 @@ SWITCHES = (
     "pack_stages",
     "merge_duplicates",
 )
-LOWERINGS = ("graphics", "compute")
+LOWERINGS: tuple[Lowering, ...] = ("graphics", "compute")
 NUMBERS = ("uniform", "per_layer", "matrix")
 """Leaves of 1x1, which lie in the uniform block until a step moves them."""
 ACTIONS = {

@@ -77,7 +77,7 @@ def test_footprints_are_the_longer_step_and_the_largest_singular_value(turn: flo
 
 def test_one_texel_a_pixel_is_level_0_and_each_halving_one_more() -> None:
     uv = Variable(VEC2, (W, H))
-    mip = F.mipmap(Variable(VEC3, (16, 16)))
+    mip = F.image.mipmap(Variable(VEC3, (16, 16)))
     for scale, level in ((0.5, -1.0), (1.0, 0.0), (2.0, 1.0), (8.0, 3.0)):
         data = np.stack([X, Y], -1)[None] * scale / 16
         for of in (mip, (16, 16), Variable(VEC3, (16, 16))):

@@ -133,7 +133,7 @@ def test_neighbours_stop_at_the_border_of_their_layer() -> None:
     """Two layers, all 0 and all 1: no border anywhere, and nothing dilates over."""
     m = Variable(FLOAT, (4, 3), 2)
     data = np.stack([np.zeros((3, 4)), np.ones((3, 4))])
-    edge, grown = evaluate([F.border(m), F.dilate(m, 2.0, 4)], {m: data})
+    edge, grown = evaluate([F.image.border(m), F.image.dilate(m, 2.0, 4)], {m: data})
     assert (edge == 0).all() and (grown[0] == 0).all()
 
 
@@ -142,7 +142,7 @@ def test_dilate_reaches_a_square(radius: float) -> None:
     m = Variable(FLOAT, (15, 13))
     data = np.zeros((13, 15))
     data[6, 7] = 1
-    (grown,) = evaluate([F.dilate(m, radius, 8)], {m: data})
+    (grown,) = evaluate([F.image.dilate(m, radius, 8)], {m: data})
     n = int(np.floor(radius + 0.5))
     want = np.zeros((13, 15))
     want[max(0, 6 - n) : 7 + n, max(0, 7 - n) : 8 + n] = 1

@@ -147,7 +147,7 @@ def test_ops_without_a_gradient_are_refused_or_right(item: tuple[str, int, Case]
 def test_flat_ops_are_flat(name: str) -> None:
     x = Variable(FLOAT, (6, 5), name="x")
     rng = np.random.default_rng(1)
-    y = F.border(F.to_float(F.compare("gt", x, 0.0))) if name == "border" else None
+    y = F.image.border(F.to_float(F.compare("gt", x, 0.0))) if name == "border" else None
     y = apply(OPS[name], (x, F.constant(0.5))) if y is None else y
     t = Variable(FLOAT, (6, 5))
     feeds = {x: rng.normal(size=(5, 6)), t: rng.normal(size=(5, 6))}
@@ -241,7 +241,7 @@ def _moves(y: Variable, x: Variable) -> None:
 
 def test_an_op_without_a_derivative_is_named_with_its_line() -> None:
     x = Variable(FLOAT, (8, 8), name="height")
-    wide = F.dilate(x, 1.0, 4)
+    wide = F.image.dilate(x, 1.0, 4)
     line = wide.line
     with pytest.raises(GraphError) as caught:
         _moves(wide * 2.0, x)
@@ -252,19 +252,19 @@ def test_an_op_without_a_derivative_is_named_with_its_line() -> None:
 
 def test_an_op_without_a_derivative_is_no_obstacle_where_it_does_not_matter() -> None:
     x = Variable(FLOAT, (8, 8))
-    mask = F.dilate(x, 1.0, 4) > 0.5
+    mask = F.image.dilate(x, 1.0, 4) > 0.5
     (ty,) = F.jvp([x * mask], {x: F.constant(1.0)})
     (got,) = evaluate([ty], {x: np.eye(8)})
     assert set(np.unique(got)) == {0.0, 1.0}
-    _moves(x * F.stop_gradient(F.dilate(x, 1.0, 4)), x)
+    _moves(x * F.stop_gradient(F.image.dilate(x, 1.0, 4)), x)
 
 
 def test_floats_that_travel_as_bits_are_refused() -> None:
     """The way back from bits would be the identity, not flat."""
     x = Variable(FLOAT, (8, 8), name="x")
-    bits = F.bit_and(F.float_bits(x), 0x7FFFFFFF)
+    bits = F.bits.bit_and(F.bits.float_bits(x), 0x7FFFFFFF)
     with pytest.raises(GraphError, match=r"F\.bits_float at .*: has no derivative"):
-        _moves(F.bits_float(bits), x)
+        _moves(F.bits.bits_float(bits), x)
     _moves(x * F.to_float(F.compare("gt", bits, 0)), x)
 
 

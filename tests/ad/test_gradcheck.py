@@ -136,7 +136,7 @@ def test_outputs_of_a_list_are_weighted_so_that_nothing_cancels() -> None:
     x = leaf(VEC3, (2, 2))
     e = F.exp(x)
     soft = e / F.sum_components(e)
-    m = F.outer(soft, soft)
+    m = F.linalg.outer(soft, soft)
     result = gradcheck([soft, m], feeds={x: data(x)})
     assert result.ok
     assert all(abs(entry.gradient) > 1e-4 for entry in result.leaves[0].compared)

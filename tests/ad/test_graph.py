@@ -190,7 +190,7 @@ def test_sparse_matrix_checks_itself(
     offsets: list[int], columns: list[int], values: list[float]
 ) -> None:
     with pytest.raises(GraphError, match="SparseMatrix"):
-        F.SparseMatrix(np.array(offsets), np.array(columns), np.array(values), 4)
+        F.linalg.SparseMatrix(np.array(offsets), np.array(columns), np.array(values), 4)
 
 
 # -- printing and checking -------------------------------------------------------------------------
@@ -365,7 +365,7 @@ def test_values_behind_a_rasterization_are_per_fragment_until_resolved() -> None
 
 
 FRAGMENT_ERRORS: dict[str, Callable[[], Any]] = {
-    "read at other pixels": lambda: F.border(F.to_float(_raster())),
+    "read at other pixels": lambda: F.image.border(F.to_float(_raster())),
     "a table": lambda: F.lookup(F.to_float(_raster()), Variable(INT, (3, 1))),
     "a texture": lambda: F.texture(F.to_float(_raster()), Variable(VEC2, (4, 4))),
     "a macro": lambda: F.sum(F.to_float(_raster())),

@@ -40,7 +40,7 @@ def _gradients(
         if 0 <= row < len(COUNTS):
             want[where[0] if table_layers > 1 else 0, 0, row] += up[where]
     y = F.lookup(table, F.dynamic(ids), scatter="stochastic", step=step, samples=samples)
-    loss = F.sum_components(F.matrix_comp_mul(y, w)) if vtype.is_matrix else y * w
+    loss = F.sum_components(F.linalg.matrix_comp_mul(y, w)) if vtype.is_matrix else y * w
     g = build_backward(loss)[table]
     feeds = {
         table: np.zeros((table_layers, 1, len(COUNTS), *vtype.tail)),

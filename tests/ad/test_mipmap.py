@@ -40,7 +40,7 @@ def test_levels_are_means_over_areas_and_lie_where_the_docs_say(size: tuple[int,
     w, h = size
     tex = Variable(VEC3, size, 2)
     data = np.random.default_rng(1).normal(size=(2, h, w, 3))
-    mip = F.mipmap(tex)
+    mip = F.image.mipmap(tex)
     atlas, *levels = evaluate(
         simplify([mip.atlas, *(mip.level(i) for i in range(mip.n_levels))]), {tex: data}
     )
@@ -104,7 +104,7 @@ def test_sampling_below_inside_and_above_the_chain(
     tex, uv, lod = Variable(VEC3, size, 2), Variable(VEC2, (7, 7)), Variable(FLOAT, (1, 1), 1)
     data, edge = rng.normal(size=(2, h, w, 3)), np.array([2.0, 0.0, -1.0])
     grid = np.array([[(u, v) for u in US] for v in US])
-    y = F.texture_mip(F.mipmap(tex), uv, lod, filter, wraps, border=edge, bias=0.25)
+    y = F.texture_mip(F.image.mipmap(tex), uv, lod, filter, wraps, border=edge, bias=0.25)
     chains = [pyramid(image) for image in data]
     for at in LODS:
         feeds = {tex: data, uv: grid[None], lod: np.full((1, 1, 1, 1), at - 0.25)}
@@ -127,7 +127,7 @@ def test_gradients_reach_every_level_uv_and_lod() -> None:
     feeds[uv] = rng.uniform(-0.5, 1.5, (1, 4, 5, 2))
     feeds[lod] = rng.uniform(-0.5, 2.5, (1, 4, 5, 1))
     feeds[w] = rng.normal(size=(1, 4, 5, 2))
-    chain = F.mip_levels(levels)
+    chain = F.image.mip_levels(levels)
     loss = F.texture_mip(chain, uv, lod, wrap=("border", "mirror")) * w
     grads = build_backward(loss)
     for x in (*levels, uv, lod):
@@ -151,7 +151,7 @@ def test_lod_has_no_gradient_where_it_is_clamped_and_the_difference_elsewhere() 
         uv: np.full((1, 1, 5, 2), 0.5),
     }
     for filter, slope in (("trilinear", 2.0), ("linear-mipmap-nearest", 0.0)):
-        y = F.texture_mip(F.mip_levels(levels), uv, lod, filter)
+        y = F.texture_mip(F.image.mip_levels(levels), uv, lod, filter)
         (g,) = evaluate([build_backward(y)[lod]], feeds)
         assert g.ravel().tolist() == [0, 0, slope, 0, 0]
 
@@ -165,7 +165,7 @@ def test_layers_of_chain_uv_and_lod_go_together(layers: tuple[int, int, int]) ->
     ]
     data = [rng.uniform(0, 1.5, (n, s[1], s[0], t.n)) for (t, s), n in zip(shapes, layers)]  # noqa: B905
     ones = [Variable(t, s, requires_grad=True) for t, s in shapes]
-    many, one = (F.texture_mip(F.mipmap(t), uv, lod) for t, uv, lod in (stacks, ones))
+    many, one = (F.texture_mip(F.image.mipmap(t), uv, lod) for t, uv, lod in (stacks, ones))
     grads, single = build_backward(many * many), build_backward(one * one)
     got = evaluate([many, *(grads[x] for x in stacks)], dict(zip(stacks, data, strict=True)))
     want: list[list[np.ndarray]] = []
@@ -180,7 +180,7 @@ def test_layers_of_chain_uv_and_lod_go_together(layers: tuple[int, int, int]) ->
 def test_srgb_chains_are_decoded_before_they_are_averaged() -> None:
     tex = Variable(VEC4, (2, 1))
     (top,) = evaluate(
-        [F.mipmap(tex, srgb=True).level(1)],
+        [F.image.mipmap(tex, srgb=True).level(1)],
         {tex: np.array([[0.0, 0.5, 1.0, 0.2], [1.0, 0.5, 1.0, 0.4]]).reshape(1, 1, 2, 4)},
     )
     assert np.allclose(top.ravel(), [0.5, ((0.5 + 0.055) / 1.055) ** 2.4, 1.0, 0.3])
@@ -188,25 +188,25 @@ def test_srgb_chains_are_decoded_before_they_are_averaged() -> None:
 
 def test_what_is_no_chain_is_named() -> None:
     tex, uv = Variable(VEC3, (8, 4)), Variable(VEC2, (2, 2))
-    mip = F.mipmap(tex, 3)
+    mip = F.image.mipmap(tex, 3)
     assert repr(mip) == "MipMap(VEC3@8x4, 3 levels)"
     bad = {
-        "levels must be 1 to 4 for 8x4, got 5": lambda: F.mipmap(tex, 5),
-        "got 0": lambda: F.mipmap(tex, 0),
-        "levels must be an int": lambda: F.mipmap(tex, 1.5),  # type: ignore[arg-type]
-        "level 0 must be FLOAT or VECn": lambda: F.mip_levels([Variable(MAT2)]),
-        "needs FLOAT or VECn, got MAT2": lambda: F.mipmap(Variable(MAT2, (4, 4))),
-        "level 0 must be": lambda: F.mipmap(Variable(INT)),
-        "level 1 must be 4x2": lambda: F.mip_levels([tex, Variable(VEC3, (4, 4))]),
-        "level 1 must be FLOAT or VECn, and all of one type": lambda: F.mip_levels(
+        "levels must be 1 to 4 for 8x4, got 5": lambda: F.image.mipmap(tex, 5),
+        "got 0": lambda: F.image.mipmap(tex, 0),
+        "levels must be an int": lambda: F.image.mipmap(tex, 1.5),  # type: ignore[arg-type]
+        "level 0 must be FLOAT or VECn": lambda: F.image.mip_levels([Variable(MAT2)]),
+        "needs FLOAT or VECn, got MAT2": lambda: F.image.mipmap(Variable(MAT2, (4, 4))),
+        "level 0 must be": lambda: F.image.mipmap(Variable(INT)),
+        "level 1 must be 4x2": lambda: F.image.mip_levels([tex, Variable(VEC3, (4, 4))]),
+        "level 1 must be FLOAT or VECn, and all of one type": lambda: F.image.mip_levels(
             [tex, Variable(VEC2, (4, 2))]
         ),
-        "level 1 must be of 1 or 3 layers": lambda: F.mip_levels(
+        "level 1 must be of 1 or 3 layers": lambda: F.image.mip_levels(
             [Variable(VEC3, (8, 4), 3), Variable(VEC3, (4, 2), 2)]
         ),
-        "level 1 must be left out": lambda: F.mip_levels([Variable(FLOAT)] * 2),
-        "needs a sequence of Variables": lambda: F.mip_levels([]),
-        "needs a Variable": lambda: F.mip_levels(["x"]),  # type: ignore[list-item]
+        "level 1 must be left out": lambda: F.image.mip_levels([Variable(FLOAT)] * 2),
+        "needs a sequence of Variables": lambda: F.image.mip_levels([]),
+        "needs a Variable": lambda: F.image.mip_levels(["x"]),  # type: ignore[list-item]
         "needs a MipMap": lambda: F.texture_mip(tex, uv, 0.0),  # type: ignore[arg-type]
         "'linear'": lambda: F.texture_mip(mip, uv, 0.0, "linear"),
         "wrap must be": lambda: F.texture_mip(mip, uv, 0.0, wrap="around"),

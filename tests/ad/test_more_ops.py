@@ -119,33 +119,33 @@ POINTS: list[tuple[str, Callable[..., Variable], tuple[int, ...], int]] = [
     ("imod(low, -1)", F.imod, (LOW, -1), 0),
     ("imod(low, high)", F.imod, (LOW, HIGH), HIGH - 1),
     ("imod(high, low)", F.imod, (HIGH, LOW), -1),
-    ("bit_and", F.bit_and, (-2, 0b1011), 0b1010),
-    ("bit_or", F.bit_or, (0b100, 0b001), 0b101),
-    ("bit_xor", F.bit_xor, (-1, 5), -6),
-    ("bit_not", F.bit_not, (0,), -1),
-    ("1 << 31", F.shift_left, (1, 31), LOW),
-    ("3 << 31", F.shift_left, (3, 31), LOW),
-    ("1 << 32", F.shift_left, (1, 32), 0),
-    ("5 << -1", F.shift_left, (5, -1), 5),
-    ("-5 >> 1", F.shift_right, (-5, 1), -3),
-    ("-5 >> 40", F.shift_right, (-5, 40), -1),
-    ("5 >> -9", F.shift_right, (5, -9), 5),
-    ("-1 >>> 28", lambda a, n: F.shift_right(a, n, logical=True), (-1, 28), 15),
-    ("-1 >>> 32", lambda a, n: F.shift_right(a, n, logical=True), (-1, 32), 0),
-    ("-1 >>> 0", lambda a, n: F.shift_right(a, n, logical=True), (-1, 0), -1),
-    ("bit_count(-1)", F.bit_count, (-1,), 32),
-    ("bit_count(0)", F.bit_count, (0,), 0),
-    ("find_lsb(0)", F.find_lsb, (0,), -1),
-    ("find_lsb(low)", F.find_lsb, (LOW,), 31),
-    ("find_lsb(12)", F.find_lsb, (12,), 2),
-    ("find_msb(0)", F.find_msb, (0,), -1),
-    ("find_msb(-1)", F.find_msb, (-1,), 31),
-    ("find_msb(12)", F.find_msb, (12,), 3),
+    ("bit_and", F.bits.bit_and, (-2, 0b1011), 0b1010),
+    ("bit_or", F.bits.bit_or, (0b100, 0b001), 0b101),
+    ("bit_xor", F.bits.bit_xor, (-1, 5), -6),
+    ("bit_not", F.bits.bit_not, (0,), -1),
+    ("1 << 31", F.bits.shift_left, (1, 31), LOW),
+    ("3 << 31", F.bits.shift_left, (3, 31), LOW),
+    ("1 << 32", F.bits.shift_left, (1, 32), 0),
+    ("5 << -1", F.bits.shift_left, (5, -1), 5),
+    ("-5 >> 1", F.bits.shift_right, (-5, 1), -3),
+    ("-5 >> 40", F.bits.shift_right, (-5, 40), -1),
+    ("5 >> -9", F.bits.shift_right, (5, -9), 5),
+    ("-1 >>> 28", lambda a, n: F.bits.shift_right(a, n, logical=True), (-1, 28), 15),
+    ("-1 >>> 32", lambda a, n: F.bits.shift_right(a, n, logical=True), (-1, 32), 0),
+    ("-1 >>> 0", lambda a, n: F.bits.shift_right(a, n, logical=True), (-1, 0), -1),
+    ("bit_count(-1)", F.bits.bit_count, (-1,), 32),
+    ("bit_count(0)", F.bits.bit_count, (0,), 0),
+    ("find_lsb(0)", F.bits.find_lsb, (0,), -1),
+    ("find_lsb(low)", F.bits.find_lsb, (LOW,), 31),
+    ("find_lsb(12)", F.bits.find_lsb, (12,), 2),
+    ("find_msb(0)", F.bits.find_msb, (0,), -1),
+    ("find_msb(-1)", F.bits.find_msb, (-1,), 31),
+    ("find_msb(12)", F.bits.find_msb, (12,), 3),
     ("abs(-9)", F.abs, (-9,), 9),
     ("sign(-9)", F.sign, (-9,), -1),
-    ("bits of 1", lambda a: F.float_bits(F.to_float(a)), (1,), 0x3F800000),
-    ("bits of -2", lambda a: F.float_bits(F.to_float(a)), (-2,), 0xC0000000 - 2**32),
-    ("float of bits", lambda a: F.to_int(F.bits_float(a)), (0x40400000,), 3),
+    ("bits of 1", lambda a: F.bits.float_bits(F.to_float(a)), (1,), 0x3F800000),
+    ("bits of -2", lambda a: F.bits.float_bits(F.to_float(a)), (-2,), 0xC0000000 - 2**32),
+    ("float of bits", lambda a: F.to_int(F.bits.bits_float(a)), (0x40400000,), 3),
 ]
 
 
@@ -171,7 +171,7 @@ MATRICES = ((MAT2, 2), (MAT3, 3), (MAT4, 4))
 def test_inverse_and_determinant_are_numpys(t: VType, n: int) -> None:
     m = Variable(t, (9, 1))
     data = np.random.default_rng(n).normal(size=(1, 1, 9, n, n))
-    d, i = evaluate([F.determinant(m), F.inverse(m)], {m: data})
+    d, i = evaluate([F.linalg.determinant(m), F.linalg.inverse(m)], {m: data})
     assert np.allclose(d[..., 0], np.linalg.det(data), rtol=1e-9)
     assert np.allclose(i, np.linalg.inv(data), rtol=1e-8)
 
@@ -182,8 +182,10 @@ def test_singular_matrices_give_0_and_finite_gradients(t: VType, n: int, kind: s
     counted = np.arange(n * n).reshape(n, n) if n > 2 else np.array([[1, 2], [2, 4]])
     data = {"zeros": np.zeros((n, n)), "equal rows": np.ones((n, n)), "counted": counted}[kind]
     m = Variable(t, requires_grad=True)
-    y = F.sum_components(F.inverse(m)) + F.determinant(m) * 0.0
-    inverse, det, g = evaluate([F.inverse(m), F.determinant(m), build_backward(y)[m]], {m: data})
+    y = F.sum_components(F.linalg.inverse(m)) + F.linalg.determinant(m) * 0.0
+    inverse, det, g = evaluate(
+        [F.linalg.inverse(m), F.linalg.determinant(m), build_backward(y)[m]], {m: data}
+    )
     assert (inverse == 0).all() and (det == 0).all() and (g == 0).all()
 
 
@@ -196,23 +198,23 @@ def test_gradient_of_the_determinant_of_a_singular_matrix_is_its_cofactors(
     m = Variable(t, requires_grad=True)
     want = np.zeros((n, n))
     want[-1, -1] = 1.0
-    assert np.array_equal(_grad(F.determinant(m), m, {m: data}), want)
+    assert np.array_equal(_grad(F.linalg.determinant(m), m, {m: data}), want)
 
 
 def test_identity_is_a_constant_of_every_size() -> None:
     for n in (2, 3, 4):
-        (got,) = evaluate([F.identity(n)], {})
+        (got,) = evaluate([F.linalg.identity(n)], {})
         assert np.array_equal(got[0, 0, 0], np.eye(n))
     for bad in (1, 5, 2.5, "3", Variable(INT)):
         with pytest.raises(GraphError):
-            F.identity(bad)  # type: ignore[arg-type]
+            F.linalg.identity(bad)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3, 5])
 def test_matmul_layers_is_the_product_of_the_stack(layers: int) -> None:
     m = Variable(MAT3, (2, 1), layers, requires_grad=True)
     data = np.random.default_rng(layers).normal(size=(layers, 1, 2, 3, 3))
-    y = F.matmul_layers(m)
+    y = F.linalg.matmul_layers(m)
     want = data[0]
     for k in range(1, layers):
         want = want @ data[k]
@@ -295,17 +297,17 @@ BAD: list[Callable[[], object]] = [
     lambda: F.swizzle(v3, "xg"),
     lambda: F.swizzle(v3, "a"),
     lambda: F.swizzle(v2, "rgb"),
-    lambda: F.from_columns(),
-    lambda: F.from_columns(v3, v3),
-    lambda: F.from_columns(v2, v3),
-    lambda: F.from_columns(i1),
-    lambda: F.from_columns(v2, (1.0, 2.0)),  # type: ignore[arg-type]
-    lambda: F.from_rows(),
-    lambda: F.from_rows(v2),
-    lambda: F.row(m2, 2),
-    lambda: F.row(m2, 0.5),  # type: ignore[arg-type]
-    lambda: F.matmul_layers(v3),
-    lambda: F.matmul_layers(3.0),  # type: ignore[arg-type]
+    lambda: F.linalg.from_columns(),
+    lambda: F.linalg.from_columns(v3, v3),
+    lambda: F.linalg.from_columns(v2, v3),
+    lambda: F.linalg.from_columns(i1),
+    lambda: F.linalg.from_columns(v2, (1.0, 2.0)),  # type: ignore[arg-type]
+    lambda: F.linalg.from_rows(),
+    lambda: F.linalg.from_rows(v2),
+    lambda: F.linalg.row(m2, 2),
+    lambda: F.linalg.row(m2, 0.5),  # type: ignore[arg-type]
+    lambda: F.linalg.matmul_layers(v3),
+    lambda: F.linalg.matmul_layers(3.0),  # type: ignore[arg-type]
     lambda: F.norm(v3, 3),
     lambda: F.norm(v3, "inf"),  # type: ignore[arg-type]
     lambda: F.safe_normalize(v3, v2),

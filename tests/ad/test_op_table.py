@@ -134,7 +134,7 @@ def test_gradient_is_that_of_central_differences(item: tuple[str, int, Case]) ->
 
 
 NO_GRADIENT = [c for c in CASES if not c[2].gradient and c[0] not in ("block_sum", "max_tap")]
-"""But for the internal ops that F.sum and F.dilate become after autodiff."""
+"""But for the internal ops that F.sum and F.image.dilate become after autodiff."""
 
 
 @pytest.mark.parametrize("item", NO_GRADIENT, ids=case_id)

@@ -81,7 +81,7 @@ def test_updates_pair_variables_with_variables_plane_by_plane() -> None:
 def test_packer_pushes_its_last_substage() -> None:
     """Three substages: whatever is packed last (the first to run) is there too."""
     x = Variable(FLOAT, (8, 8), name="x")
-    y = F.border(F.border(F.sin(x)))
+    y = F.image.border(F.image.border(F.sin(x)))
     for options in (Options(), Options(False, False)):
         plan = pack(simplify([y]), [], LLVMPIPE, options).plan
         assert plan.n_functions == 3

@@ -1,4 +1,4 @@
-"""F.linear_map: order of pixels, its transpose, and what is refused."""
+"""F.linalg.linear_map: order of pixels, its transpose, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dressi.ad.vtype import FLOAT, INT, VEC2, VEC3
 from dressi.errors import GraphError
 
 
-def dense(matrix: np.ndarray) -> F.SparseMatrix:
+def dense(matrix: np.ndarray) -> F.linalg.SparseMatrix:
     rows, columns = matrix.shape
-    return F.SparseMatrix(
+    return F.linalg.SparseMatrix(
         np.arange(rows + 1) * columns, np.tile(np.arange(columns), rows), matrix.ravel(), columns
     )
 
@@ -25,7 +25,7 @@ def test_it_is_the_matrix_product_of_flattened_stacks(shape: tuple[tuple[int, in
     m = rng.normal(size=(10, n))
     x = Variable(VEC3, size, layers, requires_grad=True)
     u = Variable(VEC3, (5, 1), 2)
-    y = F.linear_map(dense(m), x, (5, 1), 2)
+    y = F.linalg.linear_map(dense(m), x, (5, 1), 2)
     a, b = rng.normal(size=(layers, size[1], size[0], 3)), rng.normal(size=(2, 1, 5, 3))
     got, g = evaluate([y, build_backward(y * u)[x]], {x: a, u: b})
     assert np.allclose(got.reshape(10, 3), m @ a.reshape(n, 3), atol=1e-5)
@@ -33,29 +33,29 @@ def test_it_is_the_matrix_product_of_flattened_stacks(shape: tuple[tuple[int, in
 
 
 def test_a_table_to_a_table_is_sparse_matmul() -> None:
-    y = F.linear_map(dense(np.eye(4)), Variable(VEC2, (4, 1)), (4, 1))
+    y = F.linalg.linear_map(dense(np.eye(4)), Variable(VEC2, (4, 1)), (4, 1))
     assert y.creator is not None and y.creator.op.name == "sparse_matmul"
 
 
 def test_a_matrix_without_entries_gives_0() -> None:
-    nothing = F.SparseMatrix(np.zeros(5, int), np.zeros(0, int), np.zeros(0), 6)
+    nothing = F.linalg.SparseMatrix(np.zeros(5, int), np.zeros(0, int), np.zeros(0), 6)
     x = Variable(FLOAT, (3, 2))
-    (got,) = evaluate([F.linear_map(nothing, x, (2, 2))], {x: np.ones((2, 3, 1))})
+    (got,) = evaluate([F.linalg.linear_map(nothing, x, (2, 2))], {x: np.ones((2, 3, 1))})
     assert got.shape == (1, 2, 2, 1) and (got == 0).all()
 
 
 def test_what_does_not_fit_is_named() -> None:
     m = dense(np.ones((4, 6)))
     x = Variable(VEC3, (3, 2))
-    long = F.SparseMatrix(np.array([0, 1]), np.array([0]), np.ones(1), 5000)
+    long = F.linalg.SparseMatrix(np.array([0, 1]), np.array([0]), np.ones(1), 5000)
     bad = [
-        (lambda: F.linear_map(np.eye(6), x, (2, 2)), "F.SparseMatrix"),
-        (lambda: F.linear_map(m, 3.0, (2, 2)), "needs a Variable"),
-        (lambda: F.linear_map(m, Variable(VEC3, (3, 3)), (2, 2)), "6 columns"),
-        (lambda: F.linear_map(m, Variable(INT, (3, 2)), (2, 2)), "INT"),
-        (lambda: F.linear_map(m, x, (3, 2)), "4 rows"),
-        (lambda: F.linear_map(m, x, (2, 0)), "at least 1"),
-        (lambda: F.linear_map(long, Variable(FLOAT, (5000, 1)), (1, 1)), "4096"),
+        (lambda: F.linalg.linear_map(np.eye(6), x, (2, 2)), "F.linalg.SparseMatrix"),
+        (lambda: F.linalg.linear_map(m, 3.0, (2, 2)), "needs a Variable"),
+        (lambda: F.linalg.linear_map(m, Variable(VEC3, (3, 3)), (2, 2)), "6 columns"),
+        (lambda: F.linalg.linear_map(m, Variable(INT, (3, 2)), (2, 2)), "INT"),
+        (lambda: F.linalg.linear_map(m, x, (3, 2)), "4 rows"),
+        (lambda: F.linalg.linear_map(m, x, (2, 0)), "at least 1"),
+        (lambda: F.linalg.linear_map(long, Variable(FLOAT, (5000, 1)), (1, 1)), "4096"),
     ]
     for call, text in bad:
         with pytest.raises(GraphError) as info:

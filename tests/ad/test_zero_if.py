@@ -38,8 +38,8 @@ def graphs() -> list[Variable]:
         F.sum_components(a),
         apply(OPS["splat"], (c,), vtype=MAT2),
         F.expand(Variable(VEC3), SIZE),
-        F.column(m, 1),
-        F.from_columns(uv, uv),
+        F.linalg.column(m, 1),
+        F.linalg.from_columns(uv, uv),
         F.scatter_add(a, F.dynamic(i), (7, 1)),
         build_backward(F.texture(tex, uv))[tex],
     ]

@@ -283,8 +283,8 @@ def test_neighbours_and_lookups_in_a_grid_of_layers(small: DressiAD) -> None:
     for v, a in feeds.items():
         small.send_img(v, a)
     for y in (
-        F.border(m),
-        F.dilate(m, 2.0, 4),
+        F.image.border(m),
+        F.image.dilate(m, 2.0, 4),
         F.lookup(m, i),
         F.sum(m, per_layer=True),
         F.sum_layers(m),
@@ -306,12 +306,12 @@ def test_memory_that_is_not_there(ad: DressiAD) -> None:
     from dressi import OutOfMemoryError
 
     side = min(ad.limits.image_dim, 16384)
-    values = [F.border(F.pixel_coord((side, side)).x * float(k)) for k in range(2, 402)]
+    values = [F.image.border(F.pixel_coord((side, side)).x * float(k)) for k in range(2, 402)]
     together = values[0]
     for v in values[1:]:
-        together = F.border(together) + v  # each of them waits for the one before
+        together = F.image.border(together) + v  # each of them waits for the one before
     with pytest.raises(OutOfMemoryError) as info:
-        ad.recv_img(F.sum(F.border(together) + F.add_n(values)))
+        ad.recv_img(F.sum(F.image.border(together) + F.add_n(values)))
     assert info.value.needed > info.value.available > 0
     x = Variable(FLOAT, (2, 2))
     ad.send_img(x, np.ones((2, 2)))

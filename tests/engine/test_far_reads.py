@@ -101,7 +101,7 @@ def test_far_and_undefined_uv_and_levels_of_mip_chains(ad: DressiAD) -> None:
     bump = Variable(VEC3, (6, 2), requires_grad=True)
     texels = np.random.default_rng(4).uniform(0.5, 1.0, (4, 8, 1))
     feeds: dict[Variable, object] = {tex: texels, zero: 0.0, bump: np.zeros((2, 6, 3))}
-    uv, mip = _places(zero), F.mipmap(tex)
+    uv, mip = _places(zero), F.image.mipmap(tex)
     middle = F.vec2(0.3, 0.3) + bump.xy
     outputs = []
     for wrap in ("repeat", "clamp"):

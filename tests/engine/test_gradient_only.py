@@ -105,7 +105,7 @@ def test_gradients_of_tables_matrices_and_layers(scatter: str) -> None:
     a = F.sum_components(F.lookup(table, faces)) * scale
     weight = np.arange(4, dtype=np.float32).reshape(2, 2)
     found = F.lookup(stack, F.dynamic(ids), scatter=scatter)
-    b = F.sum_components(F.matrix_comp_mul(found, F.leaf(weight, MAT2)))
+    b = F.sum_components(F.linalg.matrix_comp_mul(found, F.leaf(weight, MAT2)))
     index = np.array([[[0, 1, 1], [4, 4, 4]], [[2, 2, 0], [9, -1, 3]]])[..., None]
     with DressiAD(options=Options(lowering="compute")) as ad:
         ad.set_loss_var(F.sum(a) + F.sum(b))

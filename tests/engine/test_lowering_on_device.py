@@ -153,7 +153,7 @@ def test_dispatches_that_depend_on_each_other_are_kept_apart(
 ) -> None:
     """Planted: without the barriers, the validation layers speak up."""
     x = F.leaf(np.ones((16, 16, 1), np.float32), FLOAT)
-    y = F.box_blur(F.box_blur(x, 1), 1)
+    y = F.image.box_blur(F.image.box_blur(x, 1), 1)
     try:
         engine = DressiAD(options=COMPUTE, validate=True)
     except DeviceError as error:
@@ -178,7 +178,7 @@ def test_the_environment_names_a_profile(
     x = Variable(FLOAT, (8, 8), name="x")
     with DressiAD() as ad:
         ad.send_img(x, np.ones((8, 8, 1), np.float32))
-        ad.set_loss_var(F.box_blur(x, 1))
+        ad.set_loss_var(F.image.box_blur(x, 1))
         ad.exec_step()
         assert {s.kind for s in ad.plan.stages} == {kind}
 
@@ -210,7 +210,7 @@ def test_looking_leaves_what_dispatches_update_in_place_as_it_was() -> None:
 def test_masks_are_packed_alike(size: tuple[int, int], subgroups: bool) -> None:
     """By lanes together (all of a subgroup, or some missing) and by each alone; two layers."""
     data = np.random.default_rng(3).uniform(size=(2, size[1], size[0], 1)).astype(np.float32)
-    words = F.pack_bits(F.leaf(data, FLOAT), 0.5, below=True)
+    words = F.bits.pack_bits(F.leaf(data, FLOAT), 0.5, below=True)
     limits: dict[str, int | bool] = {} if subgroups else {"subgroup_arithmetic": False}
     with DressiAD(options=COMPUTE, limits=limits) as ad:
         got = ad.recv_img(words)[..., 0]

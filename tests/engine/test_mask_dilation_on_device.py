@@ -71,8 +71,8 @@ def test_the_dispatch_gives_the_bits_of_the_passes(size: tuple[int, int], most: 
     data = sparse_words(size, most)
     words, r = F.leaf(data[..., None], INT), Variable(FLOAT)
     outputs = [
-        F.dilate_bits(words, r, most),
-        F.dilate_bits(F.border_bits(words, size[0]), r, most),
+        F.bits.dilate_bits(words, r, most),
+        F.bits.dilate_bits(F.bits.border_bits(words, size[0]), r, most),
     ]
     found = []
     for options in (COMPUTE, GRAPHICS):
@@ -93,9 +93,9 @@ def test_the_dispatch_gives_the_bits_of_the_passes(size: tuple[int, int], most: 
 
 def test_a_border_that_is_read_elsewhere_too_stays() -> None:
     data = sparse_words((70, 50), 2)
-    border = F.border_bits(F.leaf(data[..., None], INT), 70)
+    border = F.bits.border_bits(F.leaf(data[..., None], INT), 70)
     with DressiAD(options=COMPUTE) as ad:
-        thin, thick = ad.recv_imgs([border, F.dilate_bits(border, 2.0, 5)])
+        thin, thick = ad.recv_imgs([border, F.bits.dilate_bits(border, 2.0, 5)])
     want = border_of(unpacked(data), 70)
     assert np.array_equal(thin[..., 0], packed(want))
     assert np.array_equal(thick[..., 0], packed(dilated(want, 2)))
@@ -107,7 +107,7 @@ def test_a_radius_that_a_pass_computes(options: Options) -> None:
     data = sparse_words((70, 50), 3)
     image = F.leaf(np.full((9, 9, 1), 7.0, np.float32), FLOAT)
     with DressiAD(options=options) as ad:
-        got = ad.recv_img(F.dilate_bits(F.leaf(data[..., None], INT), F.mean(image), 40))
+        got = ad.recv_img(F.bits.dilate_bits(F.leaf(data[..., None], INT), F.mean(image), 40))
     assert np.array_equal(got[..., 0], packed(dilated(unpacked(data), 7)))
 
 
@@ -118,7 +118,7 @@ def test_radii_beyond_the_range_stop_at_its_ends(radius: float, most: int) -> No
     r = Variable(FLOAT)
     with DressiAD(options=COMPUTE) as ad:
         ad.send_img(r, np.float32(radius))
-        got = ad.recv_img(F.dilate_bits(F.leaf(data[..., None], INT), r, most))
+        got = ad.recv_img(F.bits.dilate_bits(F.leaf(data[..., None], INT), r, most))
     n = int(np.clip(radius, 0, most))
     assert np.array_equal(got[..., 0], packed(dilated(unpacked(data), n)))
 
@@ -131,7 +131,10 @@ def test_what_lies_at_the_frame_is_dilated_without_holes(radius: float, options:
     bits = np.zeros((1, 53, 64), bool)
     bits[0, 0, 0] = bits[0, -1, -1] = True
     image = F.leaf(bits[0, ..., None].astype(np.float32), FLOAT)
-    masks = [F.dilate(image, radius, 40), F.dilate_bits(F.pack_bits(image), radius, 40)]
+    masks = [
+        F.image.dilate(image, radius, 40),
+        F.bits.dilate_bits(F.bits.pack_bits(image), radius, 40),
+    ]
     with DressiAD(options=options) as ad:
         pixels, words = ad.recv_imgs(masks)
     want = dilated(bits, int(radius))

@@ -24,7 +24,7 @@ def _made(layers: int) -> tuple[list[Variable], dict[Variable, np.ndarray]]:
         uv: rng.uniform(-0.5, 1.5, (1, 30, 40, 2)),
         lod: rng.uniform(-0.9, 5.9, (1, 30, 40, 1)),
     }
-    y = F.texture_mip(F.mipmap(tex), uv, lod, wrap=("border", "repeat"), border=0.5)
+    y = F.texture_mip(F.image.mipmap(tex), uv, lod, wrap=("border", "repeat"), border=0.5)
     grads = build_backward(y * y)
     return [y, *(grads[x] for x in (tex, uv, lod))], feeds
 
@@ -63,6 +63,6 @@ def test_no_gradient_is_exactly_0_everywhere(ad: DressiAD) -> None:
         lod: rng.uniform(-1, 4, (1, 8, 8, 1)),
         w: np.zeros((1, 8, 8, 1)),
     }
-    grads = build_backward(F.texture_mip(F.mipmap(tex), uv, lod) * w)
+    grads = build_backward(F.texture_mip(F.image.mipmap(tex), uv, lod) * w)
     for g in run_many(ad, list(grads.values()), feeds):
         assert (g == 0).all()

@@ -35,7 +35,7 @@ def image(rng: np.random.Generator, n: int = 1, size: tuple[int, int] = SIZE) ->
 def slow(y: Variable, n: int = 3) -> Variable:
     """Several passes that cannot become one: each reads neighbours."""
     for _ in range(n):
-        y = F.sin(F.dilate(y, 1.0, 1)) * 1.1
+        y = F.sin(F.image.dilate(y, 1.0, 1)) * 1.1
     return y
 
 

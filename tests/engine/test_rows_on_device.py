@@ -43,7 +43,9 @@ def same(lengths: np.ndarray, got: np.ndarray, want: np.ndarray) -> None:
     assert np.allclose(got, want, atol=1e-4, rtol=1e-5)
 
 
-def products(order: str, layers: int) -> tuple[F.SparseMatrix, np.ndarray, np.ndarray, np.ndarray]:
+def products(
+    order: str, layers: int
+) -> tuple[F.linalg.SparseMatrix, np.ndarray, np.ndarray, np.ndarray]:
     """A matrix, a stack of tables, the lengths of its rows, and the product."""
     rng = np.random.default_rng(3)
     lengths = ORDERS[order]
@@ -53,7 +55,7 @@ def products(order: str, layers: int) -> tuple[F.SparseMatrix, np.ndarray, np.nd
     values = rng.normal(size=offsets[-1]).astype(np.float32)
     data = rng.normal(size=(layers, 1, N, 3)).astype(np.float32)
     want = np.stack([summed(lengths, values[:, None] * d[0, columns]) for d in data])
-    return F.SparseMatrix(offsets, columns, values, N), data, lengths, want
+    return F.linalg.SparseMatrix(offsets, columns, values, N), data, lengths, want
 
 
 @pytest.mark.parametrize("lowering", ["compute", "graphics"])
@@ -64,9 +66,9 @@ def test_products(order: str, layers: int, lowering: str) -> None:
     x = F.leaf(data, VEC3)
     n = len(lengths)
     image = F.leaf(data.reshape(layers, 5, N // 5, 3), VEC3)
-    mapped = None if layers > 1 else F.linear_map(matrix, image, (1, n))
+    mapped = None if layers > 1 else F.linalg.linear_map(matrix, image, (1, n))
     with DressiAD(options=Options(lowering=lowering)) as ad:
-        got = ad.recv_img(F.sparse_matmul(matrix, x)).reshape(layers, n, 3)
+        got = ad.recv_img(F.linalg.sparse_matmul(matrix, x)).reshape(layers, n, 3)
         for layer in range(layers):
             same(lengths, got[layer], want[layer])
         if mapped is not None:
@@ -113,7 +115,7 @@ def test_what_is_not_in_a_row_does_not_leak(lowering: str) -> None:
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     over = np.array([0.0, 1.0, -1.0, -0.0, *np.arange(9), 0.0, 1.0], np.float32)
     under = np.array([0.0, 0.0, 0.0, *np.ones(10), 0.0, 0.0], np.float32)
-    matrix = F.SparseMatrix(offsets, np.arange(15), np.ones(15), 15)
+    matrix = F.linalg.SparseMatrix(offsets, np.arange(15), np.ones(15), 15)
     table = Variable(FLOAT, (8, 1), requires_grad=True)
     index = Variable(INT, (15, 1))
     with DressiAD(options=Options(lowering=lowering)) as ad:
@@ -122,7 +124,7 @@ def test_what_is_not_in_a_row_does_not_leak(lowering: str) -> None:
         ad.send_img(index, np.repeat(np.arange(8), lengths)[:, None])
         ad.send_img(table, np.zeros((8, 1)))
         ad.set_loss_var(F.lookup(table, index) * x)
-        for got in (ad.recv_img(F.sparse_matmul(matrix, x)), ad.recv_grad(table)):
+        for got in (ad.recv_img(F.linalg.sparse_matmul(matrix, x)), ad.recv_grad(table)):
             a = got.reshape(-1)
             assert np.isnan(a[[1, 6]]).all()
             assert np.array_equal(a[[0, 2, 3, 4, 5, 7]], [0, 0, 0, 36, 0, 0])
@@ -131,10 +133,12 @@ def test_what_is_not_in_a_row_does_not_leak(lowering: str) -> None:
 
 @pytest.mark.parametrize("lowering", ["compute", "graphics"])
 def test_a_matrix_without_entries_makes_zeros(lowering: str) -> None:
-    matrix = F.SparseMatrix(np.zeros(6, int), np.zeros(0, int), np.zeros(0), 4)
+    matrix = F.linalg.SparseMatrix(np.zeros(6, int), np.zeros(0, int), np.zeros(0), 4)
     x = F.leaf(np.full((4, 1), 7.0, np.float32), FLOAT)
     with DressiAD(options=Options(lowering=lowering)) as ad:
-        assert np.array_equal(ad.recv_img(F.sparse_matmul(matrix, x)).reshape(-1), np.zeros(5))
+        assert np.array_equal(
+            ad.recv_img(F.linalg.sparse_matmul(matrix, x)).reshape(-1), np.zeros(5)
+        )
 
 
 def test_a_step_gathers_what_was_scattered_as_vectors() -> None:

@@ -24,7 +24,7 @@ def has_subgroups() -> bool:
         return ad.limits.subgroup_arithmetic and ad.limits.float_atomics
 
 
-def lengths_matrix() -> tuple[F.SparseMatrix, np.ndarray]:
+def lengths_matrix() -> tuple[F.linalg.SparseMatrix, np.ndarray]:
     """Rows of 0 to 70 entries: every rest of the blocks, and several of the largest one."""
     rng = np.random.default_rng(0)
     lengths = rng.permutation(71)
@@ -33,7 +33,7 @@ def lengths_matrix() -> tuple[F.SparseMatrix, np.ndarray]:
     values = rng.normal(size=offsets[-1]).astype(np.float32)
     dense = np.zeros((71, 40))
     np.add.at(dense, (np.repeat(np.arange(71), lengths), columns), values.astype(np.float64))
-    return F.SparseMatrix(offsets, columns, values, 40), dense
+    return F.linalg.SparseMatrix(offsets, columns, values, 40), dense
 
 
 def test_rows_of_every_length_have_the_same_sums_all_ways() -> None:
@@ -55,8 +55,10 @@ def test_rows_of_every_length_have_the_same_sums_all_ways() -> None:
             ad.send_img(rows, index[:, None])
             ad.send_img(table, np.zeros((71, 3)))
             ad.set_loss_var(loss)
-            mapped = F.linear_map(matrix, image, (71, 1))
-            got = [ad.recv_img(v).reshape(71, 3) for v in (F.sparse_matmul(matrix, x), mapped)]
+            mapped = F.linalg.linear_map(matrix, image, (71, 1))
+            got = [
+                ad.recv_img(v).reshape(71, 3) for v in (F.linalg.sparse_matmul(matrix, x), mapped)
+            ]
             found.append([*got, ad.recv_grad(table)])
     wanted = np.zeros((71, 3))
     np.add.at(wanted, index, w.astype(np.float64))
@@ -70,10 +72,12 @@ def test_rows_of_every_length_have_the_same_sums_all_ways() -> None:
 
 def test_long_rows_of_stacked_tables_keep_to_their_layers() -> None:
     """A subgroup has lanes of several layers; one row of 40 entries a layer."""
-    matrix = F.SparseMatrix(np.array([0, 40, 41]), np.arange(41) % 37, np.ones(41), 37)
+    matrix = F.linalg.SparseMatrix(np.array([0, 40, 41]), np.arange(41) % 37, np.ones(41), 37)
     data = np.random.default_rng(2).normal(size=(5, 37, 1)).astype(np.float32)
     with DressiAD(options=COMPUTE) as ad:
-        got = ad.recv_img(F.sparse_matmul(matrix, F.leaf(data[:, None], FLOAT))).reshape(5, 2)
+        got = ad.recv_img(F.linalg.sparse_matmul(matrix, F.leaf(data[:, None], FLOAT))).reshape(
+            5, 2
+        )
     want = np.stack([data[:, :, 0].sum(1) + data[:, :3, 0].sum(1), data[:, 3, 0]], 1)
     assert np.allclose(got, want, atol=1e-5)
 

@@ -36,7 +36,7 @@ class Fit:
         size = (16 + seed, 9)
         self.x = Variable(VEC3, size, requires_grad=True, name="x")
         self.target = Variable(VEC3, size, name="target")
-        blurred = (self.x + F.shift(self.x, 1, 0) + F.shift(self.x, 0, 1)) * (1.0 / 3.0)
+        blurred = (self.x + F.image.shift(self.x, 1, 0) + F.image.shift(self.x, 0, 1)) * (1.0 / 3.0)
         off = blurred - F.sin(self.target)
         self.loss = F.mean(off * off)
         self.data = {

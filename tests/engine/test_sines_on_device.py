@@ -18,7 +18,7 @@ def test_the_highest_frequency_of_an_encoding_keeps_its_digits(ad: DressiAD) -> 
     """pi * 2^15 * x in float32 is off by 6e-3."""
     data = np.random.default_rng(0).uniform(-1, 1, (8, 8, 2)).astype(np.float32)
     x = Variable(VEC2, (8, 8), requires_grad=True)
-    encoded = F.positional_encoding(x, 16, include_input=False)
+    encoded = F.nn.positional_encoding(x, 16, include_input=False)
     (g,) = build_backward(encoded, [x]).values()
     got, gradient = run_many(ad, [encoded, g], {x: data})
     scale = np.pi * 2.0 ** np.arange(16)[:, None, None, None]
@@ -31,7 +31,7 @@ def test_the_highest_frequency_of_an_encoding_keeps_its_digits(ad: DressiAD) -> 
 @pytest.mark.parametrize(
     "y",
     [
-        F.positional_encoding(Variable(FLOAT, (64, 64)), 16, include_input=False),
+        F.nn.positional_encoding(Variable(FLOAT, (64, 64)), 16, include_input=False),
         F.normal_noise((64, 64), n=4),
     ],
     ids=["encoding", "noise"],

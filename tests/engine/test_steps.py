@@ -315,7 +315,7 @@ def test_ctrl_c_between_a_send_and_its_static_half_loses_nothing() -> None:
     x, clean = (Variable(FLOAT, (64, 64), requires_grad=g) for g in (True, False))
     y = clean
     for _ in range(3):
-        y = F.sin(F.dilate(y, 1.0, 1))
+        y = F.sin(F.image.dilate(y, 1.0, 1))
     d = x - y
     with DressiAD() as ad, DressiAD(options=Options(cache=False)) as plain:
         for engine in (ad, plain):

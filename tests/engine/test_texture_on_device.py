@@ -97,7 +97,7 @@ def test_coordinates_beyond_all_integers_read_and_add_inside_of_the_texture(
     feeds = {tex: rng.uniform(0.5, 1, size[::-1]), uv: at, lod: 0.5}
     ways = ("repeat", "mirror", "clamp")
     reads = [F.texture(tex, uv, wrap=w, filter=f) for w in ways for f in ("linear", "nearest")]
-    reads += [F.texture_mip(F.mipmap(tex), uv, lod, wrap=w) for w in ways]
+    reads += [F.texture_mip(F.image.mipmap(tex), uv, lod, wrap=w) for w in ways]
     got = run_many(ad, [*reads, *(build_backward(y)[tex] for y in reads)], feeds)
     for k, (y, g) in enumerate(zip(got[: len(reads)], got[len(reads) :], strict=True)):
         assert y.min() > 0.4999 and y.max() < 1.0001, k

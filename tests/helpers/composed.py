@@ -106,10 +106,10 @@ POSITIVE3, ANY3, ANY1 = (VEC3, 0.1, 2.0), (VEC3, -2.0, 2.0), (FLOAT, -2.0, 2.0)
 MASK3, MASK1 = (VEC3, -1.0, 1.0), (IVEC3, -1, 1)
 
 COMPOSED: tuple[Composed, ...] = (
-    _c("srgb_to_linear", F.srgb_to_linear, _decode, (VEC3, -0.2, 1.5)),
-    _c("srgb_to_linear", F.srgb_to_linear, _decode, (FLOAT, -0.05, 0.04)),
-    _c("linear_to_srgb", F.linear_to_srgb, _encode, (VEC3, -0.2, 1.5)),
-    _c("linear_to_srgb", F.linear_to_srgb, _encode, (FLOAT, -0.003, 0.003)),
+    _c("srgb_to_linear", F.image.srgb_to_linear, _decode, (VEC3, -0.2, 1.5)),
+    _c("srgb_to_linear", F.image.srgb_to_linear, _decode, (FLOAT, -0.05, 0.04)),
+    _c("linear_to_srgb", F.image.linear_to_srgb, _encode, (VEC3, -0.2, 1.5)),
+    _c("linear_to_srgb", F.image.linear_to_srgb, _encode, (FLOAT, -0.003, 0.003)),
     _c("inversesqrt", F.inversesqrt, lambda x: x**-0.5, POSITIVE3),
     _c("radians", F.radians, np.radians, (VEC2, -360, 360), transcendental=False),
     _c("degrees", F.degrees, np.degrees, (VEC2, -7, 7), transcendental=False),
@@ -217,27 +217,34 @@ COMPOSED: tuple[Composed, ...] = (
     ),
     _mask(
         "shift_right",
-        lambda a, n: F.shift_right(a, n, logical=True),
+        lambda a, n: F.bits.shift_right(a, n, logical=True),
         lambda a, n: a.astype(np.int64) % 2**32 >> n.astype(np.int64),
         (INT, -(2**31), 2**31 - 1),
         (INT, 1, 31),
     ),
-    _c("trace", F.trace, lambda m: np.trace(m, axis1=-2, axis2=-1)[..., None], (MAT3, -2, 2)),
-    _c("row", lambda m: F.row(m, 1), lambda m: m[..., 1, :], (MAT4, -2, 2)),
+    _c(
+        "trace", F.linalg.trace, lambda m: np.trace(m, axis1=-2, axis2=-1)[..., None], (MAT3, -2, 2)
+    ),
+    _c("row", lambda m: F.linalg.row(m, 1), lambda m: m[..., 1, :], (MAT4, -2, 2)),
     _c(
         "from_columns",
-        F.from_columns,
+        F.linalg.from_columns,
         lambda *v: np.stack(np.broadcast_arrays(*v), -1),
         (VEC2, -2, 2),
         (VEC2, -2, 2),
     ),
     _c(
-        "from_rows", F.from_rows, lambda *v: np.stack(np.broadcast_arrays(*v), -2), ANY3, ANY3, ANY3
+        "from_rows",
+        F.linalg.from_rows,
+        lambda *v: np.stack(np.broadcast_arrays(*v), -2),
+        ANY3,
+        ANY3,
+        ANY3,
     ),
-    _c("matrix_comp_mul", F.matrix_comp_mul, np.multiply, (MAT2, -2, 2), (MAT2, -2, 2)),
+    _c("matrix_comp_mul", F.linalg.matrix_comp_mul, np.multiply, (MAT2, -2, 2), (MAT2, -2, 2)),
     _c(
         "vector_matmul",
-        F.vector_matmul,
+        F.linalg.vector_matmul,
         lambda v, m: (v[..., None, :] @ m)[..., 0, :],
         ANY3,
         (MAT3, -2, 2),
@@ -257,7 +264,7 @@ COMPOSED: tuple[Composed, ...] = (
     _c("softmax", F.softmax, _softmax, (VEC3, -5, 5)),
     _c("softmax", F.softmax, _softmax, (VEC2, -2, 2)),
     _c("logaddexp", F.logaddexp, np.logaddexp, (VEC3, -5, 5), (FLOAT, -5, 5)),
-    _c("log_sigmoid", F.log_sigmoid, lambda x: -np.logaddexp(0, -x), (VEC3, -9, 9)),
+    _c("log_sigmoid", F.nn.log_sigmoid, lambda x: -np.logaddexp(0, -x), (VEC3, -9, 9)),
     _c("huber", F.huber, _huber, ANY3, (FLOAT, 0.5, 1.5)),
     _c("huber", F.huber, lambda x: _huber(x, 1.0), (FLOAT, -3, 3)),
     _c("charbonnier", F.charbonnier, lambda x, e: np.hypot(x, e), ANY3, (FLOAT, 0.1, 1)),

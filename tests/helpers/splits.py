@@ -82,7 +82,7 @@ def many_parameters(share: Share) -> tuple[Variable, Mapping[Variable, Any]]:
     matrix = Variable(MAT3, requires_grad=True, name="matrix")
     stack = Variable(VEC3, SIZE, 2, requires_grad=True, name="stack")
     target = Variable(VEC3, SIZE, n, name="target")
-    still = F.gaussian_blur(F.gaussian_blur(target, 1.0), 1.0)
+    still = F.image.gaussian_blur(F.image.gaussian_blur(target, 1.0), 1.0)
     t = F.to_float(step_counter("loss.step"))
     both = F.split(stack)
     off = (matrix @ both[0]) * (1.0 + 0.01 * t) + both[1] * scale - still

@@ -73,20 +73,20 @@ def test_a_pass_does_not_compute_what_it_looks_up() -> None:
 def test_what_reads_neighbours_is_not_repeated() -> None:
     """A dispatch whose table itself is looked up, or blurred, is not taken in."""
     x, index = Variable(VEC3, (50, 1), name="x"), Variable(INT, (9, 1), name="index")
-    inner = F.lookup(F.box_blur(x, 1), index)
+    inner = F.lookup(F.image.box_blur(x, 1), index)
     assert len(ops(packed(inner + 1.0, options=Options(lowering="compute")))) == 2
 
 
 def test_what_two_passes_read_is_not_folded() -> None:
     x = Variable(FLOAT, SIZE, 3, name="x")
     y = F.sin(x)
-    p = packed(F.sum_layers(y), F.border(y))
+    p = packed(F.sum_layers(y), F.image.border(y))
     assert sum(row.count("sin") for row in ops(p)) == 1
 
 
 def test_a_read_of_neighbours_is_not_folded() -> None:
     """It would compute every value five times."""
-    p = packed(F.border(F.sin(Variable(FLOAT, SIZE, name="x"))))
+    p = packed(F.image.border(F.sin(Variable(FLOAT, SIZE, name="x"))))
     assert ops(p) == [["sin"], ["border"]]
 
 
@@ -167,7 +167,7 @@ def gathered_twice(n: int, layers: int) -> list[list[str]]:
     rows = F.lookup(moved, index)
     gradient = build_backward(F.dot(rows, rows), [table])[table]
     options = Options(lowering="compute")
-    return ops(packed(F.sum_layers(F.box_blur(rows, 1)), gradient, options=options))
+    return ops(packed(F.sum_layers(F.image.box_blur(rows, 1)), gradient, options=options))
 
 
 def test_two_readers_may_each_compute_what_they_read() -> None:
@@ -204,7 +204,7 @@ def test_an_update_that_others_need_comes_first_all_the_same() -> None:
     """The loss is of the new x: the old one is copied over at the end."""
     x = Variable(VEC3, (64, 64), name="x")
     new = x * 0.5
-    made = simplify([F.border(new.x) + x.x, new])
+    made = simplify([F.image.border(new.x) + x.x, new])
     plan = pack(made[:1], [(x, made[1])], LLVMPIPE).plan
     check_plan(plan, LLVMPIPE)
     assert len(plan.updates) == 1

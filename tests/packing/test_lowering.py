@@ -27,7 +27,7 @@ COMPUTE = Options(lowering="compute")
 
 def blurred(size: tuple[int, int] = (16, 16)) -> tuple[Variable, Variable]:
     x = Variable(VEC3, size, requires_grad=True, name="x")
-    return x, F.box_blur(x * 2.0, 1) * x
+    return x, F.image.box_blur(x * 2.0, 1) * x
 
 
 def packed(
@@ -72,7 +72,7 @@ def test_the_choice_is_by_size() -> None:
     h200 = PRESETS["h200"]
     slow_start = replace(h200, compute=replace(h200.compute, fixed_us=50.0))
     x = Variable(VEC3, (512, 512), name="x")
-    blur = F.box_blur(x, 1)
+    blur = F.image.box_blur(x, 1)
     made = [own_image(v) for v in simplify([blur, F.sum(blur)])]
     plan = pack(made, [], NVIDIA, Options(), profile=slow_start).plan
     by_size = {(s.width * s.height > 4096): s.kind for s in plan.stages}
@@ -81,7 +81,7 @@ def test_the_choice_is_by_size() -> None:
 
 def test_what_was_asked_for_is_not_compared() -> None:
     """Passes beside a dispatch that is no pass, on a device that likes dispatches."""
-    blur = F.box_blur(Variable(FLOAT, (128, 128), name="x"), 1)
+    blur = F.image.box_blur(Variable(FLOAT, (128, 128), name="x"), 1)
     made = [own_image(v) for v in sum_in_groups(simplify([F.sum(blur)]))]
     plan = pack(made, [], NVIDIA, Options(lowering="graphics"), profile=PRESETS["h200"]).plan
     for stage in plan.stages:
@@ -109,7 +109,7 @@ def test_groups_are_shaped_for_their_pixels(
 
 
 def test_a_mask_is_spread_by_passes_where_groups_are_too_small() -> None:
-    words = F.dilate_bits(F.pack_bits(Variable(FLOAT, (64, 64), name="x")), 3.0, 5)
+    words = F.bits.dilate_bits(F.bits.pack_bits(Variable(FLOAT, (64, 64), name="x")), 3.0, 5)
     for lanes, together in ((512, True), (511, False)):
         limits = NVIDIA.restrict(group_lanes=lanes)
         made = lower([words], COMPUTE, None, limits)
@@ -139,7 +139,7 @@ def test_changing_over_counts(
     x = Variable(FLOAT, (1024, 1024), name="x")
     for _ in range(functions):
         x = F.sin(x) * 1.5
-    y = F.box_blur(x * F.sum(x), 1)
+    y = F.image.box_blur(x * F.sum(x), 1)
     assert kinds(packed(y, Options(), profile=profile).plan) == expected
 
 
@@ -185,7 +185,7 @@ def test_parameters_are_updated_in_place() -> None:
 
 def test_an_image_read_at_other_pixels_is_not_updated_in_place() -> None:
     x = Variable(FLOAT, (8, 8), name="x")
-    (new,) = simplify([F.laplacian(x)])
+    (new,) = simplify([F.image.laplacian(x)])
     plan = pack([], [(x, own_image(new))], LLVMPIPE, COMPUTE).plan
     check_plan(plan, LLVMPIPE)
     assert len(plan.updates) == 1
@@ -338,7 +338,7 @@ def test_a_group_computes_what_it_adds() -> None:
     for _ in range(10):
         long = F.sin(long) + 0.1
     names = []
-    for outputs in ([F.sum(squares)], [F.sum(squares), F.border(squares)], [F.sum(long)]):
+    for outputs in ([F.sum(squares)], [F.sum(squares), F.image.border(squares)], [F.sum(long)]):
         plan = pack(lower(outputs, COMPUTE, None, NVIDIA), [], NVIDIA, COMPUTE).plan
         check_plan(plan, NVIDIA)
         made = [s for stage in plan.stages for s in stage.substages]
@@ -467,7 +467,7 @@ def test_a_mask_is_dilated_in_few_dispatches(most: int, dispatches: int) -> None
     """Border and dilation are one up to 64 pixels, and what makes the radius of uniforms is none;
     in passes each of them is one, and more."""
     words, r = Variable(INT, (3, 50), name="words"), Variable(FLOAT, name="r")
-    band = F.dilate_bits(F.border_bits(words, 70), F.maximum(r * 70.0 - 1.0, 0.0), most)
+    band = F.bits.dilate_bits(F.bits.border_bits(words, 70), F.maximum(r * 70.0 - 1.0, 0.0), most)
     graphics = Options(lowering="graphics")
     n = {
         kind: pack(lower([band], options, None, LLVMPIPE), [], LLVMPIPE, options).plan.n_substages
@@ -479,7 +479,7 @@ def test_a_mask_is_dilated_in_few_dispatches(most: int, dispatches: int) -> None
 @pytest.mark.parametrize("most", [1, 31, 33, 52, 57, 58, 64])
 def test_the_words_of_a_mask_fit_the_shared_memory_of_every_device(most: int) -> None:
     words = Variable(INT, (3, 50), name="words")
-    band = F.dilate_bits(F.border_bits(words, 70), Variable(FLOAT, name="r"), most)
+    band = F.bits.dilate_bits(F.bits.border_bits(words, 70), Variable(FLOAT, name="r"), most)
     limits = MINIMUM.restrict(group_lanes=512)
     plan = pack(lower([band], COMPUTE, None, limits), [], limits, COMPUTE).plan
     check_plan(plan, limits)

@@ -239,7 +239,7 @@ def test_a_clean_chain_of_macros_is_not_doubled() -> None:
     x, clean = (Variable(FLOAT, (32, 32), requires_grad=g) for g in (True, False))
     y = clean
     for _ in range(5):
-        y = F.sin(F.dilate(y, 2.0, 3))
+        y = F.sin(F.image.dilate(y, 2.0, 3))
     d = x - y
     split = split_functions(pack_task(task_of(F.mean(d * d), SGD(0.1))), ())
     assert split is not None and cut_bytes(split) == 4 * 32 * 32

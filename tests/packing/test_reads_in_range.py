@@ -33,7 +33,7 @@ def _reads_buffer() -> Variable:
 
 
 def _reads_elsewhere() -> Variable:
-    return F.shift(Variable(VEC3, (N, 1)), 1, 0)
+    return F.image.shift(Variable(VEC3, (N, 1)), 1, 0)
 
 
 def _reads_rows() -> Variable:

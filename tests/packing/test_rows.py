@@ -18,9 +18,9 @@ def shaders(*outputs: Variable, lowering: str = "compute") -> list[str]:
     return [s.compute or s.fragment for stage in plan.stages for s in stage.substages]
 
 
-def matrix_with_a_row_of(longest: int) -> F.SparseMatrix:
+def matrix_with_a_row_of(longest: int) -> F.linalg.SparseMatrix:
     n = longest + 1
-    return F.SparseMatrix(np.array([0, longest, n]), np.arange(n) % 2, np.ones(n), 2)
+    return F.linalg.SparseMatrix(np.array([0, longest, n]), np.arange(n) % 2, np.ones(n), 2)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def matrix_with_a_row_of(longest: int) -> F.SparseMatrix:
 def test_rows_are_read_at_once_in_dispatches_as_far_as_they_are_long(
     longest: int, blocks: str, together: bool
 ) -> None:
-    y = F.sparse_matmul(matrix_with_a_row_of(longest), Variable(FLOAT, (2, 1)))
+    y = F.linalg.sparse_matmul(matrix_with_a_row_of(longest), Variable(FLOAT, (2, 1)))
     (text,) = shaders(y)
     main = text[text.index("void main") :]
     assert (blocks in main) if blocks else ("for (" not in main and "while" not in main)
@@ -49,8 +49,8 @@ def test_no_branch_stands_between_the_first_loads_of_sums_over_rows() -> None:
     loss = F.lookup(table, faces.x) * w + F.lookup(table, faces.y) * F.sin(w)
     (g,) = build_backward(loss).values()
     offsets = np.concatenate([np.arange(40), [80]])  # the last row is long
-    y = F.sparse_matmul(
-        F.SparseMatrix(offsets, np.zeros(80), np.ones(80), 2), Variable(VEC2, (2, 1))
+    y = F.linalg.sparse_matmul(
+        F.linalg.SparseMatrix(offsets, np.zeros(80), np.ones(80), 2), Variable(VEC2, (2, 1))
     )
     text = next(t for t in shaders(F.sin(y) + g) if "sparse_matmul" in t)
     main = text[text.index("void main") :]

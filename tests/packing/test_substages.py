@@ -72,7 +72,7 @@ def test_same_pixel_work_is_one_shader(limits: DeviceLimits) -> None:
 @BOTH
 def test_read_at_other_pixels_closes_the_substage_and_the_stage(limits: DeviceLimits) -> None:
     """|[sin]| -> |[border]|"""
-    p = packed(F.border(F.sin(image("a"))), limits)
+    p = packed(F.image.border(F.sin(image("a"))), limits)
     assert shape(p) == [1, 1]
     assert bindings(p) == ["input", "texture"]
 
@@ -253,7 +253,7 @@ def test_value_used_only_inside_is_not_written() -> None:
 def test_value_needed_by_a_later_stage_is_written() -> None:
     """|[sin ...]| -> |[border ...]|; the cosine may stand in either."""
     a = F.sin(image("a"))
-    p = packed([F.cos(a), F.border(a)])
+    p = packed([F.cos(a), F.image.border(a)])
     assert shape(p) == [1, 1]
     assert p.images[a.uid][0] in p.plan.stages[0].substages[0].outputs
 
@@ -334,7 +334,7 @@ def test_why_not_names_the_two_sizes() -> None:
 def test_why_not_names_the_image_that_is_read_at_other_pixels() -> None:
     a = F.sin(image("a"))
     a.name = "wave"
-    units, context = _units(F.border(a))
+    units, context = _units(F.image.border(a))
     text = _fits(units[0], begin(units[1], context), context)
     assert "wave FLOAT@8x6 is read at other pixels" in text
 
@@ -425,7 +425,7 @@ def test_tables_of_one_physical_size_share_a_render_pass() -> None:
 
 def _mixed() -> list[Variable]:
     a, b = image("a"), image("b")
-    return [F.border(F.sin(a) * b + 1.0) + F.cos(b) * a]
+    return [F.image.border(F.sin(a) * b + 1.0) + F.cos(b) * a]
 
 
 def test_both_switches_off_is_one_function_a_pass() -> None:
@@ -466,7 +466,7 @@ def test_minimum_is_what_vulkan_guarantees() -> None:
 
 
 def test_plan_text_has_a_line_a_stage_and_a_line_a_substage() -> None:
-    p = packed(F.border(F.sin(image("a"))))
+    p = packed(F.image.border(F.sin(image("a"))))
     lines = plan_text(p.plan).splitlines()
     assert lines[0].startswith("plan step: 2 functions, 2 substages, 2 stages, 3 images, 0 buffers")
     assert lines[1] == "stage 0 graphics 8x6"
@@ -475,7 +475,7 @@ def test_plan_text_has_a_line_a_stage_and_a_line_a_substage() -> None:
 
 
 def test_shaders_name_the_op_and_the_users_line() -> None:
-    p = packed(F.border(F.sin(image("a"))))
+    p = packed(F.image.border(F.sin(image("a"))))
     text = shaders_text(p.plan)
     assert "// sin  test_substages.py:" in text and "// border  test_substages.py:" in text
     assert "a FLOAT@8x6" in text

@@ -111,11 +111,11 @@ FORMS: dict[str, Callable[[int], Variable]] = {
     "flip of a table": lambda n: F.flip(Variable(FLOAT, (n, 1))),
     "custom": _custom,
     "mirrored border": lambda n: F.pad(image(n), 2, 2, 2, 2, border="mirror"),
-    "mirrored blur": lambda n: F.gaussian_blur(image(n), 0.7, border="mirror"),
+    "mirrored blur": lambda n: F.image.gaussian_blur(image(n), 0.7, border="mirror"),
     "mirrored wrap": lambda n: F.texture(
         Variable(VEC4, (n, 10 - n), 2), F.pixel_coord((9, 9), 2) * -0.1, wrap="mirror"
     ),
-    "resize": lambda n: F.resize(F.flip(image(n)), (7, 5)),
+    "resize": lambda n: F.image.resize(F.flip(image(n)), (7, 5)),
 }
 
 

@@ -199,7 +199,7 @@ def still_parts(share: Share) -> Made:
     size, n = (12, 10), len(share)
     x = Variable(VEC3, size, requires_grad=True, name="x")
     target = Variable(VEC3, size, n, name="target")
-    off = x - F.gaussian_blur(F.gaussian_blur(target, 1.0), 1.0)
+    off = x - F.image.gaussian_blur(F.image.gaussian_blur(target, 1.0), 1.0)
     pictures = np.random.default_rng(1).normal(size=(VIEWS, 10, 12, 3))
     targets.append(target)
     return F.mean(F.dot(off, off)), {target: pictures[share.views], x: np.zeros((10, 12, 3))}
@@ -383,7 +383,7 @@ def test_a_gradient_that_never_changes() -> None:
         x = Variable(VEC3, (6, 5), requires_grad=True, name="x")
         target = Variable(VEC3, (6, 5), len(share), name="target")
         views = np.arange(VIEWS)[:, None, None, None] + np.ones((VIEWS, 5, 6, 3))
-        loss = F.mean(F.dot(x, F.gaussian_blur(F.gaussian_blur(target, 1.0), 1.0)))
+        loss = F.mean(F.dot(x, F.image.gaussian_blur(F.image.gaussian_blur(target, 1.0), 1.0)))
         return loss, {target: views[share.views], x: np.zeros((5, 6, 3))}
 
     with fresh(make, lambda: SGD(1.0)) as dp:

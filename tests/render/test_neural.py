@@ -115,11 +115,11 @@ def test_activations_are_their_formulas() -> None:
     data = np.array([-100, -3, -1, -1e-3, 0, 1e-3, 1, 3, 100.0])
     erf_free = data / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (data + 0.044715 * data**3)))
     want = {
-        F.relu: np.maximum(data, 0),
-        F.leaky_relu: np.where(data > 0, data, 0.01 * data),
-        F.elu: np.where(data > 0, data, np.exp(np.minimum(data, 0)) - 1),
-        F.silu: data / (1 + np.exp(-data)),
-        F.gelu: erf_free,
+        F.nn.relu: np.maximum(data, 0),
+        F.nn.leaky_relu: np.where(data > 0, data, 0.01 * data),
+        F.nn.elu: np.where(data > 0, data, np.exp(np.minimum(data, 0)) - 1),
+        F.nn.silu: data / (1 + np.exp(-data)),
+        F.nn.gelu: erf_free,
     }
     for activation, values in want.items():
         (got,) = evaluate([activation(x)], {x: data.reshape(1, 1, 9, 1)})
@@ -130,12 +130,12 @@ def test_activations_are_their_formulas() -> None:
 def test_activations_have_finite_gradients_at_the_ends(ad: DressiAD) -> None:
     x = Variable(FLOAT, (7, 1), requires_grad=True)
     ad.send_img(x, np.array([-1e3, -100, -1, 0, 1, 100, 1e3], np.float32))
-    acts = (F.relu, F.leaky_relu, F.elu, F.silu, F.gelu)
+    acts = (F.nn.relu, F.nn.leaky_relu, F.nn.elu, F.nn.silu, F.nn.gelu)
     grads = ad.recv_imgs([build_backward(a(x), [x])[x] for a in acts])
     for a, g in zip(acts, grads, strict=True):
         g = g.ravel()
         assert np.isfinite(g).all(), a.__name__
-        assert abs(g[-1] - 1) < 1e-5 and abs(g[0] - (0.01 if a is F.leaky_relu else 0)) < 1e-5
+        assert abs(g[-1] - 1) < 1e-5 and abs(g[0] - (0.01 if a is F.nn.leaky_relu else 0)) < 1e-5
 
 
 @pytest.mark.parametrize("n_components", [1, 2, 3, 4])
@@ -143,7 +143,7 @@ def test_positional_encoding(n_components: int) -> None:
     vtype = (FLOAT, VEC2, VEC3, VEC4)[n_components - 1]
     x = Variable(vtype, (5, 3))
     data = np.random.default_rng(3).uniform(-1, 1, (1, 3, 5, n_components))
-    (got,) = evaluate([F.positional_encoding(x, 3)], {x: data})
+    (got,) = evaluate([F.nn.positional_encoding(x, 3)], {x: data})
     assert np.allclose(got[0, ..., :n_components], data[0])
     m = n_components
     for k in range(3):
@@ -155,10 +155,10 @@ def test_positional_encoding(n_components: int) -> None:
         else:
             assert np.allclose(got[1 + k, ..., :m], np.sin(angle))
             assert np.allclose(got[4 + k, ..., :m], np.cos(angle))
-    assert F.positional_encoding(x, 3, include_input=False).layers == got.shape[0] - 1
+    assert F.nn.positional_encoding(x, 3, include_input=False).layers == got.shape[0] - 1
 
 
-@pytest.mark.parametrize("activation", [F.sigmoid, F.softplus, F.relu, F.cos])
+@pytest.mark.parametrize("activation", [F.sigmoid, F.softplus, F.nn.relu, F.cos])
 def test_what_fills_a_layer_up_is_no_channel(activation: Callable[[Variable], Variable]) -> None:
     """A sigmoid is 1/2 at 0. Steps against the gradient, then the network by hand, from what
     unpack_weights gives."""
@@ -187,21 +187,21 @@ def test_what_fills_a_layer_up_is_no_channel(activation: Callable[[Variable], Va
 
 
 BAD: list[tuple[Callable[[], object], str]] = [
-    (lambda: F.dense(Variable(VEC3, (4, 4)), Variable(MAT4, (1, 1))), "VEC4"),
-    (lambda: F.dense(Variable(VEC4, (4, 4)), Variable(MAT4, (1, 1), 2)), "one layer"),
-    (lambda: F.dense(Variable(VEC4, (4, 4), 3), Variable(MAT4, (2, 1))), "there are 3"),
+    (lambda: F.nn.dense(Variable(VEC3, (4, 4)), Variable(MAT4, (1, 1))), "VEC4"),
+    (lambda: F.nn.dense(Variable(VEC4, (4, 4)), Variable(MAT4, (1, 1), 2)), "one layer"),
+    (lambda: F.nn.dense(Variable(VEC4, (4, 4), 3), Variable(MAT4, (2, 1))), "there are 3"),
     (
-        lambda: F.dense(Variable(VEC4, (4, 4)), Variable(MAT4, (1, 2)), Variable(VEC4)),
+        lambda: F.nn.dense(Variable(VEC4, (4, 4)), Variable(MAT4, (1, 2)), Variable(VEC4)),
         "VEC4@1x1x2",
     ),
-    (lambda: F.conv2d(Variable(VEC4, (4, 4)), Variable(MAT4, (8, 1))), "9 taps"),
-    (lambda: F.conv2d(Variable(VEC4, (4, 1)), Variable(MAT4, (9, 1))), "table"),
-    (lambda: F.conv2d(Variable(VEC4, (4, 4)), Variable(MAT4, (4, 1)), kernel=2), "odd"),
-    (lambda: F.conv2d(Variable(VEC4, (4, 4)), Variable(MAT4, (9, 1)), border="clamp"), "border"),
-    (lambda: F.leaky_relu(Variable(FLOAT), 1.5), "slope"),
-    (lambda: F.relu(Variable(INT)), "INT"),
-    (lambda: F.positional_encoding(Variable(VEC2), 0), "1 to 16"),
-    (lambda: F.positional_encoding(Variable(VEC2, (2, 2), 3), 2), "reshape"),
+    (lambda: F.nn.conv2d(Variable(VEC4, (4, 4)), Variable(MAT4, (8, 1))), "9 taps"),
+    (lambda: F.nn.conv2d(Variable(VEC4, (4, 1)), Variable(MAT4, (9, 1))), "table"),
+    (lambda: F.nn.conv2d(Variable(VEC4, (4, 4)), Variable(MAT4, (4, 1)), kernel=2), "odd"),
+    (lambda: F.nn.conv2d(Variable(VEC4, (4, 4)), Variable(MAT4, (9, 1)), border="clamp"), "border"),
+    (lambda: F.nn.leaky_relu(Variable(FLOAT), 1.5), "slope"),
+    (lambda: F.nn.relu(Variable(INT)), "INT"),
+    (lambda: F.nn.positional_encoding(Variable(VEC2), 0), "1 to 16"),
+    (lambda: F.nn.positional_encoding(Variable(VEC2, (2, 2), 3), 2), "reshape"),
     (lambda: pack_weights(np.zeros(3)), "n_out, n_in"),
     (lambda: pack_weights(np.zeros((2, 2, 2, 2))), "odd k"),
     (lambda: unpack_weights(np.zeros((1, 1, 4, 4)), 8, 4), "8 x 4"),

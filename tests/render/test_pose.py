@@ -44,8 +44,9 @@ def leaf(value, vtype, name):
 def weighted(m):
     n = m.vtype.n
     return F.sum_components(
-        F.from_columns(*(F.column(m, k) for k in range(n))) @ F.constant(WEIGHT[:n, 0])
-    ) + F.dot(F.column(m, 0), F.constant(WEIGHT[:n, 1]))
+        F.linalg.from_columns(*(F.linalg.column(m, k) for k in range(n)))
+        @ F.constant(WEIGHT[:n, 0])
+    ) + F.dot(F.linalg.column(m, 0), F.constant(WEIGHT[:n, 1]))
 
 
 def value(m, feeds=None):
@@ -70,7 +71,7 @@ def test_gradient_of_axis_angle_at_the_identity_is_the_generators():
     """d R / d w_k = [e_k]x: the cross product with a unit vector."""
     w = leaf(np.zeros(3), VEC3, "w")
     for row, column in np.ndindex(3, 3):
-        entry = F.swizzle(F.column(axis_angle_matrix(w), column), "xyz"[row])
+        entry = F.swizzle(F.linalg.column(axis_angle_matrix(w), column), "xyz"[row])
         got = evaluate([build_backward(entry, [w])[w]], {})[0].reshape(3)
         want = [np.cross(np.eye(3)[k], np.eye(3)[column])[row] for k in range(3)]
         assert np.allclose(got, want, atol=1e-15)

@@ -91,7 +91,7 @@ def test_cotangent_laplacian_leaves_a_plane_alone():
     )  # fmt: skip
     inner = [6 * j + i for j in range(1, 5) for i in range(1, 5)]
     got = dense(cotangent_matrix(points, faces, max_angle_deg=90.0))
-    uniform = dense(F.SparseMatrix(*uniform_laplacian(faces, 36), 36))
+    uniform = dense(F.linalg.SparseMatrix(*uniform_laplacian(faces, 36), 36))
     move, pull = np.abs(got @ points)[inner], np.abs(uniform @ points)[inner]
     acute = np.median(move.max(axis=1))  # vertices with an obtuse angle around are off by the clamp
     assert acute < 0.3 * np.median(pull.max(axis=1))

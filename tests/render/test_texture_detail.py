@@ -97,7 +97,7 @@ def pictures(ad: DressiAD) -> tuple[dict[str, np.ndarray], np.ndarray]:
     tex = Variable(FLOAT, (64, 64))
     feeds[tex] = board[..., None]
     where = surface_uv(peel, uv, uv_faces)
-    mip = F.mipmap(tex)
+    mip = F.image.mipmap(tex)
     reads = {
         "plain": F.texture(tex, where),
         "mipmapped": F.texture_mip(mip, where, face_lod(screen, peel, uv, uv_faces, mip)),

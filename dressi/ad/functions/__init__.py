@@ -1,14 +1,14 @@
-"""``F``: all ops. Each is one row of the registry; see the docs for the table generated from it."""
+"""``F``: all ops. Each is one row of the registry; docs/ops.md is the table made from the rows.
+
+Ops of one subject are in a family: ``F.bits``, ``F.image``, ``F.linalg``, ``F.nn``. An op keeps its
+name there, so messages and dumps name it without the family. Families' ops are still found in F
+itself, where they were before, with a DeprecationWarning, for one release.
+"""
+
+import warnings
+from typing import TYPE_CHECKING, Any
 
 from dressi.ad.functions._common import constant, leaf
-from dressi.ad.functions.activations import (
-    elu,
-    gelu,
-    leaky_relu,
-    positional_encoding,
-    relu,
-    silu,
-)
 from dressi.ad.functions.arith import (
     add,
     add_n,
@@ -23,8 +23,6 @@ from dressi.ad.functions.arith import (
     to_float,
     to_int,
 )
-from dressi.ad.functions.bits import border_bits, dilate_bits, pack_bits, unpack_bits
-from dressi.ad.functions.color import linear_to_srgb, srgb_to_linear
 from dressi.ad.functions.custom import custom
 from dressi.ad.functions.detail import texture_lod, uv_derivatives, uv_lod
 from dressi.ad.functions.elementary import (
@@ -67,53 +65,11 @@ from dressi.ad.functions.exponential import (
     sinh,
     tanh,
 )
-from dressi.ad.functions.extremes import (
-    argmax,
-    argmin,
-    max,
-    min,
-    norm_pixels,
-)
-from dressi.ad.functions.image import (
-    border,
-    dilate,
-    expand,
-    layer_index,
-    pixel_coord,
-    sobol,
-    take_layer,
-)
-from dressi.ad.functions.integer import (
-    bit_and,
-    bit_count,
-    bit_not,
-    bit_or,
-    bit_xor,
-    bits_float,
-    find_lsb,
-    find_msb,
-    float_bits,
-    idiv,
-    imod,
-    shift_left,
-    shift_right,
-)
+from dressi.ad.functions.extremes import argmax, argmin, max, min, norm_pixels
+from dressi.ad.functions.image import expand, layer_index, pixel_coord, sobol, take_layer
+from dressi.ad.functions.integer import idiv, imod
 from dressi.ad.functions.join import join
 from dressi.ad.functions.layers import concat, flip, reshape, split, stack
-from dressi.ad.functions.linalg import (
-    cofactor,
-    determinant,
-    diagonal,
-    diagonal_matrix,
-    from_rows,
-    identity,
-    inverse,
-    matmul_layers,
-    matrix_comp_mul,
-    row,
-    trace,
-    vector_matmul,
-)
 from dressi.ad.functions.logic import (
     all_components,
     any_components,
@@ -122,47 +78,16 @@ from dressi.ad.functions.logic import (
     logical_or,
     logical_xor,
 )
-from dressi.ad.functions.matrix import (
-    column,
-    from_columns,
-    matmul,
-    outer,
-    scale,
-    transpose,
-)
-from dressi.ad.functions.mipmap import MipMap, mip_levels, mipmap
-from dressi.ad.functions.neighbors import (
-    box_blur,
-    convolve,
-    erode,
-    gaussian_blur,
-    image_gradient,
-    laplacian,
-    shift,
-)
-from dressi.ad.functions.neural import conv2d, dense
-from dressi.ad.functions.noise import (
-    hash,
-    normal_noise,
-    uniform_noise,
-)
+from dressi.ad.functions.matrix import matmul, scale, transpose
+from dressi.ad.functions.noise import hash, normal_noise, uniform_noise
 from dressi.ad.functions.raster import rasterize, resolve
 from dressi.ad.functions.reduce import mean, sum, sum_layers
-from dressi.ad.functions.resize import (
-    resize,
-)
-from dressi.ad.functions.scatter import (
-    dynamic,
-    lookup,
-    scatter_add,
-)
+from dressi.ad.functions.scatter import dynamic, lookup, scatter_add
 from dressi.ad.functions.select import compare, equal, not_equal, safe_div, where
-from dressi.ad.functions.sparse import SparseMatrix, linear_map, sparse_matmul
 from dressi.ad.functions.sphere import texture_cube, texture_equirect
 from dressi.ad.functions.stable import (
     charbonnier,
     huber,
-    log_sigmoid,
     logaddexp,
     logsumexp,
     norm,
@@ -199,9 +124,10 @@ _attach_operators()
 # Behind the ops: it is built from them, and from the reverse mode.
 from dressi.ad.forward import jvp  # noqa: E402
 
+# Last, when the files of ops of the same names have been imported: a family stands for them in F.
+from dressi.ad.functions.families import bits, image, linalg, nn  # noqa: E402
+
 __all__ = [
-    "MipMap",
-    "SparseMatrix",
     "abs",
     "acos",
     "acosh",
@@ -216,80 +142,47 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
-    "bit_and",
-    "bit_count",
-    "bit_not",
-    "bit_or",
-    "bit_xor",
-    "bits_float",
-    "border",
-    "border_bits",
-    "box_blur",
+    "bits",
     "ceil",
     "charbonnier",
     "clamp",
-    "cofactor",
-    "column",
     "compare",
     "concat",
     "constant",
-    "conv2d",
-    "convolve",
     "cos",
     "cosh",
     "crop",
     "cross",
     "custom",
     "degrees",
-    "dense",
-    "determinant",
-    "diagonal",
-    "diagonal_matrix",
-    "dilate",
-    "dilate_bits",
     "distance",
     "div",
     "dot",
     "dynamic",
-    "elu",
     "equal",
-    "erode",
     "exp",
     "exp2",
     "expand",
     "expm1",
     "faceforward",
-    "find_lsb",
-    "find_msb",
     "flip",
-    "float_bits",
     "floor",
     "fract",
-    "from_columns",
-    "from_rows",
-    "gaussian_blur",
-    "gelu",
     "hash",
     "huber",
-    "identity",
     "idiv",
-    "image_gradient",
+    "image",
     "imod",
-    "inverse",
     "inversesqrt",
     "join",
     "jvp",
-    "laplacian",
     "layer_index",
     "leaf",
-    "leaky_relu",
     "length",
-    "linear_map",
-    "linear_to_srgb",
+    "linalg",
     "log",
     "log1p",
     "log2",
-    "log_sigmoid",
     "logaddexp",
     "logical_and",
     "logical_not",
@@ -298,8 +191,6 @@ __all__ = [
     "logsumexp",
     "lookup",
     "matmul",
-    "matmul_layers",
-    "matrix_comp_mul",
     "max",
     "max_components",
     "maximum",
@@ -307,53 +198,40 @@ __all__ = [
     "min",
     "min_components",
     "minimum",
-    "mip_levels",
-    "mipmap",
     "mix",
     "mod",
     "mul",
     "neg",
+    "nn",
     "norm",
     "norm_pixels",
     "normal_noise",
     "normalize",
     "not_equal",
-    "outer",
-    "pack_bits",
     "pad",
     "pixel_coord",
-    "positional_encoding",
     "pow",
     "radians",
     "rasterize",
     "reflect",
     "refract",
-    "relu",
     "reshape",
-    "resize",
     "resolve",
     "round",
-    "row",
     "safe_div",
     "safe_normalize",
     "scale",
     "scatter_add",
-    "shift",
-    "shift_left",
-    "shift_right",
     "sigmoid",
     "sign",
-    "silu",
     "sin",
     "sinh",
     "smoothstep",
     "sobol",
     "softmax",
     "softplus",
-    "sparse_matmul",
     "split",
     "sqrt",
-    "srgb_to_linear",
     "stack",
     "step",
     "stop_gradient",
@@ -373,18 +251,43 @@ __all__ = [
     "tile",
     "to_float",
     "to_int",
-    "trace",
     "transpose",
     "trunc",
     "uniform_noise",
-    "unpack_bits",
     "uv_derivatives",
     "uv_lod",
     "vec",
     "vec2",
     "vec3",
     "vec4",
-    "vector_matmul",
     "where",
     "with_components",
 ]
+
+FAMILIES = {"bits": bits, "image": image, "linalg": linalg, "nn": nn}
+"""Name of a family in F -> its module."""
+
+
+def __dir__() -> list[str]:
+    """Return the ops and their families alone, for completion: no helpers, no files of ops."""
+    return __all__
+
+
+def public_ops() -> dict[str, Any]:
+    """Return every op under its name in F, with its family: ``add``, ``linalg.inverse``."""
+    own = {name: globals()[name] for name in __all__ if name not in FAMILIES}
+    theirs = {f"{f}.{n}": getattr(m, n) for f, m in FAMILIES.items() for n in m.__all__}
+    return own | theirs
+
+
+if not TYPE_CHECKING:  # a type checker is to find names that do not exist
+
+    def __getattr__(name: str) -> Any:
+        """Return an op that has moved into a family, and warn once."""
+        for family, module in FAMILIES.items():
+            if name in module.__all__:
+                message = f"F.{name} is now F.{family}.{name}"
+                warnings.warn(message, DeprecationWarning, stacklevel=2)
+                globals()[name] = getattr(module, name)
+                return globals()[name]
+        raise AttributeError(f"F has no op {name!r}")

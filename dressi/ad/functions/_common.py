@@ -201,7 +201,7 @@ def elementwise(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     for x in xs:
         if x.vtype.is_matrix:
             raise GraphError(
-                f"takes no {x.vtype.name}; use F.matmul, F.scale, or F.column one by one"
+                f"takes no {x.vtype.name}; use F.matmul, F.scale, or F.linalg.column one by one"
             )
     size, layers = broadcast(xs)
     vtype = xs[0].vtype

@@ -23,6 +23,7 @@ from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import OPS, Case, Op, Shape, apply, every_input
 from dressi.ad.vtype import FLOAT, INT, IVEC2, MAT3, VEC2, VEC3, VEC4, vector
 from dressi.errors import GraphError
+from dressi.kinds import Comparison
 
 ADD = register(
     Op(
@@ -128,12 +129,12 @@ NEG = register(
 )
 
 
-def _tie(name: str, glsl: str, ref: Any, first: str) -> Op:
+def _tie(name: str, glsl: str, ref: Any, strictly: Comparison, loosely: Comparison) -> Op:
     """minimum and maximum: at a tie each input gets half of the gradient, so that sums are kept."""
 
     def backward(f: Function, gy: Variable, i: int) -> Variable:
         a, b = f.inputs[i], f.inputs[1 - i]
-        weight = 0.5 * (compare(first, a, b) + compare(first + "e", a, b))
+        weight = 0.5 * (compare(strictly, a, b) + compare(loosely, a, b))
         return fit(gy * weight, a)
 
     return register(
@@ -152,10 +153,18 @@ def _tie(name: str, glsl: str, ref: Any, first: str) -> Op:
 
 
 MINIMUM = _tie(
-    "minimum", "{y} = min({T}({x0}), {T}({x1}));", lambda f, xs: np.minimum(xs[0], xs[1]), "lt"
+    "minimum",
+    "{y} = min({T}({x0}), {T}({x1}));",
+    lambda f, xs: np.minimum(xs[0], xs[1]),
+    "lt",
+    "lte",
 )
 MAXIMUM = _tie(
-    "maximum", "{y} = max({T}({x0}), {T}({x1}));", lambda f, xs: np.maximum(xs[0], xs[1]), "gt"
+    "maximum",
+    "{y} = max({T}({x0}), {T}({x1}));",
+    lambda f, xs: np.maximum(xs[0], xs[1]),
+    "gt",
+    "gte",
 )
 
 

@@ -375,14 +375,14 @@ def unpack_bits(words: Variable, size: Size) -> Variable:
 
 
 def border_bits(words: Variable, width: int) -> Variable:
-    """Packed ``F.border``: the pixels that differ from one of their four neighbours in the same
-    layer. width: pixels of a row. No gradient."""
+    """Packed ``F.image.border``: the pixels that differ from one of their four neighbours in the
+    same layer. width: pixels of a row. No gradient."""
     return apply(BORDER_BITS, (words,), width=needs_int("border_bits", "width", width))
 
 
 def dilate_bits(words: Variable, radius: Any, max_radius: int) -> Variable:
-    """Packed ``F.dilate``: set where a pixel of the square of (2 R + 1)^2 is, R = floor(radius +
-    0.5).
+    """Packed ``F.image.dilate``: set where a pixel of the square of (2 R + 1)^2 is, R =
+    floor(radius + 0.5).
 
     radius: FLOAT @ 1x1, pixels, a run-time value up to max_radius. Stops at the border of each
     layer; bits behind the last pixel of a row may be set as well. No gradient.

@@ -32,7 +32,7 @@ def srgb_to_linear(x: Any) -> Variable:
 
 
 def linear_to_srgb(x: Any) -> Variable:
-    """Values encoded with the sRGB curve, per component: the inverse of F.srgb_to_linear.
+    """Values encoded with the sRGB curve, per component: the inverse of F.image.srgb_to_linear.
 
     x: FLOAT, VECn (an alpha is a component like the others: take .rgb). Below 0 the straight part
     goes on, above 1 the root. Gradient to x: 12.92 up to 0.0031308, then falling, 0.44 at 1.

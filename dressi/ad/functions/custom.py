@@ -20,6 +20,7 @@ from dressi.ad.kernels import Kernel, implement
 from dressi.ad.registry import ANY, OPS, SAME, Op, Shape, apply, broadcast
 from dressi.ad.vtype import VType
 from dressi.errors import GraphError
+from dressi.kinds import Access
 
 Infer = VType | int | Callable[..., Any]
 Backward = Callable[[Function, Variable, int], Variable | None]
@@ -51,7 +52,7 @@ def custom(
     backward: Backward | None = None,
     reference: Callable[..., Any] | None = None,
     name: str = "custom",
-    reads: str | Sequence[str] | None = None,
+    reads: Access | Sequence[Access] | None = None,
 ) -> Callable[..., Variable]:
     """An op of your own: returns a function of Variables (and numbers), like those of F.
 

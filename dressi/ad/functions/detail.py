@@ -22,8 +22,7 @@ from dressi.ad.graph import Size, Variable, checked_shape
 from dressi.ad.registry import broadcast
 from dressi.ad.vtype import FLOAT, INT, VEC2
 from dressi.errors import GraphError
-
-FOOTPRINTS = ("axes", "ellipse")
+from dressi.kinds import FOOTPRINTS, Footprint
 
 SMALLEST = 2.0**-60
 """Least squared footprint, texels: a level of -30, where uv stands still."""
@@ -67,7 +66,7 @@ def texture_lod(
     du_dx: Variable,
     du_dy: Variable,
     size: Size | Variable | MipMap,
-    footprint: str = "axes",
+    footprint: Footprint = "axes",
     gradient: bool = False,
 ) -> Variable:
     """FLOAT level of detail for F.texture_mip: log2 of a pixel's extent in texels of level 0.
@@ -105,7 +104,7 @@ def uv_lod(
     uv: Variable,
     size: Size | Variable | MipMap,
     ids: Variable | None = None,
-    footprint: str = "axes",
+    footprint: Footprint = "axes",
     gradient: bool = False,
 ) -> Variable:
     """FLOAT level of detail for F.texture_mip from differences of uv between pixels.

@@ -6,13 +6,14 @@ that sums are kept, as at a tie of F.minimum.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dressi.ad.functions._common import constant, needs_variable, table_index
-from dressi.ad.functions.arith import to_int
+from dressi.ad.functions.arith import maximum, minimum, to_int
 from dressi.ad.functions.elementary import abs, sqrt
 from dressi.ad.functions.image import layer_index, pixel_coord
 from dressi.ad.functions.reduce import BLOCK, _block_size, sum
@@ -158,16 +159,39 @@ def _apply_extreme(name: str, x: Variable, per_layer: bool) -> Variable:
     return apply(_ROWS[name], (x,), per_layer=bool(per_layer))
 
 
-def max(x: Variable, per_layer: bool = False) -> Variable:
-    """Largest value of each component over all pixels and layers, @ 1x1 (``per_layer``: one a
-    layer). FLOAT, VECn, INT, IVECn. Gradient: to the pixels that hold it, in equal shares."""
-    return _apply_extreme("max", x, per_layer)
+def _one_or_two(name: str, a: Any, b: Any, per_layer: bool) -> Variable:
+    """Return the extreme pixel of a, or of a and b component by component."""
+    if isinstance(b, bool):
+        message = f"F.{name}(x, {b}) is F.{name}(x, per_layer={b}) now"
+        warnings.warn(message, DeprecationWarning, stacklevel=3)
+        b, per_layer = None, b
+    if b is None:
+        return _apply_extreme(name, a, per_layer)
+    if per_layer:
+        raise GraphError(f"F.{name}: per_layer is for one operand, got two")
+    return maximum(a, b) if name == "max" else minimum(a, b)
 
 
-def min(x: Variable, per_layer: bool = False) -> Variable:
-    """Smallest value of each component over all pixels and layers, @ 1x1 (``per_layer``: one a
-    layer). FLOAT, VECn, INT, IVECn. Gradient: to the pixels that hold it, in equal shares."""
-    return _apply_extreme("min", x, per_layer)
+def max(x: Any, b: Any = None, *, per_layer: bool = False) -> Variable:
+    """Return the largest value of each component over all pixels and layers, @ 1x1 (``per_layer``:
+    one per layer); of two operands the larger per component, as ``F.maximum`` does.
+
+    x: FLOAT, VECn, INT, IVECn @ any size. b: None, or what F.maximum takes. Gradient: to the pixels
+    that hold the value, in equal shares; of two operands as in F.maximum. Raises GraphError for a
+    matrix, and for per_layer with two operands.
+    """
+    return _one_or_two("max", x, b, per_layer)
+
+
+def min(x: Any, b: Any = None, *, per_layer: bool = False) -> Variable:
+    """Return the smallest value of each component over all pixels and layers, @ 1x1 (``per_layer``:
+    one per layer); of two operands the smaller per component, as ``F.minimum`` does.
+
+    x: FLOAT, VECn, INT, IVECn @ any size. b: None, or what F.minimum takes. Gradient: to the pixels
+    that hold the value, in equal shares; of two operands as in F.minimum. Raises GraphError for a
+    matrix, and for per_layer with two operands.
+    """
+    return _one_or_two("min", x, b, per_layer)
 
 
 def _position(name: str, x: Variable, per_layer: bool) -> Variable:
@@ -180,7 +204,7 @@ def _position(name: str, x: Variable, per_layer: bool) -> Variable:
     if not per_layer and x.layers > 1:
         number = number + layer_index(x.layers) * (w * h)
     hit = equal(x, _apply_extreme(name, x, per_layer))
-    return min(where(hit, number, constant(2**31 - 1, INT)), per_layer)
+    return min(where(hit, number, constant(2**31 - 1, INT)), per_layer=per_layer)
 
 
 def argmax(x: Variable, per_layer: bool = False) -> Variable:

@@ -270,6 +270,6 @@ def float_bits(x: Variable) -> Variable:
 
 
 def bits_float(x: Variable) -> Variable:
-    """The FLOAT (IVECn: VECn) of which x holds the 32 bits; the inverse of F.float_bits. Devices
-    may take denormal numbers for 0 and change the bits of NaN. No gradient."""
+    """The FLOAT (IVECn: VECn) of which x holds the 32 bits; the inverse of F.bits.float_bits.
+    Devices may take denormal numbers for 0 and change the bits of NaN. No gradient."""
     return apply(BITS_FLOAT, (x,), to_float=True)

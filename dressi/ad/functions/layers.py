@@ -133,7 +133,7 @@ def _concat_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
         raise GraphError(f"needs one type, got {', '.join(x.vtype.name for x in xs)}")
     sizes = {x.size for x in xs}
     if len(sizes) != 1:
-        raise GraphError("needs one size; use F.expand, F.pad or F.resize first")
+        raise GraphError("needs one size; use F.expand, F.pad or F.image.resize first")
     return xs[0].vtype, xs[0].size, sum(x.layers for x in xs)
 
 

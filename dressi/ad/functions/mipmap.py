@@ -234,7 +234,7 @@ def _packed(chain: Sequence[Variable]) -> Variable:
 
 @dataclass(frozen=True, eq=False)
 class MipMap:
-    """A mip chain for F.texture_mip, made by F.mipmap or F.mip_levels.
+    """A mip chain for F.texture_mip, made by F.image.mipmap or F.image.mip_levels.
 
     atlas: FLOAT or VECn, all levels in one image: level 0 at the left, the others below each other
     at its right, 0 elsewhere. sizes: (width, height) of each level. Gradients flow through the

@@ -33,6 +33,7 @@ from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, VEC2, VEC3
 from dressi.errors import GraphError
+from dressi.kinds import IMAGE_GRADIENTS, Border, ImageGradient
 
 Weights = tuple[tuple[float, ...], ...]
 
@@ -227,7 +228,7 @@ CONVOLVE_TRANSPOSED: Op = register(
 )
 
 
-def shift(x: Variable, dx: Any, dy: Any, border: str = "zero") -> Variable:
+def shift(x: Variable, dx: Any, dy: Any, border: Border = "zero") -> Variable:
     """x moved by dx pixels to the right and dy down: pixel p gets what was at p - (dx, dy).
 
     x: any type @ any size. dx, dy: ints, or INT @ 1x1 (run-time values, one or one a layer).
@@ -240,7 +241,7 @@ def shift(x: Variable, dx: Any, dy: Any, border: str = "zero") -> Variable:
     return apply(WINDOW, (x, offset), size=x.size, border=border, value=0.0)
 
 
-def convolve(x: Variable, kernel: Any, border: str = "clamp") -> Variable:
+def convolve(x: Variable, kernel: Any, border: Border = "clamp") -> Variable:
     """x correlated with a kernel of numbers: y[p] = sum of kernel[j][i] x[p + (i, j) - centre].
 
     x: FLOAT, VECn @ any size; every component and layer by itself. kernel: rows of weights, both
@@ -265,12 +266,12 @@ def convolve(x: Variable, kernel: Any, border: str = "clamp") -> Variable:
     return _convolve(x, array, border)
 
 
-def _convolve(x: Variable, kernel: Any, border: str) -> Variable:
+def _convolve(x: Variable, kernel: Any, border: Border) -> Variable:
     rows = tuple(tuple(float(w) for w in row) for row in np.asarray(kernel))
     return apply(CONVOLVE, (x,), kernel=rows, border=border)
 
 
-def _separable(x: Variable, weights: np.ndarray, border: str) -> Variable:
+def _separable(x: Variable, weights: np.ndarray, border: Border) -> Variable:
     """Along rows, then along columns; an axis of one pixel only where it changes something."""
     for kernel, n in ((weights[None, :], x.size[0]), (weights[:, None], x.size[1])):
         if n > 1 or border == "zero":
@@ -278,7 +279,7 @@ def _separable(x: Variable, weights: np.ndarray, border: str) -> Variable:
     return x
 
 
-def box_blur(x: Variable, radius: int, border: str = "clamp") -> Variable:
+def box_blur(x: Variable, radius: int, border: Border = "clamp") -> Variable:
     """Mean over the square of (2 radius + 1)^2 pixels around each pixel, in two passes.
 
     x: FLOAT, VECn @ any size. radius: int, pixels. border: zero, clamp, mirror or repeat; with
@@ -302,7 +303,7 @@ def gaussian_weights(sigma: float) -> np.ndarray:
     return weights / weights.sum()
 
 
-def gaussian_blur(x: Variable, sigma: float, border: str = "clamp") -> Variable:
+def gaussian_blur(x: Variable, sigma: float, border: Border = "clamp") -> Variable:
     """x blurred with a Gaussian, in two passes. The weights end at R = ceil(3 sigma) pixels and sum
     to 1.
 
@@ -321,7 +322,7 @@ def gaussian_blur(x: Variable, sigma: float, border: str = "clamp") -> Variable:
 
 
 def image_gradient(
-    x: Variable, kind: str = "central", border: str = "clamp"
+    x: Variable, kind: ImageGradient = "central", border: Border = "clamp"
 ) -> tuple[Variable, Variable]:
     """(dx/du, dx/dv) of an image along its columns and its rows, per pixel; v points down.
 
@@ -332,13 +333,13 @@ def image_gradient(
     """
     needs_variable("image_gradient", x)
     checked_border("image_gradient", border)
-    if kind not in ("central", "sobel"):
+    if kind not in IMAGE_GRADIENTS:
         raise GraphError(f"F.image_gradient: kind must be central or sobel, got {short(kind)}")
     kernel = np.array(CENTRAL) if kind == "central" else np.array(SOBEL) / 8.0
     return _convolve(x, kernel, border), _convolve(x, kernel.T, border)
 
 
-def laplacian(x: Variable, border: str = "clamp") -> Variable:
+def laplacian(x: Variable, border: Border = "clamp") -> Variable:
     """The four neighbours minus four times the pixel: the discrete Laplacian per square pixel.
 
     x: FLOAT, VECn @ any size. border: zero, clamp (no flow across it: the sum over a layer is 0),
@@ -351,7 +352,7 @@ def laplacian(x: Variable, border: str = "clamp") -> Variable:
 def erode(mask: Variable, radius: Any, max_radius: int) -> Variable:
     """Minimum of a FLOAT image over the square of (2 R + 1)^2 pixels, R = floor(radius + 0.5).
 
-    radius: FLOAT @ 1x1, pixels, a run-time value up to max_radius, as of F.dilate. Stops at the
-    border of each layer: what is outside does not erode. No gradient.
+    radius: FLOAT @ 1x1, pixels, a run-time value up to max_radius, as of F.image.dilate. Stops at
+    the border of each layer: what is outside does not erode. No gradient.
     """
     return neg(dilate(neg(needs_variable("erode", mask)), radius, max_radius))

@@ -27,8 +27,8 @@ from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply
 from dressi.ad.template import Value, expand
 from dressi.ad.vtype import MAT4, VEC4
 from dressi.errors import GraphError
+from dressi.kinds import CONV_BORDERS, ConvBorder
 
-CONV_BORDERS = ("zero", "repeat")
 """Borders whose transposed is the same read: what a tap does not find, no pixel asks it for."""
 
 LARGEST_KERNEL = 15
@@ -110,7 +110,7 @@ def _conv_glsl(f: Function) -> str:
     return _expanded(f, _CONV, "+", c=c, o=o, taps=_n_taps(f), product=product)
 
 
-def _read(x: np.ndarray, dx: int, dy: int, border: str) -> np.ndarray:
+def _read(x: np.ndarray, dx: int, dy: int, border: ConvBorder) -> np.ndarray:
     """(n, H, W, ...) moved so that each pixel holds the one at (dx, dy) from it."""
     h, w = x.shape[1:3]
     rows = border_index(border, np.arange(h) + dy, h)
@@ -383,7 +383,7 @@ def conv2d(
     weight: Variable,
     bias: Variable | None = None,
     kernel: int = 3,
-    border: str = "zero",
+    border: ConvBorder = "zero",
 ) -> Variable:
     """Convolution with trainable weights (a correlation, as networks have it); stride 1.
 

@@ -21,6 +21,7 @@ from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import RASTER, SAME, VERTEX, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, VEC4
 from dressi.errors import GraphError
+from dressi.kinds import CULLS, Cull
 
 
 def _rasterize_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -54,14 +55,11 @@ RESOLVE = register(
 )
 
 
-CULL_MODES = (None, "back", "front")
-
-
 def rasterize(
     corners: Sequence[Variable],
     size: Size,
     layer: int = 0,
-    cull: str | None = None,
+    cull: Cull | None = None,
     scissor: Sequence[int] | Sequence[Sequence[int]] | None = None,
 ) -> Variable:
     """Rasterize triangles (3 corners) or quads (4: triangles 0 1 2 and 0 2 3) with the hardware.
@@ -81,7 +79,7 @@ def rasterize(
         raise GraphError(f"F.rasterize: corners must be a list of Variables, got {short(corners)}")
     size, _ = checked_shape("F.rasterize", size)
     layer = needs_int("rasterize", "layer", layer)
-    if cull not in CULL_MODES:
+    if cull not in (None, *CULLS):
         raise GraphError(f"F.rasterize: cull must be None, 'back' or 'front', got {short(cull)}")
     n_layers = max((c.layers for c in corners if isinstance(c, Variable)), default=1)
     return apply(

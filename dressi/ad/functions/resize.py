@@ -19,8 +19,7 @@ from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, IVEC2, MAT2, VEC3
 from dressi.errors import GraphError
-
-RESIZE_FILTERS = ("linear", "nearest")
+from dressi.kinds import FILTERS, Filter
 
 Tap = tuple[np.ndarray, np.ndarray]
 
@@ -118,7 +117,7 @@ RESIZE: Op = register(
                     elementwise=False,
                     sizes=(given,),
                 )
-                for mode in RESIZE_FILTERS
+                for mode in FILTERS
                 for vtype, given, size in (
                     (VEC3, (7, 5), (11, 13)),
                     (FLOAT, (23, 9), (5, 4)),
@@ -188,7 +187,7 @@ UNRESIZE: Op = register(
                 elementwise=False,
                 sizes=((7, 5),),
             )
-            for mode in RESIZE_FILTERS
+            for mode in FILTERS
             for vtype, axis, n in ((VEC3, 0, 3), (FLOAT, 1, 17), (MAT2, 0, 1))
         ),
     ),
@@ -196,7 +195,7 @@ UNRESIZE: Op = register(
 )
 
 
-def resize(x: Variable, size: Size, filter: str = "linear") -> Variable:
+def resize(x: Variable, size: Size, filter: Filter = "linear") -> Variable:
     """x resampled to another resolution, every layer by itself.
 
     x: FLOAT, VECn or MATn @ any size; INT and IVECn with nearest. size: (width, height) in pixels.
@@ -207,8 +206,8 @@ def resize(x: Variable, size: Size, filter: str = "linear") -> Variable:
     """
     needs_variable("resize", x)
     size, _ = checked_shape("F.resize", size)
-    if filter not in RESIZE_FILTERS:
-        raise GraphError(f"F.resize: filter must be one of {RESIZE_FILTERS}, got {filter!r}")
+    if filter not in FILTERS:
+        raise GraphError(f"F.resize: filter must be one of {FILTERS}, got {filter!r}")
     if size == x.size and not (x.vtype.is_int and filter == "linear"):
         return x
     return apply(RESIZE, (x,), size=size, filter=filter)

@@ -31,6 +31,7 @@ from dressi.ad.kernels import DISPATCH, SUBGROUP, Kernel, register
 from dressi.ad.registry import ANY, COMP, RASTER, SAME, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, VEC3
 from dressi.errors import GraphError
+from dressi.kinds import SCATTERS, Scatter
 
 
 def _lookup_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -309,14 +310,13 @@ DYNAMIC = register(
 )
 
 
-SCATTERS = ("exact", "deterministic", "stochastic")
 """How the gradient of a lookup with a dynamic index reaches the table."""
 
 
 def lookup(
     table: Variable,
     index: Variable,
-    scatter: str = "exact",
+    scatter: Scatter = "exact",
     step: Variable | None = None,
     samples: int = 1,
 ) -> Variable:

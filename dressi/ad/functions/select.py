@@ -28,8 +28,9 @@ from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import OPS, Case, Op, Shape, apply, broadcast
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3, vector
 from dressi.errors import GraphError
+from dressi.kinds import Comparison
 
-_COMPARE = {
+_COMPARE: dict[Comparison, tuple[str, str, Any]] = {
     "lt": ("<", "lessThan_", np.less),
     "lte": ("<=", "lessThanEqual_", np.less_equal),
     "gt": (">", "greaterThan_", np.greater),
@@ -49,7 +50,7 @@ def _operand(f: Function) -> str:
     return vector(n, f.inputs[0].vtype.is_int).glsl
 
 
-def _make(name: str) -> Op:
+def _make(name: Comparison) -> Op:
     _, function, ref = _COMPARE[name]
     return register(
         Op(
@@ -202,7 +203,7 @@ def zero_div(g: Variable, d: Variable) -> Variable:
     return apply(ZERO_DIV, (g, d))
 
 
-def compare(kind: str, a: Any, b: Any) -> Variable:
+def compare(kind: Comparison, a: Any, b: Any) -> Variable:
     """Mask of 1 and 0 (FLOAT or VECn) of ``a kind b`` per component. No gradient.
 
     a, b: FLOAT, VECn, INT, IVECn; a scalar mixes with a vector. kind: lt lte gt gte eq ne. Raises

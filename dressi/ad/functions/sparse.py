@@ -25,7 +25,7 @@ from dressi.errors import GraphError
 
 @dataclass(frozen=True, eq=False)
 class SparseMatrix:
-    """A constant sparse matrix in CSR form for ``F.sparse_matmul``.
+    """A constant sparse matrix in CSR form for ``F.linalg.sparse_matmul``.
 
     offsets: (rows + 1,) ints; columns: (nnz,) ints in [0, n_columns); values: (nnz,) floats.
     Raises GraphError for offsets that do not ascend to nnz or columns out of range.
@@ -232,14 +232,14 @@ LINEAR_MAP = register(
 def linear_map(matrix: SparseMatrix, x: Variable, size: Size, layers: int = 1) -> Variable:
     """matrix @ x for whole images: every pixel of the result is a weighted sum of pixels of x.
 
-    matrix: F.SparseMatrix, constant. x: FLOAT or VECn @ any size, any layers; column j of the
-    matrix is its j-th pixel, layer by layer, row by row. size, layers: of the result, its rows in
-    the same order. Gradient to x: the transposed matrix times gy, exact, without atomics. Raises
+    matrix: F.linalg.SparseMatrix, constant. x: FLOAT or VECn @ any size, any layers; column j of
+    the matrix is its j-th pixel, layer by layer, row by row. size, layers: of the result, its rows
+    in the same order. Gradient to x: the transposed matrix times gy, exact, without atomics. Raises
     GraphError when the counts do not fit, and for images wider or higher than 4096 or of more than
     128 layers.
     """
     if not isinstance(matrix, SparseMatrix):
-        raise GraphError(f"F.linear_map: needs an F.SparseMatrix, got {short(matrix)}")
+        raise GraphError(f"F.linear_map: needs an F.linalg.SparseMatrix, got {short(matrix)}")
     needs_variable("linear_map", x)
     size, layers = checked_shape("F.linear_map", size, layers)
     if x.vtype.is_int or x.vtype.is_matrix or x.size[0] * x.size[1] * x.layers != matrix.n_columns:
@@ -269,7 +269,7 @@ def sparse_matmul(matrix: SparseMatrix, x: Variable) -> Variable:
     Gradient: transpose @ gy. Raises GraphError when the sizes do not fit.
     """
     if not isinstance(matrix, SparseMatrix):
-        raise GraphError(f"F.sparse_matmul: needs an F.SparseMatrix, got {short(matrix)}")
+        raise GraphError(f"F.sparse_matmul: needs an F.linalg.SparseMatrix, got {short(matrix)}")
     needs_variable("sparse_matmul", x)
     if x.size != (matrix.n_columns, 1) or x.vtype.is_int or x.vtype.is_matrix:
         raise GraphError(

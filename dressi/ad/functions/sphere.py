@@ -17,7 +17,6 @@ from dressi.ad.functions._common import needs_variable
 from dressi.ad.functions.cubemap import Taps
 from dressi.ad.functions.image import expand, take_layer
 from dressi.ad.functions.layers import concat, stack
-from dressi.ad.functions.texture import FILTERS
 from dressi.ad.functions.window import crop
 from dressi.ad.functions.written_out import dot_glsl
 from dressi.ad.graph import Function, Size, Variable
@@ -25,6 +24,7 @@ from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast
 from dressi.ad.vtype import FLOAT, INT, VEC3
 from dressi.errors import GraphError
+from dressi.kinds import FILTERS, Filter
 
 
 class Geometry(Protocol):
@@ -238,7 +238,7 @@ def _checked(
 
 
 def texture_cube(
-    cube: Variable, direction: Variable, filter: str = "linear", index: Variable | None = None
+    cube: Variable, direction: Variable, filter: Filter = "linear", index: Variable | None = None
 ) -> Variable:
     """Read a cube map along directions, without seams.
 
@@ -266,7 +266,7 @@ def texture_cube(
     return apply(CUBE, (image, *places), filter=filter, size=image.size, layers=image.layers)
 
 
-def texture_equirect(env: Variable, direction: Variable, filter: str = "linear") -> Variable:
+def texture_equirect(env: Variable, direction: Variable, filter: Filter = "linear") -> Variable:
     """Read an equirectangular map along directions, without a seam.
 
     env: FLOAT or VECn @ (w, h). Row 0 is +Y, up; the centre of the image looks down -Z, the right

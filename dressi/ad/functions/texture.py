@@ -36,8 +36,6 @@ from dressi.ad.functions.inverse_maps import (
     stream_of,
 )
 from dressi.ad.functions.wraps import (
-    WRAPS,
-    Wraps,
     at_glsl,
     checked_wrap,
     inside_glsl,
@@ -53,9 +51,7 @@ from dressi.ad.kernels import DISPATCH, SUBGROUP, Kernel, register
 from dressi.ad.registry import ANY, COMP, SAME, SAMPLER, Case, Op, Shape, apply, broadcast
 from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC2, VEC3
 from dressi.errors import GraphError
-
-FILTERS = ("linear", "nearest")
-BACKWARDS = ("exact", "inverse_uv")
+from dressi.kinds import BACKWARDS, FILTERS, WRAPS, Filter, TextureBackward, Wrap, Wraps
 
 
 def _sample_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -376,9 +372,9 @@ INVERSE_UV = register(
 def texture(
     tex: Variable,
     uv: Variable,
-    filter: str = "linear",
-    wrap: str | tuple[str, str] = "repeat",
-    backward: str = "exact",
+    filter: Filter = "linear",
+    wrap: Wrap | Wraps = "repeat",
+    backward: TextureBackward = "exact",
     step: Variable | None = None,
     hardware: bool = False,
     border: Any = 0.0,

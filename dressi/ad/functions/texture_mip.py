@@ -18,15 +18,16 @@ from dressi.ad.functions.image import expand
 from dressi.ad.functions.mipmap import MipMap, mipmap, places
 from dressi.ad.functions.texture import _layers_of, beyond_border, each_tap_glsl, taps_of
 from dressi.ad.functions.vector import swizzle
-from dressi.ad.functions.wraps import Wraps, at_glsl, checked_wrap, inside_glsl, near_glsl
+from dressi.ad.functions.wraps import at_glsl, checked_wrap, inside_glsl, near_glsl
 from dressi.ad.functions.written_out import dot_glsl
 from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast
 from dressi.ad.vtype import FLOAT, VEC2, VEC3
 from dressi.errors import GraphError
+from dressi.kinds import Filter, MipFilter, Wrap, Wraps
 
-MIP_FILTERS = {
+MIP_FILTERS: dict[MipFilter, tuple[Filter, Filter]] = {
     "trilinear": ("linear", "linear"),
     "linear-mipmap-nearest": ("linear", "nearest"),
     "nearest-mipmap-linear": ("nearest", "linear"),
@@ -275,25 +276,27 @@ def texture_mip(
     mip: MipMap,
     uv: Variable,
     lod: Any,
-    filter: str = "trilinear",
-    wrap: str | Wraps = "repeat",
+    filter: MipFilter = "trilinear",
+    wrap: Wrap | Wraps = "repeat",
     border: Any = 0.0,
     bias: Any = 0.0,
 ) -> Variable:
     """Sample a mip chain at a level of detail per pixel.
 
-    mip: F.mipmap or F.mip_levels; its layers go with uv's (one serves all). uv: VEC2 @ any size, as
-    for F.texture. lod: FLOAT @ uv's size or 1x1, or a number: 0 is full resolution, 1 half of it;
-    clamped to the chain. See F.uv_lod. filter: trilinear (linear in texels and levels),
+    mip: F.image.mipmap or F.image.mip_levels; its layers go with uv's (one serves all). uv: VEC2 @
+    any size, as for F.texture. lod: FLOAT @ uv's size or 1x1, or a number: 0 is full resolution, 1
+    half of it; clamped to the chain. See F.uv_lod. filter: trilinear (linear in texels and levels),
     linear-mipmap-nearest, nearest-mipmap-linear or nearest-mipmap-nearest. wrap, border: as for
     F.texture, at every level. bias: added to lod, FLOAT or a number. Gradient to the chain: exact,
     by scatter-add to the texels read; to border; to uv, from the taps (0 for nearest texels); to
-    lod and bias: the difference of the two levels, 0 where lod is clamped or levels are nearest.
-    A uv that is far away or no number: as for F.texture; a lod that is no number counts as 0.
-    Raises GraphError for unknown modes. Source: Williams 1983, "Pyramidal parametrics".
+    lod and bias: the difference of the two levels, 0 where lod is clamped or levels are nearest. A
+    uv that is far away or no number: as for F.texture; a lod that is no number counts as 0. Raises
+    GraphError for unknown modes. Source: Williams 1983, "Pyramidal parametrics".
     """
     if not isinstance(mip, MipMap):
-        raise GraphError(f"F.texture_mip: needs a MipMap (F.mipmap makes one), got {short(mip)}")
+        raise GraphError(
+            f"F.texture_mip: needs a MipMap (F.image.mipmap makes one), got {short(mip)}"
+        )
     if filter not in MIP_FILTERS:
         raise GraphError(
             f"F.texture_mip: filter must be one of {tuple(MIP_FILTERS)}, got {filter!r}"

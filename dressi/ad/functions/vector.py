@@ -25,7 +25,7 @@ _COLOURS = str.maketrans("rgba", AXES)
 def _swizzle_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     x, comps = xs[0], attrs["comps"]
     if x.vtype.is_matrix:
-        raise GraphError("a matrix has no components; use F.column")
+        raise GraphError("a matrix has no components; use F.linalg.column")
     if not isinstance(comps, str):
         raise GraphError(f"the components must be letters such as 'xy', got {comps!r}")
     if not 1 <= len(comps) <= 4 or any(c not in AXES[: x.vtype.n] for c in comps):

@@ -27,17 +27,18 @@ from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, IVEC2, MAT2, VEC2, VEC3
 from dressi.errors import GraphError
+from dressi.kinds import BORDERS, Border
 
-BORDERS = ("zero", "clamp", "mirror", "repeat")
 """What lies beyond the border of a layer: 0; the pixel at the border; the image mirrored at the
 border (which is repeated); the image repeated."""
 
 
-def checked_border(name: str, border: Any) -> str:
+def checked_border(name: str, border: Any) -> Border:
     """border, or GraphError when it is none of BORDERS. name: the op."""
     if border not in BORDERS:
         raise GraphError(f"F.{name}: the border must be one of {BORDERS}, got {short(border)}")
-    return str(border)
+    known: Border = border
+    return known
 
 
 def place_glsl(f: Function) -> tuple[str, str]:
@@ -50,7 +51,7 @@ def place_glsl(f: Function) -> tuple[str, str]:
 # -- coordinates beyond a border, along one axis
 
 
-def border_glsl(border: str, i: str, n: int) -> str:
+def border_glsl(border: Border, i: str, n: int) -> str:
     """GLSL of the coordinate that ``i`` reads in an axis of n pixels (zero: the caller tests)."""
     if border == "mirror":
         at = _modulo(f"({i})", str(2 * n))
@@ -58,7 +59,7 @@ def border_glsl(border: str, i: str, n: int) -> str:
     return _modulo(f"({i})", str(n)) if border == "repeat" else f"clamp({i}, 0, {n - 1})"
 
 
-def border_index(border: str, i: np.ndarray, n: int) -> np.ndarray:
+def border_index(border: Border, i: np.ndarray, n: int) -> np.ndarray:
     """The coordinates that ``i`` reads in an axis of n pixels; -1 where it reads nothing."""
     if border == "zero":
         return np.where((i >= 0) & (i < n), i, -1)
@@ -68,7 +69,7 @@ def border_index(border: str, i: np.ndarray, n: int) -> np.ndarray:
     return np.minimum(at, 2 * n - 1 - at) if border == "mirror" else at
 
 
-def readers_glsl(border: str, i: str, j: str, d: str, n: int, m: int) -> str:
+def readers_glsl(border: Border, i: str, j: str, d: str, n: int, m: int) -> str:
     """Head of a GLSL loop over the ``i`` in [0, m) whose coordinate i + d reads j, of n pixels."""
     if border == "repeat":
         return f"for (int {i} = {_modulo(f'({j} - ({d}))', str(n))}; {i} < {m}; {i} += {n})"
@@ -134,7 +135,9 @@ def _offsets(a: np.ndarray, layer: int) -> np.ndarray:
     return a[layer % a.shape[0], 0, 0].astype(np.int64)
 
 
-def _indices(border: str, d: np.ndarray, outer: Size, inner: Size) -> tuple[np.ndarray, np.ndarray]:
+def _indices(
+    border: Border, d: np.ndarray, outer: Size, inner: Size
+) -> tuple[np.ndarray, np.ndarray]:
     """(rows, columns) of an image of size ``inner`` that a window of size ``outer`` reads."""
     xs, ys = (
         border_index(border, np.arange(m) + shift, n)
@@ -268,7 +271,9 @@ UNWINDOW: Op = register(
 )
 
 
-def _window(x: Variable, offset: Variable, size: Size, border: str, value: Any = 0.0) -> Variable:
+def _window(
+    x: Variable, offset: Variable, size: Size, border: Border, value: Any = 0.0
+) -> Variable:
     """Pixel p reads x at p + offset."""
     return apply(WINDOW, (x, offset), size=size, border=border, value=value)
 
@@ -311,7 +316,7 @@ def pad(
     top: int = 0,
     right: int = 0,
     bottom: int = 0,
-    border: str = "zero",
+    border: Border = "zero",
     value: float = 0.0,
 ) -> Variable:
     """x with that many pixels more on each side, in every layer.

@@ -12,10 +12,7 @@ import numpy as np
 
 from dressi.ad.graph import short
 from dressi.errors import GraphError
-
-WRAPS = ("repeat", "clamp", "mirror", "border")
-
-Wraps = tuple[str, str]
+from dressi.kinds import WRAPS, Wraps
 
 FAR = 2.0**22
 """Texels are told apart up to here on either side of the texture: beyond, floats are too coarse for
@@ -36,7 +33,7 @@ def near(p: np.ndarray) -> np.ndarray:
 
 def checked_wrap(name: str, wrap: Any) -> Wraps:
     """The wraps along u and v of one name or a pair of names; else GraphError. name: the op."""
-    pair = (wrap, wrap) if isinstance(wrap, str) else wrap
+    pair: Any = (wrap, wrap) if isinstance(wrap, str) else wrap
     if isinstance(pair, (tuple, list)) and len(pair) == 2 and all(w in WRAPS for w in pair):
         return pair[0], pair[1]
     raise GraphError(

@@ -25,6 +25,7 @@ from dressi.apps.reliability.device_scenes import Drawing, draw_all, scene_names
 from dressi.apps.reliability.row import Row, below, not_measured
 from dressi.engine import DressiAD
 from dressi.errors import DeviceError, DressiError, LoadError
+from dressi.kinds import Lowering
 from dressi.packing import Options
 from dressi.render.io.images import atomic_write
 from dressi.vk.device import list_devices
@@ -60,7 +61,7 @@ def label_of(info: DeviceInfo) -> str:
 
 
 def results_of(
-    device: str | None, small: bool, other: Results | None = None, lowering: str = "auto"
+    device: str | None, small: bool, other: Results | None = None, lowering: Lowering = "auto"
 ) -> Results:
     """What a device makes. other: whose pixels at edges are left out; None: its own. lowering: of
     ``Options``."""

@@ -79,7 +79,7 @@ def job(device: str | None) -> np.ndarray:
     x = Variable(VEC3, (8, 4), requires_grad=True, name="x")
     index = Variable(INT, (8, 4), name="index")
     table = F.scatter_add(F.sin(x), F.dynamic(index), (5, 1))
-    loss = F.mean(F.dot(x, F.shift(x, 1, 0))) + F.mean(F.lookup(table, index)).x
+    loss = F.mean(F.dot(x, F.image.shift(x, 1, 0))) + F.mean(F.lookup(table, index)).x
     with DressiAD(device, Options(lowering="graphics", deterministic=True), validate=False) as ad:
         ad.send_img(x, np.linspace(-1, 1, 96).reshape(4, 8, 3))
         ad.send_img(index, np.arange(32).reshape(4, 8, 1) % 5)

@@ -111,7 +111,7 @@ def _mipmaps(options: Options) -> Work:
     def work(device: str | None) -> None:
         texture = Variable(VEC3, (16, 16), requires_grad=True, name="texture")
         uv = Variable(VEC2, (SIZE, SIZE), name="uv")
-        shown = F.texture_mip(F.mipmap(texture), uv, 1.3)
+        shown = F.texture_mip(F.image.mipmap(texture), uv, 1.3)
         with DressiAD(device, options) as ad:
             ad.send_img(texture, np.full((16, 16, 3), 0.5))
             ad.send_img(uv, np.random.default_rng(0).uniform(0, 1, (SIZE, SIZE, 2)))
@@ -127,7 +127,7 @@ def _blurs() -> tuple[Variable, Variable, Variable]:
     """(a parameter, a leaf that may stay, a loss)."""
     x = Variable(VEC3, (SIZE, SIZE), requires_grad=True, name="x")
     still = Variable(VEC3, (SIZE, SIZE), name="still")
-    d = F.box_blur(x, 1) - F.box_blur(F.sin(still), 2)
+    d = F.image.box_blur(x, 1) - F.image.box_blur(F.sin(still), 2)
     return x, still, F.mean(F.dot(d, d))
 
 

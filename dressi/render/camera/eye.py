@@ -67,7 +67,7 @@ def eye_position(matrix: Variable) -> Variable:
     """
     _check_matrix("eye_position", matrix)
     e = homogeneous_eye(matrix)
-    x, y = F.row(matrix, 0), F.row(matrix, 1)
+    x, y = F.linalg.row(matrix, 0), F.linalg.row(matrix, 1)
     # The point of the plane through the middle of the picture that is nearest to the origin.
     a, b = x.xyz, y.xyz
     normal = F.cross(a, b)
@@ -101,7 +101,7 @@ def ray_directions(matrix: Variable, ndc: Variable) -> Variable:
     if not isinstance(ndc, Variable) or ndc.vtype is not VEC2:
         raise GraphError(f"ray_directions needs VEC2 points, got {ndc!r}")
     _, sign = _oriented(matrix)
-    x, y, w = (F.row(matrix, k).xyz for k in (0, 1, 3))
+    x, y, w = (F.linalg.row(matrix, k).xyz for k in (0, 1, 3))
     return F.normalize(F.cross(x - w * ndc.x, y - w * ndc.y) * sign)
 
 
@@ -113,7 +113,7 @@ def _check_matrix(where: str, matrix: object) -> None:
 
 def _oriented(matrix: Variable) -> tuple[Variable, Variable]:
     """(VEC4 eye, FLOAT sign by which the null vector of the minors was turned)."""
-    rows = [F.row(matrix, k) for k in range(4)]
+    rows = [F.linalg.row(matrix, k) for k in range(4)]
     # The null vector is one for rows of any length; unit rows keep products within float32.
     x, y = (r * F.safe_div(1.0, F.length(r.xyz)) for r in rows[:2])
     z, w = rows[2], rows[3]

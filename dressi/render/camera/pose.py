@@ -48,7 +48,7 @@ def axis_angle_matrix(w: Variable) -> Variable:
     cos = 1.0 - s * b
     bw = w * b
     xy, xz, yz = bw.x * w.y, bw.x * w.z, bw.y * w.z
-    return F.from_columns(
+    return F.linalg.from_columns(
         F.vec3(cos + bw.x * w.x, xy + z, xz - y),
         F.vec3(xy - z, cos + bw.y * w.y, yz + x),
         F.vec3(xz + y, yz - x, cos + bw.z * w.z),
@@ -77,7 +77,7 @@ def rotation_6d_matrix(a: Variable, b: Variable) -> Variable:
     _parameter("rotation_6d_matrix", "b", b, VEC3)
     x = F.safe_normalize(a)
     y = F.safe_normalize(b - x * F.dot(x, b))
-    return F.from_columns(x, y, F.cross(x, y))
+    return F.linalg.from_columns(x, y, F.cross(x, y))
 
 
 def quaternion_matrix(q: Variable) -> Variable:
@@ -93,7 +93,7 @@ def quaternion_matrix(q: Variable) -> Variable:
     sx, sy, sz = scaled.x, scaled.y, scaled.z
     xx, yy, zz, xy, xz, yz = sx * x, sy * y, sz * z, sx * y, sx * z, sy * z
     wx, wy, wz = sx * w, sy * w, sz * w
-    return F.from_columns(
+    return F.linalg.from_columns(
         F.vec3(1.0 - (yy + zz), xy + wz, xz - wy),
         F.vec3(xy - wz, 1.0 - (xx + zz), yz + wx),
         F.vec3(xz + wy, yz - wx, 1.0 - (xx + yy)),
@@ -108,8 +108,8 @@ def build_view(rotation: Variable, translation: Variable) -> Variable:
     """
     _parameter("build_view", "rotation", rotation, MAT3)
     _parameter("build_view", "translation", translation, VEC3)
-    axes = [F.vec4(F.column(rotation, k), 0.0) for k in range(3)]
-    return F.from_columns(*axes, F.vec4(translation, 1.0))
+    axes = [F.vec4(F.linalg.column(rotation, k), 0.0) for k in range(3)]
+    return F.linalg.from_columns(*axes, F.vec4(translation, 1.0))
 
 
 def build_projection(
@@ -150,7 +150,7 @@ def build_projection(
     w, h = 2.0 / size[0], 2.0 / size[1]
     depth = made["far"] / (made["near"] - made["far"])
     # The camera looks down -Z with y up, pixels run down: signs of from_opencv, written out.
-    return F.from_columns(
+    return F.linalg.from_columns(
         F.vec4(made["fx"] * w, 0.0, 0.0, 0.0),
         F.vec4(made["skew"] * -w, made["fy"] * -h, 0.0, 0.0),
         F.vec4(1.0 - made["cx"] * w, 1.0 - made["cy"] * h, depth, -1.0),

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, IVEC2
 from dressi.errors import GraphError
+from dressi.kinds import Border
 from dressi.render.raster.topology import neighbor_table
 from dressi.render.scene.mesh import uniform_laplacian
 from dressi.render.shading import face_normals
@@ -21,10 +22,10 @@ MAX_ANGLE_DEG = 90.0
 apart."""
 
 
-def laplacian_matrix(faces: np.ndarray, n_vertices: int) -> F.SparseMatrix:
+def laplacian_matrix(faces: np.ndarray, n_vertices: int) -> F.linalg.SparseMatrix:
     """The uniform Laplacian of a mesh: (mean of neighbours) - v. faces: (F, 3) ints."""
     offsets, columns, values = uniform_laplacian(faces, n_vertices)
-    return F.SparseMatrix(offsets, columns, values, n_vertices)
+    return F.linalg.SparseMatrix(offsets, columns, values, n_vertices)
 
 
 def cotangent_matrix(
@@ -32,7 +33,7 @@ def cotangent_matrix(
     faces: npt.ArrayLike,
     min_angle_deg: float = MIN_ANGLE_DEG,
     max_angle_deg: float = MAX_ANGLE_DEG,
-) -> F.SparseMatrix:
+) -> F.linalg.SparseMatrix:
     """The cotangent Laplacian of a mesh at rest: (weighted mean of neighbours) - v.
 
     positions: (N, 3), world units: the weights are those of this shape and stay (a Laplacian that
@@ -84,7 +85,7 @@ def cotangent_matrix(
     weight = np.concatenate([weight, -np.ones(len(has))])
     order = np.lexsort((column, row))
     offsets = np.append(0, np.cumsum(np.bincount(row, minlength=len(v))))
-    return F.SparseMatrix(
+    return F.linalg.SparseMatrix(
         offsets.astype(np.int32),
         column[order].astype(np.int32),
         weight[order].astype(np.float32),
@@ -92,9 +93,9 @@ def cotangent_matrix(
     )
 
 
-def laplacian_loss(vtx_pos: Variable, laplacian: F.SparseMatrix) -> Variable:
+def laplacian_loss(vtx_pos: Variable, laplacian: F.linalg.SparseMatrix) -> Variable:
     """Mean over vertices of |L v|^2. vtx_pos: VEC3 @ (N, 1), world units. Gradient to vtx_pos."""
-    d = F.sparse_matmul(laplacian, vtx_pos)
+    d = F.linalg.sparse_matmul(laplacian, vtx_pos)
     return F.mean(F.dot(d, d))
 
 
@@ -155,7 +156,7 @@ def total_variation(
     mask: Variable | None = None,
     isotropic: bool = False,
     smoothing: float = 1e-3,
-    border: str = "clamp",
+    border: Border = "clamp",
 ) -> Variable:
     """Mean over pixels and layers of how much a map changes to the right and down (Rudin, Osher,
     Fatemi 1992).
@@ -179,11 +180,11 @@ def total_variation(
             f"{where}: mask must be FLOAT of the image's size, got {mask.label()} for "
             f"{image.label()}"
         )
-    right = F.shift(image, -1, 0, border) - image
-    down = F.shift(image, 0, -1, border) - image
+    right = F.image.shift(image, -1, 0, border) - image
+    down = F.image.shift(image, 0, -1, border) - image
     if mask is not None:
-        right = right * F.minimum(F.shift(mask, -1, 0, border), mask)
-        down = down * F.minimum(F.shift(mask, 0, -1, border), mask)
+        right = right * F.minimum(F.image.shift(mask, -1, 0, border), mask)
+        down = down * F.minimum(F.image.shift(mask, 0, -1, border), mask)
     if not isotropic:
         return F.mean(F.sum_components(F.abs(right) + F.abs(down)))
     square = F.dot(right, right) + F.dot(down, down)

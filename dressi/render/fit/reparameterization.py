@@ -43,7 +43,7 @@ class LargeSteps:
     """
 
     system: sparse.csr_matrix
-    factors: tuple[F.SparseMatrix, ...]
+    factors: tuple[F.linalg.SparseMatrix, ...]
     places: npt.NDArray[np.int32]
 
     @property
@@ -83,7 +83,7 @@ class LargeSteps:
             )
         v = u
         for factor in self.factors:
-            v = F.sparse_matmul(factor, v)
+            v = F.linalg.sparse_matmul(factor, v)
         if len(self.places) == self.n_places:
             return v
         return F.lookup(v, F.leaf(self.places, INT, "places"))
@@ -103,8 +103,8 @@ def _split_rows(c: sparse.csr_matrix) -> tuple[sparse.csr_matrix, sparse.csr_mat
     return sums, pieces
 
 
-def _on_device(m: sparse.csr_matrix) -> F.SparseMatrix:
-    return F.SparseMatrix(
+def _on_device(m: sparse.csr_matrix) -> F.linalg.SparseMatrix:
+    return F.linalg.SparseMatrix(
         m.indptr.astype(np.int32), m.indices.astype(np.int32), m.data.astype(np.float32), m.shape[1]
     )
 

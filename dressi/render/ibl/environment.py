@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from dressi.ad import F, Variable
 from dressi.ad.vtype import INT, VEC3
 from dressi.errors import GraphError
+from dressi.kinds import IRRADIANCE, Irradiance
 from dressi.render.ibl import operators
 from dressi.render.ibl.brdf import brdf_table, read_brdf
 from dressi.render.ibl.harmonics import sh_irradiance, sh_project
@@ -22,7 +23,6 @@ from dressi.render.shading.ranges import inclusive_clamp
 LEVELS = 5
 SIDE = 16
 """Of the cube that is filtered, unless the environment is coarser: 1536 texels."""
-IRRADIANCE = ("map", "sh")
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def build_environment(
     env: Variable,
     n_levels: int = LEVELS,
     side: int | None = None,
-    irradiance: str = "map",
+    irradiance: Irradiance = "map",
 ) -> Environment:
     """Lighting from a map.
 
@@ -144,13 +144,17 @@ def build_environment(
     sides = tuple(operators.level_side(n, lobe) for lobe in lobes)
     cube = env
     if env.size != (n, n) or env.layers != 6:
-        cube = F.linear_map(operators.resample_matrix(env.size, env.layers, n), env, (n, n), 6)
+        cube = F.linalg.linear_map(
+            operators.resample_matrix(env.size, env.layers, n), env, (n, n), 6
+        )
     pyramid = operators.pyramid_matrix(n)
     width = operators.WIDTH
-    texels = F.linear_map(pyramid, cube, (width, pyramid.n_rows // width))
+    texels = F.linalg.linear_map(pyramid, cube, (width, pyramid.n_rows // width))
     matrix = operators.lobes_matrix(n, sides, lobes, 1.0 / n_levels)
-    table = F.linear_map(matrix, texels, (width, matrix.n_rows // width))
+    table = F.linalg.linear_map(matrix, texels, (width, matrix.n_rows // width))
     sides = (*sides, *sides[1:])  # the derivatives have the sides of their lobes
-    filtered = F.linear_map(operators.enlarge_matrix(sides, n), table, (n, n), 6 * len(sides))
+    filtered = F.linalg.linear_map(
+        operators.enlarge_matrix(sides, n), table, (n, n), 6 * len(sides)
+    )
     coefficients = sh_project(env) if irradiance == "sh" else None
     return Environment(env, filtered, coefficients, brdf_table(), n_levels)

@@ -56,7 +56,7 @@ def sh_basis(directions: Array) -> Array:
 
 
 @lru_cache(maxsize=16)
-def _projection(size: Size, layers: int) -> tuple[F.SparseMatrix, F.SparseMatrix]:
+def _projection(size: Size, layers: int) -> tuple[F.linalg.SparseMatrix, F.linalg.SparseMatrix]:
     """Two matrices whose product projects a map: sums of parts of it, then of those. One row of so
     many entries would be the work of one pixel."""
     if layers == 6:
@@ -77,14 +77,14 @@ def _projection(size: Size, layers: int) -> tuple[F.SparseMatrix, F.SparseMatrix
     parts = max(math.isqrt(n), 1)
     cuts = np.linspace(0, n, parts + 1).astype(int)
     offsets = (np.arange(N_COEFFICIENTS)[:, None] * n + cuts[:-1]).ravel()
-    first = F.SparseMatrix(
+    first = F.linalg.SparseMatrix(
         np.append(offsets, N_COEFFICIENTS * n),
         np.tile(np.arange(n), N_COEFFICIENTS),
         weights.ravel(),
         n,
     )
     count = N_COEFFICIENTS * parts
-    second = F.SparseMatrix(
+    second = F.linalg.SparseMatrix(
         np.arange(N_COEFFICIENTS + 1) * parts, np.arange(count), np.ones(count), count
     )
     return first, second
@@ -97,8 +97,8 @@ def sh_project(env: Variable) -> Variable:
     Raises GraphError for what is no map.
     """
     first, second = _projection(check_map(env).size, env.layers)
-    parts = F.linear_map(first, env, (first.n_rows // N_COEFFICIENTS, N_COEFFICIENTS))
-    return F.linear_map(second, parts, (N_COEFFICIENTS, 1))
+    parts = F.linalg.linear_map(first, env, (first.n_rows // N_COEFFICIENTS, N_COEFFICIENTS))
+    return F.linalg.linear_map(second, parts, (N_COEFFICIENTS, 1))
 
 
 def sh_irradiance(coefficients: Variable, normal: Variable) -> Variable:

@@ -16,6 +16,7 @@ from dressi.ad.functions.cubemap import FACES
 from dressi.ad.graph import Size, checked_shape
 from dressi.ad.vtype import VEC3
 from dressi.errors import GraphError
+from dressi.kinds import Filter
 
 Array = npt.NDArray[np.float64]
 
@@ -88,7 +89,7 @@ def solid_angles(env: Variable) -> Array:
     return cube_solid_angles(env.size[0]) if cube else equirect_solid_angles(env.size)
 
 
-def read_map(env: Variable, direction: Variable, filter: str = "linear") -> Variable:
+def read_map(env: Variable, direction: Variable, filter: Filter = "linear") -> Variable:
     """Read either map along directions.
 
     env: FLOAT or VECn, cube (layers=6) or equirectangular. direction: VEC3 @ any size. filter:
@@ -98,7 +99,7 @@ def read_map(env: Variable, direction: Variable, filter: str = "linear") -> Vari
     return read(env, direction, filter)
 
 
-def to_cube(env: Variable, n: int, filter: str = "linear") -> Variable:
+def to_cube(env: Variable, n: int, filter: Filter = "linear") -> Variable:
     """Either map as a cube map @ (n, n), layers=6, one read at the centre of each texel.
 
     A map that is much finer than n should be made smaller first, or texels between the reads are
@@ -107,7 +108,7 @@ def to_cube(env: Variable, n: int, filter: str = "linear") -> Variable:
     return read_map(env, F.leaf(cube_directions(n), VEC3, "cube.directions"), filter)
 
 
-def to_equirect(env: Variable, size: Size, filter: str = "linear") -> Variable:
+def to_equirect(env: Variable, size: Size, filter: Filter = "linear") -> Variable:
     """Either map as an equirectangular map @ size, one read at the centre of each texel.
 
     See ``to_cube``. Gradient to env: exact. Raises GraphError.

@@ -1,12 +1,12 @@
 """The linear maps of image-based lighting, as sparse matrices of float64 made once.
 
-In: shapes of maps, lobes. Out: ``F.SparseMatrix``. An environment is first resampled to a cube of
-moderate size (area averages), then a pyramid of that cube is made, and each texel of a filtered
-level is a weighted sum over it. The weights are integrals of the lobe over the texels; where a lobe
-hardly varies over a texel of a coarser level of the pyramid, that texel stands for its parts, which
-makes the rows short: a lobe has a narrow peak and a long tail. Rows sum to 1, so a constant
-environment gives constant levels. Everything here is linear in the environment, and
-``F.linear_map`` differentiates it by the exact transpose.
+In: shapes of maps, lobes. Out: ``F.linalg.SparseMatrix``. An environment is first resampled to a
+cube of moderate size (area averages), then a pyramid of that cube is made, and each texel of a
+filtered level is a weighted sum over it. The weights are integrals of the lobe over the texels;
+where a lobe hardly varies over a texel of a coarser level of the pyramid, that texel stands for its
+parts, which makes the rows short: a lobe has a narrow peak and a long tail. Rows sum to 1, so a
+constant environment gives constant levels. Everything here is linear in the environment, and
+``F.linalg.linear_map`` differentiates it by the exact transpose.
 
 Sources: irradiance, Ramamoorthi and Hanrahan 2001; prefiltered levels with n = v = r, Karis 2013
 ("Real Shading in Unreal Engine 4").
@@ -80,7 +80,7 @@ def table_size(count: int) -> Size:
     return WIDTH, -(-count // WIDTH)
 
 
-def _matrix(m: Any, pad_rows: bool = False, pad_columns: bool = False) -> F.SparseMatrix:
+def _matrix(m: Any, pad_rows: bool = False, pad_columns: bool = False) -> F.linalg.SparseMatrix:
     """pad_rows, pad_columns: whether the output and the input are images of ``table_size``."""
     m = sparse.csr_matrix(m)
     m.sum_duplicates()
@@ -90,7 +90,9 @@ def _matrix(m: Any, pad_rows: bool = False, pad_columns: bool = False) -> F.Spar
         for count, padded in zip(m.shape, (pad_rows, pad_columns), strict=True)
     )
     offsets = np.concatenate([m.indptr, np.full(rows - m.shape[0], m.indptr[-1])])
-    return F.SparseMatrix(offsets.astype(np.int64), m.indices.astype(np.int64), m.data, columns)
+    return F.linalg.SparseMatrix(
+        offsets.astype(np.int64), m.indices.astype(np.int64), m.data, columns
+    )
 
 
 def _parts(n: int, s: int) -> tuple[Array, Array]:
@@ -105,7 +107,7 @@ def _parts(n: int, s: int) -> tuple[Array, Array]:
 
 
 @lru_cache(maxsize=16)
-def resample_matrix(size: Size, layers: int, n: int) -> F.SparseMatrix:
+def resample_matrix(size: Size, layers: int, n: int) -> F.linalg.SparseMatrix:
     """From a map of that shape to a cube map @ (n, n): averages over the texels of the cube.
 
     size, layers: of the map, (w, h) and 1 or (m, m) and 6. Averages of the linearly interpolated
@@ -166,7 +168,7 @@ def _children(n: int, k: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=8)
-def pyramid_matrix(n: int) -> F.SparseMatrix:
+def pyramid_matrix(n: int) -> F.linalg.SparseMatrix:
     """From a cube @ (n, n) to the texels of its pyramid, finest first, averaged by solid angle."""
     omega = cube_solid_angles(n).ravel()
     parts = []
@@ -310,7 +312,7 @@ def _all_faces(face: sparse.csr_matrix, n: int) -> sparse.csr_matrix:
 @lru_cache(maxsize=16)
 def lobes_matrix(
     n: int, sides: tuple[int, ...], lobes: tuple[Lobe, ...], step: float = 0.0
-) -> F.SparseMatrix:
+) -> F.linalg.SparseMatrix:
     """From the pyramid of a cube @ (n, n) to filtered cubes, one below the other in one table.
 
     sides: of each cube. lobes: of each, None for irradiance divided by pi, else a roughness of at
@@ -357,7 +359,7 @@ def _smooth(d: Array, m: int) -> sparse.csr_matrix:
 
 
 @lru_cache(maxsize=16)
-def enlarge_matrix(sides: tuple[int, ...], n: int) -> F.SparseMatrix:
+def enlarge_matrix(sides: tuple[int, ...], n: int) -> F.linalg.SparseMatrix:
     """From cubes of those sides in one table to a stack of cubes @ (n, n)."""
     d = cube_directions(n).reshape(-1, 3)
     # Equal sides exactly, not up to rounding.

@@ -191,7 +191,7 @@ class _Reader:
         if kind == "perspective":
             lens = camera.need("perspective")
             return SceneCamera(
-                kind,
+                "perspective",
                 fov_y_deg=math.degrees(lens.number("yfov")),
                 aspect=lens.number("aspectRatio") if lens.has("aspectRatio") else None,
                 near=lens.number("znear"),
@@ -205,7 +205,7 @@ class _Reader:
         x_mag, y_mag = lens.number("xmag"), lens.number("ymag")
         near, far = lens.number("znear"), lens.number("zfar")
         return SceneCamera(
-            kind,
+            "orthographic",
             x_mag=x_mag,
             y_mag=y_mag,
             near=near,
@@ -217,8 +217,9 @@ class _Reader:
     def _light(self, light: Json) -> PunctualLight:
         color: Any = light.numbers("color", 3, (1.0, 1.0, 1.0))
         inner, outer = self._cone(light.get("spot"))
+        kind: Any = light.text("type")
         return PunctualLight(
-            light.text("type"),
+            kind,
             color,
             light.number("intensity", 1.0),
             light.number("range") if light.has("range") else None,

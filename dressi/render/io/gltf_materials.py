@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import numpy as np
@@ -18,10 +18,19 @@ from dressi.errors import LoadError
 from dressi.render.io.gltf_buffers import Buffers, resolve_uri
 from dressi.render.io.gltf_json import Json
 from dressi.render.io.images import decode_image
-from dressi.render.scene.scene import COLOR_MAPS, Image, Material, TextureRef
+from dressi.render.scene.scene import (
+    COLOR_MAPS,
+    ColorSpace,
+    Image,
+    MagFilter,
+    Material,
+    MinFilter,
+    SceneWrap,
+    TextureRef,
+)
 
-_WRAP = {33071: "clamp", 33648: "mirror", 10497: "repeat"}
-_FILTERS = {
+_WRAP: dict[int, SceneWrap] = {33071: "clamp", 33648: "mirror", 10497: "repeat"}
+_FILTERS: dict[int, MinFilter] = {
     9728: "nearest",
     9729: "linear",
     9984: "nearest_mipmap_nearest",
@@ -29,8 +38,11 @@ _FILTERS = {
     9986: "nearest_mipmap_linear",
     9987: "linear_mipmap_linear",
 }
-WRAP_CODES = {name: code for code, name in _WRAP.items()}
-FILTER_CODES = {name: code for code, name in _FILTERS.items()}
+_MAGNIFIERS: dict[int, MagFilter] = {9728: "nearest", 9729: "linear"}
+WRAP_CODES: dict[str, int] = {name: code for code, name in _WRAP.items()}
+FILTER_CODES: dict[str, int] = {name: code for code, name in _FILTERS.items()}
+
+T = TypeVar("T")
 
 
 def _stem(uri: str) -> str:
@@ -80,7 +92,7 @@ class Materials:
             self.notes.append(f"{error}; materials are without it")
             return None
 
-    def _image(self, texture: Json, color_space: str) -> int | None:
+    def _image(self, texture: Json, color_space: ColorSpace) -> int | None:
         index = self._source(texture)
         key = (index, color_space)
         if (index, "missing") in self._rows:
@@ -108,7 +120,7 @@ class Materials:
             self.images.append(image)
         return self._rows[key]
 
-    def _code(self, owner: Json | None, key: str, codes: dict[int, str], default: str) -> str:
+    def _code(self, owner: Json | None, key: str, codes: dict[int, T], default: T) -> T:
         if owner is None or not owner.has(key):
             return default
         code = owner.integer(key)
@@ -116,11 +128,10 @@ class Materials:
             raise owner.fail(f"{code} is none of {', '.join(map(str, codes))}", key)
         return codes[code]
 
-    def _ref(self, info: Json, color_space: str) -> TextureRef | None:
+    def _ref(self, info: Json, color_space: ColorSpace) -> TextureRef | None:
         texture = self._textures[info.row("index", self._textures, "textures")]
         row = texture.optional_row("sampler", self._samplers, "samplers")
         sampler = None if row is None else self._samplers[row]
-        magnifiers = {code: _FILTERS[code] for code in (9728, 9729)}
         move = info.extension("KHR_texture_transform")
         uv_set = info.integer("texCoord", 0)
         found: dict[str, Any] = {}
@@ -137,7 +148,7 @@ class Materials:
             uv_set,
             self._code(sampler, "wrapS", _WRAP, "repeat"),
             self._code(sampler, "wrapT", _WRAP, "repeat"),
-            self._code(sampler, "magFilter", magnifiers, "linear"),
+            self._code(sampler, "magFilter", _MAGNIFIERS, "linear"),
             self._code(sampler, "minFilter", _FILTERS, "linear_mipmap_linear"),
             **found,
         )
@@ -158,7 +169,7 @@ class Materials:
             ("emissive_map", material, "emissiveTexture"),
         ):
             info = infos[field] = owner.get(key)
-            space = "srgb" if field in COLOR_MAPS else "linear"
+            space: ColorSpace = "srgb" if field in COLOR_MAPS else "linear"
             maps[field] = None if info is None else self._ref(info, space)
         normal, occlusion = infos["normal_map"], infos["occlusion_map"]
         strength = material.extension("KHR_materials_emissive_strength")
@@ -166,6 +177,7 @@ class Materials:
         emissive: Any = material.numbers("emissiveFactor", 3, (0.0, 0.0, 0.0))
         if infos["emissive_map"] is not None and maps["emissive_map"] is None:
             emissive = (0.0, 0.0, 0.0)  # its factor alone would shine all over
+        alpha_mode: Any = material.text("alphaMode", "OPAQUE")
         return Material(
             base_color=base,
             metallic=surface.number("metallicFactor", 1.0),
@@ -174,7 +186,7 @@ class Materials:
             occlusion_strength=1.0 if occlusion is None else occlusion.number("strength", 1.0),
             emissive=emissive,
             emissive_strength=1.0 if strength is None else strength.number("emissiveStrength", 1.0),
-            alpha_mode=material.text("alphaMode", "OPAQUE"),
+            alpha_mode=alpha_mode,
             alpha_cutoff=material.number("alphaCutoff", 0.5),
             double_sided=material.flag("doubleSided"),
             unlit=material.extension("KHR_materials_unlit") is not None,

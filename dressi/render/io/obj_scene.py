@@ -23,6 +23,7 @@ from dressi.render.io.sources import find_beside, not_there
 from dressi.render.scene.mesh import Mesh
 from dressi.render.scene.scene import (
     COLOR_MAPS,
+    ColorSpace,
     Image,
     Material,
     Node,
@@ -47,7 +48,7 @@ class _Library:
     def _note(self, text: str) -> None:
         self.tables.warnings.append(f"{self.tables.file}: {text}")
 
-    def map_to(self, file: Path, color_space: str) -> TextureRef:
+    def map_to(self, file: Path, color_space: ColorSpace) -> TextureRef:
         if (file, color_space) not in self._rows:
             pixels = read_image(file, color_space == "srgb")
             if pixels.shape[2] < 3:

@@ -58,17 +58,17 @@ class Appearance:
     shadow_texels: int = 0
     shadow_r: float = 0.0
     mask_softness: float | Variable = 0.0
-    _chains: dict[Variable, F.MipMap] = field(default_factory=dict)
+    _chains: dict[Variable, F.image.MipMap] = field(default_factory=dict)
 
     @property
     def has_alpha(self) -> bool:
         """Whether anything is masked or clear."""
         return any(m.material.alpha_mode != "OPAQUE" for m in self.materials)
 
-    def chain(self, leaf: Variable) -> F.MipMap:
+    def chain(self, leaf: Variable) -> F.image.MipMap:
         """The mip chain of a map, made once."""
         if leaf not in self._chains:
-            self._chains[leaf] = F.mipmap(leaf)
+            self._chains[leaf] = F.image.mipmap(leaf)
         return self._chains[leaf]
 
     def shade(self, peel: Peel, screen: ScreenFaces) -> tuple[Variable, Variable | None]:

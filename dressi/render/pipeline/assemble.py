@@ -17,6 +17,7 @@ from dressi.ad import F, Variable
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.errors import GraphError, warn
+from dressi.kinds import Curve, Encoding, Mode, Normals
 from dressi.render.camera.camera import Camera
 from dressi.render.io import read_image
 from dressi.render.pipeline.appearance import Appearance
@@ -73,10 +74,10 @@ class Settings:
 
     K: int
     max_delta: float
-    mode: str
+    mode: Mode
     background: Any
-    tone: tuple[str, str]
-    normals: str
+    tone: tuple[Curve, Encoding]
+    normals: Normals
     mipmaps: bool
     shadow_texels: int
     optimizer: Any
@@ -300,7 +301,7 @@ def _shaped(loaded: Loaded) -> set[int]:
     return {m for n in found if (m := nodes[n].mesh) is not None}
 
 
-def _tangents_hold(loaded: Loaded, moving: set[int], normals: str) -> bool:
+def _tangents_hold(loaded: Loaded, moving: set[int], normals: Normals) -> bool:
     """Whether the file's tangents are there for all normal maps, and still right."""
     rows = {m.row for m in loaded.sources.materials if "normal" in m.maps}
     if normals == "computed":

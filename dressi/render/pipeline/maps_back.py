@@ -13,7 +13,7 @@ import numpy as np
 
 from dressi.render.pipeline.materials import CHANNELS, FIELDS, FILE_SRGB, MaterialLeaves
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, with_field
-from dressi.render.scene.scene import Image, Scene
+from dressi.render.scene.scene import ColorSpace, Image, Scene
 
 Read = Callable[[Parameter], np.ndarray]
 
@@ -55,7 +55,7 @@ def write_maps(
         for slot in sorted({FIELDS[k] for k in fresh}):
             kinds = [k for k in sorted(fresh) if FIELDS[k] == slot]
             pixels = _packed({k: read(by_leaf[m.maps[k][0]]) for k in kinds})
-            space = "srgb" if kinds[0] in FILE_SRGB else "linear"
+            space: ColorSpace = "srgb" if kinds[0] in FILE_SRGB else "linear"
             ref = replace(m.maps[kinds[0]][1], image=len(images))
             images.append(Image(pixels, space, f"{slot.removesuffix('_map')} of {m.name}"))
             rows[number[m.name]] = with_field(rows[number[m.name]], slot, ref)

@@ -51,7 +51,6 @@ MASK_LOSSES: dict[str, Callable[[Variable, Variable], Variable]] = {
     "silhouette": l2_loss,
     "silhouette_l1": l1_loss,
 }
-REGULARIZERS = ("laplacian", "normal_consistency", "edge_length", "tv")
 OPTIMIZERS: dict[str, Callable[[Variable], Optimizer]] = {
     "adam": lambda lr: Adam(lr),
     "adam_uniform": lambda lr: AdamUniform(lr),
@@ -60,7 +59,7 @@ OPTIMIZERS: dict[str, Callable[[Variable], Optimizer]] = {
 
 
 def weights_of(
-    what: str, given: str | Mapping[str, float], known: Sequence[str]
+    what: str, given: str | Mapping[Any, float], known: Sequence[str]
 ) -> dict[str, float]:
     """Names and weights of losses or regularizers. given: a name, or weights by name. Raises
     GraphError for unknown names and weights that are negative or not finite."""

@@ -14,6 +14,7 @@ import numpy as np
 from dressi.ad import F, Variable
 from dressi.ad.vtype import VEC3
 from dressi.errors import GraphError
+from dressi.kinds import CURVES, ENCODINGS, MODES, Curve, Encoding, Mode
 from dressi.render.camera.eye import pixel_rays
 from dressi.render.ibl import read_map
 from dressi.render.pipeline.appearance import Appearance
@@ -22,9 +23,7 @@ from dressi.render.raster.antialias import build_antialias
 from dressi.render.raster.hardsoftras import build_hardsoftras
 from dressi.render.raster.projection import Size
 from dressi.render.shading import blend_peels, tone_map
-from dressi.render.shading.tone import CURVES, ENCODINGS, gamma
-
-MODES = ("hardsoftras", "antialias")
+from dressi.render.shading.tone import gamma
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +40,14 @@ def build_picture(
     appearance: Appearance,
     views: ViewMatrices,
     size: Size,
-    mode: str,
+    mode: Mode,
     r: Variable,
     K: int,
     sigma: Variable | None,
     delta: Variable | None,
     max_delta: float,
     background: Variable,
-    tone: tuple[str, str],
+    tone: tuple[Curve, Encoding],
     clip: bool,
 ) -> Picture:
     """The pictures of all views.
@@ -101,14 +100,14 @@ def _full(color: Variable, like: Variable) -> Variable:
     return F.expand(color, like.size, like.layers)
 
 
-def encoded(color: Variable, encoding: str) -> Variable:
+def encoded(color: Variable, encoding: Encoding) -> Variable:
     """Linear targets in the encoding that a picture has; they went through their own curve."""
     if encoding == "srgb":
-        return F.linear_to_srgb(color)
+        return F.image.linear_to_srgb(color)
     return gamma(color) if encoding == "gamma" else color
 
 
-def check_modes(mode: str, tone: tuple[str, str]) -> None:
+def check_modes(mode: Mode, tone: tuple[Curve, Encoding]) -> None:
     """Raise GraphError for an unknown mode, curve or encoding."""
     if mode not in MODES:
         raise GraphError(f"mode must be one of {MODES}, got {mode!r}")

@@ -17,6 +17,7 @@ import numpy as np
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3, VEC4
 from dressi.errors import GraphError
+from dressi.kinds import Normals
 from dressi.render.camera.far import far_origin, relative, translation
 from dressi.render.pipeline.frame import Frame, build_frame
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, unique_names
@@ -31,8 +32,6 @@ NORMAL_STEP = 1e-3
 
 APART = 4.0
 """More than unit normals can differ by: between keys that must not meet."""
-
-NORMALS = ("auto", "file", "computed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +106,7 @@ class Geometry:
         """Of a sphere around the middle, world units."""
         return self.frame.radius
 
-    def normals(self, moving: set[int], mode: str = "auto") -> Variable:
+    def normals(self, moving: set[int], mode: Normals = "auto") -> Variable:
         """VEC3 unit normals @ (G, 1), world. moving: rows of ``Scene.meshes`` whose vertices move.
         mode: ``auto``; ``file``, the file's wherever it has some; ``computed``. Gradient to
         positions of those that are computed."""

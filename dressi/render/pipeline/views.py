@@ -65,7 +65,7 @@ class Views:
         projection = _per_view(projections, MAT4, "projection")
         matrix = self._intrinsics() @ (projection @ view)
         eye = homogeneous_eye(matrix)
-        along = F.row(matrix, 3).xyz
+        along = F.linalg.row(matrix, 3).xyz
         forward = F.normalize(F.where(F.dot(along, along) > 0.0, along, -eye.xyz))
         return ViewMatrices(matrix, eye, forward)
 
@@ -89,7 +89,7 @@ class Views:
 
     def _intrinsics(self) -> Variable:
         zoom, shift = F.exp(self.zoom.leaf), self.shift.leaf
-        return F.from_columns(
+        return F.linalg.from_columns(
             F.vec4(zoom.x, 0.0, 0.0, 0.0),
             F.vec4(0.0, zoom.y, 0.0, 0.0),
             F.constant((0.0, 0.0, 1.0, 0.0)),

@@ -53,7 +53,7 @@ ROUNDING = 1.0 + 1e-6
 """Keeps sums of weights from ending a hair above 1."""
 
 _MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))
-"""What moves the right, left, lower, upper neighbour to a pixel, for F.shift."""
+"""What moves the right, left, lower, upper neighbour to a pixel, for F.image.shift."""
 
 BEHIND_ALL = 2.0
 """Depth of the background, behind what lies on the far plane."""
@@ -101,7 +101,7 @@ class Antialiased:
             )
         shown = out = F.where(self.hard, color, background)
         for to, k in zip(_MOVES, "xyzw", strict=True):
-            neighbor = F.shift(shown, *to, border="clamp")
+            neighbor = F.image.shift(shown, *to, border="clamp")
             # Exactly the hard picture where the weight is 0.
             out = out + (neighbor - shown) * F.swizzle(self.weights, k)
         return out
@@ -141,12 +141,12 @@ def build_antialias(
         lines = F.join([_lines(ends[k], ends[(k + 1) % 3]) for k in range(3)])
     cut = _Search(screen, peel, ways, lines).pairs()
     mine, others = cut.xy, F.swizzle(cut, "zw")
-    raw = F.vec4(mine.x, F.shift(others, 1, 0).x, mine.y, F.shift(others, 0, 1).y)
+    raw = F.vec4(mine.x, F.image.shift(others, 1, 0).x, mine.y, F.image.shift(others, 0, 1).y)
     # A pixel between two edges may be asked for more than all of it.
     total = F.sum_components(raw)
     weights = raw * (1.0 / F.where(total > 1.0, total * ROUNDING, 1.0))
     hard = peel.stencil
-    around = F.vec4(*(F.shift(hard, *to, border="clamp") for to in _MOVES)) - hard
+    around = F.vec4(*(F.image.shift(hard, *to, border="clamp") for to in _MOVES)) - hard
     return Antialiased(
         screen=screen,
         peel=peel,
@@ -267,8 +267,8 @@ class _Search:
         ids = self.peel.ids if self.peel.rows is None else self.peel.rows
         depth = F.where(self.peel.stencil, self.peel.depth, BEHIND_ALL)
         to = _MOVES[2 * axis]
-        next_ids = F.shift(ids, *to, border="clamp")
-        behind = F.shift(depth, *to, border="clamp") - depth
+        next_ids = F.image.shift(ids, *to, border="clamp")
+        behind = F.image.shift(depth, *to, border="clamp") - depth
         # Of faces in one plane the first is drawn, on whichever side of the other it lies.
         tied, first = F.abs(behind) <= TIE, F.compare("lt", ids, next_ids)
         mine = F.where(tied, first, behind > 0.0)

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 def edge_mask(hard: Variable, delta: Variable, size: Size, max_delta: float) -> Variable:
     """E: 1 within delta of the border of the hard stencil, else 0.
 
-    hard: the stencil, packed by ``F.pack_bits``. delta: FLOAT @ 1x1, screen square units, up to
-    max_delta. Pixels on both sides of the border belong to E even for delta = 0; larger ones reach
-    in a square. No gradient.
+    hard: the stencil, packed by ``F.bits.pack_bits``. delta: FLOAT @ 1x1, screen square units, up
+    to max_delta. Pixels on both sides of the border belong to E even for delta = 0; larger ones
+    reach in a square. No gradient.
     """
     m = float(max(size))
     steps = max(0, round(min(max_delta, 1.0) * m) - 1)
-    border = F.border_bits(hard, size[0])
-    band = F.dilate_bits(border, F.maximum(delta * m - 1.0, 0.0), max_radius=steps)
-    return F.unpack_bits(band, size)
+    border = F.bits.border_bits(hard, size[0])
+    band = F.bits.dilate_bits(border, F.maximum(delta * m - 1.0, 0.0), max_radius=steps)
+    return F.bits.unpack_bits(band, size)
 
 
 def probability(peel: Peel, sigma: Variable) -> Variable:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from dressi.ad import F, Variable
 from dressi.ad.vtype import MAT4, VEC2, VEC3
 from dressi.errors import GraphError
+from dressi.kinds import Cull
 from dressi.render.raster.distance import interpolate
 from dressi.render.raster.enlarge import SLACK_PX
 from dressi.render.raster.hardsoftras import FAR_INSIDE, Peel
@@ -60,7 +61,7 @@ def build_hard_raster(
     faces: Variable,
     matrix: Variable,
     size: Size,
-    cull: str | None = None,
+    cull: Cull | None = None,
     scissor: Sequence[int] | Sequence[Sequence[int]] | None = None,
     jitter: Variable | tuple[float, float] | None = None,
 ) -> HardRaster:

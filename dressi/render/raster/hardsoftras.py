@@ -14,6 +14,7 @@ import numpy as np
 
 from dressi.ad import F, Variable
 from dressi.errors import GraphError
+from dressi.kinds import RIMS, Rims
 from dressi.render.raster.blend import blend_color, blend_silhouette, edge_mask
 from dressi.render.raster.distance import face_test, perspective, signed_distance
 from dressi.render.raster.enlarge import SLACK_PX, build_enlarge
@@ -202,7 +203,7 @@ def build_hardsoftras(
     delta: Variable | float | None = None,
     max_delta: float = 0.1,
     jitter: Variable | tuple[float, float] | None = None,
-    rims: str | None = None,
+    rims: Rims | None = None,
     clip: bool = False,
 ) -> HardSoft:
     """The whole of HardSoftRas up to the silhouette.
@@ -260,7 +261,7 @@ def build_hardsoftras(
         reach = F.constant(float(reach))
     screen = build_screen_faces(vtx_pos, faces, matrix, size, jitter, clip)
     rims = ("front" if K == 1 else "all") if rims is None else rims
-    if rims not in ("all", "contour", "front"):
+    if rims not in RIMS:
         raise GraphError(f"rims must be all, contour or front, got {rims!r}")
     edges, soft, beyond = None, None, None
     if screen.parts is not None:
@@ -276,7 +277,7 @@ def build_hardsoftras(
     # side, what is outside of the outline on the other.
     peels = build_rasterize(screen, radius, K, edges, soft=soft, beyond=beyond if K == 1 else None)
     hard = peels[0].depth <= 0.5
-    stencil = F.pack_bits(peels[0].depth, 0.5, below=True)
+    stencil = F.bits.pack_bits(peels[0].depth, 0.5, below=True)
     edge = edge_mask(stencil, reach, screen.size, max_delta)
     silhouette = blend_silhouette(peels, hard, edge, softness)
     return HardSoft(screen, peels, edge, hard, silhouette, softness)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, IVEC2, MAT4, VEC3
 from dressi.errors import GraphError
+from dressi.kinds import UNITS, Unit
 from dressi.render.raster.enlarge import SLACK_PX
 from dressi.render.raster.projection import MIN_W, Size, pixel_positions, project, to_screen
 
@@ -29,8 +30,6 @@ END_BIAS = 1e-6
 
 LAST_DEPTH = 1.0 - 2.0**-20
 """Deepest that a stroke is drawn: 1 would lose against the cleared depth."""
-
-UNITS = ("px", "world")
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def build_points(
     size: Size,
     r: Variable | float = 0.02,
     sigma: Variable | float | None = None,
-    unit: str = "px",
+    unit: Unit = "px",
 ) -> Strokes:
     """Points as discs that face the camera.
 
@@ -98,7 +97,7 @@ def build_lines(
     size: Size,
     r: Variable | float = 0.02,
     sigma: Variable | float | None = None,
-    unit: str = "px",
+    unit: Unit = "px",
 ) -> Strokes:
     """Segments as strands with round ends; where they share vertices, polylines.
 
@@ -171,7 +170,7 @@ def _radius_at(
         return radius * (1.0 / m)
     # World units across the view per w, from the matrix: the row of y without its part along the
     # view (which an off-centre camera has).
-    up, along = F.row(matrix, 1).xyz, F.row(matrix, 3).xyz
+    up, along = F.linalg.row(matrix, 1).xyz, F.linalg.row(matrix, 3).xyz
     across = up - along * F.safe_div(F.dot(up, along), F.dot(along, along))
     w = F.maximum(clip.w, MIN_W)
     return radius * F.length(across) * (0.5 * size[1] / m) / w

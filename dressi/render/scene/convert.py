@@ -14,7 +14,16 @@ import numpy.typing as npt
 from dressi.errors import GraphError
 from dressi.render.scene.flat import instances
 from dressi.render.scene.mesh import Mesh, vertex_normals
-from dressi.render.scene.scene import Image, Material, Node, Primitive, Scene, SceneMesh, TextureRef
+from dressi.render.scene.scene import (
+    Image,
+    Material,
+    Node,
+    Primitive,
+    Scene,
+    SceneMesh,
+    SceneWrap,
+    TextureRef,
+)
 from dressi.render.scene.welding import weld as same_place
 
 
@@ -84,7 +93,7 @@ def scene_of(mesh: Mesh, albedo: npt.ArrayLike | None = None) -> Scene:
             raise GraphError(f"the texture must be (H, W, 3 or 4), not {np.shape(albedo)}")
         images = (Image(np.asarray(albedo), "srgb", "albedo"),)
         inside = bool((mesh.uvs >= 0.0).all() and (mesh.uvs <= 1.0).all())
-        wrap = "clamp" if inside else "repeat"
+        wrap: SceneWrap = "clamp" if inside else "repeat"
         reference = TextureRef(0, wrap_u=wrap, wrap_v=wrap, min_filter="linear")
     material = Material(
         base_color_map=reference, metallic=0.0, roughness=1.0, name=mesh.name or "material"

@@ -16,7 +16,7 @@ left, column vectors, colours **linear** (images, factors and vertex colours).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -30,16 +30,33 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float32]
 Matrix = npt.NDArray[np.float64]
 
-COLOR_SPACES = ("srgb", "linear")
-WRAPS = ("repeat", "mirror", "clamp")
-MAG_FILTERS = ("nearest", "linear")
-MIN_FILTERS = (
-    *("nearest", "linear", "nearest_mipmap_nearest", "linear_mipmap_nearest"),
-    *("nearest_mipmap_linear", "linear_mipmap_linear"),
-)
-ALPHA_MODES = ("OPAQUE", "MASK", "BLEND")
-LIGHT_KINDS = ("directional", "point", "spot")
-CAMERA_KINDS = ("perspective", "orthographic")
+ColorSpace = Literal["srgb", "linear"]
+COLOR_SPACES: tuple[ColorSpace, ...] = get_args(ColorSpace)
+
+SceneWrap = Literal["repeat", "mirror", "clamp"]
+WRAPS: tuple[SceneWrap, ...] = get_args(SceneWrap)
+
+MagFilter = Literal["nearest", "linear"]
+MAG_FILTERS: tuple[MagFilter, ...] = get_args(MagFilter)
+
+MinFilter = Literal[
+    "nearest",
+    "linear",
+    "nearest_mipmap_nearest",
+    "linear_mipmap_nearest",
+    "nearest_mipmap_linear",
+    "linear_mipmap_linear",
+]
+MIN_FILTERS: tuple[MinFilter, ...] = get_args(MinFilter)
+
+AlphaMode = Literal["OPAQUE", "MASK", "BLEND"]
+ALPHA_MODES: tuple[AlphaMode, ...] = get_args(AlphaMode)
+
+LightKind = Literal["directional", "point", "spot"]
+LIGHT_KINDS: tuple[LightKind, ...] = get_args(LightKind)
+
+CameraKind = Literal["perspective", "orthographic"]
+CAMERA_KINDS: tuple[CameraKind, ...] = get_args(CameraKind)
 
 
 def _set_floats(owner: object, name: str, dtype: type = np.float32) -> None:
@@ -64,7 +81,7 @@ class Image:
     """
 
     pixels: Floats
-    color_space: str = "srgb"
+    color_space: ColorSpace = "srgb"
     name: str = ""
     bit_depth: int = 8
     extras: Any = None
@@ -92,10 +109,10 @@ class TextureRef:
 
     image: int
     uv_set: int = 0
-    wrap_u: str = "repeat"
-    wrap_v: str = "repeat"
-    mag_filter: str = "linear"
-    min_filter: str = "linear_mipmap_linear"
+    wrap_u: SceneWrap = "repeat"
+    wrap_v: SceneWrap = "repeat"
+    mag_filter: MagFilter = "linear"
+    min_filter: MinFilter = "linear_mipmap_linear"
     offset: tuple[float, float] = (0.0, 0.0)
     rotation_rad: float = 0.0
     scale: tuple[float, float] = (1.0, 1.0)
@@ -135,7 +152,7 @@ class Material:
     emissive: tuple[float, float, float] = (0.0, 0.0, 0.0)
     emissive_strength: float = 1.0
     emissive_map: TextureRef | None = None
-    alpha_mode: str = "OPAQUE"
+    alpha_mode: AlphaMode = "OPAQUE"
     alpha_cutoff: float = 0.5
     double_sided: bool = False
     unlit: bool = False
@@ -223,7 +240,7 @@ class PunctualLight:
     inner_cone_rad to outer_cone_rad, half angles.
     """
 
-    kind: str
+    kind: LightKind
     color: tuple[float, float, float] = (1.0, 1.0, 1.0)
     intensity: float = 1.0
     range: float | None = None
@@ -242,7 +259,7 @@ class SceneCamera:
     near, far: distances along -Z, world units.
     """
 
-    kind: str = "perspective"
+    kind: CameraKind = "perspective"
     fov_y_deg: float = 45.0
     aspect: float | None = None
     x_mag: float = 1.0

@@ -7,6 +7,7 @@ that take a ``Surface`` and lights are in models.py and pbr.py.
 from __future__ import annotations
 
 from dressi.ad import F, Variable
+from dressi.kinds import TextureBackward, Wrap, Wraps
 from dressi.render.raster.distance import interpolate
 from dressi.render.raster.hardsoftras import Peel
 from dressi.render.raster.projection import gather
@@ -23,9 +24,9 @@ def unlit(
     uv: Variable,
     uv_faces: Variable,
     albedo: Variable,
-    backward: str = "exact",
+    backward: TextureBackward = "exact",
     step: Variable | None = None,
-    wrap: str = "repeat",
+    wrap: Wrap | Wraps = "repeat",
 ) -> Variable:
     """Albedo texture without light. albedo: VEC3 @ any size, linear. backward, step, wrap: see
     F.texture. Gradient to albedo, uv and positions."""

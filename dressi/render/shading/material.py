@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, VEC3, VEC4
 from dressi.errors import GraphError
+from dressi.kinds import TextureBackward, Wrap, Wraps
 from dressi.render.raster.hardsoftras import Peel
 from dressi.render.shading.geometry import flat_normal, surface_uv
 from dressi.render.shading.normal_map import flat_tangent, perturb_normal, smooth_tangent
@@ -78,8 +79,8 @@ def material_surface(
     vtx_normal: Variable | None = None,
     vtx_tangent: Variable | None = None,
     two_sided: bool = False,
-    wrap: str = "repeat",
-    backward: str = "exact",
+    wrap: Wrap | Wraps = "repeat",
+    backward: TextureBackward = "exact",
     step: Variable | None = None,
 ) -> Surface:
     """The Surface of one peel with a material.

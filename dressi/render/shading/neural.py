@@ -1,6 +1,6 @@
 """Small networks of pixels: weights as leaves, an MLP, a texture made by an MLP.
 
-In: channels as a feature map (VEC4, layer c holds channels 4c to 4c + 3; ``F.dense``). Out: the
+In: channels as a feature map (VEC4, layer c holds channels 4c to 4c + 3; ``F.nn.dense``). Out: the
 same. Weights are kept as blocks of 4 x 4; ``pack_weights`` and ``unpack_weights`` convert arrays of
 other libraries. Paper: left for later (section 6).
 """
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from dressi.ad import F, Variable
 from dressi.ad.vtype import MAT4, VEC2, VEC4
 from dressi.errors import GraphError
+from dressi.kinds import ConvBorder
 
 FloatArray = npt.NDArray[np.floating]
 Activation = Callable[[Variable], Variable]
@@ -28,7 +29,7 @@ def n_blocks(n_channels: int) -> int:
 
 
 def pack_weights(weights: FloatArray) -> npt.NDArray[np.float32]:
-    """Blocks for F.dense or F.conv2d out of a plain array.
+    """Blocks for F.nn.dense or F.nn.conv2d out of a plain array.
 
     weights: (n_out, n_in), or (n_out, n_in, k, k) with taps row by row, as PyTorch keeps them.
     Returns (blocks of n_out, k k blocks of n_in, 4, 4) float32, filled up with zeros. Raises
@@ -71,16 +72,16 @@ class Layer:
     """Weights and bias of one dense layer or convolution, as leaves that hold their start.
 
     weight: MAT4 @ (k k input blocks, output blocks). bias: VEC4 @ 1x1, layers = output blocks.
-    kernel: 1 is a dense layer. border: see F.conv2d. used: VEC4 @ 1x1, layers = input blocks, 1 for
-    a channel and 0 for what fills the last block up; None: all are channels. What fills up is read
-    as 0: an activation that is not 0 at 0, as a sigmoid, would make channels of it that are
+    kernel: 1 is a dense layer. border: see F.nn.conv2d. used: VEC4 @ 1x1, layers = input blocks, 1
+    for a channel and 0 for what fills the last block up; None: all are channels. What fills up is
+    read as 0: an activation that is not 0 at 0, as a sigmoid, would make channels of it that are
     trained, and that ``unpack_weights`` knows nothing of.
     """
 
     weight: Variable
     bias: Variable
     kernel: int = 1
-    border: str = "zero"
+    border: ConvBorder = "zero"
     used: Variable | None = None
 
     def __call__(self, x: Variable) -> Variable:
@@ -90,8 +91,8 @@ class Layer:
             n = x.layers // used.layers
             x = x * (used if n == 1 else F.concat([used] * n))
         if self.kernel == 1:
-            return F.dense(x, self.weight, self.bias)
-        return F.conv2d(x, self.weight, self.bias, self.kernel, self.border)
+            return F.nn.dense(x, self.weight, self.bias)
+        return F.nn.conv2d(x, self.weight, self.bias, self.kernel, self.border)
 
 
 def layer(
@@ -99,7 +100,7 @@ def layer(
     n_out: int,
     kernel: int = 1,
     gain: float = 2.0,
-    border: str = "zero",
+    border: ConvBorder = "zero",
     rng: np.random.Generator | None = None,
     name: str = "layer",
 ) -> Layer:
@@ -129,7 +130,7 @@ class MLP:
     """Layers with an activation between them; none after the last."""
 
     layers: tuple[Layer, ...]
-    activation: Activation = F.relu
+    activation: Activation = F.nn.relu
 
     def __call__(self, x: Variable) -> Variable:
         """x: VEC4 feature map. Returns VEC4, layers = output channels / 4. Gradient to x and all
@@ -148,7 +149,7 @@ def mlp(
     n_in: int,
     n_hidden: Sequence[int],
     n_out: int,
-    activation: Activation = F.relu,
+    activation: Activation = F.nn.relu,
     seed: int = 0,
     name: str = "mlp",
 ) -> MLP:
@@ -184,7 +185,7 @@ class NeuralTexture:
             raise GraphError(f"a neural texture: uv must be VEC2, got {uv!r}")
         size, layers = uv.size, uv.layers
         tall = F.reshape(uv, (size[0], size[1] * layers)) if layers > 1 else uv
-        out = self.network(F.positional_encoding(tall, self.n_frequencies))
+        out = self.network(F.nn.positional_encoding(tall, self.n_frequencies))
         color = F.sigmoid(out.xyz)
         return F.reshape(color, size, layers) if layers > 1 else color
 

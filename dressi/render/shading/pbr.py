@@ -16,6 +16,7 @@ from typing import Protocol
 
 from dressi.ad import F, Variable
 from dressi.errors import GraphError
+from dressi.kinds import SMITHS, Smith
 from dressi.render.shading.lights import Light
 from dressi.render.shading.models import Shadows, lit
 from dressi.render.shading.ranges import inclusive_clamp
@@ -28,8 +29,6 @@ DIELECTRIC = 0.04
 MIN_ROUGHNESS = 0.045
 """Smallest roughness for lights: 1 / alpha^2, by which GGX grows, is 2.4e5 there. Below it the
 gradient to roughness is that of the environment alone."""
-
-SMITHS = ("correlated", "separable")
 
 
 class Environment(Protocol):
@@ -63,7 +62,7 @@ def ggx(alpha: Variable, normal: Variable, half: Variable) -> Variable:
     return F.where(n_h > 0.0, F.safe_div(a2, math.pi * spread * spread), 0.0)
 
 
-def smith(alpha: Variable, n_l: Variable, n_v: Variable, form: str = "correlated") -> Variable:
+def smith(alpha: Variable, n_l: Variable, n_v: Variable, form: Smith = "correlated") -> Variable:
     """V = G / (4 n.l n.v): how much of the microfacets is seen and lit, a FLOAT.
 
     alpha, n_l, n_v: FLOAT, cosines in [0, 1]. form: ``correlated`` in height, or ``separable``: the
@@ -92,7 +91,7 @@ def pbr(
     lights: Sequence[Light] = (),
     environment: Environment | None = None,
     shadows: Shadows | None = None,
-    form: str = "correlated",
+    form: Smith = "correlated",
 ) -> Variable:
     """Radiance towards the eye: lights, environment and emission.
 

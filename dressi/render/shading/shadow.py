@@ -102,7 +102,7 @@ def _axial(matrix: Variable, position: Variable) -> tuple[Variable, Variable, Va
     world units: clip w of a perspective light, clip z of an orthographic one, by the length of the
     matrix' row."""
     clip = matrix @ F.vec4(position, 1.0)
-    z_row, w_row = F.length(F.row(matrix, 2).xyz), F.length(F.row(matrix, 3).xyz)
+    z_row, w_row = F.length(F.linalg.row(matrix, 2).xyz), F.length(F.linalg.row(matrix, 3).xyz)
     is_perspective = w_row > 0.0
     depth = F.where(is_perspective, F.safe_div(clip.w, w_row), F.safe_div(clip.z, z_row))
     return clip, depth, clip.w
@@ -181,8 +181,8 @@ def shadow_visibility(
 def _texel(shadow: ShadowMap, w: Variable) -> Variable:
     """FLOAT: side of a texel in world units at that clip w."""
     width, height = shadow.size
-    x = F.safe_div(2.0 / width, F.length(F.row(shadow.matrix, 0).xyz))
-    y = F.safe_div(2.0 / height, F.length(F.row(shadow.matrix, 1).xyz))
+    x = F.safe_div(2.0 / width, F.length(F.linalg.row(shadow.matrix, 0).xyz))
+    y = F.safe_div(2.0 / height, F.length(F.linalg.row(shadow.matrix, 1).xyz))
     return F.abs(w) * F.maximum(x, y)
 
 
@@ -228,7 +228,7 @@ def directional_matrix(direction: Value, center: Value, radius: Value) -> Variab
     right, up, forward = _axes(as_variable("directional_matrix: direction", direction, VEC3))
     middle = as_variable("directional_matrix: center", center, VEC3)
     scale = F.safe_div(1.0, as_variable("directional_matrix: radius", radius, FLOAT))
-    return F.from_rows(
+    return F.linalg.from_rows(
         _plane(right * scale, middle, 0.0),
         _plane(-up * scale, middle, 0.0),
         _plane(forward * (0.5 * scale), middle, 0.5),
@@ -253,7 +253,7 @@ def spot_matrix(
     angle = as_variable("spot_matrix: outer_cone_angle", outer_cone_angle, FLOAT)
     scale = F.safe_div(1.0, F.tan(angle))
     depth = far / (far - near)
-    return F.from_rows(
+    return F.linalg.from_rows(
         _plane(right * scale, eye, 0.0),
         _plane(-up * scale, eye, 0.0),
         _plane(forward * depth, eye, -near * depth),

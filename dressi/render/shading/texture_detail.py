@@ -10,6 +10,7 @@ pixel.
 from __future__ import annotations
 
 from dressi.ad import F, Variable
+from dressi.kinds import Footprint
 from dressi.render.raster.hardsoftras import Peel
 from dressi.render.raster.projection import ScreenFaces, gather
 
@@ -48,8 +49,8 @@ def face_lod(
     peel: Peel,
     uv: Variable,
     uv_faces: Variable,
-    size: tuple[int, int] | Variable | F.MipMap,
-    footprint: str = "axes",
+    size: tuple[int, int] | Variable | F.image.MipMap,
+    footprint: Footprint = "axes",
     gradient: bool = False,
 ) -> Variable:
     """FLOAT level of detail for F.texture_mip at each pixel. uv, uv_faces, gradient: see

@@ -10,10 +10,8 @@ from __future__ import annotations
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT
 from dressi.errors import GraphError
+from dressi.kinds import CURVES, ENCODINGS, Curve, Encoding
 from dressi.render.shading.values import Value, as_number, as_variable
-
-CURVES = ("none", "clamp", "reinhard", "aces")
-ENCODINGS = ("none", "srgb", "gamma")
 
 DARKEST = 1e-4
 """Below it ``gamma`` is a straight line through 0: its slope stays below 160 (for 2.2), the value
@@ -66,12 +64,12 @@ def gamma(color: Variable, exponent: Value = 2.2) -> Variable:
 
 
 def tone_map(
-    color: Variable, curve: str = "aces", encoding: str = "srgb", stops: Value = 0.0
+    color: Variable, curve: Curve = "aces", encoding: Encoding = "srgb", stops: Value = 0.0
 ) -> Variable:
     """A picture to look at, or to compare with photos: exposure, curve, encoding.
 
     color: VEC3 linear. curve: ``none``, ``clamp`` to [0, 1], ``reinhard``, ``aces``. encoding:
-    ``none`` (linear), ``srgb`` (F.linear_to_srgb), ``gamma`` of 2.2. stops: FLOAT exposure.
+    ``none`` (linear), ``srgb`` (F.image.linear_to_srgb), ``gamma`` of 2.2. stops: FLOAT exposure.
     Gradient to color and stops, finite at 0. Raises GraphError for other names.
     """
     for what, value, known in (("curve", curve, CURVES), ("encoding", encoding, ENCODINGS)):
@@ -85,5 +83,5 @@ def tone_map(
     elif curve == "aces":
         bright = aces(bright)
     if encoding == "srgb":
-        return F.linear_to_srgb(bright)
+        return F.image.linear_to_srgb(bright)
     return gamma(bright) if encoding == "gamma" else bright

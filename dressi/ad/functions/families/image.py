@@ -1,0 +1,38 @@
+"""Images as pictures: neighbours, blurs, morphology, resampling, mip levels, colour spaces."""
+
+from dressi.ad.functions.color import linear_to_srgb, srgb_to_linear
+from dressi.ad.functions.image import border, dilate
+from dressi.ad.functions.mipmap import MipMap, mip_levels, mipmap
+from dressi.ad.functions.neighbors import (
+    box_blur,
+    convolve,
+    erode,
+    gaussian_blur,
+    image_gradient,
+    laplacian,
+    shift,
+)
+from dressi.ad.functions.resize import resize
+
+__all__ = [
+    "MipMap",
+    "border",
+    "box_blur",
+    "convolve",
+    "dilate",
+    "erode",
+    "gaussian_blur",
+    "image_gradient",
+    "laplacian",
+    "linear_to_srgb",
+    "mip_levels",
+    "mipmap",
+    "resize",
+    "shift",
+    "srgb_to_linear",
+]
+
+
+def __dir__() -> list[str]:
+    """Return the ops alone, for completion."""
+    return __all__
