@@ -26,7 +26,7 @@ from dressi.errors import DressiError
 from dressi.testing import problems
 
 ALGEBRAIC, TRANSCENDENTAL = 1e-3, 5e-3
-"""Largest relative errors of an op (RELIABILITY R1)."""
+"""Largest relative errors of an op (R1 of docs/checking.md)."""
 SCENE_LOSS, SCENE_GRADIENT = 1e-3, 2e-2
 """Largest relative differences of a scene. Its gradient also differs where an edge of the device's
 sub-pixel grid covers another pixel than exact arithmetic would."""

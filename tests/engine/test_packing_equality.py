@@ -1,4 +1,4 @@
-"""RELIABILITY R8: packing, cache and forced limits never change the result. 200 random graphs,
+"""R8: packing, cache and forced limits never change the result. 200 random graphs,
 forward and gradient."""
 
 from __future__ import annotations
