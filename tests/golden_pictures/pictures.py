@@ -9,12 +9,13 @@ import numpy as np
 
 from dressi import FLOAT, IVEC2, IVEC3, MAT4, VEC2, VEC3, F, Variable
 from dressi.render import ibl
-from dressi.render.antialias import build_antialias
-from dressi.render.eye import eye_position
-from dressi.render.hardsoftras import HardSoft, Peel, build_hardsoftras
-from dressi.render.mesh import Mesh, icosphere
-from dressi.render.pear import make_pear
+from dressi.render.camera.eye import eye_position
 from dressi.render.raster import build_hard_raster
+from dressi.render.raster.antialias import build_antialias
+from dressi.render.raster.hardsoftras import HardSoft, Peel, build_hardsoftras
+from dressi.render.raster.strokes import build_lines
+from dressi.render.scene.mesh import Mesh, icosphere
+from dressi.render.scene.pear import make_pear
 from dressi.render.shading import (
     DirectionalLight,
     PointLight,
@@ -34,7 +35,6 @@ from dressi.render.shading import (
     vertex_normals,
 )
 from dressi.render.shading.normal_map import flat_tangent, perturb_normal
-from dressi.render.strokes import build_lines
 from dressi.testing.scenes import camera, cube, quad, rotated
 
 SIZE = (96, 96)
