@@ -30,8 +30,8 @@ class Sizes:
     """Figures that may only go down.
 
     files: lines of the files over FILE_LINES. functions: lines, without the docstring, of the
-    functions over FUNCTION_LINES. cycles: groups of files that import each other, with the number of
-    files. median_function: lines, without the docstring. library_lines: of all files but those
+    functions over FUNCTION_LINES. cycles: groups of files that import each other, and how many
+    there are. median_function: lines, without the docstring. library_lines: of all files but those
     in APART.
     """
 
