@@ -4,6 +4,7 @@
 --require-vulkan  no Vulkan device is an error, not a reason to skip (CI)
 --gc-stress       the garbage collector runs all the time, and C memory is overwritten when Python
                   frees it: finds what Vulkan (or we) still read
+--rewrite-pictures  tests/golden_pictures are drawn anew; look at each before it is committed
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--require-vulkan", action="store_true", help="fail where no device is found")
     group.addoption(
         "--gc-stress", action="store_true", help="gc.set_threshold(1), freed C memory overwritten"
+    )
+    group.addoption(
+        "--rewrite-pictures", action="store_true", help="store what golden pictures are today"
     )
 
 

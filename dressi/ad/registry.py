@@ -34,7 +34,7 @@ class Case:
 
     ``build``: Variables -> output. ``inputs``: (vtype, low, high) for each random input, drawn
     uniformly. ``gradient``: whether central differences are compared. ``transcendental``: the wider
-    of the two tolerances of RELIABILITY R1. ``elementwise``: whether the case is repeated over
+    of the two tolerances of R1. ``elementwise``: whether the case is repeated over
     sizes, layers and broadcasts; else the inputs have the given ``sizes``.
     """
 

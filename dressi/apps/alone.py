@@ -32,7 +32,7 @@ LOWERINGS: tuple[Lowering, ...] = ("graphics", "compute")
 AT_ONE_PIXEL = ((1, 1), (3, 7))
 """Sizes of what reads the pixel that it makes only: its text is the same at all of them."""
 CASES = 3
-"""Of one op: the others call the same row in another way."""
+"""Of one op: the others call the same row with other arguments."""
 GRADIENT_EACH = 5
 """Sizes of which one has its gradients computed: of ops that have rows of their own here too."""
 
@@ -50,18 +50,18 @@ class Check:
 def engines(device: str | int | None) -> dict[str, DressiAD]:
     """One engine for passes, one for dispatches; each Function becomes a shader."""
     return {
-        way: DressiAD(
-            device, options=Options(lowering=way, pack_substages=False, rematerialize=False)
+        lowering: DressiAD(
+            device, options=Options(lowering=lowering, pack_substages=False, rematerialize=False)
         )
-        for way in LOWERINGS
+        for lowering in LOWERINGS
     }
 
 
 def checks_of(
     ads: Mapping[str, DressiAD], name: str, limit_of: Callable[[Case], float]
 ) -> Iterator[Check]:
-    """The values of an op and their gradients, at small sizes, both ways at the same time. Raises
-    what the engines raise."""
+    """Yield the values of an op and their gradients, at small sizes, in passes and in dispatches.
+    Raises what the engines raise."""
     feeds: dict[Variable, np.ndarray] = {}
     asked: list[tuple[str, float, Variable]] = []
     for k, case in enumerate(OPS[name].cases[:CASES]):
@@ -78,11 +78,11 @@ def checks_of(
         return ad.recv_imgs(outputs)
 
     with ThreadPoolExecutor(len(ads)) as pool:
-        found = {way: pool.submit(run, ad) for way, ad in ads.items()}
+        found = {lowering: pool.submit(run, ad) for lowering, ad in ads.items()}
         want = evaluate(outputs, feeds)
-        for way, got in found.items():
+        for lowering, got in found.items():
             for (where, limit, _), a, b in zip(asked, got.result(), want, strict=True):
-                yield Check(f"alone, {way}, {where}", limit, a, b)
+                yield Check(f"alone, {lowering}, {where}", limit, a, b)
 
 
 def _configs(name: str, k: int, case: Case) -> Iterator[Config]:

@@ -26,7 +26,7 @@ from dressi.errors import DressiError
 from dressi.testing import problems
 
 ALGEBRAIC, TRANSCENDENTAL = 1e-3, 5e-3
-"""Largest relative errors of an op (RELIABILITY R1)."""
+"""Largest relative errors of an op (R1 of docs/checking.md)."""
 SCENE_LOSS, SCENE_GRADIENT = 1e-3, 2e-2
 """Largest relative differences of a scene. Its gradient also differs where an edge of the device's
 sub-pixel grid covers another pixel than exact arithmetic would."""
@@ -160,7 +160,7 @@ def check_scene(ad: DressiAD, name: str, problem: problems.Problem) -> list[Find
 
 
 Say = Callable[[str], None]
-OPS_AN_ENGINE = 12
+OPS_PER_ENGINE = 12
 """Hundreds of pipelines at once make some drivers slow."""
 
 
@@ -171,9 +171,9 @@ def examine_ops(
     out: list[Finding] = []
     names = [n for n in OPS if OPS[n].cases] if ops is None else list(ops)
     with tqdm(total=len(names), desc="ops", unit="op", leave=ops is None) as bar:
-        for first in range(0, len(names), OPS_AN_ENGINE):
+        for first in range(0, len(names), OPS_PER_ENGINE):
             with DressiAD(device) as ad:
-                for name in names[first : first + OPS_AN_ENGINE]:
+                for name in names[first : first + OPS_PER_ENGINE]:
                     try:
                         out.append(check_op(ad, name, every_shape))
                     except DressiError as error:
@@ -194,8 +194,8 @@ def examine(
         families.setdefault(module.rpartition(".")[2], []).append(name)
     found: dict[str, Finding] = {}
     for family, mine in families.items():
-        for first in range(0, len(mine), OPS_AN_ENGINE):
-            found |= _examine_some(device, mine[first : first + OPS_AN_ENGINE])
+        for first in range(0, len(mine), OPS_PER_ENGINE):
+            found |= _examine_some(device, mine[first : first + OPS_PER_ENGINE])
         say(_line(family, [found[n] for n in mine]))
     out = [found[n] for n in names]
     with DressiAD(device) as ad:

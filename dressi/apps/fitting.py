@@ -169,7 +169,7 @@ def fit_texture(
     lr, shape_lr = Variable(FLOAT, name="lr"), Variable(FLOAT, name="shape_lr")
     target = Variable(VEC3, size, n_views, name="target_colour")
     reach = schedule.r_px / max(size)
-    # A Sobol point a step shifts the projection within a pixel, so that texels between pixel
+    # A Sobol point per step shifts the projection within a pixel, so that texels between pixel
     # centres are painted too, and the mean over steps is the box-filtered picture that a camera
     # takes.
     jitter = F.sobol(step_counter("jitter.step")) - 0.5

@@ -1,4 +1,4 @@
-"""Points at the edge of the domain of ops (RELIABILITY R2): what the docstrings promise there.
+"""Points at the edge of the domain of ops (R2): what the docstrings promise there.
 
 Used in float64 (tests/ad), on the device (tests/engine) and by R2 of ``dressi bench reliability``.
 """

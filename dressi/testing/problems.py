@@ -133,7 +133,7 @@ def texture_problem(
     """The albedo texture of a mesh by colours; its vertices stay.
 
     targets: (views, H, W, 3) linear over black. atlas_size: texels on a side; starts grey. jitter:
-    a Sobol point a step shifts the projection within a pixel, so that everything is rasterized
+    a Sobol point per step shifts the projection within a pixel, so that everything is rasterized
     anew; without, nothing but the texture changes from step to step. The backward of the texture is
     exact.
     """

@@ -20,13 +20,13 @@ N_GRAPHS = 216
 STEPS = 12
 """Enough for both rebuilds of the cache."""
 SAME = 1e-6
-"""Relative L2 difference between two ways to run a graph."""
+"""Relative L2 difference between two configurations that run a graph."""
 LEAST = 1e-7
 """Where all numbers are smaller, the difference is absolute: float32 cannot tell them from 0."""
 
 
 @dataclass(frozen=True)
-class Way:
+class Configuration:
     """How an engine runs graphs."""
 
     options: Options = field(default_factory=Options)
@@ -37,35 +37,39 @@ class Way:
 
 
 # The cache acts on steps only: see ``stepped``.
-SWITCHES: dict[str, Way] = {
+SWITCHES: dict[str, Configuration] = {
     **{
-        f"{f.name} {'off' if f.default else 'on'}": Way(
+        f"{f.name} {'off' if f.default else 'on'}": Configuration(
             replace(Options(), **{f.name: not f.default})  # type: ignore[arg-type]
         )
         for f in fields(Options)
         if isinstance(f.default, bool) and f.name != "cache"
     },
-    "one function a pass": Way(Options.baseline()),
+    "one function per pass": Configuration(Options.baseline()),
 }
-LIMITS: dict[str, Way] = {
+LIMITS: dict[str, Configuration] = {
     **{
-        f"{inputs} input attachments, {outputs} colour outputs": Way(
+        f"{inputs} input attachments, {outputs} colour outputs": Configuration(
             limits={"input_attachments": inputs, "color_outputs": outputs}
         )
         for inputs in (1, 4, 8, 1 << 20)
         for outputs in (4, 8)
     },
-    "1 input attachment, one function a pass": Way(Options.baseline(), {"input_attachments": 1}),
-    "no fragment stores": Way(limits={"fragment_stores": False}),
-    "no float atomics": Way(limits={"float_atomics": False}),
-    "no uniforms": Way(limits={"uniform_slots": 0}),
-    "no linear filtering": Way(limits={"linear_float32": False}),
+    "1 input attachment, one function per pass": Configuration(
+        Options.baseline(), {"input_attachments": 1}
+    ),
+    "no fragment stores": Configuration(limits={"fragment_stores": False}),
+    "no float atomics": Configuration(limits={"float_atomics": False}),
+    "no uniforms": Configuration(limits={"uniform_slots": 0}),
+    "no linear filtering": Configuration(limits={"linear_float32": False}),
 }
-LOWERINGS: dict[str, Way] = {
-    "dispatches": Way(Options(lowering="compute")),
-    "dispatches, 4 storage images": Way(Options(lowering="compute"), {"storage_images": 4}),
-    "one function a dispatch": Way(replace(Options.baseline(), lowering="compute")),
-    "fragments": Way(Options(lowering="graphics")),
+LOWERINGS: dict[str, Configuration] = {
+    "dispatches": Configuration(Options(lowering="compute")),
+    "dispatches, 4 storage images": Configuration(
+        Options(lowering="compute"), {"storage_images": 4}
+    ),
+    "one function per dispatch": Configuration(replace(Options.baseline(), lowering="compute")),
+    "fragments": Configuration(Options(lowering="graphics")),
 }
 GROUPS = {
     "packing switches": SWITCHES,
@@ -102,9 +106,9 @@ def worst(got: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> float:
     return max(difference(a, b) for a, b in zip(got, want, strict=True))
 
 
-def seeds_of(way: int, n_ways: int, seeds: Iterable[int]) -> list[int]:
-    """Graphs that are run in a way, so that each runs in one way."""
-    return [s for s in seeds if s % n_ways == way]
+def seeds_of(configuration: int, n_configurations: int, seeds: Iterable[int]) -> list[int]:
+    """Return the graphs that a configuration runs, so that each runs in one of them."""
+    return [s for s in seeds if s % n_configurations == configuration]
 
 
 # -- the cache, over steps
@@ -114,7 +118,8 @@ OPTIMIZED = (("image0", "uniform"), ("image2",), ("table", "per_layer"))
 
 
 def stepped(ad: DressiAD, seed: int, optimizer: Optimizer) -> list[np.ndarray]:
-    """Parameters and loss after steps on some leaves; on the way all clean ones are sent anew."""
+    """Return parameters and loss after steps on some leaves; in between, all clean ones are sent
+    anew."""
     graph = random_graph(seed, 8)
     for v, data in graph.feeds.items():
         v.requires_grad = v.name in OPTIMIZED[seed % len(OPTIMIZED)]

@@ -123,7 +123,7 @@ def render(
     device: str | int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Coverage (views, H, W, 1) and colour (views, H, W, 3) over black, averaged over supersample^2
-    samples a pixel. texture: (H, W, 3) linear, unlit; None: white Lambert shading."""
+    samples per pixel. texture: (H, W, 3) linear, unlit; None: white Lambert shading."""
     s = supersample
     big = (size[0] * s, size[1] * s)
     leaves = mesh_leaves(mesh, 1)

@@ -1,4 +1,4 @@
-"""Docstrings are contracts (STYLE): all of F and of the public API have one; F's say where
+"""Docstrings are contracts: all of F and of the public API have one; F's say where
 gradients go."""
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_every_public_function_of_the_renderer_has_a_docstring(path: str) -> Non
 
 
 def test_render_builders_hold_no_glsl_and_no_vulkan() -> None:
-    """DESIGN 2: written purely with F."""
+    """Builders are written purely with F."""
     for path in (ROOT / "render").rglob("*.py"):
         text = path.read_text()
         assert "gl_" not in text and "import vulkan" not in text and "dressi.vk" not in text, path

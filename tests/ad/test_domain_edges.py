@@ -1,4 +1,4 @@
-"""Domain edges in float64 (RELIABILITY R2); the same points run on the device in tests/engine."""
+"""Domain edges in float64 (R2); the same points run on the device in tests/engine."""
 
 from __future__ import annotations
 

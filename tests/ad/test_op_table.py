@@ -1,7 +1,7 @@
 """Every op, generated from the registry: NumPy reference, lowering, gradient against central
 differences.
 
-RELIABILITY R1 without the device: all in float64, so the tolerances are tight. The configurations
+R1 without the device: all in float64, so the tolerances are tight. The configurations
 of a
 case (sizes 1x1, 13x1, 7x5, 101x37; layers 1 and 3; broadcasts) are its draws: each has a seed of
 its own.

@@ -196,7 +196,7 @@ def test_first_step_of_adam_is_the_learning_rate_whatever_the_gradient() -> None
 
 
 def test_zero_gradient_moves_nothing() -> None:
-    """RELIABILITY R4: parameters bit-identical at the optimum."""
+    """R4 of docs/checking.md: parameters bit-identical at the optimum."""
     for optimizer in (SGD(0.1), Momentum(0.1), Adam(0.1), AdamUniform(0.1)):
         x, zero = Variable(VEC2, (3, 3), requires_grad=True), Variable(FLOAT)
         data = np.random.default_rng(0).normal(size=(3, 3, 2))

@@ -1,4 +1,4 @@
-"""The slips in the paper's listings (DESIGN 9): one test each, so that none is ported.
+"""The slips in the paper's listings: one test each, so that none is ported.
 
 Those that need a device are marked `gpu`; all others run without Vulkan.
 """

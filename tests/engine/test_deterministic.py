@@ -1,4 +1,4 @@
-"""RELIABILITY R9: with ``Options(deterministic=True)``, the same bits in every run, whatever the
+"""R9: with ``Options(deterministic=True)``, the same bits in every run, whatever the
 number of threads; and sums that are right to the last bits of float32."""
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ def test_without_an_optimizer_a_step_is_forward_only() -> None:
 
 
 def test_target_is_own_render_loss_0_and_parameters_stay_to_the_bit() -> None:
-    """RELIABILITY R4 on an image: 100 Adam steps."""
+    """R4 of docs/checking.md on an image: 100 Adam steps."""
     x, target, loss, data = _fit((5, 4))
     with DressiAD() as ad:
         ad.send_img(x, data[x])

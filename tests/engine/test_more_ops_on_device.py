@@ -1,4 +1,4 @@
-"""RELIABILITY R1 on the device for the compositions of F, and integers at the points that GLSL
+"""R1 on the device for the compositions of F, and integers at the points that GLSL
 leaves open."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""RELIABILITY R1 on the device: every op, forward and gradient, against float64.
+"""R1 of docs/checking.md on the device: every op, forward and gradient, against float64.
 
 The gradients that the float64 evaluation gives are themselves compared with central differences in
 tests/ad.
@@ -75,7 +75,7 @@ def test_forward_and_gradient_agree_with_float64(ad: DressiAD, name: str) -> Non
 
 
 def test_domain_edges_are_as_documented_on_the_device(ad: DressiAD) -> None:
-    """RELIABILITY R2; the points are those of tests/ad/test_domain_edges.py."""
+    """R2 of docs/checking.md; the points are those of tests/ad/test_domain_edges.py."""
     values, gradients = edges.off(ad, EDGES)
     assert values + gradients == []
 

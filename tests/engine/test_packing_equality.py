@@ -1,4 +1,4 @@
-"""RELIABILITY R8: packing, cache and forced limits never change the result. 200 random graphs,
+"""R8: packing, cache and forced limits never change the result. 200 random graphs,
 forward and gradient."""
 
 from __future__ import annotations
@@ -10,18 +10,24 @@ from dressi import Adam, DressiAD, F, Options, Variable, evaluate
 from dressi.ad.vtype import FLOAT
 from dressi.testing import switches
 from dressi.testing.random_graphs import random_graph
-from dressi.testing.switches import GROUPS, N_GRAPHS, SAME, Way, difference, graph_of
+from dressi.testing.switches import GROUPS, N_GRAPHS, SAME, Configuration, difference, graph_of
 
 pytestmark = pytest.mark.gpu
 
 WITH_ORACLE = range(0, N_GRAPHS, 5)
 ORACLE = 5e-3
-WAYS: dict[str, Way] = {name: way for ways in GROUPS.values() for name, way in ways.items()}
-"""The ways that a graph is run beside the usual one; every graph takes the next."""
+CONFIGURATIONS: dict[str, Configuration] = {
+    name: configuration
+    for configurations in GROUPS.values()
+    for name, configuration in configurations.items()
+}
+"""The configurations that a graph is run beside the usual one; every graph takes the next."""
 
 
-def seeds_of(way: str) -> list[int]:
-    return switches.seeds_of(list(WAYS).index(way), len(WAYS), range(N_GRAPHS))
+def seeds_of(configuration: str) -> list[int]:
+    return switches.seeds_of(
+        list(CONFIGURATIONS).index(configuration), len(CONFIGURATIONS), range(N_GRAPHS)
+    )
 
 
 def differences(
@@ -46,11 +52,13 @@ def test_packed_graphs_agree_with_float64(packed_values: dict[int, list[np.ndarr
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_result_does_not_depend_on(way: str, packed_values: dict[int, list[np.ndarray]]) -> None:
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+def test_result_does_not_depend_on(
+    configuration: str, packed_values: dict[int, list[np.ndarray]]
+) -> None:
     wrong = []
-    with WAYS[way].engine() as ad:
-        for seed in seeds_of(way):
+    with CONFIGURATIONS[configuration].engine() as ad:
+        for seed in seeds_of(configuration):
             got = switches.values(ad, seed)
             wrong += differences(f"seed {seed}", got, packed_values[seed], SAME)
     assert not wrong, "\n".join(wrong)
@@ -63,7 +71,7 @@ def test_folded_constants_are_what_a_device_computes(ad: DressiAD) -> None:
     x = Variable(FLOAT, (4, 4))
     outputs = [x * n for n in numbers]
     feeds = {x: np.random.default_rng(0).uniform(-1, 1, (4, 4, 1)).astype(np.float32)}
-    with Way(Options(fold_constants=False)).engine() as plain:
+    with Configuration(Options(fold_constants=False)).engine() as plain:
         for each in (ad, plain):
             each.send_img(x, feeds[x])
         got, want = ad.recv_imgs(outputs), plain.recv_imgs(outputs)
@@ -72,8 +80,10 @@ def test_folded_constants_are_what_a_device_computes(ad: DressiAD) -> None:
 
 
 def test_every_graph_is_run_in_a_second_way() -> None:
-    assert sorted(s for way in WAYS for s in seeds_of(way)) == list(range(N_GRAPHS))
-    assert min(len(seeds_of(way)) for way in WAYS) >= 8
+    assert sorted(s for configuration in CONFIGURATIONS for s in seeds_of(configuration)) == list(
+        range(N_GRAPHS)
+    )
+    assert min(len(seeds_of(configuration)) for configuration in CONFIGURATIONS) >= 8
 
 
 def test_running_again_gives_the_same_bits_where_nothing_is_scattered(ad: DressiAD) -> None:
@@ -90,7 +100,7 @@ def test_steps_with_the_cache_are_those_without(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(f"dressi.{place}.MIN_GAIN", -100.0)
     monkeypatch.setattr("dressi.packing.reactive.MIN_CLEAN", 1e-9)
     wrong, cached = [], 0
-    with Way().engine() as ad, Way(Options(cache=False)).engine() as plain:
+    with Configuration().engine() as ad, Configuration(Options(cache=False)).engine() as plain:
         for seed in range(20):
             got = switches.stepped(ad, seed, Adam(1e-3))
             cached += "static" in ad.plans

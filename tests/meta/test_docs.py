@@ -22,6 +22,7 @@ from dressi import config
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TOP = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 # A Python block, and the text block that may follow it: what it prints.
@@ -69,7 +70,7 @@ def _anchors(path: Path) -> set[str]:
 
 
 def _texts() -> Iterator[tuple[Path, str]]:
-    for page in [*PAGES, ROOT / "CHANGELOG.md"]:
+    for page in [*PAGES, *(ROOT / name for name in TOP)]:
         yield page, page.read_text(encoding="utf-8")
     for notebook in NOTEBOOKS:
         cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]

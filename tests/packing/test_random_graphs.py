@@ -1,4 +1,4 @@
-"""200 random graphs under several limits: the plan is valid and complete (RELIABILITY R8, without
+"""200 random graphs under several limits: the plan is valid and complete (R8, without
 a device)."""
 
 from __future__ import annotations

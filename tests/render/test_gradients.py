@@ -1,4 +1,4 @@
-"""RELIABILITY R3: device gradients of the whole pipeline against float64 finite differences of the
+"""R3: device gradients of the whole pipeline against float64 finite differences of the
 oracle.
 
 The oracle (dressi.evaluate) rasterizes again at every perturbed position. Two step sizes must

@@ -1,4 +1,4 @@
-"""HardSoftRas on the device: the kinds of faults that users of such software meet (RELIABILITY)."""
+"""HardSoftRas on the device: the kinds of faults that users of such software meet."""
 
 from __future__ import annotations
 
@@ -542,7 +542,7 @@ def test_a_step_against_the_gradient_goes_towards_the_target(
 
 
 def test_own_picture_as_target_is_loss_0_and_nothing_moves() -> None:
-    """RELIABILITY R4 on vertices: 100 Adam steps, parameters bit-identical."""
+    """R4 of docs/checking.md on vertices: 100 Adam steps, parameters bit-identical."""
     with DressiAD() as ad:
         v, f = cube(0.7)
         scene = Scene("", rotated(v, 0.5, 0.6), f, (24, 24), r=0.08)

@@ -386,7 +386,7 @@ def test_plan_names_and_checks_cull_and_scissor() -> None:
         check_plan(broken(scissor=(0, 0, -1, 4)), LLVMPIPE)
 
 
-# -- kinds of faults (RELIABILITY) -----------------------------------------------------------------
+# -- kinds of faults that users meet -------------------------------------------------------------
 
 
 @pytest.mark.gpu

@@ -2,7 +2,7 @@
 
 ``lookup`` has an exact backward. A static index (topology, sent from the host) is inverted once on
 the CPU into CSR form and its backward is a gather, without atomics. A dynamic index (ids of a
-rasterization) is scattered with float atomics. Paper: LookupFaces in A.3; DESIGN, section 4.
+rasterization) is scattered with float atomics. Paper: LookupFaces in A.3.
 """
 
 from __future__ import annotations

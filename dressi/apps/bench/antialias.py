@@ -1,5 +1,5 @@
 """``dressi bench antialias``: what screen-space antialiasing costs beside HardSoftRas with K = 1,
-and how near its coverage is to that of many samples a pixel.
+and how near its coverage is to that of many samples per pixel.
 
 A step is a whole iteration on the vertices of a mesh by its silhouette in one view, with the
 uniform Laplacian; both methods take the same mesh, camera and target.

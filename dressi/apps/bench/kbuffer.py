@@ -36,7 +36,7 @@ COLUMNS = (
     "slot_share",
     "ratio_to_copy",
 )
-WAYS = {
+METHODS = {
     "passes": Options(lowering="graphics"),
     "peeled": Options(lowering="compute", peeling="depth"),
     "kbuffer": Options(lowering="compute", peeling="kbuffer"),
@@ -78,10 +78,10 @@ def measure_case(case: Case, settings: Settings, copies: Copies) -> list[dict[st
         before = copies.measure()
         with ExitStack() as stack:
             engines = {}
-            for name, options in WAYS.items():
+            for name, options in METHODS.items():
                 problem = silhouette_problem(mesh, matrices, targets, K)
                 engines[name] = stack.enter_context(start(problem, settings, options))
-            times = dict(zip(WAYS, alternating_ms(list(engines.values()), rounds), strict=True))
+            times = dict(zip(METHODS, alternating_ms(list(engines.values()), rounds), strict=True))
             raster = {name: raster_ms(engines[name], rounds) for name in ("peeled", "kbuffer")}
         copy_ms = (before + copies.measure()) / 2
         ms = {name: float(np.median(t)) for name, t in times.items()}

@@ -1,5 +1,5 @@
 """``dressi bench reliability``: promises as figures with thresholds, on this device. What each
-figure is: ``dressi.apps.reliability``, one file a figure."""
+figure is: ``dressi.apps.reliability``, one file per figure."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ and six: forward, backward, Laplacian and Adam on the vertices, by HardSoftRas w
 screen-space antialiasing; beside them what others need on an H200.
 
 ``ms`` is a step among 32 of one submit, as a fit takes them, ``single_ms`` one that is waited for.
-Peers: milliseconds a frame, forward and backward with the loss but without an optimizer, of these
+Peers: milliseconds per frame, forward and backward with the loss but without an optimizer, of these
 meshes and cameras, measured on an NVIDIA H200. Conditions are stated on that card only.
 """
 

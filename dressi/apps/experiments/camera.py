@@ -35,7 +35,7 @@ DISTANCE = 4.5
 """Of the camera from the object, world units; the object is 2 wide."""
 
 SUPERSAMPLE = 4
-"""Samples a side of a pixel of the target pictures: they are no picture of the soft renderer."""
+"""Samples per side of a pixel of the target pictures: they are no picture of the soft renderer."""
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def run(settings: Settings) -> Result:
 
 
 def summary(traces: dict[str, list[Trace]]) -> dict[str, Any]:
-    """Figures of the runs of each method, one a seed: mean and standard deviation of the distance
+    """Figures of the runs of each method, one per seed: mean and standard deviation of the distance
     at the end, medians of time, in how many seeds HardSoftRas ends nearer than AA mode, and by how
     much: mean over the seeds and its standard error (0 for one seed)."""
     figures: dict[str, Any] = {}

@@ -1,8 +1,8 @@
 """``dressi experiment enlarge``: what Enlarge and Shift do to two adjacent triangles (paper, its
 figure on pseudo-occlusions).
 
-The blue face is in front, the red one is a needle behind it. Four ways to rasterize them: with both
-steps, without Enlarge, with every vertex pushed away from the centroid in the place of Enlarge, and
+The blue face is in front, the red one is a needle behind it. Four variants rasterize them: with
+both steps, without Enlarge, with every vertex pushed away from the centroid in the place of Enlarge, and
 without Shift. For each: which face wins a pixel, its shifted depth, D_1, and one and two
 blended peels.
 """
@@ -73,7 +73,7 @@ def own_depth(depth: Variable, distance: Variable) -> Variable:
     return depth * 0.5
 
 
-WAYS: dict[str, tuple[bool, Callable[..., Any], Callable[..., Any]]] = {
+VARIANTS: dict[str, tuple[bool, Callable[..., Any], Callable[..., Any]]] = {
     "Enlarge\nand Shift": (True, build_enlarge, shift),
     "no Enlarge": (False, build_enlarge, shift),
     "pushed from\nthe centroid": (True, push_from_centroid, shift),
@@ -93,7 +93,7 @@ def run(settings: Settings) -> Result:
     beyond = distances.max(0) < -settings.r - 0.5 / size
     red_only = (distances[1] > 0.5 / size) & (distances[0] < -0.5 / size)
     with DressiAD(settings.device) as ad:
-        for label, (is_soft, enlarge, shifted) in WAYS.items():
+        for label, (is_soft, enlarge, shifted) in VARIANTS.items():
             ids, *pictures = _draw(
                 ad, size, settings.r if is_soft else 0.0, settings.r, enlarge, shifted
             )

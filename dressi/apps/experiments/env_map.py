@@ -6,7 +6,7 @@ over directions (sky, suns, coloured walls) by the split sum. The fit knows shap
 colour of the metal; it starts from a uniform grey and another roughness. Figures: PSNR of the
 environment over the sphere of directions, weighted by solid angle; error of the roughness.
 
-The map is a cube of 16 x 16 texels a face, 5.6 degrees each, and the fit looks for one of that
+The map is a cube of 16 x 16 texels per face, 5.6 degrees each, and the fit looks for one of that
 resolution: a lobe of roughness 0.3 falls to a half at 6.6 degrees, so finer detail leaves hardly a
 trace in the pictures.
 """
@@ -220,7 +220,7 @@ def _log(env: np.ndarray) -> np.ndarray:
 
 
 PARTS = 8
-"""Points a side of a texel that the true map is the mean of."""
+"""Points per side of a texel that the true map is the mean of."""
 
 
 def true_environment(n: int) -> np.ndarray:

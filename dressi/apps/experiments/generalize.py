@@ -48,7 +48,7 @@ class Settings(common.Settings):
 
 
 @dataclass(frozen=True)
-class Way:
+class Method:
     """Parameters of build_hardsoftras; None: the screen-space method."""
 
     r: float
@@ -57,33 +57,33 @@ class Way:
     delta: float | None = None
 
 
-def ways(settings: Settings) -> dict[str, Way | None]:
+def methods(settings: Settings) -> dict[str, Method | None]:
     """The columns."""
     pixel = 1.0 / settings.size
     return {
-        "AA mode": Way(pixel, 1, None, pixel),
-        "default": Way(settings.r, settings.K),
-        "SoftRas mode": Way(settings.soft_r, settings.K, settings.soft_sigma, 1.0),
+        "AA mode": Method(pixel, 1, None, pixel),
+        "default": Method(settings.r, settings.K),
+        "SoftRas mode": Method(settings.soft_r, settings.K, settings.soft_sigma, 1.0),
         "antialias": None,
     }
 
 
 def run(settings: Settings) -> Result:
-    """Pictures, and of each way: how many pixels it blurs, how many of them inside the shape, how
-    many pixels have a derivative, and ms."""
+    """Return pictures, and for each method how many pixels it blurs, how many of them inside the
+    shape, how many pixels have a derivative, and ms."""
     path = settings.target or (None if settings.smoke else bunny_file())
     mesh = target_mesh(path, settings.faces)
     size = settings.size
     matrix = perspective(32.0, 1.0, 1.0, 10.0) @ look_at((0.9, 0.5, 3.9), (0, 0, 0), (0, 1, 0))
     colours = vertex_colours(mesh)
-    hard = _draw(settings, mesh, colours, matrix, Way(0.0), timed=False)
+    hard = _draw(settings, mesh, colours, matrix, Method(0.0), timed=False)
     inside = hard["mask"] > 0.5
     # Pixels that no method but SoftRas mode may touch: farther inside than the default's reach.
     deep = ndimage.distance_transform_edt(inside) > settings.r * size + 1.5
     figures: dict[str, Any] = {"target": mesh.name, "faces": len(mesh.faces)}
     rows: dict[str, list[np.ndarray]] = {"picture": [], "enlarged": [], "d / dx": []}
-    for name, way in ways(settings).items():
-        drawn = _draw(settings, mesh, colours, matrix, way)
+    for name, method in methods(settings).items():
+        drawn = _draw(settings, mesh, colours, matrix, method)
         changed = np.abs(drawn["picture"] - hard["picture"]).max(-1) > 1 / 255
         moving = np.abs(drawn["tangent"]).max(-1) > 1e-3
         key = name.replace(" ", "_").lower()
@@ -113,7 +113,7 @@ def run(settings: Settings) -> Result:
             figures["aa_mode_blurred_pixels"] <= 3 * figures["antialias_blurred_pixels"],
         ),
     ]
-    sheet = contact_sheet(rows, columns=list(ways(settings)))
+    sheet = contact_sheet(rows, columns=list(methods(settings)))
     return Result(figures, {"generalize": sheet}, conditions=conditions)
 
 
@@ -131,7 +131,7 @@ def _draw(
     mesh: Mesh,
     colours: np.ndarray,
     matrix: np.ndarray,
-    way: Way | None,
+    method: Method | None,
     timed: bool = True,
 ) -> dict[str, Any]:
     """picture (S, S, 3); tangent, the same, of a move by one world unit to the right; mask (S, S)
@@ -144,7 +144,7 @@ def _draw(
         send_mesh(ad, leaves, mesh, matrix[None])
         ad.send_img(colour, colours)
         ad.send_img(move, np.zeros(3))
-        picture, mask = _picture(leaves, leaves.pos + move, colour, size, way)
+        picture, mask = _picture(leaves, leaves.pos + move, colour, size, method)
         (tangent,) = F.jvp([picture], {move: F.constant((1.0, 0.0, 0.0))})
         out: dict[str, Any] = {
             "picture": ad.recv_img(picture),
@@ -153,25 +153,29 @@ def _draw(
             "ms": 0.0,
         }
     if timed:
-        out["ms"] = _step_ms(settings, mesh, colours, matrix, way, out["picture"])
+        out["ms"] = _step_ms(settings, mesh, colours, matrix, method, out["picture"])
     return out
 
 
 def _picture(
-    leaves: MeshLeaves, pos: Variable, colour: Variable, size: tuple[int, int], way: Way | None
+    leaves: MeshLeaves,
+    pos: Variable,
+    colour: Variable,
+    size: tuple[int, int],
+    method: Method | None,
 ) -> tuple[Variable, Variable]:
     """VEC3 picture over black, FLOAT mask of the hard faces. Gradient to pos."""
 
     def shaded(peel: Peel) -> Variable:
         return interpolate(gather(colour, leaves.faces), peel.ids, peel.bary) * peel.stencil
 
-    if way is None:
+    if method is None:
         aa = build_antialias(pos, leaves.faces, leaves.matrix, size)
         return aa.blend(shaded(aa.peel)), aa.hard
     hs = build_hardsoftras(
-        pos, leaves.faces, leaves.matrix, size, way.r, way.K, way.sigma, way.delta
+        pos, leaves.faces, leaves.matrix, size, method.r, method.K, method.sigma, method.delta
     )
-    if way.r == 0.0:
+    if method.r == 0.0:
         return F.where(hs.hard, shaded(hs.peels[0]), 0.0), hs.hard
     return hs.blend([shaded(peel) for peel in hs.peels]), hs.hard
 
@@ -181,7 +185,7 @@ def _step_ms(
     mesh: Mesh,
     colours: np.ndarray,
     matrix: np.ndarray,
-    way: Way | None,
+    method: Method | None,
     target: np.ndarray,
 ) -> float:
     """Median ms of optimization steps that compare the picture with itself moved by 2 %: everything
@@ -192,7 +196,7 @@ def _step_ms(
     wanted = Variable(VEC3, size, name="target")
     lr = Variable(FLOAT, name="lr")
     with DressiAD(settings.device) as ad:
-        ad.set_loss_var(l2_loss(_picture(leaves, leaves.pos, colour, size, way)[0], wanted))
+        ad.set_loss_var(l2_loss(_picture(leaves, leaves.pos, colour, size, method)[0], wanted))
         ad.set_optimizer(SGD(lr))
         send_mesh(ad, leaves, mesh, matrix[None])
         ad.send_img(colour, colours)

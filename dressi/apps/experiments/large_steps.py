@@ -147,7 +147,7 @@ def _by_large_steps(
 
 
 def run(settings: Settings) -> Result:
-    """Distance, overlap and folded faces of every way; pictures; losses."""
+    """Distance, overlap and folded faces of every method; pictures; losses."""
     path = settings.target or (None if settings.smoke else bunny_file())
     target = target_mesh(path, 320 if settings.smoke else None)
     start = replace(icosphere(settings.level, 0.28 * EXTENT), uvs=None, uv_faces=None)
@@ -157,9 +157,9 @@ def run(settings: Settings) -> Result:
     diagonal = float(np.linalg.norm(np.ptp(target.positions, axis=0)))
     fits: dict[str, Fit] = {}
     figures: dict[str, Any] = {"mesh": target.name, "vertices": len(start.positions)}
-    ways: dict[str, Callable[[DressiAD], Fit]] = {}
+    methods: dict[str, Callable[[DressiAD], Fit]] = {}
     for weight in settings.weights:
-        ways[f"laplacian_{weight:g}"] = partial(
+        methods[f"laplacian_{weight:g}"] = partial(
             _by_vertices, start=start, matrices=matrices, outlines=outlines, s=settings, w=weight
         )
     for smoothness in settings.smoothness:
@@ -168,14 +168,14 @@ def run(settings: Settings) -> Result:
         key = f"large_steps_{smoothness:g}"
         figures[f"{key}_setup_s"] = time.perf_counter() - begin
         figures[f"{key}_numbers_a_vertex"] = len(made.factors[0].values) / made.n_places
-        ways[key] = partial(
+        methods[key] = partial(
             _by_large_steps,
             start=start, matrices=matrices, outlines=outlines, s=settings, steps=made, label=key,
         )  # fmt: skip
     rows = {"target": list(shaded[:6])}
-    for key, way in ways.items():
+    for key, method in methods.items():
         with DressiAD(settings.device) as ad:
-            fits[key] = way(ad)
+            fits[key] = method(ad)
         mesh = replace(start, positions=fits[key].positions)
         coverage, picture = render(mesh, matrices, size, None, 2, settings.device)
         both = zip(coverage, outlines, strict=True)

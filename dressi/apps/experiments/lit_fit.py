@@ -148,7 +148,7 @@ def with_targets(
 
     method: draws them with the same soft edges as the fit's own pictures (the paper: "the rendered
     GT with the same configuration"), once for each of its reaches; None: sharp, averaged over
-    SUPERSAMPLE squared samples a pixel. look: of LOOKS.
+    SUPERSAMPLE squared samples per pixel. look: of LOOKS.
     """
     with Painter(target, method, views.size, look, device=device) as painter:
         return painter.paint(views)
@@ -294,8 +294,8 @@ class Fitter:
     """One graph for many fits: start positions, reaches within the method's largest, pictures,
     rates and weights are sent, so only the first fit builds.
 
-    start: faces of all the fits. look: of LOOKS. optimizer: of the rate. batch: views an iteration.
-    ambient: as in ``Painter``. options: of the engine; without ``deterministic`` sums are taken in
+    start: faces of all the fits. look: of LOOKS. optimizer: of the rate. batch: views per
+    iteration. ambient: as in ``Painter``. options: of the engine; without ``deterministic`` sums are taken in
     any order, so the same fit once more ends slightly elsewhere.
     """
 

@@ -34,7 +34,7 @@ from dressi.testing.views import render, spread_views
 HELP = "shape and texture from photos: 10 trials that start differently; photos kept out in turn"
 
 KEPT_OUT = 2
-CELLS_A_PIXEL = 0.8
+CELLS_PER_PIXEL = 0.8
 """Cells of the hull along a side of the box over pixels of the photos' longer side: about one cell
 a pixel, as the box fills most of a photo."""
 
@@ -210,7 +210,7 @@ def hull_masks(photos: Photos, seen: list[int], wanted: list[int]) -> list[np.nd
         [to_pixels[i][:, :3] for i in seen],
         [to_pixels[i][:, 3] for i in seen],
         box,
-        round(CELLS_A_PIXEL * max(height, width)),
+        round(CELLS_PER_PIXEL * max(height, width)),
     )
     return [
         hull_mask(hull, box, np.eye(3), p[:, :3], p[:, 3], (width, height))

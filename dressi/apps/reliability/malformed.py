@@ -30,7 +30,7 @@ from dressi.testing.files import good_files
 from dressi.testing.malformed_cases import cases, embedded, glb, good
 
 N_MUTATED, N_SMALL = 2000, 60
-SECONDS_A_FILE = 10.0
+SECONDS_PER_FILE = 10.0
 START_SECONDS = 60.0
 MEMORY_BYTES = 4 << 30
 """Of address space; a child with all libraries loaded takes about one."""
@@ -180,7 +180,7 @@ def results(kind: str, first: int, last: int) -> list[tuple[int, str, str]]:
                 size = os.fstat(out.fileno()).st_size  # it grows with each file
                 if size != seen:
                     seen, since = size, time.monotonic()
-                if time.monotonic() - since > SECONDS_A_FILE + (0.0 if seen else START_SECONDS):
+                if time.monotonic() - since > SECONDS_PER_FILE + (0.0 if seen else START_SECONDS):
                     run.kill()
                     run.wait()
                     break

@@ -12,24 +12,34 @@ from dressi.apps.reliability.processes import shared_out
 from dressi.apps.reliability.row import Row, below
 from dressi.engine import DressiAD
 from dressi.packing import Options
-from dressi.testing.switches import GROUPS, N_GRAPHS, SAME, Way, seeds_of, stepped, values, worst
+from dressi.testing.switches import (
+    GROUPS,
+    N_GRAPHS,
+    SAME,
+    Configuration,
+    seeds_of,
+    stepped,
+    values,
+    worst,
+)
 
 SMALL_GRAPHS = 3
 N_STEPPED, SMALL_STEPPED = 60, 1
 
 
 def switched(seeds: Sequence[int], device: str | None) -> dict[str, tuple[float, int]]:
-    """The worst difference of some graphs in each group of ways, and the number of cases."""
+    """Return the worst difference of some graphs, and the number of cases, for each group of
+    configurations."""
     with DressiAD(device) as ad:
         usual = {seed: values(ad, seed) for seed in seeds}
     found = {}
-    for group, ways in GROUPS.items():
+    for group, configurations in GROUPS.items():
         off, cases = 0.0, 0
-        for k, way in enumerate(ways.values()):
-            mine = seeds_of(k, len(ways), seeds)
+        for k, configuration in enumerate(configurations.values()):
+            mine = seeds_of(k, len(configurations), seeds)
             if not mine:
                 continue
-            with way.engine(device) as ad:
+            with configuration.engine(device) as ad:
                 for seed in mine:
                     off, cases = max(off, worst(values(ad, seed), usual[seed])), cases + 1
         found[group] = off, cases
@@ -40,7 +50,7 @@ def cached_steps(device: str | None, seeds: Iterable[int]) -> tuple[float, int]:
     """The largest difference that the cache makes, and in how many graphs it did something. Plain
     gradient descent: Adam divides small gradients by their own size, and with it their rounding."""
     off, used = 0.0, 0
-    with DressiAD(device) as ad, Way(Options(cache=False)).engine(device) as plain:
+    with DressiAD(device) as ad, Configuration(Options(cache=False)).engine(device) as plain:
         for seed in seeds:
             got = stepped(ad, seed, SGD(1e-2))
             if "static" in ad.plans:
@@ -50,7 +60,7 @@ def cached_steps(device: str | None, seeds: Iterable[int]) -> tuple[float, int]:
 
 
 def measure(device: str | None, small: bool) -> Iterator[Row]:
-    """The worst difference of each group of ways, and of the cache."""
+    """Yield the worst difference of each group of configurations, and of the cache."""
     if small:
         shares = [switched(range(SMALL_GRAPHS), device)]
     else:
