@@ -135,8 +135,8 @@ def view_mesh(
     """A mesh to look at from all sides.
 
     positions: (N, 3), world units, +Y up. faces: (F, 3). colors: (N, 3) linear, one per vertex;
-    None: light grey. Five thousand faces add about 200 KB to a notebook. Raises GraphError for other
-    shapes.
+    None: light grey. Five thousand faces add about 200 KB to a notebook. Raises GraphError for
+    other shapes.
     """
     import plotly.graph_objects as go
 

@@ -7,4 +7,9 @@ edge of the domain of ops. ``switches``: configurations that must not change a r
 ``gradients``: finite differences. ``programs``, ``tape``, ``float64_fit``, ``sequences``: random
 programs, and what a user does with them, beside float64. ``files``, ``malformed_cases``: good files
 and broken ones. ``memory``: what a process holds.
+``null_device``: a device without Vulkan, for ``DressiAD(NullDevice())``.
 """
+
+from dressi.testing.null_device import NullDevice
+
+__all__ = ["NullDevice"]

@@ -257,7 +257,7 @@ def mip_levels() -> Variable:
     lod = F.leaf(np.tile(np.linspace(0.0, 3.0, SIZE[0])[None, :, None], (SIZE[1], 1, 1)), FLOAT)
     y, x = np.mgrid[: SIZE[1], : SIZE[0]]
     uv = F.leaf((np.stack([x, y], -1) + 0.5) / 48.0, VEC2)
-    return F.texture_mip(F.mipmap(F.leaf(_letter(), VEC3)), uv, lod)
+    return F.texture_mip(F.image.mipmap(F.leaf(_letter(), VEC3)), uv, lod)
 
 
 PICTURES: dict[str, Callable[[], Variable]] = {

@@ -55,10 +55,10 @@ def dispatches() -> tuple[list[Variable], DeviceLimits]:
     atomics; the gradient of a dynamic lookup is added up by compare-and-swap."""
     table = Variable(VEC3, (5, 1), requires_grad=True, name="table")
     index = Variable(INT, (8, 6), name="index")
-    matrix = F.SparseMatrix([0, 2, 3], [0, 4, 2], [0.5, -1.0, 2.0], 5)
+    matrix = F.linalg.SparseMatrix([0, 2, 3], [0, 4, 2], [0.5, -1.0, 2.0], 5)
     y = F.sigmoid(F.lookup(table, F.dynamic(index)))
     (g,) = build_backward(y * y).values()
-    return [F.sparse_matmul(matrix, g)], MINIMUM
+    return [F.linalg.sparse_matmul(matrix, g)], MINIMUM
 
 
 def workgroups() -> tuple[list[Variable], DeviceLimits]:

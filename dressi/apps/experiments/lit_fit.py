@@ -295,8 +295,8 @@ class Fitter:
     rates and weights are sent, so only the first fit builds.
 
     start: faces of all the fits. look: of LOOKS. optimizer: of the rate. batch: views per
-    iteration. ambient: as in ``Painter``. options: of the engine; without ``deterministic`` sums are taken in
-    any order, so the same fit once more ends slightly elsewhere.
+    iteration. ambient: as in ``Painter``. options: of the engine; without ``deterministic`` sums
+    are taken in any order, so the same fit once more ends slightly elsewhere.
     """
 
     def __init__(
