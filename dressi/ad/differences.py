@@ -16,8 +16,8 @@ from functools import partial
 import numpy as np
 
 from dressi.ad.evaluate import evaluate
-from dressi.ad.graph import Function, Variable, topological
-from dressi.ad.registry import apply
+from dressi.ad.graph import Function, Variable, dependents, topological
+from dressi.ad.rewrite import Replacements, reapplied, rewrite
 
 SMALLER = 4.0
 """The second step is so many times smaller: a smooth loss is then 16 times closer to its slope, and
@@ -68,32 +68,27 @@ class Entry:
 
 
 def varying(outputs: Sequence[Variable], x: Variable) -> list[Variable]:
-    """Outputs with the same derivative to a leaf: in the sums that they end in, what does not
-    depend on the leaf is multiplied by 0."""
+    """Outputs with the same derivative to a leaf: in the sums that they end in, terms that do not
+    depend on the leaf are multiplied by 0."""
     functions = topological(outputs)
-    depends = {x.uid}
-    for f in functions:
-        if any(i.uid in depends for i in f.inputs):
-            depends.add(f.output.uid)
-    ends = {v.uid for v in outputs}  # what the outputs are linear in
+    moving = dependents(functions, {x.uid})
+    linear = {v.uid for v in outputs}
+    """uids of the Variables in which the outputs are linear."""
     for f in reversed(functions):
-        if f.output.uid in ends and f.op.name in (*LINEAR, *SCALED):
-            ends.update(i.uid for i in f.inputs)
-    new: dict[int, Variable] = {}
-    for f in functions:
-        inside = [i.uid in depends for i in f.inputs]
-        if f.output.uid not in ends or not any(inside):
-            continue
+        if f.output.uid in linear and f.op.name in (*LINEAR, *SCALED):
+            linear.update(i.uid for i in f.inputs)
+
+    def rule(f: Function, new: Replacements) -> Variable:
+        moves = [i.uid in moving for i in f.inputs]
+        if f.output.uid not in linear or not any(moves):
+            return f.output
         if f.op.name in LINEAR:
-            inputs = [
-                new.get(i.uid, i) if d else i * 0.0 for i, d in zip(f.inputs, inside, strict=True)
-            ]
-        elif f.op.name in SCALED and sum(inside) == 1 and (inside[0] or f.op.name == "mul"):
-            inputs = [new.get(i.uid, i) for i in f.inputs]
-        else:
-            continue
-        new[f.output.uid] = apply(f.op, inputs, **dict(f.attrs))
-    return [new.get(v.uid, v) for v in outputs]
+            terms = [new(i) if m else i * 0.0 for i, m in zip(f.inputs, moves, strict=True)]
+            return reapplied(f, terms)
+        scaled = f.op.name in SCALED and sum(moves) == 1 and (moves[0] or f.op.name == "mul")
+        return reapplied(f, [new(i) for i in f.inputs]) if scaled else f.output
+
+    return rewrite(outputs, rule)
 
 
 def rounding_noise(

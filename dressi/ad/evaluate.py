@@ -85,9 +85,8 @@ def evaluate(
     def get(v: Variable) -> np.ndarray:
         if v.uid not in values and v.creator is None:
             if v.derived is not None:
-                d = v.derived
-                parts = [d.source] if d.other is None else [d.source, d.other]
-                values[v.uid] = d.compute(*evaluate(parts, feeds)).astype(np.float64)
+                arrays = evaluate(v.derived.sources, feeds)
+                values[v.uid] = v.derived.compute(*arrays).astype(np.float64)
             elif v.data is not None:
                 values[v.uid] = v.data.astype(np.float64)
             else:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dressi.ad.autodiff import _reduce_to, _total
+from dressi.ad.autodiff import reduced_to, sweep
 from dressi.ad.functions._common import constant
 from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.image import expand
@@ -24,6 +24,7 @@ from dressi.ad.functions.texture_mip import MIP_GRAD
 from dressi.ad.functions.vector import dot, swizzle, vec
 from dressi.ad.graph import Function, Variable, short, topological
 from dressi.ad.registry import Op, apply
+from dressi.ad.rewrite import reapplied
 from dressi.errors import GraphError, origin
 
 FLAT = frozenset(
@@ -204,7 +205,7 @@ def _probe(f: Function, i: int) -> _Edge | None:
     g = f.op.backward(f, upstream, i)
     if g is None:
         return None
-    return _Edge(i, upstream, expand(_reduce_to(g, x), x.size, x.layers))
+    return _Edge(i, upstream, expand(reduced_to(g, x), x.size, x.layers))
 
 
 def _moved(f: Function, edge: _Edge, t: Variable) -> list[Variable]:
@@ -215,7 +216,7 @@ def _moved(f: Function, edge: _Edge, t: Variable) -> list[Variable]:
     if f.op.name in SLOPES and edge.i > 0:
         return [_read_elsewhere(f, edge.i, t)]
     inputs = [t if k == edge.i else x for k, x in enumerate(f.inputs)]
-    return [apply(f.op, inputs, **dict(f.attrs))]
+    return [reapplied(f, inputs)]
 
 
 def _transposed(f: Function, u: Variable, g: Variable, t: Variable) -> Variable | None:
@@ -224,32 +225,17 @@ def _transposed(f: Function, u: Variable, g: Variable, t: Variable) -> Variable 
     None when g does not depend on u.
     """
     outside = {f.output.uid, *(x.uid for x in f.inputs)}
-    functions = topological([g], outside)
-    on_path = {u.uid}
-    for h in functions:
-        if any(x.uid in on_path for x in h.inputs):
-            on_path.add(h.output.uid)
-    if g.uid not in on_path:
+    reverse = sweep(g, [u], t, outside)
+    if reverse.ends:
+        op = reverse.ends[0][0].op.name
+        raise GraphError(
+            f"{f.where}: has no tangent: its gradient is made with F.{op}, which has no backward"
+        )
+    if u.uid not in reverse.gradients:
         return None
-    parts: dict[int, list[Variable]] = {g.uid: [t]}
-    for h in reversed(functions):
-        y = h.output
-        if y.uid not in parts or y.uid not in on_path:
-            continue
-        gy = _total(parts.pop(y.uid), y)
-        for k, x in enumerate(h.inputs):
-            if x.uid not in on_path:
-                continue
-            gx = None if h.op.backward is None else h.op.backward(h, gy, k)
-            if gx is None:
-                raise GraphError(
-                    f"{f.where}: has no tangent: its gradient is made with F.{h.op.name}, "
-                    "which has no backward"
-                )
-            parts.setdefault(x.uid, []).append(_reduce_to(gx, x))
-    result = _total(parts[u.uid], u)
-    made = [] if result is t else topological([result], {*outside, t.uid})
-    if any(x is u for h in made for x in h.inputs):
+    result = reverse.gradients[u.uid]
+    functions = [] if result is t else topological([result], {*outside, t.uid})
+    if any(x is u for h in functions for x in h.inputs):
         raise GraphError(
             f"{f.where}: has no tangent: its backward is not linear in the gradient it is given"
         )

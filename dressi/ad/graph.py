@@ -38,6 +38,11 @@ class Derived:
     other: Variable | None = None
     """A second leaf whose data, as last sent from the host, ``compute`` gets too."""
 
+    @property
+    def sources(self) -> list[Variable]:
+        """The Variables whose arrays ``compute`` takes."""
+        return [self.source] if self.other is None else [self.source, self.other]
+
 
 class Variable:
     """A typed 2D image in the graph: ``size`` = (width, height) pixels, ``layers`` stacked images.
@@ -247,7 +252,7 @@ class Function:
     def __deepcopy__(self, memo: dict[int, Any]) -> Function:
         from dressi.ad import copies
 
-        return copies.creator_of(memo.get(id(self.output)) or copies.deep(self.output, memo))
+        return copies.creator_of(copies.deep(self.output, memo))
 
     def __reduce__(self) -> tuple[Any, ...]:
         from dressi.ad import copies
@@ -285,47 +290,54 @@ def checked_shape(what: str, size: Any, layers: Any = 1) -> tuple[Size, int]:
     return (width, height), n_layers
 
 
-def topological(outputs: Iterable[Variable], cut: Collection[int] = ()) -> list[Function]:
-    """All Functions that the outputs need, inputs first, in the order of their making.
+def ancestors(
+    outputs: Iterable[Variable],
+    cut: Collection[int] = (),
+    follow: Callable[[Variable], Iterable[Variable]] | None = None,
+) -> tuple[list[Function], list[Variable]]:
+    """Functions and leaves that the outputs need, both in the order of their creation.
 
-    cut: uids of Variables at which to stop, as if they were leaves. A Function can only use
-    Variables that exist, so creation order is a topological order; it is also stable, which keeps
-    generated GLSL stable.
+    cut: uids of Variables at which to stop, as if they were leaves. follow: leaf -> other Variables
+    that are needed with it. A Function can only use Variables that exist, so creation order is a
+    topological order; it is also stable, which keeps generated GLSL stable.
     """
-    seen: set[int] = set()
-    found: list[Function] = []
-    stack = [v.creator for v in outputs if v.creator is not None]
+    functions: dict[int, Function] = {}
+    leaves: dict[int, Variable] = {}
+    stack = list(outputs)
     while stack:
-        function = stack.pop()
-        if function.uid in seen:
-            continue
-        seen.add(function.uid)
-        found.append(function)
-        stack.extend(
-            v.creator for v in function.inputs if v.creator is not None and v.uid not in cut
-        )
-    found.sort(key=lambda f: f.uid)
-    return found
+        v = stack.pop()
+        f = v.creator
+        if f is None:
+            if v.uid not in leaves:
+                leaves[v.uid] = v
+                if follow is not None:
+                    stack += [x for x in follow(v) if x.uid not in cut]
+        elif f.uid not in functions:
+            functions[f.uid] = f
+            stack += [x for x in f.inputs if x.uid not in cut]
+    return [functions[uid] for uid in sorted(functions)], [leaves[uid] for uid in sorted(leaves)]
+
+
+def topological(outputs: Iterable[Variable], cut: Collection[int] = ()) -> list[Function]:
+    """All Functions that the outputs need, inputs first, in the order of their creation. cut: uids
+    of Variables at which to stop, as if they were leaves."""
+    return ancestors(outputs, cut)[0]
+
+
+def dependents(functions: Iterable[Function], start: Collection[int]) -> set[int]:
+    """uids of the Variables that depend on those of ``start``, themselves included. functions: in
+    topological order."""
+    out = set(start)
+    for f in functions:
+        if any(x.uid in out for x in f.inputs):
+            out.add(f.output.uid)
+    return out
 
 
 def leaves(outputs: Iterable[Variable]) -> list[Variable]:
-    """All leaves that the outputs need (derived leaves' sources too), in the order of their
-    making."""
-    found: dict[int, Variable] = {}
-    pending = list(outputs)
-    while pending:
-        batch, pending = pending, []
-        candidates = list(batch)
-        for function in topological(batch):
-            candidates.extend(function.inputs)
-        for variable in candidates:
-            if variable.creator is None and variable.uid not in found:
-                found[variable.uid] = variable
-                if variable.derived is not None:
-                    pending.append(variable.derived.source)
-                    if variable.derived.other is not None:
-                        pending.append(variable.derived.other)
-    return sorted(found.values(), key=lambda v: v.uid)
+    """All leaves that the outputs need, also those that only sources of derived leaves need, in the
+    order of their creation."""
+    return ancestors(outputs, follow=lambda v: v.derived.sources if v.derived else ())[1]
 
 
 def graph_text(outputs: Iterable[Variable]) -> str:

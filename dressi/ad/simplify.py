@@ -12,11 +12,12 @@ import numpy as np
 
 from dressi.ad.functions._common import constant, constant_values, is_constant
 from dressi.ad.functions.image import EXPAND
-from dressi.ad.graph import Function, Variable, topological
+from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import DISPATCH, kernels
 from dressi.ad.one_row import draw_one_row
-from dressi.ad.peeling import Drawn, draw_peels
+from dressi.ad.peeling import Predicate, draw_peels
 from dressi.ad.registry import FRAG, FREE, MACRO, SAME, apply
+from dressi.ad.rewrite import Replacements, named, reapplied, rewrite
 from dressi.errors import origin
 
 
@@ -24,63 +25,45 @@ def simplify(
     outputs: Sequence[Variable],
     merge: bool = True,
     fold: bool = True,
-    drawn: Drawn | None = None,
+    separately: Predicate | None = None,
     dispatches: bool = False,
     one_row: bool = False,
 ) -> list[Variable]:
-    """Lowered outputs. ``merge``: whether equal Functions of equal inputs become one. ``fold``:
-    whether arithmetic on constants is done here, and operations that give back an input go away.
-    ``drawn``: which rasterizations draw each of their layers anew (``peeling``), default all.
-    ``dispatches``: whether macros become what is best in compute dispatches. ``one_row``: whether
-    rasterizations can fill images of one row as they are (``one_row``)."""
-    outputs = draw_peels(outputs if one_row else draw_one_row(outputs), drawn)
-    new: dict[int, Variable] = {}
-    seen: dict[Hashable, Variable] = {}
-    done: set[int] = set()
-    lowered: set[int] = set()  # uids of what is as it will stay: macros need not look behind it
+    """Lowered outputs, as many and of the same values.
 
-    def place(f: Function) -> Variable:
-        xs = [new.get(x.uid, x) for x in f.inputs]
-        if f.op.kind != MACRO:
-            xs = [_fetchable(f, i, x) for i, x in enumerate(xs)]
+    merge: whether equal Functions of equal inputs become one. fold: whether arithmetic on constants
+    is done here, and operations that give back an input go away. separately: the rasterizations
+    that draw each of their layers anew (``peeling``); default all. dispatches: whether macros
+    become what is best in compute dispatches. one_row: whether the device rasterizes into images of
+    one row (else ``one_row.draw_one_row`` avoids them).
+    """
+    seen: dict[Hashable, Variable] = {}
+
+    def rule(f: Function, new: Replacements) -> Variable:
+        xs = [new(x) for x in f.inputs]
         if f.op.kind == MACRO:
             kernel = kernels(f.op).get(DISPATCH) if dispatches else None
             expand = f.op.expand if kernel is None else kernel.expand
             assert expand is not None
-            with origin(f.line):
-                made = expand(f, xs)
-            for inner in topological([made], lowered):
-                if inner.uid not in done:
-                    done.add(inner.uid)
-                    new[inner.output.uid] = place(inner)
-            return new.get(made.uid, made)
+            return rewrite([expand(f, xs)], rule, new)[0]
+        xs = [_fetchable(f, i, x) for i, x in enumerate(xs)]
         if fold or f.op.name == "stop_gradient":
-            short = _identity(f, xs)
-            if short is not None:
-                return short
+            same = _identity(f, xs)
+            if same is not None:
+                return same
         key = _key(f, xs)
         if merge and key in seen:
             return seen[key]
-        if all(a is b for a, b in zip(xs, f.inputs, strict=True)):
-            result = f.output
-        else:
-            with origin(f.line):
-                result = apply(f.op, xs, **dict(f.attrs))
-            result.name = f.output.name
+        result = named(reapplied(f, xs), f.output)
         number = _folded(result) if fold else result
         if number is not result:
             c = number.creator
             assert c is not None
             result = seen.setdefault(_key(c, ()), number) if merge else number
         seen[key] = result
-        lowered.add(result.uid)
         return result
 
-    for f in topological(outputs):
-        if f.uid not in done:
-            done.add(f.uid)
-            new[f.output.uid] = place(f)
-    return [new.get(v.uid, v) for v in outputs]
+    return rewrite(draw_peels(outputs if one_row else draw_one_row(outputs), separately), rule)
 
 
 def _key(f: Function, xs: Sequence[Variable]) -> Hashable:
