@@ -86,7 +86,8 @@ class _Layers:
         if f.inputs[0] is self.depth and f.attr("background") == 1.0:
             return self._depth(k)
         value = self.copies[k](f.inputs[0])
-        return resolve(value, *self.tests[k], f.attr("background"))
+        depth, keep = self.tests[k]
+        return resolve(value, depth, keep, f.attr("background"))
 
     def _draw_next(self) -> None:
         k = len(self.tests)
