@@ -1,8 +1,8 @@
 """Copies of graphs: what ``copy``, ``deepcopy`` and ``pickle`` return for a Variable.
 
-In: Variables. Out: new Variables with uids of their own, so that an engine never takes a copy for
-its original, nor a leaf that was pickled in one process for one of another. Leaves are copied with
-the data that they hold themselves (``Variable.data``); what was sent to an engine stays there.
+In: Variables. Out: new Variables with uids of their own, so that an engine never mistakes a copy
+for its original, nor a leaf that was pickled in one process for a leaf of another. Leaves are
+copied with the data that they hold themselves (``Variable.data``), not with data sent to an engine.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def deep(v: Variable, memo: dict[int, Any]) -> Variable:
 
 
 def reduce(v: Variable) -> tuple[Any, ...]:
-    """What ``pickle`` stores. A computed Variable is stored as a list of its Functions, so that the
-    length of a graph does not matter. Raises GraphError for ops of ``F.custom``, which live in
-    the program that makes them."""
+    """What ``pickle`` stores. A computed Variable is stored as a flat list of Functions, so that
+    pickling does not recurse. Raises GraphError for ops of ``F.custom``, which exist only in the
+    program that makes them."""
     if v.creator is None:
         return new_leaf, _arguments(v), (v.data, v.derived, v.update)
     functions, leaves = ancestors([v])
@@ -85,14 +85,15 @@ def reduce(v: Variable) -> tuple[Any, ...]:
 
 
 def new_leaf(*arguments: Any) -> Variable:
-    """A leaf from (vtype, size, layers, requires_grad, name, line)."""
+    """A leaf from ``_arguments``: vtype, size, layers, requires_grad, name, line."""
     leaf = Variable(*arguments[:5])
     leaf.line = arguments[5]
     return leaf
 
 
 def build(leaves: Sequence[Variable], records: Iterable[Record]) -> Variable:
-    """The last Function's output of a pickled graph, on these leaves."""
+    """The output of a pickled graph's last Function, over these leaves. Raises GraphError for an op
+    that the registry lacks."""
     from dressi.ad import functions as _  # noqa: F401  (the registry's rows)
     from dressi.ad.registry import OPS
 
@@ -110,7 +111,7 @@ def build(leaves: Sequence[Variable], records: Iterable[Record]) -> Variable:
 
 
 def creator_of(v: Variable) -> Function:
-    """The Function that computes a Variable; how a Function is pickled."""
+    """The Function that computes a Variable. A Function is pickled as this of its output."""
     assert v.creator is not None
     return v.creator
 
@@ -130,6 +131,7 @@ def _same_function(f: Function, inputs: Sequence[Variable]) -> Function:
 
 
 def _connect(f: Function, output: Variable, fragment_of: Function | None) -> Variable:
+    """The Variable, made the output of f."""
     output.creator, output.fragment_of, f.output = f, fragment_of, output
     return output
 
@@ -139,7 +141,7 @@ def _own(data: np.ndarray | None) -> np.ndarray | None:
 
 
 def _mapped(derived: Derived | None, new: Callable[[Variable], Variable]) -> Derived | None:
-    """The same rule on other Variables."""
+    """The same rule on other Variables. new: Variable -> the one that takes its place."""
     if derived is None:
         return None
     changes: dict[str, Any] = {}

@@ -27,16 +27,16 @@ _uids = itertools.count()
 
 @dataclass(frozen=True)
 class Derived:
-    """A leaf whose data the engine computes on the host from another static integer Variable.
+    """The rule by which the engine computes a leaf's data on the host, from another Variable.
 
-    ``source``: the static Variable; ``compute``: its array -> this leaf's array. Used for the
+    ``source``: a static integer Variable; ``compute``: its array -> this leaf's array. Used for the
     inverted (CSR) form of static indices.
     """
 
     source: Variable
     compute: Callable[..., np.ndarray]
     other: Variable | None = None
-    """A second leaf whose data, as last sent from the host, ``compute`` gets too."""
+    """A second leaf whose data, as last sent from the host, is passed to ``compute`` too."""
 
     @property
     def sources(self) -> list[Variable]:
@@ -52,10 +52,10 @@ class Variable:
     layer broadcasts against n. ``requires_grad``: whether the loss is differentiated to this leaf,
     which makes it a parameter of the optimizer. ``name`` appears in reports and errors.
 
-    ``copy``, ``deepcopy`` and ``pickle`` give new Variables, never the same one again: a copied
-    leaf starts with the data that the leaf itself holds (``F.leaf``), not with what was sent to an
-    engine, and its copy and itself may stand in one graph. ``deepcopy`` of a computed Variable
-    copies its whole graph over new leaves; what is copied or pickled together keeps sharing leaves.
+    ``copy``, ``deepcopy`` and ``pickle`` return new Variables: a copied leaf starts with the data
+    that the leaf itself holds (``F.leaf``), not with data sent to an engine, and a graph may use
+    both the copy and the original. ``deepcopy`` of a computed Variable copies its whole graph over
+    new leaves; Variables that are copied or pickled together keep sharing leaves.
 
     Raises GraphError for a size or layer count below 1 or a type that is not a VType.
     """
@@ -100,7 +100,7 @@ class Variable:
         self.line = user_line()
         self.creator: Function | None = None
         self.data: np.ndarray | None = None
-        """Leaf only: what it holds until something is sent. Shape (layers, H, W, *tail)."""
+        """Leaf only: its data until other data are sent. Shape (layers, H, W, *tail)."""
         self.derived: Derived | None = None
         self.update: Variable | None = None
         """State leaf only: its value after every step (moments, step counters)."""
@@ -108,11 +108,11 @@ class Variable:
         """Not None: a value per rasterized fragment of that RASTER function, before the depth
         test."""
         self._inverses: dict[Hashable, tuple[Variable, Variable]] | None = None
-        """Static index, or the leaf that it is made of: the leaves with its inverse, by the way
-        from the leaf and the number of rows (F.lookup)."""
+        """Leaf of static indices: the leaves with the inverse of an index, by the ops between this
+        leaf and the index and by the number of rows (F.lookup)."""
 
     flag_changes: ClassVar[int] = 0
-    """Grows whenever a ``requires_grad`` changes, so that engines see in O(1) that none did."""
+    """Number of changes of ``requires_grad`` so far, on any leaf: engines compare it in O(1)."""
 
     @property
     def requires_grad(self) -> bool:
@@ -128,11 +128,12 @@ class Variable:
 
     @property
     def is_table(self) -> bool:
-        """(N, 1) with N > 1: folded to a near-square physical image."""
+        """Whether it is (N, 1) with N > 1, which is stored folded to a near-square image."""
         return self.size[1] == 1 and self.size[0] > 1
 
     @property
     def is_uniform_sized(self) -> bool:
+        """Whether it is (1, 1), which broadcasts."""
         return self.size == (1, 1)
 
     def label(self) -> str:
@@ -219,8 +220,11 @@ class Variable:
 
 
 class Function:
-    """One op applied to Variables. ``attrs`` is a sorted tuple of (name, value) pairs, so that two
-    equal Functions have equal keys (duplicates are merged)."""
+    """One op applied to Variables.
+
+    ``attrs``: (name, value) pairs sorted by name, so that duplicates have equal keys (and are
+    merged). ``line``: the user's file:line. ``output``: the Variable that it computes.
+    """
 
     __slots__ = ("attrs", "inputs", "line", "op", "output", "uid")
 
@@ -233,7 +237,7 @@ class Function:
         self.output: Variable
 
     def attr(self, name: str) -> Any:
-        """Value of an attribute; KeyError if the op has none of that name."""
+        """The value of an attribute. Raises KeyError if the op has none of that name."""
         for key, value in self.attrs:
             if key == name:
                 return value
@@ -264,16 +268,16 @@ class Function:
 
 
 def stand_in(v: Variable) -> Variable:
-    """A leaf that goes for ``v`` where only uid, type and size are looked at; it holds no graph."""
+    """A leaf with the uid, name, type and size of ``v`` that does not keep v's graph alive."""
     out = Variable(v.vtype, v.size, v.layers, name=v.name)
     out.uid, out.line = v.uid, v.line
     return out
 
 
 def checked_shape(what: str, size: Any, layers: Any = 1) -> tuple[Size, int]:
-    """(width, height) and layers as ints. what: who asks, for the error.
+    """(width, height) and layers as ints. what: the caller's name for the message.
 
-    Raises GraphError for what is no int or below 1.
+    Raises GraphError for numbers that are no ints or below 1.
     """
     try:
         width, height = (operator.index(v) for v in size)
@@ -341,7 +345,7 @@ def leaves(outputs: Iterable[Variable]) -> list[Variable]:
 
 
 def graph_text(outputs: Iterable[Variable]) -> str:
-    """The graph as text, one Function a line: ``%7 VEC3@4x4 = mul(%5, albedo)  # file:line``."""
+    """The graph as text, one Function per line: ``%7 VEC3@4x4 = mul(%5, albedo)  # file:line``."""
     outs = list(outputs)
     lines = [
         f"leaf {v.label()}{'  requires_grad' if v.requires_grad else ''}" for v in leaves(outs)
@@ -355,6 +359,6 @@ def graph_text(outputs: Iterable[Variable]) -> str:
 
 
 def short(value: Any) -> str:
-    """repr of a value, cut for reports and errors."""
+    """The repr of a value, cut to 40 characters for reports and errors."""
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."
