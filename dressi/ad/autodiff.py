@@ -6,17 +6,75 @@ BuildBackward in A.6. Differs: the listing tests ``gy`` where it must test ``gx`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 
 from dressi.ad.functions import add_n, constant, expand, sum, sum_layers
 from dressi.ad.functions.inverse_maps import streams
 from dressi.ad.functions.scatter import merged_gathers
-from dressi.ad.graph import Function, Variable, leaves, short, topological
+from dressi.ad.graph import Function, Variable, dependents, leaves, short, topological
 from dressi.errors import GraphError, origin
 
 
+@dataclass
+class Sweep:
+    """Gradients of one reverse accumulation, and how they came about.
+
+    ``gradients``: by uid of a Variable between the output and ``wrt``, its gradient. ``given``:
+    (Function, number of an input, what its backward gives that input). ``ends``: (Function, number
+    of an input) where a backward gives none. Both are in the order of the accumulation, nearest to
+    the output first.
+    """
+
+    gradients: dict[int, Variable] = field(default_factory=dict)
+    given: list[tuple[Function, int, Variable]] = field(default_factory=list)
+    ends: list[tuple[Function, int]] = field(default_factory=list)
+
+
+def sweep(
+    y: Variable, wrt: Iterable[Variable], gy: Variable | None = None, cut: Collection[int] = ()
+) -> Sweep:
+    """Accumulates gradients from ``y`` back to ``wrt``.
+
+    gy: the gradient of y; default 1 at every pixel. cut: uids of Variables that count as leaves. A
+    Variable of ``wrt`` that y does not reach differentiably has no gradient.
+    """
+    targets = list(wrt)
+    functions = topological([y], cut)
+    on_path = dependents(functions, {v.uid for v in targets})
+    parts = {y.uid: [constant(1.0, y.vtype) if gy is None else gy]}
+    result = Sweep()
+    with streams(functions):
+        for f in reversed(functions):
+            if f.output.uid in parts and f.output.uid in on_path:
+                with origin(f.line):
+                    _accumulate(f, parts, on_path, result)
+    for v in targets:
+        if v.uid in parts:
+            result.gradients[v.uid] = _total(parts.pop(v.uid), v)
+    return result
+
+
+def _accumulate(
+    f: Function, parts: dict[int, list[Variable]], on_path: Collection[int], result: Sweep
+) -> None:
+    """Sum the parts of the gradient of f's output, and add what f's backward makes of it to the
+    parts of each input on the path."""
+    gy = result.gradients[f.output.uid] = _total(parts.pop(f.output.uid), f.output)
+    for i, x in enumerate(f.inputs):
+        if x.uid not in on_path:
+            continue
+        gx = None if f.op.backward is None else f.op.backward(f, gy, i)
+        if gx is None:
+            result.ends.append((f, i))
+            continue
+        part = reduced_to(gx, x)
+        result.given.append((f, i, part))
+        parts.setdefault(x.uid, []).append(part)
+
+
 def parameters(loss: Variable) -> list[Variable]:
-    """The leaves that ask for a gradient, in the order of their making."""
+    """The leaves of a loss with ``requires_grad``, in the order of their creation."""
     return [v for v in leaves([loss]) if v.requires_grad]
 
 
@@ -35,52 +93,18 @@ def build_backward(
     if loss.vtype.is_int:
         raise GraphError(f"the loss {loss.label()} made at {loss.line} is an integer: no gradient")
     targets = list(wrt) if wrt is not None else parameters(loss)
-    functions = topological([loss])
-    wanted = {v.uid for v in targets}
-    for f in functions:
-        if any(x.uid in wanted for x in f.inputs):
-            wanted.add(f.output.uid)
-    parts: dict[int, list[Variable]] = {loss.uid: [constant(1.0, loss.vtype)]}
-    totals: dict[int, Variable] = {}
-    with streams(functions):
-        for f in reversed(functions):
-            _step_back(f, parts, totals, wanted)
-    grads: dict[Variable, Variable] = {}
-    for v in targets:
-        if v.uid in parts:
-            grads[v] = _total(parts[v.uid], v)
-        elif v.uid in totals:
-            grads[v] = totals[v.uid]
-    return grads
-
-
-def _step_back(
-    f: Function, parts: dict[int, list[Variable]], totals: dict[int, Variable], wanted: set[int]
-) -> None:
-    """Take the parts of the gradient of f's output together and hand them on to its inputs."""
-    y = f.output
-    if y.uid not in parts or y.uid not in wanted:
-        return
-    with origin(f.line):
-        gy = _total(parts.pop(y.uid), y)
-        totals[y.uid] = gy
-        if f.op.backward is None:
-            return
-        for i, x in enumerate(f.inputs):
-            if x.uid not in wanted:
-                continue
-            gx = f.op.backward(f, gy, i)
-            if gx is not None:
-                parts.setdefault(x.uid, []).append(_reduce_to(gx, x))
+    gradients = sweep(loss, targets).gradients
+    return {v: gradients[v.uid] for v in targets if v.uid in gradients}
 
 
 def _total(gradients: list[Variable], like: Variable) -> Variable:
-    """The sum, at the full size of what it belongs to (ops may return a broadcastable one)."""
+    """The sum, at the full size of the Variable that it belongs to (backward functions may return a
+    broadcastable one)."""
     return expand(add_n(merged_gathers(gradients)), like.size, like.layers)
 
 
-def _reduce_to(g: Variable, x: Variable) -> Variable:
-    """Sum over the pixels and layers over which x was broadcast."""
+def reduced_to(g: Variable, x: Variable) -> Variable:
+    """A gradient summed over the pixels and layers over which its input ``x`` was broadcast."""
     if x.size == (1, 1) and g.size != (1, 1):
         g = sum(g, per_layer=True)
     if x.layers == 1 and g.layers > 1:

@@ -1,8 +1,8 @@
 """Copies of graphs: what ``copy``, ``deepcopy`` and ``pickle`` return for a Variable.
 
-In: Variables. Out: new Variables with uids of their own, so that an engine never takes a copy for
-its original, nor a leaf that was pickled in one process for one of another. Leaves are copied with
-the data that they hold themselves (``Variable.data``); what was sent to an engine stays there.
+In: Variables. Out: new Variables with uids of their own, so that an engine never mistakes a copy
+for its original, nor a leaf that was pickled in one process for a leaf of another. Leaves are
+copied with the data that they hold themselves (``Variable.data``), not with data sent to an engine.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.graph import Derived, Function, Variable
+from dressi.ad.graph import Derived, Function, Variable, ancestors
 from dressi.errors import GraphError
 
 Record = tuple[Any, ...]
 """One Function of a pickled graph: name of the op, numbers of its inputs, attributes, line, number
 of the rasterization whose fragments it computes (its own where it is one, -1 for none), and the
 arguments of its output's ``new_leaf``. Leaves are numbered first, then Functions."""
+
+_COPIES = object()
+"""Its id is the key, in the memo of a ``deepcopy``, of the copied Variables by uid."""
 
 
 def shallow(v: Variable) -> Variable:
@@ -35,35 +38,35 @@ def shallow(v: Variable) -> Variable:
 
 
 def deep(v: Variable, memo: dict[int, Any]) -> Variable:
-    """A copy of a Variable and of all that it needs, over new leaves. memo: of ``deepcopy``, so
-    that Variables copied together share what their originals share."""
-    functions, leaves = _closure([v], memo)
+    """A copy of a Variable and of everything that it needs, over new leaves. memo: of ``deepcopy``,
+    so that Variables copied together share what their originals share."""
+    copies: dict[int, Variable] = memo.setdefault(id(_COPIES), {})  # by uid
+    if v.uid in copies:
+        return copies[v.uid]
+    functions, leaves = ancestors([v], copies, _needed_with)
     for leaf in leaves:
-        memo[id(leaf)] = _same_shape(leaf)
-    made: dict[int, Function] = {}
+        copies[leaf.uid] = _same_shape(leaf)
     for f in functions:
-        g = made[f.uid] = _same_function(f, [memo[id(x)] for x in f.inputs])
-        raster = f.output.fragment_of
-        if raster is not None and raster.uid not in made:  # copied by an earlier call
-            made[raster.uid] = memo[id(raster.output)].creator
-        fragments = None if raster is None else made[raster.uid]
-        memo[id(f.output)] = _connect(g, _same_shape(f.output), fragments)
+        y, raster = f.output, f.output.fragment_of
+        g = _same_function(f, [copies[x.uid] for x in f.inputs])
+        if raster is not None:
+            raster = g if raster is f else copies[raster.output.uid].creator
+        copies[y.uid] = _connect(g, _same_shape(y), raster)
     for leaf in leaves:
-        update = None if leaf.update is None else memo[id(leaf.update)]
-        derived = _mapped(leaf.derived, lambda x: memo[id(x)])
-        memo[id(leaf)].__setstate__((_own(leaf.data), derived, update))
-    return memo[id(v)]
+        update = None if leaf.update is None else copies[leaf.update.uid]
+        derived = _mapped(leaf.derived, lambda x: copies[x.uid])
+        copies[leaf.uid].__setstate__((_own(leaf.data), derived, update))
+    return copies[v.uid]
 
 
 def reduce(v: Variable) -> tuple[Any, ...]:
-    """What ``pickle`` stores. A computed Variable is stored as a list of its Functions, so that the
-    length of a graph does not matter. Raises GraphError for ops of ``F.custom``, which live in
-    the program that makes them."""
+    """What ``pickle`` stores. A computed Variable is stored as a flat list of Functions, so that
+    pickling does not recurse. Raises GraphError for ops of ``F.custom``, which exist only in the
+    program that makes them."""
     if v.creator is None:
         return new_leaf, _arguments(v), (v.data, v.derived, v.update)
-    functions, leaves = _ancestors(v)
+    functions, leaves = ancestors([v])
     number = {x.uid: i for i, x in enumerate(leaves)}
-    place = {f.uid: len(leaves) + i for i, f in enumerate(functions)}
     records: list[Record] = []
     from dressi.ad.registry import OPS
 
@@ -73,23 +76,24 @@ def reduce(v: Variable) -> tuple[Any, ...]:
                 f"{f.where}: a graph with an op of F.custom cannot be pickled\n"
                 "  hint: pickle the data, and build the graph again where it is loaded"
             )
+        number[f.output.uid] = len(number)
         inputs = tuple(number[x.uid] for x in f.inputs)
         raster = f.output.fragment_of
-        fragments = -1 if raster is None else place[raster.uid]
+        fragments = -1 if raster is None else number[raster.output.uid]
         records.append((f.op.name, inputs, f.attrs, f.line, fragments, _arguments(f.output)))
-        number[f.output.uid] = place[f.uid]
     return build, (tuple(leaves), tuple(records))
 
 
 def new_leaf(*arguments: Any) -> Variable:
-    """A leaf from (vtype, size, layers, requires_grad, name, line)."""
+    """A leaf from ``_arguments``: vtype, size, layers, requires_grad, name, line."""
     leaf = Variable(*arguments[:5])
     leaf.line = arguments[5]
     return leaf
 
 
 def build(leaves: Sequence[Variable], records: Iterable[Record]) -> Variable:
-    """The last Function's output of a pickled graph, on these leaves."""
+    """The output of a pickled graph's last Function, over these leaves. Raises GraphError for an op
+    that the registry lacks."""
     from dressi.ad import functions as _  # noqa: F401  (the registry's rows)
     from dressi.ad.registry import OPS
 
@@ -107,7 +111,7 @@ def build(leaves: Sequence[Variable], records: Iterable[Record]) -> Variable:
 
 
 def creator_of(v: Variable) -> Function:
-    """The Function that computes a Variable; how a Function is pickled."""
+    """The Function that computes a Variable. A Function is pickled as this of its output."""
     assert v.creator is not None
     return v.creator
 
@@ -127,6 +131,7 @@ def _same_function(f: Function, inputs: Sequence[Variable]) -> Function:
 
 
 def _connect(f: Function, output: Variable, fragment_of: Function | None) -> Variable:
+    """The Variable, made the output of f."""
     output.creator, output.fragment_of, f.output = f, fragment_of, output
     return output
 
@@ -136,7 +141,7 @@ def _own(data: np.ndarray | None) -> np.ndarray | None:
 
 
 def _mapped(derived: Derived | None, new: Callable[[Variable], Variable]) -> Derived | None:
-    """The same rule on other Variables."""
+    """The same rule on other Variables. new: Variable -> the one that takes its place."""
     if derived is None:
         return None
     changes: dict[str, Any] = {}
@@ -149,54 +154,18 @@ def _mapped(derived: Derived | None, new: Callable[[Variable], Variable]) -> Der
     return replace(derived, **changes)
 
 
+def _needed_with(leaf: Variable) -> list[Variable]:
+    """What a leaf's data is computed from: sources of a derived leaf, the update of a state."""
+    return ([] if leaf.update is None else [leaf.update]) + _sources(leaf.derived)
+
+
 def _sources(derived: Derived | None) -> list[Variable]:
-    """What a rule reads."""
-    found: list[Variable] = []
+    """The Variables in a rule and in the rules that it holds."""
+    out: list[Variable] = []
     for field in () if derived is None else fields(derived):
         value = getattr(derived, field.name)
         if isinstance(value, Variable):
-            found.append(value)
+            out.append(value)
         elif isinstance(value, Derived):
-            found += _sources(value)
-    return found
-
-
-def _closure(
-    wanted: Iterable[Variable], known: dict[int, Any]
-) -> tuple[list[Function], list[Variable]]:
-    """Functions and leaves that Variables need, sources of derived leaves and updates of state
-    included, in the order of their making. known: id of what is left out."""
-    functions: dict[int, Function] = {}
-    leaves: dict[int, Variable] = {}
-    stack = list(wanted)
-    while stack:
-        v = stack.pop()
-        if id(v) in known or v.uid in leaves:
-            continue
-        if v.creator is None:
-            leaves[v.uid] = v
-            stack += [v.update] if v.update is not None else []
-            stack += _sources(v.derived)
-        elif v.creator.uid not in functions:
-            functions[v.creator.uid] = v.creator
-            stack += v.creator.inputs
-            stack += [v.fragment_of.output] if v.fragment_of is not None else []
-    ordered = [functions[uid] for uid in sorted(functions)]
-    return ordered, [leaves[uid] for uid in sorted(leaves)]
-
-
-def _ancestors(v: Variable) -> tuple[list[Function], list[Variable]]:
-    """Functions and leaves that a Variable is computed of."""
-    functions: dict[int, Function] = {}
-    leaves: dict[int, Variable] = {}
-    stack = [v]
-    while stack:
-        x = stack.pop()
-        if x.creator is None:
-            leaves[x.uid] = x
-        elif x.creator.uid not in functions:
-            functions[x.creator.uid] = x.creator
-            stack += x.creator.inputs
-            stack += [x.fragment_of.output] if x.fragment_of is not None else []
-    ordered = [functions[uid] for uid in sorted(functions)]
-    return ordered, [leaves[uid] for uid in sorted(leaves)]
+            out += _sources(value)
+    return out

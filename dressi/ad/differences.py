@@ -1,10 +1,10 @@
-"""Central differences of a graph in float64, and what rounding does to them.
+"""Central differences of a graph in float64, and their rounding errors.
 
-In: outputs, a leaf, data. Out: entry by entry the slope of the summed outputs and its noise, for
+In: outputs, a leaf, data. Out: for each entry the slope of the summed outputs and its noise, for
 ``gradcheck``. Differences are taken pixel by pixel, without the terms of the graph's final sums
-that do not depend on the leaf, so that what is large and constant takes no digits away. What
-rounding does to the rest is measured: the graph is evaluated again with every value off by up to
-one unit of its last place.
+that do not depend on the leaf, so that large constants cost no digits. The rounding error of the
+rest is measured: the graph is evaluated again with every value off by up to one unit of its last
+place.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from functools import partial
 import numpy as np
 
 from dressi.ad.evaluate import evaluate
-from dressi.ad.graph import Function, Variable, topological
-from dressi.ad.registry import apply
+from dressi.ad.graph import Function, Variable, dependents, topological
+from dressi.ad.rewrite import Replacements, reapplied, rewrite
 
 SMALLER = 4.0
-"""The second step is so many times smaller: a smooth loss is then 16 times closer to its slope, and
-both together give it up to terms of the fourth power of the step (Richardson)."""
+"""The second step is smaller by this factor: the difference quotient of a smooth loss is then 16
+times closer to its slope, and both together give the slope up to terms of the fourth power of the
+step (Richardson)."""
 DRAWS = 3
 """Evaluations with random rounding."""
 JUMP = 1e-4
-"""Where rounding changes a pixel by so much of the largest value, the pixel changes sides: its
-centre lies on an edge. What the two steps see of it, one after the other, then tells the noise."""
+"""Where rounding changes a pixel by this fraction of the largest value, the centre of the pixel
+lies on an edge and changes sides. Its noise is then estimated from its changes at both steps."""
 FLOAT64, FLOAT32 = 2.0**-53, 2.0**-24
 
 SUMS = ("add", "sub", "add_n")
@@ -57,9 +58,11 @@ Data = dict[Variable, np.ndarray]
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a leaf: ``index`` = (layer, row, column, component...), the gradient of the
-    graph there, the slope of the loss by central differences, and what rounding may have done to
-    the slope."""
+    """One entry of a leaf.
+
+    ``index``: (layer, row, column, component...). ``gradient``: of the graph there. ``slope``: of
+    the loss by central differences. ``noise``: a bound of the rounding error of the slope.
+    """
 
     index: Index
     gradient: float
@@ -68,40 +71,35 @@ class Entry:
 
 
 def varying(outputs: Sequence[Variable], x: Variable) -> list[Variable]:
-    """Outputs with the same derivative to a leaf: in the sums that they end in, what does not
-    depend on the leaf is multiplied by 0."""
+    """Outputs with the same derivative to a leaf: in the sums that they end in, terms that do not
+    depend on the leaf are multiplied by 0."""
     functions = topological(outputs)
-    depends = {x.uid}
-    for f in functions:
-        if any(i.uid in depends for i in f.inputs):
-            depends.add(f.output.uid)
-    ends = {v.uid for v in outputs}  # what the outputs are linear in
+    moving = dependents(functions, {x.uid})
+    linear = {v.uid for v in outputs}
+    """uids of the Variables in which the outputs are linear."""
     for f in reversed(functions):
-        if f.output.uid in ends and f.op.name in (*LINEAR, *SCALED):
-            ends.update(i.uid for i in f.inputs)
-    new: dict[int, Variable] = {}
-    for f in functions:
-        inside = [i.uid in depends for i in f.inputs]
-        if f.output.uid not in ends or not any(inside):
-            continue
+        if f.output.uid in linear and f.op.name in (*LINEAR, *SCALED):
+            linear.update(i.uid for i in f.inputs)
+
+    def rule(f: Function, new: Replacements) -> Variable:
+        moves = [i.uid in moving for i in f.inputs]
+        if f.output.uid not in linear or not any(moves):
+            return f.output
         if f.op.name in LINEAR:
-            inputs = [
-                new.get(i.uid, i) if d else i * 0.0 for i, d in zip(f.inputs, inside, strict=True)
-            ]
-        elif f.op.name in SCALED and sum(inside) == 1 and (inside[0] or f.op.name == "mul"):
-            inputs = [new.get(i.uid, i) for i in f.inputs]
-        else:
-            continue
-        new[f.output.uid] = apply(f.op, inputs, **dict(f.attrs))
-    return [new.get(v.uid, v) for v in outputs]
+            terms = [new(i) if m else i * 0.0 for i, m in zip(f.inputs, moves, strict=True)]
+            return reapplied(f, terms)
+        scaled = f.op.name in SCALED and sum(moves) == 1 and (moves[0] or f.op.name == "mul")
+        return reapplied(f, [new(i) for i in f.inputs]) if scaled else f.output
+
+    return rewrite(outputs, rule)
 
 
 def rounding_noise(
     outputs: Sequence[Variable], data: Data, unit: float, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """How far values of the outputs go where each Function's result is off by up to a unit of its
-    last place, pixel by pixel: the median of a few draws. unit: FLOAT64, or FLOAT32 as a device
-    computes."""
+    """Rounding errors of the outputs, pixel by pixel: by how much they change when each Function's
+    result is off by up to a unit of its last place, the median of a few draws. unit: FLOAT64, or
+    FLOAT32 as a device computes."""
     exact = evaluate(outputs, data)
     seeds = rng.integers(2**63, size=DRAWS, dtype=np.uint64)
     draws = [evaluate(outputs, data, partial(_rounded, unit=unit, seed=s)) for s in seeds]
@@ -110,9 +108,9 @@ def rounding_noise(
 
 
 def _rounded(f: Function, a: np.ndarray, unit: float, seed: np.uint64) -> np.ndarray:
-    """Results of a Function off by up to a unit of their last place. Equal numbers are off by the
-    same, as where a processor rounds: faces that share an edge go on sharing it. What is whole
-    (a count, a mask, a floor) has no last place."""
+    """Results of a Function, each off by up to a unit of its last place. Equal numbers are off by
+    the same, as after a processor's rounding: faces that share an edge go on sharing it. Whole
+    numbers (a count, a mask, a floor) are exact."""
     if f.op.name in COPIES:
         return a
     whole = (a == np.rint(a)) & (np.abs(a) < 2.0**24)
@@ -132,8 +130,9 @@ def slopes_at(
     chosen: Iterable[int],
     rng: np.random.Generator,
 ) -> tuple[list[Entry], list[Entry]]:
-    """Entries at which both steps see one slope, and the others: kinks and jumps. chosen: flat
-    numbers of entries."""
+    """Entries at which both steps give one slope, and the others: kinks and jumps. gradient: of the
+    graph, (layers, H, W, *tail). eps: the larger step, times |x| where that is above 1. chosen:
+    flat numbers of entries."""
     base = data[x]
     parts = varying(outputs, x)
     here = evaluate(parts, data)
@@ -164,7 +163,7 @@ def slopes_at(
 
 
 def _total(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> float:
-    """Sum of the differences, not difference of the sums."""
+    """The sum of the differences, which keeps more digits than the difference of the sums."""
     return sum(float((p - q).sum()) for p, q in zip(a, b, strict=True))
 
 
@@ -174,9 +173,9 @@ def _noise(
     noise: Sequence[np.ndarray],
     largest: Sequence[float],
 ) -> float:
-    """Sum of the noise of the pixels that differ in the smaller step; of all where none does, for
-    rounding may have swallowed the step. Pixels on an edge count by how far the changes of both
-    steps are from the same slope."""
+    """The summed noise of the pixels that differ in the smaller step; of all pixels where none does
+    (rounding may have swallowed the step). The noise of a pixel on an edge is at most how far the
+    changes at both steps are from one slope."""
     if not any(d.any() for d in smaller):
         return sum(float(n.sum()) for n in noise)
     total = 0.0
@@ -187,7 +186,7 @@ def _noise(
 
 
 def _smooth(slopes: list[float], bends: list[float], noise: float) -> bool:
-    """Whether both steps see one slope. Bends (difference of the slopes on the two sides) shrink
+    """Whether both steps give one slope. Bends (difference of the slopes on the two sides) shrink
     with the step where the loss is smooth, and stay where it has a kink. At a minimum the slope is
     small, and the bend is what the steps have to agree against."""
     scale = 1e-3 * max(abs(slopes[0]), abs(slopes[1])) + noise
@@ -197,11 +196,11 @@ def _smooth(slopes: list[float], bends: list[float], noise: float) -> bool:
 
 
 def entries_to_check(gradient: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Numbers of the entries to look at, ascending: half of them where the gradient is not 0."""
+    """Flat numbers of the entries to check, ascending: half of them where the gradient is not 0."""
     n = gradient.size
     if n <= count:
         return np.arange(n)
-    busy = np.flatnonzero(gradient)
-    first = rng.choice(busy, min(len(busy), (count + 1) // 2), replace=False)
+    nonzero = np.flatnonzero(gradient)
+    first = rng.choice(nonzero, min(len(nonzero), (count + 1) // 2), replace=False)
     rest = np.setdiff1d(np.arange(n), first)
     return np.sort(np.concatenate([first, rng.choice(rest, count - len(first), replace=False)]))

@@ -19,7 +19,7 @@ from dressi.errors import GraphError
 
 
 def as_array(value: Any, like: Variable) -> np.ndarray:
-    """An array as users give it -> (layers, H, W, *tail) of the Variable, float64 or int64.
+    """An array in any shape that users may pass -> (layers, H, W, *tail), float64 or int64.
 
     Accepts (H, W, C), (layers, H, W, C), tables (N, C) and (layers, N, C), without C where it is 1,
     and matrices (n, n) or (layers, n, n) for 1x1. Raises GraphError naming both shapes, and for
@@ -74,9 +74,10 @@ def evaluate(
 ) -> list[np.ndarray]:
     """Values of the outputs, (layers, H, W, *tail) float64.
 
-    feeds: leaf -> array in any shape that ``as_array`` takes; a leaf with data of its own may be
-    left out. rounded: what happens to the result of each Function that is not an integer, for
-    those who ask what rounding does. Raises GraphError for a leaf without data.
+    outputs: Variables per pixel, of any type and size. feeds: leaf -> array in any shape that
+    ``as_array`` takes; a leaf with data of its own may be left out. rounded: (Function, its result)
+    -> the value to go on with, for results that are not integers; used to measure what rounding
+    does. Raises GraphError for a leaf without data.
     """
     values: dict[int, np.ndarray] = {
         v.uid: as_array(a, v).astype(np.float64) for v, a in feeds.items()
@@ -85,16 +86,15 @@ def evaluate(
     def get(v: Variable) -> np.ndarray:
         if v.uid not in values and v.creator is None:
             if v.derived is not None:
-                d = v.derived
-                parts = [d.source] if d.other is None else [d.source, d.other]
-                values[v.uid] = d.compute(*evaluate(parts, feeds)).astype(np.float64)
+                arrays = evaluate(v.derived.sources, feeds)
+                values[v.uid] = v.derived.compute(*arrays).astype(np.float64)
             elif v.data is not None:
                 values[v.uid] = v.data.astype(np.float64)
             else:
                 raise GraphError(f"{v.label()} made at {v.line} has no data")
         return values[v.uid]
 
-    nearest: dict[tuple[int, int], np.ndarray] = {}  # step by rasterization, layer
+    nearest: dict[tuple[int, int], np.ndarray] = {}  # depths by uid of a rasterization, layer
     with np.errstate(all="ignore"):
         for f in topological(outputs):
             if f.output.uid in values or f.output.fragment_of is not None:
@@ -110,6 +110,7 @@ def evaluate(
 
 
 def _fill(a: np.ndarray, v: Variable) -> np.ndarray:
+    """An array broadcast to the shape of a Variable, float64."""
     shape = (v.layers, v.size[1], v.size[0], *v.vtype.tail)
     return np.broadcast_to(a, shape).astype(np.float64)
 
@@ -117,8 +118,9 @@ def _fill(a: np.ndarray, v: Variable) -> np.ndarray:
 def _resolve(
     f: Function, peel: int, get: Any, nearest: dict[tuple[int, int], np.ndarray]
 ) -> np.ndarray:
-    """Primitive by primitive: the fragment functions on whole images, then the depth test, of what
-    lies behind the layer before."""
+    """The value of an ``F.resolve``, (layers, H, W, *tail): primitive by primitive, the Functions
+    per fragment on whole images, then the depth test among what lies behind layer ``peel - 1``.
+    nearest: the depths of the layers so far; those of this layer are added."""
     value, depth, keep = f.inputs
     raster = depth.fragment_of
     assert raster is not None
@@ -167,7 +169,7 @@ def _resolve(
 
 
 def _scissors(raster: Function) -> np.ndarray:
-    """(layers, H, W) bool: pixels inside the scissors of a rasterization."""
+    """(layers, H, W) bool: whether a pixel is inside the scissors of a rasterization."""
     (w, h), layers, rectangles = raster.output.size, raster.output.layers, raster.attr("scissor")
     if not rectangles:
         return np.ones((layers, h, w), bool)
@@ -179,7 +181,8 @@ def _scissors(raster: Function) -> np.ndarray:
 
 
 def is_culled(triangle: np.ndarray, cull: str) -> bool:
-    """Whether a triangle, (3, 4) clip positions, is of the orientation that is not drawn.
+    """Whether a triangle is culled for its winding. triangle: (3, 4) clip positions. cull: "back",
+    "front" or None.
 
     The determinant of (x, y, w) is the area on the screen times the product of the w, and keeps
     its meaning for the visible part where corners lie behind the camera. Clip space has y down.
@@ -189,7 +192,8 @@ def is_culled(triangle: np.ndarray, cull: str) -> bool:
 
 
 def coverage(triangle: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """(H, W) bool: pixels whose centre a triangle covers. triangle: (3, 4) clip positions."""
+    """(H, W) bool: whether a triangle covers the centre of a pixel. triangle: (3, 4) clip
+    positions. size: (width, height) in pixels."""
     w, h = size
     out = np.zeros((h, w), bool)
     polygon = _clip(_clip(list(triangle), lambda p: p[2]), lambda p: p[3] - p[2])
@@ -200,6 +204,7 @@ def coverage(triangle: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 
 def _clip(polygon: list[np.ndarray], inside: Any) -> list[np.ndarray]:
+    """The part of a polygon where ``inside`` of a position is not negative."""
     out: list[np.ndarray] = []
     for i, p in enumerate(polygon):
         q = polygon[i - 1]
@@ -214,6 +219,7 @@ def _clip(polygon: list[np.ndarray], inside: Any) -> list[np.ndarray]:
 
 
 def _fill_triangle(a: Any, b: Any, c: Any, w: int, h: int) -> np.ndarray:
+    """(H, W) bool: whether a triangle, (x, y) in pixels, covers the centre of a pixel."""
     area = (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
     out = np.zeros((h, w), bool)
     if area == 0 or not np.isfinite(area):
@@ -229,7 +235,7 @@ def _fill_triangle(a: Any, b: Any, c: Any, w: int, h: int) -> np.ndarray:
     px, py = np.meshgrid(np.arange(x0, x1) + 0.5, np.arange(y0, y1) + 0.5)
     inside = np.ones_like(px, bool)
     for p, q in ((a, b), (b, c), (c, a)):
-        # From one end of the edge, whichever triangle asks: the two of an edge get the same number,
+        # From the same end of the edge for both triangles that share it: they get the same number,
         # rounded alike, with opposite signs. Else a centre on it may belong to both or none.
         u, v, sign = (p, q, 1.0) if tuple(p) <= tuple(q) else (q, p, -1.0)
         e = sign * ((v[0] - u[0]) * (py - u[1]) - (v[1] - u[1]) * (px - u[0]))

@@ -1,4 +1,4 @@
-"""Forward mode: from directions in which leaves move to those in which outputs do, as more graph.
+"""Forward mode: from the tangents of leaves to the tangents of outputs, as more graph.
 
 In: outputs, and tangents of some Variables. Out: tangents of the outputs. What an op's backward
 gives an input is linear in the gradient that it is given, and the transpose of that map is the op's
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dressi.ad.autodiff import _reduce_to, _total
+from dressi.ad.autodiff import reduced_to, sweep
 from dressi.ad.functions._common import constant
 from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.image import expand
@@ -24,6 +24,7 @@ from dressi.ad.functions.texture_mip import MIP_GRAD
 from dressi.ad.functions.vector import dot, swizzle, vec
 from dressi.ad.graph import Function, Variable, short, topological
 from dressi.ad.registry import Op, apply
+from dressi.ad.rewrite import reapplied
 from dressi.errors import GraphError, origin
 
 FLAT = frozenset(
@@ -84,10 +85,10 @@ _STILL = {
 
 @dataclass
 class _Edge:
-    """The way of a tangent from input ``i`` of a Function to its output.
+    """The derivative of a Function by its input ``i``.
 
-    ``gradient``: what its backward gives the input, at the input's shape, made from ``upstream``.
-    None: there is a rule of its own.
+    ``gradient``: what its backward gives the input for the gradient ``upstream``, at the input's
+    shape. None: the op has a rule of its own.
     """
 
     i: int
@@ -98,15 +99,15 @@ class _Edge:
 def jvp(
     outputs: Variable | Sequence[Variable], tangents: Mapping[Variable, Variable]
 ) -> list[Variable]:
-    """Forward mode: the directions in which outputs move when leaves do (J v).
+    """Tangents of the outputs: the product of the Jacobian with a vector (J v), in forward mode.
 
     outputs: FLOAT, VECn or MATn @ any size, one or several, of any graph. tangents: Variable,
-    usually a leaf -> how it moves: of its type, and of its size and layers or broadcast to them;
-    what is not named stands still. Returns one Variable an output, of its type, size and layers; 0
-    where nothing that moves reaches it. Gradient: the result is more graph, and has that of its
-    ops. Reverse mode gives the same derivative: <J v, u> = <v, J^T u>. Raises GraphError for
-    integers, for tangents that do not fit, and naming the op and its line where something that
-    moves goes through an op without a derivative (F.resolve of floats, F.image.dilate).
+    usually a leaf -> its tangent, of its type, and of its size and layers or broadcast to them; the
+    tangents of other leaves are 0. Returns one Variable per output, of its type, size and layers; 0
+    where the output depends on none of these Variables. Gradient: the result is more graph, and has
+    the gradients of its ops. Reverse mode has the same derivative: <J v, u> = <v, J^T u>. Raises
+    GraphError for integers, for tangents that do not fit, and, naming the op and its line, where a
+    tangent reaches an op without a derivative (F.resolve of floats, F.image.dilate).
     """
     outs = [outputs] if isinstance(outputs, Variable) else list(outputs)
     for y in outs:
@@ -115,12 +116,12 @@ def jvp(
         if y.vtype.is_int or y.fragment_of is not None:
             what = "an integer" if y.vtype.is_int else "a value per fragment"
             raise GraphError(f"F.jvp: the output {y.label()} is {what}")
-    found = {x.uid: _checked(x, t) for x, t in tangents.items()}
-    functions = topological(outs, set(found))
-    edges, missing = _edges(functions, set(found))
+    tangent_of = {x.uid: _checked(x, t) for x, t in tangents.items()}
+    functions = topological(outs, set(tangent_of))
+    edges, missing = _edges(functions, set(tangent_of))
     needed = {y.uid for y in outs}
     for f in reversed(functions):
-        if f.output.uid not in needed or f.output.uid in found:
+        if f.output.uid not in needed or f.output.uid in tangent_of:
             continue
         if f.uid in missing:
             moving = ", ".join(x.label() for x in missing[f.uid])
@@ -132,25 +133,27 @@ def jvp(
         needed.update(f.inputs[e.i].uid for e in edges.get(f.uid, ()))
     for f in functions:
         y = f.output
-        if y.uid not in needed or y.uid in found:
+        if y.uid not in needed or y.uid in tangent_of:
             continue
         with origin(f.line):
             parts = [
                 part
                 for e in edges.get(f.uid, ())
-                if f.inputs[e.i].uid in found
-                for part in _moved(f, e, found[f.inputs[e.i].uid])
+                if f.inputs[e.i].uid in tangent_of
+                for part in _pushed(f, e, tangent_of[f.inputs[e.i].uid])
             ]
             if parts:
-                found[y.uid] = add_n(parts)
+                tangent_of[y.uid] = add_n(parts)
     return [
-        found[y.uid] if y.uid in found else expand(constant(0.0, y.vtype), y.size, y.layers)
+        tangent_of[y.uid]
+        if y.uid in tangent_of
+        else expand(constant(0.0, y.vtype), y.size, y.layers)
         for y in outs
     ]
 
 
 def _checked(x: object, t: object) -> Variable:
-    """The tangent at the full shape of what it belongs to."""
+    """The tangent t, broadcast to the shape of x."""
     where = "F.jvp"
     if not isinstance(x, Variable) or not isinstance(t, Variable):
         raise GraphError(f"{where}: tangents are Variables by Variable, got {short(x)}: {short(t)}")
@@ -165,8 +168,8 @@ def _checked(x: object, t: object) -> Variable:
 def _edges(
     functions: Sequence[Function], start: set[int]
 ) -> tuple[dict[int, list[_Edge]], dict[int, list[Variable]]]:
-    """By Function: the ways that tangents take through it; and, of those that have no derivative,
-    the inputs that move. start: uids of what moves by itself."""
+    """By uid of a Function: its derivatives by the inputs that move; and, where it lacks one, those
+    inputs. start: uids of the Variables that move by themselves."""
     moving = set(start)
     edges: dict[int, list[_Edge]] = {}
     missing: dict[int, list[Variable]] = {}
@@ -197,25 +200,25 @@ def _edges(
 
 
 def _probe(f: Function, i: int) -> _Edge | None:
-    """What the backward gives input i, or None when it gives nothing."""
+    """The derivative of f by input i from its backward, or None when that gives nothing."""
     x, y = f.inputs[i], f.output
     upstream = Variable(y.vtype, y.size, y.layers, name="upstream")
     assert f.op.backward is not None
     g = f.op.backward(f, upstream, i)
     if g is None:
         return None
-    return _Edge(i, upstream, expand(_reduce_to(g, x), x.size, x.layers))
+    return _Edge(i, upstream, expand(reduced_to(g, x), x.size, x.layers))
 
 
-def _moved(f: Function, edge: _Edge, t: Variable) -> list[Variable]:
-    """The part of the output's tangent that comes from the tangent of one input; none if 0."""
+def _pushed(f: Function, edge: _Edge, t: Variable) -> list[Variable]:
+    """The part of the output's tangent that is due to the tangent t of one input; none if 0."""
     if edge.gradient is not None and edge.upstream is not None:
         part = _transposed(f, edge.upstream, edge.gradient, t)
         return [] if part is None else [part]
     if f.op.name in SLOPES and edge.i > 0:
         return [_read_elsewhere(f, edge.i, t)]
     inputs = [t if k == edge.i else x for k, x in enumerate(f.inputs)]
-    return [apply(f.op, inputs, **dict(f.attrs))]
+    return [reapplied(f, inputs)]
 
 
 def _transposed(f: Function, u: Variable, g: Variable, t: Variable) -> Variable | None:
@@ -224,32 +227,17 @@ def _transposed(f: Function, u: Variable, g: Variable, t: Variable) -> Variable 
     None when g does not depend on u.
     """
     outside = {f.output.uid, *(x.uid for x in f.inputs)}
-    functions = topological([g], outside)
-    on_path = {u.uid}
-    for h in functions:
-        if any(x.uid in on_path for x in h.inputs):
-            on_path.add(h.output.uid)
-    if g.uid not in on_path:
+    reverse = sweep(g, [u], t, outside)
+    if reverse.ends:
+        op = reverse.ends[0][0].op.name
+        raise GraphError(
+            f"{f.where}: has no tangent: its gradient is made with F.{op}, which has no backward"
+        )
+    if u.uid not in reverse.gradients:
         return None
-    parts: dict[int, list[Variable]] = {g.uid: [t]}
-    for h in reversed(functions):
-        y = h.output
-        if y.uid not in parts or y.uid not in on_path:
-            continue
-        gy = _total(parts.pop(y.uid), y)
-        for k, x in enumerate(h.inputs):
-            if x.uid not in on_path:
-                continue
-            gx = None if h.op.backward is None else h.op.backward(h, gy, k)
-            if gx is None:
-                raise GraphError(
-                    f"{f.where}: has no tangent: its gradient is made with F.{h.op.name}, "
-                    "which has no backward"
-                )
-            parts.setdefault(x.uid, []).append(_reduce_to(gx, x))
-    result = _total(parts[u.uid], u)
-    made = [] if result is t else topological([result], {*outside, t.uid})
-    if any(x is u for h in made for x in h.inputs):
+    result = reverse.gradients[u.uid]
+    functions = [] if result is t else topological([result], {*outside, t.uid})
+    if any(x is u for h in functions for x in h.inputs):
         raise GraphError(
             f"{f.where}: has no tangent: its backward is not linear in the gradient it is given"
         )

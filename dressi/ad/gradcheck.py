@@ -1,4 +1,4 @@
-"""gradcheck: is the gradient of a graph the derivative of its values, and does the device agree?
+"""gradcheck: compares the gradient of a graph with the derivative of its values, and a device's.
 
 In: a loss and data. Out: a ``GradCheck``, which prints itself. The gradient of the graph (reverse
 mode, evaluated in float64 with NumPy) is compared with central differences at two step sizes, at
@@ -32,14 +32,14 @@ from dressi.errors import GraphError
 
 @dataclass(frozen=True)
 class LeafCheck:
-    """What was found at one leaf.
+    """The result at one leaf.
 
-    ``error``: the largest |gradient - slope| beyond what rounding does, relative to the larger of
-    both or to 1/1000 of the leaf's largest gradient; at ``worst``. ``kinks``: entries that were
-    left out. ``undecided``: entries whose slope is not known to the tolerance, for rounding.
-    ``device_error``: relative L2 difference of the device's whole gradient from float64, 0 where
-    that is no more than rounding to float32 explains; None without an engine.
-    ``has_gradient``: whether the loss reaches the leaf through differentiable ops.
+    ``error``: the largest |gradient - slope| beyond the noise of rounding, relative to the larger
+    of both or to 1/1000 of the leaf's largest gradient; at ``worst``. ``kinks``: entries that were
+    left out. ``undecided``: entries whose slope rounding hides to the tolerance. ``device_error``:
+    relative L2 difference of the device's whole gradient from float64, 0 where rounding to float32
+    explains it; None without an engine. ``has_gradient``: whether the loss reaches the leaf through
+    differentiable ops.
     """
 
     label: str
@@ -55,7 +55,7 @@ class LeafCheck:
 @dataclass(frozen=True)
 class GradCheck:
     """Result of ``gradcheck``; ``print`` shows it. ``ok``: whether every leaf is within tolerance.
-    A leaf of which no entry could be compared, or with one that is undecided, is not."""
+    A leaf with no compared entry, or with an undecided one, is not."""
 
     leaves: tuple[LeafCheck, ...]
     tolerance: float
@@ -77,7 +77,7 @@ class GradCheck:
         return all(self.leaf_ok(check) for check in self.leaves)
 
     def text(self) -> str:
-        """A few lines a leaf: its error, where it is worst, and the entries left out."""
+        """A few lines per leaf: its error, where it is worst, and the entries left out."""
         lines = [
             f"gradcheck: {'ok' if self.ok else 'NOT OK'} (tolerance {self.tolerance:g}"
             + (
@@ -128,14 +128,15 @@ def _leaf_check(
     settings: tuple[float, int, float],
     rng: np.random.Generator,
 ) -> LeafCheck:
-    """What central differences say of one leaf. settings: eps, number of entries, tolerance."""
+    """The comparison at one leaf with central differences. settings: eps, number of entries,
+    tolerance."""
     eps, count, tolerance = settings
     chosen = entries_to_check(gradient, count, rng)
     smooth, kinks = slopes_at(parts, x, gradient, data, eps, chosen, rng)
     floor = 1e-3 * float(np.abs(gradient).max(initial=0.0))
     compared = [e for e in smooth if _is_decided(e, floor, tolerance)]
     undecided = [e for e in smooth if not _is_decided(e, floor, tolerance)]
-    if not gradient.any():  # of a gradient of 0 rounding leaves nothing but noise on both sides
+    if not gradient.any():  # both sides of a gradient of 0 are nothing but noise
         compared += [e for e in undecided if abs(e.slope) <= e.noise]
         undecided = [e for e in undecided if abs(e.slope) > e.noise]
     errors = [_relative(e, floor) for e in compared]
@@ -168,11 +169,11 @@ def gradcheck(
     loss: FLOAT, VECn or MATn @ any size: the sum of its pixels is differentiated, as the engine
     does; a list: each output is weighted with random numbers first. wrt: the leaves to check;
     default all with ``requires_grad``. feeds: leaf -> array, for leaves that hold no data. engine:
-    a ``DressiAD``; its data is used where ``feeds`` has none (what ``feeds`` has is sent to it),
-    and its gradients are compared too. eps: the larger of the two steps, times |x| where that is
-    above 1. n_entries: entries a leaf, half of them where the gradient is not 0. tolerance: of a
-    leaf's error; device_tolerance: of the device's. seed: which entries. Raises GraphError for
-    integers, data that is missing, and wrong arguments.
+    a ``DressiAD``: data in ``feeds`` are sent to it, data of other leaves are read from it, and its
+    gradients are compared too. eps: the larger of the two steps, times |x| where that is above 1.
+    n_entries: entries per leaf, half of them where the gradient is not 0. tolerance: of a leaf's
+    error; device_tolerance: of the device's error. seed: of the choice of entries. Returns the
+    comparison of every leaf. Raises GraphError for integers, missing data, and wrong arguments.
     """
     if not (isinstance(eps, (int, float)) and 0 < eps < 1):
         raise GraphError(f"gradcheck: eps must be in (0, 1), got {short(eps)}")
@@ -208,7 +209,7 @@ def gradcheck(
 
 
 def as_array_of(values: Any, like: Variable) -> np.ndarray:
-    """What an engine gives, (layers, H, W, *tail) float64; NaN and infinity stay."""
+    """An array received from an engine as (layers, H, W, *tail) float64; NaN and infinity stay."""
     shape = (like.layers, like.size[1], like.size[0], *like.vtype.tail)
     return np.asarray(values, np.float64).reshape(shape)
 
@@ -218,8 +219,8 @@ def data_of(
 ) -> dict[Variable, np.ndarray]:
     """Data of every leaf that the outputs need: from feeds, the engine, or the leaf itself.
 
-    Rounded to float32, as a device holds it. name: who asks, for the GraphError that names the
-    leaves without data. What feeds has is sent to the engine.
+    Rounded to float32, as a device holds it. name: the caller's name for messages. Data in feeds
+    are sent to the engine. Raises GraphError naming the leaves without data.
     """
     given = dict(feeds or {})
     for v in given:
@@ -248,7 +249,7 @@ def data_of(
 
 
 def _parts(loss: Any, rng: np.random.Generator) -> list[Variable]:
-    """Images whose sum's gradient is checked."""
+    """The images whose sum is differentiated: the loss, or several outputs, weighted."""
     where = "gradcheck"
     several = isinstance(loss, (list, tuple))
     outputs = list(loss) if several else [loss]
@@ -269,6 +270,7 @@ def _parts(loss: Any, rng: np.random.Generator) -> list[Variable]:
 
 
 def _targets(total: Variable, wrt: Any) -> list[Variable]:
+    """The leaves to check. Raises GraphError where there are none, or something else."""
     where = "gradcheck"
     if wrt is None:
         targets = parameters(total)
@@ -289,6 +291,7 @@ def _targets(total: Variable, wrt: Any) -> list[Variable]:
 
 
 def _relative(e: Entry, floor: float) -> float:
+    """The error at an entry beyond its noise, relative to the larger side or to ``floor``."""
     off = abs(e.gradient - e.slope) - e.noise
     if not np.isfinite(off):
         return float("inf")
@@ -297,7 +300,7 @@ def _relative(e: Entry, floor: float) -> float:
 
 
 def _is_decided(e: Entry, floor: float, tolerance: float) -> bool:
-    """Whether an error beyond the tolerance would show through the noise, or one does."""
+    """Whether the noise at an entry could not hide an error beyond the tolerance, or does not."""
     scale = max(abs(e.gradient), abs(e.slope), floor)
     return e.noise <= tolerance * scale or _relative(e, floor) > tolerance
 
@@ -305,8 +308,8 @@ def _is_decided(e: Entry, floor: float, tolerance: float) -> bool:
 def _device_error(
     got: np.ndarray, gradient: np.ndarray, noise: np.ndarray, tolerance: float
 ) -> float:
-    """Relative L2 difference from float64; 0 where float32 can do no better. noise: what rounding
-    to float32 does to the gradient."""
+    """Relative L2 difference of a device's gradient from float64; 0 where float32 can do no better.
+    noise: by how much rounding to float32 changes the gradient."""
     off, size = float(np.linalg.norm(got - gradient)), float(np.linalg.norm(gradient))
     if tolerance * size < off <= 4.0 * float(np.linalg.norm(noise)):
         return 0.0

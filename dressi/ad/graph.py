@@ -27,16 +27,21 @@ _uids = itertools.count()
 
 @dataclass(frozen=True)
 class Derived:
-    """A leaf whose data the engine computes on the host from another static integer Variable.
+    """The rule by which the engine computes a leaf's data on the host, from another Variable.
 
-    ``source``: the static Variable; ``compute``: its array -> this leaf's array. Used for the
+    ``source``: a static integer Variable; ``compute``: its array -> this leaf's array. Used for the
     inverted (CSR) form of static indices.
     """
 
     source: Variable
     compute: Callable[..., np.ndarray]
     other: Variable | None = None
-    """A second leaf whose data, as last sent from the host, ``compute`` gets too."""
+    """A second leaf whose data, as last sent from the host, is passed to ``compute`` too."""
+
+    @property
+    def sources(self) -> list[Variable]:
+        """The Variables whose arrays ``compute`` takes."""
+        return [self.source] if self.other is None else [self.source, self.other]
 
 
 class Variable:
@@ -47,10 +52,10 @@ class Variable:
     layer broadcasts against n. ``requires_grad``: whether the loss is differentiated to this leaf,
     which makes it a parameter of the optimizer. ``name`` appears in reports and errors.
 
-    ``copy``, ``deepcopy`` and ``pickle`` give new Variables, never the same one again: a copied
-    leaf starts with the data that the leaf itself holds (``F.leaf``), not with what was sent to an
-    engine, and its copy and itself may stand in one graph. ``deepcopy`` of a computed Variable
-    copies its whole graph over new leaves; what is copied or pickled together keeps sharing leaves.
+    ``copy``, ``deepcopy`` and ``pickle`` return new Variables: a copied leaf starts with the data
+    that the leaf itself holds (``F.leaf``), not with data sent to an engine, and a graph may use
+    both the copy and the original. ``deepcopy`` of a computed Variable copies its whole graph over
+    new leaves; Variables that are copied or pickled together keep sharing leaves.
 
     Raises GraphError for a size or layer count below 1 or a type that is not a VType.
     """
@@ -95,7 +100,7 @@ class Variable:
         self.line = user_line()
         self.creator: Function | None = None
         self.data: np.ndarray | None = None
-        """Leaf only: what it holds until something is sent. Shape (layers, H, W, *tail)."""
+        """Leaf only: its data until other data are sent. Shape (layers, H, W, *tail)."""
         self.derived: Derived | None = None
         self.update: Variable | None = None
         """State leaf only: its value after every step (moments, step counters)."""
@@ -103,11 +108,11 @@ class Variable:
         """Not None: a value per rasterized fragment of that RASTER function, before the depth
         test."""
         self._inverses: dict[Hashable, tuple[Variable, Variable]] | None = None
-        """Static index, or the leaf that it is made of: the leaves with its inverse, by the way
-        from the leaf and the number of rows (F.lookup)."""
+        """Leaf of static indices: the leaves with the inverse of an index, by the ops between this
+        leaf and the index and by the number of rows (F.lookup)."""
 
     flag_changes: ClassVar[int] = 0
-    """Grows whenever a ``requires_grad`` changes, so that engines see in O(1) that none did."""
+    """Number of changes of ``requires_grad`` so far, on any leaf: engines compare it in O(1)."""
 
     @property
     def requires_grad(self) -> bool:
@@ -123,11 +128,12 @@ class Variable:
 
     @property
     def is_table(self) -> bool:
-        """(N, 1) with N > 1: folded to a near-square physical image."""
+        """Whether it is (N, 1) with N > 1, which is stored folded to a near-square image."""
         return self.size[1] == 1 and self.size[0] > 1
 
     @property
     def is_uniform_sized(self) -> bool:
+        """Whether it is (1, 1), which broadcasts."""
         return self.size == (1, 1)
 
     def label(self) -> str:
@@ -214,8 +220,11 @@ class Variable:
 
 
 class Function:
-    """One op applied to Variables. ``attrs`` is a sorted tuple of (name, value) pairs, so that two
-    equal Functions have equal keys (duplicates are merged)."""
+    """One op applied to Variables.
+
+    ``attrs``: (name, value) pairs sorted by name, so that duplicates have equal keys (and are
+    merged). ``line``: the user's file:line. ``output``: the Variable that it computes.
+    """
 
     __slots__ = ("attrs", "inputs", "line", "op", "output", "uid")
 
@@ -228,7 +237,7 @@ class Function:
         self.output: Variable
 
     def attr(self, name: str) -> Any:
-        """Value of an attribute; KeyError if the op has none of that name."""
+        """The value of an attribute. Raises KeyError if the op has none of that name."""
         for key, value in self.attrs:
             if key == name:
                 return value
@@ -247,7 +256,7 @@ class Function:
     def __deepcopy__(self, memo: dict[int, Any]) -> Function:
         from dressi.ad import copies
 
-        return copies.creator_of(memo.get(id(self.output)) or copies.deep(self.output, memo))
+        return copies.creator_of(copies.deep(self.output, memo))
 
     def __reduce__(self) -> tuple[Any, ...]:
         from dressi.ad import copies
@@ -259,16 +268,16 @@ class Function:
 
 
 def stand_in(v: Variable) -> Variable:
-    """A leaf that goes for ``v`` where only uid, type and size are looked at; it holds no graph."""
+    """A leaf with the uid, name, type and size of ``v`` that does not keep v's graph alive."""
     out = Variable(v.vtype, v.size, v.layers, name=v.name)
     out.uid, out.line = v.uid, v.line
     return out
 
 
 def checked_shape(what: str, size: Any, layers: Any = 1) -> tuple[Size, int]:
-    """(width, height) and layers as ints. what: who asks, for the error.
+    """(width, height) and layers as ints. what: the caller's name for the message.
 
-    Raises GraphError for what is no int or below 1.
+    Raises GraphError for numbers that are no ints or below 1.
     """
     try:
         width, height = (operator.index(v) for v in size)
@@ -285,51 +294,58 @@ def checked_shape(what: str, size: Any, layers: Any = 1) -> tuple[Size, int]:
     return (width, height), n_layers
 
 
-def topological(outputs: Iterable[Variable], cut: Collection[int] = ()) -> list[Function]:
-    """All Functions that the outputs need, inputs first, in the order of their making.
+def ancestors(
+    outputs: Iterable[Variable],
+    cut: Collection[int] = (),
+    follow: Callable[[Variable], Iterable[Variable]] | None = None,
+) -> tuple[list[Function], list[Variable]]:
+    """Functions and leaves that the outputs need, both in the order of their creation.
 
-    cut: uids of Variables at which to stop, as if they were leaves. A Function can only use
-    Variables that exist, so creation order is a topological order; it is also stable, which keeps
-    generated GLSL stable.
+    cut: uids of Variables at which to stop, as if they were leaves. follow: leaf -> other Variables
+    that are needed with it. A Function can only use Variables that exist, so creation order is a
+    topological order; it is also stable, which keeps generated GLSL stable.
     """
-    seen: set[int] = set()
-    found: list[Function] = []
-    stack = [v.creator for v in outputs if v.creator is not None]
+    functions: dict[int, Function] = {}
+    leaves: dict[int, Variable] = {}
+    stack = list(outputs)
     while stack:
-        function = stack.pop()
-        if function.uid in seen:
-            continue
-        seen.add(function.uid)
-        found.append(function)
-        stack.extend(
-            v.creator for v in function.inputs if v.creator is not None and v.uid not in cut
-        )
-    found.sort(key=lambda f: f.uid)
-    return found
+        v = stack.pop()
+        f = v.creator
+        if f is None:
+            if v.uid not in leaves:
+                leaves[v.uid] = v
+                if follow is not None:
+                    stack += [x for x in follow(v) if x.uid not in cut]
+        elif f.uid not in functions:
+            functions[f.uid] = f
+            stack += [x for x in f.inputs if x.uid not in cut]
+    return [functions[uid] for uid in sorted(functions)], [leaves[uid] for uid in sorted(leaves)]
+
+
+def topological(outputs: Iterable[Variable], cut: Collection[int] = ()) -> list[Function]:
+    """All Functions that the outputs need, inputs first, in the order of their creation. cut: uids
+    of Variables at which to stop, as if they were leaves."""
+    return ancestors(outputs, cut)[0]
+
+
+def dependents(functions: Iterable[Function], start: Collection[int]) -> set[int]:
+    """uids of the Variables that depend on those of ``start``, themselves included. functions: in
+    topological order."""
+    out = set(start)
+    for f in functions:
+        if any(x.uid in out for x in f.inputs):
+            out.add(f.output.uid)
+    return out
 
 
 def leaves(outputs: Iterable[Variable]) -> list[Variable]:
-    """All leaves that the outputs need (derived leaves' sources too), in the order of their
-    making."""
-    found: dict[int, Variable] = {}
-    pending = list(outputs)
-    while pending:
-        batch, pending = pending, []
-        candidates = list(batch)
-        for function in topological(batch):
-            candidates.extend(function.inputs)
-        for variable in candidates:
-            if variable.creator is None and variable.uid not in found:
-                found[variable.uid] = variable
-                if variable.derived is not None:
-                    pending.append(variable.derived.source)
-                    if variable.derived.other is not None:
-                        pending.append(variable.derived.other)
-    return sorted(found.values(), key=lambda v: v.uid)
+    """All leaves that the outputs need, also those that only sources of derived leaves need, in the
+    order of their creation."""
+    return ancestors(outputs, follow=lambda v: v.derived.sources if v.derived else ())[1]
 
 
 def graph_text(outputs: Iterable[Variable]) -> str:
-    """The graph as text, one Function a line: ``%7 VEC3@4x4 = mul(%5, albedo)  # file:line``."""
+    """The graph as text, one Function per line: ``%7 VEC3@4x4 = mul(%5, albedo)  # file:line``."""
     outs = list(outputs)
     lines = [
         f"leaf {v.label()}{'  requires_grad' if v.requires_grad else ''}" for v in leaves(outs)
@@ -343,6 +359,6 @@ def graph_text(outputs: Iterable[Variable]) -> str:
 
 
 def short(value: Any) -> str:
-    """repr of a value, cut for reports and errors."""
+    """The repr of a value, cut to 40 characters for reports and errors."""
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."

@@ -37,7 +37,10 @@ Optimizer = Callable[[Sequence[Variable], Sequence[Variable]], Sequence[Variable
 def state(
     vtype: VType, size: tuple[int, int] = (1, 1), layers: int = 1, name: str = "state"
 ) -> Variable:
-    """A leaf of zeros that the device keeps from step to step; set ``update`` to its next value."""
+    """A leaf of zeros that the device keeps from step to step; set ``update`` to its next value.
+
+    vtype, size, layers: of the leaf. Raises GraphError for a size or layer count below 1.
+    """
     leaf = Variable(vtype, size, layers, name=name)
     dtype = np.int32 if vtype.is_int else np.float32
     leaf.data = np.zeros((layers, size[1], size[0], *vtype.tail), dtype)
@@ -52,12 +55,14 @@ def step_counter(name: str = "step") -> Variable:
 
 
 def _rate(lr: float | Variable) -> float | Variable:
+    """The learning rate. Raises GraphError for a number that is negative or not finite."""
     if not isinstance(lr, Variable) and not (np.isfinite(lr) and lr >= 0):
         raise GraphError(f"the learning rate must be finite and not negative, got {lr!r}")
     return lr
 
 
 def _check_adam(who: str, beta1: float, beta2: float, eps: float) -> None:
+    """Raises GraphError for settings of ``who`` out of range."""
     for name, beta in (("beta1", beta1), ("beta2", beta2)):
         if not 0.0 <= beta < 1.0:
             raise GraphError(f"{who}: {name} must be in [0, 1), got {beta!r}")
@@ -79,8 +84,8 @@ def _average(mean: Variable, new: Variable, beta: float, t: Variable) -> Variabl
 
 @dataclass
 class GradientOnly:
-    """No update: a step computes the loss and its gradients and leaves these on the device, for
-    ``recv_grad``. What depends on a parameter runs in every step, as if it had been sent anew."""
+    """Updates nothing: a step computes the loss and its gradients and leaves these on the device,
+    for ``recv_grad``. Functions of a parameter run in every step, as if it had been sent anew."""
 
     def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
         return list(xs)
@@ -88,7 +93,11 @@ class GradientOnly:
 
 @dataclass
 class SGD:
-    """x - lr * g. lr: number, or FLOAT @ 1x1 (send a new value at any time without a rebuild)."""
+    """Gradient descent: x - lr * g.
+
+    lr: number, or FLOAT @ 1x1 (send a new value at any time without a rebuild); GraphError for a
+    number that is negative or not finite.
+    """
 
     lr: float | Variable = 0.01
 
@@ -99,7 +108,11 @@ class SGD:
 
 @dataclass
 class Momentum:
-    """v = momentum * v + g; x - lr * v (Polyak 1964). State: v, of each parameter's size."""
+    """Gradient descent with momentum: v = momentum * v + g, then x - lr * v (Polyak 1964).
+
+    lr: number, or FLOAT @ 1x1; GraphError for a number that is negative or not finite. State: v, of
+    each parameter's size.
+    """
 
     lr: float | Variable = 0.01
     momentum: float = 0.9
@@ -108,7 +121,7 @@ class Momentum:
         lr, out = _rate(self.lr), []
         for x, g in zip(xs, gxs, strict=True):
             v = state(x.vtype, x.size, x.layers, f"{x.name or 'x'}.velocity")
-            # v * momentum would round momentum, of which 1 - momentum counts in the long run.
+            # v * momentum would round momentum near 1, and 1 - momentum counts in the long run.
             v.update = (v - v * (1.0 - self.momentum)) + g
             out.append(x - v.update * lr)
         return out
@@ -172,8 +185,8 @@ def _adam(
     gxs: Sequence[Variable],
     change: Callable[[Variable, Variable, Value], Variable],
 ) -> list[Variable]:
-    """What both share: the counter and the corrected moments. change: (first moment, second moment,
-    rate) -> what is taken away."""
+    """The updated parameters of both variants. change: (first moment, second moment, rate) -> what
+    is subtracted from the parameter."""
     t = to_float(step_counter("adam.step")) + 1.0
     rate = _rate(settings.lr)
     out = []
@@ -198,25 +211,25 @@ def _largest(x: Variable) -> Variable:
 def with_states(
     outputs: Sequence[Variable], updates: Sequence[tuple[Variable, Variable]]
 ) -> list[tuple[Variable, Variable]]:
-    """Updates, and those of every state leaf that they or the outputs read."""
+    """The updates, (leaf, its next value), and those of every state leaf that they or the outputs
+    read."""
     pairs = list(updates)
     known = {leaf.uid for leaf, _ in pairs}
     frontier = [*outputs, *(new for _, new in pairs)]
     while frontier:
-        found = [v for v in leaves(frontier) if v.update is not None and v.uid not in known]
-        frontier = []
-        for v in found:
-            known.add(v.uid)
-            assert v.update is not None
-            pairs.append((v, v.update))
-            frontier.append(v.update)
+        states = [(v, v.update) for v in leaves(frontier) if v.update is not None]
+        unknown = [(v, new) for v, new in states if v.uid not in known]
+        known.update(v.uid for v, _ in unknown)
+        pairs += unknown
+        frontier = [new for _, new in unknown]
     return pairs
 
 
 def exponential_decay(start: float, end: float, n_steps: int) -> Variable:
-    """FLOAT @ 1x1 that goes from start to end geometrically over n_steps and then stays.
+    """FLOAT @ 1x1 that goes from start to end geometrically over n_steps and then stays at end.
 
-    It lives on the device. Raises GraphError unless start, end and n_steps are positive.
+    It is computed on the device, from a step counter. Raises GraphError unless start, end and
+    n_steps are positive.
     """
     if not (start > 0 and end > 0 and n_steps > 0):
         raise GraphError(

@@ -1,10 +1,10 @@
 """Graph to graph: layers of one rasterization become rasterizations of their own.
 
-In: a graph whose ``F.resolve`` ask for peels 0, 1, 2 ... of the same fragments. Out: an equal graph
-where every ``F.resolve`` takes the nearest: peel k is drawn again, without what does not lie behind
-peel k - 1 (depth peeling; paper, 3.3.4). This is how graphics hardware gets at hidden layers. A
-compute shader can find all of them at once (``functions.raster_kbuffer``), and then the graph stays
-as it is.
+In: a graph whose ``F.resolve`` calls ask for peels 0, 1, 2 ... of the same fragments. Out: an equal
+graph where every ``F.resolve`` takes the nearest: peel k is drawn again, without what does not lie
+behind peel k - 1 (depth peeling; paper, 3.3.4). This is how graphics hardware gets at hidden
+layers. A compute shader can find all of them at once (``functions.raster_kbuffer``), and then the
+graph stays as it is.
 """
 
 from __future__ import annotations
@@ -15,107 +15,107 @@ from dressi.ad.functions.arith import maximum, mul
 from dressi.ad.functions.raster import resolve
 from dressi.ad.functions.select import compare
 from dressi.ad.graph import Function, Variable, topological
-from dressi.ad.registry import RASTER, apply
-from dressi.errors import origin
+from dressi.ad.registry import RASTER
+from dressi.ad.rewrite import Copies, Replacements, named, reapplied, rewrite
 
-Drawn = Callable[[Function, int], bool]
+Predicate = Callable[[Function, int], bool]
+"""(Rasterization, number of its layers that are read) -> bool."""
+
+
+def rasterization_of(f: Function) -> Function:
+    """The rasterization whose fragments an ``F.resolve`` reads."""
+    raster = f.inputs[1].fragment_of
+    assert raster is not None
+    return raster
 
 
 def peels(outputs: Sequence[Variable]) -> dict[int, tuple[Function, int]]:
-    """By uid of a rasterization: itself, and how many layers of it are asked for."""
-    found: dict[int, tuple[Function, int]] = {}
+    """By uid of a rasterization: itself, and the number of its layers that are read."""
+    out: dict[int, tuple[Function, int]] = {}
     for f in topological(outputs):
         if f.op.fragment_exit:
-            raster = f.inputs[1].fragment_of
-            assert raster is not None
-            most = found.get(raster.uid, (raster, 0))[1]
-            found[raster.uid] = raster, max(most, f.attr("peel") + 1)
-    return found
+            raster = rasterization_of(f)
+            _, n = out.get(raster.uid, (raster, 0))
+            out[raster.uid] = raster, max(n, f.attr("peel") + 1)
+    return out
 
 
-def draw_peels(outputs: Sequence[Variable], drawn: Drawn | None = None) -> list[Variable]:
-    """Outputs with every layer drawn by itself. drawn: of which rasterizations, given the number
-    of layers; default all."""
+def draw_peels(outputs: Sequence[Variable], separately: Predicate | None = None) -> list[Variable]:
+    """Outputs of a graph in which every layer is drawn by a rasterization of its own. separately:
+    the rasterizations with several layers for which this is done; default all."""
     chosen = {
         uid
         for uid, (raster, n) in peels(outputs).items()
-        if n > 1 and (drawn is None or drawn(raster, n))
+        if n > 1 and (separately is None or separately(raster, n))
     }
     if not chosen:
         return list(outputs)
-    new: dict[int, Variable] = {}
-    layers: dict[int, _Peeled] = {}
-    for f in topological(outputs):
-        y = f.output
-        with origin(f.line):
-            raster = f.inputs[1].fragment_of if f.op.fragment_exit else None
-            if raster is not None and raster.uid in chosen:
-                peeled = layers.setdefault(
-                    raster.uid, _Peeled(raster, f.inputs[1], f.inputs[2], new)
-                )
-                made = peeled.value(f)
-            elif y.fragment_of is not None and y.fragment_of.uid in chosen:
-                continue  # drawn where it is asked for
-            else:
-                xs = [new.get(x.uid, x) for x in f.inputs]
-                if all(a is b for a, b in zip(xs, f.inputs, strict=True)):
-                    continue
-                made = apply(f.op, xs, **dict(f.attrs))
-            new[y.uid] = made
-            made.name = made.name or y.name
-    return [new.get(v.uid, v) for v in outputs]
+    layers: dict[int, _Layers] = {}
+
+    def rule(f: Function, new: Replacements) -> Variable | None:
+        if f.op.fragment_exit and (raster := rasterization_of(f)).uid in chosen:
+            if raster.uid not in layers:
+                layers[raster.uid] = _Layers(raster, f.inputs[1], f.inputs[2], new)
+            return named(layers[raster.uid].resolved(f), f.output)
+        of = f.output.fragment_of
+        # Fragments of the chosen ones are copied by the F.resolve that reads them.
+        return f.output if of is not None and of.uid in chosen else None
+
+    return rewrite(outputs, rule)
 
 
-class _Peeled:
-    """The layers of one rasterization, drawn as far as they are asked for."""
+class _Layers:
+    """The layers of one rasterization, drawn as far as they are read."""
 
     def __init__(
-        self, raster: Function, depth: Variable, keep: Variable, new: dict[int, Variable]
+        self, raster: Function, depth: Variable, keep: Variable, new: Replacements
     ) -> None:
         self.raster, self.depth, self.keep, self.new = raster, depth, keep, new
-        self.tests: list[tuple[Variable, Variable]] = []  # depth and keep of every layer
-        self.shown: list[Variable] = []  # depth per pixel of every layer
-        self.copies: list[dict[int, Variable]] = []
+        self.copies: list[Copies] = []
+        """Of each layer: what its fragments compute."""
+        self.tests: list[tuple[Variable, Variable]] = []
+        """Of each layer: depth and keep per fragment."""
+        self.nearest: list[Variable] = []
+        """Of each layer: depth per pixel."""
 
-    def value(self, f: Function) -> Variable:
-        """What the F.resolve gives, of a layer drawn for it."""
+    def resolved(self, f: Function) -> Variable:
+        """The output of an ``F.resolve``, from the rasterization of its layer alone."""
         k = f.attr("peel")
         while len(self.tests) <= k:
             self._draw_next()
         if f.inputs[0] is self.depth and f.attr("background") == 1.0:
             return self._depth(k)
-        value = self._copy(f.inputs[0], k)
+        value = self.copies[k](f.inputs[0])
         depth, keep = self.tests[k]
         return resolve(value, depth, keep, f.attr("background"))
 
     def _draw_next(self) -> None:
         k = len(self.tests)
-        self.copies.append({})
-        depth, keep = self._copy(self.depth, k), self._copy(self.keep, k)
+        copy = self._copies(k)
+        depth, keep = copy(self.depth), copy(self.keep)
         if k > 0:
-            # What is nearer than the near plane is on it: the depth test knows nothing nearer.
+            # The depth test clamps depths in front of the near plane to 0.
             front = maximum(self._depth(k - 1), 0.0)
             keep = mul(keep, compare("gt", depth, front))
+        self.copies.append(copy)
         self.tests.append((depth, keep))
 
     def _depth(self, k: int) -> Variable:
-        while len(self.shown) <= k:
-            depth, keep = self.tests[len(self.shown)]
-            self.shown.append(resolve(depth, depth, keep, background=1.0))
-        return self.shown[k]
+        while len(self.nearest) <= k:
+            depth, keep = self.tests[len(self.nearest)]
+            self.nearest.append(resolve(depth, depth, keep, background=1.0))
+        return self.nearest[k]
 
-    def _copy(self, v: Variable, k: int) -> Variable:
-        """A value per fragment of layer k."""
-        if v.fragment_of is not self.raster:
-            return self.new.get(v.uid, v)
-        copies, f = self.copies[k], v.creator
-        if v.uid not in copies:
-            assert f is not None
-            attrs = dict(f.attrs)
-            if f.op.kind == RASTER:
-                attrs["peel"] = k  # a depth test of its own: not to be merged with another layer
-                xs = [self.new.get(x.uid, x) for x in f.inputs]
-            else:
-                xs = [self._copy(x, k) for x in f.inputs]
-            copies[v.uid] = apply(f.op, xs, **attrs)
-        return copies[v.uid]
+    def _copies(self, k: int) -> Copies:
+        """Copies of what fragments compute, for those of layer k."""
+
+        def rule(v: Variable, copy: Copies) -> Variable | None:
+            f = v.creator
+            if v.fragment_of is not self.raster or f is None:
+                return self.new(v)
+            if f.op.kind != RASTER:
+                return None
+            # The attribute keeps it from being merged with the rasterization of another layer.
+            return reapplied(f, [self.new(x) for x in f.inputs], peel=k)
+
+        return Copies(rule)

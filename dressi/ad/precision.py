@@ -1,4 +1,4 @@
-"""What float32 does to positions: said where they are given.
+"""Warnings about positions that float32 cannot hold well, where the user passes them.
 
 In: arrays as users give them. Out: a DressiWarning, or nothing.
 """
@@ -12,14 +12,14 @@ from dressi.ad.vtype import VEC3
 from dressi.errors import warn
 
 FAR_EXTENTS = 1000.0
-"""Distance from the origin, in extents, at which products with a matrix in float32 are off by 1e-4
-of the extent: a tenth of a pixel in a picture of 1000."""
+"""Distance from the origin, in extents, from which on products with a matrix in float32 are off by
+1e-4 of the extent: a tenth of a pixel in a picture of 1000."""
 
 MIN_FAR = 100.0
-"""Tables whose numbers are smaller are no positions far away, but colours, normals or offsets."""
+"""Tables whose numbers are smaller are taken for colours, normals or offsets, not positions."""
 
 MAX_LOSS = 1e-4
-"""Of the extent, that rounding to float32 may take without a word."""
+"""Fraction of the extent that rounding to float32 may cost without a warning."""
 
 
 def say_far(v: Variable, array: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""Graph to graph, before packing: macros become the ops that they stand for, duplicates are merged.
+"""Graph to graph, before packing: macros are expanded, duplicates merged, constants folded.
 
 In: outputs of a graph. Out: the same number of outputs of an equal graph without MACRO ops. The
 user's graph is not touched. Paper, 3.2.3: duplicated function removal.
@@ -12,11 +12,12 @@ import numpy as np
 
 from dressi.ad.functions._common import constant, constant_values, is_constant
 from dressi.ad.functions.image import EXPAND
-from dressi.ad.graph import Function, Variable, topological
+from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import DISPATCH, kernels
 from dressi.ad.one_row import draw_one_row
-from dressi.ad.peeling import Drawn, draw_peels
+from dressi.ad.peeling import Predicate, draw_peels
 from dressi.ad.registry import FRAG, FREE, MACRO, SAME, apply
+from dressi.ad.rewrite import Replacements, named, reapplied, rewrite
 from dressi.errors import origin
 
 
@@ -24,81 +25,63 @@ def simplify(
     outputs: Sequence[Variable],
     merge: bool = True,
     fold: bool = True,
-    drawn: Drawn | None = None,
+    separately: Predicate | None = None,
     dispatches: bool = False,
     one_row: bool = False,
 ) -> list[Variable]:
-    """Lowered outputs. ``merge``: whether equal Functions of equal inputs become one. ``fold``:
-    whether arithmetic on constants is done here, and operations that give back an input go away.
-    ``drawn``: which rasterizations draw each of their layers anew (``peeling``), default all.
-    ``dispatches``: whether macros become what is best in compute dispatches. ``one_row``: whether
-    rasterizations can fill images of one row as they are (``one_row``)."""
-    outputs = draw_peels(outputs if one_row else draw_one_row(outputs), drawn)
-    new: dict[int, Variable] = {}
-    seen: dict[Hashable, Variable] = {}
-    done: set[int] = set()
-    lowered: set[int] = set()  # uids of what is as it will stay: macros need not look behind it
+    """Lowered outputs: the same values in the same order, without macros.
 
-    def place(f: Function) -> Variable:
-        xs = [new.get(x.uid, x) for x in f.inputs]
-        if f.op.kind != MACRO:
-            xs = [_fetchable(f, i, x) for i, x in enumerate(xs)]
+    outputs: Variables of any type and size. merge: whether equal Functions of equal inputs become
+    one. fold: whether arithmetic on constants is done here, and operations that give back an input
+    go away. separately: the rasterizations that draw each of their layers anew (``peeling``);
+    default all. dispatches: whether macros become what is best in compute dispatches. one_row:
+    whether the device rasterizes into images of one row (else ``one_row`` avoids them).
+    """
+    seen: dict[Hashable, Variable] = {}
+
+    def rule(f: Function, new: Replacements) -> Variable:
+        xs = [new(x) for x in f.inputs]
         if f.op.kind == MACRO:
             kernel = kernels(f.op).get(DISPATCH) if dispatches else None
             expand = f.op.expand if kernel is None else kernel.expand
             assert expand is not None
-            with origin(f.line):
-                made = expand(f, xs)
-            for inner in topological([made], lowered):
-                if inner.uid not in done:
-                    done.add(inner.uid)
-                    new[inner.output.uid] = place(inner)
-            return new.get(made.uid, made)
+            return rewrite([expand(f, xs)], rule, new)[0]
+        xs = [_fetchable(f, i, x) for i, x in enumerate(xs)]
         if fold or f.op.name == "stop_gradient":
-            short = _identity(f, xs)
-            if short is not None:
-                return short
+            same = _identity(f, xs)
+            if same is not None:
+                return same
         key = _key(f, xs)
         if merge and key in seen:
             return seen[key]
-        if all(a is b for a, b in zip(xs, f.inputs, strict=True)):
-            result = f.output
-        else:
-            with origin(f.line):
-                result = apply(f.op, xs, **dict(f.attrs))
-            result.name = f.output.name
+        result = named(reapplied(f, xs), f.output)
         number = _folded(result) if fold else result
         if number is not result:
             c = number.creator
             assert c is not None
             result = seen.setdefault(_key(c, ()), number) if merge else number
         seen[key] = result
-        lowered.add(result.uid)
         return result
 
-    for f in topological(outputs):
-        if f.uid not in done:
-            done.add(f.uid)
-            new[f.output.uid] = place(f)
-    return [new.get(v.uid, v) for v in outputs]
+    return rewrite(draw_peels(outputs if one_row else draw_one_row(outputs), separately), rule)
 
 
 def _key(f: Function, xs: Sequence[Variable]) -> Hashable:
-    """Equal for equal Functions of equal inputs. 0.0 and -0.0 are equal numbers, but not the same
-    constant."""
+    """A key that is equal for equal Functions of equal inputs. 0.0 and -0.0 compare equal, but are
+    different constants."""
     attrs: Hashable = f.attrs if xs else repr(f.attrs)
     return (f.op.name, tuple(x.uid for x in xs), attrs)
 
 
 def _folded(y: Variable) -> Variable:
-    """The number that an operation on constants gives, or y. Only for arithmetic that float64,
-    rounded once, gets as exactly as a device: a sine would differ in the last bits."""
+    """The constant that arithmetic on constants evaluates to, or y. Only ops whose result in
+    float64, rounded once, is the device's: a sine would differ in the last bits."""
     f = y.creator
     assert f is not None
     values = [constant_values(x) for x in f.inputs]
     if not values or not all(values) or f.op.kind != FRAG or f.op.reference is None:
         return y
-    # Ops without cases are the user's own (F.custom): what their GLSL rounds to, nobody knows.
+    # Ops without cases are the user's own (F.custom): how their GLSL rounds is not known.
     if f.op.scatter or not f.op.cases or any(case.transcendental for case in f.op.cases):
         return y
     if y.size != (1, 1) or y.layers != 1 or any(f.op.read(i) != SAME for i in range(len(values))):
@@ -117,14 +100,14 @@ def _folded(y: Variable) -> Variable:
 
 
 def _fetchable(f: Function, i: int, x: Variable) -> Variable:
-    """A constant that is read at other pixels must be an image first."""
+    """Input i of f, as an image if it is a constant that f reads at other pixels."""
     if f.op.read(i) == SAME or x.creator is None or x.creator.op.kind != FREE:
         return x
     return materialize(x)
 
 
 def own_image(v: Variable) -> Variable:
-    """v, or a copy of it where v itself has no image that can be read back (leaves, constants,
+    """v, or a copy of it where v has no image of its own to be read back from (leaves, constants,
     buffers)."""
     f = v.creator
     if f is None or f.op.kind == FREE or f.op.scatter is not None:
@@ -133,7 +116,7 @@ def own_image(v: Variable) -> Variable:
 
 
 def materialize(x: Variable) -> Variable:
-    """x, written to an image of its own: leaves, constants and buffers need one to be read back."""
+    """A copy of x in an image of its own."""
     return apply(EXPAND, (x,), size=x.size, layers=x.layers)
 
 

@@ -2,9 +2,9 @@
 figure on pseudo-occlusions).
 
 The blue face is in front, the red one is a needle behind it. Four variants rasterize them: with
-both steps, without Enlarge, with every vertex pushed away from the centroid in the place of Enlarge,
-and without Shift. For each: which face wins a pixel, its shifted depth, D_1, and one and two blended
-peels.
+both steps, without Enlarge, with every vertex pushed away from the centroid in the place of
+Enlarge, and without Shift. For each: which face wins a pixel, its shifted depth, D_1, and one and
+two blended peels.
 """
 
 from __future__ import annotations
