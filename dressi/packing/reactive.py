@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from dressi.ad.graph import Variable
 from dressi.ad.registry import FRAG, SAME
-from dressi.packing.build import Packed, Task, assemble, image_key, pack_functions
-from dressi.packing.rematerialize import connect
+from dressi.packing.build import Packed, assemble, pack_functions
 from dressi.packing.substage import Substage
+from dressi.packing.task import Task, image_key
 from dressi.packing.units import Domain, Unit, in_buffer, make_units
 
 MIN_GAIN = 0.1
@@ -63,7 +63,7 @@ def split_substages(packed: Packed, dirty: Collection[int]) -> Split | None:
     if work(rest) > (1.0 - MIN_GAIN) * work(packed.substages):
         return None
     clean = _ancestors(clean, cut)
-    return _halves(packed, connect(clean), connect(rest), cut, all_uniforms=True)
+    return _halves(packed, clean, rest, cut, all_uniforms=True)
 
 
 def split_functions(packed: Packed, dirty: Collection[int]) -> Split | None:
