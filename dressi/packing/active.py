@@ -54,7 +54,7 @@ _DISPATCH, _RASTER, _FRAGMENT = Obstacle("dispatch"), Obstacle("raster"), Obstac
 
 
 class Candidate:
-    """What the packer asks of a unit, found once."""
+    """A unit that may join a substage, with what the packer asks of it again and again."""
 
     def __init__(self, unit: Unit, index: DefUse, context: Context) -> None:
         self.unit = unit
@@ -76,19 +76,19 @@ class Candidate:
 
 
 def candidates(units: Sequence[Unit], context: Context) -> list[Candidate]:
-    """One per unit; with levels where the context asks for them."""
+    """Return one Candidate per unit; with levels where the context asks for them."""
     index = DefUse(units)
-    made = [Candidate(u, index, context) for u in units]
-    for each in made:
+    all_of = [Candidate(u, index, context) for u in units]
+    for each in all_of:
         for v, read in each.unit.reads:
-            producer = made[index.writer[v.uid]] if v.uid in index.writer else None
+            producer = all_of[index.writer[v.uid]] if v.uid in index.writer else None
             if producer is None:
                 continue
             producer.is_fetched |= read != SAME
             if context.by_level:
                 apart = read != SAME or producer.unit.domain != each.unit.domain
                 each.level = max(each.level, producer.level + apart)
-    return made
+    return all_of
 
 
 def _masks(unit: Unit, domain: Domain, context: Context) -> list[tuple[int, int, int]]:

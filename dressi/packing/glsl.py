@@ -315,7 +315,7 @@ class Generator:
             self.emit(x.creator, text, body)
             return self.names[x.uid]
         v, ways = self.substage.reads[x.uid]
-        way = self.substage.way(v, ways)
+        way = self.substage.access(v, ways)
         name = f"i{len(self.names)}"
         self.names[x.uid] = name
         if way == ATTACHMENT:

@@ -49,7 +49,7 @@ def why_not_stage(
 
 
 class _Candidate:
-    """What the packer asks of a substage, found once."""
+    """A substage that may join a stage, with what the packer asks of it again and again."""
 
     def __init__(self, substage: Substage, position: int, limits: DeviceLimits) -> None:
         self.substage = substage

@@ -95,8 +95,6 @@ class Substage:
         no attachment)."""
         return one_access(accesses, v.uid not in self.as_textures and not self.is_dispatch)
 
-    way = access
-
     @property
     def n_pixels(self) -> int:
         """Pixels that run the shader."""

@@ -139,8 +139,8 @@ def find_inline(
 def make_units(
     outputs: Iterable[Variable], inline: Collection[int], cut: Collection[int] = ()
 ) -> list[Unit]:
-    """Units in topological order. inline: what ``find_inline`` found. cut: uids of Variables that
-    are not computed but read, like leaves."""
+    """Return units in topological order. inline: what ``find_inline`` returned. cut: uids of
+    Variables that are not computed but read, like leaves."""
     functions = [f for f in topological(outputs, cut) if f.output.uid not in inline]
     groups: dict[int, list[Function]] = {}
     for f in functions:
@@ -148,7 +148,7 @@ def make_units(
         if raster is None and f.op.fragment_exit:
             raster = f.inputs[1].fragment_of
         groups.setdefault((raster or f).uid, []).append(f)
-    # A group must stand where its last member stands: members may read what was made in between.
+    # A group must stand where its last member stands: members may read what is written in between.
     ordered = sorted(groups.values(), key=lambda g: g[-1].uid)
     units = [_unit(k, group, inline) for k, group in enumerate(ordered)]
     order = _topological(units)
