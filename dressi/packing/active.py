@@ -1,18 +1,29 @@
 """The substage that grows, as numbers: how much of each limit it uses, changed by the units that
 join and leave.
 
-In: units. Out: whether one may join (the rules of ``substage.why_not``, at the cost of the unit
-alone: a substage is not looked through for each candidate).
+In: units. Out: whether one may join (the limits of ``obstacles``, at the cost of the unit alone: a
+substage is not looked through for each candidate); the substage in the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dressi.ad.graph import Variable
 from dressi.ad.registry import COMP, RASTER, SAME
+from dressi.errors import PackingError
+from dressi.packing.defuse import DefUse
+from dressi.packing.obstacles import (
+    BUFFERS,
+    IMAGES,
+    SCATTERED,
+    Obstacle,
+    input_obstacle,
+    output_obstacle,
+)
+from dressi.packing.substage import Substage, count_input, make_substage, one_access
+from dressi.packing.task import Context
 from dressi.packing.units import (
     ATTACHMENT,
     BUFFER,
@@ -26,83 +37,85 @@ from dressi.packing.units import (
     in_buffer,
 )
 
-if TYPE_CHECKING:
-    from dressi.packing.substage import Context
-
-
-def one_way(ways: Collection[str], attachable: bool) -> str:
-    """The one way by which a shader gets at what its units read in several."""
-    if ways == {ATTACHMENT} and attachable:
-        return ATTACHMENT
-    for way in (UNIFORM, BUFFER, HW_SAMPLER):
-        if way in ways:
-            return way
-    return VERTEX_TEXTURE if ways == {VERTEX_TEXTURE} else TEXTURE
-
-
-# Masks: the ways in which an input is read, and more about it.
+# Masks: the accesses to an input, and more about it.
 _BITS = {ATTACHMENT: 1, TEXTURE: 2, HW_SAMPLER: 4, BUFFER: 8, UNIFORM: 16, VERTEX_TEXTURE: 32}
-_ALL_WAYS = 63
+_ALL_ACCESSES = 63
 _ELSEWHERE = 64  # some op reads it at other pixels
-_FETCHED = 128  # one of Substage.as_textures
+_FETCHED = 128  # one of Substage.as_textures, or read by a dispatch
 _LEAF = 256
 
-_WAYS = tuple(
-    one_way({way for way, bit in _BITS.items() if mask & bit}, not mask & _FETCHED)
+_ACCESSES = tuple(
+    one_access({how for how, bit in _BITS.items() if mask & bit}, not mask & _FETCHED)
     for mask in range(2 * _LEAF)
 )
-"""How the shader gets at an input, by its mask."""
+"""How the shader accesses an input, by its mask."""
 
-# Positions in the numbers of a substage.
-_INPUTS, _SAMPLED, _SAMPLERS, _BUFFERS, _COLORS, _WRITTEN, _LEAVES = range(7)
+_DISPATCH, _RASTER, _FRAGMENT = Obstacle("dispatch"), Obstacle("raster"), Obstacle("fragment")
 
 
-class Item:
-    """What the packer asks of a unit, found once."""
+class Candidate:
+    """A unit that may join a substage, with what the packer asks of it again and again."""
 
-    def __init__(self, unit: Unit, context: Context) -> None:
+    def __init__(self, unit: Unit, index: DefUse, context: Context) -> None:
         self.unit = unit
         self.index = unit.index
-        self.alone = unit.kind in (COMP, RASTER)
-        self.uniform = unit.is_uniform
+        self.is_uniform = unit.is_uniform
+        self.producers = index.producers[unit.index]
+        self.n_users = len(index.users[unit.index])
+        self.readers = {v.uid: index.readers.get(v.uid, ()) for v in unit.outputs}
         self.outputs = [
             (v, v.uid, v.vtype.n_planes, in_buffer(v), v.uid in context.final) for v in unit.outputs
         ]
-        self.paints = not all(buffer for *_, buffer, _ in self.outputs)
-        self.final = any(final for *_, final in self.outputs)
+        self.writes_images = not all(buffer for *_, buffer, _ in self.outputs)
+        self.is_final = any(final for *_, final in self.outputs)
         self.level = 0
         """Passes that must come before, because something is read at other pixels."""
-        made = {v.uid for v in unit.outputs}
-        self.ends = any(v.uid in made and read != SAME for u in unit.users for v, read in u.reads)
+        self.is_fetched = False
         """Whether some unit reads it at other pixels, so that its pass must come after this one."""
         self.reads = _masks(unit, unit.domain, context)
 
 
+def candidates(units: Sequence[Unit], context: Context) -> list[Candidate]:
+    """Return one Candidate per unit; with levels where the context asks for them."""
+    index = DefUse(units)
+    all_of = [Candidate(u, index, context) for u in units]
+    for each in all_of:
+        for v, read in each.unit.reads:
+            producer = all_of[index.writer[v.uid]] if v.uid in index.writer else None
+            if producer is None:
+                continue
+            producer.is_fetched |= read != SAME
+            if context.by_level:
+                apart = read != SAME or producer.unit.domain != each.unit.domain
+                each.level = max(each.level, producer.level + apart)
+    return all_of
+
+
 def _masks(unit: Unit, domain: Domain, context: Context) -> list[tuple[int, int, int]]:
     """(uid, mask, planes) of each input of a unit in a substage over ``domain``."""
-    found: dict[int, tuple[int, int]] = {}
+    masks: dict[int, tuple[int, int]] = {}
     for v, read in unit.reads:
         mask = _BITS[access(v, read, domain, context.uniforms)]
         if read != SAME:
             mask |= _ELSEWHERE
         if v.creator is None:
             mask |= _LEAF
-        old = found.get(v.uid)
-        found[v.uid] = (mask | old[0], old[1]) if old else (mask, v.vtype.n_planes)
-    return [(uid, mask, planes) for uid, (mask, planes) in found.items()]
+        old = masks.get(v.uid)
+        masks[v.uid] = (mask | old[0], old[1]) if old else (mask, v.vtype.n_planes)
+    return [(uid, mask, planes) for uid, (mask, planes) in masks.items()]
 
 
 @dataclass
 class Change:
     """What a unit that joins changes."""
 
-    item: Item
+    candidate: Candidate
     masks: list[tuple[int, int | None, int | None]]
     """(uid, mask before, mask after); None: not read."""
     outputs: list[Variable]
     """Outputs of the unit that the substage writes."""
-    numbers: list[int]
-    """Those of the substage with the unit; once it has joined, those without it."""
+    use: list[int]
+    """That of the substage with the unit; once it has joined, the one without it."""
     fits: bool
 
 
@@ -118,9 +131,10 @@ class Active:
         lowered: bool = False,
     ) -> None:
         self.kind = kind
-        self.dispatch = lowered or kind == COMP
+        self.lowered = lowered
+        self.is_dispatch = lowered or kind == COMP
         limits = context.limits
-        self.most_colors = limits.storage_images if lowered else limits.color_outputs
+        self.most_images = limits.storage_images if lowered else limits.color_outputs
         self.domain = domain
         self.as_textures = as_textures
         self.context = context
@@ -130,97 +144,98 @@ class Active:
         """Index of a unit -> number of its users in the substage."""
         self.masks: dict[int, int] = {}
         """Uid of an input -> its mask."""
-        self.numbers = [0] * 7
+        self.use = [0] * 7
         self.levels = [0]
         """Highest level of the units, after each that joined."""
 
     @property
     def has_room(self) -> bool:
         """Whether it may write one more image."""
-        return self.numbers[_COLORS] < self.most_colors
+        return self.use[IMAGES] < self.most_images
 
-    def change(self, item: Item, patient: bool) -> Change | None:
-        """What the unit would change; None when it cannot join: because of an obstacle that stays,
-        or of a limit (with patience, of one that no later unit can mend: outputs only grow, and
-        leaves stay inputs)."""
-        if item.ends and item.level < self.levels[-1]:
-            return None  # it would make three passes of two
-        inside = self.edges.get(item.index, 0)
-        own = item.unit.domain == self.domain
-        if self.members and not self._mixes(item, inside, own):
-            return None
+    def why_not(self, candidate: Candidate) -> Obstacle | None:
+        """What keeps a unit out; None when it fits."""
+        change = self.change(candidate, patient=False)
+        return None if isinstance(change, Change) else change
+
+    def change(
+        self, candidate: Candidate, patient: bool, ignored: Collection[str] = ()
+    ) -> Change | Obstacle:
+        """What the unit would change, or why it cannot join. patient: whether it may although a
+        limit is broken that units which follow can mend. ignored: limits not to look at."""
+        inside = self.edges.get(candidate.index, 0)
+        own = candidate.unit.domain == self.domain
+        if self.members:
+            obstacle = self._rule(candidate, inside, own)
+            if obstacle is not None:
+                return obstacle
         limits = self.context.limits
-        n = self.numbers.copy()
+        use = self.use.copy()
         masks: list[tuple[int, int | None, int | None]] = []
         outputs: list[Variable] = []
-        for v, uid, planes, buffer, final in item.outputs:
+        for v, uid, planes, buffer, final in candidate.outputs:
             held = self.masks.get(uid)
             if held is not None:
-                elsewhere = held & _ALL_WAYS != 1 and (not item.uniform or held & _ELSEWHERE)
-                if buffer or elsewhere:
-                    return None
-                _count(n, held, planes, -1)
+                if buffer:
+                    return Obstacle("scattered", v)
+                if held & _ALL_ACCESSES != 1 and (not candidate.is_uniform or held & _ELSEWHERE):
+                    return Obstacle("elsewhere", v)
+                count_input(use, _ACCESSES[held], planes, bool(held & _LEAF), -1)
                 masks.append((uid, held, None))
             if buffer:
-                n[_BUFFERS] += 1
-                n[_WRITTEN] += 1
+                use[BUFFERS] += 1
+                use[SCATTERED] += 1
                 outputs.append(v)
-            elif final or (inside < len(item.unit.users) and self._read_outside(v, item)):
-                n[_COLORS] += planes
+            elif final or (inside < candidate.n_users and self._read_outside(uid, candidate)):
+                use[IMAGES] += planes
                 outputs.append(v)
-        if n[_COLORS] > self.most_colors:
-            return None
-        if (
-            n[_WRITTEN]
-            and not self.dispatch
-            and (n[_COLORS] + n[_WRITTEN] > limits.combined_outputs or not limits.fragment_stores)
-        ):
-            return None
+        obstacle = output_obstacle(use, limits, self.is_dispatch, self.lowered, ignored)
+        if obstacle is not None:
+            return obstacle
         for uid, mask, planes in (
-            item.reads if own else _masks(item.unit, self.domain, self.context)
+            candidate.reads if own else _masks(candidate.unit, self.domain, self.context)
         ):
             before = self.masks.get(uid)
             after = mask if before is None else before | mask
-            if uid in self.as_textures or self.dispatch:
+            if uid in self.as_textures or self.is_dispatch:
                 after |= _FETCHED
             if after == before:
                 continue
+            leaf = bool(after & _LEAF)
             if before is not None:
-                _count(n, before, planes, -1)
-            _count(n, after, planes, 1)
+                count_input(use, _ACCESSES[before], planes, leaf, -1)
+            count_input(use, _ACCESSES[after], planes, leaf)
             masks.append((uid, before, after))
-        if n[_LEAVES] > limits.input_attachments:
-            return None
-        fits = (
-            n[_INPUTS] <= limits.input_attachments
-            and n[_SAMPLED] <= limits.sampled_images
-            and n[_SAMPLERS] <= limits.samplers
-            and n[_BUFFERS] <= limits.storage_buffers
-            and n[_INPUTS] + n[_COLORS] + (self.kind == RASTER) <= limits.stage_attachments
-            # and one uniform block
-            and n[_INPUTS] + n[_SAMPLED] + n[_BUFFERS] + n[_COLORS] + 1 <= limits.resources
-        )
-        return Change(item, masks, outputs, n, fits) if fits or patient else None
+        obstacle = input_obstacle(use, limits, self.kind == RASTER, ignored)
+        if obstacle is not None and (obstacle.lasting or not patient):
+            return obstacle
+        return Change(candidate, masks, outputs, use, obstacle is None)
 
-    def _mixes(self, item: Item, inside: int, own: bool) -> bool:
-        """Whether kinds and domains allow a unit. inside: its users in the substage."""
-        if item.alone or self.kind == COMP or (self.kind == RASTER and not item.uniform):
-            return False
-        return own or (
-            item.uniform
-            and item.unit.domain[1] in (1, self.domain[1])
-            and inside == len(item.unit.users)
-            and not item.final
+    def _rule(self, candidate: Candidate, inside: int, own: bool) -> Obstacle | None:
+        """What kinds, domains and levels say. inside: users of the unit in the substage."""
+        unit = candidate.unit
+        if candidate.is_fetched and candidate.level < self.levels[-1]:
+            return Obstacle("late", candidate.level, self.levels[-1])  # three passes of two
+        if unit.kind == COMP or self.kind == COMP:
+            return _DISPATCH
+        if unit.kind == RASTER:
+            return _RASTER
+        if self.kind == RASTER and not candidate.is_uniform:
+            return _FRAGMENT
+        repeated = (
+            candidate.is_uniform
+            and unit.domain[1] in (1, self.domain[1])
+            and inside == candidate.n_users
+            and not candidate.is_final
         )
+        return None if own or repeated else Obstacle("domain", unit.domain, self.domain)
 
-    def _read_outside(self, v: Variable, item: Item) -> bool:
-        """Whether another substage reads v, given that one reads some output of the unit."""
-        if len(item.outputs) == 1:
+    def _read_outside(self, uid: int, candidate: Candidate) -> bool:
+        """Whether another substage reads an output, given that one reads some output of the
+        unit."""
+        if len(candidate.outputs) == 1:
             return True
-        return any(
-            user.index not in self.members and any(x is v for x, _ in user.reads)
-            for user in item.unit.users
-        )
+        return any(k not in self.members for k in candidate.readers[uid])
 
     def add(self, change: Change) -> None:
         """Take a unit."""
@@ -229,14 +244,15 @@ class Active:
                 del self.masks[uid]
             else:
                 self.masks[uid] = after
-        self.numbers, change.numbers = change.numbers, self.numbers
-        self.members.add(change.item.index)
+        self.use, change.use = change.use, self.use
+        candidate = change.candidate
+        self.members.add(candidate.index)
         self.joined.append(change)
-        self.levels.append(max(self.levels[-1], change.item.level))
-        for producer in change.item.unit.producers:
-            self.edges[producer.index] = self.edges.get(producer.index, 0) + 1
+        self.levels.append(max(self.levels[-1], candidate.level))
+        for producer in candidate.producers:
+            self.edges[producer] = self.edges.get(producer, 0) + 1
 
-    def undo(self) -> Item:
+    def undo(self) -> Candidate:
         """Give the last unit back."""
         change = self.joined.pop()
         self.levels.pop()
@@ -245,23 +261,68 @@ class Active:
                 del self.masks[uid]
             else:
                 self.masks[uid] = before
-        self.numbers = change.numbers
-        self.members.discard(change.item.index)
-        for producer in change.item.unit.producers:
-            self.edges[producer.index] -= 1
-        return change.item
+        self.use = change.use
+        candidate = change.candidate
+        self.members.discard(candidate.index)
+        for producer in candidate.producers:
+            self.edges[producer] -= 1
+        return candidate
+
+    def substage(self) -> Substage:
+        """The substage of the units that joined."""
+        joined = self.joined[::-1]
+        return make_substage(
+            self.kind,
+            self.domain,
+            [change.candidate.unit for change in joined],
+            [v for change in joined for v in change.outputs],
+            self.context,
+            self.as_textures,
+            self.lowered,
+        )
 
 
-def _count(n: list[int], mask: int, planes: int, sign: int) -> None:
-    """Add an input to the numbers of a substage, or take it away."""
-    way = _WAYS[mask]
-    if way == ATTACHMENT:
-        n[_INPUTS] += sign * planes
-        if mask & _LEAF:
-            n[_LEAVES] += sign * planes
-    elif way == BUFFER:
-        n[_BUFFERS] += sign
-    elif way != UNIFORM:
-        n[_SAMPLED] += sign * planes
-        if way == HW_SAMPLER:
-            n[_SAMPLERS] += sign * planes
+def begin(candidate: Candidate, context: Context) -> Active:
+    """A new substage with one unit. Raises PackingError when even that does not fit the device.
+
+    Where there are too few input attachments for one Function, the rest is fetched as textures; a
+    scatter becomes a dispatch where fragment shaders have no stores.
+    """
+    unit = candidate.unit
+    lowered = context.dispatches(unit)
+    as_textures = set[int]() if lowered else _overflow(unit, context)
+    broken: list[Obstacle] = []
+    for kind in (unit.kind, COMP):
+        active = Active(kind, unit.domain, as_textures, context, lowered)
+        change = active.change(candidate, patient=False)
+        if isinstance(change, Change):
+            active.add(change)
+            return active
+        broken = []
+        while isinstance(change, Obstacle):
+            broken.append(change)
+            change = active.change(candidate, False, [o.limit for o in broken])
+        if [o.limit for o in broken] != ["fragment stores"]:
+            break
+    labels = ", ".join(v.label() for v, _ in unit.reads[:4])
+    more = f", ... ({len(unit.reads) - 4} more)" if len(unit.reads) > 4 else ""
+    raise PackingError(
+        f"{unit.name} fits no substage\n  "
+        + "\n  ".join(map(str, broken))
+        + f"\n  inputs: {labels}{more}"
+        + "\n  hint: split the operation, or use a device with higher limits"
+    )
+
+
+def _overflow(unit: Unit, context: Context) -> set[int]:
+    """uids of the same-pixel inputs for which no input attachment is left."""
+    limits = context.limits
+    written = sum(v.vtype.n_planes for v in unit.outputs if not in_buffer(v))
+    most = min(limits.input_attachments, limits.stage_attachments - written - (unit.kind == RASTER))
+    over, used = set[int](), 0
+    for v, read in unit.reads:
+        if access(v, read, unit.domain, context.uniforms) == ATTACHMENT:
+            used += v.vtype.n_planes
+            if used > most:
+                over.add(v.uid)
+    return over

@@ -22,7 +22,8 @@ from dressi.packing.plan import Binding, SamplerPlan
 from dressi.packing.sample import near_glsl, software_sampler
 from dressi.packing.shader_text import Places, ShaderText
 from dressi.packing.statements import needed, snippet
-from dressi.packing.substage import Context, Substage
+from dressi.packing.substage import Substage
+from dressi.packing.task import Context
 from dressi.packing.units import ATTACHMENT, UNIFORM, in_buffer, is_exact
 
 _AXES = "xyzw"
@@ -314,7 +315,7 @@ class Generator:
             self.emit(x.creator, text, body)
             return self.names[x.uid]
         v, ways = self.substage.reads[x.uid]
-        way = self.substage.way(v, ways)
+        way = self.substage.access(v, ways)
         name = f"i{len(self.names)}"
         self.names[x.uid] = name
         if way == ATTACHMENT:

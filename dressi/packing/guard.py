@@ -1,8 +1,8 @@
-"""Which Functions of a shader need not run where one of its values is 0.
+"""Guards: Functions of a shader that need not run where a predicate is 0 stand behind a branch.
 
 In: the Functions of a substage. Out: ``Guard``: a condition, and runs of Functions of which every
-other one stands behind ``if (condition != 0)``. Two things make a Function needless: whoever reads
-it is a choice (``F.where``) that takes the other side, or a chain of gradients that a factor of
+other one stands behind ``if (condition != 0)``. Two things make a Function needless: all of its
+readers are choices (``F.where``) that take the other side, or a chain of gradients that a factor of
 exactly 0 makes 0 up to a scatter, which adds nothing then. In a picture most pixels lie outside of
 the band around edges, where both hold for the whole distance to the edge and its backward.
 """
@@ -19,7 +19,7 @@ FEWEST = 12
 """Functions that a guard must save; a branch costs about as much as a few of them."""
 
 FAR = 6
-"""Functions that one counts for which reads other pixels, or adds to them."""
+"""How many Functions one counts for that reads or adds to other pixels."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Guard:
     runs: tuple[tuple[bool, tuple[Function, ...]], ...]
     """(guarded, Functions) in order of execution."""
     outside: dict[int, Variable]
-    """By uid what a guarded run makes, or reads for the first time, and another run reads: to be
-    declared in front of it."""
+    """By uid what a guarded run writes, or reads for the first time, and another run reads: it is
+    declared in front of the branch."""
     before: tuple[Variable, ...]
     """What a guarded run reads for the first time, but is read without the guard, too."""
 
@@ -62,13 +62,13 @@ def find_guard(functions: Sequence[Function], kept: Collection[int]) -> Guard | 
             if any(id(user) not in inside for user in users.get(f.output.uid, ())):
                 outside[f.output.uid] = f.output
     read: dict[int, tuple[Variable, list[bool]]] = {}  # from elsewhere: the kinds of the runs
-    made = {f.output.uid for f in functions}
+    written = {f.output.uid for f in functions}
     for guarded, run in runs:
         same = {
             x.uid: x for f in run for i, x in enumerate(f.inputs) if f.op.read(i) == SAME
         }.values()
         for x in same:
-            if x.uid not in made and (x.creator is None or x.creator.op.kind != FREE):
+            if x.uid not in written and (x.creator is None or x.creator.op.kind != FREE):
                 read.setdefault(x.uid, (x, []))[1].append(guarded)
     outside |= {uid: x for uid, (x, kinds) in read.items() if len(kinds) > 1 and all(kinds)}
     before = tuple(x for x, kinds in read.values() if kinds[0] and not all(kinds))
@@ -85,15 +85,15 @@ def _candidates(functions: Sequence[Function]) -> list[Variable]:
     if not any(f.op.chooses or f.op.scatter for f in functions):
         return []
     chains = {f.output.uid for f in functions if len(f.op.zeros(f) or ()) == 1}
-    found: dict[int, Variable] = {}
+    predicates: dict[int, Variable] = {}
     for f in functions:
         if f.op.chooses and f.inputs[0].vtype.n_words == 1:
-            found[f.inputs[0].uid] = f.inputs[0]
+            predicates[f.inputs[0].uid] = f.inputs[0]
         for i in f.op.zeros(f) or ():
             x = f.inputs[i]
             if x.uid not in chains and not x.vtype.is_int and not x.vtype.is_matrix:
-                found.setdefault(x.uid, x)
-    return [v for v in found.values() if v.creator is None or v.size != (1, 1)]
+                predicates.setdefault(x.uid, x)
+    return [v for v in predicates.values() if v.creator is None or v.size != (1, 1)]
 
 
 def _zeros(condition: Variable, functions: Sequence[Function]) -> set[int]:

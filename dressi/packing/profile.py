@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 ADVANTAGE = 0.8
-"""Predicted time of a dispatch over that of a subpass below which it is taken: the way that every
-device supports stays where the two are about equal, and noise changes no plan."""
+"""Predicted time of a dispatch over that of a subpass below which it is taken: passes, which every
+device supports, stay where the two are about equal, and noise changes no plan."""
 
 TYPICAL_FUNCTIONS = 30.0
 """Functions of a shader whose size is not known yet; about the mean over HardSoftRas's."""
@@ -26,7 +26,7 @@ SLOT_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Costs:
-    """Microseconds of one way to run a shader.
+    """Microseconds of a shader as a pass, or as a dispatch.
 
     fixed_us: of a pass or dispatch over a handful of pixels, its barrier included.
     copy_us: of reading and writing 2^20 pixels of RGBA32F.
@@ -48,7 +48,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class DeviceProfile:
-    """The two ways on one device and driver."""
+    """Costs of passes and of dispatches on one device and driver."""
 
     name: str
     graphics: Costs
@@ -62,7 +62,7 @@ class DeviceProfile:
     @property
     def switch_us(self) -> float:
         """Of going from passes to dispatches or back: all of the ones are waited for before the
-        others begin, about what the slower way to begin costs."""
+        others begin, about what the slower of the two costs to begin."""
         return max(self.graphics.fixed_us, self.compute.fixed_us)
 
     def layers_us(self, n_layers: int, kbuffer: bool) -> float:
@@ -96,11 +96,11 @@ class DeviceProfile:
 def from_dict(data: Any) -> DeviceProfile:
     """The profile that ``as_dict`` wrote. Raises ValueError for anything else."""
     try:
-        ways = {
-            way: Costs(**{f.name: float(data[way][f.name]) for f in fields(Costs)})
-            for way in ("graphics", "compute")
+        costs = {
+            kind: Costs(**{f.name: float(data[kind][f.name]) for f in fields(Costs)})
+            for kind in ("graphics", "compute")
         }
-        profile = DeviceProfile(str(data["name"]), **ways)
+        profile = DeviceProfile(str(data["name"]), **costs)
     except (TypeError, KeyError, IndexError) as error:
         raise ValueError(f"no device profile: {error}") from None
     numbers = [v for c in (profile.graphics, profile.compute) for v in asdict(c).values()]

@@ -14,15 +14,16 @@ from dataclasses import dataclass
 
 from dressi.ad.graph import Variable
 from dressi.ad.registry import FRAG, SAME
-from dressi.packing.build import Packed, Task, assemble, image_key, pack_functions
-from dressi.packing.rematerialize import connect
+from dressi.packing.build import Packed, assemble, pack_functions
+from dressi.packing.defuse import DefUse
 from dressi.packing.substage import Substage
+from dressi.packing.task import Task, image_key
 from dressi.packing.units import Domain, Unit, in_buffer, make_units
 
 MIN_GAIN = 0.1
 """Share of the predicted work of a step that a rebuild must leave out to be worth its time."""
 MIN_CLEAN = 0.02
-"""Share of the Functions x pixels that must be clean for the full way to be tried at all."""
+"""Share of the Functions x pixels that must be clean for a full rebuild to be tried at all."""
 PASS_COST = 4096.0
 """What a pass costs before it touches a pixel, in Functions x pixels (30 us on lavapipe, where a
 Function takes about 7 ns a pixel)."""
@@ -45,7 +46,7 @@ class Split:
 
 
 def split_substages(packed: Packed, dirty: Collection[int]) -> Split | None:
-    """The fast way: the substages as they are, without the clean ones; their shaders do not change.
+    """The fast rebuild: the substages as they are, without the clean ones; no shader changes.
     None when too little is clean."""
     task = packed.task
     assert task is not None
@@ -63,11 +64,11 @@ def split_substages(packed: Packed, dirty: Collection[int]) -> Split | None:
     if work(rest) > (1.0 - MIN_GAIN) * work(packed.substages):
         return None
     clean = _ancestors(clean, cut)
-    return _halves(packed, connect(clean), connect(rest), cut, all_uniforms=True)
+    return _halves(packed, clean, rest, cut, all_uniforms=True)
 
 
 def split_functions(packed: Packed, dirty: Collection[int]) -> Split | None:
-    """The full way: Functions packed again, once those that are clean and once those that are not.
+    """The full rebuild: Functions packed again, once those that are clean and once the others.
     packed: the whole step. None when too little is clean."""
     task = packed.task
     assert task is not None
@@ -110,10 +111,10 @@ def _always_dirty(task: Task) -> set[int]:
     return {leaf.uid for leaf, _ in task.updates} | task.changing
 
 
-def _cut(made: dict[int, Variable], read: set[int], task: Task) -> dict[int, Variable]:
+def _cut(clean: dict[int, Variable], read: set[int], task: Task) -> dict[int, Variable]:
     """Clean values that the dirty part or the user needs."""
     needed = read | {v.uid for v in task.wanted}
-    return {uid: v for uid, v in made.items() if uid in needed}
+    return {uid: v for uid, v in clean.items() if uid in needed}
 
 
 def _read_by(substages: Iterable[Substage]) -> set[int]:
@@ -138,7 +139,7 @@ def _cheaper(
     """The cut moved towards the leaves where that makes it smaller: a value of one same-pixel
     Function is computed again from what the step reads anyway."""
     wanted = {v.uid for v in task.wanted}
-    made_by = {v.uid: u for u in clean for v in u.outputs}
+    writer = DefUse(clean).writer
     out = dict(cut)
     read = {v.uid for u in rest for v, how in u.reads if how == SAME}
     for unit in reversed(clean):
@@ -146,13 +147,13 @@ def _cheaper(
             if v.uid not in out or v.uid in wanted or not _cheap(unit):
                 continue
             inputs = [x for x, _ in unit.reads if x.uid not in read and x.uid not in out]
-            if any(x.uid in made_by and in_buffer(x) for x in inputs):
+            if any(x.uid in writer and in_buffer(x) for x in inputs):
                 continue
             if sum(_size(x) for x in inputs) >= _size(v):
                 continue
             del out[v.uid]
             for x in inputs:
-                if x.uid in made_by:
+                if x.uid in writer:
                     out[x.uid] = x
             read |= {x.uid for x, _ in unit.reads}
     return out

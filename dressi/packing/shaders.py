@@ -12,7 +12,8 @@ from dressi.ad.registry import RASTER, SAME
 from dressi.packing.glsl import Generator
 from dressi.packing.shader_text import FULL_SCREEN, Places, Shader, ShaderText, tile
 from dressi.packing.statements import emit_guarded, emit_tail
-from dressi.packing.substage import Context, Substage
+from dressi.packing.substage import Substage
+from dressi.packing.task import Context
 from dressi.packing.units import in_buffer
 
 

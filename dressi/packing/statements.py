@@ -142,7 +142,7 @@ def emit_guarded(g: Generator, text: ShaderText, body: list[str]) -> None:
 
 
 def emit_tail(g: Generator, own: Function, text: ShaderText, body: list[str]) -> None:
-    """What follows a dispatch of one group that makes one pixel (``packing.tail``): the first
+    """What follows a dispatch of one group that makes one pixel (``packing.epilogue``): the first
     invocation does it. Stores come last, also that of what is carried: a store may be an update in
     place of a pixel that is read here."""
     rest = [f for f in g.functions if f is not own]

@@ -7,16 +7,25 @@ shader). The packer knows no op by name: only shader type, reads, sizes.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from dressi.ad.graph import Function, Size, Variable, topological
 from dressi.ad.registry import ANY, COMP, FRAG, FREE, RASTER, SAME, SAMPLER, VERTEX
 from dressi.packing.accumulate import EXACT
+from dressi.packing.defuse import DefUse
 
 Domain = tuple[Size, int]
 
-# How a shader gets at an input.
+
+def domain_text(domain: Domain) -> str:
+    """Width x height, and x layers where there are several."""
+    (w, h), layers = domain
+    return f"{w}x{h}" + (f"x{layers}" if layers > 1 else "")
+
+
+# How a shader accesses an input.
 ATTACHMENT, TEXTURE, HW_SAMPLER, BUFFER, UNIFORM, VERTEX_TEXTURE = (
     "attachment",
     "texture",
@@ -27,23 +36,25 @@ ATTACHMENT, TEXTURE, HW_SAMPLER, BUFFER, UNIFORM, VERTEX_TEXTURE = (
 )
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Unit:
     """Functions that are packed together. ``index`` is the position in topological order."""
 
     index: int
-    functions: list[Function]
+    functions: tuple[Function, ...]
     kind: str
     domain: Domain
-    reads: list[tuple[Variable, str]] = field(default_factory=list)
+    reads: tuple[tuple[Variable, str], ...] = ()
     """Inputs from outside the unit (what is inline left out) and how they are read."""
-    outputs: list[Variable] = field(default_factory=list)
-    users: list[Unit] = field(default_factory=list)
-    """Units that read an output, each once."""
-    producers: list[Unit] = field(default_factory=list)
+    outputs: tuple[Variable, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Unit({self.index}: {self.name})"  # not its users and theirs in turn
+        return f"Unit({self.index}: {self.name})"
+
+    @property
+    def inputs(self) -> list[Variable]:
+        """What it reads from outside."""
+        return [v for v, _ in self.reads]
 
     @property
     def name(self) -> str:
@@ -93,7 +104,9 @@ that uses it, for 1x1 values and for images: cheaper than a pass of its own, or 
 attachment."""
 
 
-def find_inline(outputs: Iterable[Variable], uniforms: set[int], chains: bool = True) -> set[int]:
+def find_inline(
+    outputs: Iterable[Variable], uniforms: Collection[int], chains: bool = True
+) -> set[int]:
     """Variables that every shader recomputes: constants, coordinates, and (with ``chains``) short
     chains of cheap same-pixel Functions of them and of uniform leaves."""
     outs = list(outputs)
@@ -124,9 +137,9 @@ def find_inline(outputs: Iterable[Variable], uniforms: set[int], chains: bool = 
 
 
 def make_units(
-    outputs: Iterable[Variable], inline: set[int], cut: Collection[int] = ()
+    outputs: Iterable[Variable], inline: Collection[int], cut: Collection[int] = ()
 ) -> list[Unit]:
-    """Units in topological order, connected. inline: what ``find_inline`` found. cut: uids of
+    """Return units in topological order. inline: what ``find_inline`` returned. cut: uids of
     Variables that are not computed but read, like leaves."""
     functions = [f for f in topological(outputs, cut) if f.output.uid not in inline]
     groups: dict[int, list[Function]] = {}
@@ -135,72 +148,59 @@ def make_units(
         if raster is None and f.op.fragment_exit:
             raster = f.inputs[1].fragment_of
         groups.setdefault((raster or f).uid, []).append(f)
-    # A group must stand where its last member stands: members may read what was made in between.
+    # A group must stand where its last member stands: members may read what is written in between.
     ordered = sorted(groups.values(), key=lambda g: g[-1].uid)
-    units: list[Unit] = []
-    made_by: dict[int, Unit] = {}
-    for members in ordered:
-        first = members[0]
-        kind = first.op.kind if first.op.kind in (RASTER, COMP) else FRAG
-        unit = Unit(len(units), members, kind, domain_of(first))
-        for f in members:
-            made_by[f.output.uid] = unit
-        units.append(unit)
-    for unit in units:
-        _connect(unit, made_by, inline)
-    return _topological_units(units)
+    units = [_unit(k, group, inline) for k, group in enumerate(ordered)]
+    order = _topological(units)
+    return [replace(units[k], index=index) for index, k in enumerate(order)]
 
 
-def _connect(unit: Unit, made_by: dict[int, Unit], inline: set[int]) -> None:
-    inside = {f.output.uid for f in unit.functions}
-    seen: set[tuple[int, str]] = set()
-    known: set[int] = set()
+def _unit(index: int, functions: Sequence[Function], inline: Collection[int]) -> Unit:
+    inside = {f.output.uid for f in functions}
+    reads: dict[tuple[int, str], tuple[Variable, str] | None] = {}
 
     def read(x: Variable, how: str) -> None:
-        if x.uid in inside or (x.uid, how) in seen:
+        if x.uid in inside or (x.uid, how) in reads:
             return
-        seen.add((x.uid, how))
+        reads[x.uid, how] = None if x.uid in inline else (x, how)
         if x.uid in inline:
             assert x.creator is not None
             for other in x.creator.inputs:
                 read(other, SAME)
-            return
-        unit.reads.append((x, how))
-        producer = made_by.get(x.uid)
-        if producer is not None and producer.index not in known:
-            known.add(producer.index)
-            unit.producers.append(producer)
-            producer.users.append(unit)
 
-    for f in unit.functions:
-        if f.output.fragment_of is None:
-            unit.outputs.append(f.output)
+    for f in functions:
         for i, x in enumerate(f.inputs):
             read(x, f.op.read(i))
+    first = functions[0]
+    return Unit(
+        index,
+        tuple(functions),
+        first.op.kind if first.op.kind in (RASTER, COMP) else FRAG,
+        domain_of(first),
+        tuple(r for r in reads.values() if r is not None),
+        tuple(f.output for f in functions if f.output.fragment_of is None),
+    )
 
 
-def _topological_units(units: Sequence[Unit]) -> list[Unit]:
-    """Kahn's algorithm, earliest index first (groups may have moved Functions past their users)."""
-    import heapq
-
-    waiting = {u.index: len(u.producers) for u in units}
-    heap = [u.index for u in units if not u.producers]
-    heapq.heapify(heap)
-    order: list[Unit] = []
+def _topological(units: Sequence[Unit]) -> list[int]:
+    """Positions by Kahn's algorithm, earliest first (groups may have moved Functions past their
+    users)."""
+    index = DefUse(units)
+    waiting = [len(producers) for producers in index.producers]
+    heap = [k for k, n in enumerate(waiting) if n == 0]
+    order: list[int] = []
     while heap:
-        unit = units[heapq.heappop(heap)]
-        order.append(unit)
-        for user in unit.users:
-            waiting[user.index] -= 1
-            if waiting[user.index] == 0:
-                heapq.heappush(heap, user.index)
+        k = heapq.heappop(heap)
+        order.append(k)
+        for user in index.users[k]:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                heapq.heappush(heap, user)
     assert len(order) == len(units), "cycle between units"
-    for index, unit in enumerate(order):
-        unit.index = index
     return order
 
 
-def access(v: Variable, read: str, domain: Domain, uniforms: set[int]) -> str:
+def access(v: Variable, read: str, domain: Domain, uniforms: Collection[int]) -> str:
     """How a shader over ``domain`` gets at v when an op reads it as ``read``."""
     if v.uid in uniforms:
         return UNIFORM

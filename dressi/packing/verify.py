@@ -3,9 +3,31 @@ PackingError."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from dressi.errors import PackingError
 from dressi.packing.limits import DeviceLimits
+from dressi.packing.obstacles import (
+    BUFFERS,
+    IMAGES,
+    INPUTS,
+    SAMPLED,
+    SAMPLERS,
+    Obstacle,
+    attachment_obstacle,
+    limit_obstacle,
+)
 from dressi.packing.plan import BYTES_PER_PIXEL, CULL_MODES, Plan, StagePlan, SubstagePlan
+
+_USES = {
+    "input": (INPUTS,),
+    "pixel": (SAMPLED,),
+    "texture": (SAMPLED,),
+    "sampler": (SAMPLED, SAMPLERS),
+    "buffer": (BUFFERS,),
+    "storage": (IMAGES,),
+}
+"""Kind of a binding -> the positions in a ``Use`` that count it."""
 
 
 def check_plan(plan: Plan, limits: DeviceLimits) -> None:
@@ -19,98 +41,100 @@ def check_plan(plan: Plan, limits: DeviceLimits) -> None:
             f"image {image.name} is {image.width}x{image.height}, {limits.name} allows "
             f"{limits.image_dim}",
         )
-    # Image -> position of the first stage that writes it; -1: it outlives the plan.
-    written = {i.index: -1 for i in plan.images if i.key is not None}
-    renewed: set[int] = set()
-    filled = {b.index for b in plan.buffers if not b.fill}
+    run = _Run(plan, limits)
     for position, stage in enumerate(plan.stages):
+        run.check_stage(position, stage)
+    for source, target in plan.updates:
+        a, b = plan.images[source], plan.images[target]
+        _need(source in run.written, f"update of {b.name} from {a.name}, which nothing writes")
+        _need(
+            (a.format, a.width, a.height) == (b.format, b.width, b.height),
+            f"update of {b.name} from {a.name}: format or size differ",
+        )
+
+
+@dataclass
+class _Run:
+    """What has been written when the stages before have run."""
+
+    plan: Plan
+    limits: DeviceLimits
+    written: dict[int, int] = field(default_factory=dict)
+    """Image -> position of the first stage that writes it; -1: it outlives the plan."""
+    renewed: set[int] = field(default_factory=set)
+    """Images that some stage has written."""
+
+    def __post_init__(self) -> None:
+        self.written = {i.index: -1 for i in self.plan.images if i.key is not None}
+
+    def check_stage(self, position: int, stage: StagePlan) -> None:
+        """Check a stage, and count what it writes as written."""
         _need(bool(stage.substages), f"{stage.name} is empty")
         _need(
             stage.kind == "graphics" or len(stage.substages) == 1,
             f"{stage.name}: a dispatch stands alone",
         )
-        attached: set[int] = set()
         here: set[int] = set()
         for s in stage.substages:
             where = f"{stage.name}, {s.name}"
-            kinds: dict[str, int] = {}
-            for b in s.bindings:
-                kinds[b.kind] = kinds.get(b.kind, 0) + 1
-                if b.kind == "input":
-                    attached.add(b.index)
-                    image = plan.images[b.index]
-                    _need(b.index in written, f"{where}: {image.name} is read before it is written")
-                    _need(
-                        (image.width, image.height) == (stage.width, stage.height),
-                        f"{where}: attachment {image.name} has another size than the framebuffer",
-                    )
-                elif b.kind in ("pixel", "texture", "sampler"):
-                    image = plan.images[b.index]
-                    _need(
-                        written.get(b.index, position) < position,
-                        f"{where}: {image.name} is fetched before an earlier stage wrote it",
-                    )
-            limit = {
-                "input": limits.input_attachments,
-                "texture": limits.sampled_images,
-                "sampler": limits.samplers,
-                "buffer": limits.storage_buffers,
-                "storage": limits.storage_images,
-            }
-            # One kind of descriptor for both.
-            kinds["texture"] = kinds.get("texture", 0) + kinds.pop("pixel", 0)
-            for kind, n in kinds.items():
-                _need(
-                    n <= limit.get(kind, n),
-                    f"{where}: {n} {kind} bindings, {limits.name} allows {limit.get(kind)}",
-                )
-            _need(
-                len(s.outputs) <= limits.color_outputs,
-                f"{where}: {len(s.outputs)} colour outputs, {limits.name} allows "
-                f"{limits.color_outputs}",
-            )
+            self.check_reads(s, position, stage, where)
+            _need_none(_obstacle(s, stage, self.limits), where)
             _need(len(s.clears) == len(s.outputs), f"{where}: clears and outputs differ in number")
             _check_draws(s, stage, where)
             for index in s.outputs:
-                image = plan.images[index]
-                again = index in here or (image.key is not None and index in renewed)
+                self.check_size(index, stage, f"{where}: output")
+            for index in (*s.outputs, *(b.index for b in s.bindings if b.kind == "storage")):
+                image = self.plan.images[index]
+                again = index in here or (image.key is not None and index in self.renewed)
                 _need(not again, f"{where}: {image.name} is written twice")
-                _need(
-                    (image.width, image.height) == (stage.width, stage.height),
-                    f"{where}: output {image.name} has another size than the framebuffer",
-                )
-                written.setdefault(index, position)
+                self.written.setdefault(index, position)
                 here.add(index)
-                renewed.add(index)
-                attached.add(index)
-            filled |= {b.index for b in s.bindings if b.kind == "buffer"}
-            for b in s.bindings:
-                if b.kind == "storage":
-                    image = plan.images[b.index]
-                    again = b.index in here or (image.key is not None and b.index in renewed)
-                    _need(not again, f"{where}: {image.name} is written twice")
-                    written.setdefault(b.index, position)
-                    here.add(b.index)
-                    renewed.add(b.index)
-        fetched = {
-            b.index for s in stage.substages for b in s.bindings if b.kind in ("texture", "sampler")
-        }
-        both = attached & fetched
+                self.renewed.add(index)
+        self.check_attachments(stage)
+
+    def check_reads(self, s: SubstagePlan, position: int, stage: StagePlan, where: str) -> None:
+        """What a shader reads was written before: what it fetches, by an earlier stage."""
+        for b in s.bindings:
+            if b.kind == "input":
+                name = self.plan.images[b.index].name
+                _need(b.index in self.written, f"{where}: {name} is read before it is written")
+                self.check_size(b.index, stage, f"{where}: attachment")
+            elif b.kind in ("pixel", "texture", "sampler"):
+                name = self.plan.images[b.index].name
+                _need(
+                    self.written.get(b.index, position) < position,
+                    f"{where}: {name} is fetched before an earlier stage wrote it",
+                )
+
+    def check_size(self, index: int, stage: StagePlan, what: str) -> None:
+        """An attachment has the size of the framebuffer."""
+        image = self.plan.images[index]
         _need(
-            not both,
-            f"{stage.name}: {[plan.images[i].name for i in both]} both attached and fetched",
+            (image.width, image.height) == (stage.width, stage.height),
+            f"{what} {image.name} has another size than the framebuffer",
         )
-        _need(
-            len(attached) + sum(s.depth for s in stage.substages) <= limits.stage_attachments,
-            f"{stage.name}: {len(attached)} attachments, {limits.stage_attachments} allowed",
-        )
-    for source, target in plan.updates:
-        a, b2 = plan.images[source], plan.images[target]
-        _need(source in written, f"update of {b2.name} from {a.name}, which nothing writes")
-        _need(
-            (a.format, a.width, a.height) == (b2.format, b2.width, b2.height),
-            f"update of {b2.name} from {a.name}: format or size differ",
-        )
+
+    def check_attachments(self, stage: StagePlan) -> None:
+        """In one render pass an image is attached or fetched, not both."""
+        bindings = [b for s in stage.substages for b in s.bindings]
+        attached = {b.index for b in bindings if b.kind == "input"}
+        attached |= {i for s in stage.substages for i in s.outputs}
+        both = attached & {b.index for b in bindings if b.kind in ("texture", "sampler")}
+        names = [self.plan.images[i].name for i in both]
+        _need(not both, f"{stage.name}: {names} both attached and fetched")
+        n = len(attached) + sum(s.depth for s in stage.substages)
+        _need_none(attachment_obstacle(n, self.limits), stage.name)
+
+
+def _obstacle(s: SubstagePlan, stage: StagePlan, limits: DeviceLimits) -> Obstacle | None:
+    """The limit that a shader breaks, if any."""
+    use = [0] * 7
+    use[IMAGES] = len(s.outputs)
+    for b in s.bindings:
+        for k in _USES.get(b.kind, ()):
+            use[k] += 1
+    dispatch = stage.kind == "compute"
+    return limit_obstacle(use, limits, s.depth, dispatch, stores=dispatch)
 
 
 def _check_draws(s: SubstagePlan, stage: StagePlan, where: str) -> None:
@@ -137,3 +161,7 @@ def _within(inner: tuple[int, int, int, int], outer: tuple[int, int, int, int]) 
 def _need(condition: bool, message: str) -> None:
     if not condition:
         raise PackingError("broken plan: " + message)
+
+
+def _need_none(obstacle: Obstacle | None, where: str) -> None:
+    _need(obstacle is None, f"{where} {obstacle}")

@@ -11,24 +11,19 @@ import pytest
 
 from dressi.ad import F, Variable, simplify
 from dressi.ad.graph import topological
-from dressi.ad.registry import COMP
+from dressi.ad.registry import COMP, RASTER, SAME
 from dressi.ad.simplify import own_image
 from dressi.ad.vtype import FLOAT, INT
 from dressi.errors import GraphError
 from dressi.packing import Packed, check_plan, pack
-from dressi.packing import substage as rules
+from dressi.packing.active import begin, candidates
+from dressi.packing.defuse import DefUse
+from dressi.packing.greedy import PATIENCE, pack_substages
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA, DeviceLimits
-from dressi.packing.stage import Stage, pack_stages, why_not_stage
-from dressi.packing.substage import (
-    Context,
-    Substage,
-    begin,
-    counts,
-    fixed_obstacles,
-    grown,
-    over_limits,
-    pack_substages,
-)
+from dressi.packing.obstacles import IMAGES, LEAVES, SCATTERED
+from dressi.packing.stage import pack_stages, why_not_stage
+from dressi.packing.substage import Substage, broken_limit, make_substage, use_of
+from dressi.packing.task import Context
 from dressi.packing.units import ATTACHMENT, Unit, find_inline, in_buffer, make_units
 from dressi.testing.random_graphs import random_graph
 from dressi.testing.scale_graphs import KINDS, scale_graph
@@ -58,26 +53,28 @@ def prepared(seed: int, limits: DeviceLimits) -> tuple[list[Unit], Context]:
 
 class PlainPacker:
     """The greedy packing of the paper, word for word: every candidate is tried by building the
-    substage that there would be."""
+    substage that there would be, and the rules are those of the documentation."""
 
     def __init__(self, units: Sequence[Unit], context: Context) -> None:
         self.units, self.context = units, context
+        self.index = DefUse(units)
         self.packed: set[int] = set()
 
     def ready(self) -> list[Unit]:
         return [
             u
             for u in self.units
-            if u.index not in self.packed and all(x.index in self.packed for x in u.users)
+            if u.index not in self.packed and self.packed.issuperset(self.index.users[u.index])
         ]
 
     def run(self) -> list[Substage]:
         done = []
+        first_of = candidates(self.units, self.context)
         while len(self.packed) < len(self.units):
             first = min(self.ready(), key=lambda u: (pixels(u), -u.index))
             self.packed.add(first.index)
-            active = begin(first, self.context)
-            for patience in (rules.PATIENCE, 0):
+            active = begin(first_of[first.index], self.context).substage()
+            for patience in (PATIENCE, 0):
                 active = self.grow(active, patience)
             done.append(active)
         return done[::-1]
@@ -87,17 +84,14 @@ class PlainPacker:
         refused: set[int] = set()
         while len(beyond) <= patience:
             members = {u.index for u in active.units}
-            candidates = [u for u in self.ready() if u.index not in refused]
-            if not candidates:
+            ready = [u for u in self.ready() if u.index not in refused]
+            if not ready:
                 break
-            unit = max(
-                candidates, key=lambda u: (sum(x.index in members for x in u.users), u.index)
-            )
-            new = grown(unit, active, self.context)
-            fits = not over_limits(new, self.context)
-            if fixed_obstacles(unit, active, self.context) or (
-                not fits and (patience == 0 or self.hopeless(new))
-            ):
+            users = self.index.users
+            unit = max(ready, key=lambda u: (len(members.intersection(users[u.index])), u.index))
+            new = self.with_unit(unit, active)
+            fits = broken_limit(new, self.context.limits) is None
+            if self.never(unit, active) or (not fits and (patience == 0 or self.hopeless(new))):
                 refused.add(unit.index)
                 continue
             active = new
@@ -108,20 +102,56 @@ class PlainPacker:
         self.packed -= {u.index for u in beyond}
         return best
 
+    def with_unit(self, unit: Unit, s: Substage) -> Substage:
+        """The substage with one more unit, and the outputs that others read."""
+        inside = {u.index for u in s.units}
+        outputs = [
+            v
+            for v in unit.outputs
+            if in_buffer(v)
+            or v.uid in self.context.final
+            or not inside.issuperset(self.index.readers.get(v.uid, ()))
+        ]
+        outputs += s.outputs
+        units = [unit, *s.units]
+        return make_substage(
+            s.kind, s.domain, units, outputs, self.context, s.as_textures, s.lowered
+        )
+
+    def never(self, unit: Unit, s: Substage) -> bool:
+        """Whether the unit may not join whatever else does."""
+        inside = {u.index for u in s.units}
+        repeated = (
+            unit.is_uniform
+            and unit.domain[1] in (1, s.domain[1])
+            and inside.issuperset(self.index.users[unit.index])
+            and not any(v.uid in self.context.final for v in unit.outputs)
+        )
+        if unit.domain != s.domain and not repeated:
+            return True
+        if COMP in (unit.kind, s.kind) or unit.kind == RASTER:
+            return True
+        if s.kind == RASTER and not unit.is_uniform:
+            return True
+        return any(self.held(v, unit, s) for v in unit.outputs)
+
+    def held(self, v: Variable, unit: Unit, s: Substage) -> bool:
+        """Whether the substage reads a value in another way than at the pixel that makes it."""
+        if v.uid not in s.reads:
+            return False
+        reads = [read for u in s.units for x, read in u.reads if x is v]
+        same = all(read == SAME for read in reads)
+        return in_buffer(v) or not (s.reads[v.uid][1] == {ATTACHMENT} or (unit.is_uniform and same))
+
     def hopeless(self, new: Substage) -> bool:
         """Outputs only grow, and leaves stay inputs."""
-        limits, n = self.context.limits, counts(new)
-        scatters = any(in_buffer(v) for v in new.outputs)
-        leaves = sum(
-            v.vtype.n_planes
-            for v, ways in new.reads.values()
-            if v.creator is None and new.way(v, ways) == ATTACHMENT
-        )
+        limits, use = self.context.limits, use_of(new)
+        scattered = use[SCATTERED] if new.kind != COMP else 0
         return (
-            n["color_outputs"] > limits.color_outputs
-            or (scatters and n["combined_outputs"] > limits.combined_outputs)
-            or (scatters and new.kind != COMP and not limits.fragment_stores)
-            or leaves > limits.input_attachments
+            use[IMAGES] > limits.color_outputs
+            or (scattered > 0 and use[IMAGES] + scattered > limits.combined_outputs)
+            or (scattered > 0 and not limits.fragment_stores)
+            or use[LEAVES] > limits.input_attachments
         )
 
 
@@ -139,7 +169,7 @@ def test_the_packer_that_counts_packs_what_the_rules_pack(seed: int, limits: Dev
 
     def parts(substages: Sequence[Substage]) -> list[object]:
         return [
-            (s.kind, s.domain, [u.index for u in s.units], counts(s), len(s.reads), len(s.outputs))
+            (s.kind, s.domain, [u.index for u in s.units], use_of(s), len(s.reads), len(s.outputs))
             for s in substages
         ]
 
@@ -150,9 +180,10 @@ def test_the_packer_that_counts_packs_what_the_rules_pack(seed: int, limits: Dev
 @pytest.mark.parametrize("seed", range(6))
 def test_every_substage_of_a_stage_fits_what_follows_it(seed: int, limits: DeviceLimits) -> None:
     units, context = prepared(seed, limits)
-    for stage in pack_stages(pack_substages(units, context), context):
+    substages = pack_substages(units, context)
+    for stage in pack_stages(substages, DefUse(substages), limits):
         for k, s in enumerate(stage.substages):
-            assert why_not_stage(s, Stage(stage.substages[k + 1 :]), context) == []
+            assert why_not_stage(s, stage.substages[k + 1 :], limits) is None
 
 
 def test_one_shader_keeps_to_the_attachments_of_a_render_pass() -> None:

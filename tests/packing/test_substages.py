@@ -13,6 +13,7 @@ from dressi.ad import F, Variable, simplify
 from dressi.ad.vtype import FLOAT, INT, MAT4, VEC2, VEC3, VEC4
 from dressi.errors import GraphError, PackingError
 from dressi.packing import Options, Packed, check_plan, pack, plan_text, shaders_text
+from dressi.packing.active import Candidate, Change, begin, candidates
 from dressi.packing.limits import (
     INTEL,
     LLVMPIPE,
@@ -22,8 +23,8 @@ from dressi.packing.limits import (
     PRESETS,
     DeviceLimits,
 )
-from dressi.packing.substage import Context, Substage, begin, grown, why_not
-from dressi.packing.units import Unit, find_inline, make_units
+from dressi.packing.task import Context
+from dressi.packing.units import find_inline, make_units
 
 SIZE = (8, 6)
 BOTH = pytest.mark.parametrize("limits", [LLVMPIPE, MINIMUM], ids=lambda p: p.name)
@@ -310,53 +311,57 @@ def test_each_layer_is_a_draw_in_its_own_viewport() -> None:
 # -- why_not and errors ----------------------------------------------------------------------------
 
 
-def _units(*outputs: Variable, limits: DeviceLimits = LLVMPIPE) -> tuple[list[Unit], Context]:
+def _candidates(
+    *outputs: Variable, limits: DeviceLimits = LLVMPIPE
+) -> tuple[list[Candidate], Context]:
     inline = find_inline(outputs, set())
-    units = make_units(outputs, inline)
-    return units, Context(limits, final={v.uid for v in outputs}, inline=inline)
+    context = Context(limits, final={v.uid for v in outputs}, inline=inline)
+    return candidates(make_units(outputs, inline), context), context
 
 
-def _fits(unit: Unit, substage: Substage, context: Context) -> str:
-    return "; ".join(why_not(unit, substage, context))
-
-
-def test_why_not_is_empty_for_what_fits() -> None:
-    units, context = _units(F.cos(F.sin(image("a"))))
-    assert why_not(units[0], begin(units[1], context), context) == []
+def test_why_not_is_none_for_what_fits() -> None:
+    (first, last), context = _candidates(F.cos(F.sin(image("a"))))
+    assert begin(last, context).why_not(first) is None
 
 
 def test_why_not_names_the_two_sizes() -> None:
-    units, context = _units(F.lookup(F.sin(image("t", FLOAT, (4, 4), 2)), image("i", INT)))
-    text = _fits(units[0], begin(units[1], context), context)
-    assert "4x4x2" in text and "8x6x2" in text
+    y = F.lookup(F.sin(image("t", FLOAT, (4, 4), 2)), image("i", INT))
+    (first, last), context = _candidates(y)
+    obstacle = begin(last, context).why_not(first)
+    assert obstacle is not None and obstacle.limit == "domain"
+    assert "4x4x2" in str(obstacle) and "8x6x2" in str(obstacle)
 
 
 def test_why_not_names_the_image_that_is_read_at_other_pixels() -> None:
     a = F.sin(image("a"))
     a.name = "wave"
-    units, context = _units(F.image.border(a))
-    text = _fits(units[0], begin(units[1], context), context)
-    assert "wave FLOAT@8x6 is read at other pixels" in text
+    (first, last), context = _candidates(F.image.border(a))
+    obstacle = begin(last, context).why_not(first)
+    assert obstacle is not None and obstacle.needed is a
+    assert "wave FLOAT@8x6 is read at other pixels" in str(obstacle)
 
 
 def test_why_not_names_limit_number_and_device() -> None:
     """Five leaves, four attachments."""
     left = image("a") + image("b")
     right = F.add_n([image("c"), image("d"), image("e")])
-    units, context = _units(left * right, limits=MINIMUM)
-    active = begin(units[-1], context)
-    active = grown(units[1], active, context)
-    text = _fits(units[0], active, context)
-    assert "needs 5 input attachments, minimum allows 4" in text
+    (first, second, last), context = _candidates(left * right, limits=MINIMUM)
+    active = begin(last, context)
+    change = active.change(second, patient=False)
+    assert isinstance(change, Change)
+    active.add(change)
+    obstacle = active.why_not(first)
+    assert obstacle is not None
+    assert obstacle[:4] == ("input_attachments", 5, 4, "minimum")
+    assert str(obstacle) == "needs 5 input attachments, minimum allows 4"
 
 
 def test_why_not_keeps_a_dispatch_alone() -> None:
     table = F.scatter_add(image("v") * 2.0, F.dynamic(image("i", INT)), (5, 1))
-    units, context = _units(F.lookup(table, image("j", INT)), limits=MINIMUM)
-    scatter = next(u for u in units if u.has_scatter)
-    active = begin(scatter, context)
-    other = next(u for u in units if u is not scatter)
-    assert "a dispatch stands alone" in _fits(other, active, context)
+    made, context = _candidates(F.lookup(table, image("j", INT)), limits=MINIMUM)
+    scatter = next(c for c in made if c.unit.has_scatter)
+    other = next(c for c in made if c is not scatter)
+    assert "a dispatch stands alone" in str(begin(scatter, context).why_not(other))
 
 
 def test_function_that_fits_nowhere_names_both_numbers_and_the_users_line() -> None:

@@ -1,0 +1,52 @@
+"""The def-use index of units or substages: who writes each Variable, and who reads it.
+
+In: nodes in order of execution. Out: ``DefUse``. A pass computes it once from what it is given and
+does not change it; positions in the order stand for the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from dressi.ad.graph import Variable
+
+
+class Node(Protocol):
+    """A unit or a substage."""
+
+    @property
+    def outputs(self) -> Sequence[Variable]: ...
+
+    @property
+    def inputs(self) -> Iterable[Variable]:
+        """What it reads from outside; perhaps more than once."""
+
+
+class DefUse:
+    """Positions of writers and readers. ``order``: pairs (position, position) of nodes of which the
+    first must come before the second although the second reads nothing of it."""
+
+    def __init__(self, nodes: Sequence[Node], order: Iterable[tuple[int, int]] = ()) -> None:
+        self.writer = {v.uid: k for k, node in enumerate(nodes) for v in node.outputs}
+        """uid of a Variable -> the node that writes it."""
+        self.readers: dict[int, list[int]] = {}
+        """uid of a Variable -> the nodes that read it, each once, in order."""
+        producers: list[dict[int, None]] = []
+        for k, node in enumerate(nodes):
+            mine: dict[int, None] = {}
+            for uid in dict.fromkeys(v.uid for v in node.inputs):
+                self.readers.setdefault(uid, []).append(k)
+                producer = self.writer.get(uid)
+                if producer is not None and producer != k:
+                    mine[producer] = None
+            producers.append(mine)
+        for first, second in order:
+            producers[second][first] = None
+        self.producers = [tuple(mine) for mine in producers]
+        """Of each node the nodes that must come before it."""
+        self.users: list[list[int]] = [[] for _ in producers]
+        """Of each node the nodes that must come after it."""
+        for k, mine in enumerate(producers):
+            for producer in mine:
+                self.users[producer].append(k)

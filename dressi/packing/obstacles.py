@@ -1,0 +1,144 @@
+"""The limits of packing, in one place: what keeps a unit out of a shader, or a substage out of a
+render pass.
+
+In: what a shader uses, limits of a device. Out: an ``Obstacle`` or None. The packer, the checks of
+passes and plans, errors and docs all ask here; the packer keeps its ``Use`` up to date by counting
+(``active``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from dressi.ad.graph import Variable
+from dressi.packing.limits import DeviceLimits
+from dressi.packing.units import domain_text
+
+INPUTS, SAMPLED, SAMPLERS, BUFFERS, IMAGES, SCATTERED, LEAVES = range(7)
+"""Positions in a ``Use``: input attachments, sampled images, samplers, storage buffers, planes of
+images written, buffers that it adds to (among the storage buffers), and of the input attachments
+those of leaves."""
+
+Use = list[int]
+"""How much of each limit a shader uses."""
+
+_RULES = {
+    "domain": "runs over {needed}, the substage over {allowed}",
+    "dispatch": "a dispatch stands alone",
+    "raster": "a rasterization begins its own substage",
+    "fragment": "behind a rasterization only its fragments are shaded",
+    "scattered": "{needed} is scattered and read in the substage",
+    "elsewhere": "{needed} is read at other pixels in the substage",
+    "late": "is needed after {needed} passes, the substage comes after {allowed}",
+    "framebuffer": "framebuffer {needed}, the stage's is {allowed}",
+    "fetched": "{needed} is read at other pixels in the stage",
+    "attached here": "an image is an attachment here and fetched in the stage",
+    "fetched here": "an image is fetched here and an attachment in the stage",
+    "fragment stores": "{device} has no stores in fragment shaders",
+}
+"""Texts of what is not a number of the device."""
+
+
+class Obstacle(NamedTuple):
+    """Why something does not fit; ``str`` is the sentence for errors."""
+
+    limit: str
+    """A field of DeviceLimits, or a rule of packing."""
+    needed: object = None
+    allowed: object = None
+    device: str = ""
+    lasting: bool = True
+    """Whether no unit that joins later can remove it: outputs only grow, and leaves stay
+    inputs."""
+
+    def __str__(self) -> str:
+        text = _RULES.get(self.limit, "needs {needed} {limit}, {device} allows {allowed}")
+        return text.format(
+            limit=self.limit.replace("_", " "),
+            needed=_text(self.needed),
+            allowed=_text(self.allowed),
+            device=self.device,
+        )
+
+
+def _text(value: object) -> str:
+    """A number, a Variable, a size or a domain."""
+    if isinstance(value, Variable):
+        return value.label()
+    if not isinstance(value, tuple):
+        return str(value)
+    return domain_text(value if isinstance(value[0], tuple) else (value, 1))
+
+
+def limit_obstacle(
+    use: Use,
+    limits: DeviceLimits,
+    raster: bool = False,
+    dispatch: bool = False,
+    stores: bool = False,
+    ignored: Collection[str] = (),
+) -> Obstacle | None:
+    """The first limit of the device that a shader breaks, lasting ones first; None when it fits.
+
+    raster: whether it has a depth attachment. dispatch: whether it runs as a dispatch; stores: as
+    one that writes storage images, not attachments. ignored: names of limits not to look at.
+    """
+    return output_obstacle(use, limits, dispatch, stores, ignored) or input_obstacle(
+        use, limits, raster, ignored
+    )
+
+
+def output_obstacle(
+    use: Use, limits: DeviceLimits, dispatch: bool, stores: bool, ignored: Collection[str] = ()
+) -> Obstacle | None:
+    """The limits on what a shader writes."""
+    images, scattered = use[IMAGES], use[SCATTERED]
+    allowed = limits.storage_images if stores else limits.color_outputs
+    if images > allowed:
+        name = "storage_images" if stores else "color_outputs"
+        if name not in ignored:
+            return Obstacle(name, images, allowed, limits.name)
+    if scattered and not dispatch:
+        n = images + scattered
+        if n > limits.combined_outputs and "combined_outputs" not in ignored:
+            return Obstacle("combined_outputs", n, limits.combined_outputs, limits.name)
+        if not limits.fragment_stores and "fragment stores" not in ignored:
+            return Obstacle("fragment stores", device=limits.name)
+    return None
+
+
+def input_obstacle(
+    use: Use, limits: DeviceLimits, raster: bool, ignored: Collection[str] = ()
+) -> Obstacle | None:
+    """The limits on what a shader reads, and on all of its descriptors together."""
+    inputs, sampled, samplers, buffers, images, _, leaves = use
+    if (
+        inputs <= limits.input_attachments
+        and sampled <= limits.sampled_images
+        and samplers <= limits.samplers
+        and buffers <= limits.storage_buffers
+        and inputs + images + raster <= limits.stage_attachments
+        and inputs + sampled + buffers + images + 1 <= limits.resources
+    ):
+        return None
+    numbers = {
+        "input_attachments": inputs,
+        "sampled_images": sampled,
+        "samplers": samplers,
+        "storage_buffers": buffers,
+        "resources": inputs + sampled + buffers + images + 1,  # one uniform block
+        "stage_attachments": inputs + images + raster,  # dispatches keep to it, too
+    }
+    lasting = leaves > limits.input_attachments
+    for name, n in numbers.items():
+        allowed = getattr(limits, name)
+        if n > allowed and name not in ignored:
+            return Obstacle(name, n, allowed, limits.name, lasting)
+    return None
+
+
+def attachment_obstacle(n: int, limits: DeviceLimits) -> Obstacle | None:
+    """The limit on the attachments of a whole render pass."""
+    allowed = limits.stage_attachments
+    return Obstacle("stage_attachments", n, allowed, limits.name) if n > allowed else None
