@@ -11,11 +11,9 @@ import re
 import sys
 import threading
 import warnings
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import FrameType
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -41,13 +39,18 @@ def user_line() -> str:
     return _origins.lines[-1] if _origins.lines else _line(_call()[1])
 
 
-@contextmanager
-def origin(line: str) -> Iterator[None]:
+class origin:
     """While open, Functions and Variables made carry this line (backward of a user's op)."""
-    _origins.lines.append(line)
-    try:
-        yield
-    finally:
+
+    __slots__ = ("line",)
+
+    def __init__(self, line: str) -> None:
+        self.line = line
+
+    def __enter__(self) -> None:
+        _origins.lines.append(self.line)
+
+    def __exit__(self, *_: object) -> None:
         _origins.lines.pop()
 
 
