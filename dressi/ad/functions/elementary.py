@@ -37,6 +37,7 @@ def _unary(
     transcendental: bool = True,
     infer: Infer = float_elementwise,
     more: tuple[Case, ...] = (),
+    exact: bool = False,
 ) -> Op:
     def bwd(f: Function, gy: Variable, i: int) -> Variable | None:
         return backward(f.inputs[0], f.output, gy) if backward else None
@@ -45,6 +46,7 @@ def _unary(
         Op(
             name,
             infer,
+            exact=exact,
             backward=bwd,
             reference=lambda f, xs: ref(xs[0]),
             cases=tuple(
@@ -106,6 +108,7 @@ _unary(
     transcendental=False,
     infer=elementwise,
     more=(Case(lambda a: abs(a), ((IVEC2, -9, 9),), gradient=False),),
+    exact=True,
 )
 _unary(
     "sign",

@@ -28,6 +28,7 @@ PIXEL_COORD = register(
         lambda xs, a: (VEC2, a["size"], a["layers"]),
         kind=FREE,
         reference=_coord_ref,
+        no_cases="no inputs; tested in test_evaluate.py",
     ),
     Kernel(
         # Inside a larger shader {pos} is that shader's.
@@ -41,6 +42,7 @@ LAYER_INDEX = register(
         lambda xs, a: (INT, (1, 1), a["layers"]),
         kind=FREE,
         reference=lambda f, xs: np.arange(f.attr("layers"), dtype=np.float64).reshape(-1, 1, 1, 1),
+        no_cases="no inputs; tested in test_evaluate.py",
     ),
     Kernel(lambda f: "{y} = 0;" if f.attr("layers") == 1 else "{y} = {layer};"),
 )
@@ -55,12 +57,18 @@ EXPAND = register(
     Op(
         "expand",
         lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+        additive=True,
+        exact=True,
         zero_if=(0,),
         backward=lambda f, gy, i: gy,
         reference=_expand_ref,
         cases=(
             Case(
-                lambda a: expand(a, (5, 3), 2), ((VEC3, -2, 2),), elementwise=False, sizes=((1, 1),)
+                lambda a: expand(a, (5, 3), 2),
+                ((VEC3, -2, 2),),
+                elementwise=False,
+                sizes=((1, 1),),
+                one_layer=True,
             ),
         ),
     ),
@@ -98,6 +106,7 @@ BORDER = register(
         "border",
         _float_image,
         reads=(ANY,),
+        flat=True,
         reference=_edge_ref,
         cases=(
             Case(
@@ -288,6 +297,7 @@ TAKE_LAYER: Op = register(
         "take_layer",
         _take_infer,
         reads=(ANY, SAME),
+        why_zero="another layer is taken",
         backward=_take_backward,
         reference=_take_ref,
         cases=tuple(

@@ -166,6 +166,7 @@ def _case(kernel: int, border: str, size: Size) -> Case:
         ((VEC4, -1, 1), (VEC4, -1, 1), (MAT4, -1, 1)),
         elementwise=False,
         sizes=(size, size, (2 * taps, 2)),
+        one_layer=True,
     )
 
 
@@ -235,6 +236,8 @@ CONV_X: Op = register(
                 ((VEC4, -1, 1), (MAT4, -1, 1)),
                 elementwise=False,
                 sizes=((5, 4), (2 * kernel**2, 1)),
+                one_layer=True,
+                any_type=False,
             )
             for kernel, border in ((1, "zero"), (3, "zero"), (3, "repeat"))
         ),
@@ -290,6 +293,7 @@ CONV_W: Op = register(
                 ((VEC4, -1, 1), (VEC4, -1, 1)),
                 elementwise=False,
                 sizes=((5, 4), (5, 4)),
+                any_type=False,
             )
             for kernel, border in ((1, "zero"), (3, "zero"), (3, "repeat"))
         ),
@@ -335,6 +339,7 @@ CONV_PART: Op = register(
         "conv_channels_part",
         lambda xs, a: (MAT4, a["size"], a["chunks"]),
         reads=(ANY,),
+        linear_in=(0, 1),
         reference=_part_ref,
         cases=tuple(
             Case(
@@ -345,6 +350,7 @@ CONV_PART: Op = register(
                 gradient=False,
                 elementwise=False,
                 sizes=((5, 3), (5, 3)),
+                any_type=False,
             )
             for kernel in (1, 3)
         ),

@@ -43,6 +43,7 @@ from dressi.ad.functions.wraps import (
     near,
     near_glsl,
     number_glsl,
+    off_texel_kinks,
     wrap_index,
 )
 from dressi.ad.functions.written_out import dot_glsl, lerp_glsl
@@ -137,6 +138,7 @@ TEXTURE = register(
         "texture",
         _sample_infer,
         reads=(SAMPLER, SAME),
+        linear_in=(0,),
         backward=_sample_backward,
         reference=_sample_ref,
         cases=tuple(
@@ -145,6 +147,8 @@ TEXTURE = register(
                 ((vtype, -1, 1), (VEC2, -1.5, 2.5)),
                 elementwise=False,
                 sizes=((6, 5), (9, 7)),
+                mixed_layers=True,
+                off_kinks=off_texel_kinks,
             )
             for wrap in (*WRAPS, ("repeat", "border"), ("clamp", "mirror"))
             for mode, vtype in (("linear", VEC3), ("nearest", FLOAT))
@@ -238,10 +242,12 @@ TEXTURE_SCATTER = register(
     Op(
         "texture_scatter",
         lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+        linear_in=(0,),
         zero_if=(0,),
         reference=_scatter_ref,
         scatter="add",
         domain=0,
+        no_cases="the backward of texture; tested through its gradient",
     ),
     Kernel(_scatter_glsl),
     Kernel(_scatter_together_glsl, SUBGROUP),
@@ -294,7 +300,9 @@ GRAD_UV = register(
         "texture_grad_uv",
         lambda xs, a: (VEC2, *broadcast(xs[1:])),
         reads=(ANY, SAME, SAME),
+        linear_in=(0, 2),
         reference=_grad_uv_ref,
+        no_cases="the backward of texture; tested through its gradient",
     ),
     Kernel(_grad_uv_glsl),
 )
@@ -364,6 +372,7 @@ INVERSE_UV = register(
         reference=_inverse_ref,
         scatter="raw",
         domain=1,
+        no_cases="the stochastic backward of texture; tested in test_op_table.py",
     ),
     Kernel(_inverse_glsl, DISPATCH),
 )

@@ -18,7 +18,13 @@ from dressi.ad.functions.image import expand
 from dressi.ad.functions.mipmap import MipMap, mipmap, places
 from dressi.ad.functions.texture import _layers_of, beyond_border, each_tap_glsl, taps_of
 from dressi.ad.functions.vector import swizzle
-from dressi.ad.functions.wraps import at_glsl, checked_wrap, inside_glsl, near_glsl
+from dressi.ad.functions.wraps import (
+    at_glsl,
+    checked_wrap,
+    inside_glsl,
+    near_glsl,
+    off_texel_kinks,
+)
 from dressi.ad.functions.written_out import dot_glsl
 from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.kernels import Kernel, register
@@ -147,11 +153,20 @@ def _backward(f: Function, gy: Variable, i: int) -> Variable:
     return swizzle(g, "xy" if i == 1 else "z")
 
 
+def _off_kinks(uv: np.ndarray, size: Size) -> np.ndarray:
+    """uv away from the kinks of all levels: away from those of one may be towards another's."""
+    for _ in range(8):
+        for i in range(max(size).bit_length()):
+            uv = off_texel_kinks(uv, (max(1, size[0] >> i), max(1, size[1] >> i)))
+    return uv
+
+
 TEXTURE_MIP = register(
     Op(
         "texture_mip",
         _infer,
         reads=(ANY, SAME, SAME),
+        linear_in=(0,),
         backward=_backward,
         reference=_ref,
         cases=tuple(
@@ -162,6 +177,7 @@ TEXTURE_MIP = register(
                 ((vtype, -1, 1), (VEC2, -1.5, 2.5), (FLOAT, -0.7, 3.6)),
                 elementwise=False,
                 sizes=(size, (9, 7), (9, 7)),
+                off_kinks=_off_kinks,
             )
             for mode, wrap, vtype, size in (
                 ("trilinear", "repeat", VEC3, (6, 5)),
@@ -219,9 +235,11 @@ MIP_SCATTER = register(
     Op(
         "texture_mip_scatter",
         lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+        linear_in=(0,),
         reference=_scatter_ref,
         scatter="add",
         domain=0,
+        no_cases="the backward of texture_mip; tested through its gradient",
     ),
     Kernel(_scatter_glsl),
 )
@@ -266,7 +284,9 @@ MIP_GRAD = register(
         "texture_mip_grad",
         lambda xs, a: (VEC3, *broadcast(xs[1:])),
         reads=(ANY, SAME, SAME, SAME),
+        linear_in=(0, 3),
         reference=_grad_ref,
+        no_cases="the backward of texture_mip; tested through its gradient",
     ),
     Kernel(_grad_glsl),
 )

@@ -37,6 +37,8 @@ SWIZZLE = register(
     Op(
         "swizzle",
         _swizzle_infer,
+        additive=True,
+        exact=True,
         backward=lambda f, gy, i: apply(
             UNSWIZZLE, (gy,), comps=f.attr("comps"), n=f.inputs[0].vtype.n
         ),
@@ -80,7 +82,11 @@ UNSWIZZLE: Op = register(
         zero_if=(0,),
         backward=lambda f, gy, i: swizzle(gy, f.attr("comps")),
         reference=_unswizzle_ref,
-        cases=(Case(lambda a: apply(UNSWIZZLE, (a,), comps="zx", n=3), ((VEC2, -2, 2),)),),
+        cases=(
+            Case(
+                lambda a: apply(UNSWIZZLE, (a,), comps="zx", n=3), ((VEC2, -2, 2),), any_type=False
+            ),
+        ),
     ),
     Kernel(_unswizzle_glsl),
 )
@@ -110,6 +116,7 @@ CONCAT = register(
     Op(
         "vec",
         _concat_infer,
+        exact=True,
         zero_if=every_input,
         backward=_concat_backward,
         reference=_concat_ref,
@@ -165,6 +172,7 @@ SUM_COMPONENTS = register(
     Op(
         "sum_components",
         _sum_components_infer,
+        additive=True,
         zero_if=(0,),
         backward=lambda f, gy, i: apply(SPLAT, (gy,), vtype=f.inputs[0].vtype),
         reference=lambda f, xs: (
@@ -198,7 +206,7 @@ SPLAT: Op = register(
             xs[0].reshape(*xs[0].shape[:3], *(1,) * len(f.attr("vtype").tail)),
             (*xs[0].shape[:3], *f.attr("vtype").tail),
         ).copy(),
-        cases=(Case(lambda a: apply(SPLAT, (a,), vtype=VEC3), ((FLOAT, -2, 2),)),),
+        cases=(Case(lambda a: apply(SPLAT, (a,), vtype=VEC3), ((FLOAT, -2, 2),), any_type=False),),
     ),
     Kernel(_splat_glsl),
 )
