@@ -16,7 +16,8 @@ import numpy as np
 from dressi.ad.functions._common import lift, needs_variable
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.mipmap import MipMap, mipmap, places
-from dressi.ad.functions.texture import _layers_of, beyond_border, each_tap_glsl, taps_of
+from dressi.ad.functions.texture import beyond_border
+from dressi.ad.functions.texture_taps import each_tap_glsl, layers_of, taps_of
 from dressi.ad.functions.vector import swizzle
 from dressi.ad.functions.wraps import (
     at_glsl,
@@ -133,7 +134,7 @@ def _infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
 def _ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     (w, h), layers = f.output.size, f.output.layers
     atlas, (uv, lod) = xs[0], _full((layers, h, w), *xs[1:])
-    layer = _layers_of(layers, atlas.shape[0])
+    layer = layers_of(layers, atlas.shape[0])
     out = np.zeros((layers, h, w, atlas.shape[-1]))
     texels = MIP_FILTERS[f.attr("filter")][0]
     for left, top, size, m, _ in _levels(f, lod):
@@ -223,7 +224,7 @@ def _scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     gy, (uv, lod) = xs[0], _full(xs[0].shape[:3], *xs[1:])
     (w, h), layers = f.attr("size"), f.attr("layers")
     out = np.zeros((layers, h, w, gy.shape[-1]))
-    layer = np.broadcast_to(_layers_of(gy.shape[0], layers), gy.shape[:3])
+    layer = np.broadcast_to(layers_of(gy.shape[0], layers), gy.shape[:3])
     texels = MIP_FILTERS[f.attr("filter")][0]
     for left, top, size, m, _ in _levels(f, lod):
         for x, y, weight, _, _ in taps_of(texels, f.attr("wrap"), uv, size):
@@ -268,7 +269,7 @@ def _grad_glsl(f: Function) -> str:
 def _grad_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     atlas, gy = xs[0], xs[3]
     uv, lod = _full(gy.shape[:3], *xs[1:3])
-    layer = _layers_of(gy.shape[0], atlas.shape[0])
+    layer = layers_of(gy.shape[0], atlas.shape[0])
     out = np.zeros((*gy.shape[:3], 3))
     texels = MIP_FILTERS[f.attr("filter")][0]
     for left, top, size, m, slope in _levels(f, lod):

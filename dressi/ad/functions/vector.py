@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dressi.ad.functions._common import call, fit, float_elementwise, lift, needs_variable
-from dressi.ad.functions.arith import maximum, minimum, neg
+from dressi.ad.functions.arith import maximum, minimum
 from dressi.ad.functions.elementary import sqrt
 from dressi.ad.functions.select import compare, safe_div, where, zero_mul
 from dressi.ad.functions.written_out import AXES, cross_glsl, dot_glsl
@@ -381,23 +380,3 @@ def faceforward(n: Any, i: Any, reference: Any) -> Variable:
     if n.vtype.is_matrix or n.vtype.is_int:
         raise GraphError(f"F.faceforward: needs FLOAT or VECn, got {n.label()}")
     return where(compare("lt", dot(reference, i), 0.0), n, -n)
-
-
-def _attach_operators() -> None:
-    """Give Variable its operators; here because they are F ops and the graph knows no op."""
-    from dressi.ad.functions import arith, elementary, matrix
-    from dressi.ad.functions.select import compare
-
-    v: Any = Variable
-    v.__add__, v.__radd__ = arith.add, lambda a, b: arith.add(b, a)
-    v.__sub__, v.__rsub__ = arith.sub, lambda a, b: arith.sub(b, a)
-    v.__mul__, v.__rmul__ = arith.mul, lambda a, b: arith.mul(b, a)
-    v.__truediv__, v.__rtruediv__ = arith.div, lambda a, b: arith.div(b, a)
-    v.__matmul__ = matrix.matmul
-    v.__neg__, v.__abs__, v.__pow__ = neg, elementary.abs, elementary.pow
-    v.__lt__ = lambda a, b: compare("lt", a, b)
-    v.__le__ = lambda a, b: compare("lte", a, b)
-    v.__gt__ = lambda a, b: compare("gt", a, b)
-    v.__ge__ = lambda a, b: compare("gte", a, b)
-    for comps in ["x", "y", "z", "w", "r", "g", "b", "a", "xy", "xz", "yz", "zw", "xyz", "rgb"]:
-        setattr(v, comps, property(partial(swizzle, comps=comps), doc=f"Components {comps}."))
