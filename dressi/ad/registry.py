@@ -34,11 +34,11 @@ class Case:
 
     ``build``: Variables -> output. ``inputs``: (vtype, low, high) for each random input, drawn
     uniformly. ``gradient``: whether central differences are compared. ``transcendental``: the wider
-    of the two tolerances of R1. ``elementwise``: whether the case is repeated over sizes, layers and
-    broadcasts; else the inputs have the given ``sizes``, in one layer and in three (``one_layer``:
-    in one only; ``mixed_layers``: also one input in one, the other in three). ``any_type``: whether
-    it can be built with other types of the inputs. ``off_kinks``: moves the data of input 1 away
-    from kinks, given the size of input 0.
+    of the two tolerances of R1. ``elementwise``: whether the case is repeated over sizes, layers
+    and broadcasts; else the inputs have the given ``sizes``, in one layer and in three
+    (``one_layer``: in one only; ``mixed_layers``: also one input in one, the other in three).
+    ``any_type``: whether it can be built with other types of the inputs. ``off_kinks``: moves the
+    data of input 1 away from kinks, given the size of input 0.
     """
 
     build: Callable[..., Variable]
