@@ -57,9 +57,9 @@ class Case:
 class Op:
     """One op: what it is.
 
-    ``reads``: how each input is read (the last entry repeats). ``scatter``: None, "add", or "raw"
-    and "raw64" (32 or 64-bit words): the Function writes its output anywhere, into a zeroed buffer,
-    and its domain (the pixels that run it) is ``domain`` = the index of the input that gives it.
+    ``reads``: how each input is read (the last entry repeats). ``scatter``: None, or the Function
+    writes its output anywhere, into a zeroed buffer: sums ("add"), or words as its kernel likes
+    ("raw"). The pixels that run it are then those of the input ``domain``.
     """
 
     name: str

@@ -15,18 +15,27 @@ import pytest
 from op_cases import all_cases, differentiable, instance, projected, weights_like
 
 import dressi
-from dressi.ad import Variable, build_backward, evaluate, simplify
+from dressi.ad import F, Variable, build_backward, evaluate, simplify
 from dressi.ad.cases import first_config
-from dressi.ad.functions import constant
 from dressi.ad.functions.bits_group import GROUP_DILATE_BITS
 from dressi.ad.functions.group_sum import GROUP_SUM
 from dressi.ad.functions.raster_kbuffer import LAYER
 from dressi.ad.graph import Function, topological
 from dressi.ad.kernels import DISPATCH, FRAGMENT, WORKGROUP, Kernel, Workgroup, kernels
+from dressi.ad.lowering import rasterize_in_compute
 from dressi.ad.registry import ANY, COMP, FREE, MACRO, OPS, RASTER, SAME, SAMPLER, Case, Op, apply
-from dressi.ad.vtype import VEC3
+from dressi.ad.vtype import VEC3, VEC4
 
-HIDDEN = (GROUP_SUM, GROUP_DILATE_BITS, LAYER)
+
+def rasterizing(int64_atomics: bool) -> list[Op]:
+    """The ops that rasterize a few triangles in compute shaders."""
+    ids = F.rasterize([Variable(VEC4, (5, 1)) for _ in range(3)], (8, 6))
+    resolved = F.resolve(ids, F.to_float(ids) * 0.1)
+    functions = topological(rasterize_in_compute([resolved], int64_atomics))
+    return [f.op for f in functions if f.op.kind == COMP]
+
+
+HIDDEN = (GROUP_SUM, GROUP_DILATE_BITS, LAYER, *rasterizing(True), *rasterizing(False))
 """Ops that lowering makes; they have no row."""
 ROWS = [*OPS.values(), *HIDDEN]
 
@@ -149,7 +158,7 @@ def test_inputs_are_read_as_the_row_says(name: str) -> None:
             others = {f"{word}{i}" for word in _WORD.values() for i in range(9)} - allowed
             assert not markers & others
             assert ("add" in markers) <= (op.scatter == "add")
-            assert ("buffer" in markers) <= (op.scatter in ("raw", "raw64"))
+            assert ("buffer" in markers) <= (op.scatter == "raw")
             used |= markers
     if op.kind != MACRO:
         assert len(op.reads) <= max(n_inputs, 1)
@@ -213,7 +222,7 @@ def test_neutral_constants_give_the_other_input_back(name: str) -> None:
         if number is None:
             continue
         inputs = [x, x]
-        inputs[i] = constant(number, x.vtype)
+        inputs[i] = F.constant(number, x.vtype)
         y = apply(OPS[name], inputs)
         assert (evaluate([y], {x: data})[0] == data).all()
         assert simplify([y])[0] is x
