@@ -21,13 +21,6 @@ from dressi.errors import GraphError
 
 Shape = tuple[tuple[int, int], int]  # (size, layers)
 
-FULL_LAYERS_ONLY_1 = {
-    "expand": "its case names the layers to expand to",
-    "conv_channels": "weights have one layer",
-    "conv_channels_x": "weights have one layer",
-}
-"""Cases with fixed sizes that cannot be repeated with 3 layers, and why."""
-
 
 @dataclass(frozen=True)
 class Config:
@@ -52,10 +45,10 @@ def configs(name: str, k: int, case: Case, large: bool = True) -> Iterator[Confi
     n = len(case.inputs)
     if not case.elementwise:
         yield Config("given sizes, layers 1", tuple((s, 1) for s in case.sizes))
-        if name in FULL_LAYERS_ONLY_1:
+        if case.one_layer:
             return
         yield Config("given sizes, layers 3", tuple((s, 3) for s in case.sizes))
-        if n == 2 and name in ("lookup", "texture"):
+        if case.mixed_layers:
             a, b = case.sizes
             yield Config("table 1 layer, index 3", ((a, 1), (b, 3)))
             yield Config("table 3 layers, index 1", ((a, 3), (b, 1)))
@@ -91,7 +84,7 @@ def small_configs(
     given = case.sizes or (sizes[0],) * len(case.inputs)
     fixed = {i for i, (t, _, _) in enumerate(case.inputs) if not t.is_int and _has_indices(case)}
     tried = [_resized(given, size, case.elementwise, fixed) for size in sizes]
-    layers_of = {i: (1,) if name in FULL_LAYERS_ONLY_1 or i % 4 != 2 else (1, 3) for i in range(9)}
+    layers_of = {i: (1,) if case.one_layer or i % 4 != 2 else (1, 3) for i in range(9)}
     if not case.elementwise:
         tried.append(given)
     for i, shapes in enumerate(dict.fromkeys(tried)):
@@ -104,10 +97,13 @@ def small_configs(
 
 def typed_cases(name: str, most: int | None = None) -> Iterator[tuple[int, Case]]:
     """The Cases of an op (the first so many) with every type that it takes: inputs of the type of
-    the first become another one, where the op does not refuse it."""
+    the first become another one, where the op does not refuse it. Cases that are made for one type
+    (``any_type``) have that one only."""
     for k, case in enumerate(OPS[name].cases[:most]):
-        first = case.inputs[0][0] if case.inputs else None
-        for vtype in VType if first is not None else ():
+        if not case.inputs:
+            continue
+        first = case.inputs[0][0]
+        for vtype in VType if case.any_type else (first,):
             inputs = tuple((vtype if t is first else t, low, high) for t, low, high in case.inputs)
             made = replace(case, inputs=inputs, gradient=case.gradient and not vtype.is_int)
             try:
@@ -194,23 +190,9 @@ def instance(name: str, k: int, case: Case, config: Config) -> Instance:
         x: draw(vtype, low, high, shape, rng)
         for x, (vtype, low, high), shape in zip(inputs, case.inputs, config.shapes, strict=True)
     }
-    if name == "texture":
-        feeds[inputs[1]] = _off_kinks(feeds[inputs[1]], inputs[0].size)
-    if name == "texture_mip":
-        w, h = inputs[0].size
-        for _ in range(8):  # away from those of one level may be towards those of another
-            for i in range(max(w, h).bit_length()):
-                level = max(1, w >> i), max(1, h >> i)
-                feeds[inputs[1]] = _off_kinks(feeds[inputs[1]], level)
+    if case.off_kinks is not None:
+        feeds[inputs[1]] = case.off_kinks(feeds[inputs[1]], inputs[0].size)
     return Instance(inputs, feeds, case.build(*inputs))
-
-
-def _off_kinks(uv: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """uv moved 1/50 texel away from borders and centres of texels, where sampling has kinks."""
-    half = uv * size * 2
-    whole = np.floor(half)
-    moved = (whole + np.clip(half - whole, 0.04, 0.96)) / (2 * np.array(size))
-    return moved.astype(np.float32).astype(np.float64)
 
 
 def projected(y: Variable, weights: Variable) -> Variable:

@@ -30,27 +30,6 @@ JUMP = 1e-4
 lies on an edge and changes sides. Its noise is then estimated from its changes at both steps."""
 FLOAT64, FLOAT32 = 2.0**-53, 2.0**-24
 
-SUMS = ("add", "sub", "add_n")
-LINEAR = (*SUMS, "neg", "sum", "sum_components", "swizzle", "expand")
-SCALED = ("mul", "div")
-"""Linear in their first input where the second does not depend on the leaf (mul: either)."""
-
-COPIES = (
-    *("stop_gradient", "lookup", "swizzle", "vec", "expand", "where", "constant", "concat"),
-    *(
-        "column",
-        "from_columns",
-        "slice_layers",
-        "reshape",
-        "flip",
-        "neg",
-        "abs",
-        "minimum",
-        "maximum",
-    ),
-)
-"""Ops that move or choose numbers: they round nothing."""
-
 Index = tuple[int, ...]
 """(layer, row, column, component...) of an entry."""
 Data = dict[Variable, np.ndarray]
@@ -78,20 +57,25 @@ def varying(outputs: Sequence[Variable], x: Variable) -> list[Variable]:
     linear = {v.uid for v in outputs}
     """uids of the Variables in which the outputs are linear."""
     for f in reversed(functions):
-        if f.output.uid in linear and f.op.name in (*LINEAR, *SCALED):
+        if f.output.uid in linear and (f.op.additive or _scales(f)):
             linear.update(i.uid for i in f.inputs)
 
     def rule(f: Function, new: Replacements) -> Variable:
         moves = [i.uid in moving for i in f.inputs]
         if f.output.uid not in linear or not any(moves):
             return f.output
-        if f.op.name in LINEAR:
+        if f.op.additive:
             terms = [new(i) if m else i * 0.0 for i, m in zip(f.inputs, moves, strict=True)]
             return reapplied(f, terms)
-        scaled = f.op.name in SCALED and sum(moves) == 1 and (moves[0] or f.op.name == "mul")
+        scaled = _scales(f) and sum(moves) == 1 and f.op.is_linear_in(f, moves.index(True))
         return reapplied(f, [new(i) for i in f.inputs]) if scaled else f.output
 
     return rewrite(outputs, rule)
+
+
+def _scales(f: Function) -> bool:
+    """Whether it is a product or quotient, pixel by pixel."""
+    return bool(f.op.linear_in) and not f.op.moves
 
 
 def rounding_noise(
@@ -111,7 +95,7 @@ def _rounded(f: Function, a: np.ndarray, unit: float, seed: np.uint64) -> np.nda
     """Results of a Function, each off by up to a unit of its last place. Equal numbers are off by
     the same, as after a processor's rounding: faces that share an edge go on sharing it. Whole
     numbers (a count, a mask, a floor) are exact."""
-    if f.op.name in COPIES:
+    if f.op.exact:
         return a
     whole = (a == np.rint(a)) & (np.abs(a) < 2.0**24)
     mixed = np.abs(np.asarray(a, np.float64)).view(np.uint64) ^ seed

@@ -15,6 +15,7 @@ import numpy as np
 
 from dressi.ad.autodiff import Sweep, sweep
 from dressi.ad.evaluate import evaluate
+from dressi.ad.functions.stop import STOP_GRADIENT
 from dressi.ad.gradcheck import data_of
 from dressi.ad.graph import Function, Variable, leaves, short, topological
 from dressi.errors import GraphError
@@ -22,16 +23,6 @@ from dressi.errors import GraphError
 INTEGER, INTEGER_LOSS, NO_PATH = "integer", "integer loss", "no path"
 STOP, NO_OP_GRADIENT = "stop_gradient", "op without gradient"
 REQUIRES_GRAD, ZERO, NONE = "requires_grad", "zero", "none"
-
-_ARRIVES = "wherever a gradient arrives"
-_WHY_ZERO = {
-    "where": f"it selects the other value {_ARRIVES}",
-    "minimum": f"the other input is the smaller one {_ARRIVES}",
-    "maximum": f"the other input is the larger one {_ARRIVES}",
-    "lookup": f"the index points outside the table {_ARRIVES}",
-    "scatter_add": "no index points to where a gradient arrives",
-    "take_layer": "another layer is taken",
-}
 
 
 @dataclass(frozen=True)
@@ -96,7 +87,7 @@ def explain(
     reverse = sweep(loss, [var])
     if var.uid not in reverse.gradients:
         stops = tuple(_structural_stop(f, i) for f, i in reverse.ends)
-        if all(s.op == "stop_gradient" for s in stops):
+        if all(s.op == STOP_GRADIENT.name for s in stops):
             message = "no gradient: every path to the loss goes through F.stop_gradient"
             return Explanation(var.label(), STOP, message, stops)
         message = "no gradient: every path to the loss goes through an op without one"
@@ -140,7 +131,7 @@ def _without_sweep(var: Variable, loss: Variable) -> Explanation | None:
 def _structural_stop(f: Function, i: int) -> Stop:
     """The end of a gradient at an input to which the backward of f gives none."""
     x = f.inputs[i]
-    if f.op.name == "stop_gradient":
+    if f.op is STOP_GRADIENT:
         why = "that is what it is for"
     elif f.output.vtype.is_int:
         why = "its result is an integer"
@@ -189,11 +180,11 @@ def _why_zero(f: Function, i: int, values: Mapping[int, np.ndarray]) -> str:
     zeros = [
         x for k, x in enumerate(f.inputs) if k != i and x.uid in values and not values[x.uid].any()
     ]
-    if f.op.name in _WHY_ZERO:
-        return _WHY_ZERO[f.op.name]
+    if f.op.why_zero:
+        return f.op.why_zero
     if zeros:
         return f"{_source(zeros[0])} is 0 everywhere"
-    return f"its derivative is 0 {_ARRIVES}"
+    return "its derivative is 0 wherever a gradient arrives"
 
 
 def _source(x: Variable) -> str:

@@ -4,7 +4,8 @@ In: outputs, and tangents of some Variables. Out: tangents of the outputs. What 
 gives an input is linear in the gradient that it is given, and the transpose of that map is the op's
 derivative: the backward of a backward, with respect to the gradient. So one rule serves both modes,
 and an op with a right gradient has a right tangent. Reads at other pixels, whose transposes have no
-backward of their own, are listed with the inputs in which they are linear.
+backward of their own, name the inputs in which they are linear (``Op.linear_in``): the tangent is
+the op itself, applied to the tangent of the input. Places at which they read have a slope.
 """
 
 from __future__ import annotations
@@ -18,69 +19,10 @@ from dressi.ad.autodiff import reduced_to, sweep
 from dressi.ad.functions._common import constant
 from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.image import expand
-from dressi.ad.functions.sphere import CUBE_GRAD, EQUIRECT_GRAD
-from dressi.ad.functions.texture import GRAD_UV
-from dressi.ad.functions.texture_mip import MIP_GRAD
-from dressi.ad.functions.vector import dot, swizzle, vec
+from dressi.ad.functions.vector import dot, vec
 from dressi.ad.graph import Function, Variable, short, topological
-from dressi.ad.registry import Op, apply
 from dressi.ad.rewrite import reapplied
 from dressi.errors import GraphError, origin
-
-FLAT = frozenset(
-    {"lt", "lte", "gt", "gte", "eq", "ne", "border", "stop_gradient"},
-)
-"""Ops without a backward whose derivative is 0 wherever there is one (stop_gradient: by its
-contract). Other ops without a backward have no tangent: an error, not 0."""
-
-LINEAR: dict[str, tuple[int, ...]] = {
-    "lookup": (0,),
-    "csr_gather": (0,),
-    "scatter_add": (0,),
-    "sparse_matmul": (0,),
-    "texture": (0,),
-    "texture_scatter": (0,),
-    "texture_grad_uv": (0, 2),
-    "linear_map": (0,),
-    "texture_cube": (0,),
-    "texture_cube_scatter": (0,),
-    "texture_cube_grad": (0, 2, 3),
-    "texture_equirect": (0,),
-    "texture_equirect_scatter": (0,),
-    "texture_equirect_grad": (0, 2),
-    "texture_mip": (0,),
-    "texture_mip_scatter": (0,),
-    "texture_mip_grad": (0, 3),
-    "inverse_gather": (0,),
-    "block_sum": (0,),
-    "conv_channels_part": (0, 1),
-}
-"""Ops that are linear in each of these inputs: the tangent is the op itself, applied to the tangent
-of the input."""
-
-SLOPES: dict[str, tuple[Op, tuple[str, ...]]] = {
-    "texture": (GRAD_UV, ("filter", "wrap")),
-    "texture_cube": (CUBE_GRAD, ("filter", "size", "layers")),
-    "texture_equirect": (EQUIRECT_GRAD, ("filter", "size", "layers")),
-    "texture_mip": (MIP_GRAD, ("filter", "wrap", "sizes")),
-}
-"""Reads at a place (input 1) or level (2) that moves: the op that gives its gradient, and the
-attributes that they share. Its gradients of single components are the rows of the derivative."""
-
-REINTERPRETED = frozenset({"float_bits"})
-"""Integers that move with floats: what is made of them is refused. Other integers of floats stand
-still but for jumps."""
-
-_STILL = {
-    "linear_map",
-    "sparse_matmul",
-    "lookup",
-    "csr_gather",
-    "scatter_add",
-    "inverse_gather",
-    "block_sum",
-}
-"""Of these, the ones whose other inputs cannot move: integers, or data of a matrix."""
 
 
 @dataclass
@@ -174,19 +116,20 @@ def _edges(
     edges: dict[int, list[_Edge]] = {}
     missing: dict[int, list[Variable]] = {}
     for f in functions:
-        y, name = f.output, f.op.name
+        y = f.output
         inputs = [i for i, x in enumerate(f.inputs) if x.uid in moving]
-        if not inputs or name in FLAT:
+        if not inputs or f.op.flat:
             continue
         if y.vtype.is_int:
-            if name in REINTERPRETED or any(f.inputs[i].vtype.is_int for i in inputs):
+            if f.op.flat is False or any(f.inputs[i].vtype.is_int for i in inputs):
                 moving.add(y.uid)
                 missing[f.uid] = [f.inputs[i] for i in inputs]
             continue
-        if name in LINEAR:
-            own = [i for i in inputs if i in LINEAR[name] or name in SLOPES]
-            if len(own) < len(inputs) and name not in _STILL:
-                missing[f.uid] = [f.inputs[i] for i in inputs if i not in own]
+        if f.op.linear_in and f.op.moves:
+            floats = [i for i in inputs if not f.inputs[i].vtype.is_int]
+            own = [i for i in floats if f.op.is_linear_in(f, i) or f.op.backward is not None]
+            if len(own) < len(floats):
+                missing[f.uid] = [f.inputs[i] for i in floats if i not in own]
             edges[f.uid] = [_Edge(i) for i in own]
         elif f.op.backward is None or y.fragment_of is not None:
             missing[f.uid] = [f.inputs[i] for i in inputs]
@@ -215,7 +158,7 @@ def _pushed(f: Function, edge: _Edge, t: Variable) -> list[Variable]:
     if edge.gradient is not None and edge.upstream is not None:
         part = _transposed(f, edge.upstream, edge.gradient, t)
         return [] if part is None else [part]
-    if f.op.name in SLOPES and edge.i > 0:
+    if not f.op.is_linear_in(f, edge.i):
         return [_read_elsewhere(f, edge.i, t)]
     inputs = [t if k == edge.i else x for k, x in enumerate(f.inputs)]
     return [reapplied(f, inputs)]
@@ -245,16 +188,14 @@ def _transposed(f: Function, u: Variable, g: Variable, t: Variable) -> Variable 
 
 
 def _read_elsewhere(f: Function, i: int, t: Variable) -> Variable:
-    """The tangent of a read whose place (input 1) or level of detail (2) moves: of each component
-    the slope along t."""
+    """The tangent of a read whose place or level of detail, input i, moves: of each component the
+    slope along t, which is the gradient of that component."""
     y = f.output
-    op, shared = SLOPES[f.op.name]
-    attrs = {name: f.attr(name) for name in shared}
+    assert f.op.backward is not None
     parts = []
     for e in np.eye(y.vtype.n):
         one = expand(constant(e, y.vtype), y.size, y.layers)
-        slope = apply(op, (*f.inputs, one), **attrs)
-        if op is MIP_GRAD:  # to both in one vector
-            slope = swizzle(slope, "xy" if i == 1 else "z")
+        slope = f.op.backward(f, one, i)
+        assert slope is not None, f.where
         parts.append(dot(slope, t))
     return parts[0] if len(parts) == 1 else vec(*parts)

@@ -69,6 +69,8 @@ class Workgroup(Kernel):
     """Invocations of a group."""
     preamble: Callable[[Function], str]
     """GLSL before main()."""
+    word_bits: int = 32
+    """Of the words of {buffer}, where the op is a raw scatter."""
     stores_first: bool = False
     """The first invocation of a group stores all that the group makes."""
 

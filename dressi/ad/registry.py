@@ -34,8 +34,11 @@ class Case:
 
     ``build``: Variables -> output. ``inputs``: (vtype, low, high) for each random input, drawn
     uniformly. ``gradient``: whether central differences are compared. ``transcendental``: the wider
-    of the two tolerances of R1. ``elementwise``: whether the case is repeated over
-    sizes, layers and broadcasts; else the inputs have the given ``sizes``.
+    of the two tolerances of R1. ``elementwise``: whether the case is repeated over sizes, layers
+    and broadcasts; else the inputs have the given ``sizes``, in one layer and in three
+    (``one_layer``: in one only; ``mixed_layers``: also one input in one, the other in three).
+    ``any_type``: whether it can be built with other types of the inputs. ``off_kinks``: moves the
+    data of input 1 away from kinks, given the size of input 0.
     """
 
     build: Callable[..., Variable]
@@ -44,15 +47,19 @@ class Case:
     transcendental: bool = False
     elementwise: bool = True
     sizes: tuple[Size, ...] = ()
+    one_layer: bool = False
+    mixed_layers: bool = False
+    any_type: bool = True
+    off_kinks: Callable[[np.ndarray, Size], np.ndarray] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Op:
     """One op: what it is.
 
-    ``reads``: how each input is read (the last entry repeats). ``scatter``: None, "add", or "raw"
-    and "raw64" (32 or 64-bit words): the Function writes its output anywhere, into a zeroed buffer,
-    and its domain (the pixels that run it) is ``domain`` = the index of the input that gives it.
+    ``reads``: how each input is read (the last entry repeats). ``scatter``: None, or the Function
+    writes its output anywhere, into a zeroed buffer: sums ("add"), or words as its kernel likes
+    ("raw"). The pixels that run it are then those of the input ``domain``.
     """
 
     name: str
@@ -60,6 +67,20 @@ class Op:
     reads: tuple[str, ...] = (SAME,)
     kind: str = FRAG
     backward: Callable[[Function, Variable, int], Variable | None] | None = None
+    additive: bool = False
+    """The output of sums of inputs is the sum of the outputs: linear in all inputs together."""
+    linear_in: tuple[int, ...] = ()
+    """Inputs in each of which the op is linear, the others held (-1: the last)."""
+    flat: bool | None = None
+    """Whether the output stands still, but for jumps, where inputs move. None: integers made of
+    floats do, anything else moves by its derivative."""
+    exact: bool = False
+    """The op moves or chooses numbers, and at most changes their sign: nothing is rounded."""
+    neutral: tuple[float | None, ...] = ()
+    """Of each of two inputs the constant that makes the output the other input; None: there is
+    none."""
+    why_zero: str = ""
+    """What explains a gradient that is 0 everywhere; "": some factor, or the derivative, is."""
     reference: Callable[..., np.ndarray] | None = None
     """(Function, list of float64/int64 arrays (layers, H, W, *tail)) -> array."""
     expand: Callable[[Function, Sequence[Variable]], Variable] | None = None
@@ -82,6 +103,17 @@ class Op:
     fragment_exit: bool = False
     """F.resolve: takes (value, depth, keep) per fragment through the depth test to pixels."""
     cases: tuple[Case, ...] = ()
+    no_cases: str = ""
+    """Why there are none, and where the op is tested."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether the op reads or writes other pixels than the one that it makes."""
+        return self.scatter is not None or any(read != SAME for read in self.reads)
+
+    def is_linear_in(self, f: Function, i: int) -> bool:
+        """Whether ``linear_in`` names input i of a Function of this op."""
+        return any(i == k % len(f.inputs) for k in self.linear_in)
 
     def zeros(self, f: Function) -> tuple[int, ...] | None:
         """``zero_if`` of a Function of this op."""

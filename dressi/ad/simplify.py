@@ -12,6 +12,7 @@ import numpy as np
 
 from dressi.ad.functions._common import constant, constant_values, is_constant
 from dressi.ad.functions.image import EXPAND
+from dressi.ad.functions.stop import STOP_GRADIENT
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import DISPATCH, kernels
 from dressi.ad.one_row import draw_one_row
@@ -47,7 +48,7 @@ def simplify(
             assert expand is not None
             return rewrite([expand(f, xs)], rule, new)[0]
         xs = [_fetchable(f, i, x) for i, x in enumerate(xs)]
-        if fold or f.op.name == "stop_gradient":
+        if fold or f.op is STOP_GRADIENT:
             same = _identity(f, xs)
             if same is not None:
                 return same
@@ -121,27 +122,16 @@ def materialize(x: Variable) -> Variable:
 
 
 def _identity(f: Function, xs: Sequence[Variable]) -> Variable | None:
-    """Ops that give back an input: x + 0, x - 0, x * 1, x / 1, stop_gradient(x); None otherwise.
+    """The input that an op gives back (x + 0, x - 0, x * 1, x / 1, stop_gradient(x)), or None.
 
     x * 0 stays: with x infinite it is NaN, which must not be hidden.
     """
     y = f.output
-    name = f.op.name
-    if name == "stop_gradient":
+    if f.op is STOP_GRADIENT:
         return xs[0]
-    if len(xs) != 2 or name not in ("add", "sub", "mul", "div"):
-        return None
-    for i, neutral in (
-        (1, 1.0 if name in ("mul", "div") else 0.0),
-        (0, 1.0 if name == "mul" else 0.0),
-    ):
-        if i == 0 and name in ("sub", "div"):
-            continue
+    for i, neutral in reversed(tuple(enumerate(f.op.neutral))):
         other = xs[1 - i]
-        if is_constant(xs[i], neutral) and (other.vtype, other.size, other.layers) == (
-            y.vtype,
-            y.size,
-            y.layers,
-        ):
+        alike = (other.vtype, other.size, other.layers) == (y.vtype, y.size, y.layers)
+        if neutral is not None and is_constant(xs[i], neutral) and alike:
             return other
     return None

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dressi.ad.evaluate import evaluate
-from dressi.ad.functions.scatter import is_static
+from dressi.ad.functions.scatter import LOOKUP, is_static
 from dressi.ad.graph import Variable, leaves, topological
 from dressi.errors import GraphError
 
@@ -38,7 +38,7 @@ def check_indices(
     allowed: it means nothing and reads 0.
     """
     for f in topological(outputs):
-        if f.op.name != "lookup" or not is_static(f.inputs[1]):
+        if f.op is not LOOKUP or not is_static(f.inputs[1]):
             continue
         table, index = f.inputs
         needed = leaves([index])

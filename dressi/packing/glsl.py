@@ -297,12 +297,12 @@ class Generator:
             values |= {f"w{i}": x.size[0], f"h{i}": x.size[1]}
         if f.op.scatter == "add":
             values["add"] = self.adder(y, text)
-        elif f.op.scatter == "raw":
-            values["buffer"] = self.buffer(y, text, "uint")
-        elif f.op.scatter == "raw64":
-            text.extensions.update(INT64)
-            values["buffer"] = self.buffer(y, text, "uint64_t")
-        if workgroup(f.op) is not None:
+        kernel = workgroup(f.op)
+        wide = kernel is not None and kernel.word_bits == 64
+        if f.op.scatter == "raw":
+            text.extensions.update(INT64 if wide else ())
+            values["buffer"] = self.buffer(y, text, "uint64_t" if wide else "uint")
+        if kernel is not None:
             values["inner"] = lambda: self.inner(f, text)
             values["store"] = lambda: self.storer(y, text)
         return values

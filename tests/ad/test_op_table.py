@@ -32,33 +32,7 @@ GRADIENT = 1e-5
 STEP = 1e-6  # of the central differences
 FEW = 24  # inputs of at most so many numbers are differentiated one by one
 
-NO_CASE = {
-    "constant": "no inputs; its values are tested in test_graph.py",
-    "pixel_coord": "no inputs; tested in test_evaluate.py",
-    "layer_index": "no inputs; tested in test_evaluate.py",
-    "rasterize": "values per fragment; coverage is tested in test_evaluate.py and tests/render",
-    "resolve": "values per fragment; tested in test_evaluate.py and tests/render",
-    "dynamic": "part of the third case of lookup",
-    "csr_gather": "the backward of lookup with a static index; tested through its gradient",
-    "texture_scatter": "the backward of texture; tested through its gradient",
-    "texture_grad_uv": "the backward of texture; tested through its gradient",
-    "texture_cube_scatter": "the backward of texture_cube; tested through its gradient",
-    "texture_cube_grad": "the backward of texture_cube; tested through its gradient",
-    "texture_equirect_scatter": "the backward of texture_equirect; tested through its gradient",
-    "texture_equirect_grad": "the backward of texture_equirect; tested through its gradient",
-    "texture_mip_scatter": "the backward of texture_mip; tested through its gradient",
-    "texture_mip_grad": "the backward of texture_mip; tested through its gradient",
-    "inverse_lookup": "the stochastic backward of lookup; tested in test_lookup.py",
-    "inverse_uv": "the stochastic backward of texture; tests below and tests/render",
-    "inverse_gather": "the stochastic backward of texture; tests below and tests/render",
-}
-
 CASES = all_cases()
-
-
-def test_every_op_has_a_case_or_a_reason() -> None:
-    without = {name for name, op in OPS.items() if not op.cases}
-    assert without == set(NO_CASE)
 
 
 def test_every_op_has_a_reference_or_is_rasterization() -> None:

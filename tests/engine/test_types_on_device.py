@@ -21,14 +21,6 @@ pytestmark = pytest.mark.gpu
 
 LOWERINGS = ("graphics", "compute")
 FLOATS = (VEC3, MAT3, MAT4)
-FIXED = {
-    "conv_channels_x",
-    "conv_channels_w",
-    "conv_channels_part",
-    "mip_half_transposed",
-    "resize_transposed",
-}
-"""Rows that only other rows make: of what those take, which are here."""
 TYPES = (MAT3, IVEC2)
 """Beside those of the cases, which test_ops_on_device.py takes; all of them in
 test_types_in_shaders.py."""
@@ -43,7 +35,7 @@ def typed(name: str) -> list[tuple[int, Case]]:
     return [(k, c) for k, c in typed_cases(name, 1) if c.inputs[0][0] in TYPES]
 
 
-MOVING = [n for n, op in OPS.items() if op.cases and moves(op) and n not in FIXED]
+MOVING = [n for n, op in OPS.items() if op.cases and moves(op)]
 NAMES = [n for n in MOVING if typed(n)]
 
 

@@ -1,7 +1,6 @@
 """The generated op tests. They live in the package, because ``dressi doctor`` runs them too."""
 
 from dressi.ad.cases import (
-    FULL_LAYERS_ONLY_1,
     Config,
     Instance,
     all_cases,
@@ -17,7 +16,6 @@ from dressi.ad.cases import (
 )
 
 __all__ = [
-    "FULL_LAYERS_ONLY_1",
     "Config",
     "Instance",
     "all_cases",

@@ -13,9 +13,7 @@ from dressi.ad.simplify import own_image
 from dressi.packing import Options, check_plan, pack
 from dressi.packing.limits import PRESETS
 
-FIXED = {"unswizzle", "splat", "conv_channels_x", "conv_channels_w", "mip_half_transposed"}
-"""Rows that only backwards make: of what the forward rows take, which are here."""
-WITH_CASES = [name for name, op in OPS.items() if op.cases and name not in FIXED]
+WITH_CASES = [name for name, op in OPS.items() if op.cases]
 
 WAYS = (
     ("nvidia", "graphics", False),

@@ -40,7 +40,6 @@ from dressi.ad.functions.elementary import (
     inversesqrt,
     log,
     mod,
-    pow,
     radians,
     round,
     sigmoid,
@@ -80,6 +79,8 @@ from dressi.ad.functions.logic import (
 )
 from dressi.ad.functions.matrix import matmul, scale, transpose
 from dressi.ad.functions.noise import hash, normal_noise, uniform_noise
+from dressi.ad.functions.operators import attach_operators as _attach_operators
+from dressi.ad.functions.power import pow
 from dressi.ad.functions.raster import rasterize, resolve
 from dressi.ad.functions.reduce import mean, sum, sum_layers
 from dressi.ad.functions.scatter import dynamic, lookup, scatter_add
@@ -98,7 +99,6 @@ from dressi.ad.functions.stop import stop_gradient
 from dressi.ad.functions.texture import texture
 from dressi.ad.functions.texture_mip import texture_mip
 from dressi.ad.functions.vector import (
-    _attach_operators,
     cross,
     distance,
     dot,

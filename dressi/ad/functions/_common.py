@@ -45,11 +45,13 @@ CONST = register(
     Op(
         "constant",
         infer=lambda xs, a: (a["vtype"], (1, 1), 1),
+        exact=True,
         kind=FREE,
         zero_if=lambda f: None if any(f.attr("values")) else (),
         reference=lambda f, xs: np.asarray(f.attr("values"), dtype=np.float64).reshape(
             (1, 1, 1, *f.attr("vtype").tail)
         ),
+        no_cases="no inputs; its values are tested in test_graph.py",
     ),
     Kernel(_const_glsl),
 )

@@ -29,6 +29,8 @@ ADD = register(
     Op(
         "add",
         linear,
+        additive=True,
+        neutral=(0.0, 0.0),
         zero_if=every_input,
         backward=lambda f, gy, i: fit(gy, f.inputs[i]),
         reference=lambda f, xs: xs[0] + xs[1],
@@ -45,6 +47,8 @@ SUB = register(
     Op(
         "sub",
         linear,
+        additive=True,
+        neutral=(None, 0.0),
         zero_if=every_input,
         backward=lambda f, gy, i: fit(gy if i == 0 else neg(gy), f.inputs[i]),
         reference=lambda f, xs: xs[0] - xs[1],
@@ -59,6 +63,8 @@ MUL = register(
     Op(
         "mul",
         elementwise,
+        linear_in=(0, 1),
+        neutral=(1.0, 1.0),
         zero_if=lambda f: next(((i,) for i in (0, 1) if is_constant(f.inputs[1 - i])), None),
         backward=lambda f, gy, i: fit(zero_mul(gy, f.inputs[1 - i]), f.inputs[i]),
         reference=lambda f, xs: xs[0] * xs[1],
@@ -97,6 +103,8 @@ DIV = register(
     Op(
         "div",
         elementwise,
+        linear_in=(0,),
+        neutral=(None, 1.0),
         backward=lambda f, gy, i: _div_backward(f, gy, i),
         reference=_div_ref,
         cases=(
@@ -120,6 +128,8 @@ NEG = register(
     Op(
         "neg",
         linear,
+        additive=True,
+        exact=True,
         zero_if=(0,),
         backward=lambda f, gy, i: neg(gy),
         reference=lambda f, xs: -xs[0],
@@ -129,7 +139,9 @@ NEG = register(
 )
 
 
-def _tie(name: str, glsl: str, ref: Any, strictly: Comparison, loosely: Comparison) -> Op:
+def _tie(
+    name: str, glsl: str, ref: Any, strictly: Comparison, loosely: Comparison, better: str
+) -> Op:
     """minimum and maximum: at a tie each input gets half of the gradient, so that sums are kept."""
 
     def backward(f: Function, gy: Variable, i: int) -> Variable:
@@ -141,6 +153,8 @@ def _tie(name: str, glsl: str, ref: Any, strictly: Comparison, loosely: Comparis
         Op(
             name,
             elementwise,
+            exact=True,
+            why_zero=f"the other input is the {better} one wherever a gradient arrives",
             backward=backward,
             reference=ref,
             cases=(
@@ -158,6 +172,7 @@ MINIMUM = _tie(
     lambda f, xs: np.minimum(xs[0], xs[1]),
     "lt",
     "lte",
+    "smaller",
 )
 MAXIMUM = _tie(
     "maximum",
@@ -165,6 +180,7 @@ MAXIMUM = _tie(
     lambda f, xs: np.maximum(xs[0], xs[1]),
     "gt",
     "gte",
+    "larger",
 )
 
 
@@ -172,6 +188,7 @@ ADD_N = register(
     Op(
         "add_n",
         linear,
+        additive=True,
         zero_if=every_input,
         backward=lambda f, gy, i: fit(gy, f.inputs[i]),
         reference=lambda f, xs: sum(xs[1:], start=xs[0]),

@@ -10,7 +10,7 @@ from typing import Any
 
 from dressi.ad.functions._common import lift
 from dressi.ad.functions.arith import maximum
-from dressi.ad.functions.elementary import pow
+from dressi.ad.functions.power import pow
 from dressi.ad.functions.select import compare, where
 from dressi.ad.functions.vector import swizzle, vec
 from dressi.ad.graph import Variable

@@ -1,17 +1,14 @@
-"""Elementary functions of one variable (and pow, atan2, mod), with stable forms."""
+"""Elementary functions of one variable (and atan2, mod), with stable forms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dressi.ad.functions._common import (
-    INFINITY,
-    NAN,
     call,
-    constant_values,
     elementwise,
     fit,
     float_elementwise,
@@ -19,62 +16,11 @@ from dressi.ad.functions._common import (
 )
 from dressi.ad.functions.arith import MUL, clamp, maximum, neg, to_float
 from dressi.ad.functions.select import compare, safe_div, where, zero_div, zero_mul
+from dressi.ad.functions.unary import log_glsl, number_glsl, unary
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import OPS, Case, Infer, Op, apply
+from dressi.ad.registry import OPS, Case, Op
 from dressi.ad.vtype import FLOAT, IVEC2, VEC2, VEC3
-
-Backward = Callable[[Variable, Variable, Variable], Variable]  # (x, y, gy) -> gx
-
-
-def _unary(
-    name: str,
-    glsl: str,
-    ref: Callable[[np.ndarray], np.ndarray],
-    backward: Backward | None,
-    low: float = -2.0,
-    high: float = 2.0,
-    transcendental: bool = True,
-    infer: Infer = float_elementwise,
-    more: tuple[Case, ...] = (),
-) -> Op:
-    def bwd(f: Function, gy: Variable, i: int) -> Variable | None:
-        return backward(f.inputs[0], f.output, gy) if backward else None
-
-    return register(
-        Op(
-            name,
-            infer,
-            backward=bwd,
-            reference=lambda f, xs: ref(xs[0]),
-            cases=tuple(
-                Case(
-                    lambda a, name=name: apply(OPS[name], (a,)),
-                    ((t, low, high),),
-                    gradient=backward is not None,
-                    transcendental=transcendental,
-                )
-                for t in (FLOAT, VEC3)
-            )
-            + more,
-        ),
-        Kernel(glsl),
-    )
-
-
-# What GLSL.std.450 leaves undefined outside of the domain is fixed here, so that it is the same on
-# every device.
-
-
-def number_glsl(value: str, inside: str) -> str:
-    """GLSL of the value where a condition holds, else NaN."""
-    return f"mix({{T}}({NAN}), {value}, {inside})"
-
-
-def log_glsl(x: str, function: str = "log") -> str:
-    """GLSL of a logarithm that is minus infinity at 0 and NaN below."""
-    inner = f"mix({{T}}({NAN}), {{T}}(-{INFINITY}), equal_({x}, {{T}}(0.0)))"
-    return f"mix({inner}, {function}({x}), greaterThan_({x}, {{T}}(0.0)))"
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -83,12 +29,12 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 # Differs: the paper's listing has cos(gy) as the gradient of sin.
-_unary("sin", "{y} = sin({x0});", np.sin, lambda x, y, gy: zero_mul(gy, cos(x)))
-_unary("cos", "{y} = cos({x0});", np.cos, lambda x, y, gy: neg(zero_mul(gy, sin(x))))
-_unary("tan", "{y} = tan({x0});", np.tan, lambda x, y, gy: zero_mul(gy, 1.0 + y * y), -1.0, 1.0)
-_unary("exp", "{y} = exp({x0});", np.exp, lambda x, y, gy: zero_mul(gy, y))
-_unary("log", f"{{y}} = {log_glsl('{x0}')};", np.log, lambda x, y, gy: zero_div(gy, x), 0.1, 4.0)
-_unary(
+unary("sin", "{y} = sin({x0});", np.sin, lambda x, y, gy: zero_mul(gy, cos(x)))
+unary("cos", "{y} = cos({x0});", np.cos, lambda x, y, gy: neg(zero_mul(gy, sin(x))))
+unary("tan", "{y} = tan({x0});", np.tan, lambda x, y, gy: zero_mul(gy, 1.0 + y * y), -1.0, 1.0)
+unary("exp", "{y} = exp({x0});", np.exp, lambda x, y, gy: zero_mul(gy, y))
+unary("log", f"{{y}} = {log_glsl('{x0}')};", np.log, lambda x, y, gy: zero_div(gy, x), 0.1, 4.0)
+unary(
     "sqrt",
     f"{{y}} = {number_glsl('sqrt({x0})', 'greaterThanEqual_({x0}, {T}(0.0))')};",
     np.sqrt,
@@ -96,7 +42,7 @@ _unary(
     0.1,
     4.0,
 )
-_unary(
+unary(
     "abs",
     "{y} = abs({x0});",
     np.abs,
@@ -106,8 +52,9 @@ _unary(
     transcendental=False,
     infer=elementwise,
     more=(Case(lambda a: abs(a), ((IVEC2, -9, 9),), gradient=False),),
+    exact=True,
 )
-_unary(
+unary(
     "sign",
     "{y} = sign({x0});",
     np.sign,
@@ -116,9 +63,9 @@ _unary(
     infer=elementwise,
     more=(Case(lambda a: sign(a), ((IVEC2, -2, 2),), gradient=False),),
 )
-_unary("floor", "{y} = floor({x0});", np.floor, None, transcendental=False)
-_unary("ceil", "{y} = ceil({x0});", np.ceil, None, transcendental=False)
-_unary(
+unary("floor", "{y} = floor({x0});", np.floor, None, transcendental=False)
+unary("ceil", "{y} = ceil({x0});", np.ceil, None, transcendental=False)
+unary(
     "round",
     "{y} = roundEven({x0});",
     np.round,
@@ -126,9 +73,9 @@ _unary(
     transcendental=False,
     more=(Case(lambda a: round(to_float(a) * 0.5), ((IVEC2, -9, 9),), gradient=False),),
 )
-_unary("trunc", "{y} = trunc({x0});", np.trunc, None, transcendental=False)
-_unary("fract", "{y} = fract({x0});", lambda x: x - np.floor(x), lambda x, y, gy: gy, 0.1, 0.9)
-_unary(
+unary("trunc", "{y} = trunc({x0});", np.trunc, None, transcendental=False)
+unary("fract", "{y} = fract({x0});", lambda x: x - np.floor(x), lambda x, y, gy: gy, 0.1, 0.9)
+unary(
     "sigmoid",
     # Two-sided: exp(-x) of the naive form overflows to infinity and the gradient becomes NaN.
     "{T} {y}_e = exp(-abs({x0})); "
@@ -138,7 +85,7 @@ _unary(
     -5.0,
     5.0,
 )
-_unary(
+unary(
     "softplus",
     "{y} = max({x0}, {T}(0.0)) + log({T}(1.0) + exp(-abs({x0})));",
     lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
@@ -147,7 +94,7 @@ _unary(
     5.0,
 )
 _WITHIN_1 = "lessThanEqual_(abs({x0}), {T}(1.0))"
-_unary(
+unary(
     "asin",
     f"{{y}} = {number_glsl('asin({x0})', _WITHIN_1)};",
     np.arcsin,
@@ -155,7 +102,7 @@ _unary(
     -0.9,
     0.9,
 )
-_unary(
+unary(
     "acos",
     f"{{y}} = {number_glsl('acos({x0})', _WITHIN_1)};",
     np.arccos,
@@ -163,58 +110,12 @@ _unary(
     -0.9,
     0.9,
 )
-_unary("atan", "{y} = atan({x0});", np.arctan, lambda x, y, gy: zero_div(gy, 1.0 + x * x))
+unary("atan", "{y} = atan({x0});", np.arctan, lambda x, y, gy: zero_div(gy, 1.0 + x * x))
 
 
 def _inverse_sine(x: Variable, gy: Variable) -> Variable:
     rest = (1.0 - x) * (1.0 + x)  # 1 - x is exact near 1, 1 - x^2 is not
     return zero_div(gy, sqrt(where(compare("gt", rest, 0.0), rest, 0.0)))
-
-
-def _pow_backward(f: Function, gy: Variable, i: int) -> Variable:
-    x, p = f.inputs
-    if i == 0:
-        g = where(compare("eq", x, 0.0), compare("eq", p, 1.0), p * safe_div(f.output, x))
-        return fit(zero_mul(gy, g), x)
-    # d/dp x^p = x^p log x, and 0 at x = 0 (its limit for p > 0) and below, where x^p has holes.
-    positive = compare("gt", x, 0.0)
-    return fit(zero_mul(gy, where(positive, f.output * log(where(positive, x, 1.0)), 0.0)), p)
-
-
-# GLSL's own pow(x, p) is undefined for x < 0, and for x = 0 with p <= 0: it sees |x|, or 1 for 0.
-# {y}_n is the value for x < 0: -|x|^p where p is odd, NaN where it is not whole.
-_POW = (
-    "{T} {y}_x = {T}({x0}), {y}_p = {T}({x1}), {y}_m = abs({y}_x);\n"
-    "  {y} = pow(mix({y}_m, {T}(1.0), equal_({y}_m, {T}(0.0))), {y}_p);\n"
-    "  {T} {y}_n = mix(-{y}, {y}, equal_({T}(2.0) * floor({T}(0.5) * {y}_p), {y}_p));\n"
-    f"  {{y}}_n = mix({{T}}({NAN}), {{y}}_n, equal_(floor({{y}}_p), {{y}}_p));\n"
-    "  {y} = mix({y}, {y}_n, lessThan_({y}_x, {T}(0.0)));\n"
-    f"  {{y}}_n = mix({{T}}(0.0), {{T}}({INFINITY}), lessThan_({{y}}_p, {{T}}(0.0)));\n"
-    "  {y} = mix({y}, {y}_n, equal_({y}_m, {T}(0.0)));\n"
-    "  {y} = mix({y}, {T}(1.0), equal_({y}_p, {T}(0.0)));"
-)
-
-POW = register(
-    Op(
-        "pow",
-        float_elementwise,
-        backward=_pow_backward,
-        # + 0.0 makes -0.0 positive; what the sign of 0 means is left open on devices.
-        reference=lambda f, xs: np.power(xs[0] + 0.0, xs[1]),
-        cases=(
-            Case(lambda a, b: pow(a, b), ((FLOAT, 0.2, 3), (FLOAT, -2, 2)), transcendental=True),
-            Case(lambda a, b: pow(a, b), ((FLOAT, 0.2, 3), (VEC2, -2, 2)), transcendental=True),
-            Case(lambda a: pow(a, 2.5), ((VEC3, 0.2, 3),), transcendental=True),
-            Case(lambda a: pow(a, (3.0, -2.0, 5.0)), ((VEC3, -2, -0.4),), transcendental=True),
-            *(
-                Case(lambda a, p=p: pow(a, p), ((VEC3, low, -0.4),), transcendental=True)
-                for p, low in ((1, -2), (2, -2), (3, -2), (4, -2), (5, -2), (-1, -2), (-2, -2))
-            ),
-            Case(lambda a: pow(a, 0.5), ((FLOAT, 0.2, 3),), transcendental=True),
-        ),
-    ),
-    Kernel(_POW),
-)
 
 
 ATAN2 = register(
@@ -387,39 +288,6 @@ def sigmoid(x: Any) -> Variable:
 def softplus(x: Any) -> Variable:
     """log(1 + exp(x)) in the form that never overflows. Gradient: gy * sigmoid(x)."""
     return _apply("softplus", x)
-
-
-def pow(x: Any, p: Any) -> Variable:
-    """x^p as np.power has it, per component: (-2)^3 is -8, and NaN where x < 0 and p is not whole.
-
-    x, p: FLOAT, VECn; a scalar mixes with a vector. x^0 is 1 and 0^p infinite for p < 0; the sign
-    of a zero is not looked at. Where p is a number, the powers 1, 2, 3, 4, -1, -2 and 0.5 become
-    products, quotients and a root. Gradient: gy * p * x^(p - 1) to x, 0 at x = 0 (1 for p = 1); gy
-    * x^p * log(x) to p, 0 for x <= 0.
-    """
-    x, p = lift("pow", x, p)
-    y = apply(POW, (x, p))  # which raises what is wrong with the types
-    values = set(constant_values(p))
-    if len(values) != 1 or y.vtype != x.vtype:
-        return y
-    build = _SMALL_POWERS.get(values.pop())
-    return y if build is None else build(x)
-
-
-def _square(x: Variable) -> Variable:
-    return x * x
-
-
-# By products: x^p as exp2(p log2 x), which is what devices compute, loses digits and time.
-_SMALL_POWERS: dict[float, Callable[[Variable], Variable]] = {
-    1.0: lambda x: x,
-    2.0: _square,
-    3.0: lambda x: x * x * x,
-    4.0: lambda x: _square(x * x),
-    -1.0: lambda x: 1.0 / x,
-    -2.0: lambda x: _square(1.0 / x),  # 1 / (x x) would be infinite where x x is denormal
-    0.5: lambda x: sqrt(x),
-}
 
 
 def atan2(y: Any, x: Any) -> Variable:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from dressi.ad.functions._common import call
-from dressi.ad.functions.elementary import _unary, exp, log_glsl, number_glsl, sqrt
+from dressi.ad.functions.elementary import exp, sqrt
 from dressi.ad.functions.select import compare, where, zero_div, zero_mul
+from dressi.ad.functions.unary import log_glsl, number_glsl, unary
 from dressi.ad.graph import Variable
 from dressi.ad.registry import OPS, Case, apply
 from dressi.ad.vtype import FLOAT, VEC2, VEC3
@@ -57,8 +58,8 @@ def _near(*names: str) -> tuple[Case, ...]:
     )
 
 
-_unary("exp2", "{y} = exp2({x0});", np.exp2, lambda x, y, gy: zero_mul(gy, y * _LN2))
-_unary(
+unary("exp2", "{y} = exp2({x0});", np.exp2, lambda x, y, gy: zero_mul(gy, y * _LN2))
+unary(
     "log2",
     f"{{y}} = {log_glsl('{x0}', 'log2')};",
     np.log2,
@@ -66,7 +67,7 @@ _unary(
     0.1,
     4.0,
 )
-_unary(
+unary(
     "log1p",
     _log1p_glsl("{y}_l", "{x0}") + "{y} = {y}_l;",
     np.log1p,
@@ -75,7 +76,7 @@ _unary(
     4.0,
     more=_near("log1p"),
 )
-_unary(
+unary(
     "expm1",
     f"{{y}} = mix({{x0}} * {_horner('{x0}', [1 / factorial(k) for k in range(1, 9)])},\n"
     "    exp({x0}) - {T}(1.0), greaterThan_(abs({x0}), {T}(0.5)));",
@@ -83,7 +84,7 @@ _unary(
     lambda x, y, gy: zero_mul(gy, exp(x)),
     more=_near("expm1"),
 )
-_unary(
+unary(
     "sinh",
     "{T} {y}_q = {x0} * {x0};\n"
     f"  {{y}} = mix({{x0}} * {_horner('{y}_q', [1 / factorial(k) for k in (1, 3, 5, 7, 9)])},\n"
@@ -92,13 +93,13 @@ _unary(
     lambda x, y, gy: zero_mul(gy, cosh(x)),
     more=_near("sinh"),
 )
-_unary(
+unary(
     "cosh",
     "{y} = {T}(0.5) * (exp({x0}) + exp(-{x0}));",
     np.cosh,
     lambda x, y, gy: zero_mul(gy, sinh(x)),
 )
-_unary(
+unary(
     "tanh",
     # The exponential of what is negative does not overflow, as those of sinh / cosh would.
     "{T} {y}_q = {x0} * {x0}, {y}_e = exp({T}(-2.0) * abs({x0}));\n"
@@ -110,7 +111,7 @@ _unary(
     lambda x, y, gy: zero_mul(gy, 1.0 - y * y),
     more=_near("tanh"),
 )
-_unary(
+unary(
     "asinh",
     # log1p(a + a^2 / (1 + sqrt(1 + a^2))); beyond 1e4 the difference from log(2 a) is < 1e-8.
     "{T} {y}_a = min(abs({x0}), {T}(1e4));\n"
@@ -123,7 +124,7 @@ _unary(
     lambda x, y, gy: zero_div(gy, sqrt(1.0 + x * x)),
     more=_near("asinh"),
 )
-_unary(
+unary(
     "acosh",
     # With t = x - 1; the product of roots does not overflow where t (t + 2) does.
     "{T} {y}_t = {x0} - {T}(1.0);\n  {y}_t += sqrt({y}_t) * sqrt({y}_t + {T}(2.0));\n  "
@@ -135,7 +136,7 @@ _unary(
     4.0,
     more=(Case(lambda a: acosh(a), ((FLOAT, 1.001, 1.01),), transcendental=True),),
 )
-_unary(
+unary(
     "atanh",
     "{T} {y}_n = -{x0};\n  "
     + _log1p_glsl("{y}_l", "{x0}")

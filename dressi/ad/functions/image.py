@@ -9,6 +9,7 @@ import numpy as np
 
 from dressi.ad.functions._common import constant, lift, needs_int, needs_variable
 from dressi.ad.functions.arith import clamp, to_float, to_int
+from dressi.ad.functions.sobol import SOBOL
 from dressi.ad.graph import Function, Size, Variable, checked_shape
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, FREE, MACRO, SAME, Case, Op, Shape, apply
@@ -28,6 +29,7 @@ PIXEL_COORD = register(
         lambda xs, a: (VEC2, a["size"], a["layers"]),
         kind=FREE,
         reference=_coord_ref,
+        no_cases="no inputs; tested in test_evaluate.py",
     ),
     Kernel(
         # Inside a larger shader {pos} is that shader's.
@@ -41,6 +43,7 @@ LAYER_INDEX = register(
         lambda xs, a: (INT, (1, 1), a["layers"]),
         kind=FREE,
         reference=lambda f, xs: np.arange(f.attr("layers"), dtype=np.float64).reshape(-1, 1, 1, 1),
+        no_cases="no inputs; tested in test_evaluate.py",
     ),
     Kernel(lambda f: "{y} = 0;" if f.attr("layers") == 1 else "{y} = {layer};"),
 )
@@ -55,12 +58,18 @@ EXPAND = register(
     Op(
         "expand",
         lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+        additive=True,
+        exact=True,
         zero_if=(0,),
         backward=lambda f, gy, i: gy,
         reference=_expand_ref,
         cases=(
             Case(
-                lambda a: expand(a, (5, 3), 2), ((VEC3, -2, 2),), elementwise=False, sizes=((1, 1),)
+                lambda a: expand(a, (5, 3), 2),
+                ((VEC3, -2, 2),),
+                elementwise=False,
+                sizes=((1, 1),),
+                one_layer=True,
             ),
         ),
     ),
@@ -98,6 +107,7 @@ BORDER = register(
         "border",
         _float_image,
         reads=(ANY,),
+        flat=True,
         reference=_edge_ref,
         cases=(
             Case(
@@ -223,42 +233,6 @@ DILATE = register(
 )
 
 
-def _sobol_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    out = np.empty((*xs[0].shape[:3], 2))
-    for where, n in np.ndenumerate(xs[0][..., 0].astype(np.int64)):
-        a = b = 0
-        v, bits = 1 << 31, int(n)
-        for k in range(32):
-            if bits >> k & 1:
-                a ^= 1 << (31 - k)
-                b ^= v
-            v ^= v >> 1
-        out[where] = a / 2**32, b / 2**32
-    return out
-
-
-def _sobol_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    if xs[0].vtype is not INT:
-        raise GraphError(f"needs INT, got {xs[0].vtype.name}")
-    return VEC2, xs[0].size, xs[0].layers
-
-
-SOBOL = register(
-    Op(
-        "sobol",
-        _sobol_infer,
-        reference=_sobol_ref,
-        cases=(Case(lambda a: sobol(a), ((INT, 0, 500),), gradient=False),),
-    ),
-    Kernel(
-        "uint {y}_n = uint({x0}), {y}_v = 0x80000000u, {y}_r = 0u;\n"
-        "  for (uint i = {y}_n; i != 0u; i >>= 1) { if ((i & 1u) != 0u) {y}_r ^= {y}_v; "
-        "{y}_v ^= {y}_v >> 1; }\n"
-        "  {y} = vec2(float(bitfieldReverse({y}_n) >> 8), float({y}_r >> 8)) / 16777216.0;"
-    ),
-)
-
-
 def _modulo(i: str, n: str) -> str:
     """GLSL of i modulo n, from 0 to n - 1 (its own operator is undefined for negative numbers)."""
     return f"({i} >= 0 ? {i} % {n} : {n} - 1 - (-1 - {i}) % {n})"
@@ -288,6 +262,7 @@ TAKE_LAYER: Op = register(
         "take_layer",
         _take_infer,
         reads=(ANY, SAME),
+        why_zero="another layer is taken",
         backward=_take_backward,
         reference=_take_ref,
         cases=tuple(

@@ -172,6 +172,7 @@ FLOAT_BITS = register(
     Op(
         "float_bits",
         _reinterpret_infer,
+        flat=False,
         reference=lambda f, xs: xs[0].astype(np.float32).view(np.int32).astype(np.int64),
         cases=(Case(lambda a: float_bits(a), ((VEC2, -9, 9),), gradient=False),),
     ),

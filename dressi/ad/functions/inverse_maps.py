@@ -124,7 +124,9 @@ INVERSE_GATHER = register(
         "inverse_gather",
         lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
         reads=(ANY, SAME, SAME),
+        linear_in=(0,),
         reference=_inverse_gather_ref,
+        no_cases="the stochastic backward of texture; tested in test_op_table.py",
     ),
     Kernel(_inverse_gather_glsl),
 )
@@ -165,6 +167,7 @@ INVERSE_LOOKUP = register(
         reference=_inverse_lookup_ref,
         scatter="raw",
         domain=1,
+        no_cases="the stochastic backward of lookup; tested in test_lookup.py",
     ),
     Kernel(_inverse_lookup_glsl, DISPATCH),
 )

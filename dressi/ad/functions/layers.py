@@ -45,6 +45,7 @@ FLIP: Op = register(
         "flip",
         lambda xs, a: (xs[0].vtype, xs[0].size, xs[0].layers),
         reads=(ANY,),
+        exact=True,
         once=(0,),
         backward=lambda f, gy, i: flip(gy, f.attr("horizontal"), f.attr("vertical")),
         reference=lambda f, xs: xs[0][
@@ -87,6 +88,7 @@ RESHAPE: Op = register(
         "reshape",
         _reshape_infer,
         reads=(ANY,),
+        exact=True,
         once=(0,),
         backward=lambda f, gy, i: reshape(gy, f.inputs[0].size, f.inputs[0].layers),
         reference=lambda f, xs: xs[0].reshape(
@@ -157,6 +159,7 @@ CONCAT_LAYERS: Op = register(
         "concat",
         _concat_infer,
         reads=(ANY,),
+        exact=True,
         once=tuple(range(FAN_IN)),
         backward=lambda f, gy, i: _slice(gy, _starts(f)[i], f.inputs[i].layers),
         reference=lambda f, xs: np.concatenate(xs),
@@ -209,6 +212,7 @@ SLICE: Op = register(
         "slice_layers",
         _slice_infer,
         reads=(ANY,),
+        exact=True,
         backward=lambda f, gy, i: apply(
             UNSLICE, (gy,), start=f.attr("start"), layers=f.inputs[0].layers
         ),

@@ -149,6 +149,7 @@ COLUMN = register(
     Op(
         "column",
         lambda xs, a: _column_infer(xs, a),
+        exact=True,
         zero_if=(0,),
         backward=lambda f, gy, i: _column_backward(gy, f.attr("index")),
         reference=lambda f, xs: xs[0][..., :, f.attr("index")],
@@ -175,6 +176,7 @@ FROM_COLUMNS = register(
     Op(
         "from_columns",
         _from_columns_infer,
+        exact=True,
         zero_if=every_input,
         backward=lambda f, gy, i: column(gy, i),
         reference=lambda f, xs: np.stack(np.broadcast_arrays(*xs), axis=-1),

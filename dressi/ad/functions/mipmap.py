@@ -145,6 +145,7 @@ UNHALF: Op = register(
                 ((t, -2, 2),),
                 elementwise=False,
                 sizes=(level_size(size, 1),),
+                any_type=False,
             )
             for t, size in ((VEC3, (8, 5)), (FLOAT, (7, 1)), (FLOAT, (1, 1)))
         ),

@@ -160,12 +160,12 @@ def _conv_backward(f: Function, gy: Variable, i: int) -> Variable:
 
 
 def _case(kernel: int, border: str, size: Size) -> Case:
-    taps = kernel * kernel
     return Case(
         lambda a, b, w: apply(CONV, (concat([a, b]), w), kernel=kernel, border=border),
         ((VEC4, -1, 1), (VEC4, -1, 1), (MAT4, -1, 1)),
         elementwise=False,
-        sizes=(size, size, (2 * taps, 2)),
+        sizes=(size, size, (2 * kernel**2, 2)),
+        one_layer=True,
     )
 
 
@@ -235,6 +235,8 @@ CONV_X: Op = register(
                 ((VEC4, -1, 1), (MAT4, -1, 1)),
                 elementwise=False,
                 sizes=((5, 4), (2 * kernel**2, 1)),
+                one_layer=True,
+                any_type=False,
             )
             for kernel, border in ((1, "zero"), (3, "zero"), (3, "repeat"))
         ),
@@ -266,8 +268,7 @@ def _conv_w_expand(f: Function, xs: Sequence[Variable]) -> Variable:
     x, gy = xs
     n = _n_pixels(x, f.attr("size")[0] // _n_taps(f))
     chunks = math.ceil(math.sqrt(n))  # as many chunks to add up as pixels in a chunk
-    part = apply(CONV_PART, (x, gy), **_attrs(f), size=f.attr("size"), chunks=chunks)
-    return sum_layers(part)
+    return sum_layers(apply(CONV_PART, (x, gy), **_attrs(f), size=f.attr("size"), chunks=chunks))
 
 
 CONV_W: Op = register(
@@ -284,14 +285,13 @@ CONV_W: Op = register(
         reference=_conv_w_ref,
         cases=tuple(
             Case(
-                lambda x, gy, k=kernel, b=border: apply(
-                    CONV_W, (x, gy), kernel=k, border=b, size=(k**2, 1)
-                ),
+                lambda x, gy, k=k, b=b: apply(CONV_W, (x, gy), kernel=k, border=b, size=(k**2, 1)),
                 ((VEC4, -1, 1), (VEC4, -1, 1)),
                 elementwise=False,
                 sizes=((5, 4), (5, 4)),
+                any_type=False,
             )
-            for kernel, border in ((1, "zero"), (3, "zero"), (3, "repeat"))
+            for k, b in ((1, "zero"), (3, "zero"), (3, "repeat"))
         ),
     )
 )
@@ -323,11 +323,8 @@ def _part_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     n, chunks = _n_pixels(f.inputs[0], c), f.attr("chunks")
     pixels = _by_image(gy, o)
     number = np.arange(n).reshape(pixels.shape[:3]) // -(-n // chunks)
-    parts = [
-        _conv_w_ref(f, (x, _by_layer(np.where((number == k)[..., None, None], pixels, 0.0))))
-        for k in range(chunks)
-    ]
-    return np.concatenate(parts)
+    chosen = [np.where((number == k)[..., None, None], pixels, 0.0) for k in range(chunks)]
+    return np.concatenate([_conv_w_ref(f, (x, _by_layer(part))) for part in chosen])
 
 
 CONV_PART: Op = register(
@@ -335,6 +332,7 @@ CONV_PART: Op = register(
         "conv_channels_part",
         lambda xs, a: (MAT4, a["size"], a["chunks"]),
         reads=(ANY,),
+        linear_in=(0, 1),
         reference=_part_ref,
         cases=tuple(
             Case(
@@ -345,6 +343,7 @@ CONV_PART: Op = register(
                 gradient=False,
                 elementwise=False,
                 sizes=((5, 3), (5, 3)),
+                any_type=False,
             )
             for kernel in (1, 3)
         ),

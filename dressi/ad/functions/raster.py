@@ -33,7 +33,14 @@ def _rasterize_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
 
 
 RASTERIZE = register(
-    Op("rasterize", _rasterize_infer, reads=(VERTEX,), kind=RASTER), Kernel("{y} = {primitive};")
+    Op(
+        "rasterize",
+        _rasterize_infer,
+        reads=(VERTEX,),
+        kind=RASTER,
+        no_cases="values per fragment; tested in test_evaluate.py and tests/render",
+    ),
+    Kernel("{y} = {primitive};"),
 )
 
 
@@ -50,7 +57,13 @@ def _resolve_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
 
 
 RESOLVE = register(
-    Op("resolve", _resolve_infer, reads=(SAME, SAME, SAME), fragment_exit=True),
+    Op(
+        "resolve",
+        _resolve_infer,
+        reads=(SAME, SAME, SAME),
+        fragment_exit=True,
+        no_cases="values per fragment; tested in test_evaluate.py and tests/render",
+    ),
     Kernel("{y} = {x0};"),
 )
 

@@ -96,11 +96,15 @@ def raster_keys(
             lambda xs, a: (vtype, (a["size"][0] * slots, a["size"][1]), xs[0].layers),
             reads=(*[ANY] * len(corners), *[how for _, how in others]),
             kind=COMP,
-            scatter="raw64" if phase == KEY64 else "raw",
+            scatter="raw",
             domain=0,
         ),
         Workgroup(
-            lambda f: _kernel(f)[1], preamble=lambda f: _kernel(f)[0], groups=_groups, lanes=LANES
+            lambda f: _kernel(f)[1],
+            preamble=lambda f: _kernel(f)[0],
+            groups=_groups,
+            lanes=LANES,
+            word_bits=64 if phase == KEY64 else 32,
         ),
     )
     inputs = (*corners, *[v for v, _ in others])

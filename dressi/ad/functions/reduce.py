@@ -96,6 +96,7 @@ BLOCK_SUM: Op = register(
             1 if a["merge_layers"] else xs[0].layers,
         ),
         reads=(ANY,),
+        linear_in=(0,),
         once=(0,),
         reference=_block_ref,
         cases=tuple(
@@ -155,6 +156,7 @@ SUM = register(
     Op(
         "sum",
         _sum_infer,
+        additive=True,
         kind=MACRO,
         expand=_sum_expand,
         backward=lambda f, gy, i: gy,  # broadcasts: the same gradient at every pixel

@@ -56,6 +56,7 @@ def _make(name: Comparison) -> Op:
         Op(
             name,
             _compare_infer,
+            flat=True,
             reference=lambda f, xs: ref(xs[0], xs[1]).astype(np.float64),
             cases=(
                 Case(
@@ -108,6 +109,8 @@ WHERE = register(
     Op(
         "where",
         _where_infer,
+        exact=True,
+        why_zero="it selects the other value wherever a gradient arrives",
         zero_if=(1, 2),
         chooses=True,
         backward=_where_backward,

@@ -113,6 +113,7 @@ SPMV = register(
         "sparse_matmul",
         lambda xs, a: (xs[0].vtype, (xs[1].size[0] - 1, 1), xs[0].layers),
         reads=(ANY, ANY, ANY, ANY),
+        linear_in=(0,),
         backward=lambda f, gy, i: (
             sparse_matmul(f.attr("matrix").transposed, gy) if i == 0 else None
         ),
@@ -212,6 +213,7 @@ LINEAR_MAP = register(
         "linear_map",
         lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
         reads=(ANY, ANY, ANY),
+        linear_in=(0,),
         backward=_backward,
         reference=_reference,
         cases=(

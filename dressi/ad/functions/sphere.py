@@ -8,6 +8,7 @@ texels a direction reads, is in ``cubemap`` and ``equirect``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +22,7 @@ from dressi.ad.functions.window import crop
 from dressi.ad.functions.written_out import dot_glsl
 from dressi.ad.graph import Function, Size, Variable
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast
+from dressi.ad.registry import ANY, OPS, SAME, Case, Op, Shape, apply, broadcast
 from dressi.ad.vtype import FLOAT, INT, VEC3
 from dressi.errors import GraphError
 from dressi.kinds import FILTERS, Filter
@@ -39,82 +40,89 @@ def _infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return xs[0].vtype, *broadcast(xs[1:])
 
 
-def _rows(name: str, geometry: Geometry, cases: tuple[Case, ...]) -> tuple[Op, Op]:
-    """Registers the read, its scatter and its gradient to the direction. Returns the read and the
-    gradient.
+def _is_linear(f: Function) -> bool:
+    return bool(f.attr("filter") == "linear")
+
+
+def _fetched(vtype: str, text: str) -> str:
+    """GLSL that declares t0 to t3 from the four texels. text: of each, with @ for it."""
+    offsets = ("0, 0", "1, 0", "0, 1", "1, 1")
+    values = [
+        f"t{k} = {text.replace('@', f'{{fetch0}}(i + ivec2({o}), l)')}"
+        for k, o in enumerate(offsets)
+    ]
+    return f"{vtype} {', '.join(values)};\n    "
+
+
+@dataclass(frozen=True)
+class _Map:
+    """The rows of a kind of map: the read, its scatter and its gradient to the direction.
 
     Inputs: map (in the scatter gy), direction; where the map is a stack of several the number of
     one; in the gradient gy.
     """
 
-    def linear(f: Function) -> bool:
-        return bool(f.attr("filter") == "linear")
+    name: str
+    geometry: Geometry
 
-    def block(f: Function, text: str) -> str:
+    def block(self, f: Function, text: str) -> str:
         """A block of GLSL in which the place of the direction is known."""
-        place = geometry.place_glsl(f.attr("size"), linear(f))
+        place = self.geometry.place_glsl(f.attr("size"), _is_linear(f))
         if len(f.inputs) > 2 and f.inputs[2].vtype is INT:
             place += f"    l += 6 * clamp({{x2}}, 0, {f.attr('layers') // 6 - 1});\n"
         return f"{{\n    {place}    {text}\n  }}"
 
-    def fetched(vtype: str, text: str) -> str:
-        """GLSL that declares t0 to t3 from the four texels. text: of each, with @ for it."""
-        offsets = ("0, 0", "1, 0", "0, 1", "1, 1")
-        values = [
-            f"t{k} = {text.replace('@', f'{{fetch0}}(i + ivec2({o}), l)')}"
-            for k, o in enumerate(offsets)
-        ]
-        return f"{vtype} {', '.join(values)};\n    "
-
-    def taps(f: Function, d: np.ndarray, xs: Sequence[np.ndarray]) -> Any:
+    def taps(self, f: Function, d: np.ndarray, xs: Sequence[np.ndarray]) -> Any:
         """xs: the numbers of the maps, or nothing."""
         first: Any = 0
         if xs:
             first = 6 * np.clip(xs[0][..., 0], 0, f.attr("layers") // 6 - 1).astype(np.int64)
-        found = geometry.taps(d, f.attr("size"), linear(f))
+        found = self.geometry.taps(d, f.attr("size"), _is_linear(f))
         return [(first + layer, *rest) for layer, *rest in found]
 
-    def read_glsl(f: Function) -> str:
-        if not linear(f):
-            return "{y} = {T}(0);\n  " + block(f, "{y} = {fetch0}(i, l);")
+    def read_glsl(self, f: Function) -> str:
+        if not _is_linear(f):
+            return "{y} = {T}(0);\n  " + self.block(f, "{y} = {fetch0}(i, l);")
         mixed = "{y} = wy.x * (wx.x * t0 + wx.y * t1) + wy.y * (wx.x * t2 + wx.y * t3);"
-        return "{y} = {T}(0);\n  " + block(f, fetched("{T}", "@") + mixed)
+        return "{y} = {T}(0);\n  " + self.block(f, _fetched("{T}", "@") + mixed)
 
-    def read_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    def read_ref(self, f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
         out = 0.0
-        for layer, y, x, weight, _ in taps(f, xs[1], xs[2:]):
+        for layer, y, x, weight, _ in self.taps(f, xs[1], xs[2:]):
             out = out + weight[..., None] * xs[0][layer, y, x]
         return np.asarray(out)
 
-    def read_backward(f: Function, gy: Variable, i: int) -> Variable | None:
+    def read_backward(self, f: Function, gy: Variable, i: int) -> Variable | None:
         image, direction, *index = f.inputs
         attrs = dict(f.attrs)
         if i == 0:
             places = [expand(v, gy.size, gy.layers) for v in (direction, *index)]
-            return apply(scatter, (gy, *places), **attrs)
-        return apply(gradient, (image, direction, *index, gy), **attrs) if i == 1 else None
+            return apply(OPS[f"{self.name}_scatter"], (gy, *places), **attrs)
+        if i == 1:
+            return apply(OPS[f"{self.name}_grad"], (image, direction, *index, gy), **attrs)
+        return None
 
-    def scatter_glsl(f: Function) -> str:
+    def scatter_glsl(self, f: Function) -> str:
         w, h = f.attr("size")
         text = f"int j = (l * {h} + i.y) * {w} + i.x;\n    "
         parts = [("0", "wx.x * wy.x"), ("1", "wx.y * wy.x"), (f"{w}", "wx.x * wy.y")]
         parts.append((f"{w + 1}", "wx.y * wy.y"))
-        if linear(f):
+        if _is_linear(f):
             text += " ".join(f"{{add}}(j + {at}, ({k}) * {{x0}});" for at, k in parts)
         else:
             text += "{add}(j, {x0});"
-        return "if ({x0} != {T}(0)) " + block(f, text)
+        return "if ({x0} != {T}(0)) " + self.block(f, text)
 
-    def scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    def scatter_ref(self, f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
         w, h = f.attr("size")
         gy, d = xs[0], np.broadcast_to(xs[1], (*xs[0].shape[:3], 3))
         out = np.zeros((f.attr("layers"), h, w, gy.shape[-1]))
-        for layer, y, x, weight, _ in taps(f, d, xs[2:]):
+        for layer, y, x, weight, _ in self.taps(f, d, xs[2:]):
             np.add.at(out, (layer, y, x), weight[..., None] * gy)
         return out
 
-    def gradient_glsl(f: Function) -> str:
-        if not linear(f):
+    def gradient_glsl(self, f: Function) -> str:
+        if not _is_linear(f):
             return "{y} = vec3(0.0);"
         gy = f"x{len(f.inputs) - 1}"
 
@@ -124,53 +132,61 @@ def _rows(name: str, geometry: Geometry, cases: tuple[Case, ...]) -> tuple[Op, O
         # Differences first: two equal texels cancel exactly, which counts at a pole, where the
         # slope of the longitude is large.
         text = (
-            fetched("{T0}", "@")
+            _fetched("{T0}", "@")
             + f"vec2 s = vec2(wy.x * {slope('t1 - t0')} + wy.y * {slope('t3 - t2')}, "
             f"wx.x * {slope('t2 - t0')} + wx.y * {slope('t3 - t1')});\n    "
-            + geometry.slope_glsl(f.attr("size"))
+            + self.geometry.slope_glsl(f.attr("size"))
         )
         zero = f"{f.inputs[-1].vtype.glsl}(0)"
-        return f"{{y}} = vec3(0.0);\n  if ({{{gy}}} != {zero}) {block(f, text)}"
+        return f"{{y}} = vec3(0.0);\n  if ({{{gy}}} != {zero}) {self.block(f, text)}"
 
-    def gradient_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    def gradient_ref(self, f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
         image, d, *index, gy = xs
         shape = (f.output.layers, *f.output.size[::-1])
         out: Any = 0.0
-        for layer, y, x, _, slope in taps(f, np.broadcast_to(d, (*shape, 3)), index):
+        for layer, y, x, _, slope in self.taps(f, np.broadcast_to(d, (*shape, 3)), index):
             out = out + (image[layer, y, x] * gy).sum(-1)[..., None] * slope
         return np.asarray(out)
 
-    read = register(
-        Op(
-            name,
-            _infer,
-            reads=(ANY, SAME),
-            backward=read_backward,
-            reference=read_ref,
-            cases=cases,
-        ),
-        Kernel(read_glsl),
-    )
-    scatter = register(
-        Op(
-            f"{name}_scatter",
-            lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
-            reference=scatter_ref,
-            scatter="add",
-            domain=0,
-        ),
-        Kernel(scatter_glsl),
-    )
-    gradient = register(
-        Op(
-            f"{name}_grad",
-            lambda xs, a: (VEC3, *broadcast(xs[1:])),
-            reads=(ANY, SAME, SAME),
-            reference=gradient_ref,
-        ),
-        Kernel(gradient_glsl),
-    )
-    return read, gradient
+    def rows(self, cases: tuple[Case, ...]) -> Op:
+        """The read, with all three in the registry. cases: of the read."""
+        tested = f"the backward of {self.name}; tested through its gradient"
+        read = register(
+            Op(
+                self.name,
+                _infer,
+                reads=(ANY, SAME),
+                linear_in=(0,),
+                backward=self.read_backward,
+                reference=self.read_ref,
+                cases=cases,
+            ),
+            Kernel(self.read_glsl),
+        )
+        register(
+            Op(
+                f"{self.name}_scatter",
+                lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+                linear_in=(0,),
+                reference=self.scatter_ref,
+                scatter="add",
+                domain=0,
+                no_cases=tested,
+            ),
+            Kernel(self.scatter_glsl),
+        )
+        register(
+            Op(
+                f"{self.name}_grad",
+                lambda xs, a: (VEC3, *broadcast(xs[1:])),
+                reads=(ANY, SAME, SAME),
+                linear_in=(0, -1),
+                reference=self.gradient_ref,
+                no_cases=tested,
+            ),
+            Kernel(self.gradient_glsl),
+        )
+        return read
 
 
 def _six(c: Variable) -> Variable:
@@ -179,9 +195,7 @@ def _six(c: Variable) -> Variable:
     return stack([crop(take_layer(c, 0), 0, n * k, n, n) for k in range(6)])
 
 
-CUBE, CUBE_GRAD = _rows(
-    "texture_cube",
-    cubemap,
+CUBE = _Map("texture_cube", cubemap).rows(
     tuple(
         Case(
             lambda c, d, mode=mode: texture_cube(_six(c), d, mode),
@@ -201,9 +215,7 @@ CUBE, CUBE_GRAD = _rows(
     ),
 )
 
-EQUIRECT, EQUIRECT_GRAD = _rows(
-    "texture_equirect",
-    equirect,
+EQUIRECT = _Map("texture_equirect", equirect).rows(
     tuple(
         Case(
             lambda e, d, mode=mode: texture_equirect(take_layer(e, 0), d, mode),

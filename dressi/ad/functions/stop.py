@@ -8,10 +8,12 @@ from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import Case, Op, apply
 from dressi.ad.vtype import VEC3
 
-STOP = register(
+STOP_GRADIENT = register(
     Op(
         "stop_gradient",
         same,
+        flat=True,
+        exact=True,
         reference=lambda f, xs: xs[0],
         cases=(Case(lambda a: stop_gradient(a), ((VEC3, -2, 2),), gradient=False),),
     ),
@@ -21,4 +23,4 @@ STOP = register(
 
 def stop_gradient(x: Variable) -> Variable:
     """x; no gradient flows back."""
-    return apply(STOP, (x,))
+    return apply(STOP_GRADIENT, (x,))

@@ -16,9 +16,16 @@ import numpy as np
 from dressi.ad.functions._common import lift, needs_variable
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.mipmap import MipMap, mipmap, places
-from dressi.ad.functions.texture import _layers_of, beyond_border, each_tap_glsl, taps_of
+from dressi.ad.functions.texture import beyond_border
+from dressi.ad.functions.texture_taps import each_tap_glsl, layers_of, taps_of
 from dressi.ad.functions.vector import swizzle
-from dressi.ad.functions.wraps import at_glsl, checked_wrap, inside_glsl, near_glsl
+from dressi.ad.functions.wraps import (
+    at_glsl,
+    checked_wrap,
+    inside_glsl,
+    near_glsl,
+    off_texel_kinks,
+)
 from dressi.ad.functions.written_out import dot_glsl
 from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.kernels import Kernel, register
@@ -127,7 +134,7 @@ def _infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
 def _ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     (w, h), layers = f.output.size, f.output.layers
     atlas, (uv, lod) = xs[0], _full((layers, h, w), *xs[1:])
-    layer = _layers_of(layers, atlas.shape[0])
+    layer = layers_of(layers, atlas.shape[0])
     out = np.zeros((layers, h, w, atlas.shape[-1]))
     texels = MIP_FILTERS[f.attr("filter")][0]
     for left, top, size, m, _ in _levels(f, lod):
@@ -147,11 +154,20 @@ def _backward(f: Function, gy: Variable, i: int) -> Variable:
     return swizzle(g, "xy" if i == 1 else "z")
 
 
+def _off_kinks(uv: np.ndarray, size: Size) -> np.ndarray:
+    """uv away from the kinks of all levels: away from those of one may be towards another's."""
+    for _ in range(8):
+        for i in range(max(size).bit_length()):
+            uv = off_texel_kinks(uv, (max(1, size[0] >> i), max(1, size[1] >> i)))
+    return uv
+
+
 TEXTURE_MIP = register(
     Op(
         "texture_mip",
         _infer,
         reads=(ANY, SAME, SAME),
+        linear_in=(0,),
         backward=_backward,
         reference=_ref,
         cases=tuple(
@@ -162,6 +178,7 @@ TEXTURE_MIP = register(
                 ((vtype, -1, 1), (VEC2, -1.5, 2.5), (FLOAT, -0.7, 3.6)),
                 elementwise=False,
                 sizes=(size, (9, 7), (9, 7)),
+                off_kinks=_off_kinks,
             )
             for mode, wrap, vtype, size in (
                 ("trilinear", "repeat", VEC3, (6, 5)),
@@ -207,7 +224,7 @@ def _scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     gy, (uv, lod) = xs[0], _full(xs[0].shape[:3], *xs[1:])
     (w, h), layers = f.attr("size"), f.attr("layers")
     out = np.zeros((layers, h, w, gy.shape[-1]))
-    layer = np.broadcast_to(_layers_of(gy.shape[0], layers), gy.shape[:3])
+    layer = np.broadcast_to(layers_of(gy.shape[0], layers), gy.shape[:3])
     texels = MIP_FILTERS[f.attr("filter")][0]
     for left, top, size, m, _ in _levels(f, lod):
         for x, y, weight, _, _ in taps_of(texels, f.attr("wrap"), uv, size):
@@ -219,9 +236,11 @@ MIP_SCATTER = register(
     Op(
         "texture_mip_scatter",
         lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+        linear_in=(0,),
         reference=_scatter_ref,
         scatter="add",
         domain=0,
+        no_cases="the backward of texture_mip; tested through its gradient",
     ),
     Kernel(_scatter_glsl),
 )
@@ -250,7 +269,7 @@ def _grad_glsl(f: Function) -> str:
 def _grad_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     atlas, gy = xs[0], xs[3]
     uv, lod = _full(gy.shape[:3], *xs[1:3])
-    layer = _layers_of(gy.shape[0], atlas.shape[0])
+    layer = layers_of(gy.shape[0], atlas.shape[0])
     out = np.zeros((*gy.shape[:3], 3))
     texels = MIP_FILTERS[f.attr("filter")][0]
     for left, top, size, m, slope in _levels(f, lod):
@@ -266,7 +285,9 @@ MIP_GRAD = register(
         "texture_mip_grad",
         lambda xs, a: (VEC3, *broadcast(xs[1:])),
         reads=(ANY, SAME, SAME, SAME),
+        linear_in=(0, 3),
         reference=_grad_ref,
+        no_cases="the backward of texture_mip; tested through its gradient",
     ),
     Kernel(_grad_glsl),
 )

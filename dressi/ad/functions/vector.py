@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dressi.ad.functions._common import call, fit, float_elementwise, lift, needs_variable
-from dressi.ad.functions.arith import maximum, minimum, neg
+from dressi.ad.functions.arith import maximum, minimum
 from dressi.ad.functions.elementary import sqrt
 from dressi.ad.functions.select import compare, safe_div, where, zero_mul
 from dressi.ad.functions.written_out import AXES, cross_glsl, dot_glsl
@@ -37,6 +36,8 @@ SWIZZLE = register(
     Op(
         "swizzle",
         _swizzle_infer,
+        additive=True,
+        exact=True,
         backward=lambda f, gy, i: apply(
             UNSWIZZLE, (gy,), comps=f.attr("comps"), n=f.inputs[0].vtype.n
         ),
@@ -80,7 +81,11 @@ UNSWIZZLE: Op = register(
         zero_if=(0,),
         backward=lambda f, gy, i: swizzle(gy, f.attr("comps")),
         reference=_unswizzle_ref,
-        cases=(Case(lambda a: apply(UNSWIZZLE, (a,), comps="zx", n=3), ((VEC2, -2, 2),)),),
+        cases=(
+            Case(
+                lambda a: apply(UNSWIZZLE, (a,), comps="zx", n=3), ((VEC2, -2, 2),), any_type=False
+            ),
+        ),
     ),
     Kernel(_unswizzle_glsl),
 )
@@ -110,6 +115,7 @@ CONCAT = register(
     Op(
         "vec",
         _concat_infer,
+        exact=True,
         zero_if=every_input,
         backward=_concat_backward,
         reference=_concat_ref,
@@ -165,6 +171,7 @@ SUM_COMPONENTS = register(
     Op(
         "sum_components",
         _sum_components_infer,
+        additive=True,
         zero_if=(0,),
         backward=lambda f, gy, i: apply(SPLAT, (gy,), vtype=f.inputs[0].vtype),
         reference=lambda f, xs: (
@@ -198,7 +205,7 @@ SPLAT: Op = register(
             xs[0].reshape(*xs[0].shape[:3], *(1,) * len(f.attr("vtype").tail)),
             (*xs[0].shape[:3], *f.attr("vtype").tail),
         ).copy(),
-        cases=(Case(lambda a: apply(SPLAT, (a,), vtype=VEC3), ((FLOAT, -2, 2),)),),
+        cases=(Case(lambda a: apply(SPLAT, (a,), vtype=VEC3), ((FLOAT, -2, 2),), any_type=False),),
     ),
     Kernel(_splat_glsl),
 )
@@ -373,23 +380,3 @@ def faceforward(n: Any, i: Any, reference: Any) -> Variable:
     if n.vtype.is_matrix or n.vtype.is_int:
         raise GraphError(f"F.faceforward: needs FLOAT or VECn, got {n.label()}")
     return where(compare("lt", dot(reference, i), 0.0), n, -n)
-
-
-def _attach_operators() -> None:
-    """Give Variable its operators; here because they are F ops and the graph knows no op."""
-    from dressi.ad.functions import arith, elementary, matrix
-    from dressi.ad.functions.select import compare
-
-    v: Any = Variable
-    v.__add__, v.__radd__ = arith.add, lambda a, b: arith.add(b, a)
-    v.__sub__, v.__rsub__ = arith.sub, lambda a, b: arith.sub(b, a)
-    v.__mul__, v.__rmul__ = arith.mul, lambda a, b: arith.mul(b, a)
-    v.__truediv__, v.__rtruediv__ = arith.div, lambda a, b: arith.div(b, a)
-    v.__matmul__ = matrix.matmul
-    v.__neg__, v.__abs__, v.__pow__ = neg, elementary.abs, elementary.pow
-    v.__lt__ = lambda a, b: compare("lt", a, b)
-    v.__le__ = lambda a, b: compare("lte", a, b)
-    v.__gt__ = lambda a, b: compare("gt", a, b)
-    v.__ge__ = lambda a, b: compare("gte", a, b)
-    for comps in ["x", "y", "z", "w", "r", "g", "b", "a", "xy", "xz", "yz", "zw", "xyz", "rgb"]:
-        setattr(v, comps, property(partial(swizzle, comps=comps), doc=f"Components {comps}."))

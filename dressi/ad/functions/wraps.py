@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.graph import short
+from dressi.ad.graph import Size, short
 from dressi.errors import GraphError
 from dressi.kinds import WRAPS, Wraps
 
@@ -29,6 +29,15 @@ def near_glsl(p: str) -> str:
 def near(p: np.ndarray) -> np.ndarray:
     """As ``near_glsl``."""
     return np.where(p > -FAR, np.minimum(p, FAR), -FAR)
+
+
+def off_texel_kinks(uv: np.ndarray, size: Size) -> np.ndarray:
+    """uv, float32 in float64, moved 1/50 texel away from borders and centres of texels, where
+    sampling has kinks: for tests of gradients. size: of the texture."""
+    half = uv * size * 2
+    whole = np.floor(half)
+    moved = (whole + np.clip(half - whole, 0.04, 0.96)) / (2 * np.array(size))
+    return moved.astype(np.float32).astype(np.float64)
 
 
 def checked_wrap(name: str, wrap: Any) -> Wraps:
