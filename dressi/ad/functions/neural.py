@@ -319,8 +319,7 @@ def _part_glsl(f: Function) -> str:
 
 def _part_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     (columns, o), (x, gy) = f.attr("size"), xs
-    c = columns // _n_taps(f)
-    n, chunks = _n_pixels(f.inputs[0], c), f.attr("chunks")
+    n, chunks = _n_pixels(f.inputs[0], columns // _n_taps(f)), f.attr("chunks")
     pixels = _by_image(gy, o)
     number = np.arange(n).reshape(pixels.shape[:3]) // -(-n // chunks)
     parts = [
