@@ -57,13 +57,10 @@ def _rows(name: str, geometry: Geometry, cases: tuple[Case, ...]) -> tuple[Op, O
             place += f"    l += 6 * clamp({{x2}}, 0, {f.attr('layers') // 6 - 1});\n"
         return f"{{\n    {place}    {text}\n  }}"
 
-    def fetched(vtype: str, text: str) -> str:
-        """GLSL that declares t0 to t3 from the four texels. text: of each, with @ for it."""
+    def fetched(vtype: str) -> str:
+        """GLSL that declares t0 to t3, the four texels."""
         offsets = ("0, 0", "1, 0", "0, 1", "1, 1")
-        values = [
-            f"t{k} = {text.replace('@', f'{{fetch0}}(i + ivec2({o}), l)')}"
-            for k, o in enumerate(offsets)
-        ]
+        values = [f"t{k} = {{fetch0}}(i + ivec2({o}), l)" for k, o in enumerate(offsets)]
         return f"{vtype} {', '.join(values)};\n    "
 
     def taps(f: Function, d: np.ndarray, xs: Sequence[np.ndarray]) -> Any:
@@ -78,7 +75,7 @@ def _rows(name: str, geometry: Geometry, cases: tuple[Case, ...]) -> tuple[Op, O
         if not linear(f):
             return "{y} = {T}(0);\n  " + block(f, "{y} = {fetch0}(i, l);")
         mixed = "{y} = wy.x * (wx.x * t0 + wx.y * t1) + wy.y * (wx.x * t2 + wx.y * t3);"
-        return "{y} = {T}(0);\n  " + block(f, fetched("{T}", "@") + mixed)
+        return "{y} = {T}(0);\n  " + block(f, fetched("{T}") + mixed)
 
     def read_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
         out = 0.0
@@ -124,7 +121,7 @@ def _rows(name: str, geometry: Geometry, cases: tuple[Case, ...]) -> tuple[Op, O
         # Differences first: two equal texels cancel exactly, which counts at a pole, where the
         # slope of the longitude is large.
         text = (
-            fetched("{T0}", "@")
+            fetched("{T0}")
             + f"vec2 s = vec2(wy.x * {slope('t1 - t0')} + wy.y * {slope('t3 - t2')}, "
             f"wx.x * {slope('t2 - t0')} + wx.y * {slope('t3 - t1')});\n    "
             + geometry.slope_glsl(f.attr("size"))
