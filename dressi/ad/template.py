@@ -1,10 +1,10 @@
 """Templates of GLSL: texts with markers ``{name}``, which are filled strictly.
 
 In: a template and what its markers stand for. Out: GLSL. A template is filled twice. First the row
-of an op puts in its numbers and pieces of text (``expand``). Then the generator of shaders puts in
-the names of values, types and functions (``fill``); its markers are those of ``GENERATED``. At
-either time a marker that nobody knows, and a value for which there is no marker, is a ShaderError
-that names the op and the marker. Braces around anything but a name belong to GLSL.
+of an op puts in its numbers and pieces of text (``expand_glsl``). Then the generator of shaders
+puts in the names of values, types and functions (``fill_glsl``); its markers are those of
+``GENERATED``. At either time a marker that nobody knows, and a value for which there is no marker,
+is a ShaderError that names the op and the marker. Braces around anything but a name belong to GLSL.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Value = str | int | Callable[[], str]
 """What a marker stands for. A function is called where the marker is found."""
 
 
-def expand(op: str, template: str, **values: Value) -> str:
+def expand_glsl(op: str, template: str, **values: Value) -> str:
     """Returns the template with the values in the place of their markers.
 
     Markers of the generator stay, unless a value replaces them. op: the name for errors. Raises
@@ -36,7 +36,9 @@ def expand(op: str, template: str, **values: Value) -> str:
     return _filled(op, template, values, values, lambda name: GENERATED.fullmatch(name) is not None)
 
 
-def fill(op: str, template: str, values: Mapping[str, Value], needed: Collection[str] = ()) -> str:
+def fill_glsl(
+    op: str, template: str, values: Mapping[str, Value], needed: Collection[str] = ()
+) -> str:
     """Returns the template with all markers filled.
 
     op: the name for errors. needed: the markers that must be there. Raises ShaderError for a marker
@@ -49,9 +51,9 @@ def expand_kernel(op: str, name: str, **values: Value) -> tuple[str, str]:
     """Returns the two parts of an expanded kernel: what stands in front of main(), and its body.
 
     name: of the file in the folder of kernels, without ``.glsl``. Lines at its top that begin with
-    ``//!`` say what its markers mean, and are left out. Raises ShaderError as ``expand`` does.
+    ``//!`` say what its markers mean, and are left out. Raises ShaderError as ``expand_glsl`` does.
     """
-    front, _, rest = expand(op, _kernel(name), **values).partition("void main() {\n")
+    front, _, rest = expand_glsl(op, _kernel(name), **values).partition("void main() {\n")
     return front.strip(), rest.rstrip().removesuffix("}").strip()
 
 

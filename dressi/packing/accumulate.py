@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dressi.ad.template import expand
+from dressi.ad.template import expand_glsl
 from dressi.ad.vtype import VType
 
 ATOMIC, LOOP, EXACT = "atomic", "loop", "exact"
@@ -37,15 +37,15 @@ def adder(name: str, array: str, t: VType, way: str) -> list[str]:
     if way == LOOP and t.n_words == 1:
         lines = [f"  if (v != 0.0) {name}_one(i + 0, v);"]
     elif way == LOOP:
-        # One compare-and-swap loop in the text, not one a component: a CPU driver takes minutes to
-        # compile a shader with thirty of them.
+        # One compare-and-swap loop in the text, not one per component: a CPU driver takes minutes
+        # to compile a shader with thirty of them.
         value = f"v[k / {t.n}][k % {t.n}]" if t.is_matrix else "v[k]"
         body = f"if ({value} != 0.0) {name}_one(i + k, {value});"
         lines = [f"  for (int k = 0; k < {t.n_words}; k++) {body}"]
     else:
         values = [(k, _word(t, k)) for k in range(t.n_words)]
         lines = [f"  if ({v} != 0.0) atomicAdd({array}[i + {k}], {v});" for k, v in values]
-    one = [expand(name, _LOOP, name=name, array=array)] if way == LOOP else []
+    one = [expand_glsl(name, _LOOP, name=name, array=array)] if way == LOOP else []
     head = f"void {name}(int i, {t.glsl} v) {{\n  i *= {t.n_words};\n"
     return [*one, head + "\n".join(lines) + "\n}"]
 
@@ -83,7 +83,7 @@ def reduced(row: str, n_rows: int, base: str, adds: Sequence[tuple[str, str, str
     row: GLSL of the number; outside of [0, n_rows) nothing is added. base: GLSL of what is added to
     it. adds: (reducer, adder, value, its type) each.
     """
-    return expand(
+    return expand_glsl(
         "reduced",
         _REDUCED,
         row=row,

@@ -15,7 +15,7 @@ carries nothing into the next word, and a word less BIAS is a signed digit.
 
 from __future__ import annotations
 
-from dressi.ad.template import expand
+from dressi.ad.template import expand_glsl
 from dressi.ad.vtype import VType
 
 WORDS = 3
@@ -27,7 +27,7 @@ INT64 = ("GL_EXT_shader_explicit_arithmetic_types_int64", "GL_EXT_shader_atomic_
 
 # A float has 24 bits and scaling by powers of two is exact, so the words of |v| are exact too, down
 # to 2^-64. What is carried to the high word is returned, not added here: CPU drivers run both sides
-# of every branch, and one branch a number of components is cheaper than one a component.
+# of every branch, and one branch per value is cheaper than one per component.
 _ONE = """uint {name}_word(float a) {
   return a >= 2147483648.0 ? uint(int(a - 2147483648.0)) | 0x80000000u : uint(int(a));
 }
@@ -86,27 +86,18 @@ def n_words(n: int) -> int:
     return WORDS * n + 1
 
 
-def pairs(array: str, declaration: str) -> str:
-    """The declaration of a buffer once more, of which ``array_pairs`` are 64-bit words. A shader
-    uses each word through one of the two only."""
-    text = declaration.partition("//")[0].rstrip()
-    return text.replace("buffer Buffer", "buffer Pairs").replace(
-        f"uint {array}[]", f"uint64_t {array}_pairs[]"
-    )
-
-
 def exact_adder(name: str, array: str, t: VType, n: int, wide: bool) -> list[str]:
     """Functions that end with ``void name(int index, T value)``. Exact zeros are skipped. n: the
     components of the buffer; wide: whether the device adds 64-bit words."""
-    pair = expand(name, _PAIR if wide else _TWO_WORDS, array=array)
-    functions = [expand(name, _ONE, name=name, pair=pair)]
+    pair = expand_glsl(name, _PAIR if wide else _TWO_WORDS, array=array)
+    functions = [expand_glsl(name, _ONE, name=name, pair=pair)]
     flag = f"{array}[{WORDS * n}]"
     touch = f"if ({flag} == {BIAS}u) atomicOr({flag}, 1u);"
     if t.is_matrix or t.n > 1:
         ones = [
             f"  if (v[{k}] != 0.0) high[{k}] = {name}_one(i + {k}, v[{k}]);" for k in range(t.n)
         ]
-        column = expand(
+        column = expand_glsl(
             name,
             _COLUMN,
             name=name,
@@ -141,7 +132,7 @@ def exact_sum(name: str, array: str, t: VType, n: int, wide: bool) -> str:
     parts = ", ".join(f"{name}_pair(i + {k})" for k in range(t.n_words))
     high = f"float(int({array}[{2 * n} + i + k] ^ {BIAS}u))"
     target = f"v[k / {t.n}][k % {t.n}]" if t.is_matrix else "v[k]" if t.n > 1 else "v"
-    return expand(
+    return expand_glsl(
         name,
         _SUM,
         name=name,

@@ -13,10 +13,10 @@ from collections.abc import Collection
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import workgroup
 from dressi.ad.registry import FREE, SAME, SAMPLER
-from dressi.ad.template import Value, fill
+from dressi.ad.template import Value, fill_glsl
 from dressi.ad.vtype import VType
 from dressi.packing.accumulate import ATOMIC, adder
-from dressi.packing.exact import INT64, exact_adder, exact_sum, pairs
+from dressi.packing.exact import INT64, exact_adder, exact_sum
 from dressi.packing.layout import Layout, layout
 from dressi.packing.plan import Binding, SamplerPlan
 from dressi.packing.sample import near_glsl, software_sampler
@@ -85,24 +85,29 @@ class Generator:
 
     def buffer(self, v: Variable, text: ShaderText, element: str) -> str:
         """Name of the array of a buffer, declared with the given element type."""
-        b = self.bind("buffer", self.places.buffers[v.uid], text.letter)
-        name = f"b{b.binding}"
+        number = self.bind("buffer", self.places.buffers[v.uid], text.letter).binding
+        name = f"b{number}"
         if text.is_new(name):
-            access = "" if v.uid in self.written else "readonly "
-            text.declarations.append(
-                f"layout(std430, set = 0, binding = {b.binding}) {access}buffer Buffer{b.binding} "
-                f"{{ {element} {name}[]; }};  // {v.label()}"
-            )
+            head = self.buffer_head(v, number)
+            block = f"Buffer{number} {{ {element} {name}[]; }};"
+            text.declarations.append(f"{head} {block}  // {v.label()}")
         return name
 
+    def buffer_head(self, v: Variable, number: int) -> str:
+        """What the declaration of a buffer begins with."""
+        access = "" if v.uid in self.written else "readonly "
+        return f"layout(std430, set = 0, binding = {number}) {access}buffer"
+
     def exact_buffer(self, v: Variable, text: ShaderText) -> tuple[str, int, bool]:
-        """A buffer of sums in fixed point: its name, its components, whether 64-bit words of it are
-        declared too."""
+        """A buffer of sums in fixed point: its name, its components, whether it is also declared as
+        64-bit words, ``name_pairs`` (a shader uses each word through one of the two only)."""
         name = self.buffer(v, text, "uint")
         wide = self.limits.int64_atomics
         if wide and text.is_new(f"{name}_pairs"):
             text.extensions.update(INT64)
-            text.declarations.append(pairs(name, text.declarations[-1]))
+            number = self.bind("buffer", self.places.buffers[v.uid], text.letter).binding
+            block = f"Pairs{number} {{ uint64_t {name}_pairs[]; }};"
+            text.declarations.append(f"{self.buffer_head(v, number)} {block}")
         return name, v.size[0] * v.size[1] * v.layers * v.vtype.n_words, wide
 
     # -- reading
@@ -260,9 +265,9 @@ class Generator:
         values = self.values(f, name, text, body)
         own = workgroup(f.op)
         if own is not None:
-            text.functions.append(fill(f.op.name, own.preamble(f), {}))
+            text.functions.append(fill_glsl(f.op.name, own.preamble(f), {}))
         code = snippet(self, f, text)
-        code = fill(f.op.name, code, values, needed(f, code, values))
+        code = fill_glsl(f.op.name, code, values, needed(f, code, values))
         origin = "" if f.op.kind == FREE else f"  // {f.op.name}  {f.line}"
         if f.op.scatter:
             body.append(f"  {code}{origin}")

@@ -33,8 +33,8 @@ LARGE = 2**17
 
 
 def tile(size: tuple[int, int], wide: bool) -> tuple[int, int]:
-    """Pixels of a group of a dispatch over an image or table, one a lane. wide: of more than 8
-    bytes.
+    """Pixels of a workgroup of a dispatch over an image or table, one per lane. wide: of more
+    than 8 bytes.
 
     128 lanes where there are many: a processor holds only so many groups (32 on an H200, where
     groups of 64 lanes left half of its lanes empty and shaders over narrow pixels took 1.3 to 1.4

@@ -139,6 +139,9 @@ def test_golden_shaders_are_valid_spirv(path: Path, tmp_path: Path) -> None:
     shaders = golden_shaders(path)
     assert shaders
     compiled = find_compiler().compile(shaders)
+    assert not any(
+        map(hidden, compiled)
+    )  # kernels of workgroups, which have no cases, are here too
     validator = shutil.which("spirv-val")
     if validator is None:
         pytest.skip("they compile, but spirv-val is not installed")

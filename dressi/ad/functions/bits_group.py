@@ -18,7 +18,7 @@ from typing import Any
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import Workgroup, implement
 from dressi.ad.registry import ANY, COMP, SAME, Op, Shape
-from dressi.ad.template import expand, expand_kernel
+from dressi.ad.template import expand_glsl, expand_kernel
 
 WORD = 32
 WIDE = 8
@@ -97,7 +97,7 @@ def _border(f: Function) -> str:
         return ""
     last = (width - 1) % WORD  # the last bit of a row that is a pixel
     end, valid = f"{1 << last}u", f"{(1 << last + 1) - 1}u"
-    return expand(f.op.name, _BORDER, columns=_shape(f)["columns"], end=end, valid=valid)
+    return expand_glsl(f.op.name, _BORDER, columns=_shape(f)["columns"], end=end, valid=valid)
 
 
 def _load(f: Function) -> str:

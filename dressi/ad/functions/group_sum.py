@@ -1,6 +1,6 @@
 """A level of a sum by groups of invocations: 64 of them add up 1024 pixels or more.
 
-In: an image or a table. Out: a table of the sums of its parts, one a group. Neighbouring
+In: an image or a table. Out: a table of the sums of its parts, one per group. Neighbouring
 invocations load neighbouring pixels, so that a load of a group is a few whole lines of memory, and
 sixteen loads are on their way before the first is added: without either a GPU waits for memory most
 of the time. The order of the additions is fixed: every invocation its own pixels in turn, then a

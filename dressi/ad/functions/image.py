@@ -77,13 +77,13 @@ EXPAND = register(
 )
 
 _EDGE_GLSL = (
-    "float {y}_c = {x0}, {y}_d = 0.0; ivec2 {y}_p = {pos};\n"
+    "float {y}_c = {fetch0}({pos}, {layer}), {y}_d = 0.0; ivec2 {y}_p = {pos};\n"
     "  if ({y}_p.x > 0) {y}_d += abs({fetch0}({y}_p - ivec2(1, 0), {layer}) - {y}_c);\n"
     "  if ({y}_p.x < {w0} - 1) {y}_d += abs({fetch0}({y}_p + ivec2(1, 0), {layer}) - {y}_c);\n"
     "  if ({y}_p.y > 0) {y}_d += abs({fetch0}({y}_p - ivec2(0, 1), {layer}) - {y}_c);\n"
     "  if ({y}_p.y < {h0} - 1) {y}_d += abs({fetch0}({y}_p + ivec2(0, 1), {layer}) - {y}_c);\n"
     "  {y} = {y}_d > 0.0 ? 1.0 : 0.0;"
-).replace("{x0}", "{fetch0}({pos}, {layer})")
+)
 
 
 def _edge_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:

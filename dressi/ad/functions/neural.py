@@ -24,7 +24,7 @@ from dressi.ad.functions.written_out import dot_glsl, matmul_glsl
 from dressi.ad.graph import Function, Size, Variable
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply
-from dressi.ad.template import Value, expand
+from dressi.ad.template import Value, expand_glsl
 from dressi.ad.vtype import MAT4, VEC4
 from dressi.errors import GraphError
 from dressi.kinds import CONV_BORDERS, ConvBorder
@@ -59,15 +59,15 @@ def _tap_glsl(f: Function, sign: str) -> str:
         return "ivec2 {y}_q = {y}_p;"
     x, y = (border_glsl("repeat", f"{{y}}_q.{a}", n) for a, n in (("x", w), ("y", h)))
     zero = f.attr("border") == "zero"
-    inside = expand(op, _ZERO, w=w, h=h) if zero else f"{{y}}_q = ivec2({x}, {y});"
-    return expand(op, _TAP, sign=sign, kernel=kernel, half=kernel // 2) + inside
+    inside = expand_glsl(op, _ZERO, w=w, h=h) if zero else f"{{y}}_q = ivec2({x}, {y});"
+    return expand_glsl(op, _TAP, sign=sign, kernel=kernel, half=kernel // 2) + inside
 
 
 def _expanded(f: Function, template: str, sign: str, **values: Value) -> str:
     """A template of one of the three directions, with what all of them know: {c} input and {o}
     output layers, {pos} {layer} of the output, and the {tap}."""
     pos, layer = place_glsl(f)
-    return expand(f.op.name, template, pos=pos, layer=layer, tap=_tap_glsl(f, sign), **values)
+    return expand_glsl(f.op.name, template, pos=pos, layer=layer, tap=_tap_glsl(f, sign), **values)
 
 
 # -- the layer
@@ -319,8 +319,7 @@ def _part_glsl(f: Function) -> str:
 
 def _part_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     (columns, o), (x, gy) = f.attr("size"), xs
-    c = columns // _n_taps(f)
-    n, chunks = _n_pixels(f.inputs[0], c), f.attr("chunks")
+    n, chunks = _n_pixels(f.inputs[0], columns // _n_taps(f)), f.attr("chunks")
     pixels = _by_image(gy, o)
     number = np.arange(n).reshape(pixels.shape[:3]) // -(-n // chunks)
     chosen = [np.where((number == k)[..., None, None], pixels, 0.0) for k in range(chunks)]

@@ -28,7 +28,7 @@ from typing import Any
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import Workgroup, implement
 from dressi.ad.registry import ANY, COMP, Op
-from dressi.ad.template import Value, expand, expand_kernel
+from dressi.ad.template import Value, expand_glsl, expand_kernel
 from dressi.ad.vtype import INT, IVEC2
 
 GROUP = 64
@@ -111,7 +111,7 @@ def raster_keys(
     values: dict[str, Value] = {"n": slots} if slots > 1 else {}
     if phase == WINNER32:
         values["depths"] = f"{{fetch{len(inputs) - 1}}}"
-    slot_update = expand(op.name, slot_update or _SLOT_UPDATE[phase], **values)
+    slot_update = expand_glsl(op.name, slot_update or _SLOT_UPDATE[phase], **values)
     own = {"inner": inner, "phase": phase, "slot_update": slot_update}
     return op, inputs, {**attrs, **own, "n_corners": len(corners)}
 
@@ -180,7 +180,7 @@ def _view(f: Function) -> str:
 
 def _prefix_sum(op: str, sums: str, count: int) -> tuple[str, int]:
     """GLSL of the prefix sums of so many numbers, and the half of the array in which they end."""
-    return expand(op, _SUM, sums=sums, count=count), (count.bit_length() - 1) % 2
+    return expand_glsl(op, _SUM, sums=sums, count=count), (count.bit_length() - 1) % 2
 
 
 def _kernel(f: Function) -> tuple[str, str]:
@@ -213,6 +213,6 @@ def _kernel(f: Function) -> tuple[str, str]:
         last_rows=last_rows,
         sum_pairs=sum_pairs,
         last_pairs=last_pairs,
-        update=expand(op, _UPDATE, **update),
+        update=expand_glsl(op, _UPDATE, **update),
         **{f"corner{k}": corner for k, corner in enumerate(corners[:4])},
     )

@@ -4,7 +4,7 @@ In: the fragments of ``raster_compute``. Out: for every pixel n slots side by si
 nearest layer first, and the op that reads the primitive of one of them. The layers are those of
 depth peeling (``ad.peeling``), to the bit. Linear in fragments where peeling is linear in fragments
 times layers. Source: Bavoil et al. 2007, Multi-Fragment Effects on the GPU using the k-Buffer; here
-with atomics instead of a lock a pixel.
+with atomics instead of a lock per pixel.
 
 Why the slots are exact, whatever the order of the fragments. A key (depth, primitive), inverted so
 that nearer is larger, goes to slot 0. ``atomicMax`` leaves the larger of the two keys that meet

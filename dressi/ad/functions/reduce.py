@@ -18,7 +18,7 @@ from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3, VType
 from dressi.errors import GraphError
 
 BLOCK = 8
-"""Pixels on a side of the blocks that one level of the pyramid adds: 64 inputs a pixel, so 256 x
+"""Pixels on a side of the blocks that one level of the pyramid adds: 64 inputs per pixel, so 256 x
 256 is summed in three passes."""
 
 
@@ -173,7 +173,7 @@ SUM = register(
 
 
 def sum(x: Variable, per_layer: bool = False) -> Variable:
-    """Sum over all pixels and layers, @ 1x1 (``per_layer``: one a layer). Gradient: gy
+    """Sum over all pixels and layers, @ 1x1 (``per_layer``: one per layer). Gradient: gy
     everywhere."""
     needs_variable("sum", x)
     if x.size == (1, 1) and (x.layers == 1 or per_layer):
@@ -182,7 +182,7 @@ def sum(x: Variable, per_layer: bool = False) -> Variable:
 
 
 def mean(x: Variable, per_layer: bool = False) -> Variable:
-    """Mean over all pixels and layers, @ 1x1 (``per_layer``: one mean a layer). FLOAT, VECn.
+    """Mean over all pixels and layers, @ 1x1 (``per_layer``: one mean per layer). FLOAT, VECn.
     Gradient: gy / count everywhere."""
     if needs_variable("mean", x).vtype.is_int or x.vtype.is_matrix:
         raise GraphError(f"F.mean: needs FLOAT or VECn, got {x.label()}")

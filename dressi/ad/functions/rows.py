@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dressi.ad.kernels import REST
-from dressi.ad.template import Value, expand
+from dressi.ad.template import Value, expand_glsl
 
 FIRST = 8
 """Entries that are loaded together, before any branch, where the longest row is known."""
@@ -115,7 +115,7 @@ def _overlapping(value: Summand, entry: str, subgroups: bool, longest: int | Non
     # All lanes work on the row of one of them, in its layer.
     many = _block(value, entry, places, tests, ("of_layer", "part", " " * 10))
     parts: dict[str, Value] = {"left": LONG - first, "each": EACH, "many": "\n".join(many)}
-    together = expand("row_sum_glsl", _TOGETHER, **parts)
+    together = expand_glsl("row_sum_glsl", _TOGETHER, **parts)
     return [
         *lines,
         "  if (subgroupBallot({y}_k < {y}_e) != uvec4(0)) {",

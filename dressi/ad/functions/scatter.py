@@ -29,6 +29,7 @@ from dressi.ad.graph import (
 )
 from dressi.ad.kernels import DISPATCH, SUBGROUP, Kernel, register
 from dressi.ad.registry import ANY, COMP, RASTER, SAME, Case, Op, Shape, apply
+from dressi.ad.template import expand_glsl
 from dressi.ad.vtype import FLOAT, INT, VEC3
 from dressi.errors import GraphError
 from dressi.kinds import SCATTERS, Scatter
@@ -43,6 +44,11 @@ def _lookup_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return table.vtype, index.size, max(table.layers, index.layers)
 
 
+_LOOKUP = """int {y}_i = clamp({x1}, 0, {last});
+  {y} = {fetch0}({at}, {layer});
+  if ({y}_i != {x1}) {y} = {T}(0);"""
+
+
 def _lookup_glsl(f: Function) -> str:
     table = f.inputs[0]
     w, h = table.size
@@ -51,11 +57,7 @@ def _lookup_glsl(f: Function) -> str:
         # The number of a primitive that was drawn: never out of range.
         return f"{{y}} = {{fetch0}}({table_index('{w0}', '{x1}', table.is_table)}, {{layer}});"
     at = table_index("{w0}", "{y}_i", table.is_table)
-    return (
-        f"int {{y}}_i = clamp({{x1}}, 0, {w * h - 1});\n"
-        f"  {{y}} = {{fetch0}}({at}, {{layer}});\n"
-        "  if ({y}_i != {x1}) {y} = {T}(0);"
-    )
+    return expand_glsl(f.op.name, _LOOKUP, last=w * h - 1, at=at)
 
 
 def _rows(index: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -44,13 +44,10 @@ def _is_linear(f: Function) -> bool:
     return bool(f.attr("filter") == "linear")
 
 
-def _fetched(vtype: str, text: str) -> str:
-    """GLSL that declares t0 to t3 from the four texels. text: of each, with @ for it."""
+def _fetched(vtype: str) -> str:
+    """GLSL that declares t0 to t3, the four texels."""
     offsets = ("0, 0", "1, 0", "0, 1", "1, 1")
-    values = [
-        f"t{k} = {text.replace('@', f'{{fetch0}}(i + ivec2({o}), l)')}"
-        for k, o in enumerate(offsets)
-    ]
+    values = [f"t{k} = {{fetch0}}(i + ivec2({o}), l)" for k, o in enumerate(offsets)]
     return f"{vtype} {', '.join(values)};\n    "
 
 
@@ -84,7 +81,7 @@ class _Map:
         if not _is_linear(f):
             return "{y} = {T}(0);\n  " + self.block(f, "{y} = {fetch0}(i, l);")
         mixed = "{y} = wy.x * (wx.x * t0 + wx.y * t1) + wy.y * (wx.x * t2 + wx.y * t3);"
-        return "{y} = {T}(0);\n  " + self.block(f, _fetched("{T}", "@") + mixed)
+        return "{y} = {T}(0);\n  " + self.block(f, _fetched("{T}") + mixed)
 
     def read_ref(self, f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
         out = 0.0
@@ -132,7 +129,7 @@ class _Map:
         # Differences first: two equal texels cancel exactly, which counts at a pole, where the
         # slope of the longitude is large.
         text = (
-            _fetched("{T0}", "@")
+            _fetched("{T0}")
             + f"vec2 s = vec2(wy.x * {slope('t1 - t0')} + wy.y * {slope('t3 - t2')}, "
             f"wx.x * {slope('t2 - t0')} + wx.y * {slope('t3 - t1')});\n    "
             + self.geometry.slope_glsl(f.attr("size"))
