@@ -18,12 +18,11 @@ from dressi.ad.evaluate import as_array, evaluate
 from dressi.ad.graph import Variable, leaves
 from dressi.ad.precision import say_far
 from dressi.ad.verify import check_indices
+from dressi.engine.device import Device
 from dressi.errors import GraphError
-from dressi.packing import Packed, image_key
+from dressi.packing import DeviceLimits, Packed, image_key
 from dressi.packing.arrays import from_planes, to_planes, to_words
 from dressi.packing.layout import layout
-from dressi.vk import Device
-from dressi.vk.image import Image
 
 _NOTHING: frozenset[int] = frozenset()
 
@@ -45,9 +44,10 @@ class LeafStore:
     have dropped is freed by the next ``release``.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, limits: DeviceLimits) -> None:
         self.device = device
-        self.limits = device.limits
+        self.limits = limits
+        """Those of the device, or stricter ones: they say how images lie in memory."""
         self.version = 0
         """Grows with every send."""
         self._host: dict[int, np.ndarray] = {}  # float32 or int32; of images int32 only
@@ -59,6 +59,14 @@ class LeafStore:
         """Bytes of all images of leaves."""
         self._sources: dict[int, set[int]] = {}  # of each derived leaf in use: what it follows
         self._changed: set[int] = set()
+
+    def __len__(self) -> int:
+        """Number of leaves that something is known about."""
+        return len(self._known)
+
+    def host_bytes(self) -> int:
+        """Bytes of what is kept on the host."""
+        return sum(a.nbytes for a in self._host.values())
 
     @property
     def resident(self) -> set[int]:
@@ -193,9 +201,9 @@ class LeafStore:
         self.device.upload_all([(*i, p) for i, p in zip(images, planes, strict=True)])
         self.mark_changed(variables)
 
-    def images(self, variables: Iterable[Variable]) -> list[Image]:
+    def images(self, variables: Iterable[Variable]) -> list[Any]:
         """The same images, for a ``Transfer``."""
-        return [self.device.store.get(key) for key, *_ in self._images(variables)]
+        return [self.device.image(key) for key, *_ in self._images(variables)]
 
     def _images(self, variables: Iterable[Variable]) -> list[tuple[int, str, int, int]]:
         """(key, format, width, height) of each plane."""
@@ -257,17 +265,14 @@ class LeafStore:
         plan = packed.plan
         written = {target for _, target in plan.updates}
         written |= {i for stage in plan.stages for s in stage.substages for i in s.written}
-        kept = {}
-        for image in (plan.images[i] for i in sorted(written)):
-            if image.key is not None:
-                data = self.device.download(image.key)
-                kept[image.key] = (image.format, image.width, image.height, data)
-        return kept
+        images = [plan.images[i] for i in sorted(written)]
+        kept = {i.key: (i.format, i.width, i.height) for i in images if i.key is not None}
+        pixels = self.device.download_all(list(kept))
+        return {key: (*image, p) for (key, image), p in zip(kept.items(), pixels, strict=True)}
 
     def restore(self, kept: dict[int, tuple[str, int, int, bytes]]) -> None:
         """Put back what ``save`` gave."""
-        for key, (fmt, width, height, data) in kept.items():
-            self.device.upload(key, fmt, width, height, data)
+        self.device.upload_all([(key, *image) for key, image in kept.items()])
 
     def uniform_words(self, packed: Packed) -> bytes:
         """The uniform block of a plan."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dressi.ad.graph import Variable
+from dressi.engine.device import Executable
 from dressi.engine.leafstore import LeafStore
 from dressi.errors import OutOfMemoryError
 from dressi.inspect.report import Rebuild
@@ -21,7 +22,6 @@ from dressi.packing import Packed
 from dressi.packing.arrays import from_buffer, from_planes
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.reactive import MIN_GAIN, Split, split_functions, split_substages
-from dressi.vk import Executable
 
 log = logging.getLogger("dressi")
 
@@ -47,6 +47,11 @@ class Part:
     ran_at: tuple[int, int] = (-1, -1)
     """Version of the store, and calls of exec_steps, at the last run."""
 
+    def __post_init__(self) -> None:
+        plan = self.packed.plan
+        self.is_empty = not (plan.stages or plan.updates)
+        """Whether a run does nothing at all."""
+
     def holds(self, v: Variable) -> bool:
         """Whether a lowered Variable can be read from here."""
         return v.uid in self.packed.images or v.uid in self.packed.buffers
@@ -58,11 +63,6 @@ class Part:
             return from_buffer(words, v)
         planes = [self.executable.download(i) for i in self.packed.images[v.uid]]
         return from_planes(planes, v, limits)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether a run does nothing at all."""
-        return not (self.packed.plan.stages or self.packed.plan.updates)
 
     def run(self, n: int, store: LeafStore) -> None:
         """n runs with the uniforms that the store has now."""
@@ -209,9 +209,11 @@ class Step:
 
     def run(self, n: int) -> None:
         """n iterations, in as few submits as rebuilds allow."""
-        flags = self._store.take_changed() & self._watched
-        if self._split is not None and flags & self._split.depends:
-            self._stale = True
+        flags = self._store.take_changed()
+        if flags:
+            flags &= self._watched
+            if self._split is not None and flags & self._split.depends:
+                self._stale = True
         if not self._cache or (not self._stale and self.flags.is_settled(flags, n)):
             self._advance(n)
             self._note_plain(n)

@@ -1,22 +1,16 @@
-"""What an engine did, as a table: stages, times, traffic, memory, rebuilds; and as a Chrome trace.
+"""What an engine did, as a table: stages, times, traffic, memory, rebuilds.
 
-In: plans by name, measured times, counts. Out: ``Report`` (text, and HTML for notebooks), and a
-dictionary in the Chrome Trace Event Format for chrome://tracing or Perfetto.
+In: plans by name, measured times, counts. Out: ``Report`` (text, and HTML for notebooks).
 """
 
 from __future__ import annotations
 
 import html
-import json
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from dressi.errors import DressiError
 from dressi.inspect.flow import STATIC, ordered
 from dressi.inspect.traffic import (
     Traffic,
@@ -26,10 +20,8 @@ from dressi.inspect.traffic import (
     substage_traffic,
     update_traffic,
 )
+from dressi.inspect.words import clipped, count_text, mb_text, ms_text, size_text, wrapped
 from dressi.packing.plan import Plan, StagePlan
-
-COLUMNS = 110
-"""Width of the text: it fits a terminal on half a screen."""
 
 _HEADS = "stage ms % attached fetched written size substages functions"
 
@@ -127,10 +119,11 @@ class MemoryUse:
         return self.images + self.buffers + self.depth
 
     def __str__(self) -> str:
-        limit = "no limit" if self.limit is None else f"limit {_mb(self.limit)}"
+        limit = "no limit" if self.limit is None else f"limit {mb_text(self.limit)}"
         return (
-            f"{_mb(self.used)} in use (images {_mb(self.images)}, buffers {_mb(self.buffers)}, "
-            f"depth {_mb(self.depth)}), {_mb(self.held)} held, {limit}"
+            f"{mb_text(self.used)} in use (images {mb_text(self.images)}, "
+            f"buffers {mb_text(self.buffers)}, depth {mb_text(self.depth)}), "
+            f"{mb_text(self.held)} held, {limit}"
         )
 
 
@@ -184,8 +177,8 @@ class Report:
     def text(self) -> str:
         """The report in at most 110 columns. Bytes ``attached``: read as input attachments;
         ``fetched``: as textures and buffers, and by copies."""
-        table = [_clip(line) for line in self._table()]
-        return "\n".join([*_wrapped(self._head()), "", *table, "", *_wrapped(self._tail())])
+        table = [clipped(line) for line in self._table()]
+        return "\n".join([*wrapped(self._head()), "", *table, "", *wrapped(self._tail())])
 
     __str__ = __repr__ = text
 
@@ -197,7 +190,7 @@ class Report:
                 what = "static part" if clean else "step"
                 yield f"{what}: {_totals(rows)}"
         t = self.traffic
-        yield f"a step reads {_size(t.read)} and writes {_size(t.written)}"
+        yield f"a step reads {size_text(t.read)} and writes {size_text(t.written)}"
         if self.step_ms is not None or self.gpu_ms is not None:
             whole = "" if self.step_ms is None else f"a step takes {self.step_ms:.3f} ms"
             inside = "" if self.gpu_ms is None else f"its stages {self.gpu_ms:.3f} ms"
@@ -212,7 +205,7 @@ class Report:
             ops = ",".join(s.name for s in r.substages)
             size = f"{r.width}x{r.height}"
             yield (
-                f"{r.full_name:<18}{_ms(r.ms):>9}{self._share(r):>6}{_columns(r.traffic)}  "
+                f"{r.full_name:<18}{ms_text(r.ms):>9}{self._share(r):>6}{_columns(r.traffic)}  "
                 f"{size:<11}{len(r.substages):>4}{r.n_functions:>6}  {ops}"
             )
             if len(r.substages) > 1:
@@ -225,7 +218,7 @@ class Report:
             if u.copied:
                 share = self._percent(u.ms) if u.plan != STATIC else "clean"
                 yield (
-                    f"{f'{u.plan} updates':<18}{_ms(u.ms):>9}{share:>6}{_columns(u.traffic)}  "
+                    f"{f'{u.plan} updates':<18}{ms_text(u.ms):>9}{share:>6}{_columns(u.traffic)}  "
                     f"copies to {', '.join(u.copied)}"
                 )
 
@@ -248,11 +241,11 @@ class Report:
         """The cache in a line."""
         n = sum(r.clean for r in self.stages)
         if not n:
-            return f"static part: none, {_many(self.steps, 'step')}"
+            return f"static part: none, {count_text(self.steps, 'step')}"
         kept = sum(u.kept_bytes for u in self.updates if u.plan == STATIC)
         return (
-            f"static part: {_many(n, 'stage')}, ran {self.static_runs} of "
-            f"{_many(self.steps, 'step')} (hits {self.hits}), keeps {_size(kept)}"
+            f"static part: {count_text(n, 'stage')}, ran {self.static_runs} of "
+            f"{count_text(self.steps, 'step')} (hits {self.hits}), keeps {size_text(kept)}"
         )
 
     def _share(self, row: StageRow) -> str:
@@ -267,11 +260,11 @@ class Report:
     def _repr_html_(self) -> str:
         rows = []
         for r in self.stages:
-            cells = [_ms(r.ms), self._share(r), *_sizes(r.traffic)]
+            cells = [ms_text(r.ms), self._share(r), *_sizes(r.traffic)]
             cells += [f"{r.width}x{r.height}", str(len(r.substages)), str(r.n_functions)]
             inside = "".join(
                 f"<li>{_html(s.name)}: {s.n_functions} functions, reads "
-                f"{_size(s.traffic.read)}, writes {_size(s.traffic.written)}</li>"
+                f"{size_text(s.traffic.read)}, writes {size_text(s.traffic.written)}</li>"
                 for s in r.substages
             )
             name = f"<details><summary>{_html(r.full_name)}</summary><ul>{inside}</ul></details>"
@@ -280,7 +273,7 @@ class Report:
             if u.copied:
                 clean = u.plan == STATIC
                 share = "clean" if clean else self._percent(u.ms)
-                cells = [_ms(u.ms), share, *_sizes(u.traffic), "", "", ""]
+                cells = [ms_text(u.ms), share, *_sizes(u.traffic), "", "", ""]
                 rows.append(_html_row(f"{_html(u.plan)} updates", cells, pale=clean))
         head = "".join(f"<th>{name}</th>" for name in _HEADS.split())
         above = "".join(f"<div>{_html(line)}</div>" for line in self._head())
@@ -363,111 +356,11 @@ def _updates(plan: Plan, name: str, times: Mapping[str, float]) -> Updates:
     )
 
 
-# -- trace
-
-
-def chrome_trace(
-    phases: Sequence[tuple[str, float, float]],
-    stages: Sequence[tuple[str, float]],
-    *,
-    host: Sequence[tuple[str, float, float]] = (),
-    static_stages: Sequence[tuple[str, float]] = (),
-    traffic: Mapping[str, Traffic] | None = None,
-    gpu_delay_s: float = 0.0,
-    device: str = "device",
-) -> dict[str, Any]:
-    """One build and one step in the Chrome Trace Event Format.
-
-    phases: (name, start, duration) of the last build on the host, in seconds of any clock. host:
-    the same of one step (what it does before and while it waits); it is drawn right after the
-    build, however long that is past. stages: (name, ms) of a step on the device, laid end to end
-    from ``gpu_delay_s`` after the start of the step. static_stages: those of the clean part, on a
-    row of their own that ends where the step begins. traffic: by name of a stage.
-    """
-    bytes_of = traffic or {}
-    events = [
-        _named("process_name", 1, 0, "host"),
-        _named("thread_name", 1, 1, "last build"),
-        _named("thread_name", 1, 2, "a step"),
-        _named("process_name", 2, 0, device),
-        _named("thread_name", 2, 1, "a step"),
-    ]
-    end = _host_row(events, 1, phases, 0.0)
-    static_us = sum(1e3 * ms for _, ms in static_stages)
-    begin = max(end, static_us)
-    _host_row(events, 2, host, begin)
-    _device_row(events, 1, stages, begin + 1e6 * gpu_delay_s, bytes_of)
-    if static_stages:
-        events.append(_named("thread_name", 2, 2, "static part, only after a change"))
-        _device_row(events, 2, static_stages, begin - static_us, bytes_of)
-    return {"traceEvents": events, "displayTimeUnit": "ms"}
-
-
-def write_trace(path: str | Path, trace: Mapping[str, Any]) -> None:
-    """Write a trace as JSON. Raises DressiError when the file cannot be written."""
-    try:
-        Path(path).write_text(json.dumps(trace, indent=1), encoding="utf-8")
-    except OSError as error:
-        raise DressiError(f"cannot write the trace {path}: {error}") from None
-
-
-def _named(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
-    return {"name": what, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
-
-
-def _event(
-    name: str, process: int, thread: int, start_us: float, us: float, args: dict[str, Any]
-) -> dict[str, Any]:
-    return {
-        "name": name,
-        "ph": "X",
-        "pid": process,
-        "tid": thread,
-        "ts": round(max(0.0, start_us), 3),
-        "dur": round(max(0.0, us), 3),
-        "args": args,
-    }
-
-
-def _host_row(
-    events: list[dict[str, Any]],
-    thread: int,
-    parts: Sequence[tuple[str, float, float]],
-    begin_us: float,
-) -> float:
-    """Adds spans of the host, the first at begin_us; where the last one ends."""
-    first = min((start for _, start, _ in parts), default=0.0)
-    end = begin_us
-    for name, start, duration in parts:
-        at = begin_us + 1e6 * (start - first)
-        events.append(_event(name, 1, thread, at, 1e6 * duration, {}))
-        end = max(end, at + 1e6 * duration)
-    return end
-
-
-def _device_row(
-    events: list[dict[str, Any]],
-    thread: int,
-    stages: Sequence[tuple[str, float]],
-    begin_us: float,
-    traffic: Mapping[str, Traffic],
-) -> None:
-    at = begin_us
-    for name, ms in stages:
-        t = traffic.get(name)
-        args = {} if t is None else {"bytes read": t.read, "bytes written": t.written}
-        events.append(_event(name, 2, thread, at, 1e3 * ms, args))
-        at += 1e3 * max(0.0, ms)
-
-
-# -- words
-
-
 def _totals(rows: Sequence[StageRow]) -> str:
     n_substages = sum(len(r.substages) for r in rows)
     return (
-        f"{_many(sum(r.n_functions for r in rows), 'function')} -> "
-        f"{_many(n_substages, 'substage')} -> {_many(len(rows), 'stage')}"
+        f"{count_text(sum(r.n_functions for r in rows), 'function')} -> "
+        f"{count_text(n_substages, 'substage')} -> {count_text(len(rows), 'stage')}"
     )
 
 
@@ -477,39 +370,11 @@ def _columns(t: Traffic) -> str:
 
 def _sizes(t: Traffic) -> tuple[str, str, str]:
     """Attached, fetched, written."""
-    return _size(t.attachments_read), _size(t.textures_read + t.buffers), _size(t.written)
-
-
-def _ms(ms: float | None) -> str:
-    return "-" if ms is None else f"{ms:.3f}"
-
-
-def _mb(n: int) -> str:
-    return f"{n / 1e6:.1f} MB"
-
-
-def _size(n: int) -> str:
-    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if n >= unit:
-            return f"{n / unit:.1f} {name}"
-    return f"{n} B"
-
-
-def _many(n: int, what: str) -> str:
-    return f"{n} {what}" + ("" if n == 1 else "s")
-
-
-def _wrapped(lines: Iterator[str]) -> Iterator[str]:
-    for line in lines:
-        indent = " " * (len(line) - len(line.lstrip()) + 4)
-        yield from textwrap.wrap(
-            line, COLUMNS, subsequent_indent=indent, break_on_hyphens=False, tabsize=1
-        )
-
-
-def _clip(line: str) -> str:
-    line = " ".join(line.splitlines())
-    return (line if len(line) <= COLUMNS else line[: COLUMNS - 3] + "...").rstrip()
+    return (
+        size_text(t.attachments_read),
+        size_text(t.textures_read + t.buffers),
+        size_text(t.written),
+    )
 
 
 def _html_row(name: str, cells: Sequence[str], pale: bool) -> str:

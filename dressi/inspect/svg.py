@@ -8,12 +8,11 @@ so that no edge ever crosses a box.
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dressi.inspect.flow import READ, Edge, Flow, Node, StageNodes
+from dressi.inspect.svg_text import DASHED, LETTER, cut, escaped, plural, rounded_path, text_at
 
 BOX, LEAF, SPACE = 216, 170, 26
 """Widths of a substage and of a leaf, and the space between two of them."""
@@ -23,15 +22,12 @@ MOST_FUNCTIONS = 8
 """Lines of Functions of a substage; the rest is in the tooltip."""
 TEXT = 13
 """Height of a line of text."""
-LETTER = 5.8
-"""Mean width of a letter, on the safe side."""
 TITLES = 118
 """Width of the column of titles of stages."""
 LANE, GAP, EDGE = 5, 26, 12
 """Distance of two lanes, least height of a gap, margin of the drawing."""
 COLORS = ("#2f6db3", "#c0622b", "#3c8a4e", "#8a4fa3", "#b0413e", "#5b6b1f", "#1f8a8a", "#a8548a")
 
-Point = tuple[float, float]
 Run = tuple[str, str, str]
 """A horizontal piece of an edge in a gap: out of or into which node, by which gutter."""
 
@@ -251,7 +247,7 @@ class _Drawing:
         parts, y = [], float(EDGE + TEXT)
         for name, text in self.totals.items():
             shade = "#999999" if name == "static" else "#222222"
-            parts.append(_text(EDGE, y, f"{name}: {text}", f'fill="{shade}" font-weight="bold"'))
+            parts.append(text_at(EDGE, y, f"{name}: {text}", f'fill="{shade}" font-weight="bold"'))
             y += TEXT
         x = float(EDGE)
         for text, fill, stroke, more in (
@@ -263,11 +259,11 @@ class _Drawing:
                 f'<rect x="{x:.0f}" y="{y - 7:.0f}" width="20" height="11" fill="{fill}" '
                 f'stroke="{stroke}"{more}/>'
             )
-            parts.append(_text(x + 26, y + 2, text))
+            parts.append(text_at(x + 26, y + 2, text))
             x += 44 + LETTER * len(text)
-        for text, dash in (("written, then read", ""), ("update of a leaf", _DASHED)):
+        for text, dash in (("written, then read", ""), ("update of a leaf", DASHED)):
             parts.append(f'<path d="M{x:.0f} {y - 1:.0f}h24" stroke="#555555"{dash}/>')
-            parts.append(_text(x + 30, y + 2, text))
+            parts.append(text_at(x + 30, y + 2, text))
             x += 48 + LETTER * len(text)
         return parts
 
@@ -280,18 +276,18 @@ class _Drawing:
         s = stage.stage
         n_functions = sum(b.n_functions for b in s.substages)
         title = f"{stage.plan} {s.name}"
-        rows = [title, f"{s.kind} {s.width}x{s.height}", _plural(len(s.substages), "substage")]
-        rows.append(_plural(n_functions, "function"))
+        rows = [title, f"{s.kind} {s.width}x{s.height}", plural(len(s.substages), "substage")]
+        rows.append(plural(n_functions, "function"))
         parts = [
-            f"<g><title>{_xml(', '.join(rows))}</title>",
+            f"<g><title>{escaped(', '.join(rows))}</title>",
             f'<rect x="{self.frame_x:.0f}" y="{top:.1f}" width="{self.frame_width}" '
             f'height="{bottom - top:.1f}" rx="4" fill="{fill}" stroke="{stroke}"/>',
         ]
         for k, row in enumerate(rows):
             bold = ' font-weight="bold"' if k == 0 else ""
-            text = _cut(row, TITLES - 12)
+            text = cut(row, TITLES - 12)
             y = top + 20 + TEXT * k
-            parts.append(_text(self.frame_x + 8, y, text, f'fill="{shade}"{bold}'))
+            parts.append(text_at(self.frame_x + 8, y, text, f'fill="{shade}"{bold}'))
         return [*parts, "</g>"]
 
     def curve(self, edge: Edge, a: _Box, b: _Box) -> str:
@@ -313,22 +309,19 @@ class _Drawing:
         else:
             x, y_in = self.lane_x[r.lane], self.run_y(*r.into)
             points += [(x, y), (x, y_in), (r.x_in, y_in), (r.x_in, b.y - 2)]
-        return self.path(r.edge, a, b, _rounded(points))
+        return self.path(r.edge, a, b, rounded_path(points))
 
     def path(self, edge: Edge, a: _Box, b: _Box, d: str) -> str:
         title = f"{a.node.label} -> {b.node.label}\n" + "\n".join(edge.values)
         dash = ""
         if edge.kind != READ:
-            title, dash = f"{edge.kind}: {title}", _DASHED
+            title, dash = f"{edge.kind}: {title}", DASHED
         opacity = ' opacity="0.4"' if edge.clean else ""
         arrow = a.color.lstrip("#")
         return (
             f'<path d="{d}" fill="none" stroke="{a.color}" marker-end="url(#a{arrow})"{dash}'
-            f"{opacity}><title>{_xml(title)}</title></path>"
+            f"{opacity}><title>{escaped(title)}</title></path>"
         )
-
-
-_DASHED = ' stroke-dasharray="5 3"'
 
 
 def _markers() -> str:
@@ -352,77 +345,36 @@ def _box(box: _Box) -> str:
     full = "\n".join([node.label, *node.functions, *(f"writes {w}" for w in node.writes)])
     pale = ' opacity="0.45"' if node.clean else ""
     shape = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width}" height="{box.height:.1f}"'
-    parts = [f"<g{pale}><title>{_xml(full)}</title>"]
+    parts = [f"<g{pale}><title>{escaped(full)}</title>"]
     y = box.y + TEXT + 1
     if node.id.startswith("leaf"):
         parts.append(f'<rect {shape} rx="9" fill="#ffffff" stroke="{box.color}"/>')
-        text = _cut(node.label, box.width - 12)
+        text = cut(node.label, box.width - 12)
         middle = 'text-anchor="middle"'
-        return "".join([*parts, _text(box.at(0.5), y, text, middle), "</g>"])
+        return "".join([*parts, text_at(box.at(0.5), y, text, middle), "</g>"])
     parts.append(f'<rect {shape} rx="2" fill="#ffffff" stroke="{box.color}"/>')
     parts.append(
         f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="4" height="{box.height:.1f}" '
         f'fill="{box.color}"/>'
     )
-    label = _cut(node.label, box.width - 20, 6.4)
-    parts.append(_text(box.x + 10, y + 1, label, 'font-weight="bold"'))
+    label = cut(node.label, box.width - 20, 6.4)
+    parts.append(text_at(box.x + 10, y + 1, label, 'font-weight="bold"'))
     y += 4
     for name in node.functions[:MOST_FUNCTIONS]:
         y += TEXT
         op, _, where = name.partition("  ")
-        op = _cut(op, 110)
-        parts.append(_text(box.x + 10, y, op))
-        where = _cut(where, box.width - 24 - LETTER * len(op), keep_end=True)
-        parts.append(_text(box.at(1) - 6, y, where, 'text-anchor="end" fill="#888888"'))
+        op = cut(op, 110)
+        parts.append(text_at(box.x + 10, y, op))
+        where = cut(where, box.width - 24 - LETTER * len(op), keep_end=True)
+        parts.append(text_at(box.at(1) - 6, y, where, 'text-anchor="end" fill="#888888"'))
     if len(node.functions) > MOST_FUNCTIONS:
         y += TEXT
         text = f"+ {len(node.functions) - MOST_FUNCTIONS} more"
-        parts.append(_text(box.x + 10, y, text, 'fill="#888888" font-style="italic"'))
-    written = _cut("\u2192 " + (", ".join(node.writes) or "nothing"), box.width - 20)
+        parts.append(text_at(box.x + 10, y, text, 'fill="#888888" font-style="italic"'))
+    written = cut("\u2192 " + (", ".join(node.writes) or "nothing"), box.width - 20)
     bottom = box.y + box.height - 6
-    parts.append(_text(box.x + 10, bottom, written, f'fill="{box.color}"'))
+    parts.append(text_at(box.x + 10, bottom, written, f'fill="{box.color}"'))
     return "".join([*parts, "</g>"])
-
-
-def _rounded(points: Sequence[Point]) -> str:
-    """A path with corners of a small radius."""
-    parts = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"]
-    for before, at, after in zip(points, points[1:], points[2:], strict=False):
-        enter, leave = _towards(at, before), _towards(at, after)
-        parts.append(
-            f"L{enter[0]:.1f} {enter[1]:.1f}Q{at[0]:.1f} {at[1]:.1f} {leave[0]:.1f} {leave[1]:.1f}"
-        )
-    return "".join(parts) + f"L{points[-1][0]:.1f} {points[-1][1]:.1f}"
-
-
-def _towards(a: Point, b: Point, radius: float = 4.0) -> Point:
-    """The point at a small distance from a towards b."""
-    dx, dy = b[0] - a[0], b[1] - a[1]
-    length = max(abs(dx), abs(dy), 1e-6)
-    part = min(radius, length / 2) / length
-    return a[0] + part * dx, a[1] + part * dy
-
-
-def _cut(text: str, width: float, letter: float = LETTER, keep_end: bool = False) -> str:
-    """Text that fits."""
-    n = int(width / letter)
-    if len(text) <= n:
-        return text
-    return "\u2026" + text[len(text) - n + 1 :] if keep_end else text[: n - 1] + "\u2026"
-
-
-def _text(x: float, y: float, text: str, more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" {more}>{_xml(text)}</text>'
-
-
-def _plural(n: int, what: str) -> str:
-    return f"{n} {what}" + ("" if n == 1 else "s")
-
-
-def _xml(text: str) -> str:
-    """Escaped, and without what XML cannot hold."""
-    allowed = r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-    return html.escape(re.sub(allowed, "\ufffd", text))
 
 
 def _chunks(nodes: Sequence[Node], n: int) -> list[Sequence[Node]]:

@@ -23,6 +23,8 @@ import numpy as np
 from dressi.ad.graph import Variable
 from dressi.ad.optim import Optimizer
 from dressi.engine.checks import check_options, checked_limit, need_variable, positive_int
+from dressi.engine.device import Device
+from dressi.engine.engine import Engine
 from dressi.errors import DeviceError, DressiError, GraphError
 from dressi.inspect.report import median_ms
 from dressi.kinds import Reduction
@@ -75,7 +77,7 @@ class DataParallel:
         self,
         make_loss: MakeLoss,
         views: int,
-        devices: Sequence[str | int] | None = None,
+        devices: Sequence[str | int | Device] | None = None,
         *,
         optimizer: Optimizer,
         reduction: Reduction = "mean",
@@ -120,12 +122,12 @@ class DataParallel:
         self._losses = [loss for loss, _ in made]
         self._leaves = match_leaves(self._losses)
         self._group = {v.uid: group for group in self._leaves for v in group}
-        image_dim = min(r.limits.image_dim for r in self._replicas)
+        image_dim = min(r.engine.limits.image_dim for r in self._replicas)
         for replica, (loss, data) in zip(self._replicas, made, strict=True):
             weight = replica.share.weight if self.reduction == "mean" else 1.0
             replica.load(loss, optimizer, weight, image_dim)
             for leaf, array in data.items():
-                replica.send_img(leaf, array)
+                replica.engine.send_img(leaf, array)
 
     # -- data
 
@@ -141,7 +143,7 @@ class DataParallel:
                 "  hint: send_views takes those of all devices and splits them"
             )
         for replica, leaf in zip(self._replicas, group, strict=True):
-            replica.send_img(leaf, array)
+            replica.engine.send_img(leaf, array)
 
     @_exclusive
     def send_views(self, var: Variable, array: Any) -> None:
@@ -165,7 +167,7 @@ class DataParallel:
                 f"of shape {views.shape}"
             )
         for replica, leaf in zip(self._replicas, group, strict=True):
-            replica.send_img(leaf, views[replica.share.views])
+            replica.engine.send_img(leaf, views[replica.share.views])
 
     @_exclusive
     def recv_img(self, var: Variable) -> np.ndarray:
@@ -178,7 +180,7 @@ class DataParallel:
                 f"recv_img: {var.label()} is not the same on every device\n"
                 "  hint: engines[k].recv_img reads what device k has"
             )
-        return self._replicas[0].recv_img(group[0])
+        return self._replicas[0].engine.recv_img(group[0])
 
     @_exclusive
     def recv_grad(self, var: Variable) -> np.ndarray:
@@ -189,7 +191,7 @@ class DataParallel:
         if len({v.layers for v in group}) > 1:
             raise GraphError(f"recv_grad: {var.label()} holds views, other ones on each device")
         parts = [
-            r.weight * r.recv_grad(v).astype(np.float64)
+            r.weight * r.engine.recv_grad(v).astype(np.float64)
             for r, v in zip(self._replicas, group, strict=True)
         ]
         return np.sum(parts, axis=0).astype(np.float32)
@@ -216,7 +218,7 @@ class DataParallel:
             raise GraphError(f"exec_steps: n must be an integer of at least 1, got {n!r}")
         with ExitStack() as locks:
             for replica in self._replicas:  # what is under way on a device is not to be disturbed
-                locks.enter_context(replica.lock)
+                locks.enter_context(replica.engine.lock)
             self._prepare()
             with HeldBack() as ctrl_c:
                 try:
@@ -262,14 +264,19 @@ class DataParallel:
     # -- looking inside
 
     @property
-    def engines(self) -> tuple[Replica, ...]:
+    def engines(self) -> tuple[Engine, ...]:
         """The engine of each device, to look into (``report``, ``memory``, ``recv_img``)."""
+        return tuple(r.engine for r in self._replicas)
+
+    @property
+    def replicas(self) -> tuple[Replica, ...]:
+        """What each device does in a step, half by half. Not for use while steps run."""
         return tuple(self._replicas)
 
     @property
     def devices(self) -> list[DeviceInfo]:
         """Name, driver and type of each device."""
-        return [r.device_info for r in self._replicas]
+        return [r.engine.device_info for r in self._replicas]
 
     @property
     def parameters(self) -> list[Variable]:
@@ -284,10 +291,10 @@ class DataParallel:
         the largest entry of the parameter; 0 on devices of one kind."""
         first, worst = self._replicas[0], 0.0
         for k, x in enumerate(first.parameters):
-            here = first.recv_img(x)
+            here = first.engine.recv_img(x)
             scale = float(np.abs(here).max(initial=0.0)) or 1.0
             for other in self._replicas[1:]:
-                there = other.recv_img(other.parameters[k])
+                there = other.engine.recv_img(other.parameters[k])
                 worst = max(worst, float(np.abs(there - here).max(initial=0.0)) / scale)
         return worst
 
@@ -312,7 +319,7 @@ class DataParallel:
             errors = []
             for replica in self._replicas:
                 try:
-                    replica.close()
+                    replica.engine.close()
                 except DressiError as error:  # the others must go as well
                     errors.append(error)
             if errors and not why:
@@ -356,10 +363,10 @@ def _loss_and_data(made: Any) -> tuple[Variable, Mapping[Variable, Any]]:
 
 
 def _selectors(
-    devices: Sequence[str | int] | None, views: int, shares: Sequence[int] | None
-) -> list[str | int]:
+    devices: Sequence[str | int | Device] | None, views: int, shares: Sequence[int] | None
+) -> list[str | int | Device]:
     if devices is None:
-        found: list[str | int] = [i.index for i in equal_devices()]
+        found: list[str | int | Device] = [i.index for i in equal_devices()]
         most = len(shares) if shares is not None else positive_int(views)
         return found[:most]
     if isinstance(devices, str) or not isinstance(devices, Sequence):

@@ -8,13 +8,12 @@ and the gradients of the next step are one submit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from dressi.engine.device import Batch, Device
 from dressi.engine.stepper import Part
-from dressi.vk import Device
-from dressi.vk.image import Image
-from dressi.vk.transfer import READBACK, UPLOAD, Batch, Recorded, Transfer
 
 
 class Exchange:
@@ -30,23 +29,23 @@ class Exchange:
         self,
         device: Device,
         update: Part,
-        sums: Sequence[Image],
+        sums: Sequence[Any],
         gradients: Part,
-        images: Sequence[Image],
+        images: Sequence[Any],
     ) -> None:
         self._device = device
         self._update = update
         self._gradients = gradients
-        self._upload = Transfer(device, UPLOAD, sums, "upload of summed gradients")
+        self._upload = device.transfer("upload", sums, "upload of summed gradients")
         try:
-            self._readback = Transfer(device, READBACK, images, "download of gradients")
+            self._readback = device.transfer("readback", images, "download of gradients")
         except BaseException:
             self._upload.close()
             raise
         self._batches: dict[tuple[bool, bool, bool], Batch] = {}
         self._running: Batch | None = None
 
-    def record(self, gradients: Part, images: Sequence[Image]) -> None:
+    def record(self, gradients: Part, images: Sequence[Any]) -> None:
         """The half of the gradients is another one now."""
         self._batches.clear()
         self._gradients = gradients
@@ -68,12 +67,12 @@ class Exchange:
         key = (update, gradients, download)
         batch = self._batches.get(key)
         if batch is None:
-            batch = self._batches[key] = Batch(self._device, self._parts(*key))
+            batch = self._batches[key] = self._device.batch(self._parts(*key))
         batch.start()
         self._running = batch
 
-    def _parts(self, update: bool, gradients: bool, download: bool) -> list[Recorded]:
-        parts: list[Recorded] = [self._upload] if update else []
+    def _parts(self, update: bool, gradients: bool, download: bool) -> list[Any]:
+        parts: list[Any] = [self._upload] if update else []
         halves = [self._update] * update + [self._gradients] * gradients
         parts += [half.executable for half in halves if not half.is_empty]
         return [*parts, self._readback] if download else parts

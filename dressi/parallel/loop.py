@@ -33,7 +33,7 @@ class Loop:
     def __init__(self, replicas: Sequence[Replica], threads: ThreadPoolExecutor) -> None:
         self._replicas = replicas
         self._threads = threads
-        kinds = {(r.device_info.name, r.device_info.driver) for r in replicas}
+        kinds = {(i.name, i.driver) for i in (r.engine.device_info for r in replicas)}
         self.alike = len(kinds) == 1
         self.steps = 0
         self.wall_s: dict[str, deque[float]] = {
@@ -117,9 +117,8 @@ class Loop:
 
     def _named(self, k: int, error: BaseException) -> BaseException:
         """The error with the device that it comes from, where it is of the library."""
-        text = (
-            f"device {k} of {len(self._replicas)} ({self._replicas[k].device_info.name}): {error}"
-        )
+        name = self._replicas[k].engine.device_info.name
+        text = f"device {k} of {len(self._replicas)} ({name}): {error}"
         if isinstance(error, OutOfMemoryError):
             return OutOfMemoryError(text, error.needed, error.available)
         return type(error)(text) if isinstance(error, DressiError) else error

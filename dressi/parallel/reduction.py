@@ -35,6 +35,7 @@ def check_split(
     replica, whose loss it is, in an engine beside it. A loss of 0 says nothing and passes. Raises
     GraphError for any other factor than that of the reduction, and for parameters with a layer a
     view, which devices cannot share."""
+    here = replica.engine
     view, n_views = replica.share.views[:1], replica.share.n_views
     losses = [make_loss(Share(np.repeat(view, n), n_views, -1)) for n in (1, 2)]
     together = match_leaves([loss, *losses])
@@ -45,9 +46,9 @@ def check_split(
                 "devices cannot share it\n  hint: make one leaf for all views outside of make_loss "
                 "and take layers of it, F.concat([F.split(leaf)[i] for i in share.views])"
             )
-    with DressiAD(replica.device_info.index, replica.options, validate=validate) as ad:
+    with DressiAD(here.device_info.index, here.options, validate=validate) as ad:
         for whole, one, two in together:
-            data = replica.recv_img(whole)
+            data = here.recv_img(whole)
             if one.layers == two.layers:
                 ad.send_img(one, data)
                 ad.send_img(two, data)

@@ -145,7 +145,7 @@ class Sequence:
 
     def states_of(self, ad: DressiAD) -> dict[str, np.ndarray]:
         """What the optimizer keeps, by name."""
-        return {_state_name(v): _full(ad.recv_img(v), v) for v in ad._made_states}
+        return {_state_name(v): _full(ad.recv_img(v), v) for v in ad.optimizer_states}
 
     def fresh(self, before: dict[str, np.ndarray], states: dict[str, np.ndarray]) -> DressiAD:
         """An engine that was given all there is; without the cache for every second seed."""
@@ -154,8 +154,8 @@ class Sequence:
         try:
             self.load(ad, before)
             if states:
-                ad._current_step()
-                for v in ad._made_states:
+                assert ad.plan  # builds the step, and with it the states
+                for v in ad.optimizer_states:
                     ad.send_img(v, _shown(states[_state_name(v)]))
         except BaseException:
             ad.close()
@@ -331,7 +331,6 @@ class Sequence:
             self.last_loss = self.ad.recv_img(loss)
             return
         before = self.leaves_of(self.ad)
-        self.ad._is_built()  # drops what a changed requires_grad made old, states too
         states = self.states_of(self.ad)
         self.ad.exec_steps(n)
         self.last_loss = self.ad.recv_img(loss)

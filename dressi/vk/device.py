@@ -19,11 +19,12 @@ from dressi.vk import cache
 from dressi.vk.api import Arena, CData
 from dressi.vk.context import Context, Owned
 from dressi.vk.executor import Executable, own_bytes
-from dressi.vk.image import read_all, write_all
+from dressi.vk.image import Image, read_all, write_all
 from dressi.vk.instance import Instance, choose, fitting
 from dressi.vk.memory import Memory, Staging
 from dressi.vk.query import DeviceInfo
 from dressi.vk.store import DepthPool, ImageStore
+from dressi.vk.transfer import Batch, Recorded, Transfer
 
 _PIPELINE_CACHE_LIMIT = 64 << 20
 """Bytes; a pipeline cache that outgrew this is not written any more."""
@@ -116,6 +117,11 @@ class Device:
         """What the driver allows, for the packer."""
         return self.context.limits
 
+    @property
+    def waited_s(self) -> float:
+        """Seconds that calls have waited for the device so far."""
+        return self.context.waited_s
+
     def profile(self) -> DeviceProfile | None:
         """How fast the device is, both ways: ``dressi.vk.profile.profile_of``, asked once."""
         if not self._profile:
@@ -168,6 +174,10 @@ class Device:
         self.context.check_validation()
         return pixels
 
+    def image(self, key: int) -> Image:
+        """A persistent image, for a ``Transfer``; DeviceError when it is missing."""
+        return self.store.get(key)
+
     def has(self, key: int) -> bool:
         """Whether a persistent image of this key exists."""
         self.context.enter()
@@ -197,11 +207,13 @@ class Device:
             what += f" (its largest image: '{most.name}' {most.format} {most.width}x{most.height})"
         self.memory.check_room(new, what)
 
-    def compile(self, plan: Plan, timestamps: bool = False) -> Executable:
+    def compile(
+        self, plan: Plan, timestamps: bool = False, source: object | None = None
+    ) -> Executable:
         """Makes everything a plan needs and records its command buffer.
 
-        ``timestamps``: measure each stage (``Executable.stage_times_ms``). Raises ShaderError,
-        OutOfMemoryError, DeviceError.
+        ``timestamps``: measure each stage (``Executable.stage_times_ms``). ``source``: what the
+        plan is part of; of no use here. Raises ShaderError, OutOfMemoryError, DeviceError.
         """
         self.context.enter()
         try:
@@ -220,6 +232,14 @@ class Device:
             raise
         return executable
 
+    def transfer(self, use: str, images: Sequence[Image], what: str) -> Transfer:
+        """A ``Transfer`` of images of this device; ``use``: ``"upload"`` or ``"readback"``."""
+        return Transfer(self, use, images, what)
+
+    def batch(self, parts: Sequence[Recorded]) -> Batch:
+        """A ``Batch`` of executables and transfers of this device, in order."""
+        return Batch(self, parts)
+
     def check_validation(self) -> None:
         """Raises ValidationError listing what the validation layers said since the last call."""
         self.context.check_validation()
@@ -235,6 +255,19 @@ class Device:
     def held_bytes(self) -> int:
         """Bytes of memory that this device has taken from the driver."""
         return self.memory.held()
+
+    def used_bytes(self) -> int:
+        """Bytes of that which hold something."""
+        return self.memory.held() - self.memory.unused()
+
+    def taken_bytes(self) -> int:
+        """Bytes that count against the memory limit: all but staging buffers."""
+        return self.memory.taken()
+
+    @property
+    def memory_limit(self) -> int | None:
+        """Bytes that may be taken from the driver; None: all there are."""
+        return self.memory.budget
 
     def close(self) -> None:
         """Closes all executables and destroys everything. Idempotent; does nothing in a forked

@@ -25,9 +25,9 @@ def level(ad: DressiAD) -> tuple[int, int, int, int]:
     after what was dropped is freed."""
     gc.collect()
     use = ad.memory()
-    store = ad._store
-    handles = sum(ad._device.live_handles().values())
-    return use.used, handles, sum(a.nbytes for a in store._host.values()), len(store._known)
+    store = ad.runtime.store
+    handles = sum(ad.device.live_handles().values())
+    return use.used, handles, store.host_bytes(), len(store)
 
 
 def images(ad: DressiAD, k: int) -> None:
@@ -169,10 +169,8 @@ def test_images_have_no_copy_on_the_host_and_tables_no_float64() -> None:
         ad.send_img(image, np.ones((16, 16, 3)))
         ad.send_img(table, np.ones((9, 3)))
         ad.send_img(index, np.ones((4, 4, 1)))
-        kept = ad._store._host
-        assert image.uid not in kept
-        assert kept[table.uid].dtype == np.float32 and kept[index.uid].dtype == np.int32
-        assert np.unique(ad._store.host(image)) == 1.0
+        assert ad.runtime.store.host_bytes() == 4 * 9 * 3 + 4 * 4 * 4
+        assert np.unique(ad.runtime.store.host(image)) == 1.0
 
 
 def test_evaluations_are_bounded_by_bytes() -> None:
@@ -185,14 +183,14 @@ def test_evaluations_are_bounded_by_bytes() -> None:
             assert (ad.recv_img(y) == 2.0 + k).all()
         built = ad.n_rebuilds
         ad.recv_img(small[0])
-        assert ad.n_rebuilds == built and len(ad._evaluations) == 70
+        assert ad.n_rebuilds == built and len(ad.runtime.evaluations) == 70
         size = (2048, 2048)
         wide = [F.expand(F.sum(x) + float(k), size) for k in range(6)]
         wide = [F.vec4(y, y, y, y) for y in wide]  # 64 MB each
         for k, y in enumerate(wide):
             assert ad.recv_img(y)[-1, -1, 0] == 64.0 + k
-            assert ad._evaluations.n_bytes() <= KEPT_BYTES + (65 << 20)
-        assert KEPT_ALWAYS <= len(ad._evaluations) < 10
+            assert ad.runtime.evaluations.n_bytes() <= KEPT_BYTES + (65 << 20)
+        assert KEPT_ALWAYS <= len(ad.runtime.evaluations) < 10
 
 
 def test_evaluations_and_dropped_graphs_make_room() -> None:
@@ -251,7 +249,7 @@ def test_an_engine_that_is_dropped_frees_its_device_at_once() -> None:
         picture = x * 2.0
         ad.recv_img(picture)
         ad.recv_grad(x)
-        context = ad._device.context
+        context = ad.device.context
         del ad
         assert context.closed and not any(context.counts.values())
     finally:

@@ -257,12 +257,13 @@ def test_parameters_survive_a_new_loss_and_a_new_optimizer(size: tuple[int, int]
         ad.set_optimizer(SGD(0.125))
         ad.exec_step()  # 4 - 8 / 8 = 3
         assert (ad.recv_img(x) == 3).all()
-        ad.set_loss_var(x * 8.0)
+        loss = x * 8.0
+        ad.set_loss_var(loss)
         ad.exec_step()  # 3 - 1
         assert (ad.recv_img(x) == 2).all()
         ad.set_optimizer(None)
         ad.exec_step()
-        assert (ad.recv_img(ad._loss) == 16).all()
+        assert (ad.recv_img(loss) == 16).all()
 
 
 def test_sending_a_parameter_between_steps_is_where_the_next_one_starts() -> None:
@@ -550,7 +551,7 @@ def test_rebuilding_does_not_grow_what_the_device_holds() -> None:
             ad.set_loss_var(F.lookup(table, index) * float(k + 1))
             ad.set_optimizer(SGD(0.0))
             ad.exec_step()
-            live = ad._device.live_handles()
+            live = ad.device.live_handles()
             counts.append({n: live.get(n, 0) for n in ("VkImage", "VkPipeline", "VkRenderPass")})
         assert counts[-1] == counts[4], (counts[4], counts[-1])
 

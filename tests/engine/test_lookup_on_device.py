@@ -101,11 +101,11 @@ def test_deterministic_lookup_gives_the_same_bits_without_the_option() -> None:
     with DressiAD(options=Options(deterministic=False)) as ad:
         for v, data in {**feeds, **more}.items():
             ad.send_img(v, data)
-        fixed, plain = (ad._pack([v], [], "test")[0] for v in (g, h))
+        fixed, plain = (ad.plan_of([v]) for v in (g, h))
         first = [run_many(ad, [g], feeds)[0] for _ in range(3)]
     assert all((a == first[0]).all() for a in first)
     assert worst(first[0], evaluate([g], feeds)[0]) < 1e-6
-    words = [p.plan.buffers[0].n_words for p in (fixed, plain)]
+    words = [p.buffers[0].n_words for p in (fixed, plain)]
     assert words[0] == 3 * words[1] + 1
 
 

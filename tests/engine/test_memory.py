@@ -81,8 +81,8 @@ def test_images_and_buffers_are_those_of_the_plans(options: Options) -> None:
             assert use.held >= use.images + use.buffers
         picture = x * 2.0 + 1.0  # while it lives, its evaluation does
         ad.recv_img(picture)
-        part = next(reversed(ad._evaluations.values())).part
-        assert (ad.memory().images, ad.memory().buffers) == told_by_plans(ad, (part.packed.plan,))
+        more = ad.plan_of([picture])
+        assert (ad.memory().images, ad.memory().buffers) == told_by_plans(ad, (more,))
 
 
 def test_depth_images_of_rasterizations_count() -> None:
@@ -121,15 +121,15 @@ def test_numpy_integers_are_limits() -> None:
 
 def check_refused(ad: DressiAD, limit: int) -> OutOfMemoryError:
     """A step is refused, saying what is needed and what there is; nothing was made."""
-    held, handles = ad._device.held_bytes(), ad._device.live_handles()
+    held, handles = ad.device.held_bytes(), ad.device.live_handles()
     with pytest.raises(OutOfMemoryError, match="memory_limit") as caught:
         ad.exec_step()
     error = caught.value
     assert error.needed > error.available >= 0
     for number in (error.needed, error.available, limit):
         assert str(number) in str(error), str(error)
-    assert ad._device.live_handles() == handles, "something was left behind"
-    assert ad._device.held_bytes() == held
+    assert ad.device.live_handles() == handles, "something was left behind"
+    assert ad.device.held_bytes() == held
     return error
 
 
@@ -177,11 +177,11 @@ def test_what_is_too_large_to_send_is_refused_and_changes_nothing() -> None:
     small, large = Variable(VEC4, (64, 64)), Variable(VEC4, (512, 512))
     with DressiAD(memory_limit=MB) as ad:
         ad.send_img(small, np.ones((64, 64, 4)))
-        held, handles = ad._device.held_bytes(), ad._device.live_handles()
+        held, handles = ad.device.held_bytes(), ad.device.live_handles()
         with pytest.raises(OutOfMemoryError, match="memory_limit") as caught:
             ad.send_img(large, np.ones((512, 512, 4)))
         assert caught.value.needed > caught.value.available
-        assert (ad._device.held_bytes(), ad._device.live_handles()) == (held, handles)
+        assert (ad.device.held_bytes(), ad.device.live_handles()) == (held, handles)
         assert (ad.recv_img(small) == 1).all()
         with pytest.raises(GraphError, match="no data"):
             ad.recv_img(large)
@@ -198,10 +198,10 @@ def test_evaluation_that_is_too_large_is_refused_and_the_fit_goes_on() -> None:
     with DressiAD(memory_limit=limit) as ad:
         start(ad, F.mean(F.dot(y, y)), x, Adam(0.1))
         ad.exec_steps(10)
-        handles = ad._device.live_handles()
+        handles = ad.device.live_handles()
         with pytest.raises(OutOfMemoryError):
             ad.recv_img(F.sin(F.expand(F.mean(x), (1024, 1024))))
-        assert ad._device.live_handles() == handles
+        assert ad.device.live_handles() == handles
         ad.exec_steps(10)
         assert np.allclose(ad.recv_img(x), want, rtol=1e-5)
         assert ad.memory().held <= limit

@@ -71,7 +71,7 @@ def test_a_counter_of_a_million_steps() -> None:
         ad.set_loss_var(x * c)
         ad.set_optimizer(Adam(1.0, beta1, beta2))
         ad.exec_step()
-        (counter,) = (v for v in ad._made_states if v.name == "adam.step")
+        (counter,) = (v for v in ad.optimizer_states if v.name == "adam.step")
         ad.send_img(counter, n)  # both corrected moments are 1, as they are then
         ad.send_img(x, 0.0)
         ad.send_img(c, 0.0)

@@ -461,16 +461,16 @@ def test_rebuilds_leave_nothing_behind() -> None:
             ad.set_optimizer(Adam(0.01))
             ad.exec_steps(12)
             assert [r.kind for r in ad.rebuilds[-3:]] == ["first", "fast", "full"]
-            seen.append((ad._device.live_handles(), ad.memory().used))
+            seen.append((ad.device.live_handles(), ad.memory().used))
         assert seen[0] == seen[1] == seen[2]
         ad.options = NO_CACHE
         ad.exec_step()
-        whole = ad._device.live_handles()
+        whole = ad.device.live_handles()
         assert whole["VkPipeline"] == ad.plan.n_substages
         ad.options = Options()
         ad.exec_steps(12)
         substages = sum(p.n_substages for p in ad.plans.values())
-        assert ad._device.live_handles()["VkPipeline"] == substages
+        assert ad.device.live_handles()["VkPipeline"] == substages
 
 
 # -- how often -------------------------------------------------------------------------------------

@@ -18,9 +18,8 @@ from dressi.inspect.report import (
     Rebuild,
     Report,
     build_report,
-    chrome_trace,
-    write_trace,
 )
+from dressi.inspect.trace import chrome_trace, write_trace
 from dressi.inspect.traffic import Traffic, plan_traffic
 from dressi.packing.plan import Binding, BufferPlan, ImagePlan, Plan, StagePlan, SubstagePlan
 

@@ -117,7 +117,7 @@ def test_engines_are_closed_in_any_order(devices: tuple[int, int], order: tuple[
     open_now = set(range(3))
     for k in order:
         engines[k].close()
-        assert not any(engines[k]._device.live_handles().values())
+        assert not any(engines[k].device.live_handles().values())
         with pytest.raises(DeviceError, match="closed"):
             engines[k].exec_step()
         open_now.remove(k)

@@ -233,12 +233,12 @@ def test_ten_thousand_steps_grow_nothing() -> None:
 
         work(1000)
         gc.collect()
-        handles, held = ad._device.live_handles(), ad.memory().held
+        handles, held = ad.device.live_handles(), ad.memory().held
         memory, objects, built = rss(), len(gc.get_objects()), len(ad.rebuilds)
         work(4000)
         ad.exec_steps(5000)
         gc.collect()
-        assert ad._device.live_handles() == handles and ad.memory().held == held
+        assert ad.device.live_handles() == handles and ad.memory().held == held
         assert rss() - memory < 5 << 20
         assert len(gc.get_objects()) - objects < 100
         # Bursts are steps with other flags: they may cost one pair of rebuilds.

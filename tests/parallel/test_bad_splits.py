@@ -268,7 +268,7 @@ def test_calls_that_make_no_sense_say_what_would() -> None:
 
 def closed_for_good(dp: DataParallel, why: str) -> None:
     for engine in dp.engines:
-        assert not any(engine._device.live_handles().values())
+        assert not any(engine.device.live_handles().values())
     for call in (dp.exec_step, dp.recv_loss, dp.drift, lambda: dp.parameters):
         with pytest.raises(DeviceError, match="is closed") as caught:
             call()
@@ -283,7 +283,7 @@ def test_a_device_that_is_lost_closes_all(lost: int, half: str) -> None:
     dp = parallel()
     dp.exec_steps(2)
     engine = dp.engines[lost]
-    context = engine._device.context
+    context = engine.device.context
 
     def lose(info: Any, what: str) -> None:
         if half in what:
@@ -305,8 +305,8 @@ def test_both_devices_lost_names_the_first() -> None:
     dp = parallel()
     dp.exec_step()
     for engine in dp.engines:
-        check = engine._device.context.check
-        engine._device.context.start = (  # type: ignore[method-assign]
+        check = engine.device.context.check
+        engine.device.context.start = (  # type: ignore[method-assign]
             lambda info, what, check=check: check(-4, "vkQueueSubmit", what)
         )
     with pytest.raises(DeviceLostError, match="device 0 of 2"):
@@ -322,7 +322,7 @@ def test_memory_that_runs_out_while_stepping_keeps_its_numbers() -> None:
     def fail(**parts: Any) -> None:
         raise OutOfMemoryError("no room", 100, 7)
 
-    dp.engines[1].start = fail  # type: ignore[method-assign]
+    dp.replicas[1].start = fail  # type: ignore[method-assign]
     with pytest.raises(OutOfMemoryError, match="device 1 of 2") as caught:
         dp.exec_step()
     assert (caught.value.needed, caught.value.available) == (100, 7)
@@ -337,7 +337,7 @@ def test_an_error_that_is_not_ours_closes_all_and_comes_out_as_it_is() -> None:
     def fail() -> None:
         raise ZeroDivisionError("ours to mend")
 
-    dp.engines[1].compute_gradients = fail  # type: ignore[method-assign, assignment]
+    dp.replicas[1].compute_gradients = fail  # type: ignore[method-assign, assignment]
     with pytest.raises(ZeroDivisionError, match="ours to mend"):
         dp.exec_step()
     closed_for_good(dp, "ours to mend")
@@ -364,12 +364,12 @@ def test_devices_opened_before_one_fails_are_closed(monkeypatch: pytest.MonkeyPa
     with pytest.raises(DeviceError, match="no such device"):
         parallel(devices=[equal_devices()[0].index, "no such device"])
     assert len(opened) == 1
-    assert not any(opened[0]._device.live_handles().values())
+    assert not any(opened[0].engine.device.live_handles().values())
     opened.clear()
     with pytest.raises(GraphError, match="must return"):
         parallel(lambda share: None)
     assert len(opened) == 2
-    assert not any(n for e in opened for n in e._device.live_handles().values())
+    assert not any(n for e in opened for n in e.engine.device.live_handles().values())
 
 
 @pytest.mark.gpu

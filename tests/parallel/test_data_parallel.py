@@ -29,7 +29,7 @@ from dressi.ad.optim import Optimizer
 from dressi.parallel import DataParallel, Share
 from dressi.render.scene import icosphere
 from dressi.testing.problems import hard_silhouettes, silhouette_problem, squashed, view_matrices
-from dressi.vk import list_devices
+from dressi.vk import list_devices, open_device
 
 pytestmark = pytest.mark.gpu
 STEPS = 20
@@ -290,7 +290,7 @@ def test_ctrl_c_comes_between_steps() -> None:
         with pytest.raises(KeyboardInterrupt):
             dp.exec_steps(10_000_000)
         timer.join()
-        done = {engine._current_step().steps for engine in dp.engines}
+        done = {replica.steps for replica in dp.replicas}
         assert len(done) == 1 and 1 < done.pop() < 10_000_000
         assert dp.drift() == 0.0
         dp.exec_step()
@@ -308,19 +308,10 @@ def test_devices_of_different_kinds_work_together() -> None:
         assert dp.drift() < TOLERANCE
 
 
-def test_images_lie_the_same_way_on_devices_with_other_limits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_images_lie_the_same_way_on_devices_with_other_limits() -> None:
     """Where one device takes small images only, stacks lie in columns on the other as well."""
-    from dressi.parallel import data_parallel
-
-    class Small(data_parallel.Replica):
-        def __init__(self, share: Share, *rest: Any) -> None:
-            super().__init__(share, *rest)
-            if share.index == 1:
-                self.limits = self.limits.restrict(image_dim=24)
-
-    monkeypatch.setattr(data_parallel, "Replica", Small)
+    both = [open_device(d) for d in devices(2)]
+    both[1].context.limits = both[1].limits.restrict(image_dim=24)
     rng = np.random.default_rng(2)
     start, goal = rng.normal(size=(9, 6, 7, 3)), rng.normal(size=(VIEWS, 6, 7, 3))
     x = Variable(VEC3, SIZE, 9, requires_grad=True, name="x")
@@ -330,7 +321,7 @@ def test_images_lie_the_same_way_on_devices_with_other_limits(
         off = F.sum_layers(x) - target
         return F.mean(F.dot(off, off)), {target: goal[share.views], x: start}
 
-    with DataParallel(make, VIEWS, devices(2), optimizer=SGD(1.0)) as dp:
+    with DataParallel(make, VIEWS, both, optimizer=SGD(1.0)) as dp:
         dp.exec_step()
         assert [e.limits.image_dim for e in dp.engines] == [24, 24]
         step = -2.0 * (start.sum(axis=0) - goal.mean(axis=0)) / 42
@@ -345,7 +336,7 @@ def test_nothing_is_left_of_many() -> None:
             dp.exec_step()
             assert all(e.memory().used > 0 for e in dp.engines)
         assert threading.active_count() == before
-        assert not any(n for e in dp.engines for n in e._device.live_handles().values())
+        assert not any(n for e in dp.engines for n in e.device.live_handles().values())
 
 
 def test_unlike_devices_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None:

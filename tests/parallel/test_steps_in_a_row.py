@@ -80,7 +80,7 @@ def test_rows_of_any_length_give_the_same_bits(
             for n in rows:
                 dp.exec_steps(n)
             assert dp.drift() == 0.0
-            assert {e._current_step().steps for e in dp.engines} == {STEPS}
+            assert {r.steps for r in dp.replicas} == {STEPS}
             results.append(everything(dp))
     for other in results[1:]:
         assert (other == results[0]).all()
@@ -108,7 +108,7 @@ def watched(dp: DataParallel, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch
     seen = Watched()
     with monkeypatch.context() as patch:
         for k, engine in enumerate(dp.engines):
-            context = engine._device.context
+            context = engine.device.context
             for name in ("start", "finish", "submit"):
                 real = getattr(context, name)
 
@@ -140,14 +140,14 @@ def test_what_takes_long_is_done_on_all_devices_at_the_same_time() -> None:
     """The first steps, in which the cache rebuilds: each device waits until the other is there."""
     with fresh(many_parameters, lambda: Adam(0.01)) as dp:
         together, met = threading.Barrier(2, timeout=30), []
-        for engine in dp.engines:
-            real = engine.compute_gradients
+        for replica in dp.replicas:
+            real = replica.compute_gradients
 
             def meet(real: Callable[[], None] = real) -> None:
                 met.append(together.wait())
                 real()
 
-            engine.compute_gradients = meet  # type: ignore[method-assign]
+            replica.compute_gradients = meet  # type: ignore[method-assign]
         dp.exec_steps(STEPS)
         assert len(met) >= 4
 
@@ -295,7 +295,7 @@ def test_ctrl_c_within_a_row_ends_it_after_whole_steps() -> None:
         dp._loop._add = add  # type: ignore[method-assign]
         with pytest.raises(KeyboardInterrupt):
             dp.exec_steps(100)
-        assert {e._current_step().steps for e in dp.engines} == {STEPS + 5}
+        assert {r.steps for r in dp.replicas} == {STEPS + 5}
         assert signal.getsignal(signal.SIGINT) is before
         got = everything(dp)
     with fresh(many_parameters, lambda: Adam(0.01)) as dp:
@@ -332,7 +332,7 @@ def test_what_a_signal_handler_raises_amid_a_step_closes_all() -> None:
                 dp.exec_steps(10_000_000)
             with pytest.raises(DeviceError, match="closed: too slow"):
                 dp.exec_step()
-            assert not any(n for e in dp.engines for n in e._device.live_handles().values())
+            assert not any(n for e in dp.engines for n in e.device.live_handles().values())
     finally:
         timer.join()
         signal.signal(signal.SIGUSR1, before)
@@ -372,7 +372,7 @@ def test_gradients_in_several_pieces_of_host_memory(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(transfer, "MOST_BYTES", 256)
     with fresh(many_parameters, lambda: Adam(0.01)) as dp:
         dp.exec_steps(3)
-        assert len(dp.engines[0].gradients) > 2
+        assert len(dp.replicas[0].gradients) > 2
         assert (everything(dp) == want).all()
 
 
@@ -389,10 +389,10 @@ def test_a_gradient_that_never_changes() -> None:
     with fresh(make, lambda: SGD(1.0)) as dp:
         dp.exec_steps(STEPS)
         for engine in dp.engines:
-            (gradient,) = (engine._outputs[g.uid] for g in engine._gradient_of.values())
-            step = engine._current_step()
-            assert step.static is not None and step.static.holds(gradient)
-            assert not step.main.holds(gradient)
+            static, step = engine.plans["static"], engine.plans["step"]
+            written = {i for stage in static.stages for s in stage.substages for i in s.written}
+            kept = {static.images[i].key for i in written} - {None}
+            assert len(kept - {i.key for i in step.images}) == 1  # the gradient
         inner = dp.recv_img(dp.parameters[0])[2, 2:4]  # far from the border
         assert np.abs(inner + STEPS * 3.0 / 30.0).max() < 1e-3
         assert dp.drift() == 0.0
@@ -417,7 +417,7 @@ def test_a_device_that_is_lost_while_it_is_waited_for_closes_all(
     """The other is at work, or done, meanwhile."""
     dp = fresh(many_parameters, lambda: Adam(0.01))
     dp.exec_steps(STEPS)
-    context = dp.engines[lost]._device.context
+    context = dp.engines[lost].device.context
     real, waits = context._wait, [0]
 
     def wait(nth: int, what: str) -> None:
@@ -432,7 +432,7 @@ def test_a_device_that_is_lost_while_it_is_waited_for_closes_all(
     text = str(caught.value)
     assert text.startswith(f"device {lost} of 2") and "vkWaitForFences of upload" in text
     assert "plan 'update'" in text and "plan 'gradients'" not in text
-    assert not any(n for e in dp.engines for n in e._device.live_handles().values())
+    assert not any(n for e in dp.engines for n in e.device.live_handles().values())
     with pytest.raises(DeviceError, match="is closed: device"):
         dp.exec_step()
 

@@ -179,7 +179,7 @@ def row_of(
         rows = 1 if settings.smoke else ROWS
         times = alternating_ms([Row(one), Row(dp)], rows, turn=1, warm_up=1)
         one_row_ms, row_ms = (float(np.median(t)) / IN_A_ROW for t in times)
-        moved = sum(p.nbytes for e in dp.engines for p in e.read_parameters())
+        moved = sum(p.nbytes for r in dp.replicas for p in r.read_parameters())
         return {
             "case": case.name,
             "devices": len(used),

@@ -47,7 +47,7 @@ class Mark:
         handles = 0
         if ad is not None:
             ad.memory()  # frees what was dropped
-            handles = sum(ad._device.live_handles().values())
+            handles = sum(ad.device.live_handles().values())
         return Mark(resident_bytes(), handles, _threads_and_files())
 
 

@@ -1,0 +1,238 @@
+"""What runs on one device: data of leaves, compiled plans, evaluations, and the memory they share.
+
+In: graphs and data. Out: ``Part`` (a plan on the device), values of Variables. Knows no loss and no
+optimizer: see ``program``.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dressi import config
+from dressi.ad.graph import Variable, graph_text
+from dressi.ad.verify import check_graph, check_indices
+from dressi.engine.device import Device
+from dressi.engine.evaluations import Evaluations
+from dressi.engine.leafstore import LeafStore, present
+from dressi.engine.stepper import Part
+from dressi.errors import DeviceError, GraphError, OutOfMemoryError
+from dressi.inspect.dumps import dump
+from dressi.inspect.report import MemoryUse
+from dressi.packing import DeviceLimits, Options, Packed, check_plan, pack, plan_text, shaders_text
+from dressi.packing.lower import lower
+
+log = logging.getLogger("dressi")
+
+COLLECT_BYTES = 16 << 20
+"""Growth of what leaves and evaluations hold after which the garbage collector runs before the next
+build: graphs are reference cycles, and Python does not see what they hold on the device."""
+
+Result = TypeVar("Result")
+
+
+class Runtime:
+    """Leaves, plans and evaluations of one engine on one device, which it closes.
+
+    limits: numbers that replace those of the device. Raises GraphError for unknown ones, after
+    closing the device.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        options: Options | None = None,
+        limits: Mapping[str, int | bool] | None = None,
+    ) -> None:
+        self.device = device
+        try:
+            restricted = device.limits.restrict(**(limits or {}))
+        except TypeError as error:
+            device.close()
+            raise GraphError(f"limits: {error}") from None
+        except BaseException:
+            device.close()
+            raise
+        self.store = LeafStore(device, restricted)
+        self.options = options or Options()
+        self.evaluations = Evaluations()
+        self.closed = False
+        self.n_rebuilds = 0
+        """Plans compiled so far."""
+        self.epoch = 0
+        """Times that steps were run: what was evaluated before is old."""
+        self.phases: list[tuple[str, float, float]] = []
+        """(name, start, seconds) of each phase of the last build."""
+        self._collect_at = COLLECT_BYTES
+
+    @property
+    def limits(self) -> DeviceLimits:
+        """What packing must keep to."""
+        return self.store.limits
+
+    # -- graphs to plans on the device
+
+    def pack(
+        self,
+        outputs: Sequence[Variable],
+        updates: Sequence[tuple[Variable, Variable]],
+        name: str,
+        changing: Iterable[Variable] = (),
+    ) -> tuple[Packed, list[Variable]]:
+        """Simplify and pack any graph; return the packed form and the lowered outputs. changing: as
+        for ``packing.pack``; then outputs may stay in buffers."""
+        options, wanted = self.options, [*outputs, *(new for _, new in updates)]
+        with self.phase("simplify"):
+            check_graph(outputs)
+            check_indices(outputs, self.store.index_feeds(outputs))
+            profile = self.device.profile() if options.lowering == "auto" else None
+            raw = len(outputs) if changing else 0
+            lowered = lower(wanted, options, profile, self.limits, raw)
+        n = len(outputs)
+        pairs = [(leaf, new) for (leaf, _), new in zip(updates, lowered[n:], strict=True)]
+        with self.phase("pack"):
+            resident = self.store.resident
+            uids = {v.uid for v in changing}
+            packed = pack(lowered[:n], pairs, self.limits, options, name, resident, profile, uids)
+        dump(name, graph_text(wanted), ".graph.txt")
+        if config.debug_level() >= 3:
+            log.debug("%s", graph_text(wanted))
+        return packed, lowered[:n]
+
+    def compile(self, packed: Packed) -> Part:
+        """Check a packed plan, upload its leaves, make its objects on the device."""
+        plan = packed.plan
+        with self.phase(f"check {plan.name}"):
+            check_plan(plan, self.limits)
+            dump(plan.name, plan_text(plan), ".plan.txt")
+            dump(plan.name, shaders_text(plan), ".glsl")
+        with self.phase(f"compile {plan.name}"):
+            self._collect()
+            self.with_room(lambda: self.store.ensure(packed))
+            executable = self.with_room(lambda: self.device.compile(plan, source=packed))
+        self.n_rebuilds += 1
+        counts = (plan.n_functions, plan.n_substages, len(plan.stages))
+        log.info("built %s: %d functions, %d substages, %d stages", plan.name, *counts)
+        if config.debug_level() >= 2:
+            log.debug("%s", plan_text(plan))
+        if config.debug_level() >= 4:
+            log.debug("%s", shaders_text(plan))
+        return Part(packed, executable)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time that the body takes to ``phases``."""
+        begin = time.perf_counter()
+        yield
+        self.phases.append((name, begin, time.perf_counter() - begin))
+
+    # -- values
+
+    def send(self, v: Variable, value: Any, checked: Iterable[Variable]) -> None:
+        """Send data to a leaf. checked: graphs whose static indices are checked against it, beside
+        those that were evaluated."""
+        graphs = [*checked, *self.evaluations.asked()]
+        self.with_room(lambda: self.store.send(v, value, graphs))
+
+    def evaluate(self, asked: tuple[Variable, ...]) -> list[np.ndarray]:
+        """Values of computed Variables at the current data of the leaves, by one plan, which is
+        kept for the next time."""
+        known = self.evaluations.get(asked)
+        if known is not None and self.store.on_device(known.part.packed.uniforms):
+            # A step writes a leaf that was a number of the uniform block when this was compiled.
+            self.evaluations.drop(asked)
+            known = None
+        if known is None:
+            self.phases.clear()
+            packed, lowered = self.pack(asked, [], "evaluation")
+            known = self.evaluations.add(asked, self.compile(packed), lowered)
+        now = (self.store.version, self.epoch)
+        if known.part.ran_at != now:
+            known.part.run(1, self.store)
+            known.part.ran_at = now
+        return [self.read(known.part, m, v) for m, v in zip(known.outputs, asked, strict=True)]
+
+    def read(self, part: Part, lowered: Variable, v: Variable) -> np.ndarray:
+        """What a part left of v, shaped as users see it."""
+        return present(part.read(lowered, self.limits), v)
+
+    def stage_times_ms(self, part: Part, n: int) -> list[tuple[str, float]]:
+        """Median time of each stage in ms over n runs, copies last. Data of leaves is put back."""
+        timed = self.device.compile(part.packed.plan, timestamps=True, source=part.packed)
+        kept = self.store.save(part.packed)
+        try:
+            if part.packed.uniforms:
+                timed.write_uniforms(self.store.uniform_words(part.packed))
+            rows = []
+            for _ in range(n):
+                timed.run(1)
+                rows.append(timed.stage_times_ms())
+            return [
+                (rows[0][k][0], float(np.median([r[k][1] for r in rows])))
+                for k in range(len(rows[0]))
+            ]
+        finally:
+            timed.close()
+            self.store.restore(kept)
+
+    # -- memory
+
+    def memory(self, parts: Iterable[Part]) -> MemoryUse:
+        """Bytes that leaves, evaluations and these parts of steps take."""
+        images, buffers, depth = self.device.stored_bytes()
+        for part in (*(e.part for e in self.evaluations.values()), *parts):
+            own = part.executable.own_bytes()
+            images, buffers = images + own[0], buffers + own[1]
+        taken, limit = self.device.taken_bytes(), self.device.memory_limit
+        return MemoryUse(images, buffers, depth, taken, limit)
+
+    def enter(self) -> None:
+        """Raise DeviceError where the engine is closed; free what was dropped since the last
+        call."""
+        if self.closed:
+            raise DeviceError("this DressiAD is closed")
+        self.evaluations.release()
+        self.store.release()
+
+    def release(self) -> None:
+        """Free what belonged to Variables that are gone."""
+        self.evaluations.release()
+        self.store.release()
+
+    def _held_bytes(self) -> int:
+        return self.store.n_bytes + self.evaluations.n_bytes()
+
+    def _collect(self, needed: bool = False) -> None:
+        """Free what the user dropped and only the garbage collector finds. needed: also where there
+        is little of it."""
+        if not needed and self._held_bytes() <= self._collect_at:
+            return
+        gc.collect()
+        self.release()
+        held = self._held_bytes()
+        self._collect_at = max(held + COLLECT_BYTES, held + held // 2)
+
+    def with_room(self, make: Callable[[], Result]) -> Result:
+        """Return what ``make`` returns; where memory runs out, try once more without graphs that
+        the user dropped and evaluations, which are compiled again when they are asked for."""
+        try:
+            return make()
+        except OutOfMemoryError:
+            before = self.device.used_bytes()
+            self.evaluations.close()
+            self._collect(needed=True)
+            if self.device.used_bytes() >= before:
+                raise
+        return make()
+
+    def close(self) -> None:
+        """Free everything on the device. May be called twice."""
+        if not self.closed:
+            self.closed = True
+            self.device.close()
