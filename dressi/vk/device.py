@@ -22,6 +22,7 @@ from dressi.vk.executor import Executable, own_bytes
 from dressi.vk.image import Image, read_all, write_all
 from dressi.vk.instance import Instance, choose, fitting
 from dressi.vk.memory import Memory, Staging
+from dressi.vk.profile import profile_of
 from dressi.vk.query import DeviceInfo
 from dressi.vk.store import DepthPool, ImageStore
 from dressi.vk.transfer import Batch, Recorded, Transfer
@@ -125,8 +126,6 @@ class Device:
     def profile(self) -> DeviceProfile | None:
         """How fast the device is, both ways: ``dressi.vk.profile.profile_of``, asked once."""
         if not self._profile:
-            from dressi.vk.profile import profile_of
-
             self._profile.append(profile_of(self))
         return self._profile[0]
 

@@ -7,31 +7,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dressi.errors import DeviceError
 from dressi.packing.plan import Plan
 from dressi.vk.api import Arena, CData
 from dressi.vk.context import Owned
+from dressi.vk.descriptors import Layouts, Resources, create_descriptors
 from dressi.vk.image import Image, create_images, host_barrier, read_all
 from dressi.vk.image import barrier as full_barrier
 from dressi.vk.memory import Buffer, create_buffer, create_host_buffer
-from dressi.vk.pipeline import (
-    Bound,
-    Job,
-    Layouts,
-    create_descriptors,
-    create_modules,
-    create_pipelines,
-)
+from dressi.vk.owner import Owner
+from dressi.vk.pipeline import Bound, Job, create_modules, create_pipelines
 from dressi.vk.record import Objects, n_timestamps, record
 from dressi.vk.renderpass import RenderPass, RenderPasses
 from dressi.vk.shader import compile_glsl
 from dressi.vk.store import fits
-
-if TYPE_CHECKING:
-    from dressi.vk.device import Device
-
 
 CHUNK = 32
 """Runs of one submit. Two submits are in flight, so the device never waits, and Ctrl-C (or the
@@ -59,7 +50,7 @@ class Executable:
     build_times: dict[str, float]
     """Seconds that compiling took: ``spirv`` (GLSL to SPIR-V), ``pipelines``, ``other``."""
 
-    def __init__(self, device: Device, plan: Plan, timestamps: bool = False) -> None:
+    def __init__(self, device: Owner, plan: Plan, timestamps: bool = False) -> None:
         start = time.perf_counter()
         self.plan = plan
         self._what = f"plan '{plan.name}'"
@@ -126,9 +117,8 @@ class Executable:
         cache = self._device.pipeline_cache
         pipelines = create_pipelines(ctx, owned, layouts, jobs, modules, cache)
         self.build_times["pipelines"] = time.perf_counter() - start
-        sets = create_descriptors(
-            ctx, owned, layouts, plan, substages, self._images, self._buffers, self._uniforms
-        )
+        resources = Resources(plan, self._images, self._buffers, self._uniforms)
+        sets = create_descriptors(ctx, owned, layouts, substages, resources)
         bound = iter(
             Bound(pipeline, layouts.get(s.bindings, s.name)[1], descriptors)
             for pipeline, s, descriptors in zip(pipelines, substages, sets, strict=True)

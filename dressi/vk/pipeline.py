@@ -1,32 +1,19 @@
-"""Shader modules, descriptor sets and pipelines of a plan.
+"""Shader modules and pipelines of a plan.
 
-In: the substages with their render passes. Out: one ``Bound`` (pipeline, layout, descriptor set) a
-substage, made in two vkCreate*Pipelines calls at most.
+In: the substages with their render passes. Out: shader modules, and one pipeline per substage, made
+in two vkCreate*Pipelines calls at most.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dressi.errors import DeviceError
-from dressi.packing.plan import Binding, Plan, SamplerPlan, SubstagePlan
+from dressi.packing.plan import SubstagePlan
 from dressi.vk.api import Arena, CData
 from dressi.vk.context import Context, Owned
-from dressi.vk.image import Image
-from dressi.vk.memory import Buffer
-
-_TYPES = {
-    "input": "INPUT_ATTACHMENT",
-    "texture": "SAMPLED_IMAGE",
-    "pixel": "SAMPLED_IMAGE",
-    "sampler": "COMBINED_IMAGE_SAMPLER",
-    "buffer": "STORAGE_BUFFER",
-    "storage": "STORAGE_IMAGE",
-    "uniform": "UNIFORM_BUFFER",
-}
-_STAGE_BITS = {"v": 1, "f": 16, "c": 32}
+from dressi.vk.descriptors import Layouts
 
 
 @dataclass(frozen=True)
@@ -46,84 +33,6 @@ class Job:
     substage: SubstagePlan
     render_pass: CData = None
     subpass: int = 0
-
-
-class Layouts:
-    """Descriptor set layouts, pipeline layouts and samplers of an executable, each made once."""
-
-    def __init__(self, ctx: Context, owned: Owned) -> None:
-        self._ctx = ctx
-        self._owned = owned
-        self._layouts: dict[tuple[tuple[int, str, str], ...], tuple[CData, CData]] = {}
-        self._samplers: dict[SamplerPlan, CData] = {}
-
-    def get(self, bindings: Sequence[Binding], what: str) -> tuple[CData, CData]:
-        """(descriptor set layout, pipeline layout) of a list of bindings."""
-        key = tuple((b.binding, b.kind, b.shaders) for b in bindings)
-        if key not in self._layouts:
-            self._layouts[key] = self._create(bindings, what)
-        return self._layouts[key]
-
-    def _create(self, bindings: Sequence[Binding], what: str) -> tuple[CData, CData]:
-        arena = Arena(self._ctx.api)
-        entries = []
-        for binding in bindings:
-            if binding.kind not in _TYPES:
-                raise DeviceError(f"binding {binding.binding} of {what}: kind {binding.kind!r}")
-            stages = sum(_STAGE_BITS[letter] for letter in set(binding.shaders))
-            entries.append(
-                arena.struct(
-                    "VkDescriptorSetLayoutBinding",
-                    binding=binding.binding,
-                    descriptorType=descriptor_type(self._ctx, binding.kind),
-                    descriptorCount=1,
-                    stageFlags=stages,
-                )
-            )
-        info = arena.struct(
-            "VkDescriptorSetLayoutCreateInfo",
-            bindingCount=len(entries),
-            pBindings=arena.array("VkDescriptorSetLayoutBinding", entries),
-        )
-        sets = self._owned.create("DescriptorSetLayout", info, what)
-        pipeline = arena.struct(
-            "VkPipelineLayoutCreateInfo",
-            setLayoutCount=1,
-            pSetLayouts=arena.array("VkDescriptorSetLayout", [sets]),
-        )
-        return sets, self._owned.create("PipelineLayout", pipeline, what)
-
-    def sampler(self, plan: SamplerPlan) -> CData:
-        """The VkSampler of a sampler state."""
-        if plan not in self._samplers:
-            c, arena = self._ctx.api.c, Arena(self._ctx.api)
-            filters = {"nearest": c.VK_FILTER_NEAREST, "linear": c.VK_FILTER_LINEAR}
-            wraps = {
-                "repeat": c.VK_SAMPLER_ADDRESS_MODE_REPEAT,
-                "mirror": c.VK_SAMPLER_ADDRESS_MODE_MIRRORED_REPEAT,
-                "clamp": c.VK_SAMPLER_ADDRESS_MODE_CLAMP_TO_EDGE,
-                "border": c.VK_SAMPLER_ADDRESS_MODE_CLAMP_TO_BORDER,
-            }
-            along_v = plan.wrap_v or plan.wrap
-            if plan.filter not in filters or plan.wrap not in wraps or along_v not in wraps:
-                raise DeviceError(f"no such sampler: {plan}")
-            info = arena.struct(
-                "VkSamplerCreateInfo",
-                magFilter=filters[plan.filter],
-                minFilter=filters[plan.filter],
-                mipmapMode=c.VK_SAMPLER_MIPMAP_MODE_NEAREST,
-                addressModeU=wraps[plan.wrap],
-                addressModeV=wraps[along_v],
-                addressModeW=wraps[along_v],
-                borderColor=c.VK_BORDER_COLOR_FLOAT_TRANSPARENT_BLACK,
-            )
-            self._samplers[plan] = self._owned.create("Sampler", info, str(plan))
-        return self._samplers[plan]
-
-
-def descriptor_type(ctx: Context, kind: str) -> int:
-    """VkDescriptorType of a binding's kind."""
-    return int(getattr(ctx.api.c, f"VK_DESCRIPTOR_TYPE_{_TYPES[kind]}"))
 
 
 def create_modules(
@@ -290,86 +199,3 @@ def _graphics_info(
         subpass=job.subpass,
         **shared,
     )
-
-
-def create_descriptors(
-    ctx: Context,
-    owned: Owned,
-    layouts: Layouts,
-    plan: Plan,
-    substages: Sequence[SubstagePlan],
-    images: Sequence[Image],
-    buffers: Sequence[Buffer],
-    uniforms: Buffer | None,
-) -> list[CData]:
-    """Allocates and fills the descriptor set of each substage; pointers to VkDescriptorSet, or
-    None."""
-    using = [s for s in substages if s.bindings]
-    if not using:
-        return [None] * len(substages)
-    api, c, arena = ctx.api, ctx.api.c, Arena(ctx.api)
-    counts = Counter(b.kind for s in using for b in s.bindings)
-    sizes = [
-        {"type": descriptor_type(ctx, kind), "descriptorCount": n} for kind, n in counts.items()
-    ]
-    pool_info = arena.struct(
-        "VkDescriptorPoolCreateInfo",
-        maxSets=len(using),
-        poolSizeCount=len(sizes),
-        pPoolSizes=arena.array("VkDescriptorPoolSize", sizes),
-    )
-    pool = owned.create("DescriptorPool", pool_info, f"plan '{plan.name}'")
-    set_layouts = [layouts.get(s.bindings, f"substage '{s.name}'")[0] for s in using]
-    info = arena.struct(
-        "VkDescriptorSetAllocateInfo",
-        descriptorPool=pool,
-        descriptorSetCount=len(using),
-        pSetLayouts=arena.array("VkDescriptorSetLayout", set_layouts),
-    )
-    sets = api.ffi.new("VkDescriptorSet[]", len(using))
-    result = api.lib.vkAllocateDescriptorSets(ctx.device, info, sets)
-    ctx.check(result, "vkAllocateDescriptorSets", f"plan '{plan.name}'")
-    writes = []
-    for substage, handle in zip(using, sets, strict=True):
-        for b in substage.bindings:
-            fields: dict[str, CData] = {}
-            if b.kind in ("buffer", "uniform"):
-                if b.kind == "uniform" and uniforms is None:
-                    raise DeviceError(
-                        f"substage '{substage.name}' binds uniforms, but plan '{plan.name}' has "
-                        "no uniform slots"
-                    )
-                source = uniforms if b.kind == "uniform" else buffers[b.index]
-                assert source is not None
-                fields["pBufferInfo"] = arena.struct(
-                    "VkDescriptorBufferInfo", buffer=source.handle, range=source.size
-                )
-            else:
-                if b.kind == "storage" and images[b.index].format not in ctx.storage_formats:
-                    raise DeviceError(
-                        f"{ctx.info.name} has no storage images of format "
-                        f"{images[b.index].format} (substage '{substage.name}')"
-                    )
-                sampler = api.null
-                if b.kind == "sampler":
-                    sampler = layouts.sampler(b.sampler or SamplerPlan())
-                fields["pImageInfo"] = arena.struct(
-                    "VkDescriptorImageInfo",
-                    sampler=sampler,
-                    imageView=images[b.index].view,
-                    imageLayout=c.VK_IMAGE_LAYOUT_GENERAL,
-                )
-            writes.append(
-                arena.struct(
-                    "VkWriteDescriptorSet",
-                    dstSet=handle,
-                    dstBinding=b.binding,
-                    descriptorCount=1,
-                    descriptorType=descriptor_type(ctx, b.kind),
-                    **fields,
-                )
-            )
-    array = arena.array("VkWriteDescriptorSet", writes)
-    api.lib.vkUpdateDescriptorSets(ctx.device, len(writes), array, 0, api.null)
-    pointers = iter([arena.array("VkDescriptorSet", [handle]) for handle in sets])
-    return [next(pointers) if s.bindings else None for s in substages]

@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 import time
+from typing import Protocol
 
 from dressi import config
 from dressi.errors import DeviceError, DressiError
@@ -24,7 +25,8 @@ from dressi.packing.plan import (
 )
 from dressi.packing.profile import PRESETS, Costs, DeviceProfile, from_dict
 from dressi.vk import cache
-from dressi.vk.device import Device
+from dressi.vk.executor import Executable
+from dressi.vk.query import DeviceInfo
 
 log = logging.getLogger("dressi")
 
@@ -63,7 +65,20 @@ _CORNER = """vec2 corner(int t, int k) {
 """
 
 
-def profile_of(device: Device) -> DeviceProfile | None:
+class Measurable(Protocol):
+    """A ``Device``, as far as it is measured."""
+
+    @property
+    def info(self) -> DeviceInfo:
+        """Name, driver and type."""
+        ...
+
+    def compile(self, plan: Plan, timestamps: bool = False) -> Executable:
+        """A plan that is ready to run."""
+        ...
+
+
+def profile_of(device: Measurable) -> DeviceProfile | None:
     """The profile of a device: a preset, from disk, or measured now. None (graphics only) when
     switched off, on a CPU driver, or when the device cannot be measured."""
     choice = config.profile_choice()
@@ -96,18 +111,18 @@ def profile_of(device: Device) -> DeviceProfile | None:
     return profile
 
 
-def on_cpu(device: Device) -> bool:
+def on_cpu(device: Measurable) -> bool:
     """Whether the driver runs passes and dispatches on the same cores: passes are a little faster
     there, and what a busy machine would show beyond that is noise."""
     return device.info.type == "cpu"
 
 
-def measure(device: Device) -> DeviceProfile:
+def measure(device: Measurable) -> DeviceProfile:
     """Runs the tests. Raises DeviceError where the device has no timestamps or lacks a format."""
     return DeviceProfile(device.info.name, _costs(device, False), _costs(device, True))
 
 
-def _costs(device: Device, compute: bool) -> Costs:
+def _costs(device: Measurable, compute: bool) -> Costs:
     plan = _plan(compute)
     with device.compile(plan, timestamps=True) as executable:
         best: list[float] = []

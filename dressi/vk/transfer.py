@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,9 +19,7 @@ from dressi.vk.api import Arena, CData
 from dressi.vk.context import Owned
 from dressi.vk.image import OFFSET, Image, barrier, copy_region, host_barrier
 from dressi.vk.memory import Buffer, create_host_buffer, invalidate
-
-if TYPE_CHECKING:
-    from dressi.vk.device import Device
+from dressi.vk.owner import Owner
 
 MOST_BYTES = 256 << 20
 """Of one host buffer; what is larger lies in several (drivers allow 1 GB at least)."""
@@ -93,7 +91,7 @@ class Transfer:
     says. Those of an upload are to be written only: reading them may be a hundred times slower.
     Not to be touched while a submit is under way, nor after ``close``."""
 
-    def __init__(self, device: Device, use: str, images: Sequence[Image], what: str) -> None:
+    def __init__(self, device: Owner, use: str, images: Sequence[Image], what: str) -> None:
         if use not in (UPLOAD, READBACK):
             raise DeviceError(f"a transfer is for {UPLOAD!r} or {READBACK!r}, not for {use!r}")
         if not images:
@@ -181,7 +179,7 @@ class Batch:
     Each begins with a barrier, so it sees what the ones before it wrote.
     """
 
-    def __init__(self, device: Device, parts: Sequence[Recorded]) -> None:
+    def __init__(self, device: Owner, parts: Sequence[Recorded]) -> None:
         if not parts:
             raise DeviceError("a batch of nothing")
         self._ctx = device.context

@@ -17,7 +17,7 @@ from dressi.packing.plan import Binding
 from dressi.vk import cache, open_device
 from dressi.vk.api import Api, Arena, constant_case, load
 from dressi.vk.memory import _Block
-from dressi.vk.renderpass import BUFFER, EXTERNAL, READ, WRITE, shape_of
+from dressi.vk.pass_shape import BUFFER, EXTERNAL, READ, WRITE, shape_of
 
 
 def reads(*images: int) -> tuple[Binding, ...]:
