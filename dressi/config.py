@@ -5,7 +5,7 @@ DRESSI_VALIDATE  1: Vulkan validation layers on, messages become errors
 DRESSI_CACHE     folder of the shader and pipeline caches (default: the user's cache folder)
 DRESSI_PROFILE   off, or the name of a preset, instead of the measured speeds of the device
 DRESSI_DUMP      folder that receives graph, plan and GLSL of every build
-DRESSI_DEBUG     1 a line a build, 2 plans, 3 graphs, 4 shaders, on the logger "dressi"
+DRESSI_DEBUG     1 a line per build, 2 plans, 3 graphs, 4 shaders, on the logger "dressi"
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ Self = TypeVar("Self", bound="Engine")
 
 
 def _exclusive(method: Method) -> Method:
-    """One thread at a time: another one waits for its turn."""
+    """Let one thread at a time into a method; others wait for their turn."""
 
     @functools.wraps(method)
     def locked(self: Engine, *args: Any, **kwargs: Any) -> Any:
