@@ -1,6 +1,7 @@
 """What an engine needs of a device.
 
-``dressi.vk.Device`` runs plans on Vulkan; ``dressi.testing.NullDevice`` evaluates them in NumPy.
+``dressi.vk.Device`` runs plans on Vulkan; that of ``dressi.testing.null_device`` evaluates them in
+NumPy.
 """
 
 from __future__ import annotations

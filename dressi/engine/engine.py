@@ -38,7 +38,7 @@ Self = TypeVar("Self", bound="Engine")
 
 
 def _exclusive(method: Method) -> Method:
-    """One thread at a time: another one waits for its turn."""
+    """Let one thread at a time into a method; others wait for their turn."""
 
     @functools.wraps(method)
     def locked(self: Engine, *args: Any, **kwargs: Any) -> Any:
@@ -358,7 +358,7 @@ class DressiAD(Engine):
     """Differentiates, packs and runs a graph on one device.
 
     device: index, part of a name, name#k or UUID (default ``DRESSI_DEVICE``, else the best); or an
-    open device (``dressi.testing.NullDevice`` needs no Vulkan), which the engine then closes.
+    open device (that of ``dressi.testing.null_device`` needs no Vulkan), which the engine closes.
     options: switches of packing and execution. limits: numbers that replace those of the device,
     e.g. ``{"input_attachments": 4}`` to stand in for a weaker one. memory_limit: bytes of device
     memory that may be taken; what does not fit raises OutOfMemoryError before it is made. Raises

@@ -29,7 +29,7 @@ _NOTHING: frozenset[int] = frozenset()
 
 @dataclass(frozen=True, eq=False)
 class _Resident:
-    """A leaf in images of the device. The leaf itself belongs to whoever made it."""
+    """A leaf in images of the device. The leaf itself belongs to the user."""
 
     leaf: weakref.ref[Variable]
     keys: tuple[int, ...]

@@ -59,7 +59,7 @@ def graph_svg(plans: Mapping[str, Plan]) -> str:
 
 
 def graph_dot(plans: Mapping[str, Plan]) -> str:
-    """Graphviz DOT: a cluster a stage, in it a cluster a substage, in it a node a Function; edges
+    """Graphviz DOT: a cluster per stage, in it one per substage, in it a node per Function; edges
     are labelled with what they carry, updates of leaves are dashed, what is clean is pale."""
     drawn = flow(plans)
     lines = [

@@ -31,7 +31,7 @@ def dump(name: str, text: str, suffix: str) -> None:
 
 
 def set_up_log() -> None:
-    """DRESSI_DEBUG: 1 a line a build, 2 plans, 3 graphs, 4 shaders, on standard error."""
+    """DRESSI_DEBUG: 1 a line per build, 2 plans, 3 graphs, 4 shaders, on standard error."""
     log = logging.getLogger("dressi")
     if config.debug_level() > 0 and not log.handlers:
         log.addHandler(logging.StreamHandler())

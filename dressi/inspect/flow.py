@@ -105,7 +105,7 @@ class _Builder:
             (a, label), (b, what) = _image(plan, name, source), _image(plan, name, target)
             origin = self.writers.get(a) or self.leaf(a, label)
             self.connect(origin, self.leaf(b, what), COPY, label)
-        # A later plan finds new data in leaves, whoever wrote it.
+        # A later plan finds new data in leaves, whatever wrote it.
         if name != STATIC:
             for leaf in self.leaves:
                 self.writers.pop(leaf, None)

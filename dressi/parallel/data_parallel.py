@@ -29,7 +29,7 @@ from dressi.errors import DeviceError, DressiError, GraphError
 from dressi.inspect.report import median_ms
 from dressi.kinds import Reduction
 from dressi.packing import Options
-from dressi.parallel.interrupt import HeldBack
+from dressi.parallel.interrupt import DeferredInterrupt
 from dressi.parallel.loop import Loop
 from dressi.parallel.reduction import FACTOR, check_split
 from dressi.parallel.replica import Replica
@@ -56,16 +56,16 @@ def _exclusive(method: Method) -> Method:
 class DataParallel:
     """A loss over views, minimized on several devices at once.
 
-    make_loss: called once a device with its Share; builds the loss of these views, and may return
-    the data of leaves with it: ``loss`` or ``(loss, {leaf: array})``. What it builds must differ
-    in nothing but the number of layers. Leaves may be made inside, or outside and shared.
+    make_loss: called once per device, with its Share; builds the loss of these views, and may
+    return the data of leaves with it: ``loss`` or ``(loss, {leaf: array})``. What it builds must
+    differ in nothing but the number of layers. Leaves may be made inside, or outside and shared.
     views: how many there are. devices: selectors as ``DressiAD`` takes them, one or more (a device
     may occur twice); None: every device that DRESSI_DEVICE fits, else every device of the best
     type, as many as there are views. optimizer: as for ``DressiAD.set_optimizer``. reduction: what
     the loss does over its views, ``"mean"`` (replicas are weighted by their number of views) or
     ``"sum"``; checked at the first step with one view taken twice, unless check is False (a loss
     with noise). shares: views of each device; default as even as can be. options, validate,
-    memory_limit (a device): as for ``DressiAD``.
+    memory_limit (per device): as for ``DressiAD``.
 
     The result depends on the split only by rounding, and for one split it is the same in every run
     (with ``Options(deterministic=True)`` where ops need that). Raises GraphError for what cannot be
@@ -147,7 +147,7 @@ class DataParallel:
 
     @_exclusive
     def send_views(self, var: Variable, array: Any) -> None:
-        """Send each device its views. var: a leaf of any replica with a layer a view. array:
+        """Send each device its views. var: a leaf of any replica with a layer per view. array:
         (views, ...) of all devices, in order. Raises GraphError as ``DressiAD.send_img``, and for
         another number of views."""
         need_variable("send_views", var)
@@ -220,7 +220,7 @@ class DataParallel:
             for replica in self._replicas:  # what is under way on a device is not to be disturbed
                 locks.enter_context(replica.engine.lock)
             self._prepare()
-            with HeldBack() as ctrl_c:
+            with DeferredInterrupt() as ctrl_c:
                 try:
                     self._loop.run(count, lambda: ctrl_c.came)
                 except BaseException as error:  # a signal handler of the user's may raise anything

@@ -1,6 +1,6 @@
-"""Ctrl-C that waits until it fits.
+"""Ctrl-C that waits until a step is complete.
 
-In: SIGINT. Out: ``HeldBack``, which notes it, and passes it on at the end.
+In: SIGINT. Out: ``DeferredInterrupt``, which notes it and handles it at the end.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 
-class HeldBack:
+class DeferredInterrupt:
     """While it is open, Ctrl-C only sets ``came``; at the end it does what it always does (raise
     KeyboardInterrupt, or what a handler of the user's does). Outside of the main thread, where no
     signal comes, and where SIGINT is not handled by Python, nothing changes."""
@@ -25,7 +25,7 @@ class HeldBack:
     def _note(self, _number: int, frame: FrameType | None) -> None:
         self.came, self._frame = True, frame
 
-    def __enter__(self) -> HeldBack:
+    def __enter__(self) -> DeferredInterrupt:
         if threading.current_thread() is threading.main_thread():
             before = signal.getsignal(signal.SIGINT)
             if callable(before):  # neither ignored nor left to the system nor to other code

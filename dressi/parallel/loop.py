@@ -1,9 +1,9 @@
 """Whole steps on all devices: gradients, their sum on the host, the update.
 
 In: replicas that are built. Out: ``Loop``, which keeps all of them at the same step. In the usual
-case one submit a device and step is under way at all times but while the host adds: the update of a
-step and the gradients of the next. What is unusual (a cache to rebuild, a clean part to run again)
-is done step by step, a thread a device.
+case one submit per device and step is under way at all times but while the host adds: the update of
+a step and the gradients of the next. What is unusual (a cache to rebuild, a clean part to run
+again) is done step by step, by a thread per device.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Loop:
     """Steps of replicas, of which one thread at a time has the locks.
 
     alike: whether the devices are of one kind, so that equal updates leave equal parameters.
-    threads: one a replica at least.
+    threads: at least one per replica.
     """
 
     def __init__(self, replicas: Sequence[Replica], threads: ThreadPoolExecutor) -> None:

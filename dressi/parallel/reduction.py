@@ -1,4 +1,4 @@
-"""Whether a loss does over its views what the user says it does.
+"""Checks that a loss is reduced over its views as the user says.
 
 In: the function that builds the loss, data of a device. Out: nothing, or GraphError. One view taken
 twice leaves a mean as it is and doubles a sum. Anything else cannot be split over devices.
@@ -33,7 +33,7 @@ def check_split(
 ) -> None:
     """Compare the loss of one view with that of the same view twice, at the current data of a
     replica, whose loss it is, in an engine beside it. A loss of 0 says nothing and passes. Raises
-    GraphError for any other factor than that of the reduction, and for parameters with a layer a
+    GraphError for any other factor than that of the reduction, and for parameters with a layer per
     view, which devices cannot share."""
     here = replica.engine
     view, n_views = replica.share.views[:1], replica.share.n_views

@@ -52,7 +52,7 @@ def split_views(n_views: int, n_devices: int, shares: Sequence[int] | None = Non
     counts = [positive_int(s) for s in shares]
     if len(counts) != n_devices or None in counts or sum(c or 0 for c in counts) != n_views:
         raise GraphError(
-            f"shares must be {n_devices} numbers of at least 1 (one a device) that add up to "
+            f"shares must be {n_devices} numbers of at least 1 (one per device) that add up to "
             f"{n_views} views, got {list(shares)}"
         )
     parts = np.split(np.arange(n_views), np.cumsum([c or 0 for c in counts])[:-1])

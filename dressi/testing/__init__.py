@@ -6,10 +6,5 @@ second implementation in float64, and helpers that compare. The library imports 
 edge of the domain of ops. ``switches``: configurations that must not change a result.
 ``gradients``: finite differences. ``programs``, ``tape``, ``float64_fit``, ``sequences``: random
 programs, and what a user does with them, beside float64. ``files``, ``malformed_cases``: good files
-and broken ones. ``memory``: what a process holds.
-``null_device``: a device without Vulkan, for ``DressiAD(NullDevice())``.
+and broken ones. ``memory``: what a process holds. ``null_device``: a device without Vulkan.
 """
-
-from dressi.testing.null_device import NullDevice
-
-__all__ = ["NullDevice"]

@@ -30,8 +30,9 @@ from dressi.vk.query import (
 IN_FLIGHT = 2
 """Submits that the device has at the same time."""
 ASK_FIRST_S = 3e-4
-"""Whoever sleeps until a fence is signalled wakes up late: a step of 0.1 ms takes a quarter longer
-(H200). Not where the device computes on the processors that would ask."""
+"""Seconds for which a fence is polled before the thread sleeps until it is signalled: a sleeper
+wakes up late, and a step of 0.1 ms takes a quarter longer (H200). Not done where the device
+computes on the processors that would poll."""
 
 _NOT_READY, _TIMEOUT = 1, 2
 """VK_NOT_READY, VK_TIMEOUT."""
@@ -317,7 +318,7 @@ class Context:
             raise
 
     def _settle(self) -> None:
-        """Whoever handles an error may destroy what the device is still working on."""
+        """Wait for the device: what handles an error may destroy what it is still working on."""
         self.api.lib.vkDeviceWaitIdle(self.device)
         for fence in self._fences:
             self.api.lib.vkResetFences(self.device, 1, fence)

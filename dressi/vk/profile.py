@@ -145,7 +145,7 @@ def _costs(device: Measurable, compute: bool) -> Costs:
 
 
 def _plan(compute: bool) -> Plan:
-    """A fill, CHAIN tiny passes, a copy, the arithmetic, the triangles; told apart by name."""
+    """A fill, CHAIN tiny passes, a copy, the arithmetic, the triangles; distinguished by name."""
     sides = (TINY, TINY, LARGE, LARGE)
     images = [ImagePlan(k, f"image {k}", "RGBA32F", n, n) for k, n in enumerate(sides)]
     images.append(ImagePlan(4, "ids", "R32I", LARGE, LARGE))

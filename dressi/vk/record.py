@@ -58,20 +58,20 @@ def record(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None:
     # the stages that do not need them. Not when each is timed: then a time must be that of one
     # stage.
     timed = objects.queries is not None
-    apart = _Since()
+    pending = _Accesses()
     for k, (buffer, p) in enumerate(zip(objects.buffers, plan.buffers, strict=True)):
         if p.fill:
             lib.vkCmdFillBuffer(commands, buffer.handle, 0, WHOLE_SIZE, p.empty)
-            apart.filled.add(("buffer", k))
-    if apart.filled and timed:
+            pending.filled.add(("buffer", k))
+    if pending.filled and timed:
         between(ctx, commands)
-        apart = _Since()
+        pending = _Accesses()
     _timestamp(ctx, commands, objects, 0)
     for i, stage in enumerate(plan.stages):
         render_pass = objects.passes[i]
-        if (i and timed) or not apart.may_join(plan, stage):
-            apart = apart.wait(ctx, commands, plan, stage)
-        apart.add(plan, stage)
+        if (i and timed) or not pending.may_join(plan, stage):
+            pending = pending.wait(ctx, commands, plan, stage)
+        pending.add(plan, stage)
         if render_pass is not None:
             _graphics(ctx, commands, stage, render_pass, objects.bound[i])
         else:
@@ -89,9 +89,9 @@ def record(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None:
     ctx.check(lib.vkEndCommandBuffer(commands), "vkEndCommandBuffer", what)
 
 
-class _Since:
-    """What the dispatches since the last barrier read and write, and fills that are not waited for
-    yet."""
+class _Accesses:
+    """What stages since the last barrier access, and fills that no barrier has waited for: the
+    hazards of the next stage."""
 
     def __init__(self) -> None:
         self.read: set[tuple[str, int]] = set()
@@ -101,8 +101,8 @@ class _Since:
         """Their kinds."""
 
     def may_join(self, plan: Plan, stage: StagePlan) -> bool:
-        """Whether a stage needs no barrier before it."""
-        read, written = _touched(plan, stage)
+        """Return whether a stage has no hazard, so needs no barrier before it."""
+        read, written = _accessed(plan, stage)
         if not self.stages:
             return self.filled.isdisjoint(read | written)
         return (
@@ -112,10 +112,10 @@ class _Since:
             and self.filled.isdisjoint(read | written)
         )
 
-    def wait(self, ctx: Context, commands: CData, plan: Plan, stage: StagePlan) -> _Since:
-        """Records the barrier before a stage; what is known after it."""
-        read, written = _touched(plan, stage)
-        later = _Since()
+    def wait(self, ctx: Context, commands: CData, plan: Plan, stage: StagePlan) -> _Accesses:
+        """Record the barrier before a stage; return the accesses that are open after it."""
+        read, written = _accessed(plan, stage)
+        later = _Accesses()
         if self.stages | {stage.kind} != {"compute"}:
             barrier(ctx, commands)
         elif self.filled.isdisjoint(read | written):
@@ -126,13 +126,14 @@ class _Since:
         return later
 
     def add(self, plan: Plan, stage: StagePlan) -> None:
-        read, written = _touched(plan, stage)
+        """Add what a stage accesses."""
+        read, written = _accessed(plan, stage)
         self.read |= read
         self.written |= written
         self.stages.add(stage.kind)
 
 
-def _touched(plan: Plan, stage: StagePlan) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
+def _accessed(plan: Plan, stage: StagePlan) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
     """Images and buffers that a stage reads and writes."""
     read: set[tuple[str, int]] = set()
     written: set[tuple[str, int]] = set()

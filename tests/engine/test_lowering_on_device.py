@@ -160,7 +160,7 @@ def test_dispatches_that_depend_on_each_other_are_kept_apart(
         pytest.skip(f"no validation layers: {error}")
     with engine as ad:
         ad.recv_img(y)
-    monkeypatch.setattr(record._Since, "may_join", lambda self, plan, stage: True)
+    monkeypatch.setattr(record._Accesses, "may_join", lambda self, plan, stage: True)
     with (
         pytest.raises(ValidationError, match="SYNC-HAZARD"),
         DressiAD(options=COMPUTE, validate=True) as ad,

@@ -13,7 +13,7 @@ from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import VEC3
 from dressi.errors import DeviceError, GraphError, OutOfMemoryError
 from dressi.parallel import DataParallel, Share
-from dressi.testing import NullDevice
+from dressi.testing.null_device import NullDevice
 
 VIEWS, SIZE = 5, (4, 3)
 TARGETS = np.random.default_rng(0).uniform(0, 1, (VIEWS, 3, 4, 3))
@@ -30,7 +30,7 @@ class Fit:
 
     def make(self, share: Share) -> tuple[Variable, dict[Variable, Any]]:
         target = Variable(VEC3, SIZE, len(share), name="target")
-        off = self.x - F.gaussian_blur(target, 1.0)
+        off = self.x - F.image.gaussian_blur(target, 1.0)
         data = TARGETS[share.views] if len(share) > 1 else TARGETS[share.views][0]
         return F.mean(F.dot(off, off)), {target: data, self.x: np.zeros((3, 4, 3))}
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dressi.parallel import sums
-from dressi.parallel.interrupt import HeldBack
+from dressi.parallel.interrupt import DeferredInterrupt
 from dressi.parallel.sums import add_words
 
 
@@ -86,7 +86,7 @@ def test_what_fails_in_a_thread_comes_out(
 def test_ctrl_c_comes_at_the_end() -> None:
     before = signal.getsignal(signal.SIGINT)
     done = []
-    with pytest.raises(KeyboardInterrupt), HeldBack() as held:
+    with pytest.raises(KeyboardInterrupt), DeferredInterrupt() as held:
         assert not held.came
         signal.raise_signal(signal.SIGINT)
         done.append(held.came)
@@ -94,18 +94,18 @@ def test_ctrl_c_comes_at_the_end() -> None:
         done.append(held.came)
     assert done == [True, True]
     assert signal.getsignal(signal.SIGINT) is before
-    with HeldBack() as held:
+    with DeferredInterrupt() as held:
         pass
     assert not held.came and signal.getsignal(signal.SIGINT) is before
 
 
 def test_an_error_comes_before_ctrl_c_but_is_not_lost() -> None:
-    with pytest.raises(KeyboardInterrupt) as caught, HeldBack():
+    with pytest.raises(KeyboardInterrupt) as caught, DeferredInterrupt():
         signal.raise_signal(signal.SIGINT)
         raise ZeroDivisionError("first")
     assert isinstance(caught.value.__context__, ZeroDivisionError)
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(ZeroDivisionError), HeldBack():
+    with pytest.raises(ZeroDivisionError), DeferredInterrupt():
         raise ZeroDivisionError("alone")
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -124,13 +124,13 @@ def test_handlers_of_others_are_called_and_stay(handlers: None) -> None:
         came.append((number, frame is not None))
 
     signal.signal(signal.SIGINT, mine)
-    with HeldBack() as held:
+    with DeferredInterrupt() as held:
         signal.raise_signal(signal.SIGINT)
         assert held.came and came == []
     assert came == [(signal.SIGINT, True)]
     assert signal.getsignal(signal.SIGINT) is mine
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with HeldBack() as held:
+    with DeferredInterrupt() as held:
         signal.raise_signal(signal.SIGINT)
     assert not held.came and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
@@ -139,7 +139,7 @@ def test_other_threads_leave_signals_alone() -> None:
     before, seen = signal.getsignal(signal.SIGINT), []
 
     def work() -> None:
-        with HeldBack() as held:
+        with DeferredInterrupt() as held:
             seen.append((held.came, signal.getsignal(signal.SIGINT)))
 
     thread = threading.Thread(target=work)

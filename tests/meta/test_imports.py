@@ -1,0 +1,48 @@
+"""Files import each other in one direction, imports inside functions and for types included."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = {
+    ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p
+    for p in (ROOT / "dressi").rglob("*.py")
+}
+
+
+def imported(name: str) -> set[str]:
+    """Modules of the package that a module imports anywhere in its text."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                inside = f"{node.module}.{alias.name}"
+                found.add(inside if inside in MODULES else node.module)
+    return found & MODULES.keys() - {name}
+
+
+GRAPH = {name: imported(name) for name in MODULES}
+
+
+def reached(start: str) -> set[str]:
+    """Modules that a module imports, directly or through others."""
+    found: set[str] = set()
+    stack = [start]
+    while stack:
+        for name in GRAPH[stack.pop()] - found:
+            found.add(name)
+            stack.append(name)
+    return found
+
+
+@pytest.mark.parametrize("room", ["engine", "inspect", "parallel", "testing", "vk"])
+def test_no_file_of_a_room_imports_itself_through_others(room: str) -> None:
+    files = [name for name in MODULES if name.startswith(f"dressi.{room}.")]
+    assert files
+    assert [name for name in files if name in reached(name)] == []
