@@ -29,7 +29,6 @@ from dressi.ad.vtype import MAT4, VEC4
 from dressi.errors import GraphError
 from dressi.kinds import CONV_BORDERS, ConvBorder
 
-
 LARGEST_KERNEL = 15
 
 

@@ -102,7 +102,7 @@ def laplacian_loss(vtx_pos: Variable, laplacian: F.linalg.SparseMatrix) -> Varia
 def edge_table(faces: npt.ArrayLike) -> Variable:
     """IVEC2 @ (E, 1) leaf: the edges of faces, each once, for ``edge_length_loss``.
 
-    faces: (F, 3) ints. Raises GraphError where there is no edge.
+    faces: (F, 3) ints. No gradient. Raises GraphError where there is no edge.
     """
     f = np.asarray(faces)
     if f.ndim != 2 or f.shape[1:] != (3,) or not np.issubdtype(f.dtype, np.integer):

@@ -42,6 +42,7 @@ class MeshBatch:
 
     @property
     def n_meshes(self) -> int:
+        """Number of meshes."""
         return len(self.first_face) - 1
 
     def mesh_ids(self, ids: Variable) -> Variable:

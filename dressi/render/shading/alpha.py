@@ -61,7 +61,7 @@ def over(colors: Sequence[Variable], alphas: Sequence[Variable]) -> tuple[Variab
 def composite(
     premultiplied: Variable, coverage: Variable, background: Variable | float = 0.0
 ) -> Variable:
-    """premultiplied + (1 - coverage) * background. Gradient to all three."""
+    """premultiplied + (1 - coverage) * background: VECn, FLOAT, VECn. Gradient to all three."""
     return premultiplied + (1.0 - coverage) * background
 
 

@@ -49,6 +49,7 @@ class ShadowMap:
 
     @property
     def size(self) -> Size:
+        """(width, height) of the map in texels."""
         return self.depth.size
 
 
