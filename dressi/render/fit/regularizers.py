@@ -120,7 +120,7 @@ def edge_length_loss(
     """Mean over edges of (length - target)^2, square world units.
 
     vtx_pos: VEC3 @ (N, 1), world units. edges: IVEC2 @ (E, 1), from ``edge_table``. target: length,
-    a number, FLOAT @ 1x1, or FLOAT @ (E, 1), one an edge (rest lengths); None: the mean length, so
+    a number, FLOAT @ 1x1, or FLOAT @ (E, 1), one per edge (rest lengths); None: the mean length, so
     that edges become even and none sets the scale. Gradient to vtx_pos (0 from edges of length 0)
     and to target. Raises GraphError for other types and for a negative number.
     """

@@ -59,8 +59,8 @@ class ScreenFaces:
 def project(vtx_pos: Variable, matrix: Variable) -> Variable:
     """VEC4 clip positions: matrix @ (x, y, z, 1).
 
-    vtx_pos: VEC3 @ (N, 1), world units. matrix: MAT4 @ 1x1, one a view (layers). Gradient to both.
-    Raises GraphError for other types.
+    vtx_pos: VEC3 @ (N, 1), world units. matrix: MAT4 @ 1x1, one per view (layers). Gradient to
+    both. Raises GraphError for other types.
     """
     if vtx_pos.vtype is not VEC3 or matrix.vtype is not MAT4 or matrix.size != (1, 1):
         raise GraphError(
