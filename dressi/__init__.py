@@ -96,11 +96,12 @@ __all__ = [
     "plan_text",
 ]
 
+if not TYPE_CHECKING:  # a type checker is to find names that do not exist
 
-def __getattr__(name: str) -> Any:
-    """The renderer, imported when it is asked for: readers of files take seconds to import."""
-    if name == "DressiBasicRenderer":
-        from dressi.render.renderer import DressiBasicRenderer
+    def __getattr__(name: str) -> Any:
+        """Import the renderer when it is asked for: readers of files take seconds to import."""
+        if name == "DressiBasicRenderer":
+            from dressi.render.renderer import DressiBasicRenderer
 
-        return DressiBasicRenderer
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return DressiBasicRenderer
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -39,7 +39,8 @@ def state(
 ) -> Variable:
     """A leaf of zeros that the device keeps from step to step; set ``update`` to its next value.
 
-    vtype, size, layers: of the leaf. Raises GraphError for a size or layer count below 1.
+    vtype: any type. size, layers: of the leaf. No gradient. Raises GraphError for a size or layer
+    count below 1.
     """
     leaf = Variable(vtype, size, layers, name=name)
     dtype = np.int32 if vtype.is_int else np.float32
@@ -48,7 +49,8 @@ def state(
 
 
 def step_counter(name: str = "step") -> Variable:
-    """INT @ 1x1: the number of steps done before this one; starts at 0 and lives on the device."""
+    """INT @ 1x1: the number of steps done before this one; starts at 0 and lives on the device.
+    No gradient."""
     counter = state(INT, name=name)
     counter.update = counter + constant(1, INT)
     return counter
@@ -228,8 +230,8 @@ def with_states(
 def exponential_decay(start: float, end: float, n_steps: int) -> Variable:
     """FLOAT @ 1x1 that goes from start to end geometrically over n_steps and then stays at end.
 
-    It is computed on the device, from a step counter. Raises GraphError unless start, end and
-    n_steps are positive.
+    It is computed on the device, from a step counter. No gradient. Raises GraphError unless start,
+    end and n_steps are positive.
     """
     if not (start > 0 and end > 0 and n_steps > 0):
         raise GraphError(

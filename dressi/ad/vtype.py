@@ -32,10 +32,12 @@ class VType(Enum):
 
     @property
     def is_int(self) -> bool:
+        """Whether components are 32-bit integers."""
         return self.value.startswith("i")
 
     @property
     def is_matrix(self) -> bool:
+        """Whether it is a square matrix."""
         return self.value.startswith("mat")
 
     @property

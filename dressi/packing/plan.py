@@ -163,10 +163,12 @@ class Plan:
 
     @property
     def n_substages(self) -> int:
+        """Number of substages of all stages."""
         return sum(len(s.substages) for s in self.stages)
 
     @property
     def n_functions(self) -> int:
+        """Number of Functions of all substages."""
         return sum(b.n_functions for s in self.stages for b in s.substages)
 
     @property

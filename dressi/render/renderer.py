@@ -7,55 +7,32 @@ The one module of ``dressi.render`` that drives the engine; all that it builds c
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dressi.ad import Variable
 from dressi.engine import DressiAD
-from dressi.errors import DeviceError, GraphError, warn
-from dressi.kinds import (
-    NORMALS,
-    REGULARIZERS,
-    Curve,
-    Encoding,
-    Loss,
-    Mode,
-    Normals,
-    OptimizerName,
-    Regularizer,
-)
+from dressi.errors import DeviceError, GraphError
+from dressi.kinds import Curve, Encoding, Loss, Mode, Normals, OptimizerName, Regularizer
 from dressi.render.camera.camera import Camera
 from dressi.render.io import load_scene as read_scene
 from dressi.render.io import save_scene as write_scene
 from dressi.render.io import write_image
-from dressi.render.pipeline.assemble import Graph, Loaded, Settings, build, load
+from dressi.render.io.sources import PathLike
+from dressi.render.pipeline.assemble import Graph, Loaded, build, load
 from dressi.render.pipeline.materials import add_map
-from dressi.render.pipeline.objective import (
-    COLOR_LOSSES,
-    MASK_LOSSES,
-    OPTIMIZERS,
-    LossFunction,
-    rates_of,
-    uniform,
-    weights_of,
-)
-from dressi.render.pipeline.parameters import Parameter
-from dressi.render.pipeline.picture import check_modes
+from dressi.render.pipeline.objective import LossFunction
+from dressi.render.pipeline.parameters import MOVING, Parameter
+from dressi.render.pipeline.picture import without_background
 from dressi.render.pipeline.save import updated_scene
-from dressi.render.pipeline.views import moved_cameras
+from dressi.render.pipeline.settings import Settings, check_settings, uniforms_of
+from dressi.render.pipeline.views import moved_cameras, warn_of_empty
 from dressi.render.scene.scene import Scene
 
 if TYPE_CHECKING:
     from dressi.packing import Options
-
-PathLike = str | os.PathLike[str]
-
-MOVING = ("vtx_pos", "blendshape_weights", "camera_rotation", "camera_translation")
-"""Kinds of parameters that change how far the scene is from a camera."""
 
 
 class DressiBasicRenderer:
@@ -110,9 +87,9 @@ class DressiBasicRenderer:
         """Load a scene and the pictures that it is to look like.
 
         scene: a file of ``dressi.render.io.load_scene``, or a ``Scene``. targets: a file (PNG,
-        JPEG, EXR, HDR), an array (H, W, C), or a list, one a view: linear, alpha is the mask; None:
-        only to render, with ``size``. cameras: one a view; None: those of the scene, or where it
-        has none one in front that sees all of it. size: (width, height); targets of other
+        JPEG, EXR, HDR), an array (H, W, C), or a list, one per view: linear, alpha is the mask;
+        None: only to render, with ``size``. cameras: one per view; None: those of the scene, or
+        where it has none one in front that sees all of it. size: (width, height); targets of other
         sizes are resampled to it. ambient, headlight: see ``build_lights``. environment: a file or
         array (H, W, 3), equirectangular, in place of the scene's. share_intrinsics: all views have
         one lens. What was loaded before is dropped; what was left out or changed is in ``notes``.
@@ -165,7 +142,7 @@ class DressiBasicRenderer:
         (made with each learning rate), or a function (xs, gxs) -> updated xs. background: a colour,
         pictures, or ``environment``. tone: (curve, encoding) of ``tone_map``; targets get the
         encoding only. normals: ``auto`` (the file's until vertices move), ``file``, ``computed``.
-        mipmaps: for samplers that ask for them. shadows: texels a side of shadow maps; 0: none.
+        mipmaps: for samplers that ask for them. shadows: texels per side of shadow maps; 0: none.
         max_delta: the largest delta that will be set. mask_softness: of alpha masks, 0: hard, no
         gradient. clip: whether faces are cut at the near and far plane, so that what is left of
         them has a soft rim and gradients; None: where the scene's box crosses one when the graph is
@@ -173,31 +150,13 @@ class DressiBasicRenderer:
         range.
         """
         loaded = self._need_loaded("build_graph")
-        check_modes(mode, tone)
-        if normals not in NORMALS:
-            raise GraphError(f"normals must be one of {NORMALS}, got {normals!r}")
-        known = (*COLOR_LOSSES, *MASK_LOSSES)
+        check_settings(mode, tone, normals, optimizer)
         masked = loaded.targets is not None and loaded.targets.alpha is not None
-        fallback = {"l1": 0.75, "silhouette_l1": 0.25} if masked else {"l1": 1.0}
-        losses = fallback if loss is None else weights_of("loss", loss, known)
-        ruled = (
-            {} if regularizers is None else weights_of("regularizers", regularizers, REGULARIZERS)
-        )
-        rates = rates_of(lr)
-        for name in rates:
-            if name != "default":
-                loaded.table.find(name)
-        if isinstance(optimizer, str) and optimizer not in OPTIMIZERS:
-            raise GraphError(f"optimizer must be one of {tuple(OPTIMIZERS)}, got {optimizer!r}")
-        numbers: dict[str, float] = {"r": r, "mask_softness": mask_softness}
-        numbers.update({} if sigma is None else {"sigma": sigma})
-        numbers.update({} if delta is None else {"delta": delta})
-        numbers.update({f"loss:{n}": w for n, w in losses.items()})
-        numbers.update({f"regularizer:{n}": w for n, w in ruled.items()})
-        numbers.update({f"lr:{n}": v for n, v in rates.items()})
-        for name in ("r", "sigma", "delta"):
-            if name in numbers:
-                _check_length(name, numbers[name])
+        lengths = {"r": r, "mask_softness": mask_softness, "sigma": sigma, "delta": delta}
+        uniforms = uniforms_of(lengths, loss, regularizers, lr, masked)
+        for name in uniforms:
+            if name.startswith("lr:") and name != "lr:default":
+                loaded.table.find(name.removeprefix("lr:"))
         largest = max(r, 0.0 if delta is None else delta)
         self._settings = Settings(
             K,
@@ -210,7 +169,7 @@ class DressiBasicRenderer:
             int(shadows),
             optimizer,
             clip,
-            {name: uniform(value, name) for name, value in numbers.items()},
+            uniforms,
         )
         self._graph = None
         self._made()
@@ -234,12 +193,8 @@ class DressiBasicRenderer:
         ``camera_intrinsics``). Raises GraphError, listing the names, for others.
         """
         table = self._need_loaded("set_requires_grad").table
-        found = [p for n in ([names] if isinstance(names, str) else names) for p in table.find(n)]
-        for p in found:
-            if p.leaf.requires_grad != bool(on):
-                p.leaf.requires_grad = bool(on)
-                self._graph = None
-            p.in_use |= bool(on)
+        if table.turn(names, bool(on)):
+            self._graph = None
 
     def add_map(self, name: str, size: tuple[int, int]) -> None:
         """Give materials a map that they lack, of ``size`` (width, height) texels.
@@ -250,21 +205,8 @@ class DressiBasicRenderer:
         """
         loaded = self._need_loaded("add_map")
         materials, geometry = loaded.sources.materials, loaded.geometry
-        made = add_map(
-            materials,
-            geometry.materials_with_uv,
-            loaded.table,
-            self._ad.recv_img,
-            self._send,
-            name,
-            size,
-        )
-        for p in made:
-            p.in_use = True
-            for kind in ("base_color", f"{p.kind}_factor"):
-                factor = loaded.table.one(kind, p.owner)
-                if factor is not None and (kind != "base_color" or p.kind == "albedo"):
-                    factor.in_use = True
+        with_uv = geometry.materials_with_uv
+        add_map(materials, with_uv, loaded.table, self._ad.recv_img, self._send, name, size)
         self._graph = None
 
     # -- parameters
@@ -277,19 +219,13 @@ class DressiBasicRenderer:
     def value(self, name: str) -> np.ndarray:
         """What a parameter holds now, of its ``shape``: float32, or float64 for positions far from
         the origin. Raises GraphError where the name means several."""
-        return self._read(self._one(name))
+        return self._read(self._need_loaded("value").table.only(name))
 
     def set_value(self, name: str, value: Any) -> None:
         """Send other data to a parameter, of its ``shape``. Raises GraphError for another shape,
         NaN, and names that mean several."""
-        p = self._one(name)
-        array = np.asarray(value, np.float64)  # positions far from the origin need its digits
-        if array.shape != p.shape:
-            flat = array.size == int(np.prod(p.shape)) and p.leaf.size == (1, 1)
-            if not flat:
-                raise GraphError(f"{p.name} has shape {p.shape}, got {array.shape}")
-            array = array.reshape(p.shape)
-        self._send(p.leaf, p.to_leaf(array))
+        p = self._need_loaded("value").table.only(name)
+        self._send(p.leaf, p.to_leaf(p.shaped(value)))
         if not p.in_use:
             p.in_use, self._graph = True, None
         if p.kind in MOVING and self._need_loaded("set_value").views.tightened:
@@ -304,22 +240,7 @@ class DressiBasicRenderer:
         """
         settings = self._need_settings("set")
         for name, value in numbers.items():
-            label = "default" if name == "lr" else name
-            keys = [name, f"loss:{name}", f"regularizer:{name}", f"lr:{label}"]
-            key = next((k for k in keys if k in settings.uniforms), None)
-            if key is None:
-                known = ", ".join(k.split(":", 1)[-1] for k in settings.uniforms)
-                raise GraphError(f"set knows {known} (lr is default), got {name!r}")
-            if not isinstance(value, (int, float, np.number)) or not 0.0 <= value < np.inf:
-                raise GraphError(f"{name} must be a number >= 0, got {value!r}")
-            if key in ("r", "sigma", "delta"):
-                _check_length(key, value)
-            reach = key == "delta" or (key == "r" and "delta" not in settings.uniforms)
-            if reach and value > settings.max_delta * (1.0 + 1e-6):
-                raise GraphError(
-                    f"{name} = {value} is beyond max_delta = {settings.max_delta} of build_graph"
-                )
-            self._ad.send_img(settings.uniforms[key], np.float32(value))
+            self._ad.send_img(settings.uniform_of(name, value), np.float32(value))
 
     # -- running
 
@@ -331,12 +252,7 @@ class DressiBasicRenderer:
     def exec_steps(self, n: int) -> None:
         """n iterations with no host work in between. See ``exec_step``."""
         self._need_loss("exec_step")
-        loaded = self._need_loaded("exec_step")
-        if not loaded.table.active:
-            raise GraphError(
-                "exec_step: no parameter is on; call set_requires_grad with one "
-                f"of {loaded.table.known()}"
-            )
+        self._need_loaded("exec_step").table.need_active("exec_step")
         self._ad.exec_steps(n)
 
     def loss(self) -> float:
@@ -357,15 +273,10 @@ class DressiBasicRenderer:
         )
         if not made.shown:
             made.shown = True
-            self._say_empty(both[..., 3])
+            warn_of_empty(self._need_loaded("render_all").views.cameras, both[..., 3])
         if not alpha:
             return both[..., :3]
-        color, cover = both[..., :3], both[..., 3:]
-        behind = np.broadcast_to(background, color.shape)
-        only = np.divide(
-            color - (1.0 - cover) * behind, cover, out=np.zeros_like(color), where=cover > 1e-4
-        )
-        return np.concatenate([np.maximum(only, 0.0), cover], axis=-1)
+        return without_background(both, background)
 
     def render(self, view: int = 0, alpha: bool = False) -> np.ndarray:
         """(H, W, 3 or 4) of one view. See ``render_all``. Raises GraphError for no such view."""
@@ -431,15 +342,8 @@ class DressiBasicRenderer:
     def __enter__(self) -> DressiBasicRenderer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    # -- within
 
     def _alive(self) -> None:
         if self._closed:
@@ -483,27 +387,8 @@ class DressiBasicRenderer:
         loaded.views.tighten(loaded.geometry.frame, points, self.cameras)
         self._moved = False
 
-    def _say_empty(self, coverage: np.ndarray) -> None:
-        """Warn of views (views, H, W) in which nothing is seen."""
-        cameras = self._need_loaded("render_all").views.cameras
-        empty = [c.name for c, a in zip(cameras, coverage, strict=True) if not a.any()]
-        if empty:
-            warn(
-                f"nothing is seen by {len(empty)} of {len(cameras)} cameras: {', '.join(empty)}; "
-                "the scene is out of their view, edge-on to them, smaller than a pixel, or clear"
-            )
-
-    def _one(self, name: str) -> Parameter:
-        found = self._need_loaded("value").table.find(name)
-        if len(found) > 1:
-            names = ", ".join(p.name for p in found)
-            raise GraphError(f"{name!r} means several parameters: {names}")
-        return found[0]
-
     def _read(self, p: Parameter) -> np.ndarray:
-        found = np.asarray(p.to_user(self._ad.recv_img(p.leaf)))
-        far = found.dtype == np.float64 and p.kind in ("vtx_pos", "light_position")
-        return (found if far else np.float32(found)).reshape(p.shape)
+        return p.read(self._ad.recv_img(p.leaf))
 
     def _send(self, leaf: Variable, value: np.ndarray) -> None:
         self._ad.send_img(leaf, np.float32(value))
@@ -512,10 +397,3 @@ class DressiBasicRenderer:
         loaded = self._need_loaded("save_scene")
         aspect = loaded.size[0] / loaded.size[1]
         return updated_scene(loaded.scene, loaded.sources, self._read, self.cameras, aspect)
-
-
-def _check_length(name: str, value: object) -> None:
-    """Raise GraphError unless a length in the screen square is one."""
-    ok = isinstance(value, (int, float, np.number)) and 0.0 <= value <= 1.0
-    if not ok or (name == "sigma" and value == 0.0):
-        raise GraphError(f"{name} must be a number in [0, 1] (1 is the longer side), got {value!r}")

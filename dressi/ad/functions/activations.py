@@ -36,7 +36,7 @@ def relu(x: Variable) -> Variable:
 
 def leaky_relu(x: Variable, slope: float = 0.01) -> Variable:
     """x above 0, slope * x below. FLOAT, VECn. slope: number in [0, 1). Gradient: 1 or slope; their
-    mean at 0."""
+    mean at 0. Raises GraphError for another slope or type."""
     if not isinstance(slope, (int, float, np.number)) or not 0 <= float(slope) < 1:
         raise GraphError(f"F.leaky_relu: slope must be a number in [0, 1), got {short(slope)}")
     return maximum(_floats("leaky_relu", x), x * float(slope))

@@ -385,7 +385,8 @@ def dilate_bits(words: Variable, radius: Any, max_radius: int) -> Variable:
     floor(radius + 0.5).
 
     radius: FLOAT @ 1x1, pixels, a run-time value up to max_radius. Stops at the border of each
-    layer; bits behind the last pixel of a row may be set as well. No gradient.
+    layer; bits behind the last pixel of a row may be set as well. No gradient. Raises GraphError
+    for a max_radius below 0.
     """
     (radius,) = lift("dilate_bits", radius)
     if needs_int("dilate_bits", "max_radius", max_radius) < 0:

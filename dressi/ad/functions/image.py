@@ -358,6 +358,7 @@ def dilate(mask: Variable, radius: Any, max_radius: int) -> Variable:
 
     radius: FLOAT @ 1x1, pixels, a run-time value up to max_radius (larger ones act as the reach
     that the passes have, at least max_radius). Stops at the border of each layer. No gradient.
+    Raises GraphError for a max_radius below 0.
     """
     (radius,) = lift("dilate", radius)
     if needs_int("dilate", "max_radius", max_radius) < 0:

@@ -306,7 +306,8 @@ def matrix_comp_mul(a: Variable, b: Variable) -> Variable:
 
 
 def vector_matmul(v: Any, m: Variable) -> Variable:
-    """v^T M: VECn with MATn @ broadcast sizes, to VECn. Gradient to both."""
+    """v^T M: VECn with MATn @ broadcast sizes, to VECn. Gradient to both. Raises GraphError for
+    other types."""
     (v,) = lift("vector_matmul", v)
     if v.vtype.is_matrix:
         raise GraphError(f"F.vector_matmul: needs VECn, got {v.vtype.name}")

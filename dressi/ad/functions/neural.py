@@ -29,8 +29,6 @@ from dressi.ad.vtype import MAT4, VEC4
 from dressi.errors import GraphError
 from dressi.kinds import CONV_BORDERS, ConvBorder
 
-"""Borders whose transposed is the same read: what a tap does not find, no pixel asks it for."""
-
 LARGEST_KERNEL = 15
 
 

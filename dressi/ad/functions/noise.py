@@ -179,8 +179,9 @@ def normal_noise(size: Size, step: Any = 0, n: int = 1, layers: int = 1, seed: i
     """FLOAT or VECn @ size: normal with mean 0 and deviation 1, from F.uniform_noise of the same
     arguments. At most 5.8 in size.
 
-    step, n, layers, seed: as there. No gradient. Source: Box and Muller 1958: sqrt(-2 log(1 - u))
-    times cos and sin of 2 pi v, components x and z of the uniform noise as u.
+    step, n, layers, seed: as there. No gradient. Raises GraphError for other n. Source: Box and
+    Muller 1958: sqrt(-2 log(1 - u)) times cos and sin of 2 pi v, components x and z of the uniform
+    noise as u.
     """
     n = needs_int("normal_noise", "n", n)
     if not 1 <= n <= 4:

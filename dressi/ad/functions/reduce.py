@@ -183,7 +183,7 @@ def sum(x: Variable, per_layer: bool = False) -> Variable:
 
 def mean(x: Variable, per_layer: bool = False) -> Variable:
     """Mean over all pixels and layers, @ 1x1 (``per_layer``: one mean per layer). FLOAT, VECn.
-    Gradient: gy / count everywhere."""
+    Gradient: gy / count everywhere. Raises GraphError for other types."""
     if needs_variable("mean", x).vtype.is_int or x.vtype.is_matrix:
         raise GraphError(f"F.mean: needs FLOAT or VECn, got {x.label()}")
     count = x.size[0] * x.size[1] * (1 if per_layer else x.layers)

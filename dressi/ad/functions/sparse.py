@@ -55,6 +55,7 @@ class SparseMatrix:
 
     @property
     def n_rows(self) -> int:
+        """Number of rows."""
         return len(self.offsets) - 1
 
     @cached_property

@@ -374,7 +374,7 @@ def refract(i: Any, n: Any, eta: Any) -> Variable:
 def faceforward(n: Any, i: Any, reference: Any) -> Variable:
     """n where dot(reference, i) < 0, else -n: the normal on the side that i comes from.
 
-    n, i, reference: FLOAT, VECn. Gradient to n only.
+    n, i, reference: FLOAT, VECn. Gradient to n only. Raises GraphError for other types.
     """
     n, i, reference = lift("faceforward", n, i, reference)
     if n.vtype.is_matrix or n.vtype.is_int:

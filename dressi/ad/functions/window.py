@@ -29,9 +29,6 @@ from dressi.ad.vtype import FLOAT, INT, IVEC2, MAT2, VEC2, VEC3
 from dressi.errors import GraphError
 from dressi.kinds import BORDERS, Border
 
-"""What lies beyond the border of a layer: 0; the pixel at the border; the image mirrored at the
-border (which is repeated); the image repeated."""
-
 
 def checked_border(name: str, border: Any) -> Border:
     """border, or GraphError when it is none of BORDERS. name: the op."""

@@ -7,14 +7,20 @@ from dressi.ad import F, Variable
 
 
 def l1_loss(image: Variable, target: Variable, mask: Variable | None = None) -> Variable:
-    """Mean absolute difference over pixels, layers and components. mask: FLOAT weights a pixel."""
+    """FLOAT @ 1x1: mean absolute difference over pixels, layers and components.
+
+    image, target: FLOAT or VECn @ one size. mask: FLOAT weights per pixel. Gradient to all three.
+    """
     d = F.abs(image - target)
     per_pixel = F.sum_components(d) * (1.0 / d.vtype.n)
     return F.mean(per_pixel if mask is None else per_pixel * mask)
 
 
 def l2_loss(image: Variable, target: Variable, mask: Variable | None = None) -> Variable:
-    """Mean squared difference over pixels, layers and components. mask: FLOAT weights a pixel."""
+    """FLOAT @ 1x1: mean squared difference over pixels, layers and components.
+
+    image, target: FLOAT or VECn @ one size. mask: FLOAT weights per pixel. Gradient to all three.
+    """
     d = image - target
     per_pixel = F.dot(d, d) * (1.0 / d.vtype.n)
     return F.mean(per_pixel if mask is None else per_pixel * mask)
@@ -23,5 +29,6 @@ def l2_loss(image: Variable, target: Variable, mask: Variable | None = None) -> 
 def silhouette_loss(
     silhouette: Variable, target: Variable, mask: Variable | None = None
 ) -> Variable:
-    """L2 of silhouettes (paper, 4.1). FLOAT in [0, 1] each."""
+    """FLOAT @ 1x1: ``l2_loss`` of silhouettes, FLOAT in [0, 1] each (paper, 4.1). Gradient as
+    there."""
     return l2_loss(silhouette, target, mask)

@@ -102,7 +102,7 @@ def laplacian_loss(vtx_pos: Variable, laplacian: F.linalg.SparseMatrix) -> Varia
 def edge_table(faces: npt.ArrayLike) -> Variable:
     """IVEC2 @ (E, 1) leaf: the edges of faces, each once, for ``edge_length_loss``.
 
-    faces: (F, 3) ints. Raises GraphError where there is no edge.
+    faces: (F, 3) ints. No gradient. Raises GraphError where there is no edge.
     """
     f = np.asarray(faces)
     if f.ndim != 2 or f.shape[1:] != (3,) or not np.issubdtype(f.dtype, np.integer):
@@ -120,7 +120,7 @@ def edge_length_loss(
     """Mean over edges of (length - target)^2, square world units.
 
     vtx_pos: VEC3 @ (N, 1), world units. edges: IVEC2 @ (E, 1), from ``edge_table``. target: length,
-    a number, FLOAT @ 1x1, or FLOAT @ (E, 1), one an edge (rest lengths); None: the mean length, so
+    a number, FLOAT @ 1x1, or FLOAT @ (E, 1), one per edge (rest lengths); None: the mean length, so
     that edges become even and none sets the scale. Gradient to vtx_pos (0 from edges of length 0)
     and to target. Raises GraphError for other types and for a negative number.
     """

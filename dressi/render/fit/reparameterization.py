@@ -114,8 +114,8 @@ def large_steps(mesh: Mesh, smoothness: float = 19.0) -> LargeSteps:
 
     mesh: its positions only say which vertices are one (at the same place, see ``weld``).
     smoothness: lambda of the paper, >= 0: how far a pull on one vertex reaches, about sqrt(lambda)
-    edges. Takes about a second a 5000 vertices on the host, and 200 to 400 numbers a vertex on the
-    device. Warns of a seam that stays open. Raises GraphError for a bad mesh or smoothness.
+    edges. Takes about a second per 5000 vertices on the host, and 200 to 400 numbers per vertex on
+    the device. Warns of a seam that stays open. Raises GraphError for a bad mesh or smoothness.
     """
     mesh.check()
     if not (np.isfinite(smoothness) and smoothness >= 0.0):

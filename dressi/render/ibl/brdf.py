@@ -72,7 +72,7 @@ def brdf_table(side: int = TABLE_SIDE) -> Variable:
     """(scale, bias), a leaf VEC2 @ (side, 4 side - 3): n . v from 0 to 1 along columns, roughness
     along rows.
 
-    The first and last texels lie at 0 and 1 exactly. Made once a process. No gradient. Raises
+    The first and last texels lie at 0 and 1 exactly. Made once per process. No gradient. Raises
     GraphError for a side below 1.
     """
     return _table(checked_shape("brdf_table", (side, side))[0][0])

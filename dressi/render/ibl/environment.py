@@ -124,9 +124,9 @@ def build_environment(
 
     env: VEC3, cube (n, n) with layers=6 or equirectangular (w, h), linear radiance; a leaf with
     ``requires_grad`` is optimized through the lighting. n_levels: prefiltered levels above
-    roughness 0, at roughness k / n_levels, 1 to 10. side: texels a side of the cube that is
+    roughness 0, at roughness k / n_levels, 1 to 10. side: texels per side of the cube that is
     filtered, default that of env but at most 16; 32 shows details half as wide in the levels for
-    twice the time. The matrices are made once a process for a side. irradiance: ``map`` (exact
+    twice the time. The matrices are made once per process for a side. irradiance: ``map`` (exact
     quadrature, kept as a cube) or ``sh`` (nine spherical harmonics). Gradient to env: exact
     transposes throughout. Raises GraphError for another shape, type or number.
     """

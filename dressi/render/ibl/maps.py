@@ -22,7 +22,10 @@ Array = npt.NDArray[np.float64]
 
 
 def check_map(env: object) -> Variable:
-    """env, or GraphError when it is neither a cube map nor an equirectangular map."""
+    """Return env, a cube map or an equirectangular map of FLOAT or VECn, as it is.
+
+    Gradient to env. Raises GraphError when it is neither.
+    """
     if not isinstance(env, Variable):
         raise GraphError(f"an environment must be a Variable, got {type(env).__name__}")
     cube = env.layers == 6 and env.size[0] == env.size[1]
@@ -100,7 +103,8 @@ def read_map(env: Variable, direction: Variable, filter: Filter = "linear") -> V
 
 
 def to_cube(env: Variable, n: int, filter: Filter = "linear") -> Variable:
-    """Either map as a cube map @ (n, n), layers=6, one read at the centre of each texel.
+    """Either map (FLOAT or VECn) as a cube map @ (n, n), layers=6, one read at the centre of each
+    texel.
 
     A map that is much finer than n should be made smaller first, or texels between the reads are
     lost. Gradient to env: exact. Raises GraphError.
@@ -109,7 +113,7 @@ def to_cube(env: Variable, n: int, filter: Filter = "linear") -> Variable:
 
 
 def to_equirect(env: Variable, size: Size, filter: Filter = "linear") -> Variable:
-    """Either map as an equirectangular map @ size, one read at the centre of each texel.
+    """Either map (FLOAT or VECn) as an equirectangular map @ size, one read per texel centre.
 
     See ``to_cube``. Gradient to env: exact. Raises GraphError.
     """

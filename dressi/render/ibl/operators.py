@@ -196,7 +196,7 @@ def level_side(n: int, lobe: Lobe) -> int:
 
 
 def _near(lobe: Lobe, n: int) -> tuple[float, int]:
-    """Angle up to which texels are integrated in parts, and the parts a side."""
+    """Angle up to which texels are integrated in parts, and the parts per side."""
     texel = math.pi / 2 / n
     width = lobe_width(lobe)
     return 4 * width + 2 * texel, min(max(math.ceil(4 * texel / width), 2), 128)

@@ -1,6 +1,6 @@
 """Image files to linear float32 arrays and back.
 
-In: PNG, JPEG, TIFF, BMP, TGA, WebP, GIF and PPM (8 bits a channel; PNG and grey TIFF 16 too),
+In: PNG, JPEG, TIFF, BMP, TGA, WebP, GIF and PPM (8 bits per channel; PNG and grey TIFF 16 too),
 Radiance HDR, OpenEXR. Out: (H, W, C) float32, row 0 on top, colours linear. What a file holds:
 
 - PNG, JPEG and the like: sRGB, unless ``srgb=False`` says that it is data (masks, normal maps).
@@ -273,7 +273,7 @@ def _levels(array: npt.NDArray[np.float64], srgb: bool, most: int) -> npt.NDArra
     """The nearest of the levels 0 to ``most`` for each value, clipped to [0, 1]."""
     levels = np.empty(array.shape, np.uint16)
     n_colors = array.shape[2] - (array.shape[2] % 2 == 0) if srgb else 0
-    # A search among the values between two levels is five times as fast as a power a pixel.
+    # A search among the values between two levels is five times as fast as a power per pixel.
     between = _decoded((np.arange(most) + 0.5) / most)
     levels[..., :n_colors] = np.searchsorted(between, array[..., :n_colors])
     levels[..., n_colors:] = np.rint(np.clip(array[..., n_colors:], 0.0, 1.0) * most)

@@ -162,7 +162,7 @@ def hull_mask(
     """(H, W) float32 silhouette of a voxel grid in one OpenCV camera, 1 where any cell projects.
 
     hull, bbox: as from ``visual_hull``. size: (width, height), pixels. Cells are drawn as dense
-    grids of points, at least one a pixel.
+    grids of points, at least one per pixel.
     """
     width, height = size
     box = np.asarray(bbox, dtype=np.float64)

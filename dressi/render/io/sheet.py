@@ -107,7 +107,7 @@ def write_plot(
     what: str = "a plot",
     inches: tuple[float, float] = (8.0, 4.5),
 ) -> None:
-    """Write a PNG (100 pixels an inch) of a matplotlib Figure, replaced atomically.
+    """Write a PNG (100 pixels per inch) of a matplotlib Figure, replaced atomically.
 
     draw: called with an empty Figure. what: who needs matplotlib, for the message. Raises
     DressiError where matplotlib (optional: ``pip install dressi[plots]``) is missing.

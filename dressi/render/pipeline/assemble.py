@@ -17,7 +17,7 @@ from dressi.ad import F, Variable
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.errors import GraphError, warn
-from dressi.kinds import Curve, Encoding, Mode, Normals
+from dressi.kinds import Normals
 from dressi.render.camera.camera import Camera
 from dressi.render.io import read_image
 from dressi.render.pipeline.appearance import Appearance
@@ -34,6 +34,7 @@ from dressi.render.pipeline.objective import (
 from dressi.render.pipeline.parameters import ParameterTable
 from dressi.render.pipeline.picture import Picture, build_background, build_picture, encoded
 from dressi.render.pipeline.save import Sources
+from dressi.render.pipeline.settings import Settings
 from dressi.render.pipeline.tables import Geometry, build_geometry
 from dressi.render.pipeline.targets import Targets, read_targets
 from dressi.render.pipeline.views import Views, build_views
@@ -64,29 +65,6 @@ class Loaded:
     target: Variable | None
     mask: Variable | None
     notes: tuple[str, ...] = ()
-
-
-@dataclass(eq=False)
-class Settings:
-    """How to draw, compare and step. uniforms: FLOAT leaves @ 1x1 by name: r, sigma, delta,
-    mask_softness, ``loss:``, ``regularizer:`` and ``lr:`` with a name each. clip: None: where the
-    scene crosses a near or far plane."""
-
-    K: int
-    max_delta: float
-    mode: Mode
-    background: Any
-    tone: tuple[Curve, Encoding]
-    normals: Normals
-    mipmaps: bool
-    shadow_texels: int
-    optimizer: Any
-    clip: bool | None
-    uniforms: dict[str, Variable]
-
-    def of(self, prefix: str) -> dict[str, Variable]:
-        """The uniforms whose name begins so, without it."""
-        return {n.removeprefix(prefix): v for n, v in self.uniforms.items() if n.startswith(prefix)}
 
 
 @dataclass(eq=False)

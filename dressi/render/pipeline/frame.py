@@ -24,7 +24,7 @@ FOV_DEG = 45.0
 """Of the camera that a scene without one gets."""
 
 DEPTH_STEP = 2.0**-23
-"""What two depths in [0.5, 1] must differ by to be told apart, rounding of their interpolation
+"""The difference that two depths in [0.5, 1] need to be distinct, rounding of their interpolation
 included."""
 
 FINE_DEPTH = 5e-5
@@ -128,8 +128,8 @@ def depth_step(matrix: np.ndarray, points: np.ndarray) -> float:
 
 
 def tightened(camera: Camera, corners: np.ndarray, radius: float) -> Camera:
-    """The camera with planes that tell apart 5e-5 of the scene's radius in float32, where those
-    that it has do not and the scene leaves room.
+    """The camera with planes that separate depths of 5e-5 of the scene's radius in float32, where
+    those that it has do not and the scene leaves room.
 
     corners: (8, 4) of the scene's box, in the world of the camera. A near plane is moved to a
     quarter of the way to the box, the planes of a parallel projection to 10 radii around it; so

@@ -138,8 +138,9 @@ def add_map(
     send: Callable[[Variable, np.ndarray], None],
     name: str,
     size: tuple[int, int],
-) -> list[Parameter]:
-    """Give materials a map that they lack: constant, the factor's value; the factor becomes 1.
+) -> None:
+    """Give materials a map that they lack: constant, the factor's value; the factor becomes 1. Maps
+    and their factors are in use then.
 
     with_uv: numbers of the materials whose faces all have UVs, by UV set. read, send: data of a
     leaf. name: ``albedo`` (of all materials that lack one) or ``albedo:Body``. size: (width,
@@ -163,14 +164,16 @@ def add_map(
         raise GraphError(
             f"add_map({name!r}): faces of {', '.join(bare)} have no UVs, so no map fits them"
         )
-    made = []
     for _, m in wanted:
         value = _start(kind, m, read, send)
         pixels = np.broadcast_to(np.array(value, np.float32), (height, width, len(value)))
         parameter = add_leaf(table, kind, m.name, pixels)
         m.maps[kind] = (parameter.leaf, TextureRef(-1, min_filter="linear"))
-        made.append(parameter)
-    return made
+        parameter.in_use = True
+        for name in ("base_color", f"{kind}_factor"):
+            factor = table.one(name, m.name)
+            if factor is not None and (name != "base_color" or kind == "albedo"):
+                factor.in_use = True
 
 
 def _start(

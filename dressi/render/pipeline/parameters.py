@@ -6,7 +6,7 @@ that lists the names that there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -48,6 +48,10 @@ FACTOR_ONLY = {"normal": "normal_scale", "occlusion": "occlusion_strength"}
 """Maps that no factor can stand in for, and the factor that they have."""
 
 
+MOVING = ("vtx_pos", "blendshape_weights", "camera_rotation", "camera_translation")
+"""Kinds of parameters that change how far the scene is from a camera."""
+
+
 @dataclass(eq=False)
 class Parameter:
     """One leaf of the scene.
@@ -85,6 +89,23 @@ class Parameter:
     def requires_grad(self) -> bool:
         """Whether it is fitted."""
         return self.leaf.requires_grad
+
+    def shaped(self, value: Any) -> np.ndarray:
+        """The user's value as float64 of ``shape`` (positions far from the origin need its digits).
+        Raises GraphError for another shape."""
+        array = np.asarray(value, np.float64)
+        if array.shape != self.shape:
+            flat = array.size == int(np.prod(self.shape)) and self.leaf.size == (1, 1)
+            if not flat:
+                raise GraphError(f"{self.name} has shape {self.shape}, got {array.shape}")
+            array = array.reshape(self.shape)
+        return array
+
+    def read(self, data: np.ndarray) -> np.ndarray:
+        """The user's value of what the leaf holds: float32, or float64 for places far away."""
+        found = np.asarray(self.to_user(data))
+        far = found.dtype == np.float64 and self.kind in ("vtx_pos", "light_position")
+        return (found if far else np.float32(found)).reshape(self.shape)
 
     def __str__(self) -> str:
         return f"{self.name} {self.shape} {'on' if self.requires_grad else 'off'}"
@@ -146,6 +167,30 @@ class ParameterTable:
                 hint = f"\n  hint: there is no such map; make one with add_map({kind!r}, size)"
             raise GraphError(f"no parameter is called {name!r}; there are {self.known()}{hint}")
         return found
+
+    def only(self, name: str) -> Parameter:
+        """The parameter that a name means. Raises GraphError where it means several or none."""
+        found = self.find(name)
+        if len(found) > 1:
+            names = ", ".join(p.name for p in found)
+            raise GraphError(f"{name!r} means several parameters: {names}")
+        return found[0]
+
+    def turn(self, names: str | Sequence[str], on: bool) -> bool:
+        """Fit all parameters that the names mean, or stop fitting them; whether any changed."""
+        found = [p for n in ([names] if isinstance(names, str) else names) for p in self.find(n)]
+        changed = [p for p in found if p.leaf.requires_grad != on]
+        for p in found:
+            p.leaf.requires_grad = on
+            p.in_use |= on
+        return bool(changed)
+
+    def need_active(self, who: str) -> None:
+        """Raise GraphError unless a parameter is fitted. who: the function that needs one."""
+        if not self.active:
+            raise GraphError(
+                f"{who}: no parameter is on; call set_requires_grad with one of {self.known()}"
+            )
 
     def known(self) -> str:
         """All names, for errors."""

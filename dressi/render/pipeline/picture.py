@@ -127,7 +127,7 @@ def build_background(
 ) -> Variable:
     """VEC3 linear background.
 
-    background: a number or three, a picture (H, W, 3) or one a view, or ``environment``. Raises
+    background: a number or three, a picture (H, W, 3) or one per view, or ``environment``. Raises
     GraphError for other shapes and where there is no environment.
     """
     if isinstance(background, str):
@@ -148,3 +148,17 @@ def build_background(
             f"{w}x{h}, got {array.shape}"
         )
     return F.leaf(array, VEC3, "background")
+
+
+def without_background(both: np.ndarray, background: np.ndarray) -> np.ndarray:
+    """(..., 4): colours with the background taken out, at least 0, and coverage.
+
+    both: (..., 4) colours over the background, and coverage. background: (..., 3), or what is
+    broadcast to it. Colours are 0 where less than 1e-4 is covered.
+    """
+    color, cover = both[..., :3], both[..., 3:]
+    behind = np.broadcast_to(background, color.shape)
+    only = np.divide(
+        color - (1.0 - cover) * behind, cover, out=np.zeros_like(color), where=cover > 1e-4
+    )
+    return np.concatenate([np.maximum(only, 0.0), cover], axis=-1)

@@ -1,6 +1,6 @@
 """Views: cameras as parameters.
 
-In: cameras. Out: ``Views``: their matrices and eyes, one layer a view. The pose is a rotation
+In: cameras. Out: ``Views``: their matrices and eyes, one layer per view. The pose is a rotation
 (axis times angle, about the camera) and a translation on top of the camera's own, in its axes;
 intrinsics are the logarithm of a zoom in x and y and a shift in halves of the picture. All are 0
 where the camera is what it was given as.
@@ -15,6 +15,7 @@ import numpy as np
 
 from dressi.ad import F, Variable
 from dressi.ad.vtype import MAT4, VEC2, VEC3, VEC4, VType
+from dressi.errors import warn
 from dressi.render.camera.camera import Camera
 from dressi.render.camera.eye import eye_of, homogeneous_eye
 from dressi.render.camera.pose import axis_angle_matrix, build_view
@@ -155,3 +156,13 @@ def rotation_of(w: np.ndarray) -> np.ndarray:
     x, y, z = w / angle if angle > 0.0 else np.zeros(3)
     k = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
     return np.asarray(np.eye(3) + np.sin(angle) * k + (1.0 - np.cos(angle)) * k @ k)
+
+
+def warn_of_empty(cameras: Sequence[Camera], coverage: np.ndarray) -> None:
+    """Warn of the views in which nothing is seen. coverage: (views, H, W)."""
+    empty = [c.name for c, a in zip(cameras, coverage, strict=True) if not a.any()]
+    if empty:
+        warn(
+            f"nothing is seen by {len(empty)} of {len(cameras)} cameras: {', '.join(empty)}; "
+            "the scene is out of their view, edge-on to them, smaller than a pixel, or clear"
+        )

@@ -42,6 +42,7 @@ class MeshBatch:
 
     @property
     def n_meshes(self) -> int:
+        """Number of meshes."""
         return len(self.first_face) - 1
 
     def mesh_ids(self, ids: Variable) -> Variable:
@@ -55,7 +56,7 @@ class MeshBatch:
         return F.where(F.compare("gte", ids, 0), ids - F.lookup(starts, ids), -1)
 
     def per_mesh(self, values: Sequence[Variable], ids: Variable) -> Variable:
-        """One value a mesh at each pixel; 0 where ids are -1. values: FLOAT or VECn @ 1x1, one a
+        """One value per mesh at each pixel; 0 where ids are -1. values: FLOAT or VECn @ 1x1, one a
         mesh. Gradient to the values. Raises GraphError for another number of values."""
         self._check_count("values", len(values))
         return F.lookup(F.join(list(values)), self.mesh_ids(ids))
@@ -132,7 +133,7 @@ def _check_part(k: int, part: object) -> None:
 
 
 def _per_face(first_face: Sequence[int], values: Sequence[int]) -> np.ndarray:
-    """(faces, 1): a value a mesh, repeated for its faces."""
+    """(faces, 1): a value per mesh, repeated for its faces."""
     return np.repeat(np.asarray(values), np.diff(first_face))[:, None]
 
 

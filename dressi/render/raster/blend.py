@@ -33,14 +33,19 @@ def edge_mask(hard: Variable, delta: Variable, size: Size, max_delta: float) -> 
 
 
 def probability(peel: Peel, sigma: Variable) -> Variable:
-    """D_k = sigmoid(distance / sigma), 0 where there is no face. Gradient to the distance."""
+    """FLOAT D_k = sigmoid(distance / sigma), 0 where there is no face. Gradient to the distance
+    and to sigma (FLOAT @ 1x1, screen square units)."""
     return F.sigmoid(F.safe_div(peel.distance, sigma)) * peel.stencil
 
 
 def blend_silhouette(
     peels: Sequence[Peel], hard: Variable, edge: Variable, sigma: Variable
 ) -> Variable:
-    """FLOAT in [0, 1]: 1 - prod(1 - D_k) in the edge mask, the hard stencil elsewhere."""
+    """FLOAT in [0, 1]: 1 - prod(1 - D_k) in the edge mask, the hard stencil elsewhere.
+
+    hard, edge: FLOAT masks. sigma: FLOAT @ 1x1, screen square units. Gradient to the distances of
+    the peels and to sigma.
+    """
     outside: Variable | None = None
     for peel in peels:
         q = 1.0 - probability(peel, sigma)
@@ -54,13 +59,14 @@ def blend_color(
 ) -> Variable:
     """Colour of the peels over a background.
 
-    colors: one FLOAT or VECn image a peel. In the edge mask the colours are averaged with weights
+    colors: one FLOAT or VECn image per peel. In the edge mask the colours are averaged with weights
     D_k, elsewhere the first peel's is taken; the silhouette then mixes it with the background.
-    Never 0 / 0: where no face has weight, the background shows. Raises GraphError unless there is a
-    colour a peel.
+    Never 0 / 0: where no face has weight, the background shows. Gradient to colors,
+    background and the distances of the peels. Raises GraphError unless there is one colour per
+    peel.
     """
     if len(colors) != len(hs.peels):
-        raise GraphError(f"blend needs {len(hs.peels)} colours, one a peel, got {len(colors)}")
+        raise GraphError(f"blend needs {len(hs.peels)} colours, one per peel, got {len(colors)}")
     if len(colors) == 1:
         # D C / D = C: nothing to weigh.
         mixed = colors[0]

@@ -52,7 +52,7 @@ class Charts:
 def build_conservative(
     uv: Variable, uv_faces: Variable, size: Size, gutter_px: Variable | float = 0.0
 ) -> Charts:
-    """Which face every texel of an atlas belongs to.
+    """Find the face that every texel of an atlas belongs to.
 
     uv: VEC2 @ (T, 1), in [0, 1], origin top left; what lies outside is cut off. uv_faces: IVEC3 @
     (F, 1), rows of uv. size: of the atlas in texels. gutter_px: texels around a chart that are

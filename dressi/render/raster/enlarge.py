@@ -1,11 +1,11 @@
 """Enlarge: every projected face grown so that its edges move out by r (paper, 3.3.2, fig. 4a).
 
-In: ScreenFaces, r. Out: four clip positions a face (two triangles; the second is degenerate unless
-they are its box). With F ops on per-face tables, because some devices have no geometry shader. No
-gradient. Differs: the paper stretches from the centroid; a homothety about the incentre moves all
-three edges by exactly r, with less area. The paper takes the box of faces with an angle below 30
-degrees; here that of faces whose box is smaller than the grown triangle. Where only what lies
-beyond one edge is asked for, a box along that edge leaves the other half out.
+In: ScreenFaces, r. Out: four clip positions per face (two triangles; the second is degenerate
+unless they are its box). With F ops on per-face tables, because some devices have no geometry
+shader. No gradient. Differs: the paper stretches from the centroid; a homothety about the incentre
+moves all three edges by exactly r, with less area. The paper takes the box of faces with an angle
+below 30 degrees; here that of faces whose box is smaller than the grown triangle. Where only what
+lies beyond one edge is asked for, a box along that edge leaves the other half out.
 """
 
 from __future__ import annotations

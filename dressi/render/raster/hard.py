@@ -69,7 +69,7 @@ def build_hard_raster(
 
     vtx_pos: VEC3 @ (N, 1), world units. faces: IVEC3 @ (F, 1), counter-clockwise from outside.
     matrix: MAT4 @ 1x1, layers = views. size: image size in pixels. cull: None, ``back`` or
-    ``front``; scissor: a rectangle (x, y, width, height) in pixels, or one a view; both as in
+    ``front``; scissor: a rectangle (x, y, width, height) in pixels, or one per view; both as in
     F.rasterize. jitter: VEC2 @ 1x1 in pixels, shifts the projection. Gradient to vtx_pos and matrix
     through bary and depth; also from the visible part of a face to those of its corners that lie
     behind the camera. Raises GraphError for wrong types, sizes, cull modes and scissors.

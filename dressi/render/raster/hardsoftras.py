@@ -7,8 +7,9 @@ blended silhouette and colour. Written purely with F ops; the backward is ordina
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -192,6 +193,40 @@ def _mixed(values: Sequence[Variable], weights: Variable) -> Variable:
     return values[0] * weights.x + values[1] * weights.y + values[2] * weights.z
 
 
+def _check(
+    vtx_pos: object,
+    faces: Any,
+    matrix: object,
+    size: Any,
+    K: object,
+    lengths: Mapping[str, object],
+) -> None:
+    """Raise GraphError for arguments of ``build_hardsoftras`` that cannot be. lengths: in screen
+    square units, by name; None where there is a default."""
+    inputs: dict[str, object] = {"vtx_pos": vtx_pos, "faces": faces, "matrix": matrix}
+    for what, given in inputs.items():
+        if not isinstance(given, Variable):
+            raise GraphError(
+                f"HardSoftRas: {what} must be a Variable, got {type(given).__name__}\n"
+                "  hint: make a leaf and send the array to it, or F.leaf(array, vtype)"
+            )
+    check_faces(faces)
+    if not isinstance(size, (tuple, list)) or len(size) != 2 or min(size) < 1:
+        raise GraphError(f"HardSoftRas needs a size (width, height) of at least 1x1, got {size!r}")
+    if not isinstance(K, (int, np.integer)) or K < 1:
+        raise GraphError(f"HardSoftRas needs an integer K >= 1, got {K!r}")
+    for name, value in lengths.items():
+        if isinstance(value, Variable) or (value is None and name != "r"):
+            continue
+        if not isinstance(value, (int, float, np.number)) or not 0 <= float(value) <= 1:
+            raise GraphError(
+                f"{name} must be a number in [0, 1] (1 is the longer side) or a Variable, "
+                f"got {value!r}"
+            )
+        if name == "sigma" and value == 0:
+            raise GraphError("sigma must be positive, got 0")
+
+
 def build_hardsoftras(
     vtx_pos: Variable,
     faces: Variable,
@@ -224,32 +259,10 @@ def build_hardsoftras(
     default they are drawn hard, without gradient, which is cheaper. Gradient to vtx_pos and matrix.
     Raises GraphError for wrong types, K < 1 or r outside [0, 1].
     """
-    inputs: dict[str, object] = {"vtx_pos": vtx_pos, "faces": faces, "matrix": matrix}
-    for what, given in inputs.items():
-        if not isinstance(given, Variable):
-            raise GraphError(
-                f"HardSoftRas: {what} must be a Variable, got {type(given).__name__}\n"
-                "  hint: make a leaf and send the array to it, or F.leaf(array, vtype)"
-            )
+    lengths = {"r": r, "delta": delta, "sigma": sigma, "max_delta": max_delta}
+    _check(vtx_pos, faces, matrix, size, K, lengths)
     if jitter is not None and not isinstance(jitter, Variable):
         jitter = F.constant(jitter)
-    check_faces(faces)
-    if not isinstance(size, (tuple, list)) or len(size) != 2 or min(size) < 1:
-        raise GraphError(f"HardSoftRas needs a size (width, height) of at least 1x1, got {size!r}")
-    n_peels: object = K
-    if not isinstance(n_peels, (int, np.integer)) or n_peels < 1:
-        raise GraphError(f"HardSoftRas needs an integer K >= 1, got {K!r}")
-    settings: dict[str, object] = {"r": r, "delta": delta, "sigma": sigma, "max_delta": max_delta}
-    for name, value in settings.items():
-        if isinstance(value, Variable) or (value is None and name != "r"):
-            continue
-        if not isinstance(value, (int, float, np.number)) or not 0 <= float(value) <= 1:
-            raise GraphError(
-                f"{name} must be a number in [0, 1] (1 is the longer side) or a Variable, "
-                f"got {value!r}"
-            )
-        if name == "sigma" and value == 0:
-            raise GraphError("sigma must be positive, got 0")
     radius = F.clamp(r, 0.0, 1.0) if isinstance(r, Variable) else F.constant(float(r))
     softness = radius * (1.0 / 7.0) if sigma is None else sigma
     softness = softness if isinstance(softness, Variable) else F.constant(float(softness))

@@ -39,6 +39,7 @@ class ScreenFaces:
 
     @property
     def layers(self) -> int:
+        """Number of views."""
         return self.corners[0].layers
 
     @property
@@ -58,8 +59,8 @@ class ScreenFaces:
 def project(vtx_pos: Variable, matrix: Variable) -> Variable:
     """VEC4 clip positions: matrix @ (x, y, z, 1).
 
-    vtx_pos: VEC3 @ (N, 1), world units. matrix: MAT4 @ 1x1, one a view (layers). Gradient to both.
-    Raises GraphError for other types.
+    vtx_pos: VEC3 @ (N, 1), world units. matrix: MAT4 @ 1x1, one per view (layers). Gradient to
+    both. Raises GraphError for other types.
     """
     if vtx_pos.vtype is not VEC3 or matrix.vtype is not MAT4 or matrix.size != (1, 1):
         raise GraphError(
@@ -89,8 +90,10 @@ def to_screen(clip: Variable, size: Size, jitter: Variable | None = None) -> Var
 
 
 def gather(table: Variable, faces: Variable) -> tuple[Variable, Variable, Variable]:
-    """The three corner tables @ (F, 1) of a vertex table. faces: IVEC3 @ (F, 1). Gradient to
-    table."""
+    """The three corner tables @ (F, 1) of a vertex table (any type @ (N, 1)).
+
+    faces: IVEC3 @ (F, 1). Gradient to table. Raises GraphError for other faces.
+    """
     if faces.vtype is not IVEC3:
         raise GraphError(f"faces must be IVEC3, got {faces.label()}")
     return F.lookup(table, faces.x), F.lookup(table, faces.y), F.lookup(table, faces.z)
@@ -146,7 +149,7 @@ def is_crossing(corners: tuple[Variable, Variable, Variable]) -> Variable:
 
 
 def pixel_positions(size: Size, layers: int = 1) -> Variable:
-    """VEC2 @ size: centres of pixels in the screen square."""
+    """VEC2 @ size: centres of pixels in the screen square. No gradient."""
     return F.pixel_coord(size, layers) * (1.0 / float(max(size)))
 
 

@@ -50,7 +50,7 @@ def neighbor_table(faces: Variable, vtx_pos: Variable | None = None) -> Variable
     vtx_pos: VEC3 leaf; vertices that were *sent* at the same place (duplicates at uv seams) count
     as one, to the tolerance of ``weld``; what then looks like a seam that stayed open gives a
     DressiWarning. A Variable that is no leaf is not looked at. The faces of ``build_batch`` have
-    the neighbours that each mesh has by itself.
+    the neighbours that each mesh has by itself. No gradient.
     """
     leaf = Variable(IVEC3, faces.size, name=f"{faces.name or 'faces'}.neighbors")
     if isinstance(faces.derived, MeshFaces):

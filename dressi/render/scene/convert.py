@@ -113,7 +113,7 @@ def welded(mesh: Mesh) -> Mesh:
 
     What a renderer wants that moves vertices: one gradient for each point of the surface, no cracks
     at UV seams. Vertices come in the order of the old table; of several the first is kept. The
-    tolerance is that of ``weld``: what float32 cannot tell apart is one place. A vertex that was
+    tolerance is that of ``weld``: what float32 does not distinguish is one place. A vertex that was
     doubled on purpose (two surfaces that touch) is joined too.
     """
     kept, rows = np.unique(same_place(mesh.positions, mesh.faces), return_inverse=True)

@@ -143,7 +143,8 @@ def instances(scene: Scene) -> list[Instance]:
 
 
 def lights(scene: Scene) -> list[PlacedLight]:
-    """All lights in the world. A node's scale changes neither their intensity nor their range."""
+    """All lights in the world. A node's scale changes neither their intensity nor their range.
+    Raises GraphError for a scale that leaves a light no direction."""
     found = []
     for index, world in world_matrices(scene):
         row = scene.nodes[index].light

@@ -2,7 +2,7 @@
 
 In: tables of numbers. Out: for each row the first one that is at the same place. Two programs, or
 the two ends of a loop, rarely give one point the same bits: sin(2 pi) is -2.4e-16. A device holds
-float32, so what float32 cannot tell apart is one place here.
+float32, so what float32 does not distinguish is one place here.
 
 The tolerance. float32 has steps of 2^-23 of a number. Positions that were computed in float32, by
 two ways, differ by a few steps of the largest number that took part, which is about the extent of

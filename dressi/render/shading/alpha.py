@@ -61,7 +61,7 @@ def over(colors: Sequence[Variable], alphas: Sequence[Variable]) -> tuple[Variab
 def composite(
     premultiplied: Variable, coverage: Variable, background: Variable | float = 0.0
 ) -> Variable:
-    """premultiplied + (1 - coverage) * background. Gradient to all three."""
+    """premultiplied + (1 - coverage) * background: VECn, FLOAT, VECn. Gradient to all three."""
     return premultiplied + (1.0 - coverage) * background
 
 
@@ -70,10 +70,12 @@ def peel_alphas(hs: HardSoft, alphas: Sequence[Variable | float]) -> list[Variab
 
     That is D_k = sigmoid(distance / sigma) within the edge mask, and 1 or 0 elsewhere, where soft
     faces do not count. Opaque peels therefore cover exactly ``hs.silhouette`` together. Gradient to
-    alphas, and through D_k to vertices. Raises GraphError unless there is one alpha a peel.
+    alphas, and through D_k to vertices. Raises GraphError unless there is one alpha per peel.
     """
     if len(alphas) != len(hs.peels):
-        raise GraphError(f"peel_alphas needs {len(hs.peels)} alphas, one a peel, got {len(alphas)}")
+        raise GraphError(
+            f"peel_alphas needs {len(hs.peels)} alphas, one per peel, got {len(alphas)}"
+        )
     hard = [peel.stencil * (peel.depth <= 0.5) for peel in hs.peels]
     return [
         alpha * F.where(hs.edge, probability(peel, hs.sigma), solid)

@@ -36,7 +36,7 @@ class DirectionalLight:
     """Light from far away.
 
     direction: VEC3, the way the light travels, world; any length but 0. color: VEC3 linear.
-    intensity: FLOAT, lux. Gradient to all. A (1, 1) Variable with layers holds one value a view.
+    intensity: FLOAT, lux. Gradient to all. A (1, 1) Variable with layers holds one value per view.
     """
 
     direction: Value = (0.0, 0.0, -1.0)

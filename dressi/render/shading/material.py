@@ -6,10 +6,11 @@ map may be a parameter. Source: glTF 2.0, 3.9.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dressi.ad import F, Variable
-from dressi.ad.vtype import FLOAT, VEC3, VEC4
+from dressi.ad.vtype import FLOAT, VEC3, VEC4, VType
 from dressi.errors import GraphError
 from dressi.kinds import TextureBackward, Wrap, Wraps
 from dressi.render.raster.hardsoftras import Peel
@@ -68,6 +69,45 @@ class PbrMaterial:
         return self.normal_map is not None or any(getattr(self, n) is not None for n in names)
 
 
+def _factor(material: PbrMaterial, name: str, vtype: VType = FLOAT) -> Variable:
+    return as_variable(f"PbrMaterial: {name}", getattr(material, name), vtype)
+
+
+def _factors(material: PbrMaterial) -> dict[str, Variable]:
+    """What a Surface has of a material without maps, by name."""
+    albedo, emissive = _factor(material, "albedo", VEC3), _factor(material, "emissive", VEC3)
+    alpha, occlusion = _factor(material, "alpha"), F.constant(1.0)
+    metallic, roughness = _factor(material, "metallic"), _factor(material, "roughness")
+    return {
+        "albedo": albedo,
+        "metallic": metallic,
+        "roughness": roughness,
+        "occlusion": occlusion,
+        "emissive": emissive,
+        "alpha": alpha,
+    }
+
+
+def _apply_maps(
+    material: PbrMaterial, values: dict[str, Variable], sample: Callable[[Variable], Variable]
+) -> Variable | None:
+    """Multiply ``_factors`` with the maps of a material; return the texel of its normal map."""
+    if material.albedo_map is not None:
+        base = sample(material.albedo_map)
+        if base.vtype is VEC4:
+            values["alpha"] = values["alpha"] * base.w
+            base = base.xyz
+        values["albedo"] = values["albedo"] * base
+    for name in ("metallic", "roughness", "emissive"):
+        texture = getattr(material, f"{name}_map")
+        if texture is not None:
+            values[name] = values[name] * sample(texture)
+    if material.occlusion_map is not None:
+        shade = sample(material.occlusion_map) - 1.0
+        values["occlusion"] = 1.0 + _factor(material, "occlusion_strength") * shade
+    return None if material.normal_map is None else sample(material.normal_map)
+
+
 def material_surface(
     peel: Peel,
     vtx_pos: Variable,
@@ -94,13 +134,7 @@ def material_surface(
     if material.has_maps and uv is None:
         raise GraphError("material_surface: a material with maps needs uv")
 
-    def factor(name: str, scalar: bool = True) -> Variable:
-        value = getattr(material, name)
-        return as_variable(f"PbrMaterial: {name}", value, FLOAT if scalar else VEC3)
-
-    albedo, emissive = factor("albedo", scalar=False), factor("emissive", scalar=False)
-    alpha, occlusion = factor("alpha"), F.constant(1.0)
-    metallic, roughness = factor("metallic"), factor("roughness")
+    values = _factors(material)
     texel = None
     if uv is not None and material.has_maps:
         corners = faces if uv_faces is None else uv_faces
@@ -109,23 +143,7 @@ def material_surface(
         def sample(texture: Variable) -> Variable:
             return F.texture(texture, where, wrap=wrap, backward=backward, step=step)
 
-        if material.albedo_map is not None:
-            base = sample(material.albedo_map)
-            if base.vtype is VEC4:
-                alpha = alpha * base.w
-                base = base.xyz
-            albedo = albedo * base
-        if material.metallic_map is not None:
-            metallic = metallic * sample(material.metallic_map)
-        if material.roughness_map is not None:
-            roughness = roughness * sample(material.roughness_map)
-        if material.emissive_map is not None:
-            emissive = emissive * sample(material.emissive_map)
-        if material.occlusion_map is not None:
-            shade = sample(material.occlusion_map) - 1.0
-            occlusion = 1.0 + factor("occlusion_strength") * shade
-        if material.normal_map is not None:
-            texel = sample(material.normal_map)
+        texel = _apply_maps(material, values, sample)
     plain = build_surface(peel, vtx_pos, faces, eye, vtx_normal)
     position, normal, to_eye = plain.need("material_surface", "position", "normal", "to_eye")
     if texel is not None and uv is not None:
@@ -136,6 +154,4 @@ def material_surface(
         normal = perturb_normal(normal, tangent, texel, material.normal_scale)
     if two_sided:
         normal = towards_eye(normal, flat_normal(peel, vtx_pos, faces), to_eye)
-    return Surface(
-        albedo, position, normal, to_eye, metallic, roughness, occlusion, emissive, alpha
-    )
+    return Surface(position=position, normal=normal, to_eye=to_eye, **values)

@@ -49,7 +49,7 @@ def lit(
 
 
 def unlit_surface(surface: Surface) -> Variable:
-    """albedo + emissive. Gradient to both."""
+    """VEC3 linear: albedo + emissive. Gradient to both."""
     check_class("unlit_surface: surface", surface, Surface)
     return surface.albedo + surface.emissive
 
@@ -114,9 +114,10 @@ def gouraud(
     """A model computed at vertices, its colours interpolated over faces.
 
     peel: any number of views. faces: IVEC3 @ (F, 1). vertices: a Surface of tables @ (N, 1);
-    ``to_eye`` has a layer a view: ``F.normalize(eye - vtx_pos)``. model: takes (surface, lights,
+    ``to_eye`` has a layer per view: ``F.normalize(eye - vtx_pos)``. model: takes (surface, lights,
     **options). Per-vertex shadows go through options too. 0 where there is no face. Gradient to all
-    that the model has one to, and to the barycentrics. Source: Gouraud 1971.
+    that the model has one to, and to the barycentrics. Raises GraphError for a Surface of images.
+    Source: Gouraud 1971.
     """
     colors = model(vertices, lights, **options)
     if colors.size[1] != 1:

@@ -61,7 +61,7 @@ def flat_tangent(
 
 def smooth_tangent(peel: Peel, vtx_tangent: Variable, faces: Variable) -> Variable:
     """VEC4 interpolated tangent at each pixel. vtx_tangent: VEC4 @ (N, 1), as glTF's TANGENT.
-    Gradient to it and to the barycentrics."""
+    Gradient to it and to the barycentrics. Raises GraphError for other types."""
     if vtx_tangent.vtype is not VEC4:
         raise GraphError(f"smooth_tangent needs VEC4 tangents, got {vtx_tangent.label()}")
     return interpolate(gather(vtx_tangent, faces), peel.ids, peel.bary)

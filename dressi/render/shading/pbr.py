@@ -93,7 +93,7 @@ def pbr(
     shadows: Shadows | None = None,
     form: Smith = "correlated",
 ) -> Variable:
-    """Radiance towards the eye: lights, environment and emission.
+    """VEC3 linear radiance towards the eye: of lights, environment and emission.
 
     surface: with position, normal and to_eye; a normal that faces away from the eye counts by |n .
     v|, as in the appendix (``two_sided`` turns it). environment: see Environment; occlusion darkens

@@ -32,7 +32,7 @@ small that an error in the shadow does not show."""
 
 @dataclass(frozen=True)
 class ShadowMap:
-    """What a light sees, one layer for all views or one a view.
+    """What a light sees, one layer for all views or one per view.
 
     depth: FLOAT @ size, world units along the light's axis (from its position; for a directional
     light from where its matrix puts 0). cover: FLOAT in [0, 1], how much of the texel is occluded.
@@ -49,6 +49,7 @@ class ShadowMap:
 
     @property
     def size(self) -> Size:
+        """(width, height) of the map in texels."""
         return self.depth.size
 
 
@@ -62,7 +63,7 @@ def build_shadow_map(
     """Draw the casters from the light.
 
     vtx_pos: VEC3 @ (N, 1), world units. faces: IVEC3 @ (F, 1). matrix: MAT4 @ 1x1
-    (``directional_matrix``, ``spot_matrix``, or any camera's); layers: a light a view. size:
+    (``directional_matrix``, ``spot_matrix``, or any camera's); layers: one light per view. size:
     texels. r: reach of gradients outside of the casters' outline, in the light's screen square; 0:
     a hard map, whose outline has no gradient. With r > 0 texels are covered by sigmoid(distance /
     (r / 7)) near the outline: the shadow's edge is that much softer. Gradient to vtx_pos and

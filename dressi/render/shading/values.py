@@ -12,7 +12,7 @@ from dressi.ad.vtype import VType
 from dressi.errors import GraphError
 
 Value: TypeAlias = Variable | float | Sequence[float]
-"""A Variable (a parameter, an image, a value a view), a number, or the numbers of a vector."""
+"""A Variable (a parameter, an image, a value per view), a number, or the numbers of a vector."""
 
 
 def as_variable(what: str, value: Value, vtype: VType) -> Variable:
