@@ -117,7 +117,7 @@ class Sequence:
     # -- the engine
 
     def optimizer(self) -> Optimizer | None:
-        """A new one of the current kind."""
+        """Return a new one of the current kind."""
         lr = self.lr
         made: dict[str, Callable[[], Optimizer | None]] = {
             "none": lambda: None,
@@ -140,15 +140,15 @@ class Sequence:
             ad.send_img(self.graph.leaves[name], _shown(array))
 
     def leaves_of(self, ad: DressiAD) -> dict[str, np.ndarray]:
-        """The leaves by name, (layers, H, W, ...)."""
+        """Return the leaves by name, (layers, H, W, ...)."""
         return {n: _full(ad.recv_img(v), v) for n, v in self.graph.leaves.items()}
 
     def states_of(self, ad: DressiAD) -> dict[str, np.ndarray]:
-        """What the optimizer keeps, by name."""
+        """Return what the optimizer keeps, by name."""
         return {_state_name(v): _full(ad.recv_img(v), v) for v in ad.optimizer_states}
 
     def fresh(self, before: dict[str, np.ndarray], states: dict[str, np.ndarray]) -> DressiAD:
-        """An engine that was given all there is; without the cache for every second seed."""
+        """Return an engine that was given all there is; without the cache for every second seed."""
         options = replace(self.options, cache=self.options.cache and self.seed % 4 < 2)
         ad = DressiAD(self.device, options)
         try:
@@ -165,7 +165,7 @@ class Sequence:
     # -- actions
 
     def run(self, n_actions: int) -> Outcome:
-        """All of it."""
+        """Run the whole sequence."""
         for name, v in self.graph.leaves.items():
             v.requires_grad = name in self.setup.moving
         with ExitStack() as stack:
@@ -307,7 +307,7 @@ class Sequence:
         )
 
     def _ask(self) -> tuple[list[int], str, bool]:
-        """Two values, the leaf of a gradient, whether the values come one by one."""
+        """Return two values, the leaf of a gradient, whether the values come one by one."""
         wanted = [int(k) for k in self.rng.integers(5, len(self.graph.values), 2)]
         return wanted, str(self.rng.choice(list(self.graph.leaves))), bool(self.rng.integers(2))
 
@@ -427,7 +427,7 @@ def _full(a: np.ndarray, v: Variable) -> np.ndarray:
 
 
 def _shown(a: np.ndarray) -> np.ndarray:
-    """(layers, H, W, ...) as ``send_img`` takes it."""
+    """Return (layers, H, W, ...) as ``send_img`` takes it."""
     return a if len(a) > 1 else a[0]
 
 

@@ -79,8 +79,8 @@ class Method:
     antialias: bool = False
 
     def reaches(self, r_px: Sequence[float] | None = None) -> tuple[float, ...]:
-        """These in the place of r_px, where given. Raises DressiError for one larger than all of
-        r_px, which is what a graph of the method is built for."""
+        """Return these in the place of r_px, where given. Raises DressiError for one larger than
+        all of r_px, which is what a graph of the method is built for."""
         found = tuple(self.r_px if r_px is None else r_px)
         if max(found) > max(self.r_px):
             raise DressiError(f"{self.name}: built for {self.r_px} px at most, got {found}")
@@ -120,13 +120,13 @@ class Trace:
     ms: float = 0.0
 
     def at(self, iteration: int) -> float:
-        """Mean distance at a measured iteration."""
+        """Return the mean distance at a measured iteration."""
         return self.distances[self.iterations.index(iteration)]
 
 
 def random_views(n: int, size: int, seed: int = 0) -> Views:
-    """n views from directions spread by chance over the sphere, each with its own light; without
-    pictures yet."""
+    """Return n views from directions spread by chance over the sphere, each with its own light;
+    without pictures yet."""
     rng = np.random.default_rng(seed)
     directions, towards = (_unit(rng.normal(size=(n, 3))) for _ in range(2))
     projection = perspective(35.0, 1.0, 1.0, 10.0)
@@ -143,8 +143,8 @@ def random_views(n: int, size: int, seed: int = 0) -> Views:
 def with_targets(
     views: Views, target: Mesh, method: Method | None, look: str, device: str | None = None
 ) -> Views:
-    """The views with the pictures of the target that a fit compares with: a ``Painter`` that paints
-    once.
+    """Return the views with the pictures of the target that a fit compares with: a ``Painter`` that
+    paints once.
 
     method: draws them with the same soft edges as the fit's own pictures (the paper: "the rendered
     GT with the same configuration"), once for each of its reaches; None: sharp, averaged over
@@ -184,8 +184,8 @@ class Painter:
         self.ad.close()
 
     def paint(self, views: Views, r_px: Sequence[float] | None = None) -> Views:
-        """The views with pictures. r_px: other reaches than the method's. Raises DressiError for
-        one larger than what the method was built for."""
+        """Return the views with pictures. r_px: other reaches than the method's. Raises DressiError
+        for one larger than what the method was built for."""
         ad, size, s = self.ad, self.size, self.samples
         reaches = self.method.reaches(r_px)
         n = self.picture.vtype.n
@@ -220,8 +220,8 @@ class Surface:
         return Surface(gather(leaves.pos, leaves.faces), gather(normals, leaves.faces))
 
     def lit(self, peel: Peel, light: Variable, ambient: float = AMBIENT) -> Variable:
-        """FLOAT @ pixels: a white matte surface under a point light, normals interpolated. light:
-        VEC3 @ 1x1, world. Gradient to the vertices, through the barycentrics too."""
+        """Return FLOAT @ pixels: a white matte surface under a point light, normals interpolated.
+        light: VEC3 @ 1x1, world. Gradient to the vertices, through the barycentrics too."""
         position = interpolate(self.corners, peel.ids, peel.bary)
         normal = F.normalize(interpolate(self.normals, peel.ids, peel.bary))
         facing = F.dot(normal, F.normalize(light - position))
@@ -237,8 +237,8 @@ def draw(
     look: str,
     ambient: float = AMBIENT,
 ) -> Variable:
-    """FLOAT or VEC2 @ size x size, layers of the matrix: a picture of the look by the method, over
-    black. Gradient to the vertices. Raises DressiError for an unknown look."""
+    """Return FLOAT or VEC2 @ size x size, layers of the matrix: a picture of the look by the
+    method, over black. Gradient to the vertices. Raises DressiError for an unknown look."""
     if look not in LOOKS:
         raise DressiError(f"a picture shows one of {', '.join(LOOKS)}; got '{look}'")
     shape = (size, size)
@@ -279,14 +279,15 @@ def run_fit(
     checkpoints: Sequence[int] = (),
     device: str | None = None,
 ) -> Trace:
-    """One fit of the start mesh: a ``Fitter`` that runs once. Raises DressiError where a vertex is
-    no number any more."""
+    """Run one fit of the start mesh: a ``Fitter`` that runs once. Raises DressiError where a
+    vertex is no number any more."""
     with Fitter(start, method, views.size, fit.look, device=device) as fitter:
         return fitter.run(start.positions, target, views, fit, checkpoints)
 
 
 def adam(lr: Variable) -> Optimizer:
-    """The optimizer of the experiments: a short memory, for each iteration has another view."""
+    """Return the optimizer of the experiments: a short memory, for each iteration has another
+    view."""
     return Adam(lr, beta2=0.95)
 
 
@@ -349,10 +350,10 @@ class Fitter:
         checkpoints: Sequence[int] = (),
         r_px: Sequence[float] | None = None,
     ) -> Trace:
-        """A fit from these positions of the start's vertices. The order of views depends on the
-        seed alone, so that all methods see the same. r_px: other reaches than the method's. Raises
-        DressiError for one larger than what the method was built for, and where a vertex is no
-        number any more."""
+        """Return a fit from these positions of the start's vertices. The order of views depends on
+        the seed alone, so that all methods see the same. r_px: other reaches than the method's.
+        Raises DressiError for one larger than what the method was built for, and where a vertex is
+        no number any more."""
         ad, method = self.ad, self.method
         reaches = method.reaches(r_px)
         rng = np.random.default_rng(fit.seed)
@@ -410,8 +411,8 @@ SETTLING = 10
 
 
 def stage_at(t: float, stages: int, until: float) -> int:
-    """Which of the stages is on at t in [0, 1]: the last from ``until`` on, the others share what
-    is before it equally."""
+    """Return which of the stages is on at t in [0, 1]: the last from ``until`` on, the others share
+    what is before it equally."""
     return min(int(t / until * (stages - 1)), stages - 1)
 
 
@@ -426,7 +427,8 @@ def draw_fits(
     views: Views,
     device: str | None = None,
 ) -> np.ndarray:
-    """A sheet: the target and the start mesh at each of these positions, shaded, in a few views."""
+    """Return a sheet: the target and the start mesh at each of these positions, shaded, in a few
+    views."""
     meshes = {"target": target}
     meshes |= {name: replace(start, positions=p) for name, p in positions.items()}
     size, shown = (min(views.size, 192),) * 2, views.matrices[:SHOWN]
