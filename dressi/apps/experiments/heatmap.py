@@ -17,17 +17,14 @@ from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.lit_fit import (
     LAPLACIAN,
-    LOOK_HELP,
     LR,
     START_RADIUS,
     TARGET_FACES_HELP,
     Fit,
     Fitter,
-    Method,
-    Painter,
     draw_fits,
-    random_views,
 )
+from dressi.apps.experiments.lit_views import LOOK_HELP, Method, Painter, random_views
 from dressi.apps.experiments.shapes import target_mesh
 from dressi.render.scene import flipped_faces, icosphere
 
