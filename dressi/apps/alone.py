@@ -48,7 +48,7 @@ class Check:
 
 
 def engines(device: str | int | None) -> dict[str, DressiAD]:
-    """One engine for passes, one for dispatches; each Function becomes a shader."""
+    """Return one engine for passes, one for dispatches; each Function becomes a shader."""
     return {
         lowering: DressiAD(
             device, options=Options(lowering=lowering, pack_substages=False, rematerialize=False)
@@ -93,7 +93,7 @@ def _configs(name: str, k: int, case: Case) -> Iterator[Config]:
 
 
 def _moves(name: str) -> bool:
-    """Whether an op reads or writes other pixels than the one it makes."""
+    """Return whether an op reads or writes other pixels than the one it makes."""
     op = OPS[name]
     return op.kind != FRAG or op.scatter is not None or ANY in op.reads
 
@@ -101,7 +101,8 @@ def _moves(name: str) -> bool:
 def values_of(
     name: str, k: int, case: Case, config: Config, gradient: bool = True
 ) -> tuple[dict[str, Variable], dict[Variable, np.ndarray]]:
-    """What is computed of a case, and the data for it. gradient: where it has one, that too."""
+    """Return what is computed of a case, and the data for it. gradient: where it has one, that
+    too."""
     made = instance(name, k, case, config)
     feeds: dict[Variable, np.ndarray] = dict(made.feeds)
     values = {"forward": made.output}

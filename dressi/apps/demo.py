@@ -61,7 +61,7 @@ class DemoOptions:
 
 
 def load_target(path: str | None) -> tuple[Mesh, np.ndarray]:
-    """The target mesh and its texture (H, W, 3): the pear, or an OBJ (white where it has no
+    """Return the target mesh and its texture (H, W, 3): the pear, or an OBJ (white where it has no
     texture)."""
     if path is None:
         return make_pear()
@@ -74,8 +74,8 @@ def load_target(path: str | None) -> tuple[Mesh, np.ndarray]:
 
 
 def centred(mesh: Mesh) -> tuple[Mesh, np.ndarray, float]:
-    """The mesh with its box centred at the origin and EXTENT on its largest side; (mesh, centre,
-    scale)."""
+    """Return the mesh with its box centred at the origin and EXTENT on its largest side; (mesh,
+    centre, scale)."""
     low, high = mesh.positions.min(0), mesh.positions.max(0)
     extent = float((high - low).max())
     if not extent > 0:
@@ -221,6 +221,6 @@ def _shape_figures(
 
 
 def _stack_psnr(a: np.ndarray, b: np.ndarray, mask: np.ndarray) -> float:
-    """PSNR over the masked pixels of all views together."""
+    """Return PSNR over the masked pixels of all views together."""
     n, h, w, c = a.shape
     return psnr(a.reshape(n * h, w, c), b.reshape(n * h, w, c), mask.reshape(n * h, w))

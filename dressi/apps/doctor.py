@@ -52,8 +52,8 @@ class Finding:
 
 
 def check_op(ad: DressiAD, name: str, every_shape: bool = False) -> Finding:
-    """An op: forward and gradient of its cases, at one size each and with layers (or at every shape
-    of the table), in one plan."""
+    """Check an op: forward and gradient of its cases, at one size each and with layers (or at
+    every shape of the table), in one plan."""
     feeds: dict[Variable, np.ndarray] = {}
     checks: list[tuple[str, float, Variable]] = []
     for k, case in enumerate(OPS[name].cases):
@@ -86,8 +86,8 @@ def _configs(name: str, k: int, case: Case, every_shape: bool) -> list[Config]:
 
 
 def check_alone(ads: Mapping[str, DressiAD], name: str) -> Finding:
-    """An op in shaders of its own, in passes and in dispatches, at small sizes. ads: those of
-    ``alone.engines``."""
+    """Check an op in shaders of its own, in passes and in dispatches, at small sizes. ads: those
+    of ``alone.engines``."""
     worst, n = Finding(f"F.{name}", 0, 0.0, ALGEBRAIC, ""), 0
     for check in alone.checks_of(ads, name, _limit):
         n += 1
@@ -102,13 +102,15 @@ def _limit(case: Case) -> float:
 
 
 def _both(a: Finding, b: Finding) -> Finding:
-    """One row of two of the same op: the one that is closer to what is allowed, all cases."""
+    """Return one row of two of the same op: the one that is closer to what is allowed, all
+    cases."""
     far = a if a.error / a.allowed >= b.error / b.allowed else b
     return replace(far, cases=a.cases + b.cases, forward=a.forward, gradient=a.gradient)
 
 
 def relative(got: np.ndarray, want: np.ndarray) -> float:
-    """Largest error of an entry, relative to it or to a hundredth of the largest entry."""
+    """Return the largest error of an entry, relative to it or to a hundredth of the largest
+    entry."""
     got = np.asarray(got, np.float64).reshape(want.shape)
     if not np.isfinite(got).all():
         return float("inf")
@@ -117,7 +119,7 @@ def relative(got: np.ndarray, want: np.ndarray) -> float:
 
 
 def scenes() -> Mapping[str, Callable[[], problems.Problem]]:
-    """Four small scenes that a whole pipeline is checked on."""
+    """Return four small scenes that a whole pipeline is checked on."""
     mesh, matrices, size = problems.sphere(80), problems.view_matrices(2), 24
 
     def target() -> np.ndarray:
@@ -140,7 +142,7 @@ def scenes() -> Mapping[str, Callable[[], problems.Problem]]:
 
 
 def check_scene(ad: DressiAD, name: str, problem: problems.Problem) -> list[Finding]:
-    """Loss and gradient of a scene."""
+    """Check loss and gradient of a scene."""
     for leaf, data in problem.data.items():
         ad.send_img(leaf, data)
     gradient = build_backward(problem.loss)[problem.parameter]
@@ -167,7 +169,7 @@ OPS_PER_ENGINE = 12
 def examine_ops(
     device: str | int | None, ops: Sequence[str] | None = None, every_shape: bool = False
 ) -> list[Finding]:
-    """Checks of ops; what raises is a finding too. ops: names, default all."""
+    """Check ops; what raises is a finding too. ops: names, default all."""
     out: list[Finding] = []
     names = [n for n in OPS if OPS[n].cases] if ops is None else list(ops)
     with tqdm(total=len(names), desc="ops", unit="op", leave=ops is None) as bar:
@@ -185,8 +187,8 @@ def examine_ops(
 def examine(
     device: str | int | None, ops: Sequence[str] | None = None, say: Say = print
 ) -> list[Finding]:
-    """All checks. ops: names, default all. say: gets a line of each family of ops and each scene as
-    soon as it is known."""
+    """Run all checks. ops: names, default all. say: gets a line of each family of ops and each
+    scene as soon as it is known."""
     names = [n for n in OPS if OPS[n].cases] if ops is None else list(ops)
     families: dict[str, list[str]] = {}
     for name in names:
@@ -210,7 +212,7 @@ def examine(
 
 
 def _examine_some(device: str | int | None, names: Sequence[str]) -> dict[str, Finding]:
-    """Several ops in the same engines: each together with others, then alone."""
+    """Check several ops in the same engines: each together with others, then alone."""
     out = dict(zip(names, examine_ops(device, names), strict=True))
     ads = alone.engines(device)
     try:
@@ -227,7 +229,7 @@ def _examine_some(device: str | int | None, names: Sequence[str]) -> dict[str, F
 
 
 def _line(title: str, found: Sequence[Finding]) -> str:
-    """One line of several checks."""
+    """Return one line of several checks."""
     worst = max(found, key=lambda f: f.error / f.allowed)
     n_bad = sum(not f.ok for f in found)
     state = "ok" if not n_bad else f"OFF: {n_bad} of {len(found)}"

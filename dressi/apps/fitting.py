@@ -231,7 +231,7 @@ def adam_of_each(rates: Mapping[Variable, Variable]) -> Optimizer:
 
 
 def _layered(ad: DressiAD, images: np.ndarray, vtype: VType, name: str) -> Variable:
-    """A leaf for (views, H, W, C) images, sent."""
+    """Return a leaf for (views, H, W, C) images, sent."""
     n, height, width = images.shape[:3]
     leaf = Variable(vtype, (width, height), n, name=name)
     ad.send_img(leaf, images if n > 1 else images[0])

@@ -25,7 +25,7 @@ is saved; a whole HTML page would put plotly.js, some megabytes, into each noteb
 
 
 def encode(image: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """(H, W, C) in [0, 1] for a screen: RGB from linear to sRGB, one channel as it is.
+    """Return (H, W, C) in [0, 1] for a screen: RGB from linear to sRGB, one channel as it is.
 
     image: (H, W), (H, W, 1) or (H, W, 3), clipped to [0, 1].
     """
@@ -37,8 +37,8 @@ def encode(image: npt.ArrayLike) -> npt.NDArray[np.float32]:
 
 
 def _figure(width: float, height: float) -> Any:
-    """A matplotlib figure of its own, so that the settings of a notebook's pyplot stay as they are.
-    Inches."""
+    """Return a matplotlib figure of its own, so that the settings of a notebook's pyplot stay as
+    they are. Inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -48,7 +48,7 @@ def _figure(width: float, height: float) -> Any:
 
 
 def _png(figure: Any) -> bytes:
-    """The figure with a palette of 256 colours: a third of the size in a saved notebook."""
+    """Return the figure with a palette of 256 colours: a third of the size in a saved notebook."""
     from PIL import Image
 
     drawn = io.BytesIO()
@@ -132,7 +132,7 @@ class MeshView:
 def view_mesh(
     positions: npt.ArrayLike, faces: npt.ArrayLike, colors: npt.ArrayLike | None = None
 ) -> MeshView:
-    """A mesh to look at from all sides.
+    """Return a mesh to look at from all sides.
 
     positions: (N, 3), world units, +Y up. faces: (F, 3). colors: (N, 3) linear, one per vertex;
     None: light grey. Five thousand faces add about 200 KB to a notebook. Raises GraphError for
@@ -172,7 +172,7 @@ def view_mesh(
 
 
 def _still(turned: np.ndarray, p: np.ndarray, faces: np.ndarray, colors: np.ndarray) -> bytes:
-    """PNG of the mesh as the view shows it at first."""
+    """Return the PNG of the mesh as the view shows it at first."""
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
     light = np.array([0.45, 0.6, 0.66])

@@ -75,7 +75,8 @@ DEFAULT_ITERATIONS = 400
 
 
 def levels(size: int, iterations: int) -> list[Level]:
-    """Coarse to fine: reach and resolution first find the parts, then the outline."""
+    """Return the levels, coarse to fine: reach and resolution first find the parts, then the
+    outline."""
     coarse = max(size // 2, 16)
     return [
         Level(
@@ -266,9 +267,9 @@ def _write_pictures(
 def prepare(
     photos: list[Photo], cameras: str
 ) -> tuple[np.ndarray, np.ndarray, npt.NDArray[np.float64], np.ndarray]:
-    """What a fit needs of photos: masks (n, H, W, 1), images times masks (n, H, W, 3), the box
-    (2, 3) around the object (from the README.txt beside the camera file, else estimated), matrices
-    (n, 4, 4) to clip space for positions that are centred and scaled to EXTENT.
+    """Return what a fit needs of photos: masks (n, H, W, 1), images times masks (n, H, W, 3), the
+    box (2, 3) around the object (from the README.txt beside the camera file, else estimated),
+    matrices (n, 4, 4) to clip space for positions that are centred and scaled to EXTENT.
 
     Raises GraphError where sizes differ or an object is not found, LoadError where the calibration
     is none.
@@ -300,7 +301,8 @@ MOST_COVERED = 0.95
 
 
 def _mask(photo: Photo) -> np.ndarray:
-    """The mask of a photo; GraphError naming the photo when there is no object to be found."""
+    """Return the mask of a photo; GraphError naming the photo when there is no object to be
+    found."""
     try:
         mask = photo_mask(photo.image)
     except GraphError as error:
@@ -317,7 +319,8 @@ def _scale(box: npt.NDArray[np.float64]) -> float:
 
 
 def _matrix(photo: Photo, box: npt.NDArray[np.float64]) -> np.ndarray:
-    """World-to-clip matrix of a photo for positions that are centred and scaled to EXTENT."""
+    """Return the world-to-clip matrix of a photo for positions that are centred and scaled to
+    EXTENT."""
     height, width = photo.image.shape[:2]
     centre = box.mean(0)
     depth = float((photo.R @ centre + photo.t)[2])
@@ -332,15 +335,15 @@ def _matrix(photo: Photo, box: npt.NDArray[np.float64]) -> np.ndarray:
 
 
 def start_mesh(box: npt.NDArray[np.float64]) -> Mesh:
-    """A sphere of 2562 vertices scaled to the box (normalized units)."""
+    """Return a sphere of 2562 vertices scaled to the box (normalized units)."""
     mesh = icosphere(4)
     half = (box[1] - box[0]) / 2 * _scale(box)
     return replace(mesh, positions=mesh.positions * half.astype(np.float32))
 
 
 def shrink(image: np.ndarray, longer: int) -> np.ndarray:
-    """Box-filtered copy with the given longer side (the aspect is kept as well as whole pixels
-    can)."""
+    """Return the box-filtered copy with the given longer side (the aspect is kept as well as whole
+    pixels can)."""
     h, w = image.shape[:2]
     factor = longer / max(h, w)
     if factor >= 1:
@@ -355,14 +358,15 @@ def shrink(image: np.ndarray, longer: int) -> np.ndarray:
 
 
 def _overlay(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """White where both, red where only the rendering, blue where only the mask."""
+    """Return a picture, white where both, red where only the rendering, blue where only the
+    mask."""
     a, b = got[..., 0] > 0.5, wanted[..., 0] > 0.5
     return np.stack([a, a & b, b], -1).astype(np.float32)
 
 
 def estimate_box(photos: list[Photo], masks: np.ndarray) -> npt.NDArray[np.float64]:
-    """A box (2, 3) around the object where none is given: the point nearest to all rays through the
-    masks' centres, and the largest radius that the masks' areas ask for."""
+    """Return a box (2, 3) around the object where none is given: the point nearest to all rays
+    through the masks' centres, and the largest radius that the masks' areas ask for."""
     a, b = np.zeros((3, 3)), np.zeros(3)
     rays = []
     for photo, mask in zip(photos, masks, strict=True):

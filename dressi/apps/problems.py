@@ -38,7 +38,7 @@ class Bumpy:
 
 
 def load_bumpy(path: str | Path) -> Bumpy:
-    """``t1_*.npz`` or ``t2_*.npz``. Raises LoadError where the file cannot be read."""
+    """Read ``t1_*.npz`` or ``t2_*.npz``. Raises LoadError where the file cannot be read."""
     data = _arrays(path, "pos tri uv uv_tri target_pos mvp")
     mesh = Mesh(data["pos"], data["tri"], data["uv"], data["uv_tri"], Path(path).stem).check()
     matrices = OPENGL_TO_VULKAN @ data["mvp"].astype(np.float64)
@@ -57,7 +57,7 @@ class PearFit:
 
 
 def load_pear_fit(path: str | Path) -> PearFit:
-    """``pear_fit.npz``. Raises LoadError where the file cannot be read."""
+    """Read ``pear_fit.npz``. Raises LoadError where the file cannot be read."""
     names = "start_verts start_faces cam_R cam_t fov_deg silhouettes surface_samples"
     data = _arrays(path, names)
     size = data["silhouettes"].shape[1]
@@ -79,7 +79,7 @@ def load_pear_fit(path: str | Path) -> PearFit:
 
 
 def pear_stand_in(size: int = 32, n_views: int = 3, device: str | int | None = None) -> PearFit:
-    """A small fit of the same kind, for where there is no data: a sphere to an ellipsoid."""
+    """Return a small fit of the same kind, for where there is no data: a sphere to an ellipsoid."""
     start = icosphere(2, 0.5)
     target = squashed(icosphere(5, 0.6))
     matrices = view_matrices(n_views)
@@ -88,14 +88,14 @@ def pear_stand_in(size: int = 32, n_views: int = 3, device: str | int | None = N
 
 
 def bumpy_stand_in() -> Bumpy:
-    """A small sphere with UVs and its ellipsoid, for where there is no data."""
+    """Return a small sphere with UVs and its ellipsoid, for where there is no data."""
     mesh = icosphere(1, 0.6)
     return Bumpy(mesh, squashed(mesh), view_matrices(6))
 
 
 def pear_problem(fit: PearFit, schedule: ShapeSchedule) -> Problem:
-    """The pear with its whole schedule on the device: counters of steps drive r, the learning rate
-    and the weights, so a step moves nothing between host and device."""
+    """Return the problem of the pear with its whole schedule on the device: counters of steps drive
+    r, the learning rate and the weights, so a step moves nothing between host and device."""
     last = max(schedule.iterations - 1, 1)
 
     def between(pair: tuple[float, float], steps: float) -> Number:

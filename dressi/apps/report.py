@@ -28,7 +28,8 @@ COPY_SIZE = 1024
 
 
 def copy1024_ms(device: str | int | None = None, n: int = 9) -> float:
-    """Median ms of a plain 1024 x 1024 RGBA32F fragment copy, the yardstick beside every timing."""
+    """Return the median ms of a plain 1024 x 1024 RGBA32F fragment copy, the yardstick beside every
+    timing."""
     source = Variable(VEC4, (COPY_SIZE, COPY_SIZE), name="source")
     with DressiAD(device) as ad:
         ad.set_loss_var(materialize(source))
@@ -37,7 +38,7 @@ def copy1024_ms(device: str | int | None = None, n: int = 9) -> float:
 
 
 def commit() -> str:
-    """The commit of the checkout that the package runs from, with + when it has changes; or
+    """Return the commit of the checkout that the package runs from, with + when it has changes; or
     unknown."""
     folder = Path(dressi.__file__).parent
     try:
@@ -100,6 +101,6 @@ def try_loss_curves(path: Path, curves: Mapping[str, Sequence[float]], title: st
 
 
 def identity(ad: DressiAD) -> dict[str, str]:
-    """Device, driver and commit, for every JSON."""
+    """Return device, driver and commit, for every JSON."""
     info = ad.device_info
     return {"device": info.name, "driver": info.driver, "commit": commit()}

@@ -20,7 +20,7 @@ class Steps(Protocol):
 
 
 def step_ms(ad: Steps) -> float:
-    """Wall time of one step."""
+    """Return the wall time of one step."""
     begin = time.perf_counter()
     ad.exec_step()
     return (time.perf_counter() - begin) * 1e3
@@ -29,10 +29,10 @@ def step_ms(ad: Steps) -> float:
 def alternating_ms(
     engines: Sequence[Steps], rounds: int, turn: int = 3, warm_up: int = WARM_UP
 ) -> list[np.ndarray]:
-    """Wall time of a step of each engine, (rounds,) ms. They take turns, in an order that changes,
-    so that what else the machine does hits all alike. turn: timed steps of a turn, of which the
-    shortest counts; one before them is not timed: the processor's caches hold another's images.
-    warm_up: steps of each before the first turn."""
+    """Return the wall time of a step of each engine, (rounds,) ms. They take turns, in an order
+    that changes, so that what else the machine does hits all alike. turn: timed steps of a turn, of
+    which the shortest counts; one before them is not timed: the processor's caches hold another's
+    images. warm_up: steps of each before the first turn."""
     for ad in engines:
         for _ in range(warm_up):
             ad.exec_step()

@@ -226,19 +226,19 @@ EDGES: tuple[Edge, ...] = (
 
 
 def leaf_of(value: Any) -> Variable:
-    """A 1x1 leaf of the type of a number or vector."""
+    """Return a 1x1 leaf of the type of a number or vector."""
     return Variable(vector(np.size(value)), requires_grad=True)
 
 
 def forward_obstacles(edge: Edge, forward: np.ndarray, rtol: float) -> list[str]:
-    """What differs from the value that is promised; empty when all is well."""
+    """Return what differs from the value that is promised; empty when all is well."""
     if edge.forward is ANYTHING or _close(forward, edge.forward, rtol):
         return []
     return [f"forward {forward.ravel()}, documented {edge.forward}"]
 
 
 def gradient_obstacles(edge: Edge, grads: Sequence[np.ndarray | None], rtol: float) -> list[str]:
-    """What differs from the gradients that are promised; empty when all is well."""
+    """Return what differs from the gradients that are promised; empty when all is well."""
     out = []
     for i, (got, want) in enumerate(zip(grads, edge.grads, strict=True)):
         if want is ANYTHING:

@@ -15,7 +15,7 @@ RTOL = 2e-3
 
 
 def off(ad: DressiAD, edges: Sequence[Edge]) -> tuple[list[str], list[str]]:
-    """What is not as promised: of the values, of the gradients; a line for each point."""
+    """Return what is not as promised: of the values, of the gradients; a line for each point."""
     asked: list[Variable] = []
     places: list[list[int | None]] = []
     for edge in edges:
@@ -41,8 +41,8 @@ def off(ad: DressiAD, edges: Sequence[Edge]) -> tuple[list[str], list[str]]:
 
 
 def not_zero(ad: DressiAD, edges: Sequence[Edge]) -> list[str]:
-    """Points with a gradient that is not exactly 0 for a zero upstream gradient: also where the
-    derivative itself is beyond float32, as that of exp(100)."""
+    """Return points with a gradient that is not exactly 0 for a zero upstream gradient: also where
+    the derivative itself is beyond float32, as that of exp(100)."""
     asked, names = [], []
     for edge in edges:
         xs = [leaf_of(v) for v in edge.inputs]

@@ -14,7 +14,7 @@ from dressi.testing.malformed_cases import embedded, glb, good, png
 
 
 def good_files() -> dict[str, bytes]:
-    """The files by name."""
+    """Return the files by name."""
     document, buffer = good()
     ball = icosphere(1)
     pixels = np.linspace(0.0, 4.0, 9 * 12 * 3).reshape(9, 12, 3).astype(np.float32)

@@ -43,11 +43,11 @@ class Fit:
     steps: int = 0
 
     def tape(self) -> Tape:
-        """A new one, of this fit's noise; another seed each time."""
+        """Return a new one, of this fit's noise; another seed each time."""
         return Tape(self.noise, self.seed * 1009 + self.steps)
 
     def copy(self, noise: float, seed: int) -> Fit:
-        """The same place, rounded otherwise from here on."""
+        """Return the same place, rounded otherwise from here on."""
         leaves = {n: np.asarray(a, np.float64) for n, a in self.leaves.items()}
         state = {n: np.asarray(a, np.float64) for n, a in self.state.items()}
         return Fit(self.program, leaves, state, self.rate, noise, seed)
@@ -86,7 +86,8 @@ class Fit:
         return m / (np.sqrt(v.max() if setup.optimizer == "AdamUniform" else v) + EPS)
 
     def _moment(self, key: str, new: Array, beta: float, t: float, tape: Tape) -> Array:
-        """Step t of a moving average, as the paper has it: biased, and corrected afterwards."""
+        """Return the step t of a moving average, as the paper has it: biased, and corrected
+        afterwards."""
         biased = self.state.get(key, np.zeros_like(new)) * (1.0 - beta ** (t - 1.0))
         biased = beta * biased + (1.0 - beta) * new
         self.state[key] = self._rounded(biased / (1.0 - beta**t), tape)

@@ -42,7 +42,7 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """Whether the errors are allowed; so where it was thrown out."""
+        """Return whether the errors are allowed; so where it was thrown out."""
         allowed = REL_L2 if self.leaf in GEOMETRY else REL_L2_MAPS
         return not self.agreed or (self.rel_l2 < allowed and self.cosine > COSINE)
 
@@ -50,7 +50,7 @@ class Comparison:
 def finite_differences(
     scene: Scene, x: Variable, directions: np.ndarray, step: float
 ) -> np.ndarray:
-    """Central differences of the loss along directions (n, entries of x), in float64."""
+    """Return the central differences of the loss along directions (n, entries of x), in float64."""
     data = scene.feeds[x]
     out = []
     for d in directions:
@@ -61,7 +61,7 @@ def finite_differences(
 
 
 def directions_for(data: np.ndarray, n: int = N_DIRECTIONS) -> np.ndarray:
-    """Every coordinate of few, random unit directions of many."""
+    """Return every coordinate of few, random unit directions of many."""
     if data.size <= n:
         return np.eye(data.size)
     d = np.random.default_rng(0).normal(size=(n, data.size))
@@ -79,7 +79,7 @@ def load(ad: DressiAD, scene: Scene) -> None:
 def compare(
     ad: DressiAD, name: str, scene: Scene, leaf: str, most: int = N_DIRECTIONS
 ) -> Comparison:
-    """The gradient of a loaded scene to one of its parameters. leaf: a key of
+    """Return the gradient of a loaded scene to one of its parameters. leaf: a key of
     ``scene.parameters``. most: directions at most."""
     x = scene.parameters[leaf]
     gradient = ad.recv_grad(x).astype(np.float64).ravel()

@@ -35,7 +35,7 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
 
 
 def png(width: int = 2, height: int = 2, depth: int = 8, rows: bytes | None = None) -> bytes:
-    """A small RGB PNG; the size in its head and the bytes of its rows may disagree."""
+    """Return a small RGB PNG; the size in its head and the bytes of its rows may disagree."""
     head = struct.pack(">IIBBBBB", width, height, depth, 2, 0, 0, 0)
     body = b"".join(b"\0" + bytes(range(6 * depth // 8)) for _ in range(2))
     data = zlib.compress(body if rows is None else rows)
@@ -44,7 +44,7 @@ def png(width: int = 2, height: int = 2, depth: int = 8, rows: bytes | None = No
 
 
 def good() -> tuple[Document, bytes]:
-    """A good document and its buffer: a textured square, two nodes, a camera and a light."""
+    """Return a good document and its buffer: a textured square, two nodes, a camera and a light."""
     buffer, views = _good_buffer()
     light = {"type": "spot", "spot": {"innerConeAngle": 0.1, "outerConeAngle": 0.5}}
     document: Document = {
@@ -116,7 +116,7 @@ def _good_accessors() -> list[Document]:
 
 
 def glb(document: Document, buffer: bytes) -> bytes:
-    """The two as a GLB."""
+    """Return the two as a GLB."""
     text = json.dumps(document).encode()
     text += b" " * (-len(text) % 4)
     body = buffer + b"\0" * (-len(buffer) % 4)
@@ -126,7 +126,7 @@ def glb(document: Document, buffer: bytes) -> bytes:
 
 
 def embedded(document: Document, buffer: bytes) -> bytes:
-    """The two as a .gltf with its data inside."""
+    """Return the two as a .gltf with its data inside."""
     uri = "data:application/octet-stream;base64," + base64.b64encode(buffer).decode()
     whole = copy.deepcopy(document)
     whole["buffers"][0]["uri"] = uri
@@ -236,14 +236,14 @@ _CHANGES: tuple[tuple[str, str, Any, str], ...] = (
 
 
 def _patched(view: int, at: int, data: bytes) -> bytes:
-    """The good GLB with some bytes of a view replaced."""
+    """Return the good GLB with some bytes of a view replaced."""
     document, buffer = good()
     start = document["bufferViews"][view]["byteOffset"] + at
     return glb(document, buffer[:start] + data + buffer[start + len(data) :])
 
 
 def cases() -> list[Case]:
-    """All hand-written files."""
+    """Return all hand-written files."""
     document, buffer = good()
     found = []
     for number, (name, path, value, word) in enumerate(_CHANGES):

@@ -10,8 +10,8 @@ from dressi.errors import DressiError
 
 
 def resident_bytes() -> int:
-    """Memory of this process, without what the allocator keeps for later where it can tell. Raises
-    DressiError where the system has no count of it."""
+    """Return the memory of this process, without what the allocator keeps for later where it can
+    tell. Raises DressiError where the system has no count of it."""
     statm = Path("/proc/self/statm")
     if statm.exists():
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc

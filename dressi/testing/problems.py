@@ -63,7 +63,8 @@ class Problem:
             ad.send_img(leaf, array)
 
     def graph(self) -> tuple[list[Variable], list[tuple[Variable, Variable]]]:
-        """Outputs and updates of a step, simplified: what ``pack`` takes, with no device."""
+        """Return the outputs and updates of a step, simplified: what ``pack`` takes, with no
+        device."""
         gradients = build_backward(self.loss)
         xs = list(gradients)
         updates = dict(zip(xs, self.optimizer(xs, [gradients[x] for x in xs]), strict=True))
@@ -78,7 +79,7 @@ class Problem:
 
 
 def _stack(images: np.ndarray) -> np.ndarray:
-    """What ``send_img`` takes for a leaf with as many layers as there are images."""
+    """Return what ``send_img`` takes for a leaf with as many layers as there are images."""
     return images if len(images) > 1 else images[0]
 
 
@@ -93,7 +94,7 @@ def silhouette_problem(
     bend: float = 0.0,
     adam: Adam | None = None,
 ) -> Problem:
-    """Vertices by silhouettes (HardSoftRas) with the uniform Laplacian.
+    """Return the problem of vertices by silhouettes (HardSoftRas) with the uniform Laplacian.
 
     matrices: (views, 4, 4). targets: (views, H, W, 1) in [0, 1]. r: reach; a Variable may change
     from step to step, up to max_r. bend: weight of the normal consistency, 0: none. adam: default
@@ -130,7 +131,7 @@ def texture_problem(
     jitter: bool = False,
     lr: float = 0.01,
 ) -> Problem:
-    """The albedo texture of a mesh by colours; its vertices stay.
+    """Return the problem of the albedo texture of a mesh by colours; its vertices stay.
 
     targets: (views, H, W, 3) linear over black. atlas_size: texels on a side; starts grey. jitter:
     a Sobol point per step shifts the projection within a pixel, so that everything is rasterized
@@ -163,7 +164,8 @@ def texture_problem(
 def antialias_problem(
     mesh: Mesh, matrices: np.ndarray, targets: np.ndarray, adam: Adam | None = None
 ) -> Problem:
-    """Vertices by silhouettes as ``silhouette_problem`` has them, by antialiasing.
+    """Return the problem of vertices by silhouettes as ``silhouette_problem`` has them, by
+    antialiasing.
 
     matrices: (views, 4, 4). targets: (views, H, W, 1) in [0, 1]. adam: default as there.
     """
@@ -189,14 +191,14 @@ def antialias_problem(
 def hard_silhouettes(
     mesh: Mesh, matrices: np.ndarray, size: int, device: str | int | None = None
 ) -> np.ndarray:
-    """(views, size, size, 1): 1 where the centre of a pixel is covered."""
+    """Return (views, size, size, 1): 1 where the centre of a pixel is covered."""
     return render(mesh, matrices, (size, size), device=device)[0]
 
 
 def colours(
     mesh: Mesh, matrices: np.ndarray, size: int, device: str | int | None = None
 ) -> np.ndarray:
-    """(views, size, size, 3): the mesh with a texture of smooth waves, over black."""
+    """Return (views, size, size, 3): the mesh with a texture of smooth waves, over black."""
     y, x = (np.mgrid[:128, :128] + 0.5) / 128
     waves = [np.sin(2 * np.pi * (a * x + b * y)) for a, b in ((3, 1), (-1, 4), (2, -3))]
     texture = (0.5 + 0.4 * np.stack(waves, axis=-1)).astype(np.float32)
@@ -204,17 +206,17 @@ def colours(
 
 
 def view_matrices(n: int) -> np.ndarray:
-    """(n, 4, 4): cameras around the origin that see a sphere of radius 1 whole."""
+    """Return (n, 4, 4): cameras around the origin that see a sphere of radius 1 whole."""
     return np.stack([c.matrix for c in spread_views(n)])
 
 
 def squashed(mesh: Mesh) -> Mesh:
-    """The mesh with other proportions: a target that differs everywhere on the contour."""
+    """Return the mesh with other proportions: a target that differs everywhere on the contour."""
     return replace(mesh, positions=mesh.positions * np.array([0.8, 1.25, 1.0], np.float32))
 
 
 def sphere(n_faces: int) -> Mesh:
-    """A sphere of about n_faces triangles: an icosphere where one has as many."""
+    """Return a sphere of about n_faces triangles: an icosphere where one has as many."""
     for subdivisions in range(1, 9):
         if n_faces == 20 * 4**subdivisions:
             return icosphere(subdivisions, 0.6)
@@ -222,7 +224,8 @@ def sphere(n_faces: int) -> Mesh:
 
 
 def cube_sphere(n_faces: int, radius: float = 0.6) -> Mesh:
-    """A sphere of about n_faces triangles, of any number: six n x n grids, welded, 12 n^2 faces."""
+    """Return a sphere of about n_faces triangles, of any number: six n x n grids, welded, 12 n^2
+    faces."""
     n = max(round((n_faces / 12) ** 0.5), 1)
     line = np.arange(n + 1)
     u, v = (g.ravel() for g in np.meshgrid(line, line, indexing="ij"))

@@ -52,7 +52,7 @@ class Program:
     index: np.ndarray
 
     def data(self, seed: int) -> dict[str, np.ndarray]:
-        """Numbers for the leaves, by name, (layers, H, W, components)."""
+        """Return numbers for the leaves, by name, (layers, H, W, components)."""
         rng = np.random.default_rng(seed)
         found = {}
         for name, n, (w, h), layers in self.leaves:
@@ -62,7 +62,7 @@ class Program:
 
 
 def random_program(seed: int, n_steps: int) -> Program:
-    """The program of a seed."""
+    """Return the program of a seed."""
     rng = np.random.default_rng(seed)
     size, layers = SHAPES[int(rng.integers(len(SHAPES)))]
     leaves = (
@@ -116,7 +116,7 @@ class Built:
 
 
 def build(program: Program) -> Built:
-    """The graph of a program; the first leaf that an optimizer may move is ``image``."""
+    """Return the graph of a program; the first leaf that an optimizer may move is ``image``."""
     leaves = {
         name: Variable(VECTORS.get(n, MAT3), size, layers, name=name)
         for name, n, size, layers in program.leaves
@@ -192,7 +192,7 @@ class Ran:
 
 
 def run(program: Program, data: dict[str, np.ndarray], tape: Tape) -> Ran:
-    """Values of a program for numbers by name of the leaf."""
+    """Return values of a program for numbers by name of the leaf."""
     leaves = {name: tape.leaf(data[name]) for name, *_ in program.leaves}
     values = [leaves[name] for name, *_ in program.leaves[:5]]
     whole = np.empty((program.layers, program.size[1], program.size[0], 1))

@@ -58,7 +58,7 @@ class _Builder:
         return v
 
     def pick(self, *types: VType) -> Variable:
-        """A value, later ones more likely; converted to one of the types."""
+        """Return a value, later ones more likely; converted to one of the types."""
         n = len(self.values)
         at = n - 1 - int(self.rng.integers(0, min(n, 8))) if self.rng.random() < 0.7 else int(
             self.rng.integers(0, n)
@@ -113,7 +113,7 @@ class _Builder:
 
 
 def random_graph(seed: int, n_ops: int = 25) -> RandomGraph:
-    """The graph of a seed. Two intermediate values are outputs beside the loss."""
+    """Return the graph of a seed. Two intermediate values are outputs beside the loss."""
     b = _Builder(seed, n_ops)
     total = F.add_n([F.mean(F.dot(v, v)) for v in b.values[-4:]])
     picked = [b.values[-1], b.values[len(b.values) // 2]]

@@ -20,8 +20,8 @@ FUNCTIONS_PER_STEP = 4.6
 
 
 def chain_graph(n: int) -> list[Variable]:
-    """A deep chain over one size. Every step takes the value before it and any earlier one, so that
-    many values are alive at once and no device holds the whole chain in one shader."""
+    """Return a deep chain over one size. Every step takes the value before it and any earlier one,
+    so that many values are alive at once and no device holds the whole chain in one shader."""
     rng = random.Random(0)
     values = [Variable(FLOAT, SIZE, name=f"image{k}") for k in range(4)]
     for k in range(n):
@@ -31,7 +31,7 @@ def chain_graph(n: int) -> list[Variable]:
 
 
 def wide_graph(n: int) -> list[Variable]:
-    """Independent values of 16 images, summed in a balanced tree."""
+    """Return independent values of 16 images, summed in a balanced tree."""
     images = [Variable(FLOAT, SIZE, name=f"image{k}") for k in range(16)]
     level = []
     for k in range(max(n // 4, 2)):  # three Functions each, and one to sum
@@ -44,8 +44,8 @@ def wide_graph(n: int) -> list[Variable]:
 
 
 def renderer_graph(n: int) -> list[Variable]:
-    """A loss and its gradients: per-pixel work, tables looked up by index, textures, reads of
-    neighbours, means, 1x1 values; the backward scatters. Now and then an early value is read
+    """Return a loss and its gradients: per-pixel work, tables looked up by index, textures, reads
+    of neighbours, means, 1x1 values; the backward scatters. Now and then an early value is read
     late."""
     rng = random.Random(0)
     table = Variable(VEC3, TABLE, requires_grad=True, name="table")
@@ -91,8 +91,8 @@ KINDS: dict[str, Callable[[int], list[Variable]]] = {
 
 
 def scale_graph(kind: str, n: int) -> list[Variable]:
-    """Outputs of a graph of about n Functions (exact for the chain); the same for the same
-    arguments. kind: chain, wide, or renderer. Raises GraphError for another kind."""
+    """Return the outputs of a graph of about n Functions (exact for the chain); the same for the
+    same arguments. kind: chain, wide, or renderer. Raises GraphError for another kind."""
     if kind not in KINDS:
         raise GraphError(f"a scale graph must be one of {', '.join(KINDS)}, got {kind!r}")
     return KINDS[kind](n)

@@ -23,12 +23,12 @@ NEAR, FAR = 0.5, 20.0
 def camera(
     size: tuple[int, int], eye: Sequence[float] = (0, 0, 4), target: Sequence[float] = (0, 0, 0)
 ) -> np.ndarray:
-    """(4, 4) world to clip, 45 degrees, looking from eye to target."""
+    """Return (4, 4) world to clip, 45 degrees, looking from eye to target."""
     return perspective(45.0, size[0] / size[1], NEAR, FAR) @ look_at(eye, target)
 
 
 def cube(half: float = 0.9, duplicated: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """8 vertices and 12 faces, or 24 vertices: each side has its own."""
+    """Return (8 vertices, 12 faces), or 24 vertices: each side has its own."""
     v = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], float) * half
     quads = [(0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)]
     faces = np.array([t for a, b, c, d in quads for t in ((a, b, c), (a, c, d))])
@@ -42,7 +42,7 @@ def cube(half: float = 0.9, duplicated: bool = False) -> tuple[np.ndarray, np.nd
 
 
 def rotated(v: np.ndarray, x: float, y: float, z: float = 0.0) -> np.ndarray:
-    """v turned about x, then y, then z; radians."""
+    """Return v turned about x, then y, then z; radians."""
     cx, sx, cy, sy, cz, sz = np.cos(x), np.sin(x), np.cos(y), np.sin(y), np.cos(z), np.sin(z)
     rx = np.array([[1, 0, 0], [0, cx, -sx], [0, sx, cx]])
     ry = np.array([[cy, 0, sy], [0, 1, 0], [-sy, 0, cy]])
@@ -165,7 +165,7 @@ class Scene:
 
 
 def _smooth(rng: np.random.Generator, layers: int, h: int, w: int, c: int) -> np.ndarray:
-    """A smooth random image in [0, 1]."""
+    """Return a smooth random image in [0, 1]."""
     y, x = np.mgrid[0:h, 0:w]
     out = np.empty((layers, h, w, c), np.float32)
     for at in np.ndindex(layers, c):

@@ -10,10 +10,9 @@ where the engine is, chaos (a spread that grows from step to step) cannot excuse
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,16 +32,8 @@ from dressi.packing import Options
 from dressi.testing.float64_fit import BETA1, BETA2, MOMENTUM, OPTIMIZERS, Fit, Setup
 from dressi.testing.programs import N_LOSSES, Program, build, random_program, run
 from dressi.testing.tape import ROUNDING, Tape
+from dressi.testing.verdicts import NOISY, Outcome, Verdicts
 
-FACTOR = 64.0
-"""How much more than the spread of NOISY random roundings an engine may be off."""
-NOISY = 3
-LEAST = 1e-6
-"""Relative to the largest number of an array: what may be off where rounding does nothing."""
-FLOAT32_SQUARES = 1e18
-"""Numbers beyond it overflow in float32 when they are squared."""
-FAR = 1e-2
-"""A difference between a whole sequence and float64 that is worth counting."""
 SWITCHES = (
     "cache",
     "zero_copy",
@@ -72,20 +63,7 @@ COMPARED = 0.2
 """How many of the steps of a rhythm are compared, besides its last."""
 
 
-@dataclass
-class Outcome:
-    """What was found in sequences: ``faults`` are sentences that name seed and action."""
-
-    faults: list[str] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def add(self, other: Outcome) -> None:
-        """Count another's in."""
-        self.faults += other.faults
-        self.counts.update(other.counts)
-
-
-class Sequence:
+class Sequence(Verdicts):
     """One engine, and what it should hold.
 
     seed: of everything. n_programs: out of how many programs the seed picks (few: their shaders are
@@ -95,7 +73,8 @@ class Sequence:
     def __init__(
         self, seed: int, device: str | None = None, n_programs: int | None = None, n_ops: int = 4
     ) -> None:
-        self.seed, self.device = seed, device
+        super().__init__(seed)
+        self.device = device
         self.rng = np.random.default_rng([seed, 14])
         self.program: Program = random_program(seed % (n_programs or seed + 1), n_ops)
         self.graph = build(self.program)
@@ -109,15 +88,13 @@ class Sequence:
         self.ends: dict[str, np.ndarray] = {}
         self.last_loss: np.ndarray | None = None
         self.asked = self._ask()
-        self.done: list[str] = []
-        self.outcome = Outcome()
         self.walks: list[Fit] = []
         self.ad: DressiAD
 
     # -- the engine
 
     def optimizer(self) -> Optimizer | None:
-        """A new one of the current kind."""
+        """Return a new one of the current kind."""
         lr = self.lr
         made: dict[str, Callable[[], Optimizer | None]] = {
             "none": lambda: None,
@@ -140,15 +117,15 @@ class Sequence:
             ad.send_img(self.graph.leaves[name], _shown(array))
 
     def leaves_of(self, ad: DressiAD) -> dict[str, np.ndarray]:
-        """The leaves by name, (layers, H, W, ...)."""
+        """Return the leaves by name, (layers, H, W, ...)."""
         return {n: _full(ad.recv_img(v), v) for n, v in self.graph.leaves.items()}
 
     def states_of(self, ad: DressiAD) -> dict[str, np.ndarray]:
-        """What the optimizer keeps, by name."""
+        """Return what the optimizer keeps, by name."""
         return {_state_name(v): _full(ad.recv_img(v), v) for v in ad.optimizer_states}
 
     def fresh(self, before: dict[str, np.ndarray], states: dict[str, np.ndarray]) -> DressiAD:
-        """An engine that was given all there is; without the cache for every second seed."""
+        """Return an engine that was given all there is; without the cache for every second seed."""
         options = replace(self.options, cache=self.options.cache and self.seed % 4 < 2)
         ad = DressiAD(self.device, options)
         try:
@@ -165,7 +142,7 @@ class Sequence:
     # -- actions
 
     def run(self, n_actions: int) -> Outcome:
-        """All of it."""
+        """Run the whole sequence."""
         for name, v in self.graph.leaves.items():
             v.requires_grad = name in self.setup.moving
         with ExitStack() as stack:
@@ -182,7 +159,7 @@ class Sequence:
                 if not all(np.isfinite(a).all() for a in self.ends.values()):
                     self.outcome.counts["ended by numbers that are not finite"] += 1
                     break
-        self._compare_walks()
+        self.compare_walks(self.walks, self.ends)
         self.outcome.counts["sequences"] += 1
         self.outcome.counts["actions"] += len(self.done)
         return self.outcome
@@ -296,18 +273,18 @@ class Sequence:
         gradient, at_loss = ad.recv_grad(leaf), ad.recv_img(loss)
         before = self.leaves_of(ad)
         with self.fresh(before, {}) as beside:
-            self._same("values", got, beside.recv_imgs(picked))
-            self._same(f"gradient of {name}", [gradient], [beside.recv_grad(leaf)])
+            self.same("values", got, beside.recv_imgs(picked))
+            self.same(f"gradient of {name}", [gradient], [beside.recv_grad(leaf)])
             want = beside.recv_img(loss) if self.last_loss is None else self.last_loss
-            self._same("received loss", [at_loss], [want])
-        self._near_float64(
+            self.same("received loss", [at_loss], [want])
+        self.near_float64(
             [f"value {k}" for k in wanted] + [f"gradient of {name}"],
             [_full(a, v) for a, v in zip(got, picked, strict=True)] + [_full(gradient, leaf)],
             lambda tape: self._values(before, wanted, name, tape),
         )
 
     def _ask(self) -> tuple[list[int], str, bool]:
-        """Two values, the leaf of a gradient, whether the values come one by one."""
+        """Return two values, the leaf of a gradient, whether the values come one by one."""
         wanted = [int(k) for k in self.rng.integers(5, len(self.graph.values), 2)]
         return wanted, str(self.rng.choice(list(self.graph.leaves))), bool(self.rng.integers(2))
 
@@ -337,9 +314,9 @@ class Sequence:
         after, after_states = self.leaves_of(self.ad), self.states_of(self.ad)
         with self.fresh(before, states) as beside:
             beside.exec_steps(n)
-            self._same("loss", [self.last_loss], [beside.recv_img(loss)])
-            self._same("leaves", after.values(), self.leaves_of(beside).values())
-            self._same("states", after_states.values(), self.states_of(beside).values())
+            self.same("loss", [self.last_loss], [beside.recv_img(loss)])
+            self.same("leaves", after.values(), self.leaves_of(beside).values())
+            self.same("states", after_states.values(), self.states_of(beside).values())
         self.outcome.counts["compared steps with a cached half"] += "static" in self.ad.plans
         self._near_fit(before, states, n, self.last_loss, after, after_states)
 
@@ -366,60 +343,7 @@ class Sequence:
 
         v = self.graph.losses[self.setup.loss]
         got = [_full(loss, v), *after.values(), *(after_states[k] for k in kept)]
-        self._near_float64(["loss", *names, *kept], got, there)
-
-    # -- verdicts
-
-    def _fault(self, text: str) -> None:
-        self.outcome.faults.append(f"sequence {self.seed}, after {'; '.join(self.done)}: {text}")
-
-    def _same(self, what: str, got: Iterable[np.ndarray], fresh: Iterable[np.ndarray]) -> None:
-        """Bit for bit."""
-        for k, (a, b) in enumerate(zip(got, fresh, strict=True)):
-            self.outcome.counts["compared bit for bit"] += 1
-            if not np.array_equal(a, b, equal_nan=a.dtype.kind == "f"):
-                off = float(np.abs(np.asarray(a, float) - b).max())
-                self._fault(f"{what} {k} differs from a fresh engine's by {off:.3g}")
-
-    def _near_float64(
-        self,
-        names: list[str],
-        got: list[np.ndarray],
-        compute: Callable[[Tape], list[np.ndarray]],
-    ) -> None:
-        """Within the spread of random roundings."""
-        exact = Tape()
-        want = compute(exact)
-        noisy = [compute(Tape(ROUNDING, 1 + k)) for k in range(NOISY)]
-        for k, (name, a, b) in enumerate(zip(names, got, want, strict=True)):
-            self.outcome.counts["compared with float64"] += 1
-            spread = max(float(np.abs(other[k] - b).max(initial=0.0)) for other in noisy)
-            if not np.isfinite(a).all():
-                if np.isfinite(spread) and exact.largest < FLOAT32_SQUARES:
-                    self._fault(f"{name} is not finite; in float64 it is")
-                continue
-            off = float(np.abs(a - b).max(initial=0.0))
-            if off > FACTOR * spread + LEAST * float(np.abs(b).max(initial=0.0)) + 1e-30:
-                self._fault(f"{name} is off by {off:.3g}; rounding at random makes {spread:.3g}")
-
-    def _compare_walks(self) -> None:
-        """A whole sequence in float64 against the engine: how often they part, and whether runs
-        that are rounded at random part from each other too."""
-        numbers = [a for walk in self.walks for a in walk.leaves.values()]
-        if not all(np.isfinite(a).all() for a in (*numbers, *self.ends.values())):
-            return
-        exact, *others = self.walks
-        ends = self.ends
-        off = max(_apart(ends[n], exact.leaves[n]) for n in ends)
-        spread = max(_apart(o.leaves[n], exact.leaves[n]) for o in others for n in ends)
-        if off > FAR:
-            self.outcome.counts["whole sequences off by more than 1e-2"] += 1
-            if spread * FACTOR < off:
-                self._fault(f"in all off by {off:.3g}; rounding at random makes {spread:.3g}")
-
-
-def _apart(a: np.ndarray, b: np.ndarray) -> float:
-    return float(np.abs(a - b).max(initial=0.0))
+        self.near_float64(["loss", *names, *kept], got, there)
 
 
 def _full(a: np.ndarray, v: Variable) -> np.ndarray:
@@ -427,7 +351,7 @@ def _full(a: np.ndarray, v: Variable) -> np.ndarray:
 
 
 def _shown(a: np.ndarray) -> np.ndarray:
-    """(layers, H, W, ...) as ``send_img`` takes it."""
+    """Return (layers, H, W, ...) as ``send_img`` takes it."""
     return a if len(a) > 1 else a[0]
 
 

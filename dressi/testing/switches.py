@@ -79,12 +79,12 @@ GROUPS = {
 
 
 def graph_of(seed: int) -> RandomGraph:
-    """Small ones: compiling is what costs time."""
+    """Return the graph of a seed, a small one: compiling is what costs time."""
     return random_graph(seed, 3 + seed % 4)
 
 
 def values(ad: DressiAD, seed: int) -> list[np.ndarray]:
-    """Outputs and gradients of the graph of a seed."""
+    """Return the outputs and gradients of the graph of a seed."""
     graph = graph_of(seed)
     for v, data in graph.feeds.items():
         ad.send_img(v, data)
@@ -92,7 +92,7 @@ def values(ad: DressiAD, seed: int) -> list[np.ndarray]:
 
 
 def difference(got: np.ndarray, want: np.ndarray) -> float:
-    """Relative L2 difference; inf where something is not finite."""
+    """Return the relative L2 difference; inf where something is not finite."""
     got, want = np.asarray(got, np.float64).ravel(), np.asarray(want, np.float64).ravel()
     if not np.isfinite(got).all():
         return float("inf")
@@ -102,7 +102,7 @@ def difference(got: np.ndarray, want: np.ndarray) -> float:
 
 
 def worst(got: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> float:
-    """The largest difference of some values."""
+    """Return the largest difference of some values."""
     return max(difference(a, b) for a, b in zip(got, want, strict=True))
 
 

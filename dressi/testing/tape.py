@@ -42,11 +42,11 @@ class Tape:
         """Magnitude of all numbers so far, gradients too: float32 ends at 3.4e38."""
 
     def leaf(self, value: npt.ArrayLike) -> Node:
-        """A Node of float64 numbers that has no inputs."""
+        """Return a Node of float64 numbers that has no inputs."""
         return self._keep(Node(np.asarray(value, np.float64)))
 
     def gradients(self, loss: Node, leaves: list[Node]) -> list[Array]:
-        """Of the sum over all pixels and components of the loss."""
+        """Return the gradients of the sum over all pixels and components of the loss."""
         found: dict[int, Array] = {id(loss): np.ones_like(loss.value)}
         for node in reversed(self.nodes):
             gradient = found.get(id(node))
@@ -73,7 +73,7 @@ class Tape:
         return self._make(a.value * factor, (a, lambda g: g * factor))
 
     def ratio(self, a: Node, b: Node) -> Node:
-        """tanh(a) / (1.5 + sigmoid(b))."""
+        """Return tanh(a) / (1.5 + sigmoid(b))."""
         s = 1.0 / (1.0 + np.exp(-b.value))
         top, low = np.tanh(a.value), 1.5 + s
         return self._make(
@@ -100,12 +100,12 @@ class Tape:
         return self._make(t, (a, lambda g: g * (1.0 - t * t)), error=FUNCTIONS)
 
     def bump(self, a: Node) -> Node:
-        """exp(-a^2)."""
+        """Return exp(-a^2)."""
         y = np.exp(-a.value * a.value)
         return self._make(y, (a, lambda g: -2.0 * g * a.value * y), error=FUNCTIONS)
 
     def root(self, a: Node) -> Node:
-        """sqrt(a^2 + 0.1)."""
+        """Return sqrt(a^2 + 0.1)."""
         y = np.sqrt(a.value * a.value + 0.1)
         return self._make(y, (a, lambda g: g * a.value / y), error=FUNCTIONS)
 
@@ -126,7 +126,7 @@ class Tape:
         )
 
     def unit(self, a: Node) -> Node:
-        """(a + 2) / |a + 2|."""
+        """Return (a + 2) / |a + 2|."""
         v = a.value + 2.0
         length = np.sqrt((v * v).sum(-1, keepdims=True))
         y = v / length
@@ -135,7 +135,7 @@ class Tape:
         )
 
     def turn(self, m: Node, a: Node) -> Node:
-        """Matrix times vector; m (layers, H, W, 3, 3)."""
+        """Return matrix times vector; m (layers, H, W, 3, 3)."""
         return self._make(
             np.einsum("...ij,...j->...i", m.value, a.value),
             (m, lambda g: g[..., :, None] * a.value[..., None, :]),
@@ -143,7 +143,7 @@ class Tape:
         )
 
     def cast(self, a: Node, n: int) -> Node:
-        """The first n components, filled up with 0.5."""
+        """Return the first n components, filled up with 0.5."""
         have = a.value.shape[-1]
         k = min(n, have)
         more = np.full((*a.value.shape[:-1], n - k), 0.5)
@@ -156,7 +156,7 @@ class Tape:
     # Pixels
 
     def where(self, mask: Node, a: Node, b: Node) -> Node:
-        """a where mask > 0.1, else b."""
+        """Return a where mask > 0.1, else b."""
         m = mask.value > 0.1
         return self._make(
             np.where(m, a.value, b.value),
@@ -171,7 +171,7 @@ class Tape:
         return self._make(y, (a, lambda g: np.broadcast_to(g / count, a.value.shape)), error=4.0)
 
     def shift(self, a: Node, dx: int, dy: int) -> Node:
-        """Moved right and down; zeros come in."""
+        """Return a moved right and down; zeros come in."""
 
         def moved(x: Array, dx: int, dy: int) -> Array:
             out = np.zeros_like(x)
@@ -184,7 +184,7 @@ class Tape:
         return self._make(moved(a.value, dx, dy), (a, lambda g: moved(g, -dx, -dy)))
 
     def take(self, table: Node, index: npt.NDArray[np.int64]) -> Node:
-        """Rows of a table (1, 1, N, C); 0 for a negative index. index: (1, H, W, 1)."""
+        """Return rows of a table (1, 1, N, C); 0 for a negative index. index: (1, H, W, 1)."""
         at = index[..., 0]
         inside = (at >= 0)[..., None]
         rows = table.value[0, 0][np.maximum(at, 0)]
@@ -197,7 +197,8 @@ class Tape:
         return self._make(np.where(inside, rows, 0.0), (table, back))
 
     def pile(self, a: Node, index: npt.NDArray[np.int64], n_rows: int, shape: Array) -> Node:
-        """Pixels (spread to ``shape``) added up by index, and read back by it: 0.1 of the sum."""
+        """Return pixels (spread to ``shape``) added up by index, and read back by it: 0.1 of the
+        sum."""
         at, layers = index[..., 0], shape.shape[0]
         inside = (at >= 0)[..., None]
         spread = np.broadcast_to(a.value, (*shape.shape[:3], a.value.shape[-1]))
@@ -233,6 +234,6 @@ class Tape:
 
 
 def _fit(gradient: Array, shape: tuple[int, ...]) -> Array:
-    """Summed over the axes along which an input was repeated."""
+    """Return the gradient summed over the axes along which an input was repeated."""
     extra = tuple(k for k, n in enumerate(shape) if n == 1 and gradient.shape[k] != 1)
     return gradient.sum(extra, keepdims=True) if extra else gradient

@@ -26,8 +26,9 @@ see the same contour."""
 
 
 def spread_views(n: int, distance: float = 4.0, fov_y_deg: float = 35.0) -> list[Camera]:
-    """n cameras around the origin. No two look along one line from both ends: those would see the
-    same silhouette twice. Raises GraphError for n < 1 (by look_at and perspective for the rest)."""
+    """Return n cameras around the origin. No two look along one line from both ends: those would
+    see the same silhouette twice. Raises GraphError for n < 1 (by look_at and perspective for the
+    rest)."""
     projection = perspective(fov_y_deg, 1.0, distance * 0.25, distance * 2.5)
     cameras = []
     for k in range(n):
@@ -45,8 +46,8 @@ def spread_views(n: int, distance: float = 4.0, fov_y_deg: float = 35.0) -> list
 
 
 def surround_views(n: int, distance: float = 4.0, fov_y_deg: float = 35.0) -> list[Camera]:
-    """n cameras spread evenly over the sphere around the origin, tops and bottoms included (a
-    spiral of the golden angle). Raises GraphError for n < 1 (by look_at and perspective for the
+    """Return n cameras spread evenly over the sphere around the origin, tops and bottoms included
+    (a spiral of the golden angle). Raises GraphError for n < 1 (by look_at and perspective for the
     rest)."""
     if n < 1:
         raise GraphError(f"surround_views needs at least one view, got {n}")
@@ -74,7 +75,7 @@ class MeshLeaves:
 
 
 def mesh_leaves(mesh: Mesh, n_views: int, requires_grad: bool = False) -> MeshLeaves:
-    """Leaves for a mesh and n views."""
+    """Return the leaves for a mesh and n views."""
     uv = uv_faces = None
     if mesh.uvs is not None:
         uv = Variable(VEC2, (len(mesh.uvs), 1), name="vtx_uv")
@@ -99,8 +100,8 @@ def send_mesh(ad: DressiAD, leaves: MeshLeaves, mesh: Mesh, matrices: np.ndarray
 
 
 def shaded(hs: HardSoft, leaves: MeshLeaves) -> Variable:
-    """VEC3: white Lambert shading with smooth normals, lit from the upper left behind the viewer's
-    shoulder."""
+    """Return VEC3: white Lambert shading with smooth normals, lit from the upper left behind the
+    viewer's shoulder."""
     normal = smooth_normal(hs.peels[0], vertex_normals(leaves.pos, leaves.faces), leaves.faces)
     to_light = F.constant((0.48, 0.64, 0.6))
     key = lambert(
@@ -122,8 +123,9 @@ def render(
     supersample: int = 1,
     device: str | int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Coverage (views, H, W, 1) and colour (views, H, W, 3) over black, averaged over supersample^2
-    samples per pixel. texture: (H, W, 3) linear, unlit; None: white Lambert shading."""
+    """Return coverage (views, H, W, 1) and colour (views, H, W, 3) over black, averaged over
+    supersample^2 samples per pixel. texture: (H, W, 3) linear, unlit; None: white Lambert
+    shading."""
     s = supersample
     big = (size[0] * s, size[1] * s)
     leaves = mesh_leaves(mesh, 1)

@@ -84,7 +84,7 @@ def test_children_that_die_or_hang_are_counted(monkeypatch: pytest.MonkeyPatch) 
         return real([command[0], "-c", script, *command[3:]], **more)
 
     monkeypatch.setattr(malformed.subprocess, "Popen", planted)
-    monkeypatch.setattr(malformed, "SECONDS_A_FILE", 0.5)
+    monkeypatch.setattr(malformed, "SECONDS_PER_FILE", 0.5)
     monkeypatch.setattr(malformed, "START_SECONDS", 2.0)
     found = results("mutated", 0, 5)
     assert [entry[0] for entry in found] == [0, 1, 2, 3, 4]

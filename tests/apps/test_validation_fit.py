@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from dressi.ad import SGD
-from dressi.apps.experiments.lit_fit import (
+from dressi.apps.experiments.lit_fit import Fit, Fitter
+from dressi.apps.experiments.lit_views import (
     LOOKS,
-    Fit,
-    Fitter,
     Method,
     Painter,
     Views,

@@ -26,8 +26,19 @@ def _script() -> ModuleType:
 sizes = _script()
 
 
-def test_no_figure_is_larger_than_the_stored_one() -> None:
-    assert sizes.measure().larger_than(sizes.stored_sizes()) == []
+FIGURES = ("files", "functions", "cycles", "median_function", "library_lines")
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_no_figure_is_larger_than_the_stored_one(figure: str) -> None:
+    larger = sizes.measure().larger_than(sizes.stored_sizes())
+    assert [line for line in larger if line.startswith(f"{figure}:")] == []
+
+
+def test_an_update_never_raises_a_figure() -> None:
+    stored = sizes.Sizes({"a.py": 500}, {}, {}, 6.0, 900)
+    new = sizes.Sizes({"a.py": 450}, {}, {}, 6.0, 901).lowering(stored)
+    assert new.files == {"a.py": 450} and new.library_lines == 900
 
 
 def test_what_grows_is_named() -> None:

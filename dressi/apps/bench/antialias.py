@@ -80,7 +80,8 @@ class Coverage:
 
 
 def coverage(soft: np.ndarray, hard: np.ndarray, fine: np.ndarray) -> Coverage:
-    """Errors of coverage against many samples. soft, hard: (S, S). fine: (n S, n S), 0 or 1."""
+    """Return errors of coverage against many samples. soft, hard: (S, S). fine: (n S, n S), 0 or
+    1."""
     size = len(soft)
     n = len(fine) // size
     want = fine.reshape(size, n, size, n).mean((1, 3))
@@ -90,7 +91,7 @@ def coverage(soft: np.ndarray, hard: np.ndarray, fine: np.ndarray) -> Coverage:
 
 
 def fine_picture(mesh: Mesh, matrix: np.ndarray, size: int, device: str | None) -> np.ndarray:
-    """(size, size): the hard silhouette, drawn in tiles."""
+    """Return (size, size): the hard silhouette, drawn in tiles."""
     n = -(-size // TILE)
     rows = []
     for j in range(n):
@@ -104,7 +105,7 @@ def fine_picture(mesh: Mesh, matrix: np.ndarray, size: int, device: str | None) 
 
 
 def measure_case(case: Case, settings: Settings, copies: Copies) -> dict[str, Any]:
-    """One row."""
+    """Return one row."""
     mesh, matrices = sphere(case.n_faces), view_matrices(1)
     targets = hard_silhouettes(squashed(mesh), matrices, case.size, settings.device)
     n = min(MOST_SAMPLES, FINEST // case.size)
@@ -135,7 +136,7 @@ def measure_case(case: Case, settings: Settings, copies: Copies) -> dict[str, An
 
 
 def conditions(rows: Sequence[dict[str, Any]]) -> list[tuple[str, bool]]:
-    """What the rows have to show."""
+    """Return what the rows have to show."""
     out = []
     for row in rows:
         what = f"{row['case']}: error at edges at least {AT_LEAST:g} x smaller than of hard edges"
@@ -144,7 +145,7 @@ def conditions(rows: Sequence[dict[str, Any]]) -> list[tuple[str, bool]]:
 
 
 def measure(settings: Settings, copies: Copies) -> Table:
-    """All rows."""
+    """Return all rows."""
     cases = SMOKE if settings.smoke else CASES
     rows = [measure_case(case, settings, copies) for case in cases]
     return Table(COLUMNS, rows, conditions(rows))

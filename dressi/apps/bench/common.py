@@ -61,7 +61,8 @@ class Settings:
 
     @property
     def data_dir(self) -> Path:
-        """``--data``, else shared/data/bench beside the checkout that the package runs from."""
+        """Return ``--data``, else shared/data/bench beside the checkout that the package runs
+        from."""
         if self.data is not None:
             return Path(self.data)
         return Path(dressi.__file__).resolve().parents[2] / "shared" / "data" / "bench"
@@ -72,7 +73,8 @@ class Settings:
             self.file(name)
 
     def file(self, name: str) -> Path:
-        """Path of a file of the data folder. Raises DressiError naming it when it is missing."""
+        """Return the path of a file of the data folder. Raises DressiError naming it when it is
+        missing."""
         path = self.data_dir / name
         if not path.is_file():
             raise DressiError(
@@ -92,7 +94,7 @@ class Copies:
     measured_at: float = -math.inf
 
     def measure(self) -> float:
-        """Median ms of a 1024 x 1024 RGBA32F fragment copy, now."""
+        """Return the median ms of a 1024 x 1024 RGBA32F fragment copy, now."""
         self.times_ms.append(
             copy1024_ms(self.settings.device, 3 if self.settings.smoke else COPIES)
         )
@@ -100,14 +102,15 @@ class Copies:
         return self.times_ms[-1]
 
     def recent(self) -> float:
-        """The same, of not longer than FRESH ago: for cells of a table that take a second each."""
+        """Return the same, of not longer than FRESH ago: for cells of a table that take a second
+        each."""
         if time.perf_counter() - self.measured_at > FRESH:
             self.measure()
         return self.times_ms[-1]
 
     @property
     def median(self) -> float:
-        """Over all measurements of the run."""
+        """Return the median over all measurements of the run."""
         return float(np.median(self.times_ms)) if self.times_ms else self.measure()
 
 
@@ -121,7 +124,7 @@ class Table:
     conditions: Sequence[tuple[str, bool]] = ()
 
     def json(self) -> dict[str, Any]:
-        """``rows`` and ``conditions``, as JSON has them."""
+        """Return ``rows`` and ``conditions``, as JSON has them."""
         return {
             "rows": [dict(row) for row in self.rows],
             "conditions": [{"condition": c, "holds": holds} for c, holds in self.conditions],
@@ -156,7 +159,7 @@ def print_table(title: str, copy_ms: float, table: Table) -> None:
 
 
 def timed_steps(ad: DressiAD, smoke: bool) -> list[float]:
-    """Wall ms of steps, FEWEST to MOST of them, once the cache has settled."""
+    """Return the wall ms of steps, FEWEST to MOST of them, once the cache has settled."""
     for _ in range(WARM_UP):
         ad.exec_step()
     times: list[float] = []
@@ -169,7 +172,7 @@ def timed_steps(ad: DressiAD, smoke: bool) -> list[float]:
 
 
 def in_a_row_ms(ad: DressiAD, smoke: bool) -> float:
-    """Median wall ms of a step among IN_A_ROW of one submit, after ``timed_steps``."""
+    """Return the median wall ms of a step among IN_A_ROW of one submit, after ``timed_steps``."""
     n = 2 if smoke else IN_A_ROW
     times = []
     for _ in range(2 if smoke else 1 + BURSTS):
@@ -180,14 +183,14 @@ def in_a_row_ms(ad: DressiAD, smoke: bool) -> float:
 
 
 def first_step_s(ad: DressiAD) -> float:
-    """Seconds from the graph to the end of the first step: everything is built here."""
+    """Return the seconds from the graph to the end of the first step: everything is built here."""
     begin = time.perf_counter()
     ad.exec_step()
     return time.perf_counter() - begin
 
 
 def figures(ad: DressiAD, times_ms: Sequence[float], copy_ms: float) -> dict[str, Any]:
-    """What every row of steps says about an engine that has just run the timed steps."""
+    """Return what every row of steps says about an engine that has just run the timed steps."""
     plan, ms = ad.plan, float(np.median(times_ms))
     host, memory = ad.host_ms(), ad.memory()  # before a timed plan is compiled beside the step
     gpu = sum(t for _, t in ad.stage_times_ms(5))
@@ -207,7 +210,7 @@ def figures(ad: DressiAD, times_ms: Sequence[float], copy_ms: float) -> dict[str
 
 
 def start(problem: Problem, settings: Settings, options: dressi.Options | None = None) -> DressiAD:
-    """An engine that is ready for the first step of a problem; the caller closes it."""
+    """Return an engine that is ready for the first step of a problem; the caller closes it."""
     ad = DressiAD(settings.device, options)
     try:
         problem.load(ad)

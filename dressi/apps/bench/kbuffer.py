@@ -58,7 +58,7 @@ SMOKE = (Case(80, 24, 2),)
 
 
 def raster_ms(ad: DressiAD, rounds: int) -> float:
-    """Time of the dispatches of a step that rasterize, by timestamps."""
+    """Return the time of the dispatches of a step that rasterize, by timestamps."""
     times = ad.stage_times_ms(rounds)
     stages = ad.plan.stages  # copies come behind them
     return sum(
@@ -69,7 +69,7 @@ def raster_ms(ad: DressiAD, rounds: int) -> float:
 
 
 def measure_case(case: Case, settings: Settings, copies: Copies) -> list[dict[str, Any]]:
-    """One row for each number of layers."""
+    """Return one row for each number of layers."""
     mesh, matrices = sphere(case.n_faces), view_matrices(1)
     targets = hard_silhouettes(squashed(mesh), matrices, case.size, settings.device)
     rounds = SMALL_ROUNDS if settings.smoke else ROUNDS
@@ -102,6 +102,6 @@ def measure_case(case: Case, settings: Settings, copies: Copies) -> list[dict[st
 
 
 def measure(settings: Settings, copies: Copies) -> Table:
-    """All rows."""
+    """Return all rows."""
     cases = SMOKE if settings.smoke else CASES
     return Table(COLUMNS, [row for case in cases for row in measure_case(case, settings, copies)])

@@ -40,7 +40,7 @@ COLUMNS = (
 
 
 def measure_graph(kind: str, n: int, limits: DeviceLimits, copy_ms: float) -> dict[str, Any]:
-    """One row; ``functions`` counts those of the graph before it is simplified."""
+    """Return one row; ``functions`` counts those of the graph before it is simplified."""
     outputs = scale_graph(kind, n)
     n_functions = len(topological(outputs))
     seconds = math.inf
@@ -61,7 +61,7 @@ def measure_graph(kind: str, n: int, limits: DeviceLimits, copy_ms: float) -> di
 
 
 def conditions(rows: Sequence[dict[str, Any]]) -> list[tuple[str, bool]]:
-    """What the rows of one kind, from small to large, have to show."""
+    """Return what the rows of one kind, from small to large, have to show."""
     kind, out = rows[0]["kind"], []
     large = next((row for row in rows if row["functions"] >= ASKED), None)
     if large is not None:
@@ -75,7 +75,7 @@ def conditions(rows: Sequence[dict[str, Any]]) -> list[tuple[str, bool]]:
 
 
 def measure(settings: Settings, copies: Copies) -> Table:
-    """All rows."""
+    """Return all rows."""
     rows, asked = [], []
     with DressiAD(settings.device) as ad:
         limits = ad.limits

@@ -98,7 +98,7 @@ SMOKE = (Case(3, 16, 80), Case(2, 16, 80, texels=8))
 
 
 def factory(case: Case, device: int) -> Callable[[np.ndarray], Problem]:
-    """Indices of views -> their problem. device: renders the targets."""
+    """Return indices of views -> their problem. device: renders the targets."""
     mesh, matrices = sphere(case.faces), view_matrices(case.views)
     if case.texels:
         seen = colours(mesh, matrices, case.resolution, device)
@@ -108,9 +108,9 @@ def factory(case: Case, device: int) -> Callable[[np.ndarray], Problem]:
 
 
 def measure(settings: Settings, copies: Copies) -> Table:
-    """A row for each case and number of devices: 2, 4, ... and all. The devices are those of one
-    type that ``--device`` fits, else the best type; a single one is taken twice, which shows that
-    it works, not how fast several are."""
+    """Return a row for each case and number of devices: 2, 4, ... and all. The devices are those of
+    one type that ``--device`` fits, else the best type; a single one is taken twice, which shows
+    that it works, not how fast several are."""
     found = equal_devices(settings.device)
     there = found if len(found) > 1 else found * 2
     for k, info in enumerate(there):
@@ -128,14 +128,14 @@ def measure(settings: Settings, copies: Copies) -> Table:
 
 
 def counts(n: int) -> list[int]:
-    """2, 4, 8, ... and n."""
+    """Return the numbers 2, 4, 8, ... and n."""
     return sorted({2**k for k in range(1, n.bit_length()) if 2**k <= n} | {n})
 
 
 def rows_of(
     case: Case, there: list[DeviceInfo], settings: Settings, copies: Copies
 ) -> list[dict[str, Any]]:
-    """The case on one device, and on 2, 4, ... of them."""
+    """Return the case on one device, and on 2, 4, ... of them."""
     make, first = factory(case, there[0].index), there[0].index
     copies.measure()
     problem = make(np.arange(case.views))
@@ -161,8 +161,8 @@ def row_of(
     want: np.ndarray,
     settings: Settings,
 ) -> dict[str, Any]:
-    """Times and parameters of a split, of single steps and of steps in a row. one: all views on one
-    device; both take turns. want: its parameters after STEPS."""
+    """Return times and parameters of a split, of single steps and of steps in a row. one: all views
+    on one device; both take turns. want: its parameters after STEPS."""
 
     def make_loss(share: Share) -> tuple[Any, Any]:
         part = make(share.views)

@@ -45,14 +45,14 @@ COLD_S, WARM_S = 3.0, 0.7
 
 
 def load(settings: Settings) -> PearFit:
-    """The fit of the data folder; a smoke run has a small one instead."""
+    """Return the fit of the data folder; a smoke run has a small one instead."""
     if settings.smoke:
         return pear_stand_in(device=settings.device)
     return load_pear_fit(settings.file("pear_fit.npz"))
 
 
 def quality(fit: PearFit, positions: np.ndarray, device: str | None) -> dict[str, float]:
-    """``distance`` and ``iou`` of fitted positions (N, 3)."""
+    """Return ``distance`` and ``iou`` of fitted positions (N, 3)."""
     distance, _ = cKDTree(fit.samples).query(positions)
     mesh = replace(fit.start, positions=positions)
     size = fit.silhouettes.shape[1]
@@ -62,8 +62,9 @@ def quality(fit: PearFit, positions: np.ndarray, device: str | None) -> dict[str
 
 
 def run_fit(fit: PearFit, iterations: int, settings: Settings, copies: Copies) -> dict[str, Any]:
-    """The row of a whole fit, each step timed, and its ``distance`` and ``iou``. Every step counts
-    except the first WARM_UP: r shrinks over the fit, so the median is that of the fit as it is."""
+    """Return the row of a whole fit, each step timed, and its ``distance`` and ``iou``. Every step
+    counts except the first WARM_UP: r shrinks over the fit, so the median is that of the fit as it
+    is."""
     problem = pear_problem(fit, ShapeSchedule(iterations=iterations))
     before = copies.measure()
     with start(problem, settings) as ad:
@@ -75,8 +76,8 @@ def run_fit(fit: PearFit, iterations: int, settings: Settings, copies: Copies) -
 
 
 def build_seconds(settings: Settings) -> tuple[float, float]:
-    """Seconds of the first step of the pear, from the graph to its end, in a new process each: with
-    no cache on disk, ours and Mesa's, then with those that the first one left."""
+    """Return the seconds of the first step of the pear, from the graph to its end, in a new process
+    each: with no cache on disk, ours and Mesa's, then with those that the first one left."""
     words = json.dumps({"smoke": settings.smoke, "device": settings.device, "data": settings.data})
     code = "import sys; from dressi.apps.bench.pear import child; child(sys.argv[1])"
     took = []
@@ -101,7 +102,8 @@ def child(words: str) -> None:
 
 
 def measure(settings: Settings, copies: Copies) -> tuple[dict[str, Any], list[tuple[str, bool]]]:
-    """The row ``pear_fit`` (figures of the shorter fit, quality of both) and its conditions."""
+    """Return the row ``pear_fit`` (figures of the shorter fit, quality of both) and its
+    conditions."""
     fit = load(settings)
     wanted = SMOKE_WANTED if settings.smoke else WANTED
     row: dict[str, Any] = {}

@@ -54,7 +54,8 @@ FILED = "R7"
 
 
 def chosen(only: str | None) -> list[str]:
-    """Names out of a list like ``R1,R9``; all when it is None. Raises DressiError for others."""
+    """Return the names out of a list like ``R1,R9``; all when it is None. Raises DressiError for
+    others."""
     names = list(FIGURES) if only is None else [n.strip() for n in only.split(",")]
     unknown = [n for n in names if n not in FIGURES]
     if unknown:
@@ -68,8 +69,8 @@ EVERY_S = 5.0
 
 
 def measure(settings: Settings, copies: Copies) -> Table:
-    """The table; the copy is measured for its title. Each row is also told on standard error as
-    soon as it is known; a run that is stopped tells which figures were done."""
+    """Return the table; the copy is measured for its title. Each row is also told on standard error
+    as soon as it is known; a run that is stopped tells which figures were done."""
     rows: list[Row] = []
     names = chosen(settings.only)
     figures = dict(FIGURES)

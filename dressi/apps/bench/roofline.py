@@ -35,13 +35,13 @@ COLUMNS = ("case", "stage", "kind", "functions", "ms", "megabytes", "roofline_ms
 
 
 def bandwidth(profile: DeviceProfile) -> float:
-    """Bytes a millisecond of a copy: 2^20 pixels of 16 bytes, read and written."""
+    """Return the bytes per millisecond of a copy: 2^20 pixels of 16 bytes, read and written."""
     us = min(profile.graphics.copy_us, profile.compute.copy_us)
     return 2 * 16 * 2**20 / (us / 1e3)
 
 
 def cases(smoke: bool) -> list[tuple[str, str, int, int]]:
-    """(mesh, method, size, views) of every case."""
+    """Return (mesh, method, size, views) of every case."""
     if smoke:
         return [(MESHES[0], "hardsoftras", 32, 1)]
     made = []
@@ -52,7 +52,7 @@ def cases(smoke: bool) -> list[tuple[str, str, int, int]]:
 
 
 def rows_of(case: str, ad: DressiAD, bytes_per_ms: float, smoke: bool) -> list[dict[str, Any]]:
-    """A row a stage, one for the copies after the last, and one for the whole step."""
+    """Return a row per stage, one for the copies after the last, and one for the whole step."""
     for _ in range(WARM_UP):
         ad.exec_step()
     rows: list[dict[str, Any]] = []
@@ -86,7 +86,7 @@ def rows_of(case: str, ad: DressiAD, bytes_per_ms: float, smoke: bool) -> list[d
 
 
 def measure(settings: Settings, copies: Copies) -> Table:
-    """All rows; the copy is measured for the title."""
+    """Return all rows; the copy is measured for the title."""
     with open_device(settings.device) as device:
         bytes_per_ms = bandwidth(measure_profile(device))
     rows: list[dict[str, Any]] = []
@@ -112,13 +112,13 @@ def measure(settings: Settings, copies: Copies) -> Table:
 
 
 def condition(case: str, fraction: float) -> tuple[str, bool]:
-    """What is asked of a whole step, and whether it is so."""
+    """Return what is asked of a whole step, and whether it is so."""
     what = f"{case}: a fraction of at least {AT_LEAST:g} in all, got {fraction:.2f}"
     return what, fraction >= AT_LEAST
 
 
 def together(steps: list[dict[str, Any]]) -> dict[str, Any]:
-    """One step of each of some cases, one after the other."""
+    """Run one step of each of some cases, one after the other."""
     sums = {key: sum(s[key] for s in steps) for key in ("ms", "megabytes", "roofline_ms")}
     return {
         **steps[0],

@@ -43,7 +43,7 @@ SMOKE: dict[str, tuple[tuple[int, int, int, int], Sequence[int]]] = {
 def measure_point(
     axis: str, point: dict[str, int], settings: Settings, copies: Copies
 ) -> dict[str, Any]:
-    """One row; ``faces`` is then how many there are."""
+    """Return one row; ``faces`` is then how many there are."""
     mesh, matrices = sphere(point["faces"]), view_matrices(point["views"])
     targets = hard_silhouettes(squashed(mesh), matrices, point["resolution"], settings.device)
     problem = silhouette_problem(mesh, matrices, targets, point["K"])
@@ -65,7 +65,7 @@ def measure_point(
 
 
 def measure(settings: Settings, copies: Copies) -> Table:
-    """The rows of all axes, or of the one of ``--only``; a plot of each in ``--out``."""
+    """Return the rows of all axes, or of the one of ``--only``; a plot of each in ``--out``."""
     table = SMOKE if settings.smoke else AXES
     rows = []
     for axis in (settings.only,) if settings.only else table:

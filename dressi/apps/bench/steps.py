@@ -70,19 +70,19 @@ class Case:
 
 
 def bumpy(settings: Settings, name: str) -> Bumpy:
-    """A mesh of the data folder; a smoke run has a small sphere instead."""
+    """Return a mesh of the data folder; a smoke run has a small sphere instead."""
     return bumpy_stand_in() if settings.smoke else load_bumpy(settings.file(name))
 
 
 def views_problem(settings: Settings, views: int, size: int, subdivisions: int, K: int) -> Problem:
-    """Silhouettes of an ellipsoid to an icosphere."""
+    """Return the problem of an icosphere and silhouettes of an ellipsoid."""
     mesh, matrices = icosphere(subdivisions, 0.6), view_matrices(views)
     targets = hard_silhouettes(squashed(mesh), matrices, size, settings.device)
     return silhouette_problem(mesh, matrices, targets, K)
 
 
 def one_view_problem(settings: Settings, size: int, K: int = 1) -> Problem:
-    """Silhouettes to the mesh of 682 triangles, in its first view."""
+    """Return the problem of silhouettes and the mesh of 682 triangles, in its first view."""
     data = bumpy(settings, "t1_682.npz")
     targets = hard_silhouettes(data.target, data.matrices[:1], size, settings.device)
     return silhouette_problem(data.mesh, data.matrices[:1], targets, K)
@@ -91,7 +91,7 @@ def one_view_problem(settings: Settings, size: int, K: int = 1) -> Problem:
 def colours_problem(
     settings: Settings, name: str, views: int, size: int, atlas_size: int, jitter: bool = False
 ) -> Problem:
-    """Colours to the texture of a mesh of the data folder."""
+    """Return the problem of colours and the texture of a mesh of the data folder."""
     data = bumpy(settings, name)
     matrices = data.matrices[:views]
     targets = colours(data.mesh, matrices, size, settings.device)
@@ -137,7 +137,8 @@ SMOKE = (_views(2, 32, 1, 2), _texture(2, 32, 16, True))
 
 
 def beside_peer(row: dict[str, Any], peer_ms: float | None) -> dict[str, Any]:
-    """The row with the peer's time, and how many times faster ours is, each over its own copy."""
+    """Return the row with the peer's time, and how many times faster ours is, each over its own
+    copy."""
     row["peer_ms"] = peer_ms
     if peer_ms is not None:
         row["times_faster"] = peer_ms / PEER_COPY_MS / row["ratio_to_copy"]
@@ -145,7 +146,7 @@ def beside_peer(row: dict[str, Any], peer_ms: float | None) -> dict[str, Any]:
 
 
 def measure_case(case: Case, settings: Settings, copies: Copies) -> dict[str, Any]:
-    """One row."""
+    """Return one row."""
     problem = case.make(settings)
     before = copies.measure()
     with start(problem, settings) as ad:
@@ -156,7 +157,7 @@ def measure_case(case: Case, settings: Settings, copies: Copies) -> dict[str, An
 
 
 def conditions(cases: Sequence[Case], rows: Sequence[dict[str, Any]]) -> list[tuple[str, bool]]:
-    """What the rows of these cases have to show."""
+    """Return what the rows of these cases have to show."""
     out = []
     for case, row in zip(cases, rows, strict=True):
         if case.peer_ms is not None:
@@ -171,7 +172,7 @@ def conditions(cases: Sequence[Case], rows: Sequence[dict[str, Any]]) -> list[tu
 
 
 def measure(settings: Settings, copies: Copies) -> Table:
-    """All rows."""
+    """Return all rows."""
     first, asked = pear.measure(settings, copies)
     cases = SMOKE if settings.smoke else CASES
     rows = [measure_case(case, settings, copies) for case in cases]

@@ -39,7 +39,7 @@ COLUMNS = (
 
 
 def problems(settings: Settings) -> dict[str, Problem]:
-    """The two targets of the table. What the target images hold is of no matter here."""
+    """Return the two targets of the table. What the target images hold is of no matter here."""
     size, atlas_size = (32, 32) if settings.smoke else (256, 1024)
     data = bumpy(settings, "t2_14220.npz")
     n = len(data.matrices)
@@ -51,13 +51,13 @@ def problems(settings: Settings) -> dict[str, Problem]:
 
 
 def max_inputs(*plans: Plan) -> int:
-    """The most input attachments that one shader of some plans reads."""
+    """Return the most input attachments that one shader of some plans reads."""
     shaders = [b for plan in plans for stage in plan.stages for b in stage.substages]
     return max(sum(b.kind == "input" for b in shader.bindings) for shader in shaders)
 
 
 def measure_limit(target: str, problem: Problem, limits: DeviceLimits) -> dict[str, Any]:
-    """One row. Raises PackingError where a Function needs more than the limits allow."""
+    """Return one row. Raises PackingError where a Function needs more than the limits allow."""
     outputs, updates = problem.graph()
     task = make_task(outputs, updates, limits)
     whole = pack_task(task)
@@ -79,7 +79,7 @@ def measure_limit(target: str, problem: Problem, limits: DeviceLimits) -> dict[s
 
 
 def conditions(rows: Sequence[dict[str, Any]]) -> list[tuple[str, bool]]:
-    """What the rows of one target, from the loosest limit to the tightest, have to show."""
+    """Return what the rows of one target, from the loosest limit to the tightest, have to show."""
     target, counts = rows[0]["target"], COLUMNS[2:6]
     never_more = all(a[key] <= b[key] for a, b in pairwise(rows) for key in counts)
     falls = never_more and all(a["substages"] < b["substages"] for a, b in pairwise(rows))
@@ -90,7 +90,7 @@ def conditions(rows: Sequence[dict[str, Any]]) -> list[tuple[str, bool]]:
 
 
 def measure(settings: Settings, copies: Copies) -> Table:
-    """All rows."""
+    """Return all rows."""
     rows, asked = [], []
     with DressiAD(settings.device) as ad:
         device = ad.limits

@@ -47,7 +47,7 @@ REL_DIFF_BELOW = 1e-6
 
 
 def problems(settings: Settings) -> dict[str, Problem]:
-    """The two targets of the table."""
+    """Return the two targets of the table."""
     size = 32 if settings.smoke else 256
     return {
         "vertex": one_view_problem(settings, size),
@@ -56,8 +56,8 @@ def problems(settings: Settings) -> dict[str, Problem]:
 
 
 def keeping_moments(optimizer: Optimizer, kept: list[Variable]) -> Optimizer:
-    """The same Adam, which also notes the leaves of its first moments: after the first step they
-    hold the gradient that this step itself used."""
+    """Return the same Adam, which also notes the leaves of its first moments: after the first step
+    they hold the gradient that this step itself used."""
 
     def call(xs: Sequence[Variable], gxs: Sequence[Variable]) -> Sequence[Variable]:
         new = optimizer(xs, gxs)
@@ -71,7 +71,7 @@ def keeping_moments(optimizer: Optimizer, kept: list[Variable]) -> Optimizer:
 def measure_target(
     target: str, problem: Problem, settings: Settings, copies: Copies
 ) -> list[dict[str, Any]]:
-    """The five rows of one target."""
+    """Return the five rows of one target."""
     copy_ms = copies.measure()
     with ExitStack() as stack:
         engines, gradients = {}, {}
@@ -115,7 +115,7 @@ def measure_target(
 
 
 def conditions(rows: Sequence[dict[str, Any]]) -> list[tuple[str, bool]]:
-    """What the five rows of one target have to show."""
+    """Return what the five rows of one target have to show."""
     target = rows[0]["target"]
     ms = {row["name"]: row["ms"] for row in rows}
     times, differs = ms["baseline"] / ms["full"], max(row["rel_diff"] for row in rows)
@@ -138,7 +138,7 @@ def conditions(rows: Sequence[dict[str, Any]]) -> list[tuple[str, bool]]:
 
 
 def measure(settings: Settings, copies: Copies) -> Table:
-    """All rows."""
+    """Return all rows."""
     rows, asked = [], []
     for target, problem in problems(settings).items():
         made = measure_target(target, problem, settings, copies)

@@ -91,8 +91,8 @@ class Cell:
 
 
 def cells(settings: Settings) -> Iterator[Cell]:
-    """In the order of the table; a smoke run has two. Those of the method or of the number of views
-    that ``--only`` names."""
+    """Yield the cells in the order of the table; a smoke run has two. Those of the method or of the
+    number of views that ``--only`` names."""
     if settings.smoke:
         yield from (Cell(0, 0, views, method) for views, method in zip(VIEWS, METHODS, strict=True))
         return
@@ -111,14 +111,14 @@ ONLY = (*METHODS, *map(str, VIEWS))
 
 @cache
 def _targets(cell: Cell, settings: Settings) -> np.ndarray:
-    """The pictures of a cell, whatever its method."""
+    """Return the pictures of a cell, whatever its method."""
     data = bumpy(settings, MESHES[cell.mesh])
     size = 32 if settings.smoke else SIZES[cell.size]
     return hard_silhouettes(data.target, data.matrices[: cell.views], size, settings.device)
 
 
 def measure_cell(cell: Cell, settings: Settings, copies: Copies) -> dict[str, Any]:
-    """One row."""
+    """Return one row."""
     data = bumpy(settings, MESHES[cell.mesh])
     matrices = data.matrices[: cell.views]
     targets = _targets(replace(cell, method=""), settings)
@@ -143,13 +143,13 @@ def measure_cell(cell: Cell, settings: Settings, copies: Copies) -> dict[str, An
 
 
 def on_peer_card(settings: Settings) -> bool:
-    """Whether this is the card that the peers were measured on."""
+    """Return whether this is the card that the peers were measured on."""
     with DressiAD(settings.device) as ad:
         return PEER_CARD in ad.device_info.name
 
 
 def conditions(cell: Cell, row: dict[str, Any]) -> list[tuple[str, bool]]:
-    """What is asked of a cell on the card of the peers."""
+    """Return what is asked of a cell on the card of the peers."""
     if cell.views > 1:
         got = row["ms_per_view"]
         what = f"{cell.name}: a view faster than the batch's {row['batch_ms']:.3f} ms"
@@ -160,7 +160,7 @@ def conditions(cell: Cell, row: dict[str, Any]) -> list[tuple[str, bool]]:
 
 
 def measure(settings: Settings, copies: Copies) -> Table:
-    """All rows, or those of ``--only``."""
+    """Return all rows, or those of ``--only``."""
     rows, asked, card = [], [], on_peer_card(settings)
     for cell in cells(settings):
         row = measure_cell(cell, settings, copies)

@@ -61,8 +61,8 @@ def _targets(mesh: int, size: int, settings: Settings) -> np.ndarray:
 def measure_row(
     mesh: int, texture: int, jitter: bool, settings: Settings, copies: Copies
 ) -> dict[str, Any]:
-    """One row: ``ms`` without an update, ``adam_ms`` with. mesh, texture: positions in MESHES and
-    TEXTURES."""
+    """Return one row: ``ms`` without an update, ``adam_ms`` with. mesh, texture: positions in
+    MESHES and TEXTURES."""
     size, atlas = (32, 16) if settings.smoke else (WINDOW, TEXTURES[texture])
     data = bumpy(settings, MESHES[mesh])
     targets = _targets(mesh, size, settings)
@@ -88,7 +88,7 @@ def measure_row(
 
 
 def measure(settings: Settings, copies: Copies) -> Table:
-    """All rows, or those that ``--only`` names; a smoke run has one of each kind."""
+    """Return all rows, or those that ``--only`` names; a smoke run has one of each kind."""
     rows, asked, card = [], [], on_peer_card(settings)
     meshes = range(1 if settings.smoke else len(MESHES))
     textures = range(1 if settings.smoke else len(TEXTURES))

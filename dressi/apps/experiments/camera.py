@@ -62,19 +62,19 @@ class Poses:
 
     @property
     def views(self) -> np.ndarray:
-        """(n, 4, 4)."""
+        """Return (n, 4, 4)."""
         out = np.tile(np.eye(4), (len(self.R), 1, 1))
         out[:, :3, :3], out[:, :3, 3] = self.R, self.t
         return out
 
     @property
     def eyes(self) -> np.ndarray:
-        """(n, 3) positions of the cameras."""
+        """Return (n, 3) positions of the cameras."""
         return -np.einsum("nji,nj->ni", self.R, self.t)
 
 
 def draw_poses(seeds: int, degrees: float, shift: float) -> tuple[Poses, Poses]:
-    """True poses and starts; pose k only depends on k."""
+    """Return true poses and starts; pose k only depends on k."""
     poses = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
@@ -88,7 +88,8 @@ def draw_poses(seeds: int, degrees: float, shift: float) -> tuple[Poses, Poses]:
 
 
 def errors(found: Poses, truth: Poses) -> tuple[np.ndarray, np.ndarray]:
-    """(degrees, parts of the distance): angle between the rotations, distance of the cameras."""
+    """Return (degrees, parts of the distance): angle between the rotations, distance of the
+    cameras."""
     between = Rotation.from_matrix(found.R @ truth.R.transpose(0, 2, 1))
     return (
         np.degrees(between.magnitude()),
@@ -113,7 +114,7 @@ class Scene:
     def pictures(
         self, matrix: Variable, size: int, r: Variable | float, max_delta: float
     ) -> tuple[Variable, Variable, Variable]:
-        """Silhouette, colours over black, hard mask."""
+        """Return silhouette, colours over black, hard mask."""
         hs = build_hardsoftras(self.pos, self.faces, matrix, (size, size), r, max_delta=max_delta)
         peel = hs.peels[0]
         colour = interpolate(gather(self.colours, self.faces), peel.ids, peel.bary)
@@ -121,7 +122,7 @@ class Scene:
 
 
 def leaves_of(mesh: Mesh) -> Scene:
-    """Leaves for a mesh."""
+    """Return the leaves for a mesh."""
     n, m = len(mesh.positions), len(mesh.faces)
     return Scene(
         Variable(VEC3, (n, 1), name="pos"),
@@ -131,7 +132,8 @@ def leaves_of(mesh: Mesh) -> Scene:
 
 
 def take_pictures(ad: DressiAD, mesh: Mesh, matrices: np.ndarray, size: int) -> np.ndarray:
-    """(n, size, size, 4): colours over black and coverage, averaged over samples of a pixel."""
+    """Return (n, size, size, 4): colours over black and coverage, averaged over samples of a
+    pixel."""
     scene, matrix = leaves_of(mesh), Variable(MAT4, name="matrix")
     scene.send(ad, mesh)
     s = SUPERSAMPLE
@@ -147,7 +149,7 @@ def take_pictures(ad: DressiAD, mesh: Mesh, matrices: np.ndarray, size: int) -> 
 def fit_poses(
     ad: DressiAD, mesh: Mesh, projection: np.ndarray, targets: np.ndarray, start: Poses, s: Settings
 ) -> tuple[Poses, list[Poses], list[float]]:
-    """Poses after the fit, those along the way, and the losses.
+    """Return poses after the fit, those along the way, and the losses.
 
     x_cam = R(w) R_start x + t_start + distance * m: w and m start at 0, so one learning rate serves
     radians and parts of the distance.
@@ -196,7 +198,7 @@ def fit_poses(
 
 
 def run(settings: Settings) -> Result:
-    """Poses found by seed; the pictures before and after; the curves."""
+    """Return poses found by seed; the pictures before and after; the curves."""
     path = settings.target or (None if settings.smoke else bunny_file())
     mesh = target_mesh(path, settings.faces)
     truth, start = draw_poses(settings.seeds, settings.degrees, settings.shift)

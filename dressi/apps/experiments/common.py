@@ -35,7 +35,7 @@ def option(
     least: float | None = None,
     type: Callable[[str], Any] | None = None,
 ) -> Any:
-    """A field of Settings that is a flag: ``size`` is ``--size``, ``r_px`` ``--r-px``.
+    """Return a field of Settings that is a flag: ``size`` is ``--size``, ``r_px`` ``--r-px``.
 
     default: also says the type of the flag's values unless type does; a tuple takes one value or
     more. smoke: default of a smoke run, None: the same. least: smallest value (of each) allowed.
@@ -52,8 +52,9 @@ S = TypeVar("S", bound=Settings)
 
 
 def make_settings(kind: type[S], **given: Any) -> S:
-    """Settings of an experiment from what was given; the rest has its default, in a smoke run the
-    tiny one. Raises DressiError for a name that there is not and for values below the least."""
+    """Return the settings of an experiment from what was given; the rest has its default, in a
+    smoke run the tiny one. Raises DressiError for a name that there is not and for values below the
+    least."""
     own = {f.name: f for f in fields(kind)}
     for name in given:
         if name not in own:
@@ -74,7 +75,7 @@ def make_settings(kind: type[S], **given: Any) -> S:
 
 
 def flag(name: str) -> str:
-    """The flag of a field."""
+    """Return the flag of a field."""
     return "--" + name.replace("_", "-")
 
 

@@ -19,18 +19,15 @@ from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.lit_fit import (
     LAPLACIAN,
-    LOOK_HELP,
     LR,
     START_RADIUS,
     TARGET_FACES_HELP,
     Fit,
     Fitter,
-    Method,
-    Painter,
     Trace,
     draw_fits,
-    random_views,
 )
+from dressi.apps.experiments.lit_views import LOOK_HELP, Method, Painter, random_views
 from dressi.apps.experiments.shapes import target_mesh
 from dressi.render.scene import flipped_faces, icosphere
 
@@ -61,7 +58,7 @@ class Settings(common.Settings):
 
 
 def run(settings: Settings) -> Result:
-    """The fits of each method, one seed after another; one graph for each method."""
+    """Run the fits of each method, one seed after another; one graph for each method."""
     target = target_mesh(settings.target, settings.target_faces)
     start = icosphere(settings.subdivisions, START_RADIUS)
     methods = {
@@ -105,9 +102,9 @@ def run(settings: Settings) -> Result:
 
 
 def summary(traces: dict[str, list[Trace]]) -> dict[str, Any]:
-    """Figures of the runs of each method, one per seed: mean and standard deviation of the distance
-    at the end, medians of time, in how many seeds HardSoftRas ends nearer than AA mode, and by how
-    much: mean over the seeds and its standard error (0 for one seed)."""
+    """Return the figures of the runs of each method, one per seed: mean and standard deviation of
+    the distance at the end, medians of time, in how many seeds HardSoftRas ends nearer than AA
+    mode, and by how much: mean over the seeds and its standard error (0 for one seed)."""
     figures: dict[str, Any] = {}
     for key, found in traces.items():
         ends = [t.distances[-1] for t in found]

@@ -56,8 +56,9 @@ class Settings(common.Settings):
 def push_from_centroid(
     screen: ScreenFaces, r: Variable, soft: Variable | None = None
 ) -> tuple[Variable, ...]:
-    """Every vertex r away from the centroid: what becomes of needles without their boxes. The same
-    arguments and result as ``build_enlarge``; faces that cross the near plane do not occur here."""
+    """Return every vertex r away from the centroid: what becomes of needles without their boxes.
+    The same arguments and result as ``build_enlarge``; faces that cross the near plane do not occur
+    here."""
     assert soft is None
     a, b, c = (F.stop_gradient(v).xy for v in screen.corners)
     centroid = (a + b + c) * (1.0 / 3.0)
@@ -69,7 +70,8 @@ def push_from_centroid(
 
 
 def own_depth(depth: Variable, distance: Variable) -> Variable:
-    """In the place of Shift: soft fragments keep the depth of their face's plane."""
+    """Return depth / 2, in the place of Shift: soft fragments keep the depth of their face's
+    plane."""
     return depth * 0.5
 
 
@@ -82,8 +84,8 @@ VARIANTS: dict[str, tuple[bool, Callable[..., Any], Callable[..., Any]]] = {
 
 
 def run(settings: Settings) -> Result:
-    """The pictures and, against float64: how much of the band within r is drawn, and how many
-    pixels of the red face the blue one takes."""
+    """Return the pictures and, against float64: how much of the band within r is drawn, and how
+    many pixels of the red face the blue one takes."""
     size = settings.size
     rows: dict[str, list[np.ndarray]] = {}
     figures: dict[str, Any] = {}
@@ -125,8 +127,8 @@ def _draw(
     enlarge: Callable[..., Any],
     shifted: Callable[..., Any],
 ) -> tuple[np.ndarray, ...]:
-    """(H, W) face numbers, shifted depth, D_1, and the (H, W, 3) blends of one and of two peels
-    over white."""
+    """Return (H, W) face numbers, shifted depth, D_1, and the (H, W, 3) blends of one and of two
+    peels over white."""
     corners = CORNERS.astype(np.float32).reshape(-1, 3)
     pos = Variable(VEC3, (len(corners), 1), name="pos")
     faces = Variable(IVEC3, (len(CORNERS), 1), name="faces")
@@ -149,7 +151,7 @@ def _draw(
 
 
 def _blend(peels: tuple[Peel, ...], colours: Variable, sigma: Variable) -> Variable:
-    """The peels, as within the edge mask (the paper's picture is drawn without one)."""
+    """Return the peels, as within the edge mask (the paper's picture is drawn without one)."""
     everywhere = F.constant(1.0)
     silhouette = blend_silhouette(peels, everywhere, everywhere, sigma)
     weights = [probability(p, sigma) for p in peels]
@@ -158,8 +160,8 @@ def _blend(peels: tuple[Peel, ...], colours: Variable, sigma: Variable) -> Varia
 
 
 def signed_distances(triangle: np.ndarray, size: int) -> np.ndarray:
-    """(size, size) float64: distance of every pixel centre to the triangle's nearest edge, positive
-    inside; screen square. By plain geometry, not by the ops that are shown."""
+    """Return (size, size) float64: distance of every pixel centre to the triangle's nearest edge,
+    positive inside; screen square. By plain geometry, not by the ops that are shown."""
     y, x = (np.mgrid[:size, :size] + 0.5) / size
     p = np.stack([x, y], -1)
     nearest, sides = np.full((size, size), np.inf), []

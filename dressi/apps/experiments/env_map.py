@@ -86,7 +86,7 @@ class Fit:
 
 
 def run(settings: Settings) -> Result:
-    """Both fits, one after the other."""
+    """Run both fits, one after the other."""
     if settings.roughness > 1:
         raise DressiError(f"--roughness must be at most 1, got {settings.roughness}")
     true = true_environment(settings.env_size)
@@ -206,15 +206,15 @@ def _optimizer(settings: Settings, log_env: Variable, roughness: Variable) -> Op
 
 
 def map_psnr(a: np.ndarray, b: np.ndarray) -> float:
-    """dB between two cube maps (6, n, n, 3) clipped to [0, 1], peak 1; the mean square is weighted
-    by solid angle."""
+    """Return dB between two cube maps (6, n, n, 3) clipped to [0, 1], peak 1; the mean square is
+    weighted by solid angle."""
     off = ((np.clip(a, 0, 1) - np.clip(b, 0, 1)).astype(np.float64) ** 2).mean(-1)
     weight = ibl.cube_solid_angles(a.shape[1])
     return float(-10 * np.log10(max((off * weight).sum() / weight.sum(), 1e-12)))
 
 
 def _log(env: np.ndarray) -> np.ndarray:
-    """Radiance as share of LOG_RANGE."""
+    """Return radiance as share of LOG_RANGE."""
     low, high = LOG_RANGE
     return (np.log2(np.maximum(env, 2.0**low)) - low) / (high - low)
 
@@ -224,8 +224,8 @@ PARTS = 8
 
 
 def true_environment(n: int) -> np.ndarray:
-    """(6, n, n, 3) float32 radiance: a sky with two suns and a lamp, coloured walls with a window,
-    a tiled floor. Means over texels, clamped to [DARKEST, BRIGHTEST]."""
+    """Return (6, n, n, 3) float32 radiance: a sky with two suns and a lamp, coloured walls with a
+    window, a tiled floor. Means over texels, clamped to [DARKEST, BRIGHTEST]."""
     x, y, z = np.moveaxis(ibl.cube_directions(n * PARTS), -1, 0)
     azimuth, up = np.degrees(np.arctan2(x, -z)), np.degrees(np.arcsin(np.clip(y, -1, 1)))
 
@@ -267,7 +267,7 @@ SHOWN = 4
 
 
 def _maps(fits: dict[str, Fit]) -> np.ndarray:
-    """Panoramas: true, start, recovered, difference."""
+    """Return panoramas: true, start, recovered, difference."""
     rows = {}
     for name, fit in fits.items():
         true, got = fit.maps

@@ -58,7 +58,7 @@ class Method:
 
 
 def methods(settings: Settings) -> dict[str, Method | None]:
-    """The columns."""
+    """Return the columns."""
     pixel = 1.0 / settings.size
     return {
         "AA mode": Method(pixel, 1, None, pixel),
@@ -118,7 +118,8 @@ def run(settings: Settings) -> Result:
 
 
 def vertex_colours(mesh: Mesh) -> np.ndarray:
-    """(V, 3) linear: stripes lit from the upper left, so that blur inside the outline shows."""
+    """Return (V, 3) linear: stripes lit from the upper left, so that blur inside the outline
+    shows."""
     normal = vertex_normals(mesh.positions, mesh.faces)
     light = np.maximum(normal @ np.array([-0.4, 0.6, 0.69]), 0.0)[:, None] * 0.85 + 0.15
     stripe = 0.5 + 0.5 * np.sin(14.0 * mesh.positions[:, 1:2] + 4.0 * mesh.positions[:, :1])
@@ -134,8 +135,8 @@ def _draw(
     method: Method | None,
     timed: bool = True,
 ) -> dict[str, Any]:
-    """picture (S, S, 3); tangent, the same, of a move by one world unit to the right; mask (S, S)
-    of the hard faces; ms of a step: picture, loss, gradient of the vertices, update."""
+    """Return picture (S, S, 3); tangent, the same, of a move by one world unit to the right; mask
+    (S, S) of the hard faces; ms of a step: picture, loss, gradient of the vertices, update."""
     size = (settings.size, settings.size)
     leaves = mesh_leaves(mesh, 1, requires_grad=True)
     move = Variable(VEC3, name="move")
@@ -164,7 +165,7 @@ def _picture(
     size: tuple[int, int],
     method: Method | None,
 ) -> tuple[Variable, Variable]:
-    """VEC3 picture over black, FLOAT mask of the hard faces. Gradient to pos."""
+    """Return VEC3 picture over black, FLOAT mask of the hard faces. Gradient to pos."""
 
     def shaded(peel: Peel) -> Variable:
         return interpolate(gather(colour, leaves.faces), peel.ids, peel.bary) * peel.stencil
@@ -188,8 +189,8 @@ def _step_ms(
     method: Method | None,
     target: np.ndarray,
 ) -> float:
-    """Median ms of optimization steps that compare the picture with itself moved by 2 %: everything
-    is drawn anew, and the vertices stay (a learning rate of 0)."""
+    """Return the median ms of optimization steps that compare the picture with itself moved by 2 %:
+    everything is drawn anew, and the vertices stay (a learning rate of 0)."""
     size = (settings.size, settings.size)
     leaves = mesh_leaves(mesh, 1, requires_grad=True)
     colour = Variable(VEC3, (len(colours), 1), name="colours")
@@ -217,7 +218,8 @@ FEWEST = 3
 
 
 def _enlarged(picture: np.ndarray, inside: np.ndarray) -> np.ndarray:
-    """The part around the highest pixel of the shape, enlarged to the size of the picture."""
+    """Return the part around the highest pixel of the shape, enlarged to the size of the
+    picture."""
     size, part = len(picture), max(len(picture) // 8, 4)
     y, x = np.argwhere(inside)[0]
     top = int(np.clip(y - part // 3, 0, size - part))
@@ -227,8 +229,8 @@ def _enlarged(picture: np.ndarray, inside: np.ndarray) -> np.ndarray:
 
 
 def signed_colours(values: np.ndarray) -> np.ndarray:
-    """(H, W, 3): red where positive, blue where negative, white at 0; by the root, so that small
-    ones show, full at the 99.5th percentile of what is not 0."""
+    """Return (H, W, 3): red where positive, blue where negative, white at 0; by the root, so that
+    small ones show, full at the 99.5th percentile of what is not 0."""
     size = np.abs(values)
     scale = np.quantile(size[size > 0], 0.995) if (size > 0).any() else 1.0
     strength = np.sqrt(np.minimum(size / scale, 1.0))[..., None]

@@ -17,17 +17,14 @@ from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.lit_fit import (
     LAPLACIAN,
-    LOOK_HELP,
     LR,
     START_RADIUS,
     TARGET_FACES_HELP,
     Fit,
     Fitter,
-    Method,
-    Painter,
     draw_fits,
-    random_views,
 )
+from dressi.apps.experiments.lit_views import LOOK_HELP, Method, Painter, random_views
 from dressi.apps.experiments.shapes import target_mesh
 from dressi.render.scene import flipped_faces, icosphere
 
@@ -59,7 +56,7 @@ class Settings(common.Settings):
 
 
 def run(settings: Settings) -> Result:
-    """All pairs and seeds, one after another; one graph for each K."""
+    """Run all pairs and seeds, one after another; one graph for each K."""
     target = target_mesh(settings.target, settings.target_faces)
     start = icosphere(settings.subdivisions, START_RADIUS)
     last, device, size = settings.iterations, settings.device, settings.size
@@ -116,11 +113,11 @@ def run(settings: Settings) -> Result:
 def summary(
     distances: np.ndarray, peels: tuple[int, ...], reach: tuple[float, ...]
 ) -> dict[str, Any]:
-    """Figures of distances (seeds, 2, r, K), at the early checkpoint and at the end: the tables,
-    mean over seeds; the best pair; the mean over K for each r and the r with the least; and the
-    narrowest r's mean over K divided by the widest's, with the standard error of that quotient over
-    seeds (0 for one seed, which has no spread to tell), also within each K; the pair of least K and
-    r divided by that of largest K and r."""
+    """Return the figures of distances (seeds, 2, r, K), at the early checkpoint and at the end: the
+    tables, mean over seeds; the best pair; the mean over K for each r and the r with the least; and
+    the narrowest r's mean over K divided by the widest's, with the standard error of that quotient
+    over seeds (0 for one seed, which has no spread to tell), also within each K; the pair of least
+    K and r divided by that of largest K and r."""
     figures: dict[str, Any] = {"seeds": len(distances)}
     for k, name in enumerate(("early", "end")):
         each = distances[:, k]
@@ -145,7 +142,7 @@ def summary(
 
 
 def trends(figures: dict[str, Any], early: int, last: int) -> list[tuple[str, bool]]:
-    """The paper's two trends as conditions, by more than the standard error over seeds."""
+    """Return the paper's two trends as conditions, by more than the standard error over seeds."""
     made = []
     for name, iterations, wanted in (("early", early, "wide"), ("end", last, "narrow")):
         quotient, error = (figures[f"{name}_narrow_over_wide{s}"] for s in ("", "_error"))

@@ -147,7 +147,7 @@ def _by_large_steps(
 
 
 def run(settings: Settings) -> Result:
-    """Distance, overlap and folded faces of every method; pictures; losses."""
+    """Return distance, overlap and folded faces of every method; pictures; losses."""
     path = settings.target or (None if settings.smoke else bunny_file())
     target = target_mesh(path, 320 if settings.smoke else None)
     start = replace(icosphere(settings.level, 0.28 * EXTENT), uvs=None, uv_faces=None)
@@ -204,7 +204,7 @@ def run(settings: Settings) -> Result:
 
 
 def _conditions(figures: dict[str, Any]) -> list[tuple[str, bool]]:
-    """Against those Laplacians that fold no more faces, and those that come as close."""
+    """Compare with those Laplacians that fold no more faces, and those that come as close."""
 
     def of(kind: str, what: str) -> dict[str, float]:
         end = f"_{what}"

@@ -190,7 +190,7 @@ def _fit(settings: Settings) -> _Fit:
 
 
 def make_scene(settings: Settings) -> Scene:
-    """The pear, or the target; cameras all around and their flashes."""
+    """Return the pear, or the target; cameras all around and their flashes."""
     if settings.target is not None and not Path(settings.target).is_file():
         raise LoadError(f"{settings.target}: no such file", settings.target)
     coarse = (40, 28, 64) if settings.smoke else (110, 72, 512)
@@ -207,7 +207,8 @@ def make_scene(settings: Settings) -> Scene:
 
 
 def draw(leaves: MeshLeaves, raster: HardRaster, scene: Scene, normal_map: Variable) -> Variable:
-    """VEC3, layers = views: the object under its flashes, over black. Gradient to the map."""
+    """Return VEC3, layers = views: the object under its flashes, over black. Gradient to the
+    map."""
     lights = [
         DirectionalLight(F.leaf(travel[:, None, None], VEC3), colour)
         for travel, (_, colour) in zip(scene.flashes, FLASHES, strict=True)
@@ -245,8 +246,8 @@ class UnitAdam:
 def texels_seen(
     ad: DressiAD, leaves: MeshLeaves, raster: HardRaster, shape: tuple[int, int]
 ) -> np.ndarray:
-    """(H, W): over all pixels, the sum of a texel's weights in what they read. It is the gradient
-    of the sum of a texture read."""
+    """Return (H, W): over all pixels, the sum of a texel's weights in what they read. It is the
+    gradient of the sum of a texture read."""
     assert leaves.uv is not None and leaves.uv_faces is not None
     probe = Variable(VEC3, shape, requires_grad=True, name="probe")
     ad.send_img(probe, np.zeros((*shape[::-1], 3), np.float32))
@@ -256,7 +257,7 @@ def texels_seen(
 
 
 def dissimilarity(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """(H, W) float64 1 - cos between the vectors of two maps in [0, 1]; 1 for a vector of no
+    """Return (H, W) float64 1 - cos between the vectors of two maps in [0, 1]; 1 for a vector of no
     length."""
     x, y = (np.asarray(m, np.float64) * 2 - 1 for m in (a, b))
     length = np.linalg.norm(x, axis=-1) * np.linalg.norm(y, axis=-1)
@@ -264,8 +265,8 @@ def dissimilarity(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def relief(size: int) -> np.ndarray:
-    """(size, size, 3) float32: the true map: flutes, dimples and a weave, in bands with flat ones
-    between; no seam at the left and right."""
+    """Return (size, size, 3) float32: the true map: flutes, dimples and a weave, in bands with flat
+    ones between; no seam at the left and right."""
     fine = (np.arange(size) + 0.5) / size
     u, v = np.meshgrid(fine, fine)
 
@@ -290,13 +291,13 @@ def relief(size: int) -> np.ndarray:
 
 
 def _reached(at: np.ndarray, curve: list[float], level: float) -> int:
-    """The first measured iteration at or below a level, -1 for none."""
+    """Return the first measured iteration at or below a level, -1 for none."""
     below = np.flatnonzero(np.array(curve) <= level)
     return int(at[below[0]]) if len(below) else -1
 
 
 def _psnr(images: np.ndarray, targets: np.ndarray) -> float:
-    """Over all views."""
+    """Return the PSNR over all views."""
     return psnr(np.concatenate(list(images)), np.concatenate(list(targets)))
 
 
@@ -305,7 +306,7 @@ SHOWN = 3
 
 
 def _maps(true: np.ndarray, start: np.ndarray, got: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """The maps as image viewers show them, and 1 - cos, times 4."""
+    """Return the maps as image viewers show them, and 1 - cos, times 4."""
     shown = [np.asarray(srgb_to_linear(np.clip(m, 0, 1))) for m in (true, start, got)]
     off = np.where(seen, dissimilarity(true, got), 0.0) * 4
     columns = ("true", "start", "recovered", "4 (1 - cos) where seen")

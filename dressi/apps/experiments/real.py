@@ -80,8 +80,8 @@ class Fitted:
 
 
 def run(settings: Settings) -> Result:
-    """The trials, one after another, then the folds. Raises DressiError where there are no photos
-    to read."""
+    """Run the trials, one after another, then the folds. Raises DressiError where there are no
+    photos to read."""
     photos = _photos(settings)
     n = len(photos.images)
     if n < KEPT_OUT + 2:
@@ -117,8 +117,8 @@ def run(settings: Settings) -> Result:
 
 
 def _conditions(figures: dict[str, Any]) -> list[tuple[str, bool]]:
-    """What the paper shows: "never suffers such collapse with slight variance among the trials"
-    for the same photos."""
+    """Return what the paper shows: "never suffers such collapse with slight variance among the
+    trials" for the same photos."""
     trials = figures["trials"]
     return [
         (
@@ -143,7 +143,8 @@ def _conditions(figures: dict[str, Any]) -> list[tuple[str, bool]]:
 
 
 def _spread(prefix: str, rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Mean, standard deviation, least and most of every number of the rows but the seed."""
+    """Return the mean, standard deviation, least and most of every number of the rows but the
+    seed."""
     out = {}
     for key in rows[0]:
         values = [row[key] for row in rows]
@@ -172,15 +173,15 @@ SHOWN = 4
 
 
 def pairs(n: int, seed: int) -> list[list[int]]:
-    """Numbers below n in pairs by chance, each once (of an odd n one stays alone and is left
+    """Return numbers below n in pairs by chance, each once (of an odd n one stays alone and is left
     out)."""
     order = np.random.default_rng(seed).permutation(n)
     return [sorted(int(i) for i in order[k : k + KEPT_OUT]) for k in range(0, n - 1, KEPT_OUT)]
 
 
 def middle_distances(meshes: list[Mesh]) -> list[float]:
-    """Mean distance between each surface and the one in the middle (that with the least sum of
-    distances to all), both ways, in longest sides of the object (EXTENT)."""
+    """Return the mean distance between each surface and the one in the middle (that with the least
+    sum of distances to all), both ways, in longest sides of the object (EXTENT)."""
     n = len(meshes)
     distance = np.zeros((n, n))
     for i, a in enumerate(meshes):
@@ -192,7 +193,7 @@ def middle_distances(meshes: list[Mesh]) -> list[float]:
 
 
 def hull_masks(photos: Photos, seen: list[int], wanted: list[int]) -> list[np.ndarray]:
-    """(H, W) each: the visual hull of the photos seen, in the photos wanted."""
+    """Return (H, W) each: the visual hull of the photos seen, in the photos wanted."""
     height, width = photos.masks.shape[1:3]
     # Pixels of clip space: x = (X / W + 1) / 2 * width - 1/2. With K = 1 that is R and t.
     pixels = np.array(
@@ -249,7 +250,8 @@ def _own_photos(settings: Settings) -> Photos:
 
 
 def start_mesh(half: np.ndarray, subdivisions: int, rng: np.random.Generator) -> Mesh:
-    """A sphere turned by chance, stretched to the box within 15 % an axis, moved within 5 %."""
+    """Return a sphere turned by chance, stretched to the box within 15 % per axis, moved within 5
+    %."""
     turn, _ = np.linalg.qr(rng.normal(size=(3, 3)))
     turn *= np.sign(np.linalg.det(turn))  # no mirror: faces stay outside
     mesh = icosphere(subdivisions)
@@ -260,7 +262,7 @@ def start_mesh(half: np.ndarray, subdivisions: int, rng: np.random.Generator) ->
 
 
 def _fit(settings: Settings, photos: Photos, train: list[int], start: Mesh) -> Fitted:
-    """Shape and texture from the photos ``train``, drawn for all photos."""
+    """Return shape and texture from the photos ``train``, drawn for all photos."""
     schedule = TextureSchedule(
         settings.iterations,
         lr=(0.03, 0.01),
@@ -303,13 +305,13 @@ def _overlaps(photos: Photos, cover: np.ndarray, which: list[int]) -> float:
 
 
 def _psnr(photos: Photos, cover: np.ndarray, colour: np.ndarray, which: list[int]) -> float:
-    """Where fit and photo both show the object."""
+    """Return where fit and photo both show the object."""
     inside = np.minimum(cover, photos.masks)[..., 0]
     return float(np.mean([psnr(colour[i], photos.images[i], inside[i]) for i in which]))
 
 
 def _trial(settings: Settings, photos: Photos, start: Mesh, fit: Fitted) -> dict[str, Any]:
-    """Figures of a fit of all photos, and of its start."""
+    """Return the figures of a fit of all photos, and of its start."""
     every = list(range(len(photos.images)))
     white = np.full((1, 1, 3), START_ALBEDO, np.float32)
     first = _drawn(settings, photos, start, white)
@@ -325,7 +327,7 @@ def _trial(settings: Settings, photos: Photos, start: Mesh, fit: Fitted) -> dict
 
 
 def _fold(photos: Photos, kept: list[int], fit: Fitted) -> dict[str, Any]:
-    """Figures of a fit that did not see two photos, in these; the hull's beside them."""
+    """Return the figures of a fit that did not see two photos, in these; the hull's beside them."""
     seen = [i for i in range(len(photos.images)) if i not in kept]
     hull = hull_masks(photos, seen, kept)
     ious = [iou(fit.cover[i], photos.masks[i]) for i in kept]
@@ -345,7 +347,7 @@ def _fold(photos: Photos, kept: list[int], fit: Fitted) -> dict[str, Any]:
 def _pictures(
     settings: Settings, photos: Photos, fit: Fitted, which: list[int]
 ) -> list[np.ndarray]:
-    """Photo, fit and shape of each."""
+    """Return the rows of a sheet: photo, fit and shape of each."""
     size = (photos.images.shape[2], photos.images.shape[1])
     shape = render(fit.mesh, photos.matrices[which], size, None, 2, settings.device)[1]
     out = []

@@ -92,7 +92,7 @@ def run_experiment(name: str, **given: Any) -> dict[str, Any]:
 
 
 def _write(out: Path, result: Result) -> list[str]:
-    """Pictures and plots; the names of the files written."""
+    """Return pictures and plots; the names of the files written."""
     files = []
     for name, image in result.pictures.items():
         write_png(out / f"{name}.png", image)

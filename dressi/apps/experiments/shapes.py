@@ -24,8 +24,8 @@ DENTS = np.array([[0.35, 0.35, 0.9], [-0.35, 0.35, 0.9], [0.0, -0.3, 1.0], [0.6,
 
 
 def horned(subdivisions: int = 5) -> Mesh:
-    """A ball with eight horns, four dents and waves, EXTENT wide: uneven, with parts that hide
-    each other in most views, as the paper's skull. 20 * 4^subdivisions faces."""
+    """Return a ball with eight horns, four dents and waves, EXTENT wide: uneven, with parts that
+    hide each other in most views, as the paper's skull. 20 * 4^subdivisions faces."""
     ball = icosphere(subdivisions)
     unit = ball.positions.astype(np.float64)
     radius = np.full(len(unit), 0.5)
@@ -42,8 +42,8 @@ def horned(subdivisions: int = 5) -> Mesh:
 
 
 def torus(around: int, through: int, ring: float = 0.7, tube: float = 0.3) -> Mesh:
-    """A torus about the y axis. around, through: vertices along the ring and along the tube, at
-    least 3; ring, tube: radii. 2 * around * through faces, outward; no UVs."""
+    """Return a torus about the y axis. around, through: vertices along the ring and along the tube,
+    at least 3; ring, tube: radii. 2 * around * through faces, outward; no UVs."""
     i, j = np.meshgrid(np.arange(around), np.arange(through), indexing="ij")
     a, b = 2 * np.pi * i / around, 2 * np.pi * j / through
     out = ring + tube * np.cos(b)
@@ -55,14 +55,14 @@ def torus(around: int, through: int, ring: float = 0.7, tube: float = 0.3) -> Me
 
 
 def bunny_file() -> str | None:
-    """The Stanford bunny of the data folder beside the checkout, where there is one."""
+    """Return the Stanford bunny of the data folder beside the checkout, where there is one."""
     path = Path(dressi.__file__).resolve().parents[2] / "shared/data/meshes/stanford-bunny.obj"
     return str(path) if path.is_file() else None
 
 
 def target_mesh(path: str | None, faces: int | None = None) -> Mesh:
-    """The mesh of an OBJ file, or ``horned``; centred, EXTENT wide, no UVs. faces: at most so
-    many (a coarser ``horned``, or vertices of the file merged). Raises LoadError, GraphError."""
+    """Return the mesh of an OBJ file, or ``horned``; centred, EXTENT wide, no UVs. faces: at most
+    so many (a coarser ``horned``, or vertices of the file merged). Raises LoadError, GraphError."""
     if path is None:
         level = 5
         while faces is not None and level > 1 and 20 * 4**level > faces:
@@ -76,8 +76,8 @@ def target_mesh(path: str | None, faces: int | None = None) -> Mesh:
 
 
 def merged(mesh: Mesh, faces: int) -> Mesh:
-    """The mesh with its vertices merged in the cells of the finest grid that leaves at most this
-    many faces (each cell's mean; faces that collapse or fall together are dropped)."""
+    """Return the mesh with its vertices merged in the cells of the finest grid that leaves at most
+    this many faces (each cell's mean; faces that collapse or fall together are dropped)."""
     low, high = 1, 1024
     best = None
     while low < high:
@@ -91,7 +91,7 @@ def merged(mesh: Mesh, faces: int) -> Mesh:
 
 
 def _merged_on_grid(mesh: Mesh, n: int) -> Mesh:
-    """n: cells along the longest side."""
+    """Return n: cells along the longest side."""
     start = mesh.positions.min(0)
     cell = np.ptp(mesh.positions, axis=0).max() / n
     keys = np.floor((mesh.positions - start) / cell).astype(np.int64)

@@ -19,8 +19,8 @@ ROUNDS, SMALL_ROUNDS = 40, 2
 
 
 def cost(kind: str, device: str | None, small: bool) -> float:
-    """Time of a deterministic step over that of a default one: the median of rounds in which both
-    take a turn, so that what else the machine does hits both alike."""
+    """Return the time of a deterministic step over that of a default one: the median of rounds in
+    which both take a turn, so that what else the machine does hits both alike."""
     with ExitStack() as stack:
         engines = []
         for options in (Options(), Options(deterministic=True)):
@@ -35,7 +35,7 @@ def cost(kind: str, device: str | None, small: bool) -> float:
 
 
 def measure(device: str | None, small: bool) -> list[Row]:
-    """A ratio for each kind of fit."""
+    """Return a ratio for each kind of fit."""
     rounds = SMALL_ROUNDS if small else ROUNDS
     return [
         at_most(f"deterministic cost, {name}", cost(kind, device, small), AT_MOST, rounds)

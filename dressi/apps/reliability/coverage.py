@@ -43,8 +43,8 @@ class Picture:
 
 
 def grid(seed: int) -> Picture:
-    """A square of quads, turned by an angle, each point with a w of its own in [0.1, 4]. What it is
-    on the screen does not depend on w."""
+    """Return a square of quads, turned by an angle, each point with a w of its own in [0.1, 4].
+    What it is on the screen does not depend on w."""
     rng, kind = np.random.default_rng(seed), KINDS[seed % len(KINDS)]
     angle = rng.uniform(0, np.pi) if seed else 0.0
     half = 1.7 if kind == "beyond the sides" else 0.8
@@ -73,7 +73,7 @@ def _inside(angle: float, half: float, slope: float) -> np.ndarray:
 
 
 def inside_views(n: int) -> np.ndarray:
-    """(n, 4, 4): views around, up and down from near the centre of a cube."""
+    """Return (n, 4, 4): views around, up and down from near the centre of a cube."""
     angles = 2 * np.pi * np.arange(n) / n
     eye = (0.05, 0.02, -0.03)
     return np.stack(
@@ -90,8 +90,8 @@ class Count:
     pictures: int = 0
 
     def plus(self, counts: np.ndarray, strict: np.ndarray, expected: np.ndarray) -> Count:
-        """With more pictures. counts: (n, H, W), the faces that draw a pixel; strict: those that it
-        lies inside of. expected: 0, 1, or -1 for either."""
+        """Count more pictures in. counts: (n, H, W), the faces that draw a pixel; strict: those
+        that it lies inside of. expected: 0, 1, or -1 for either."""
         least, most = np.where(expected < 0, 0, expected), np.where(expected < 0, 1, expected)
         return Count(
             self.holes + int((counts < least).sum()),
@@ -101,9 +101,9 @@ class Count:
 
 
 def rasterized(ad: DressiAD, seeds: range, views: np.ndarray) -> Count:
-    """The rasterizer of the device alone: the masks of one face after another. Pictures are layers;
-    all faces of one are drawn at the same place, or they would not be snapped to the same points
-    between pixels."""
+    """Return the rasterizer of the device alone: the masks of one face after another. Pictures are
+    layers; all faces of one are drawn at the same place, or they would not be snapped to the same
+    points between pixels."""
     out = Count()
     pictures = [grid(seed) for seed in seeds]
     draw = _mask_of(ad, GRID_SIZE, len(pictures))
@@ -121,12 +121,12 @@ def rasterized(ad: DressiAD, seeds: range, views: np.ndarray) -> Count:
 
 
 def _added(images: Iterable[np.ndarray]) -> np.ndarray:
-    """The sum of images of integers."""
+    """Return the sum of images of integers."""
     return np.sum(list(images), axis=0)
 
 
 def _mask_of(ad: DressiAD, size: tuple[int, int], n: int) -> Callable[[np.ndarray], np.ndarray]:
-    """A function of corners (n, 3, 4) in clip space that gives n masks of one face each."""
+    """Return a function of corners (n, 3, 4) in clip space that gives n masks of one face each."""
     tables = [Variable(VEC4, (1, 1), n, name=f"corner{k}") for k in range(3)]
     fragment = F.rasterize(tables, size)
     mask = F.to_int(F.resolve(1.0, F.to_float(fragment) * 0.0 + 0.5))
@@ -144,8 +144,8 @@ FROM_W = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0.5, 0], [0, 0, 1, 0]], np
 
 
 def hard_masks(ad: DressiAD, seeds: range, views: np.ndarray) -> Count:
-    """HardSoftRas with r = 0: the faces one after another. Of the grids those with level depth:
-    what a matrix makes of points is linear in them."""
+    """Return HardSoftRas with r = 0: the faces one after another. Of the grids those with level
+    depth: what a matrix makes of points is linear in them."""
     out = Count()
     draw = _one_face(ad, GRID_SIZE, 1)
     for seed in (s for s in seeds if not KINDS[s % len(KINDS)].startswith("through")):
@@ -163,8 +163,8 @@ def hard_masks(ad: DressiAD, seeds: range, views: np.ndarray) -> Count:
 def _one_face(
     ad: DressiAD, size: tuple[int, int], n_views: int
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """A function of (corners (3, 3), matrices) that gives (2, views, H, W) integers: whether the
-    face draws a pixel, and whether the pixel lies inside by more than the hair."""
+    """Return a function of (corners (3, 3), matrices) that gives (2, views, H, W) integers: whether
+    the face draws a pixel, and whether the pixel lies inside by more than the hair."""
     pos, faces = Variable(VEC3, (3, 1)), Variable(IVEC3, (1, 1))
     matrix = Variable(MAT4, layers=n_views)
     hs = build_hardsoftras(pos, faces, matrix, size, 0.0, sigma=0.01)
@@ -183,7 +183,7 @@ def _one_face(
 
 
 def measure(device: str | None, small: bool) -> list[Row]:
-    """Holes and doubles of both ways to draw."""
+    """Return the rows of holes and doubles, of both rasterizations."""
     seeds = range(SMALL_GRIDS if small else GRIDS)
     views = inside_views(SMALL_VIEWS if small else VIEWS)
     rows = []

@@ -54,7 +54,7 @@ class Subject:
     parameters: dict[str, Variable]
 
     def asked(self) -> list[Variable]:
-        """Gradients, then the image, the mask and the ids."""
+        """Return gradients, then the image, the mask and the ids."""
         gradients = build_backward(self.loss, list(self.parameters.values()))
         found = [materialize(gradients[leaf]) for leaf in self.parameters.values()]
         return [*found, self.image, self.mask, *self.ids]
@@ -73,7 +73,8 @@ class Drawing:
 
 
 def geometry(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices of a bumpy sphere between loose triangles, and faces; counts are always the same."""
+    """Return vertices of a bumpy sphere between loose triangles, and faces; counts are always the
+    same."""
     rng = np.random.default_rng(seed)
     ball = icosphere(1, 1.0)
     v = ball.positions * rng.uniform(0.7, 1.1, (len(ball.positions), 1))
@@ -84,7 +85,7 @@ def geometry(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def eyes(seed: int, size: int, views: int) -> np.ndarray:
-    """(views, 4, 4): cameras around the origin."""
+    """Return (views, 4, 4): cameras around the origin."""
     rng = np.random.default_rng(1000 + seed)
     at = rng.normal(size=(views, 3)) * (1.0, 0.5, 1.0)
     at *= rng.uniform(3.2, 4.2, (views, 1)) / np.linalg.norm(at, axis=1, keepdims=True)
@@ -92,14 +93,14 @@ def eyes(seed: int, size: int, views: int) -> np.ndarray:
 
 
 def weighted(image: Variable, target: Variable, size: int, views: int) -> tuple[Variable, Variable]:
-    """(weight leaf, mean squared difference where it is 1)."""
+    """Return (weight leaf, mean squared difference where it is 1)."""
     weight = Variable(FLOAT, (size, size), views, name="weight")
     d = image - target
     return weight, F.mean((d * d if d.vtype == FLOAT else F.dot(d, d)) * weight) * 100.0
 
 
 def _soft(look: str, K: int, views: int = 1) -> Callable[[int], Subject]:
-    """HardSoftRas as ``Scene`` has it."""
+    """Return HardSoftRas as ``Scene`` has it."""
 
     def make(size: int) -> Subject:
         v, faces = geometry(0)
@@ -115,7 +116,7 @@ def _soft(look: str, K: int, views: int = 1) -> Callable[[int], Subject]:
 
 
 def _hard(antialias: bool) -> Callable[[int], Subject]:
-    """Hard faces with a texture and light; antialiased or not."""
+    """Return hard faces with a texture and light; antialiased or not."""
 
     def make(size: int) -> Subject:
         v, corners = geometry(0)
@@ -171,7 +172,7 @@ SMALL_KINDS = ("silhouette, K=1", "hard raster")
 
 
 def scene_names(small: bool) -> list[str]:
-    """Names of all scenes."""
+    """Return the names of all scenes."""
     kinds, seeds = (SMALL_KINDS, SMALL_SEEDS) if small else (tuple(KINDS), SEEDS)
     return [f"{kind}, {seed}" for kind in kinds for seed in range(seeds)]
 
@@ -179,8 +180,8 @@ def scene_names(small: bool) -> list[str]:
 def draw_all(
     ad: DressiAD, small: bool, away: Mapping[str, np.ndarray] | None = None
 ) -> Iterator[tuple[str, Drawing]]:
-    """Every scene by name. away: pixels that are not at an edge, by name of the scene, as another
-    device found them; None: found now."""
+    """Yield every scene by name. away: pixels that are not at an edge, by name of the scene, as
+    another device found them; None: found now."""
     size, seeds = (SMALL_SIZE, SMALL_SEEDS) if small else (SIZE, SEEDS)
     for kind in SMALL_KINDS if small else KINDS:
         subject = KINDS[kind](size)
@@ -223,7 +224,7 @@ def _draw(
 
 
 def spread(at: np.ndarray) -> np.ndarray:
-    """Pixels that are marked, and their eight neighbours. at: (views, H, W), bool."""
+    """Return pixels that are marked, and their eight neighbours. at: (views, H, W), bool."""
     wide = np.pad(at, ((0, 0), (1, 1), (1, 1)))
     h, w = at.shape[1:]
     near = [wide[:, y : y + h, x : x + w] for y in range(3) for x in range(3)]

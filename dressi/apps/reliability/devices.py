@@ -51,20 +51,20 @@ class Results:
 
     @property
     def away(self) -> dict[str, np.ndarray]:
-        """Pixels that are not at an edge."""
+        """Return pixels that are not at an edge."""
         return {name: drawing.away for name, drawing in self.drawings.items()}
 
 
 def label_of(info: DeviceInfo) -> str:
-    """What is said of a device."""
+    """Return what is said of a device."""
     return f"{info.name}, {info.driver}, Vulkan {info.api_version}"
 
 
 def results_of(
     device: str | None, small: bool, other: Results | None = None, lowering: Lowering = "auto"
 ) -> Results:
-    """What a device makes. other: whose pixels at edges are left out; None: its own. lowering: of
-    ``Options``."""
+    """Return what a device makes. other: whose pixels at edges are left out; None: its own.
+    lowering: of ``Options``."""
     with DressiAD(device, Options(lowering=lowering)) as ad:
         how = {"graphics": ", passes", "compute": ", dispatches"}.get(lowering, "")
         away = None if other is None else other.away
@@ -75,7 +75,7 @@ def results_of(
 
 
 def compare(a: Results, b: Results) -> Iterator[Row]:
-    """The worst scene of each figure. Raises DressiError when the scenes are not the same."""
+    """Yield the worst scene of each figure. Raises DressiError when the scenes are not the same."""
     image = coverage = gradient = 0.0
     n_pixels = n_away = n_gradients = 0
     for name, one in a.drawings.items():
@@ -98,13 +98,14 @@ def compare(a: Results, b: Results) -> Iterator[Row]:
 
 
 def worse(so_far: float, found: np.ndarray | np.floating | float) -> float:
-    """The largest; what is not a number is worst."""
+    """Return the largest; what is not a number is worst."""
     largest = float(np.max(found, initial=0.0)) if np.size(found) else 0.0
     return max(so_far, largest if np.isfinite(largest) else float("inf"))
 
 
 def relative(x: np.ndarray, y: np.ndarray) -> float:
-    """L2 difference over the larger norm; infinite for gradients without any number but 0."""
+    """Return L2 difference over the larger norm; infinite for gradients without any number but
+    0."""
     x, y = x.astype(np.float64), y.astype(np.float64)
     size = max(np.linalg.norm(x), np.linalg.norm(y))
     return float(np.linalg.norm(x - y) / size) if size > 0 else float("inf")
@@ -130,7 +131,7 @@ def write(path: str | Path, results: Results) -> None:
 
 
 def read(path: str | Path, small: bool) -> Results:
-    """Results from a file. Raises LoadError for one that is none, or of other scenes."""
+    """Return the results from a file. Raises LoadError for one that is none, or of other scenes."""
     try:
         # NumPy leaves a file open that is none of its own.
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
@@ -166,7 +167,8 @@ _BROKEN = (
 
 
 def measure(device: str | None, small: bool, file: str | None = None) -> Iterator[Row]:
-    """Rows of this device and the file, of every pair of devices, or of passes and dispatches.
+    """Yield rows of this device and the file, of every pair of devices, or of passes and
+    dispatches.
 
     device: None: every pair; else the pairs with this one. file: is written when it does not exist,
     else compared with.

@@ -13,7 +13,7 @@ SMALL = 6
 
 
 def measure(device: str | None, small: bool) -> list[Row]:
-    """Points that are off."""
+    """Return points that are off."""
     edges = EDGES[:SMALL] if small else EDGES
     with DressiAD(device) as ad:
         values, gradients = off(ad, edges)

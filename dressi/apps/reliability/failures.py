@@ -75,7 +75,7 @@ def failing(function: str = "", nth: int = 0, result: int = 0) -> Iterator[Faili
 
 
 def job(device: str | None) -> np.ndarray:
-    """A bit of everything that an engine does; the same numbers every time."""
+    """Return a bit of everything that an engine does; the same numbers every time."""
     x = Variable(VEC3, (8, 4), requires_grad=True, name="x")
     index = Variable(INT, (8, 4), name="index")
     table = F.scatter_add(F.sin(x), F.dynamic(index), (5, 1))
@@ -93,7 +93,7 @@ def job(device: str | None) -> np.ndarray:
 
 
 def complaint(device: str | None, function: str, nth: int, code: int, want: np.ndarray) -> str:
-    """What is wrong with a failure of the nth call of a function; "" for nothing."""
+    """Return what is wrong with a failure of the nth call of a function; "" for nothing."""
     expected: type[DressiError] = CODES[code]
     if function.startswith(BEFORE_A_DEVICE):
         expected = DeviceError
@@ -118,7 +118,8 @@ def complaint(device: str | None, function: str, nth: int, code: int, want: np.n
 
 
 def measure(device: str | None, small: bool) -> Iterator[Row]:
-    """Failures that are not told as they should be, and engines after them that do not work."""
+    """Yield failures that are not told as they should be, and engines after them that do not
+    work."""
     want = job(device)
     with failing() as counted:
         job(device)

@@ -30,7 +30,7 @@ KINDS = ("vertices", "texture", "camera")
 def problem_of(
     kind: str, size: int = 64, n_faces: int = 80, n_views: int = 2, texels: int = 64
 ) -> problems.Problem:
-    """A small fit of vertices, a texture or cameras."""
+    """Return a small fit of vertices, a texture or cameras."""
     mesh, matrices = problems.sphere(n_faces), problems.view_matrices(n_views)
     if kind == "texture":
         picture = np.zeros((n_views, size, size, 3), np.float32)
@@ -57,7 +57,8 @@ def _target(problem: problems.Problem) -> Variable:
 
 
 def own_picture(device: str | None, small: bool) -> list[Row]:
-    """R4: the loss, and the number of parameters that change, in steps of Adam."""
+    """Return the figure of R4: the loss, and the number of parameters that change, in steps of
+    Adam."""
     rows = []
     for kind in KINDS:
         problem = _sized(kind, small)
@@ -73,7 +74,7 @@ def own_picture(device: str | None, small: bool) -> list[Row]:
 
 
 def fingerprint(kind: str, device: str | None, small: bool) -> str:
-    """SHA-256 of the parameters after a deterministic fit."""
+    """Return SHA-256 of the parameters after a deterministic fit."""
     problem = _sized(kind, small)
     with DressiAD(device, Options(deterministic=True)) as ad:
         problem.load(ad)
@@ -88,7 +89,8 @@ _CHILD = (
 
 
 def same_bits(device: str | None, small: bool) -> list[Row]:
-    """R9: the number of different results; each run is a process of its own."""
+    """Return the figure of R9: the number of different results; each run is a process of its
+    own."""
     rows, runs = [], 2 if small else RUNS
     for kind in KINDS[:1] if small else KINDS:
         found = set()

@@ -29,7 +29,7 @@ SMALL = ("acute, silhouette, K=1", "quad, texture, K=1")
 
 
 def compare_all(ad: DressiAD, names: Sequence[str], most: int = N_DIRECTIONS) -> list[Comparison]:
-    """Every parameter of some scenes."""
+    """Return every parameter of some scenes."""
     made, out = gradient_scenes(), []
     for name in names:
         scene = made[name]()
@@ -39,7 +39,7 @@ def compare_all(ad: DressiAD, names: Sequence[str], most: int = N_DIRECTIONS) ->
 
 
 def rows_of(found: Sequence[Comparison]) -> list[Row]:
-    """The worst of each kind of parameter, and how many comparisons were thrown out."""
+    """Return the worst of each kind of parameter, and how many comparisons were thrown out."""
     rows = []
     for leaf in dict.fromkeys(c.leaf for c in found):
         mine = [c for c in found if c.leaf == leaf and c.agreed]
@@ -55,7 +55,7 @@ def rows_of(found: Sequence[Comparison]) -> list[Row]:
 
 
 def measure(device: str | None, small: bool) -> list[Row]:
-    """All scenes, all their parameters."""
+    """Return all scenes, all their parameters."""
     if small:
         return rows_of(_compared(SMALL, device, SMALL_DIRECTIONS))
     # The float64 oracle is NumPy in one thread.

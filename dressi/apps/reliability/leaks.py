@@ -42,7 +42,7 @@ class Mark:
 
     @staticmethod
     def take(ad: DressiAD | None = None) -> Mark:
-        """After everything that can go has gone."""
+        """Take a mark after everything that can go has gone."""
         gc.collect()
         handles = 0
         if ad is not None:
@@ -52,7 +52,8 @@ class Mark:
 
 
 def _threads_and_files() -> int:
-    """Threads of drivers count too, where the system tells of them."""
+    """Return the number of threads, those of drivers too where the system tells of them, and of
+    files."""
     total = 0
     for folder in ("/proc/self/task", "/proc/self/fd"):
         total += len(os.listdir(folder)) if os.path.isdir(folder) else 0
@@ -63,7 +64,8 @@ Data = dict[Variable, np.ndarray]
 
 
 def _loss(size: tuple[int, int]) -> tuple[Variable, Variable, Data]:
-    """A parameter that is looked up, so that images, buffers, uniforms and derived leaves occur."""
+    """Return a parameter that is looked up, so that images, buffers, uniforms and derived leaves
+    occur."""
     n = size[0] * size[1]
     x = Variable(VEC3, (n, 1), requires_grad=True, name="x")
     index, rate = Variable(INT, size, name="index"), Variable(FLOAT, name="rate")
@@ -93,7 +95,7 @@ class Engines:
         self._device = device
 
     def round(self, k: int) -> int:
-        """The number of engines that were opened."""
+        """Return the number of engines that were opened."""
         ad = DressiAD(self._device)
         loss, _ = _load(ad)
         ad.exec_step()
@@ -103,7 +105,7 @@ class Engines:
         return 1
 
     def mark(self) -> Mark:
-        """What the process holds now."""
+        """Return what the process holds now."""
         return Mark.take()
 
     def close(self) -> None:
@@ -118,7 +120,7 @@ class Steps:
         self._loss, self._rate = _load(self._ad)
 
     def round(self, k: int) -> int:
-        """The number of steps that were done."""
+        """Return the number of steps that were done."""
         self._ad.send_img(self._rate, 0.01 / (1 + k))
         for _ in range(10):
             self._ad.exec_step()
@@ -127,7 +129,7 @@ class Steps:
         return 50
 
     def mark(self) -> Mark:
-        """What the process holds now."""
+        """Return what the process holds now."""
         return Mark.take(self._ad)
 
     def close(self) -> None:
@@ -142,14 +144,14 @@ class Sizes:
         self._ad = DressiAD(device)
 
     def round(self, k: int) -> int:
-        """The number of changes of size."""
+        """Return the number of changes of size."""
         loss, _ = _load(self._ad, (8 + 8 * (k % 5), 8 + 4 * (k % 3)))
         self._ad.exec_step()
         self._ad.recv_img(loss * (1.0 + k))
         return 1
 
     def mark(self) -> Mark:
-        """What the process holds now, at a size that is the same each time."""
+        """Return what the process holds now, at a size that is the same each time."""
         self.round(0)
         return Mark.take(self._ad)
 
@@ -198,8 +200,8 @@ _CHILD = (
 
 
 def measure(device: str | None, small: bool) -> list[Row]:
-    """R12: three rows for each work. Each is a process of its own, which tells on stderr how far it
-    is; they run side by side."""
+    """Return the rows of R12, three for each work. Each is a process of its own, which tells on
+    stderr how far it is; they run side by side."""
     runs = {}
     for name, (_, full, few, _) in WORKS.items():
         n = few if small else full

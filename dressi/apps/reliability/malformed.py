@@ -47,7 +47,7 @@ _WORDS = (b"\xff\xff\xff\xff", b"\0\0\xc0\x7f", b"\0\0\x80\x7f", b"\0\0\0\x80", 
 
 
 def _mutate_document(rng: random.Random) -> bytes:
-    """The good document with one to three values replaced, removed or moved."""
+    """Return the good document with one to three values replaced, removed or moved."""
     document, buffer = good()
     for _ in range(rng.choice((1, 1, 2, 3))):
         places: list[tuple[Any, Any]] = []
@@ -101,7 +101,7 @@ def _mutate_bytes(rng: random.Random, data: bytes) -> bytes:
 
 
 def mutated(seed: int) -> tuple[str, bytes, bool]:
-    """A damaged file: its name, its bytes, and whether it must be refused (it is cut)."""
+    """Return a damaged file: its name, its bytes, and whether it must be refused (it is cut)."""
     rng = random.Random(seed)
     files = good_files()
     name = rng.choice(sorted(files))
@@ -162,7 +162,8 @@ def child(first: int, last: int, kind: str) -> None:
 
 
 def results(kind: str, first: int, last: int) -> list[tuple[int, str, str]]:
-    """(number, file name, result) of files ``first`` to ``last``; crashes and hangs among them."""
+    """Return (number, file name, result) of files ``first`` to ``last``; crashes and hangs among
+    them."""
     found: list[tuple[int, str, str]] = []
     while first < last:
         code = (
@@ -202,12 +203,13 @@ def results(kind: str, first: int, last: int) -> list[tuple[int, str, str]]:
 
 
 def faults(found: list[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
-    """Those results that are neither refused nor loaded."""
+    """Return those results that are neither refused nor loaded."""
     return [entry for entry in found if entry[2] not in ("refused", "loaded")]
 
 
 def measure(device: str | None, small: bool) -> list[Row]:
-    """R10: files that were neither refused by name nor loaded as they should be. No device."""
+    """Return the row of R10: files that were neither refused by name nor loaded as they should be.
+    No device."""
     rows = []
     for kind, count in (
         ("hand-written", len(cases())),

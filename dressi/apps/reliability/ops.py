@@ -14,7 +14,7 @@ SMALL = ("add", "sin", "block_sum")
 
 
 def measure(device: str | None, small: bool) -> list[Row]:
-    """The worst relative error of an op, of those with each threshold."""
+    """Return the worst relative error of an op, of those with each threshold."""
     if small:
         found = doctor.examine_ops(device, SMALL)
     else:

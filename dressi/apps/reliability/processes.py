@@ -15,8 +15,8 @@ MOST = 4
 
 
 def shared_out(work: Callable[[list[Item]], Result], items: Sequence[Item]) -> list[Result]:
-    """``work`` of every share of the items, one share a process; in this process where one is
-    enough. work: a function of a module, or a ``partial`` of one."""
+    """Return ``work`` of every share of the items, one share per process; in this process where one
+    is enough. work: a function of a module, or a ``partial`` of one."""
     n = min(os.cpu_count() or 1, MOST, len(items))
     shares = [list(items[k::n]) for k in range(n)]
     if n < 2:

@@ -17,15 +17,16 @@ def _row(figure: str, value: float, threshold: float, holds: bool, cases: int) -
 
 
 def below(figure: str, value: float, threshold: float, cases: int) -> Row:
-    """A figure that holds below its threshold. cases: what the value is the worst of."""
+    """Return a figure that holds below its threshold. cases: what the value is the worst of."""
     return _row(figure, value, threshold, value < threshold, cases)
 
 
 def at_most(figure: str, value: float, threshold: float, cases: int) -> Row:
-    """A figure that may reach its threshold: counts."""
+    """Return a figure that may reach its threshold: counts."""
     return _row(figure, value, threshold, value <= threshold, cases)
 
 
 def not_measured(figure: str) -> Row:
-    """What cannot be measured here; it neither holds nor fails. figure: why, and what to do."""
+    """Return what cannot be measured here; it neither holds nor fails. figure: why, and what to
+    do."""
     return dict(zip(COLUMNS, (figure, None, None, None, 0), strict=True))

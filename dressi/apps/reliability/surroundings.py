@@ -156,7 +156,7 @@ SITUATIONS = (
 
 
 def outcome(situation: Situation, device: str | None) -> tuple[bool, float, str]:
-    """(whether all is as it should be, seconds to the error, what was said)."""
+    """Return (whether all is as it should be, seconds to the error, what was said)."""
     selector = situation.device or device
     head = _HEAD + f"DEVICE, WORDS = {selector!r}, {situation.words!r}\n"
     command = [sys.executable, "-c", head + situation.code]
@@ -180,7 +180,7 @@ def outcome(situation: Situation, device: str | None) -> tuple[bool, float, str]
 
 
 def measure(device: str | None, small: bool) -> Iterator[Row]:
-    """Situations that are not as they should be, and the longest wait for an error."""
+    """Yield situations that are not as they should be, and the longest wait for an error."""
     wrong: list[str] = []
     longest, cases = 0.0, 0
     for situation in SITUATIONS[2:4] if small else SITUATIONS:

@@ -169,7 +169,8 @@ def _enumerated(scene: _Maker) -> dict[str, Scene]:
 
 
 def conformance(device: str | None, small: bool) -> list[Row]:
-    """R11: scenes that come back different, or not at all, from .glb and .gltf."""
+    """Return the row of R11: scenes that come back different, or not at all, from .glb and
+    .gltf."""
     wrong: list[str] = []
     scenes = features()
     with tempfile.TemporaryDirectory() as folder:
@@ -189,7 +190,7 @@ def conformance(device: str | None, small: bool) -> list[Row]:
 
 
 def _savers() -> list[tuple[str, Callable[[Path, int], object], Callable[[Path], float]]]:
-    """(file, write version 0 or 1 of it, read which version it is)."""
+    """Return (file, write version 0 or 1 of it, read which version it is)."""
     scenes = [scene_of(icosphere(2), np.full((64, 64, 3), value)) for value in (0.0, 1.0)]
     pictures = [np.full((200, 200, 3), value, np.float32) for value in (0.0, 1.0)]
 
@@ -254,7 +255,7 @@ def trials(first: int, last: int) -> None:
 
 
 def atomic(device: str | None, small: bool) -> list[Row]:
-    """R14: saves after which the file was neither the old nor the new one.
+    """Return the row of R14: saves after which the file was neither the old nor the new one.
 
     Raises DressiError where processes cannot fork (Windows).
     """

@@ -47,8 +47,9 @@ def switched(seeds: Sequence[int], device: str | None) -> dict[str, tuple[float,
 
 
 def cached_steps(device: str | None, seeds: Iterable[int]) -> tuple[float, int]:
-    """The largest difference that the cache makes, and in how many graphs it did something. Plain
-    gradient descent: Adam divides small gradients by their own size, and with it their rounding."""
+    """Return the largest difference that the cache makes, and in how many graphs it did something.
+    Plain gradient descent: Adam divides small gradients by their own size, and with it their
+    rounding."""
     off, used = 0.0, 0
     with DressiAD(device) as ad, Configuration(Options(cache=False)).engine(device) as plain:
         for seed in seeds:

@@ -85,7 +85,7 @@ PLANTED = {"no barriers": _no_barriers, "a wrong usage of images": _wrong_usage}
 
 
 def messages(device: str | None, works: Mapping[str, Work]) -> dict[str, list[str]]:
-    """What the layers say of each work, in this process; nothing is raised."""
+    """Return what the layers say of each work, in this process; nothing is raised."""
     said: list[str] = []
     listen, check, thresholds = Instance._listen, Context.check_validation, gc.get_threshold()
 
@@ -110,7 +110,7 @@ def messages(device: str | None, works: Mapping[str, Work]) -> dict[str, list[st
 
 
 def child(device: str | None, small: bool) -> dict[str, dict[str, list[str]]]:
-    """Messages by work, and by planted fault."""
+    """Return messages by work, and by planted fault."""
     chosen = {name: WORKS[name] for name in (SMALL_WORKS if small else WORKS)}
     planted: dict[str, list[str]] = {}
     for name, fault in PLANTED.items():
@@ -126,7 +126,7 @@ _CHILD = (
 
 
 def measure(device: str | None, small: bool) -> Iterator[Row]:
-    """Messages, and planted faults that nothing is said of."""
+    """Yield messages, and planted faults that nothing is said of."""
     try:
         DressiAD(device, validate=True).close()
     except DeviceError as error:

@@ -85,7 +85,7 @@ def _antialias(options: Options) -> Work:
 
 
 def _scatters(options: Options, **limits: int | bool) -> Work:
-    """A dynamic lookup and a scatter, with their gradients."""
+    """Return a dynamic lookup and a scatter, with their gradients."""
 
     def work(device: str | None) -> None:
         x = Variable(VEC3, (16, 1), requires_grad=True, name="x")
@@ -106,7 +106,7 @@ def _scatters(options: Options, **limits: int | bool) -> Work:
 
 
 def _mipmaps(options: Options) -> Work:
-    """A texture that is read through its mip chain."""
+    """Return a texture that is read through its mip chain."""
 
     def work(device: str | None) -> None:
         texture = Variable(VEC3, (16, 16), requires_grad=True, name="texture")
@@ -124,7 +124,7 @@ def _mipmaps(options: Options) -> Work:
 
 
 def _blurs() -> tuple[Variable, Variable, Variable]:
-    """(a parameter, a leaf that may stay, a loss)."""
+    """Return (a parameter, a leaf that may stay, a loss)."""
     x = Variable(VEC3, (SIZE, SIZE), requires_grad=True, name="x")
     still = Variable(VEC3, (SIZE, SIZE), name="still")
     d = F.image.box_blur(x, 1) - F.image.box_blur(F.sin(still), 2)
@@ -141,7 +141,7 @@ def _load(ad: DressiAD) -> tuple[Variable, Variable, Variable]:
 
 
 def transfers(options: Options) -> Work:
-    """Sends and receives between steps; rebuilds by the cache, back and forth."""
+    """Do sends and receives between steps; rebuilds by the cache, back and forth."""
 
     def work(device: str | None) -> None:
         with DressiAD(device, options) as ad:
