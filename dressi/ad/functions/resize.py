@@ -141,6 +141,8 @@ RESIZE: Op = register(
 
 
 def _unresize_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    if xs[0].vtype.is_int:
+        raise GraphError(f"needs floats, got {xs[0].vtype.name}")
     size = list(xs[0].size)
     size[attrs["axis"]] = attrs["n"]
     return xs[0].vtype, (size[0], size[1]), xs[0].layers
