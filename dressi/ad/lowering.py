@@ -48,9 +48,9 @@ def rasterize_in_compute(outputs: Sequence[Variable], int64_atomics: bool) -> li
         raster, peel = rasterization_of(f), f.attr("peel")
         if raster.uid not in winners:
             n = n_layers[raster.uid][1]
-            found = _winners(raster, f.inputs[1], f.inputs[2], new, int64_atomics, n)
-            winners[raster.uid] = found
-            per_pixel[raster.uid] = [_at_pixels(raster, winner, new) for winner in found]
+            by_layer = _winners(raster, f.inputs[1], f.inputs[2], new, int64_atomics, n)
+            winners[raster.uid] = by_layer
+            per_pixel[raster.uid] = [_at_pixels(raster, winner, new) for winner in by_layer]
         value = per_pixel[raster.uid][peel](f.inputs[0])
         number = f.attr("background")
         background = constant(int(number) if y.vtype.is_int else number, y.vtype)
