@@ -12,12 +12,11 @@ from dressi.kinds import LOWERINGS, PEELINGS, Lowering, Peeling
 class Options:
     """Every lever has a switch, and results do not depend on them (paper, table 2).
 
-    ``pack_substages``: several Functions per shader. ``pack_stages``: several substages per
-    render pass. ``cache``: parts of the graph that did not change are not run again.
-    ``rematerialize``: cheap same-pixel values are computed again where they are read instead of
-    being carried through images. ``zero_copy``: a step writes updates into the images of their
-    leaves where nothing reads the old value later. ``fold_constants``: arithmetic on constants is
-    done while packing.
+    ``pack_substages``: several Functions per shader. ``pack_stages``: several substages per render
+    pass. ``cache``: parts of the graph that did not change are not run again. ``rematerialize``:
+    cheap same-pixel values are computed again where they are read instead of being carried through
+    images. ``zero_copy``: a step writes updates into the images of their leaves where nothing reads
+    the old value later. ``fold_constants``: arithmetic on constants is done while packing.
     ``merge_duplicates``: equal Functions of equal inputs become one. ``drop_dead_outputs``: images
     that nothing reads are not written. ``reuse_images``: values whose lifetimes do not meet share
     an image.
