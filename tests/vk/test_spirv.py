@@ -93,6 +93,39 @@ def hidden(spirv: bytes) -> set[str]:
     return found
 
 
+@pytest.mark.parametrize(
+    ("expression", "name"),
+    [
+        ("vec4(dot(a, b))", "OpDot"),
+        ("m * a", "OpMatrixTimesVector"),
+        ("a * m", "OpVectorTimesMatrix"),
+        ("(m * m)[0]", "OpMatrixTimesMatrix"),
+        ("outerProduct(a, b)[0]", "OpOuterProduct"),
+        ("vec4(determinant(m))", "Determinant"),
+        ("inverse(m)[0]", "MatrixInverse"),
+        ("mix(a, b, 0.3)", "FMix"),
+        ("mix(a, b, lessThan(a, b))", ""),
+        ("smoothstep(a, b, a)", "SmoothStep"),
+        ("fma(a, b, a)", "Fma"),
+        ("vec4(length(a))", "Length"),
+        ("vec4(distance(a, b))", "Distance"),
+        ("cross(a.xyz, b.xyz).xyzz", "Cross"),
+        ("normalize(a)", "Normalize"),
+        ("reflect(a, b)", "Reflect"),
+        ("refract(a, b, 0.5)", "Refract"),
+        ("a * 2.0 + b", ""),
+    ],
+)
+def test_the_check_finds_what_hides_a_sum(expression: str, name: str) -> None:
+    text = (
+        "#version 450\nlayout(location = 0) flat in vec4 a;\nlayout(location = 1) flat in vec4 b;\n"
+        "layout(location = 2) flat in mat4 m;\nlayout(location = 0) out vec4 y;\n"
+        f"void main() {{ y = {expression}; }}\n"
+    )
+    (spirv,) = find_compiler().compile([("frag", text)])
+    assert hidden(spirv) == ({name} if name else set())
+
+
 def sources(plan: Plan) -> list[Source]:
     """Every shader of a plan."""
     substages = [s for stage in plan.stages for s in stage.substages]
