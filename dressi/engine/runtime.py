@@ -53,11 +53,10 @@ class Runtime:
         self.device = device
         try:
             restricted = device.limits.restrict(**(limits or {}))
-        except TypeError as error:
+        except BaseException as error:
             device.close()
-            raise GraphError(f"limits: {error}") from None
-        except BaseException:
-            device.close()
+            if isinstance(error, TypeError):
+                raise GraphError(f"limits: {error}") from None
             raise
         self.store = LeafStore(device, restricted)
         self.options = options or Options()
