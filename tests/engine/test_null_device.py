@@ -32,7 +32,7 @@ class Fit:
     def __init__(self, optimizer: Any = None, options: Options | None = None, **device: Any):
         self.x = Variable(VEC3, SIZE, requires_grad=True, name="x")
         self.target, self.scale = Variable(VEC3, SIZE, name="target"), Variable(FLOAT, name="scale")
-        blurred = F.gaussian_blur(F.gaussian_blur(self.target, 1.0), 1.0)
+        blurred = F.image.gaussian_blur(F.image.gaussian_blur(self.target, 1.0), 1.0)
         off = self.x * self.scale - blurred
         self.loss = F.mean(F.dot(off, off))
         self.device = NullDevice(**device)

@@ -30,7 +30,7 @@ class Fit:
 
     def make(self, share: Share) -> tuple[Variable, dict[Variable, Any]]:
         target = Variable(VEC3, SIZE, len(share), name="target")
-        off = self.x - F.gaussian_blur(target, 1.0)
+        off = self.x - F.image.gaussian_blur(target, 1.0)
         data = TARGETS[share.views] if len(share) > 1 else TARGETS[share.views][0]
         return F.mean(F.dot(off, off)), {target: data, self.x: np.zeros((3, 4, 3))}
 
