@@ -3,14 +3,13 @@
 Every reader raises ``LoadError`` with the file and the place in it; every writer is atomic.
 """
 
-from dressi.render.io.colmap import (
+from dressi.render.io.colmap import read_colmap, write_colmap
+from dressi.render.io.colmap_data import (
     ColmapCamera,
     ColmapImage,
     ColmapModel,
     ColmapPoints,
     colmap_model,
-    read_colmap,
-    write_colmap,
 )
 from dressi.render.io.files import load_mesh, load_scene, save_mesh, save_scene
 from dressi.render.io.glb import write_glb

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dressi.render.io.calibrations import fail, read_bytes
-from dressi.render.io.colmap import (
+from dressi.render.io.colmap_data import (
     MODELS,
     NO_POINT,
     OTHER_MODELS,

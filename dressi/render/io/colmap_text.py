@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from dressi.render.io.calibrations import fail, read_lines
-from dressi.render.io.colmap import (
+from dressi.render.io.colmap_data import (
     ColmapCamera,
     ColmapImage,
     ColmapModel,
