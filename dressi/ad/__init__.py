@@ -1,5 +1,6 @@
 """Automatic differentiation on 2D images: Variables, F ops, backward, optimizers, NumPy oracle."""
 
+from dressi.ad import copies as _copies  # noqa: F401  (copy and pickle of Variables)
 from dressi.ad import functions as F
 from dressi.ad.autodiff import build_backward, parameters
 from dressi.ad.evaluate import evaluate

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from dressi.ad.functions import add_n, constant, expand, sum, sum_layers
+from dressi.ad.functions._common import constant
+from dressi.ad.functions.arith import add_n
+from dressi.ad.functions.image import expand
 from dressi.ad.functions.inverse_maps import streams
+from dressi.ad.functions.reduce import sum, sum_layers
 from dressi.ad.functions.scatter import merged_gathers
 from dressi.ad.graph import Function, Variable, dependents, leaves, short, topological
 from dressi.errors import GraphError, origin

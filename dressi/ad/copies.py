@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dressi.ad.graph import Derived, Function, Variable, ancestors
+from dressi.ad.registry import OPS
 from dressi.errors import GraphError
 
 Record = tuple[Any, ...]
@@ -68,8 +69,6 @@ def reduce(v: Variable) -> tuple[Any, ...]:
     functions, leaves = ancestors([v])
     number = {x.uid: i for i, x in enumerate(leaves)}
     records: list[Record] = []
-    from dressi.ad.registry import OPS
-
     for f in functions:
         if OPS.get(f.op.name) is not f.op:
             raise GraphError(
@@ -94,9 +93,6 @@ def new_leaf(*arguments: Any) -> Variable:
 def build(leaves: Sequence[Variable], records: Iterable[Record]) -> Variable:
     """The output of a pickled graph's last Function, over these leaves. Raises GraphError for an op
     that the registry lacks."""
-    from dressi.ad import functions as _  # noqa: F401  (the registry's rows)
-    from dressi.ad.registry import OPS
-
     values = list(leaves)
     for name, inputs, attrs, line, raster, arguments in records:
         if name not in OPS:
@@ -169,3 +165,21 @@ def _sources(derived: Derived | None) -> list[Variable]:
         elif isinstance(value, Derived):
             out += _sources(value)
     return out
+
+
+def _attach() -> None:
+    """Give Variables and Functions the methods that ``copy``, ``deepcopy`` and ``pickle`` call."""
+    methods: dict[type, dict[str, Callable[..., Any]]] = {
+        Variable: {"__copy__": shallow, "__deepcopy__": deep, "__reduce__": reduce},
+        Function: {
+            "__copy__": lambda f: creator_of(shallow(f.output)),
+            "__deepcopy__": lambda f, memo: creator_of(deep(f.output, memo)),
+            "__reduce__": lambda f: (creator_of, (f.output,)),
+        },
+    }
+    for owner, of in methods.items():
+        for name, method in of.items():
+            setattr(owner, name, method)
+
+
+_attach()

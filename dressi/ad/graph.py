@@ -194,21 +194,6 @@ class Variable:
         @property
         def xyz(self) -> Variable: ...
 
-    def __copy__(self) -> Variable:
-        from dressi.ad import copies
-
-        return copies.shallow(self)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
-        from dressi.ad import copies
-
-        return copies.deep(self, memo)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        from dressi.ad import copies
-
-        return copies.reduce(self)
-
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.data, self.derived, self.update = state
 
@@ -247,21 +232,6 @@ class Function:
     def where(self) -> str:
         """``F.op at file:line`` for errors."""
         return f"F.{self.op.name} at {self.line}"
-
-    def __copy__(self) -> Function:
-        from dressi.ad import copies
-
-        return copies.creator_of(copies.shallow(self.output))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Function:
-        from dressi.ad import copies
-
-        return copies.creator_of(copies.deep(self.output, memo))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        from dressi.ad import copies
-
-        return copies.creator_of, (self.output,)
 
     def __repr__(self) -> str:
         return f"Function({self.op.name}, {self.line})"

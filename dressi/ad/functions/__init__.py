@@ -23,6 +23,7 @@ from dressi.ad.functions.arith import (
     to_float,
     to_int,
 )
+from dressi.ad.functions.components import sum_components
 from dressi.ad.functions.custom import custom
 from dressi.ad.functions.detail import texture_lod, uv_derivatives, uv_lod
 from dressi.ad.functions.elementary import (
@@ -109,7 +110,6 @@ from dressi.ad.functions.vector import (
     normalize,
     reflect,
     refract,
-    sum_components,
     swizzle,
     vec,
     vec2,

@@ -229,13 +229,6 @@ def float_elementwise(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return vtype, size, layers
 
 
-def fit(g: Variable, x: Variable) -> Variable:
-    """Gradient of a scalar that was mixed with a vector: the sum over components."""
-    from dressi.ad.functions.vector import sum_components
-
-    return sum_components(g) if x.vtype.n == 1 and g.vtype.n > 1 else g
-
-
 def table_index(n_width: str, index: str, is_table: bool) -> str:
     """GLSL position of linear index ``index`` in an image of width ``n_width``.
 

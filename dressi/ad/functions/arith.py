@@ -11,12 +11,13 @@ from dressi.ad.functions._common import (
     call,
     constant_values,
     elementwise,
-    fit,
     is_constant,
     lift,
     linear,
     needs_variable,
 )
+from dressi.ad.functions.components import fit
+from dressi.ad.functions.matrix import scale
 from dressi.ad.functions.select import compare, zero_div, zero_mul
 from dressi.ad.graph import Function, Variable, short
 from dressi.ad.kernels import Kernel, register
@@ -255,8 +256,6 @@ def mul(a: Any, b: Any) -> Variable:
     FLOAT, VECn, INT, IVECn @ any size; a scalar mixes with a vector. MATn times FLOAT, in either
     order, is F.scale; other products of matrices are F.matmul.
     """
-    from dressi.ad.functions.matrix import scale
-
     a, b = lift("mul", a, b)
     if a.vtype.is_matrix and b.vtype is FLOAT:
         return scale(a, b)

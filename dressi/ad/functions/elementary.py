@@ -10,11 +10,11 @@ import numpy as np
 from dressi.ad.functions._common import (
     call,
     elementwise,
-    fit,
     float_elementwise,
     lift,
 )
 from dressi.ad.functions.arith import MUL, clamp, maximum, neg, to_float
+from dressi.ad.functions.components import fit
 from dressi.ad.functions.select import compare, safe_div, where, zero_div, zero_mul
 from dressi.ad.functions.unary import log_glsl, number_glsl, unary
 from dressi.ad.graph import Function, Variable

@@ -14,12 +14,12 @@ import numpy as np
 
 from dressi.ad.functions._common import constant, needs_variable, table_index
 from dressi.ad.functions.arith import maximum, minimum, to_int
+from dressi.ad.functions.components import sum_components
 from dressi.ad.functions.elementary import abs, sqrt
 from dressi.ad.functions.image import layer_index, pixel_coord
 from dressi.ad.functions.reduce import BLOCK, _block_size, sum
 from dressi.ad.functions.select import equal, safe_div, where
 from dressi.ad.functions.stop import stop_gradient
-from dressi.ad.functions.vector import sum_components
 from dressi.ad.functions.window import place_glsl
 from dressi.ad.graph import Function, Variable, short
 from dressi.ad.kernels import Kernel, register

@@ -9,6 +9,7 @@ import numpy as np
 
 from dressi.ad.functions._common import constant, lift, needs_int, needs_variable
 from dressi.ad.functions.arith import add_n
+from dressi.ad.functions.components import sum_components
 from dressi.ad.functions.image import take_layer
 from dressi.ad.functions.matrix import (
     COMPMUL,
@@ -19,7 +20,7 @@ from dressi.ad.functions.matrix import (
     scale,
     transpose,
 )
-from dressi.ad.functions.vector import cross, sum_components
+from dressi.ad.functions.vector import cross
 from dressi.ad.functions.written_out import AXES, determinant_glsl
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import Kernel, register

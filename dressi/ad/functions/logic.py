@@ -9,8 +9,8 @@ from typing import Any
 
 from dressi.ad.functions._common import lift, needs_variable
 from dressi.ad.functions.arith import maximum
+from dressi.ad.functions.components import sum_components
 from dressi.ad.functions.select import compare
-from dressi.ad.functions.vector import sum_components
 from dressi.ad.graph import Variable
 
 

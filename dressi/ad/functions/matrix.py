@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dressi.ad.functions._common import call, constant, needs_int
-from dressi.ad.functions.vector import sum_components
+from dressi.ad.functions.components import sum_components
 from dressi.ad.functions.written_out import AXES, matmul_glsl
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import Kernel, register

@@ -11,10 +11,10 @@ from dressi.ad.functions._common import (
     INFINITY,
     NAN,
     constant_values,
-    fit,
     float_elementwise,
     lift,
 )
+from dressi.ad.functions.components import fit
 from dressi.ad.functions.elementary import log, sqrt
 from dressi.ad.functions.select import compare, safe_div, where, zero_mul
 from dressi.ad.graph import Function, Variable

@@ -17,12 +17,12 @@ from dressi.ad.functions._common import (
     constant,
     constant_values,
     elementwise,
-    fit,
     float_elementwise,
     is_constant,
     lift,
     linear,
 )
+from dressi.ad.functions.components import fit
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import OPS, Case, Op, Shape, apply, broadcast

@@ -11,11 +11,12 @@ from typing import Any
 
 from dressi.ad.functions._common import lift, needs_variable
 from dressi.ad.functions.arith import maximum, minimum
+from dressi.ad.functions.components import sum_components
 from dressi.ad.functions.elementary import abs, exp, log, sqrt
 from dressi.ad.functions.exponential import log1p
 from dressi.ad.functions.select import safe_div
 from dressi.ad.functions.stop import stop_gradient
-from dressi.ad.functions.vector import length, max_components, sum_components
+from dressi.ad.functions.vector import length, max_components
 from dressi.ad.graph import Variable, short
 from dressi.errors import GraphError
 

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import call, fit, float_elementwise, lift, needs_variable
+from dressi.ad.functions._common import call, float_elementwise, lift, needs_variable
 from dressi.ad.functions.arith import maximum, minimum
+from dressi.ad.functions.components import fit
 from dressi.ad.functions.elementary import sqrt
 from dressi.ad.functions.select import compare, safe_div, where, zero_mul
 from dressi.ad.functions.written_out import AXES, cross_glsl, dot_glsl
 from dressi.ad.graph import Function, Variable, short
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import Case, Op, Shape, apply, broadcast, every_input
-from dressi.ad.vtype import FLOAT, IVEC3, MAT2, VEC2, VEC3, VEC4, vector
+from dressi.ad.vtype import FLOAT, IVEC3, VEC2, VEC3, VEC4, vector
 from dressi.errors import GraphError
 
 _COLOURS = str.maketrans("rgba", AXES)
@@ -153,64 +154,6 @@ def _dot_backward(f: Function, gy: Variable, i: int) -> Variable:
     return fit(zero_mul(gy, f.inputs[1 - i]), f.inputs[i])
 
 
-def _sum_components_glsl(f: Function) -> str:
-    t = f.inputs[0].vtype
-    if t.is_matrix:
-        entries = [f"{{x0}}[{c}].{a}" for c in range(t.n) for a in AXES[: t.n]]
-        return "{y} = " + " + ".join(entries) + ";"
-    if t.n == 1:
-        return "{y} = {x0};"
-    return "{y} = " + " + ".join(f"{{x0}}.{c}" for c in AXES[: t.n]) + ";"
-
-
-def _sum_components_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    return vector(1, xs[0].vtype.is_int), xs[0].size, xs[0].layers
-
-
-SUM_COMPONENTS = register(
-    Op(
-        "sum_components",
-        _sum_components_infer,
-        additive=True,
-        zero_if=(0,),
-        backward=lambda f, gy, i: apply(SPLAT, (gy,), vtype=f.inputs[0].vtype),
-        reference=lambda f, xs: (
-            xs[0].sum(axis=(-1, -2))[..., None]
-            if f.inputs[0].vtype.is_matrix
-            else xs[0].sum(axis=-1, keepdims=True)
-        ),
-        cases=(
-            Case(lambda a: sum_components(a), ((VEC3, -2, 2),)),
-            Case(lambda a: sum_components(a), ((MAT2, -2, 2),)),
-        ),
-    ),
-    Kernel(_sum_components_glsl),
-)
-
-
-def _splat_glsl(f: Function) -> str:
-    t = f.attr("vtype")
-    if not t.is_matrix:
-        return "{y} = {T}({x0});"
-    return "{y} = {T}(" + ", ".join([f"vec{t.n}({{x0}})"] * t.n) + ");"  # mat(s) is diagonal
-
-
-SPLAT: Op = register(
-    Op(
-        "splat",
-        lambda xs, a: (a["vtype"], xs[0].size, xs[0].layers),
-        zero_if=(0,),
-        backward=lambda f, gy, i: sum_components(gy),
-        reference=lambda f, xs: np.broadcast_to(
-            xs[0].reshape(*xs[0].shape[:3], *(1,) * len(f.attr("vtype").tail)),
-            (*xs[0].shape[:3], *f.attr("vtype").tail),
-        ).copy(),
-        cases=(Case(lambda a: apply(SPLAT, (a,), vtype=VEC3), ((FLOAT, -2, 2),), any_type=False),),
-    ),
-    Kernel(_splat_glsl),
-)
-
-
 def _cross_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     if any(x.vtype is not VEC3 for x in xs):
         raise GraphError(f"needs two VEC3, got {', '.join(x.vtype.name for x in xs)}")
@@ -271,13 +214,6 @@ def swizzle(x: Variable, comps: str) -> Variable:
 def dot(a: Any, b: Any) -> Variable:
     """FLOAT inner product of two vectors. Gradient to both."""
     return call(DOT, a, b)
-
-
-def sum_components(x: Variable) -> Variable:
-    """FLOAT sum of the components (of the entries of a matrix). Gradient: gy in each."""
-    if needs_variable("sum_components", x).vtype.n == 1:
-        return x
-    return apply(SUM_COMPONENTS, (x,))
 
 
 def cross(a: Any, b: Any) -> Variable:
