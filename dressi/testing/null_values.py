@@ -6,13 +6,13 @@ leaves in the images that somebody may read afterwards.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from dressi.ad.evaluate import evaluate
 from dressi.ad.graph import Variable, leaves, topological
+from dressi.ad.rewrite import Replacements, rewrite
 from dressi.packing import Packed, Plan
 from dressi.packing.arrays import from_buffer, from_planes, to_planes
 from dressi.packing.plan import buffers_written
@@ -34,14 +34,17 @@ class Values:
         written = written_places(plan)
         given = [v for v in leaves(task.wanted) if v.uid in {x.uid for x in packed.leaves}]
         given += [v for uid, v in graph.items() if stored[uid] and not stored[uid] <= written]
-        memo = {id(v): x for v, (x, _) in zip(packed.uniforms, self._uniforms, strict=True)}
-        memo |= {id(v): _same(v) for v in given}
-        self._inputs = [(memo[id(v)], sorted(_places(packed, v.uid))) for v in given]
+        new = Replacements()
+        new.update({v.uid: x for v, (x, _) in zip(packed.uniforms, self._uniforms, strict=True)})
+        new.update({v.uid: _same(v) for v in given})
+        self._inputs = [(new(v), sorted(_places(packed, v.uid))) for v in given]
         final = {v.uid for v in task.wanted}
         final |= {uid for uid in graph if any(_keyed(plan, place) for place in stored[uid])}
-        outputs = [v for uid, v in graph.items() if uid in final and id(v) not in memo]
+        outputs = [v for uid, v in graph.items() if uid in final and uid not in new]
         outputs = [v for v in outputs if stored[v.uid] and stored[v.uid] <= written]
-        self._outputs = [(copy.deepcopy(v, memo), sorted(stored[v.uid])) for v in outputs]
+        copies = rewrite(outputs, lambda f, new: None, new)
+        places = [sorted(stored[v.uid]) for v in outputs]
+        self._outputs = list(zip(copies, places, strict=True))
 
     def run(self, read: Callable[[Place], bytes], uniforms: bytes) -> list[tuple[Place, bytes]]:
         """What a run writes. read: data of a place."""
