@@ -12,7 +12,7 @@ import pytest
 
 from dressi import F, Options, kinds
 from dressi.render.renderer import DressiBasicRenderer
-from dressi.render.scene import scene
+from dressi.render.scene import parts as scene
 
 MODULES = (kinds, scene)
 WORDS = {

@@ -25,7 +25,7 @@ from dressi.config import child_environment
 from dressi.errors import DressiError
 from dressi.render.io import load_scene, read_image, save_scene, write_image
 from dressi.render.scene import differences, icosphere, primitive_of, scene_of
-from dressi.render.scene.scene import (
+from dressi.render.scene.parts import (
     ALPHA_MODES,
     MIN_FILTERS,
     WRAPS,
@@ -35,12 +35,12 @@ from dressi.render.scene.scene import (
     Node,
     Primitive,
     PunctualLight,
-    Scene,
     SceneCamera,
     SceneMesh,
     TextureRef,
     trs_matrix,
 )
+from dressi.render.scene.scene import Scene
 
 FORMS = (("a.glb", False), ("a.gltf", False), ("a.gltf", True))
 N_TRIALS, N_SMALL = 200, 12

@@ -25,16 +25,16 @@ from dressi.render.io.gltf_skin import Skins, Weighted
 from dressi.render.io.images import PathLike
 from dressi.render.io.sources import read_file
 from dressi.render.scene.checks import MAX_UV_SETS
-from dressi.render.scene.scene import (
+from dressi.render.scene.parts import (
     Matrix,
     Node,
     Primitive,
     PunctualLight,
-    Scene,
     SceneCamera,
     SceneMesh,
     trs_matrix,
 )
+from dressi.render.scene.scene import Scene
 
 EXTENSIONS = (
     "EXT_texture_webp",

@@ -18,7 +18,7 @@ from dressi.errors import LoadError
 from dressi.render.io.gltf_buffers import Buffers, resolve_uri
 from dressi.render.io.gltf_json import Json
 from dressi.render.io.images import decode_image
-from dressi.render.scene.scene import (
+from dressi.render.scene.parts import (
     COLOR_MAPS,
     ColorSpace,
     Image,

@@ -16,7 +16,8 @@ from dressi.errors import GraphError
 from dressi.render.io.gltf_buffers import Buffers, to_float
 from dressi.render.io.gltf_json import Json
 from dressi.render.scene.flat import world_matrices
-from dressi.render.scene.scene import Matrix, MorphTarget, Node, Primitive, Scene, SceneMesh
+from dressi.render.scene.parts import Matrix, MorphTarget, Node, Primitive, SceneMesh
+from dressi.render.scene.scene import Scene
 
 Floats = npt.NDArray[np.float32]
 Weighted = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]

@@ -24,18 +24,18 @@ import pygltflib as gltf
 from dressi.errors import GraphError
 from dressi.render.io.gltf_materials import FILTER_CODES, WRAP_CODES
 from dressi.render.io.images import PathLike, atomic_write, encode_png
-from dressi.render.scene.scene import (
+from dressi.render.scene.parts import (
     Image,
     Material,
     MorphTarget,
     Node,
     Primitive,
     PunctualLight,
-    Scene,
     SceneCamera,
     SceneMesh,
     TextureRef,
 )
+from dressi.render.scene.scene import Scene
 
 _RESTART = 65535  # as a 16-bit index it means "restart", so that many vertices take 32 bits
 

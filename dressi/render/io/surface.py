@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dressi.render.io.images import srgb_to_linear
 from dressi.render.scene.convert import primitive_of
 from dressi.render.scene.mesh import Mesh, vertex_normals
-from dressi.render.scene.scene import Primitive
+from dressi.render.scene.parts import Primitive
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int32]

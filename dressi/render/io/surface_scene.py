@@ -19,7 +19,8 @@ from dressi.render.io.sources import find_beside, not_there
 from dressi.render.io.stl import read_stl_moved
 from dressi.render.io.surface import Surface
 from dressi.render.scene.convert import scene_of
-from dressi.render.scene.scene import Image, Material, Node, Scene, SceneMesh, TextureRef
+from dressi.render.scene.parts import Image, Material, Node, SceneMesh, TextureRef
+from dressi.render.scene.scene import Scene
 
 
 def read_ply_scene(path: PathLike) -> Scene:

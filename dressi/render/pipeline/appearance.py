@@ -22,7 +22,7 @@ from dressi.render.pipeline.tables import Geometry
 from dressi.render.raster.distance import interpolate
 from dressi.render.raster.hardsoftras import Peel
 from dressi.render.raster.projection import ScreenFaces, gather
-from dressi.render.scene.scene import TextureRef
+from dressi.render.scene.parts import TextureRef
 from dressi.render.shading import (
     Light,
     Surface,

@@ -13,7 +13,8 @@ import numpy as np
 
 from dressi.render.pipeline.materials import CHANNELS, FIELDS, FILE_SRGB, MaterialLeaves
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, with_field
-from dressi.render.scene.scene import ColorSpace, Image, Scene
+from dressi.render.scene.parts import ColorSpace, Image
+from dressi.render.scene.scene import Scene
 
 Read = Callable[[Parameter], np.ndarray]
 

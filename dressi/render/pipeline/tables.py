@@ -24,7 +24,8 @@ from dressi.render.pipeline.parameters import Parameter, ParameterTable, unique_
 from dressi.render.raster.batch import Part, build_batch
 from dressi.render.raster.projection import gather
 from dressi.render.scene.flat import Instance, instances
-from dressi.render.scene.scene import Scene, SceneMesh
+from dressi.render.scene.parts import SceneMesh
+from dressi.render.scene.scene import Scene
 from dressi.render.scene.welding import first_alike, weld
 
 NORMAL_STEP = 1e-3

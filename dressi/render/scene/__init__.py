@@ -1,6 +1,6 @@
 """Scenes and meshes as plain NumPy data, with glTF's meaning.
 
-scene (the dataclasses), mesh (triangle meshes, their tables and normals), convert (a mesh to a
+scene and its parts (dataclasses), mesh (triangle meshes, their tables and normals), convert (a mesh to a
 scene and back), flat (what is drawn, in world space), checks (what a scene must satisfy), compare,
 welding (which vertices are one place), pear (a procedural textured mesh).
 """
@@ -39,20 +39,20 @@ from dressi.render.scene.mesh import (
     vertex_neighbors,
     vertex_normals,
 )
-from dressi.render.scene.pear import make_pear
-from dressi.render.scene.scene import (
+from dressi.render.scene.parts import (
     Image,
     Material,
     MorphTarget,
     Node,
     Primitive,
     PunctualLight,
-    Scene,
     SceneCamera,
     SceneMesh,
     TextureRef,
     trs_matrix,
 )
+from dressi.render.scene.pear import make_pear
+from dressi.render.scene.scene import Scene
 from dressi.render.scene.welding import first_alike, tolerance_of, weld
 
 __all__ = [

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import GraphError
-from dressi.render.scene.scene import (
+from dressi.render.scene.parts import (
     ALPHA_MODES,
     CAMERA_KINDS,
     COLOR_SPACES,
@@ -25,10 +25,12 @@ from dressi.render.scene.scene import (
     Material,
     Primitive,
     PunctualLight,
-    Scene,
     SceneCamera,
     TextureRef,
 )
+
+if TYPE_CHECKING:
+    from dressi.render.scene.scene import Scene
 
 MAX_UV_SETS = 8
 """More is no scene but a broken file; glTF viewers read two."""

@@ -14,16 +14,16 @@ import numpy.typing as npt
 from dressi.errors import GraphError
 from dressi.render.scene.flat import instances
 from dressi.render.scene.mesh import Mesh, vertex_normals
-from dressi.render.scene.scene import (
+from dressi.render.scene.parts import (
     Image,
     Material,
     Node,
     Primitive,
-    Scene,
     SceneMesh,
     SceneWrap,
     TextureRef,
 )
+from dressi.render.scene.scene import Scene
 from dressi.render.scene.welding import weld as same_place
 
 

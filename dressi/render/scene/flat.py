@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,15 +16,17 @@ from dressi.ad.precision import say_rounded
 from dressi.errors import GraphError
 from dressi.render.camera.camera import Camera, perspective
 from dressi.render.scene.mesh import Mesh
-from dressi.render.scene.scene import (
+from dressi.render.scene.parts import (
     Floats,
     Material,
     Matrix,
     Primitive,
     PunctualLight,
-    Scene,
     SceneCamera,
 )
+
+if TYPE_CHECKING:
+    from dressi.render.scene.scene import Scene
 
 
 @dataclass(frozen=True, eq=False)
