@@ -42,3 +42,18 @@ def test_no_document_is_named_that_is_not_here() -> None:
                 lines = path.read_text(encoding="utf-8").splitlines()
                 found += [f"{path.name}:{k + 1}" for k, t in enumerate(lines) if ABSENT.search(t)]
     assert found == []
+
+
+PATH = re.compile(r"`((?:dressi|tests|scripts)/[\w/]+\.(?:py|sh|json|glsl))`")
+
+
+def test_pages_name_files_that_exist() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    found = [
+        f"{page.name}: {name}"
+        for page in pages
+        if page.name != "CHANGELOG.md"  # which tells of files that were
+        for name in PATH.findall(page.read_text(encoding="utf-8"))
+        if not (ROOT / name).exists()
+    ]
+    assert found == []
