@@ -251,7 +251,7 @@ class Generator:
         return name
 
     def hardware(self, v: Variable) -> bool:
-        """Whether the hardware sampler can read v: an image of one layer, at which wrapping stops."""
+        """Whether the hardware sampler can read v: an image of one layer, where wrapping stops."""
         return v.layers == 1 and self.limits.linear_float32 and not v.is_table and not in_buffer(v)
 
     # -- snippets
