@@ -227,8 +227,7 @@ class Generator:
         return f"texelFetch({name}, {at}, 0){comps}"
 
     def sampler(self, f: Function, i: int, text: ShaderText) -> str:
-        """Name of a function T s(vec2 uv, int layer): hardware where the device can, else four
-        fetches."""
+        """Name of a function T s(vec2 uv, int layer): the hardware sampler, else four fetches."""
         v, mode, wraps = f.inputs[i], f.attr("filter"), f.attr("wrap")
         hardware = f.attr("hardware") and self.hardware(v)
         wrap = "_".join(dict.fromkeys(wraps))
@@ -252,8 +251,7 @@ class Generator:
         return name
 
     def hardware(self, v: Variable) -> bool:
-        """Whether the hardware sampler can read v: one layer (wrapping stops at the image), an
-        image."""
+        """Whether the hardware sampler can read v: an image of one layer, where wrapping stops."""
         return v.layers == 1 and self.limits.linear_float32 and not v.is_table and not in_buffer(v)
 
     # -- snippets
