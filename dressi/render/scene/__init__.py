@@ -1,8 +1,8 @@
 """Scenes and meshes as plain NumPy data, with glTF's meaning.
 
-scene and its parts (dataclasses), mesh (triangle meshes, their tables and normals), convert (a mesh to a
-scene and back), flat (what is drawn, in world space), checks (what a scene must satisfy), compare,
-welding (which vertices are one place), pear (a procedural textured mesh).
+scene and its parts (dataclasses), mesh (triangle meshes, their tables and normals), convert (a mesh
+to a scene and back), flat (what is drawn, in world space), checks (what a scene must satisfy),
+compare, welding (which vertices are one place), pear (a procedural textured mesh).
 """
 
 from dressi.render.scene.checks import (
