@@ -101,6 +101,7 @@ class ColmapPoints:
 
 
 def no_points() -> ColmapPoints:
+    """A model's points where it has none: arrays of length 0."""
     empty = np.zeros(0)
     return ColmapPoints(
         empty.astype(np.int64), np.zeros((0, 3)), np.zeros((0, 3), np.uint8), empty, ()
