@@ -196,6 +196,7 @@ def _read_elsewhere(f: Function, i: int, t: Variable) -> Variable:
     for e in np.eye(y.vtype.n):
         one = expand(constant(e, y.vtype), y.size, y.layers)
         slope = f.op.backward(f, one, i)
-        assert slope is not None, f.where
+        if slope is None:
+            raise GraphError(f"{f.where}: has no tangent along {f.inputs[i].label()}")
         parts.append(dot(slope, t))
     return parts[0] if len(parts) == 1 else vec(*parts)
