@@ -399,7 +399,7 @@ def test_only_images_of_one_row_are_drawn_as_two() -> None:
         assert (made == wanted) is not taller
         drawn = {f.output.size for f in topological(made) if f.op.kind == RASTER}
         assert drawn == {(N, 2) if taller else size}
-        kept = simplify(wanted, drawn=lambda raster, n: False, one_row=True)
+        kept = simplify(wanted, separately=lambda raster, n: False, one_row=True)
         assert {f.output.size for f in topological(kept) if f.op.kind == RASTER} == {size}
         if taller:
             pairs = zip(evaluate(made, s.feeds), evaluate(wanted, s.feeds), strict=True)
