@@ -7,7 +7,7 @@ substage is not looked through for each candidate); the substage in the end.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 from dressi.ad.graph import Variable
@@ -22,7 +22,7 @@ from dressi.packing.obstacles import (
     input_obstacle,
     output_obstacle,
 )
-from dressi.packing.substage import Substage, count_input, make_substage, one_access
+from dressi.packing.substage import Substage, make_substage, one_access
 from dressi.packing.task import Context
 from dressi.packing.units import (
     ATTACHMENT,
@@ -36,6 +36,7 @@ from dressi.packing.units import (
     access,
     in_buffer,
 )
+from dressi.packing.usage import count_input
 
 # Masks: the accesses to an input, and more about it.
 _BITS = {ATTACHMENT: 1, TEXTURE: 2, HW_SAMPLER: 4, BUFFER: 8, UNIFORM: 16, VERTEX_TEXTURE: 32}
@@ -60,13 +61,17 @@ class Candidate:
         self.unit = unit
         self.index = unit.index
         self.is_uniform = unit.is_uniform
-        self.producers = index.producers[unit.index]
+        self.producers: Sequence[int] = index.producers[unit.index]
         self.n_users = len(index.users[unit.index])
         self.readers = {v.uid: index.readers.get(v.uid, ()) for v in unit.outputs}
         self.outputs = [
             (v, v.uid, v.vtype.n_planes, in_buffer(v), v.uid in context.final) for v in unit.outputs
         ]
-        self.writes_images = not all(buffer for *_, buffer, _ in self.outputs)
+        (width, height), layers = unit.domain
+        self.n_pixels = width * height * layers
+        # On a shelf all write all of their outputs: without room for images, a substage looks at
+        # those only that scatter.
+        self.shelf: Hashable = (unit.domain, not all(buffer for *_, buffer, _ in self.outputs))
         self.is_final = any(final for *_, final in self.outputs)
         self.level = 0
         """Passes that must come before, because something is read at other pixels."""
@@ -149,14 +154,25 @@ class Active:
         """Highest level of the units, after each that joined."""
 
     @property
-    def has_room(self) -> bool:
-        """Whether it may write one more image."""
-        return self.use[IMAGES] < self.most_images
+    def shelves(self) -> list[tuple[Domain, bool]]:
+        """Where units wait that may join: those that write images as long as there is room."""
+        if self.kind == COMP:
+            return []
+        has_room = self.use[IMAGES] < self.most_images
+        return [(self.domain, True), (self.domain, False)] if has_room else [(self.domain, False)]
 
     def why_not(self, candidate: Candidate) -> Obstacle | None:
-        """What keeps a unit out; None when it fits."""
+        """Return what keeps a unit out; None when it fits."""
         change = self.change(candidate, patient=False)
         return None if isinstance(change, Change) else change
+
+    def join(self, candidate: Candidate, patient: bool) -> bool | None:
+        """Take a unit; return whether all limits are kept, or None where it stays out."""
+        change = self.change(candidate, patient)
+        if not isinstance(change, Change):
+            return None
+        self.add(change)
+        return change.fits
 
     def change(
         self, candidate: Candidate, patient: bool, ignored: Collection[str] = ()
@@ -252,8 +268,8 @@ class Active:
         for producer in candidate.producers:
             self.edges[producer] = self.edges.get(producer, 0) + 1
 
-    def undo(self) -> Candidate:
-        """Give the last unit back."""
+    def leave(self) -> int:
+        """Give the last unit back; return its index."""
         change = self.joined.pop()
         self.levels.pop()
         for uid, before, _ in change.masks:
@@ -266,7 +282,7 @@ class Active:
         self.members.discard(candidate.index)
         for producer in candidate.producers:
             self.edges[producer] -= 1
-        return candidate
+        return candidate.index
 
     def substage(self) -> Substage:
         """The substage of the units that joined."""

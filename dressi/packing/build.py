@@ -13,12 +13,13 @@ from dressi.ad.graph import Variable
 from dressi.errors import GraphError
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.options import Options
+from dressi.packing.order import in_levels
 from dressi.packing.passes import CHOICES, PLAN, SUBSTAGES, UNITS, walk
 from dressi.packing.plan import Plan
 from dressi.packing.predict import predicted_us
 from dressi.packing.profile import DeviceProfile
 from dressi.packing.program import Program
-from dressi.packing.stage import Stage, in_levels, pack_stages
+from dressi.packing.stage import Stage, pack_stages
 from dressi.packing.substage import Substage
 from dressi.packing.task import MAX_PLANES, Task, image_key
 

@@ -7,7 +7,7 @@ does not change it; positions in the order stand for the nodes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from dressi.ad.graph import Variable
 
@@ -21,6 +21,20 @@ class Node(Protocol):
     @property
     def inputs(self) -> Iterable[Variable]:
         """What it reads from outside; perhaps more than once."""
+
+
+N = TypeVar("N", bound=Node)
+
+
+def needed(nodes: Sequence[N], wanted: Iterable[Variable]) -> tuple[N, ...]:
+    """Return those nodes that some values need, in order of execution."""
+    uids = {v.uid for v in wanted}
+    chain: list[N] = []
+    for node in reversed(nodes):
+        if any(v.uid in uids for v in node.outputs):
+            chain.append(node)
+            uids |= {v.uid for v in node.inputs}
+    return tuple(reversed(chain))
 
 
 class DefUse:

@@ -22,9 +22,10 @@ from dressi.packing.greedy import PATIENCE, pack_substages
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA, DeviceLimits
 from dressi.packing.obstacles import IMAGES, LEAVES, SCATTERED
 from dressi.packing.stage import pack_stages, why_not_stage
-from dressi.packing.substage import Substage, broken_limit, make_substage, use_of
+from dressi.packing.substage import Substage, make_substage
 from dressi.packing.task import Context
 from dressi.packing.units import ATTACHMENT, Unit, find_inline, in_buffer, make_units
+from dressi.packing.usage import broken_limit, use_of
 from dressi.testing.random_graphs import random_graph
 from dressi.testing.scale_graphs import KINDS, scale_graph
 
