@@ -6,10 +6,10 @@ list of substages in order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from dressi.ad.graph import Size, Variable
+from dressi.ad.graph import Variable
 from dressi.ad.registry import RASTER
 from dressi.errors import GraphError
 from dressi.packing.defuse import DefUse
@@ -44,10 +44,10 @@ class _Candidate:
     ) -> None:
         self.substage = substage
         self.index = index
-        self.producers = defuse.producers[index]
+        self.producers: Sequence[int] = defuse.producers[index]
         self.n_users = len(defuse.users[index])
         try:
-            self.shelf: Size = layout(*substage.domain, limits).physical
+            self.shelf: Hashable = layout(*substage.domain, limits).physical
         except GraphError:  # placing the images names the one that is too large
             self.shelf = substage.domain[0]
         self.fetched: set[int] = set()
