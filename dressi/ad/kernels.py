@@ -1,4 +1,4 @@
-"""The ways to run an op: which GLSL computes it, and where.
+"""Kernels: which GLSL computes an op, and where it runs.
 
 In: ``register(Op(...), Kernel(...), ...)`` in ``dressi.ad.functions``. Out: kernels by op and
 target, for the packer. What an op is (``ad.registry``) knows nothing of them.
@@ -38,7 +38,7 @@ that of others, where their loads overlap."""
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """One way to run an op.
+    """GLSL of an op for one target.
 
     ``glsl``: the text, or a function of the Function that returns it. Markers: {y} output, {x0}...
     inputs, {T} output type, {T0}... input types, {fetch0}(ivec2 pos, int layer) for inputs read at
@@ -89,12 +89,12 @@ def workgroup(op: Op) -> Workgroup | None:
     return kernel if isinstance(kernel, Workgroup) else None
 
 
-def implement(op: Op, *ways: Kernel) -> Op:
+def implement(op: Op, *variants: Kernel) -> Op:
     """Give an op its kernels, at most one for each target; those that it had for one go."""
-    _KERNELS[op] = {**kernels(op), **{k.target: k for k in ways}}
+    _KERNELS[op] = {**kernels(op), **{k.target: k for k in variants}}
     return op
 
 
-def register(op: Op, *ways: Kernel) -> Op:
+def register(op: Op, *variants: Kernel) -> Op:
     """Add a row to the registry, with its kernels; the name must be new."""
-    return implement(registry.register(op), *ways)
+    return implement(registry.register(op), *variants)

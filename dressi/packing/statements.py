@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from dressi.ad.graph import Function
+from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import DISPATCH, FRAGMENT, REST, SUBGROUP, WORKGROUP, kernels, workgroup
 from dressi.ad.registry import ANY, RASTER
 from dressi.packing.accumulate import ATOMIC, reduced, reducer
@@ -30,9 +30,9 @@ _SUBGROUPS = {
 
 def _adds_together(g: Generator, f: Function) -> bool:
     """Whether the lanes of a subgroup may add up what a scatter adds."""
-    way = g.context.way_to_add
+    mode = g.context.accumulation
     able = g.substage.lowered and g.limits.subgroup_arithmetic
-    return able and way == ATOMIC and not is_exact(f.output, way)
+    return able and mode == ATOMIC and not is_exact(f.output, mode)
 
 
 def snippet(g: Generator, f: Function, text: ShaderText) -> str:
@@ -40,13 +40,13 @@ def snippet(g: Generator, f: Function, text: ShaderText) -> str:
     together = g.substage.lowered and g.limits.subgroup_arithmetic
     if f.op.scatter == "add":
         together = _adds_together(g, f)
-    ways = kernels(f.op)
-    if SUBGROUP in ways and together:
-        code = ways[SUBGROUP].text(f)
+    variants = kernels(f.op)
+    if SUBGROUP in variants and together:
+        code = variants[SUBGROUP].text(f)
         text.extensions |= _SUBGROUPS if "subgroup" in code or f.op.scatter else set()
         return code
     targets = (WORKGROUP, DISPATCH, FRAGMENT) if g.substage.is_dispatch else (FRAGMENT,)
-    return next(ways[target] for target in targets if target in ways).text(f)
+    return next(variants[target] for target in targets if target in variants).text(f)
 
 
 def needed(f: Function, code: str, markers: Collection[str]) -> list[str]:
@@ -155,3 +155,32 @@ def emit_tail(g: Generator, own: Function, text: ShaderText, body: list[str]) ->
     for v in g.substage.outputs:
         lines += g.image_stores(v, text, "pos", g.names[v.uid])
     body += ["  if (gl_LocalInvocationIndex == 0u) {", *lines, "  }"]
+
+
+def fragment_function(g: Generator, f: Function, text: ShaderText) -> str:
+    """Return the name of a function of a fragment: its depth, and whether it is kept."""
+    if not text.is_new("fragment"):
+        return "fragment"
+    fragment = f.attr("inner")
+    outer, g.names = g.names, {}
+    body: list[str] = []
+    for each in fragment.functions:
+        g.emit(each, text, body)
+    depth, keep = (g.operand(v, text, body) for v in (fragment.depth, fragment.keep))
+    g.names = outer
+    arguments = "int primitive_id, ivec2 pos, int layer, out float depth, out float keep"
+    body.append(f"  depth = {depth}; keep = {keep};")
+    text.functions.append("\n".join([f"void fragment({arguments}) {{", *body, "}"]))
+    return "fragment"
+
+
+def store_function(g: Generator, v: Variable, text: ShaderText) -> str:
+    """Return the name of a function void f(ivec2 pos, int layer, T value) that stores v."""
+    if len(g.functions) > 1:  # what follows takes it from here, and stores it too
+        text.functions.append(f"{v.vtype.glsl} carried;")
+        lines = ["  carried = value;"]
+    else:
+        lines = g.image_stores(v, text, g.address(v), "value")
+    stores = "\n".join(lines)
+    text.functions.append(f"void store(ivec2 p, int l, {v.vtype.glsl} value) {{\n{stores}\n}}")
+    return "store"

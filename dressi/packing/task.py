@@ -55,8 +55,8 @@ class Context:
         )
 
     @property
-    def way_to_add(self) -> str:
-        """How a scatter adds: see ``accumulate``."""
+    def accumulation(self) -> str:
+        """How a scatter adds: one of the modes of ``accumulate``."""
         if self.deterministic:
             return EXACT
         return ATOMIC if self.limits.float_atomics else LOOP

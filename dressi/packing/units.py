@@ -81,13 +81,13 @@ def in_buffer(v: Variable) -> bool:
     return v.creator is not None and v.creator.op.scatter is not None
 
 
-def is_exact(v: Variable, way_to_add: str) -> bool:
+def is_exact(v: Variable, accumulation: str) -> bool:
     """Whether a buffer holds sums that do not depend on the order of additions: all do, or the
     Function asks for it (attribute ``fixed_point``)."""
     f = v.creator
     if f is None or f.op.scatter != "add":
         return False
-    return way_to_add == EXACT or ("fixed_point", True) in f.attrs
+    return accumulation == EXACT or ("fixed_point", True) in f.attrs
 
 
 def domain_of(f: Function) -> Domain:
