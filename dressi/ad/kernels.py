@@ -7,7 +7,7 @@ target, for the packer. What an op is (``ad.registry``) knows nothing of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -58,35 +58,12 @@ class Kernel:
         return self.glsl(f) if callable(self.glsl) else self.glsl
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Workgroup(Kernel):
-    """A kernel for WORKGROUP: groups of ``lanes`` x 1 x 1 invocations."""
-
-    target: Target = field(default=WORKGROUP, init=False)
-    groups: Callable[[Function], tuple[int, int, int]]
-    """The number of groups along x, y and z."""
-    lanes: int
-    """Invocations of a group."""
-    preamble: Callable[[Function], str]
-    """GLSL before main()."""
-    word_bits: int = 32
-    """Of the words of {buffer}, where the op is a raw scatter."""
-    stores_first: bool = False
-    """The first invocation of a group stores all that the group makes."""
-
-
 _KERNELS: WeakKeyDictionary[Op, dict[Target, Kernel]] = WeakKeyDictionary()
 
 
 def kernels(op: Op) -> Mapping[Target, Kernel]:
     """The kernels of an op by target."""
     return _KERNELS.get(op, {})
-
-
-def workgroup(op: Op) -> Workgroup | None:
-    """The kernel of an op that runs in groups of invocations, or None."""
-    kernel = kernels(op).get(WORKGROUP)
-    return kernel if isinstance(kernel, Workgroup) else None
 
 
 def implement(op: Op, *variants: Kernel) -> Op:

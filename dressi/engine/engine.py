@@ -17,8 +17,9 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from dressi.ad.graph import Variable, graph_text
+from dressi.ad.graph import Variable
 from dressi.ad.optim import Optimizer
+from dressi.ad.show import graph_text
 from dressi.ad.verify import check_graph
 from dressi.engine.checks import check_options, checked_limit, need_variable, positive_int
 from dressi.engine.device import Device, opened

@@ -12,7 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dressi.ad.graph import Variable, stand_in
+from dressi.ad.graph import Variable
 from dressi.engine.stepper import Part
 
 KEPT_BYTES = 256 << 20
@@ -39,7 +39,7 @@ class Evaluation:
     def n_bytes(self) -> int:
         """Estimate of the memory that goes away with it."""
         plan = self.part.packed.plan
-        return sum(self.part.executable.own_bytes()) + SUBSTAGE_BYTES * plan.n_substages
+        return sum(plan.own_bytes) + SUBSTAGE_BYTES * plan.n_substages
 
 
 class Evaluations:
@@ -74,7 +74,7 @@ class Evaluations:
 
         part.packed = replace(part.packed, substages=(), task=None)  # they hold the graph
         references = tuple(weakref.ref(v, gone) for v in asked)
-        new = Evaluation(part, references, tuple(stand_in(v) for v in lowered))
+        new = Evaluation(part, references, tuple(_stand_in(v) for v in lowered))
         self._kept[key] = new
         total = self.n_bytes()
         while total > KEPT_BYTES and len(self._kept) > KEPT_ALWAYS:
@@ -108,3 +108,11 @@ class Evaluations:
             evaluation.part.executable.close()
         self._kept.clear()
         self._dead.clear()
+
+
+def _stand_in(v: Variable) -> Variable:
+    """Return a leaf with the uid, name, type and size of ``v`` that does not keep v's graph
+    alive."""
+    out = Variable(v.vtype, v.size, v.layers, name=v.name)
+    out.uid, out.line = v.uid, v.line
+    return out

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dressi.ad.graph import Variable
-from dressi.errors import GraphError
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.options import Options
 from dressi.packing.order import in_levels
@@ -29,7 +28,6 @@ __all__ = [
     "Task",
     "assemble",
     "image_key",
-    "make_task",
     "pack",
     "pack_functions",
     "pack_task",
@@ -77,43 +75,14 @@ def pack(
     the cache takes to change in every step. An output that a scatter makes stays in its buffer.
     Raises PackingError, and GraphError for images too large for the device.
     """
-    task = make_task(outputs, updates, limits, options, name, resident, profile, changing)
+    choices = frozenset(resident), profile, frozenset(changing)
+    task = Task(name, tuple(outputs), tuple(updates), limits, options or Options(), *choices)
     return pack_task(task)
-
-
-def make_task(
-    outputs: Sequence[Variable],
-    updates: Iterable[tuple[Variable, Variable]],
-    limits: DeviceLimits,
-    options: Options | None = None,
-    name: str = "step",
-    resident: Iterable[int] = (),
-    profile: DeviceProfile | None = None,
-    changing: Iterable[int] = (),
-) -> Task:
-    """Check the updates, choose uniforms and what shaders recompute. Arguments as for ``pack``."""
-    pairs = tuple(updates)
-    for leaf, new in pairs:
-        if (leaf.vtype, leaf.size, leaf.layers) != (new.vtype, new.size, new.layers):
-            raise GraphError(
-                f"the update of {leaf.label()} is {new.label()}; type and size must match"
-            )
-    task = Task(
-        name,
-        tuple(outputs),
-        pairs,
-        limits,
-        options or Options(),
-        frozenset(resident),
-        profile,
-        frozenset(changing),
-    )
-    program = Program(task, name, task.context(task.wanted), tuple(task.wanted))
-    return walk(CHOICES, program).task
 
 
 def pack_task(task: Task) -> Packed:
     """Functions into substages, substages into stages, stages into a Plan."""
+    task = walk(CHOICES, Program(task, task.name, task.context(()), tuple(task.wanted))).task
     substages = pack_functions(task, task.wanted)
     return assemble(task, task.name, substages, task.outputs, task.updates)
 

@@ -6,6 +6,7 @@ does not change it; positions in the order stand for the nodes.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
@@ -64,3 +65,20 @@ class DefUse:
         for k, mine in enumerate(producers):
             for producer in mine:
                 self.users[producer].append(k)
+
+
+def topological_order(nodes: Sequence[Node]) -> list[int]:
+    """Return positions by Kahn's algorithm, the earliest first."""
+    index = DefUse(nodes)
+    waiting = [len(producers) for producers in index.producers]
+    heap = [k for k, n in enumerate(waiting) if n == 0]
+    order: list[int] = []
+    while heap:
+        k = heapq.heappop(heap)
+        order.append(k)
+        for user in index.users[k]:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                heapq.heappush(heap, user)
+    assert len(order) == len(nodes), "a cycle"
+    return order

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dressi.ad.kernels import workgroup
 from dressi.ad.registry import COMP, FRAG
+from dressi.ad.workgroups import workgroup
 from dressi.packing.defuse import DefUse
 from dressi.packing.substage import Substage
 from dressi.packing.task import Context

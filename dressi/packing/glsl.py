@@ -9,9 +9,9 @@ of images.
 from __future__ import annotations
 
 from dressi.ad.graph import Function, Variable
-from dressi.ad.kernels import workgroup
 from dressi.ad.registry import FREE, SAME, SAMPLER
 from dressi.ad.template import Value, fill_glsl
+from dressi.ad.workgroups import workgroup
 from dressi.packing.accumulate import ATOMIC, adder
 from dressi.packing.exact import INT64, exact_adder
 from dressi.packing.reads import Reads

@@ -12,8 +12,9 @@ from collections.abc import Collection, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from dressi.ad.graph import Function, Variable
-from dressi.ad.kernels import DISPATCH, FRAGMENT, REST, SUBGROUP, WORKGROUP, kernels, workgroup
+from dressi.ad.kernels import DISPATCH, FRAGMENT, REST, SUBGROUP, WORKGROUP, kernels
 from dressi.ad.registry import ANY, RASTER
+from dressi.ad.workgroups import workgroup
 from dressi.packing.accumulate import ATOMIC, reduced, reducer
 from dressi.packing.guard import find_guard
 from dressi.packing.shader_text import ShaderText

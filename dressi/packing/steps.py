@@ -12,6 +12,7 @@ from dataclasses import replace
 from dressi.ad.graph import leaves
 from dressi.packing.assemble import plan_stages
 from dressi.packing.greedy import pack_substages
+from dressi.packing.inline import find_inline
 from dressi.packing.lifetimes import Moves, reuse_images, write_in_place
 from dressi.packing.order import in_levels, update_order
 from dressi.packing.places import choose_uniforms, outside_values, place
@@ -20,7 +21,7 @@ from dressi.packing.program import Program
 from dressi.packing.stage import pack_stages
 from dressi.packing.substage import Substage
 from dressi.packing.task import Context
-from dressi.packing.units import find_inline, make_units
+from dressi.packing.units import make_units
 
 Step = Callable[[Program], Program]
 

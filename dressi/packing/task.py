@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from dressi.ad.graph import Variable
 from dressi.ad.registry import FRAG
+from dressi.errors import GraphError
 from dressi.packing.accumulate import ATOMIC, EXACT, LOOP
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.options import Options
@@ -83,6 +84,13 @@ class Task:
     """Leaves in the uniform block: see the pass ``uniforms``."""
     inline: frozenset[int] = frozenset()
     """uids of what every shader recomputes: see the pass ``inline``."""
+
+    def __post_init__(self) -> None:
+        for leaf, new in self.updates:
+            if (leaf.vtype, leaf.size, leaf.layers) != (new.vtype, new.size, new.layers):
+                raise GraphError(
+                    f"the update of {leaf.label()} is {new.label()}; type and size must match"
+                )
 
     @property
     def wanted(self) -> list[Variable]:

@@ -7,14 +7,13 @@ shader). The packer knows no op by name: only shader type, reads, sizes.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from dressi.ad.graph import Function, Size, Variable, topological
-from dressi.ad.registry import ANY, COMP, FRAG, FREE, RASTER, SAME, SAMPLER, VERTEX
+from dressi.ad.registry import ANY, COMP, FRAG, RASTER, SAME, SAMPLER, VERTEX
 from dressi.packing.accumulate import EXACT
-from dressi.packing.defuse import DefUse
+from dressi.packing.defuse import topological_order
 
 Domain = tuple[Size, int]
 
@@ -98,44 +97,6 @@ def domain_of(f: Function) -> Domain:
     return f.output.size, f.output.layers
 
 
-INLINE_UNIFORM, INLINE_PIXEL = 24, 4
-"""Functions that a value made of constants and uniforms may take to be written into every shader
-that uses it, for 1x1 values and for images: cheaper than a pass of its own, or than an
-attachment."""
-
-
-def find_inline(
-    outputs: Iterable[Variable], uniforms: Collection[int], chains: bool = True
-) -> set[int]:
-    """Variables that every shader recomputes: constants, coordinates, and (with ``chains``) short
-    chains of cheap same-pixel Functions of them and of uniform leaves."""
-    outs = list(outputs)
-    functions = topological(outs)
-    fetched = {v.uid for v in outs}
-    for f in functions:
-        fetched |= {x.uid for i, x in enumerate(f.inputs) if f.op.read(i) != SAME}
-    cost: dict[int, int] = {}
-    for f in functions:
-        y = f.output
-        if f.op.kind == FREE:
-            cost[y.uid] = 0
-            continue
-        if (
-            not chains
-            or f.op.kind != FRAG
-            or f.op.scatter
-            or f.op.fragment_exit
-            or y.fragment_of is not None
-            or y.uid in fetched
-            or not all(x.uid in cost or x.uid in uniforms for x in f.inputs)
-        ):
-            continue
-        total = 1 + sum(cost.get(x.uid, 0) for x in f.inputs)
-        if total <= (INLINE_UNIFORM if y.size == (1, 1) else INLINE_PIXEL):
-            cost[y.uid] = total
-    return set(cost)
-
-
 def make_units(
     outputs: Iterable[Variable], inline: Collection[int], cut: Collection[int] = ()
 ) -> list[Unit]:
@@ -151,7 +112,8 @@ def make_units(
     # A group must stand where its last member stands: members may read what is written in between.
     ordered = sorted(groups.values(), key=lambda g: g[-1].uid)
     units = [_unit(k, group, inline) for k, group in enumerate(ordered)]
-    order = _topological(units)
+    # Groups may have moved Functions past their users.
+    order = topological_order(units)
     return [replace(units[k], index=index) for index, k in enumerate(order)]
 
 
@@ -180,24 +142,6 @@ def _unit(index: int, functions: Sequence[Function], inline: Collection[int]) ->
         tuple(r for r in reads.values() if r is not None),
         tuple(f.output for f in functions if f.output.fragment_of is None),
     )
-
-
-def _topological(units: Sequence[Unit]) -> list[int]:
-    """Positions by Kahn's algorithm, earliest first (groups may have moved Functions past their
-    users)."""
-    index = DefUse(units)
-    waiting = [len(producers) for producers in index.producers]
-    heap = [k for k, n in enumerate(waiting) if n == 0]
-    order: list[int] = []
-    while heap:
-        k = heapq.heappop(heap)
-        order.append(k)
-        for user in index.users[k]:
-            waiting[user] -= 1
-            if waiting[user] == 0:
-                heapq.heappush(heap, user)
-    assert len(order) == len(units), "cycle between units"
-    return order
 
 
 def access(v: Variable, read: str, domain: Domain, uniforms: Collection[int]) -> str:

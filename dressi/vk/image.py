@@ -14,7 +14,7 @@ from dressi.errors import DeviceError
 from dressi.packing.plan import BYTES_PER_PIXEL, ImagePlan
 from dressi.vk.api import Arena, CData
 from dressi.vk.context import Context, Owned
-from dressi.vk.memory import Memory, Staging
+from dressi.vk.memory import Buffer, Memory, Staging
 from dressi.vk.query import FORMATS
 
 
@@ -136,7 +136,7 @@ def create_image_and_view(
     requirements = api.ffi.new("VkMemoryRequirements *")
     api.lib.vkGetImageMemoryRequirements(ctx.device, handle, requirements)
     like = c.VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
-    where = memory.allocate(owned, requirements, "image", what, like=like)
+    where = memory.allocate(owned, requirements, "image", what, like)
     result = api.lib.vkBindImageMemory(ctx.device, handle, where.memory, where.offset)
     ctx.check(result, "vkBindImageMemory", what)
     view = arena.struct(
@@ -345,3 +345,22 @@ def host_barrier(ctx: Context, commands: CData) -> None:
         ctx.api.null,
     )
     ctx.api.lib.vkCmdPipelineBarrier(commands, transfer, host, 0, 1, memory, 0, null, 0, null)
+
+
+def read_buffer(ctx: Context, staging: Staging, source: Buffer, size: int, what: str) -> bytes:
+    """Return the first bytes of a buffer of the device."""
+    parts = []
+    for start in range(0, size, staging.CHUNK):
+        length = min(staging.CHUNK, size - start)
+        target = staging.get("readback", length)
+        region = Arena(ctx.api).struct("VkBufferCopy", srcOffset=start, size=length)
+
+        def copy(commands: CData, to: CData = target.handle, region: CData = region) -> None:
+            barrier(ctx, commands)
+            ctx.api.lib.vkCmdCopyBuffer(commands, source.handle, to, 1, region)
+            host_barrier(ctx, commands)
+
+        ctx.run_once(copy, what)
+        staging.invalidate(target)
+        parts.append(bytes(ctx.api.ffi.buffer(target.pointer, length)))
+    return b"".join(parts)

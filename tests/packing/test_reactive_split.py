@@ -23,7 +23,7 @@ from dressi.ad.registry import FREE
 from dressi.ad.simplify import own_image
 from dressi.ad.vtype import FLOAT, INT, VEC3
 from dressi.packing import Options, Packed, check_plan, image_key
-from dressi.packing.build import MAX_PLANES, Task, make_task, pack_task
+from dressi.packing.build import MAX_PLANES, Task, pack_task
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA
 from dressi.packing.reactive import Split, split_functions, split_substages
 from dressi.packing.units import in_buffer
@@ -56,7 +56,7 @@ def task_of(
     ]
     n = len(outputs)
     updates = [(x, new) for (x, _), new in zip(pairs, made[n:], strict=True)]
-    return make_task(made[:n], updates, limits, options)  # type: ignore[arg-type]
+    return Task("step", tuple(made[:n]), tuple(updates), limits, options)  # type: ignore[arg-type]
 
 
 def random_task(
