@@ -1,7 +1,7 @@
 """The engine: a loss and an optimizer in, optimized data out (paper, A.5: DressiAD).
 
 ``exec_step`` is seven phases: backward, optimizer, traverse, substages, stages, Vulkan objects,
-execution. The first six (``program``) run when something changed; a steady step is one submit.
+execution. The first six (``step_builder``) run when something changed; a steady step is one submit.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from dressi.ad.verify import check_graph
 from dressi.engine.checks import check_options, checked_limit, need_variable, positive_int
 from dressi.engine.device import Device, opened
 from dressi.engine.leafstore import present
-from dressi.engine.program import Program, WholeStep
+from dressi.engine.program import Program
 from dressi.engine.runtime import Runtime
+from dressi.engine.step_builder import StepBuilder
 from dressi.errors import DeviceError, GraphError
 from dressi.inspect.draw import GraphView, graph_view
 from dressi.inspect.dumps import set_up_log
@@ -381,4 +382,4 @@ class DressiAD(Engine):
         check_options(options)
         limit = checked_limit(memory_limit)
         runtime = Runtime(opened(device, validate, limit), options, limits)
-        super().__init__(runtime, Program(runtime, WholeStep(runtime)))
+        super().__init__(runtime, Program(runtime, StepBuilder(runtime)))
