@@ -351,7 +351,7 @@ def _overflow(unit: Unit, context: Context) -> set[int]:
     return over
 
 
-# -- what a whole substage uses ---------------------------------------------------------------------
+# -- what a whole substage uses --------------------------------------------------------------------
 
 
 def use_of(s: Substage) -> Use:

@@ -12,12 +12,16 @@ from dressi.ad.graph import Function, Variable
 from dressi.ad.registry import FREE, SAME, SAMPLER
 from dressi.ad.template import Value, fill_glsl
 from dressi.ad.workgroups import workgroup
-from dressi.packing.accumulate import ATOMIC, adder
-from dressi.packing.exact import INT64, exact_adder
 from dressi.packing.reads import Reads
 from dressi.packing.shader_text import ShaderText
-from dressi.packing.statements import fragment_function, needed, snippet, store_function
-from dressi.packing.units import ATTACHMENT, UNIFORM, is_exact
+from dressi.packing.statements import needed, snippet, special_values
+    adder_function,
+    fragment_function,
+    needed,
+    snippet,
+    store_function,
+)
+from dressi.packing.units import ATTACHMENT, UNIFORM
 
 
 class Generator(Reads):
@@ -65,17 +69,7 @@ class Generator(Reads):
                 values[f"fetch{i}"] = self.fetch(x, text)
             values |= {f"T{i}": x.vtype.glsl, f"l{i}": x.layers}
             values |= {f"w{i}": x.size[0], f"h{i}": x.size[1]}
-        if f.op.scatter == "add":
-            values["add"] = self.adder(y, text)
-        kernel = workgroup(f.op)
-        wide = kernel is not None and kernel.word_bits == 64
-        if f.op.scatter == "raw":
-            text.extensions.update(INT64 if wide else ())
-            values["buffer"] = self.buffer(y, text, "uint64_t" if wide else "uint")
-        if kernel is not None:
-            values["inner"] = lambda: fragment_function(self, f, text)
-            values["store"] = lambda: store_function(self, y, text)
-        return values
+        return values | special_values(self, f, text)
 
     def operand(self, x: Variable, text: ShaderText, body: list[str]) -> str:
         """Expression for x at the pixel being computed."""
@@ -110,21 +104,6 @@ class Generator(Reads):
         result, self.names = self.names[v.uid], outer
         head = f"{v.vtype.glsl} {name}(ivec2 pos, int layer) {{  // {v.label()}"
         return "\n".join([head, *body, f"  return {result};", "}"])
-
-    def adder(self, y: Variable, text: ShaderText) -> str:
-        """Name of a function void f(int index, T value) that adds; exact zeros are skipped."""
-        mode = self.context.accumulation
-        if is_exact(y, mode):
-            array, n_components, wide = self.exact_buffer(y, text)
-            name = f"add_{array}"
-            text.functions += exact_adder(name, array, y.vtype, n_components, wide)
-            return name
-        array = self.buffer(y, text, "float" if mode == ATOMIC else "uint")
-        if mode == ATOMIC:
-            text.extensions.add("GL_EXT_shader_atomic_float")
-        name = f"add_{array}"
-        text.functions += adder(name, array, y.vtype, mode)
-        return name
 
     def image_stores(self, v: Variable, text: ShaderText, at: str, name: str) -> list[str]:
         """Statements that write a value to the storage images of v, at a physical position."""

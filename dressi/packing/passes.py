@@ -3,7 +3,7 @@
 In: a Program with a task. Out: the Program with a Plan. Each pass has a name, its switches in
 ``Options`` (or says why it has none) and a sentence that is true after it. ``walk`` runs passes in
 the order of their table; ``DRESSI_DEBUG=3`` checks and prints the program after each. Before
-packing, ``lower`` simplifies the graph; see SWITCHES_ELSEWHERE.
+packing, ``lower`` simplifies the graph; see ``options``.
 """
 
 from __future__ import annotations
@@ -18,16 +18,6 @@ from dressi.packing.fold import fold
 from dressi.packing.inspection import check_program, log_pass
 from dressi.packing.program import Program
 from dressi.packing.rematerialize import dissolve, drop_dead, recompute
-
-SWITCHES_ELSEWHERE = {
-    "merge_duplicates": "ad.simplify, before packing",
-    "fold_constants": "ad.simplify, before packing",
-    "peeling": "packing.lower, before packing",
-    "lowering": "packing.lower, before packing, and build.pack_functions, which tries both",
-    "deterministic": "packing.accumulate: the GLSL of a scatter",
-    "cache": "packing.reactive: which part of a step is a program of its own",
-}
-"""Switches of Options that belong to no pass, and where they act."""
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import DISPATCH, FRAGMENT, REST, SUBGROUP, WORKGROUP, kernels
 from dressi.ad.registry import ANY, RASTER
+from dressi.ad.template import Value
 from dressi.ad.workgroups import workgroup
-from dressi.packing.accumulate import ATOMIC, reduced, reducer
+from dressi.packing.accumulate import ATOMIC, adder, reduced, reducer
+from dressi.packing.exact import INT64, exact_adder
 from dressi.packing.guard import find_guard
 from dressi.packing.shader_text import ShaderText
 from dressi.packing.units import is_exact
@@ -96,7 +98,7 @@ def _rows_together(g: Generator, group: list[Function], text: ShaderText, body: 
     for f in group:
         y = f.output
         body.append(f"  // {f.op.name}  {f.line}")
-        add = g.adder(y, text)
+        add = adder_function(g, y, text)
         array = g.buffer(y, text, "float")
         text.functions.append(reducer(f"reduce_{array}", array, y.vtype))
         value = g.operand(f.inputs[0], text, body)
@@ -158,6 +160,22 @@ def emit_tail(g: Generator, own: Function, text: ShaderText, body: list[str]) ->
     body += ["  if (gl_LocalInvocationIndex == 0u) {", *lines, "  }"]
 
 
+def special_values(g: Generator, f: Function, text: ShaderText) -> dict[str, Value]:
+    """Return what the markers stand for that only scatters and kernels of workgroups have."""
+    values: dict[str, Value] = {}
+    kernel = workgroup(f.op)
+    if f.op.scatter == "add":
+        values["add"] = adder_function(g, f.output, text)
+    if f.op.scatter == "raw":
+        wide = kernel is not None and kernel.word_bits == 64
+        text.extensions.update(INT64 if wide else ())
+        values["buffer"] = g.buffer(f.output, text, "uint64_t" if wide else "uint")
+    if kernel is not None:
+        values["inner"] = lambda: fragment_function(g, f, text)
+        values["store"] = lambda: store_function(g, f.output, text)
+    return values
+
+
 def fragment_function(g: Generator, f: Function, text: ShaderText) -> str:
     """Return the name of a function of a fragment: its depth, and whether it is kept."""
     if not text.is_new("fragment"):
@@ -185,3 +203,19 @@ def store_function(g: Generator, v: Variable, text: ShaderText) -> str:
     stores = "\n".join(lines)
     text.functions.append(f"void store(ivec2 p, int l, {v.vtype.glsl} value) {{\n{stores}\n}}")
     return "store"
+
+
+def adder_function(g: Generator, y: Variable, text: ShaderText) -> str:
+    """Return the name of a function void f(int index, T value) that adds what is not exactly 0."""
+    mode = g.context.accumulation
+    if is_exact(y, mode):
+        array, n_components, wide = g.exact_buffer(y, text)
+        name = f"add_{array}"
+        text.functions += exact_adder(name, array, y.vtype, n_components, wide)
+        return name
+    array = g.buffer(y, text, "float" if mode == ATOMIC else "uint")
+    if mode == ATOMIC:
+        text.extensions.add("GL_EXT_shader_atomic_float")
+    name = f"add_{array}"
+    text.functions += adder(name, array, y.vtype, mode)
+    return name

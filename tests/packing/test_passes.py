@@ -15,7 +15,8 @@ from dressi.ad import F, Variable, simplify
 from dressi.ad.vtype import FLOAT
 from dressi.packing import Options, pack
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA, DeviceLimits
-from dressi.packing.passes import PASSES, SWITCHES_ELSEWHERE, Pass
+from dressi.packing.options import SWITCHES_ELSEWHERE
+from dressi.packing.passes import PASSES, Pass
 from dressi.packing.profile import PRESETS as PROFILES
 from dressi.testing.random_graphs import random_graph
 
