@@ -15,12 +15,6 @@ from dressi.ad.workgroups import workgroup
 from dressi.packing.reads import Reads
 from dressi.packing.shader_text import ShaderText
 from dressi.packing.statements import needed, snippet, special_values
-    adder_function,
-    fragment_function,
-    needed,
-    snippet,
-    store_function,
-)
 from dressi.packing.units import ATTACHMENT, UNIFORM
 
 
