@@ -112,6 +112,8 @@ def closed(half: Packed, given: Collection[int], inline: Collection[int]) -> set
 
 def check_split(task: Task, dirty: Collection[int], split: Split) -> set[int]:
     """Everything that a split promises; returns the uids of the cut."""
+    assert split.static.task is not None and split.static.task.outputs == task.outputs
+    task = split.static.task  # with the uniforms and what is inline
     changed = moving(task, dirty)
     check_plan(split.static.plan, task.limits)
     check_plan(split.step.plan, task.limits)
