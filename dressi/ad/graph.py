@@ -166,7 +166,7 @@ class Function:
         self.output: Variable
 
     def attr(self, name: str) -> Any:
-        """The value of an attribute. Raises KeyError if the op has none of that name."""
+        """Return the value of an attribute. Raises KeyError if the op has none of that name."""
         for key, value in self.attrs:
             if key == name:
                 return value
@@ -186,7 +186,7 @@ def ancestors(
     cut: Collection[int] = (),
     follow: Callable[[Variable], Iterable[Variable]] | None = None,
 ) -> tuple[list[Function], list[Variable]]:
-    """Functions and leaves that the outputs need, both in the order of their creation.
+    """Return Functions and leaves that the outputs need, both in the order of their creation.
 
     cut: uids of Variables at which to stop, as if they were leaves. follow: leaf -> other Variables
     that are needed with it. A Function can only use Variables that exist, so creation order is a
@@ -210,14 +210,14 @@ def ancestors(
 
 
 def topological(outputs: Iterable[Variable], cut: Collection[int] = ()) -> list[Function]:
-    """All Functions that the outputs need, inputs first, in the order of their creation. cut: uids
-    of Variables at which to stop, as if they were leaves."""
+    """Return all Functions that the outputs need, inputs first, in the order of their creation.
+    cut: uids of Variables at which to stop, as if they were leaves."""
     return ancestors(outputs, cut)[0]
 
 
 def dependents(functions: Iterable[Function], start: Collection[int]) -> set[int]:
-    """uids of the Variables that depend on those of ``start``, themselves included. functions: in
-    topological order."""
+    """Return the uids of the Variables that depend on those of ``start``, themselves included.
+    functions: in topological order."""
     out = set(start)
     for f in functions:
         if any(x.uid in out for x in f.inputs):
@@ -226,12 +226,12 @@ def dependents(functions: Iterable[Function], start: Collection[int]) -> set[int
 
 
 def leaves(outputs: Iterable[Variable]) -> list[Variable]:
-    """All leaves that the outputs need, also those that only sources of derived leaves need, in the
-    order of their creation."""
+    """Return all leaves that the outputs need, also those that only sources of derived leaves need,
+    in the order of their creation."""
     return ancestors(outputs, follow=lambda v: v.derived.sources if v.derived else ())[1]
 
 
 def short(value: Any) -> str:
-    """The repr of a value, cut to 40 characters for reports and errors."""
+    """Return the repr of a value, cut to 40 characters for reports and errors."""
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."

@@ -54,7 +54,7 @@ class Kernel:
     same bits as by the op's own ``expand``."""
 
     def text(self, f: Function) -> str:
-        """The GLSL for a Function, with its markers."""
+        """Return the GLSL for a Function, with its markers."""
         return self.glsl(f) if callable(self.glsl) else self.glsl
 
 
@@ -62,7 +62,7 @@ _KERNELS: WeakKeyDictionary[Op, dict[Target, Kernel]] = WeakKeyDictionary()
 
 
 def kernels(op: Op) -> Mapping[Target, Kernel]:
-    """The kernels of an op by target."""
+    """Return the kernels of an op by target."""
     return _KERNELS.get(op, {})
 
 

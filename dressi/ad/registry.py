@@ -88,15 +88,15 @@ class Op:
         return self.scatter is not None or any(read != SAME for read in self.reads)
 
     def is_linear_in(self, f: Function, i: int) -> bool:
-        """Whether ``linear_in`` names input i of a Function of this op."""
+        """Return whether ``linear_in`` names input i of a Function of this op."""
         return any(i == k % len(f.inputs) for k in self.linear_in)
 
     def zeros(self, f: Function) -> tuple[int, ...] | None:
-        """``zero_if`` of a Function of this op."""
+        """Return ``zero_if`` of a Function of this op."""
         return self.zero_if(f) if callable(self.zero_if) else self.zero_if
 
     def read(self, i: int) -> str:
-        """How input i is read."""
+        """Return how input i is read."""
         return self.reads[min(i, len(self.reads) - 1)]
 
 

@@ -28,6 +28,6 @@ class Workgroup(Kernel):
 
 
 def workgroup(op: Op) -> Workgroup | None:
-    """The kernel of an op that runs in groups of invocations, or None."""
+    """Return the kernel of an op that runs in groups of invocations, or None."""
     kernel = kernels(op).get(WORKGROUP)
     return kernel if isinstance(kernel, Workgroup) else None

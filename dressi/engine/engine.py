@@ -133,9 +133,9 @@ class Engine:
         need_variable("recv_img", var)
         if var.creator is None:
             return present(self.runtime.store.receive(var), var)
-        found = self._program.find(var)
-        if found is not None:
-            return self.runtime.read(*found, var)
+        place = self._program.find(var)
+        if place is not None:
+            return self.runtime.read(*place, var)
         return self.runtime.evaluate((var,))[0]
 
     @_exclusive
@@ -147,8 +147,8 @@ class Engine:
         for var in variables:
             need_variable("recv_imgs", var)
         computed = tuple(v for v in variables if v.creator is not None)
-        found = iter(self.runtime.evaluate(computed) if computed else ())
-        return [self.recv_img(v) if v.creator is None else next(found) for v in variables]
+        values = iter(self.runtime.evaluate(computed) if computed else ())
+        return [self.recv_img(v) if v.creator is None else next(values) for v in variables]
 
     @_exclusive
     def recv_grad(self, var: Variable) -> np.ndarray:

@@ -59,10 +59,10 @@ class Evaluations:
     def get(self, asked: Sequence[Variable]) -> Evaluation | None:
         """The evaluation of these Variables, which becomes the latest used."""
         key = tuple(v.uid for v in asked)
-        found = self._kept.get(key)
-        if found is not None:
+        evaluation = self._kept.get(key)
+        if evaluation is not None:
             self._kept.move_to_end(key)
-        return found
+        return evaluation
 
     def add(self, asked: Sequence[Variable], part: Part, lowered: Sequence[Variable]) -> Evaluation:
         """Keep a new one, and close those that do not fit beside it."""
@@ -98,9 +98,9 @@ class Evaluations:
     def release(self) -> None:
         """Close those that nobody can ask for any more."""
         while self._dead:
-            found = self._kept.pop(self._dead.popleft(), None)
-            if found is not None:
-                found.part.executable.close()
+            evaluation = self._kept.pop(self._dead.popleft(), None)
+            if evaluation is not None:
+                evaluation.part.executable.close()
 
     def close(self) -> None:
         """Close all."""

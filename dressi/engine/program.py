@@ -50,7 +50,7 @@ class Program:
         self.drop("an optimizer was set")
 
     def need_loss(self) -> Variable:
-        """The loss. Raises GraphError when none is set."""
+        """Return the loss. Raises GraphError when none is set."""
         if self.loss is None:
             raise GraphError("no loss is set\n  hint: call set_loss_var first")
         return self.loss
@@ -81,7 +81,7 @@ class Program:
         return self.built is not None
 
     def build(self) -> Built:
-        """The step, built where something changed since the last one."""
+        """Return the step, built where something changed since the last one."""
         if self.is_built():
             assert self.built is not None
             return self.built
@@ -118,7 +118,7 @@ class Program:
     # -- running and reading
 
     def run(self, n: int) -> None:
-        """n steps."""
+        """Run n steps."""
         built = self.built
         if built is None or self._flag_changes != Variable.flag_changes:
             built = self.build()
@@ -138,6 +138,6 @@ class Program:
         return next(p for p in self.built.step.parts().values() if p.holds(lowered)), lowered
 
     def parts(self) -> list[Part]:
-        """Everything of the step that is on the device."""
+        """Return everything of the step that is on the device."""
         own = [] if self.built is None else list(self.built.step.parts().values())
         return own + list(self._builder.parts())

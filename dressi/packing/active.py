@@ -104,7 +104,7 @@ def candidates(units: Sequence[Unit], context: Context) -> list[Candidate]:
 
 
 def _masks(unit: Unit, domain: Domain, context: Context) -> list[tuple[int, int, int]]:
-    """(uid, mask, planes) of each input of a unit in a substage over ``domain``."""
+    """Return (uid, mask, planes) of each input of a unit in a substage over ``domain``."""
     masks: dict[int, tuple[int, int]] = {}
     for v, read in unit.reads:
         mask = _BITS[access(v, read, domain, context.uniforms)]
@@ -148,6 +148,7 @@ class Active:
         limits = context.limits
         self.most_images = limits.storage_images if lowered else limits.color_outputs
         self.domain = domain
+        self.domains = {domain, ((1, 1), 1), ((1, 1), domain[1])}
         self.as_textures = as_textures
         self.context = context
         self.joined: list[Change] = []
@@ -175,6 +176,8 @@ class Active:
 
     def join(self, candidate: Candidate, patient: bool) -> bool | None:
         """Take a unit; return whether all limits are kept, or None where it stays out."""
+        if candidate.unit.domain not in self.domains:
+            return None  # as ``_rule`` would say, at less cost
         change = self.change(candidate, patient)
         if not isinstance(change, Change):
             return None
@@ -235,7 +238,7 @@ class Active:
         return Change(candidate, masks, outputs, use, obstacle is None)
 
     def _rule(self, candidate: Candidate, inside: int, own: bool) -> Obstacle | None:
-        """What kinds, domains and levels say. inside: users of the unit in the substage."""
+        """Return what keeps a unit out by its kind, domain or level. inside: its users here."""
         unit = candidate.unit
         if candidate.is_fetched and candidate.level < self.levels[-1]:
             return Obstacle("late", candidate.level, self.levels[-1])  # three passes of two
@@ -254,7 +257,7 @@ class Active:
         return None if own or repeated else Obstacle("domain", unit.domain, self.domain)
 
     def _read_outside(self, uid: int, candidate: Candidate) -> bool:
-        """Whether another substage reads an output, given that one reads some output of the
+        """Return whether another substage reads an output, given that one reads some output of the
         unit."""
         if len(candidate.outputs) == 1:
             return True
@@ -292,7 +295,7 @@ class Active:
         return candidate.index
 
     def substage(self) -> Substage:
-        """The substage of the units that joined."""
+        """Return the substage of the units that joined."""
         joined = self.joined[::-1]
         return make_substage(
             self.kind,
@@ -338,7 +341,7 @@ def begin(candidate: Candidate, context: Context) -> Active:
 
 
 def _overflow(unit: Unit, context: Context) -> set[int]:
-    """uids of the same-pixel inputs for which no input attachment is left."""
+    """Return the uids of the same-pixel inputs for which no input attachment is left."""
     limits = context.limits
     written = sum(v.vtype.n_planes for v in unit.outputs if not in_buffer(v))
     most = min(limits.input_attachments, limits.stage_attachments - written - (unit.kind == RASTER))

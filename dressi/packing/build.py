@@ -108,7 +108,7 @@ def pack_functions(
 
 
 def _fewest_passes(start: Program) -> Program:
-    """The better of two orders in which units join substages."""
+    """Return the better of two orders in which units join substages."""
     candidates = []
     for by_level in (False, True):
         context = replace(start.context, by_level=by_level)
@@ -119,14 +119,14 @@ def _fewest_passes(start: Program) -> Program:
 
 
 def _stages(program: Program) -> list[Stage]:
-    """The stages that there would be."""
+    """Return the stages that there would be."""
     several = program.task.options.pack_stages
     stages = pack_stages(program.substages, program.index, program.task.limits, several)
     return in_levels(stages, program.index)
 
 
 def _words_written(substages: Sequence[Substage]) -> int:
-    """Words that the substages write to images."""
+    """Return how many words the substages write to images."""
     return sum(
         v.size[0] * v.size[1] * v.layers * v.vtype.n_words for s in substages for v in s.outputs
     )
@@ -141,7 +141,7 @@ def assemble(
     keyed: Collection[int] = (),
     all_uniforms: bool = False,
 ) -> Packed:
-    """The Plan of some substages. What they read and do not write lies in persistent images.
+    """Return the Plan of some substages. What they read and do not write lies in persistent images.
     keyed: uids of what they write into persistent images. all_uniforms: keep the whole uniform
     block, so that shaders stay as they were."""
     wanted = [*outputs, *(new for _, new in updates)]

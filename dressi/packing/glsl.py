@@ -41,7 +41,7 @@ class Generator(Reads):
             body.append(f"{declared}{origin}\n  {code}")
 
     def values(self, f: Function, name: str, text: ShaderText, body: list[str]) -> dict[str, Value]:
-        """What the markers of the GLSL of a Function stand for. name: of its output."""
+        """Return what the markers of the GLSL of a Function stand for. name: of its output."""
         y = f.output
         values: dict[str, Value] = {
             "y": name,
@@ -66,7 +66,7 @@ class Generator(Reads):
         return values | special_values(self, f, text)
 
     def operand(self, x: Variable, text: ShaderText, body: list[str]) -> str:
-        """Expression for x at the pixel being computed."""
+        """Return the expression for x at the pixel being computed."""
         if x.uid in self.names:
             return self.names[x.uid]
         if x.creator is not None and x.uid in self.context.inline:
@@ -89,7 +89,7 @@ class Generator(Reads):
         return name
 
     def computed(self, v: Variable, name: str, text: ShaderText) -> str:
-        """A function that computes v at any pixel from what its own substage would have read."""
+        """Return a function that computes v at any pixel from what its own substage would read."""
         outer, self.names = self.names, {}
         body: list[str] = []
         for unit in self.substage.computed[v.uid]:
@@ -100,7 +100,7 @@ class Generator(Reads):
         return "\n".join([head, *body, f"  return {result};", "}"])
 
     def image_stores(self, v: Variable, text: ShaderText, at: str, name: str) -> list[str]:
-        """Statements that write a value to the storage images of v, at a physical position."""
+        """Return statements that store a value in the images of v, at a physical position."""
         t, lines = v.vtype, []
         for k, image in enumerate(self.places.images[v.uid]):
             b = self.bind("storage", image, "c")

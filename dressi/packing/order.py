@@ -35,7 +35,7 @@ def update_order(
 
 
 def _leads_to(users: Sequence[Sequence[int]], first: int, last: int) -> bool:
-    """Whether the last substage needs the first, directly or not."""
+    """Return whether the last substage needs the first, directly or not."""
     seen, stack = {first}, [first]
     while stack:
         for user in users[stack.pop()]:

@@ -24,7 +24,7 @@ _AXES = "xyzw"
 
 
 def is_offset(v: Variable) -> bool:
-    """Whether the place of a texel of v may be the place that was asked for plus a number.
+    """Return whether the place of a texel of v may be the place that was asked for plus a number.
 
     NVIDIA's fragment compiler (seen: driver 580.159.04) takes a number of 1 to 7 out of such a
     place, for the fetch to add, and what is left of ``ivec2(7, 0) - ivec2(gl_FragCoord.xy)`` is
@@ -78,7 +78,7 @@ class Reads:
             )
 
     def buffer(self, v: Variable, text: ShaderText, element: str) -> str:
-        """Name of the array of a buffer, declared with the given element type."""
+        """Return the name of the array of a buffer, declared with the given element type."""
         number = self.bind("buffer", self.places.buffers[v.uid], text.letter).binding
         name = f"b{number}"
         if text.is_new(name):
@@ -88,7 +88,7 @@ class Reads:
         return name
 
     def buffer_head(self, v: Variable, number: int) -> str:
-        """What the declaration of a buffer begins with."""
+        """Return what the declaration of a buffer begins with."""
         access = "" if v.uid in self.written else "readonly "
         return f"layout(std430, set = 0, binding = {number}) {access}buffer"
 
@@ -121,7 +121,7 @@ class Reads:
         return plane(0)
 
     def fetch(self, v: Variable, text: ShaderText) -> str:
-        """Name of a function T f(ivec2 pos, int layer) that reads v anywhere."""
+        """Return the name of a function T f(ivec2 pos, int layer) that reads v anywhere."""
         if v.uid in text.fetches:
             return text.fetches[v.uid]
         name = text.fetches[v.uid] = f"fetch{len(text.fetches)}"
@@ -165,7 +165,7 @@ class Reads:
         return f"int i = ({index}) * {n}; return {t.glsl}({words});"
 
     def address(self, v: Variable) -> str:
-        """GLSL of the physical position of logical (p, l)."""
+        """Return the GLSL of the physical position of logical (p, l)."""
         lay = layout(v.size, v.layers, self.limits)
         if v.size == (1, 1) and v.layers == 1:
             return "ivec2(0)"
@@ -183,7 +183,7 @@ class Reads:
         return f"ivec2({x}, {y})"
 
     def texel(self, image: int, t: VType, text: ShaderText, at: str, how: str = "texture") -> str:
-        """texelFetch of one plane at a physical position. how: the kind of the binding."""
+        """Return a texelFetch of one plane at a physical position. how: the kind of the binding."""
         b = self.bind(how, image, text.letter)
         name = f"x{b.binding}"
         text.extensions.add("GL_EXT_samplerless_texture_functions")
@@ -220,7 +220,7 @@ class Reads:
         return name
 
     def hardware(self, v: Variable) -> bool:
-        """Whether the hardware sampler can read v: an image of one layer, where wrapping stops."""
+        """Return whether the hardware sampler can read v: one layer, where wrapping stops."""
         return v.layers == 1 and self.limits.linear_float32 and not v.is_table and not in_buffer(v)
 
     def attachment(self, v: Variable, text: ShaderText) -> str:
@@ -238,7 +238,7 @@ class Reads:
         return f"{t.glsl}({', '.join(parts)})" if t.is_matrix else parts[0]
 
     def own_pixel(self, v: Variable, text: ShaderText) -> str:
-        """v at the pixel that the dispatch computes, where it reads no other of the image."""
+        """Return v at the pixel that the dispatch computes; it reads no other of the image."""
         at = "ivec2(gl_GlobalInvocationID.xy)"
         planes = self.places.images[v.uid]
         parts = [self.texel(i, v.vtype.plane, text, at, "pixel") for i in planes]

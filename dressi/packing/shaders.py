@@ -104,7 +104,7 @@ def _compute(g: Generator) -> Shader:
 
 
 def _workgroup(g: Generator, own: Function, kernel: Workgroup) -> Shader:
-    """The shader of a kernel that is the whole of main(), and of what follows it."""
+    """Return the shader of a kernel that is the whole of main(), and of what follows it."""
     text, body = ShaderText("c"), list[str]()
     if any(own.op.read(i) == SAME for i in range(len(own.inputs))):
         body.append("  ivec2 pos = ivec2(gl_WorkGroupID.xy);")

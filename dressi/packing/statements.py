@@ -32,14 +32,14 @@ _SUBGROUPS = {
 
 
 def _adds_together(g: Generator, f: Function) -> bool:
-    """Whether the lanes of a subgroup may add up what a scatter adds."""
+    """Return whether the lanes of a subgroup may add up what a scatter adds."""
     mode = g.context.accumulation
     able = g.substage.lowered and g.limits.subgroup_arithmetic
     return able and mode == ATOMIC and not is_exact(f.output, mode)
 
 
 def snippet(g: Generator, f: Function, text: ShaderText) -> str:
-    """The GLSL of one Function, with its markers."""
+    """Return the GLSL of one Function, with its markers."""
     together = g.substage.lowered and g.limits.subgroup_arithmetic
     if f.op.scatter == "add":
         together = _adds_together(g, f)
@@ -78,14 +78,14 @@ def _emit_all(
             key = (f.inputs[f.op.row].uid, f.output.size, f.output.layers)
             together.setdefault(key, []).append(f)
             continue
-        made: list[str] = []
-        g.emit(f, text, made)
-        if all(f.op.read(i) == ANY for i in range(len(f.inputs))) and REST in made[-1]:
-            head, rest = made[-1].split(REST)
+        lines: list[str] = []
+        g.emit(f, text, lines)
+        if all(f.op.read(i) == ANY for i in range(len(f.inputs))) and REST in lines[-1]:
+            head, rest = lines[-1].split(REST)
             first.append(head.rstrip())
             rests.append(f"  {REST} {f.op.name}{rest}")
         else:
-            others += made
+            others += lines
     body += first + rests + others
     for group in together.values():
         _rows_together(g, group, text, body)

@@ -110,6 +110,6 @@ def reuse(p: Program) -> Program:
 
 
 def _with_moves(p: Program, plan: Plan, moves: Moves) -> Program:
-    """The Program with another Plan, in which images have moved."""
+    """Return the Program with another Plan, in which images have moved."""
     images = {uid: tuple(moves[i] for i in at) for uid, at in p.places.images.items()}
     return replace(p, plan=plan, places=replace(p.places, images=images))

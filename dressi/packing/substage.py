@@ -32,7 +32,7 @@ Reads = Mapping[int, tuple[Variable, frozenset[str]]]
 
 
 def one_access(accesses: Collection[str], attachable: bool) -> str:
-    """The one access to an input that serves all units that read it."""
+    """Return the one access to an input that serves all units that read it."""
     if accesses == {ATTACHMENT} and attachable:
         return ATTACHMENT
     for each in (UNIFORM, BUFFER, HW_SAMPLER):

@@ -47,7 +47,7 @@ class Context:
     come later than the unit would have to."""
 
     def dispatches(self, unit: Unit) -> bool:
-        """Whether a substage that begins with this unit should be a dispatch."""
+        """Return whether a substage that begins with this unit should be a dispatch."""
         if unit.kind != FRAG or self.lowering == "graphics":
             return False
         (width, height), layers = unit.domain
@@ -98,7 +98,7 @@ class Task:
         return [*self.outputs, *(new for _, new in self.updates)]
 
     def context(self, final: Iterable[Variable]) -> Context:
-        """The Context in which the given Variables must be written."""
+        """Return the Context in which the given Variables must be written."""
         return Context(
             self.limits,
             final={v.uid for v in final},

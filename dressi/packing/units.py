@@ -19,7 +19,7 @@ Domain = tuple[Size, int]
 
 
 def domain_text(domain: Domain) -> str:
-    """Width x height, and x layers where there are several."""
+    """Return width x height, and x layers where there are several."""
     (w, h), layers = domain
     return f"{w}x{h}" + (f"x{layers}" if layers > 1 else "")
 
@@ -76,13 +76,13 @@ class Unit:
 
 
 def in_buffer(v: Variable) -> bool:
-    """Whether a Variable lives in a storage buffer (it is written by scattering)."""
+    """Return whether a Variable lives in a storage buffer (it is written by scattering)."""
     return v.creator is not None and v.creator.op.scatter is not None
 
 
 def is_exact(v: Variable, accumulation: str) -> bool:
-    """Whether a buffer holds sums that do not depend on the order of additions: all do, or the
-    Function asks for it (attribute ``fixed_point``)."""
+    """Return whether a buffer holds sums that do not depend on the order of additions: all do, or
+    the Function asks for it (attribute ``fixed_point``)."""
     f = v.creator
     if f is None or f.op.scatter != "add":
         return False
@@ -90,7 +90,7 @@ def is_exact(v: Variable, accumulation: str) -> bool:
 
 
 def domain_of(f: Function) -> Domain:
-    """The pixels that run a Function: those of its output, or of the input that a scatter reads."""
+    """Return the pixels that run a Function: of its output, or of what a scatter reads."""
     if f.op.domain is not None:
         x = f.inputs[f.op.domain]
         return x.size, x.layers
@@ -145,7 +145,7 @@ def _unit(index: int, functions: Sequence[Function], inline: Collection[int]) ->
 
 
 def access(v: Variable, read: str, domain: Domain, uniforms: Collection[int]) -> str:
-    """How a shader over ``domain`` gets at v when an op reads it as ``read``."""
+    """Return how a shader over ``domain`` gets at v when an op reads it as ``read``."""
     if v.uid in uniforms:
         return UNIFORM
     if in_buffer(v):

@@ -91,11 +91,11 @@ class Executable:
         passes: list[RenderPass | None] = []
         jobs: list[Job] = []
         for stage in plan.stages:
-            made = None
+            render_pass = None
             if stage.kind == "graphics":
-                made = render_passes.create(stage, self._images)
-            passes.append(made)
-            handle = None if made is None else made.handle
+                render_pass = render_passes.create(stage, self._images)
+            passes.append(render_pass)
+            handle = None if render_pass is None else render_pass.handle
             jobs += [Job(s, handle, i) for i, s in enumerate(stage.substages)]
         layouts = Layouts(ctx, owned)
         modules = create_modules(ctx, owned, sources, codes)

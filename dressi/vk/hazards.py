@@ -60,7 +60,7 @@ class Hazards:
 
 
 def _accessed(plan: Plan, stage: StagePlan) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
-    """Images and buffers that a stage reads and writes."""
+    """Return the images and buffers that a stage reads and writes."""
     read: set[tuple[str, int]] = set()
     written: set[tuple[str, int]] = set()
     for s in stage.substages:

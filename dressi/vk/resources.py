@@ -36,8 +36,8 @@ def create_resources(device: Owner, owned: Owned, plan: Plan) -> Resources:
     _check_persistent(plan, store)
     store.ensure([i for i in plan.images if i.key is not None])
     own = [i for i in plan.images if i.key is None]
-    made = iter(create_images(ctx, memory, owned, own))
-    images = [next(made) if i.key is None else store.get(i.key) for i in plan.images]
+    new = iter(create_images(ctx, memory, owned, own))
+    images = [next(new) if i.key is None else store.get(i.key) for i in plan.images]
     buffers = [
         create_buffer(ctx, memory, owned, 4 * max(b.n_words, 1), f"buffer '{b.name}'")
         if b.key is None
