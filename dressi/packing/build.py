@@ -20,18 +20,7 @@ from dressi.packing.profile import DeviceProfile
 from dressi.packing.program import Program
 from dressi.packing.stage import Stage, pack_stages
 from dressi.packing.substage import Substage
-from dressi.packing.task import MAX_PLANES, Task, image_key
-
-__all__ = [
-    "MAX_PLANES",
-    "Packed",
-    "Task",
-    "assemble",
-    "image_key",
-    "pack",
-    "pack_functions",
-    "pack_task",
-]
+from dressi.packing.task import Task
 
 TRIES_UP_TO = 4000
 """Units of a graph that is packed twice, to keep the candidate with fewer passes; for larger ones

@@ -23,9 +23,10 @@ from dressi.ad.registry import FREE
 from dressi.ad.simplify import own_image
 from dressi.ad.vtype import FLOAT, INT, VEC3
 from dressi.packing import Options, Packed, check_plan, image_key
-from dressi.packing.build import MAX_PLANES, Task, pack_task
+from dressi.packing.build import pack_task
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA
 from dressi.packing.reactive import Split, split_functions, split_substages
+from dressi.packing.task import MAX_PLANES, Task
 from dressi.packing.units import in_buffer
 from dressi.testing.random_graphs import random_graph
 
