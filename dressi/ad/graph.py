@@ -130,6 +130,11 @@ class Variable(Operators):
         """Whether it is (N, 1) with N > 1, which is stored folded to a near-square image."""
         return self.size[1] == 1 and self.size[0] > 1
 
+    @property
+    def is_uniform_sized(self) -> bool:
+        """Whether it is (1, 1), which broadcasts."""
+        return self.size == (1, 1)
+
     def label(self) -> str:
         """Name, type and size for reports and errors, e.g. ``albedo VEC3@512x512``."""
         text = f"{self.name or f'%{self.uid}'} {self.vtype.name}@{self.size[0]}x{self.size[1]}"
