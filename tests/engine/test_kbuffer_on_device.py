@@ -222,3 +222,34 @@ def test_pixels_on_a_shared_edge_have_one_layer_for_both_of_its_faces(way: str) 
     assert np.abs(distance[diagonal]).max() < 1e-6  # rounded in another way than the depth
     assert (one[diagonal] < 2).all() and (one[diagonal] >= 0).all()
     assert (two[diagonal] >= 2).all()
+
+
+@pytest.mark.parametrize("int64_atomics", [True, False])
+def test_faces_of_two_hundred_pixels_cover_what_they_should(int64_atomics: bool) -> None:
+    """Products of their edges, in steps of 1/256 pixel, do not fit into 32 bits."""
+    n, turn = 256, 0.3
+    if int64_atomics:
+        with DressiAD() as ad:
+            if not ad.limits.int64_atomics:
+                pytest.skip("no 64-bit atomics")
+    square = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * 0.72
+    around = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+    xy = np.float32(square @ around.T)
+    rows = np.array([[0, 1, 2], [0, 2, 3]])
+    corners = [
+        F.leaf(np.float32([[*xy[i], 0.5, 1.0] for i in rows[:, k]]), VEC4) for k in range(3)
+    ]
+    frag = F.rasterize(corners, (n, n))
+    limits = {"int64_atomics": int64_atomics}
+    with DressiAD(options=Options(lowering="compute"), limits=limits) as ad:
+        ids = ad.recv_img(F.resolve(frag, F.to_float(frag) * 0.0 + 0.5, background=-1))[0, ..., 0]
+    places = (np.arange(n) + 0.5) / n * 2 - 1
+    x, y = np.meshgrid(places, places)
+    away = np.max(np.abs(np.stack([x, y], -1) @ around), -1) - 0.72
+    clear = np.abs(away) > 0.02 / n
+    assert ((ids >= 0) == (away < 0))[clear].all()
+    # Which of the two: the side of the diagonal from corner 0 to corner 2.
+    d = xy[2].astype(np.float64) - xy[0]
+    side = d[0] * (y - xy[0][1]) - d[1] * (x - xy[0][0])
+    clear &= (away < 0) & (np.abs(side) > 0.05 / n)
+    assert (ids == np.where(side < 0, 0, 1))[clear].all()

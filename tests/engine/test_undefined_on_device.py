@@ -26,3 +26,14 @@ def test_a_fragment_whose_depth_is_no_number_is_not_drawn(lowering: str) -> None
     with DressiAD(options=Options(lowering=lowering)) as ad:
         assert (ad.recv_img(found) == 3).all()
         assert (ad.recv_img(few) == -1).all()
+
+
+@pytest.mark.parametrize("lowering", ["graphics", "compute"])
+def test_atan2_on_the_axes_is_that_of_numpy(lowering: str) -> None:
+    """One of the two is 0; GLSL's atan is undefined only where both are, and there it is 0."""
+    ys, xs = np.meshgrid([-2.0, 0.0, 3.0], [-0.5, 0.0, 4.0])
+    places = np.stack([ys, xs], -1).astype(np.float32)
+    p = F.leaf(places, VEC2)
+    with DressiAD(options=Options(lowering=lowering)) as ad:
+        got = ad.recv_img(F.atan2(p.x, p.y))[0, :, :, 0]
+    assert np.allclose(got, np.arctan2(places[..., 0], places[..., 1]), atol=1e-6)
