@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from dressi.ad.evaluate import as_array
-from dressi.ad.graph import Function, Variable, short
+from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.precision import say_far
-from dressi.ad.registry import FREE, Op, Shape, apply, broadcast
+from dressi.ad.registry import FREE, Case, Op, Shape, apply, broadcast
 from dressi.ad.vtype import VType, vector
 from dressi.errors import GraphError
 
@@ -227,6 +227,20 @@ def float_elementwise(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     if vtype.is_int:
         raise GraphError(f"needs FLOAT or VECn, got {vtype.name}")
     return vtype, size, layers
+
+
+def sized(
+    build: Callable[..., Variable],
+    inputs: tuple[tuple[VType, float, float], ...],
+    *sizes: Size,
+    gradient: bool = True,
+    **more: Any,
+) -> Case:
+    """Return a Case whose inputs have these sizes: one for each of them, or one for all. gradient:
+    whether it is compared where an input is a float."""
+    given = sizes * len(inputs) if len(sizes) == 1 else sizes
+    has_float = any(not vtype.is_int for vtype, _, _ in inputs)
+    return Case(build, inputs, gradient and has_float, elementwise=False, sizes=given, **more)
 
 
 def table_index(n_width: str, index: str, is_table: bool) -> str:

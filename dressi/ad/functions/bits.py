@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import constant, lift, needs_int
+from dressi.ad.functions._common import constant, lift, needs_int, sized
 from dressi.ad.functions.arith import clamp, to_float, to_int
 from dressi.ad.functions.bits_group import GROUP_DILATE_BITS, MOST_RADIUS, WORD
 from dressi.ad.graph import Function, Size, Variable, checked_shape
 from dressi.ad.kernels import DISPATCH, SUBGROUP, Kernel, register
-from dressi.ad.registry import ANY, MACRO, SAME, Case, Op, Shape, apply
+from dressi.ad.registry import ANY, MACRO, SAME, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT
 from dressi.errors import GraphError
 
@@ -91,12 +91,11 @@ PACK_BITS: Op = register(
             else (xs[0] >= xs[1].reshape(-1)[0])[..., 0]
         ),
         cases=tuple(
-            Case(
+            sized(
                 lambda a, below=below: pack_bits(a, 0.4, below),
                 ((FLOAT, 0, 1),),
+                (70, 3),
                 gradient=False,
-                elementwise=False,
-                sizes=((70, 3),),
             )
             for below in (False, True)
         ),
@@ -125,15 +124,7 @@ UNPACK_BITS: Op = register(
         _unpack_infer,
         reads=(ANY,),
         reference=lambda f, xs: _from_words(xs[0], f.attr("size")[0])[..., None].astype(np.float64),
-        cases=(
-            Case(
-                lambda a: unpack_bits(a, (70, 5)),
-                ((INT, -(2**31), 2**31 - 1),),
-                gradient=False,
-                elementwise=False,
-                sizes=((3, 5),),
-            ),
-        ),
+        cases=(sized(lambda a: unpack_bits(a, (70, 5)), ((INT, -(2**31), 2**31 - 1),), (3, 5)),),
     ),
     Kernel(
         "{y} = float((uint({fetch0}(ivec2({pos}.x >> 5, {pos}.y), {layer})) "
@@ -185,12 +176,10 @@ BORDER_BITS: Op = register(
         reads=(ANY,),
         reference=_border_ref,
         cases=tuple(
-            Case(
+            sized(
                 lambda a, w=w: border_bits(pack_bits(unpack_bits(a, (w, 5)), 0.5), w),
                 ((INT, -(2**31), 2**31 - 1),),
-                gradient=False,
-                elementwise=False,
-                sizes=((3, 5),),
+                (3, 5),
             )
             for w in (96, 70, 65)
         ),
@@ -252,13 +241,7 @@ ROW_BITS: Op = register(
         reads=(ANY, SAME),
         reference=_reach_ref,
         cases=tuple(
-            Case(
-                lambda a, n=n: apply(ROW_BITS, (a, constant(n, INT))),
-                ((INT, 0, 3000),),
-                gradient=False,
-                elementwise=False,
-                sizes=((4, 3),),
-            )
+            sized(lambda a, n=n: apply(ROW_BITS, (a, constant(n, INT))), ((INT, 0, 3000),), (4, 3))
             for n in (0, 1, 2, 5, 16, 31)
         ),
     ),
@@ -272,12 +255,10 @@ COLUMN_BITS: Op = register(
         reads=(ANY, SAME),
         reference=_reach_ref,
         cases=tuple(
-            Case(
+            sized(
                 lambda a, n=n: apply(COLUMN_BITS, (a, constant(n, INT)), step=2),
                 ((INT, 0, 3000),),
-                gradient=False,
-                elementwise=False,
-                sizes=((4, 17),),
+                (4, 17),
             )
             for n in (0, 3, 8)
         ),
@@ -343,13 +324,7 @@ DILATE_BITS: Op = register(
         expand=_dilate_expand,
         reference=_dilate_ref,
         cases=tuple(
-            Case(
-                lambda a, r=r: dilate_bits(a, r, 40),
-                ((INT, 0, 40),),
-                gradient=False,
-                elementwise=False,
-                sizes=((5, 53),),
-            )
+            sized(lambda a, r=r: dilate_bits(a, r, 40), ((INT, 0, 40),), (5, 53))
             for r in (0.0, 1.0, 2.4, 5.0, 31.0, 33.5, 99.0)
         ),
     ),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import constant, needs_variable, table_index
+from dressi.ad.functions._common import constant, needs_variable, sized, table_index
 from dressi.ad.functions.arith import maximum, minimum, to_int
 from dressi.ad.functions.components import sum_components
 from dressi.ad.functions.elementary import abs, sqrt
@@ -83,14 +83,13 @@ BLOCK_EXTREME: Op = register(
         once=(0,),
         reference=_block_ref,
         cases=tuple(
-            Case(
+            sized(
                 lambda a, kind=kind, merge=merge: apply(
                     BLOCK_EXTREME, (a,), kind=kind, merge_layers=merge
                 ),
                 (given,),
+                size,
                 gradient=False,
-                elementwise=False,
-                sizes=(size,),
             )
             for kind in ("max", "min")
             for merge in (False, True)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import constant, lift, needs_int, needs_variable
+from dressi.ad.functions._common import constant, lift, needs_int, needs_variable, sized
 from dressi.ad.functions.arith import clamp, to_float, to_int
 from dressi.ad.functions.sobol import SOBOL
 from dressi.ad.graph import Function, Size, Variable, checked_shape
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, FREE, MACRO, SAME, Case, Op, Shape, apply
+from dressi.ad.registry import ANY, FREE, MACRO, SAME, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, VEC2, VEC3
 from dressi.errors import GraphError
 
@@ -63,15 +63,7 @@ EXPAND = register(
         zero_if=(0,),
         backward=lambda f, gy, i: gy,
         reference=_expand_ref,
-        cases=(
-            Case(
-                lambda a: expand(a, (5, 3), 2),
-                ((VEC3, -2, 2),),
-                elementwise=False,
-                sizes=((1, 1),),
-                one_layer=True,
-            ),
-        ),
+        cases=(sized(lambda a: expand(a, (5, 3), 2), ((VEC3, -2, 2),), (1, 1), one_layer=True),),
     ),
     Kernel("{y} = {x0};"),
 )
@@ -110,12 +102,8 @@ BORDER = register(
         flat=True,
         reference=_edge_ref,
         cases=(
-            Case(
-                lambda a: border((a > 0.5).__add__(0.0)),
-                ((FLOAT, 0, 1),),
-                gradient=False,
-                elementwise=False,
-                sizes=((7, 5),),
+            sized(
+                lambda a: border((a > 0.5).__add__(0.0)), ((FLOAT, 0, 1),), (7, 5), gradient=False
             ),
         ),
     ),
@@ -157,12 +145,11 @@ MAX_TAP: Op = register(
         reads=(ANY, SAME),
         reference=_max_tap_ref,
         cases=(
-            Case(
+            sized(
                 lambda a: apply(MAX_TAP, (a, constant(2, INT)), axis=0),
                 ((FLOAT, 0, 1),),
+                (7, 5),
                 gradient=False,
-                elementwise=False,
-                sizes=((7, 5),),
             ),
         ),
     ),
@@ -220,12 +207,11 @@ DILATE = register(
         expand=_dilate_expand,
         reference=_dilate_ref,
         cases=tuple(
-            Case(
+            sized(
                 lambda a, r=r: dilate((a > 0.9).__add__(0.0), r, 12),
                 ((FLOAT, 0, 1),),
+                (37, 21),
                 gradient=False,
-                elementwise=False,
-                sizes=((37, 21),),
             )
             for r in (0.0, 1.0, 2.0, 5.0, 11.6, 99.0)
         ),
@@ -266,11 +252,10 @@ TAKE_LAYER: Op = register(
         backward=_take_backward,
         reference=_take_ref,
         cases=tuple(
-            Case(
+            sized(
                 lambda a, n=n: take_layer(a * (to_float(layer_index(3)) * 1.5 + 1.0), n),
                 ((VEC3, -2, 2),),
-                elementwise=False,
-                sizes=((4, 3),),
+                (4, 3),
             )
             for n in (0, 2, 7, -1)
         ),
@@ -294,13 +279,12 @@ PUT_LAYER: Op = register(
         backward=lambda f, gy, i: take_layer(gy, f.inputs[1]) if i == 0 else None,
         reference=_put_ref,
         cases=(
-            Case(
+            sized(
                 lambda a: apply(
                     PUT_LAYER, (take_layer(a, 2), constant(1, INT)), size=(4, 3), layers=3
                 ),
                 ((VEC3, -2, 2),),
-                elementwise=False,
-                sizes=((4, 3),),
+                (4, 3),
             ),
         ),
     ),

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_variable
+from dressi.ad.functions._common import needs_variable, sized
 from dressi.ad.functions.layers import FAN_IN
 from dressi.ad.functions.window import crop, place_glsl
 from dressi.ad.graph import Function, Variable, short
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, Case, Op, Shape, apply
+from dressi.ad.registry import ANY, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3
 from dressi.errors import GraphError
 
@@ -61,31 +61,17 @@ JOIN: Op = register(
         backward=lambda f, gy, i: crop(gy, _starts(f)[i], 0, f.inputs[i].size[0], 1),
         reference=_join_ref,
         cases=(
-            Case(
-                lambda a, b, c: join([a, b, c, a]),
-                ((VEC3, -2, 2),) * 3,
-                elementwise=False,
-                sizes=((13, 1), (1, 1), (4, 1)),
+            sized(
+                lambda a, b, c: join([a, b, c, a]), ((VEC3, -2, 2),) * 3, (13, 1), (1, 1), (4, 1)
             ),
-            Case(
+            sized(
                 lambda a, b: join([a * k for k in (1.0, 2.0, 3.0, 4.0, 5.0)] + [b] * 5),
                 ((FLOAT, -2, 2),) * 2,
-                elementwise=False,
-                sizes=((3, 1), (5, 1)),
+                (3, 1),
+                (5, 1),
             ),
-            Case(
-                lambda a, b: join([a, b, a]),
-                ((MAT2, -2, 2),) * 2,
-                elementwise=False,
-                sizes=((7, 1), (2, 1)),
-            ),
-            Case(
-                lambda a, b: join([a, b]),
-                ((INT, -9, 9),) * 2,
-                gradient=False,
-                elementwise=False,
-                sizes=((7, 1), (5, 1)),
-            ),
+            sized(lambda a, b: join([a, b, a]), ((MAT2, -2, 2),) * 2, (7, 1), (2, 1)),
+            sized(lambda a, b: join([a, b]), ((INT, -9, 9),) * 2, (7, 1), (5, 1)),
         ),
     ),
     Kernel(_join_glsl),

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_int, needs_variable, table_index
+from dressi.ad.functions._common import needs_int, needs_variable, sized, table_index
 from dressi.ad.functions.window import place_glsl
 from dressi.ad.graph import Function, Size, Variable, checked_shape, short
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, Case, Op, Shape, apply
+from dressi.ad.registry import ANY, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3, VEC4
 from dressi.errors import GraphError
 
@@ -52,12 +52,7 @@ FLIP: Op = register(
             :, :: -1 if f.attr("vertical") else 1, :: -1 if f.attr("horizontal") else 1
         ],
         cases=tuple(
-            Case(
-                lambda a, x=x, y=y: flip(a, x, y),
-                ((vtype, -2, 2),),
-                elementwise=False,
-                sizes=((7, 5),),
-            )
+            sized(lambda a, x=x, y=y: flip(a, x, y), ((vtype, -2, 2),), (7, 5))
             for vtype, x, y in ((VEC3, True, False), (FLOAT, False, True), (MAT2, True, True))
         ),
     ),
@@ -96,30 +91,15 @@ RESHAPE: Op = register(
         ),
         cases=(
             *(
-                Case(
-                    lambda a, size=size: reshape(a, size, a.layers),
-                    ((vtype, -2, 2),),
-                    elementwise=False,
-                    sizes=(given,),
-                )
+                sized(lambda a, size=size: reshape(a, size, a.layers), ((vtype, -2, 2),), given)
                 for vtype, given, size in (
                     (VEC3, (6, 4), (24, 1)),
                     (FLOAT, (30, 1), (5, 6)),
                     (MAT2, (6, 4), (3, 8)),
                 )
             ),
-            Case(
-                lambda a: reshape(a, (3 * a.layers, 4)),
-                ((VEC4, -2, 2),),
-                elementwise=False,
-                sizes=((6, 2),),
-            ),
-            Case(
-                lambda a: reshape(a, (1, 1), 6 * a.layers),
-                ((FLOAT, -2, 2),),
-                elementwise=False,
-                sizes=((6, 1),),
-            ),
+            sized(lambda a: reshape(a, (3 * a.layers, 4)), ((VEC4, -2, 2),), (6, 2)),
+            sized(lambda a: reshape(a, (1, 1), 6 * a.layers), ((FLOAT, -2, 2),), (6, 1)),
         ),
     ),
     Kernel(_reshape_glsl),
@@ -164,31 +144,14 @@ CONCAT_LAYERS: Op = register(
         backward=lambda f, gy, i: _slice(gy, _starts(f)[i], f.inputs[i].layers),
         reference=lambda f, xs: np.concatenate(xs),
         cases=(
-            Case(
-                lambda a, b, c: concat([a, b, c]),
-                ((VEC3, -2, 2),) * 3,
-                elementwise=False,
-                sizes=((7, 5),) * 3,
-            ),
-            Case(
+            sized(lambda a, b, c: concat([a, b, c]), ((VEC3, -2, 2),) * 3, (7, 5)),
+            sized(
                 lambda a, b: concat([a * k for k in (1.0, 2.0, 3.0, 4.0, 5.0)] + [b] * 5),
                 ((FLOAT, -2, 2),) * 2,
-                elementwise=False,
-                sizes=((1, 1),) * 2,
+                (1, 1),
             ),
-            Case(
-                lambda a, b: concat([a, b, a, a, b]),
-                ((MAT2, -2, 2),) * 2,
-                elementwise=False,
-                sizes=((13, 1),) * 2,
-            ),
-            Case(
-                lambda a, b: concat([a, b]),
-                ((INT, -9, 9),) * 2,
-                gradient=False,
-                elementwise=False,
-                sizes=((7, 5),) * 2,
-            ),
+            sized(lambda a, b: concat([a, b, a, a, b]), ((MAT2, -2, 2),) * 2, (13, 1)),
+            sized(lambda a, b: concat([a, b]), ((INT, -9, 9),) * 2, (7, 5)),
         ),
     ),
     Kernel(_concat_glsl),
@@ -218,17 +181,13 @@ SLICE: Op = register(
         ),
         reference=lambda f, xs: xs[0][f.attr("start") : f.attr("start") + f.attr("layers")],
         cases=(
-            Case(
-                lambda a: split(concat([a, a * 2.0, a * a]), a.layers)[1],
-                ((VEC3, -2, 2),),
-                elementwise=False,
-                sizes=((7, 5),),
+            sized(
+                lambda a: split(concat([a, a * 2.0, a * a]), a.layers)[1], ((VEC3, -2, 2),), (7, 5)
             ),
-            Case(
+            sized(
                 lambda a: concat(split(concat([a, a * 2.0, a * a]))[::-1]),
                 ((FLOAT, -2, 2),),
-                elementwise=False,
-                sizes=((13, 1),),
+                (13, 1),
             ),
         ),
     ),
@@ -261,14 +220,7 @@ UNSLICE: Op = register(
         once=(0,),
         backward=lambda f, gy, i: _slice(gy, f.attr("start"), f.inputs[0].layers),
         reference=_unslice_ref,
-        cases=(
-            Case(
-                lambda a: apply(UNSLICE, (a,), start=2, layers=6),
-                ((VEC3, -2, 2),),
-                elementwise=False,
-                sizes=((7, 5),),
-            ),
-        ),
+        cases=(sized(lambda a: apply(UNSLICE, (a,), start=2, layers=6), ((VEC3, -2, 2),), (7, 5)),),
     ),
     Kernel(_unslice_glsl),
 )

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_int, needs_variable
+from dressi.ad.functions._common import needs_int, needs_variable, sized
 from dressi.ad.functions.color import decoded
 from dressi.ad.functions.window import crop, place_glsl
 from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, Case, Op, Shape, apply
+from dressi.ad.registry import ANY, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, VEC3, VType
 from dressi.errors import GraphError
 
@@ -83,7 +83,7 @@ HALF: Op = register(
             _half_matrix(xs[0].shape[2]),
         ),
         cases=tuple(
-            Case(lambda a: apply(HALF, (a,)), ((t, -2, 2),), elementwise=False, sizes=(size,))
+            sized(lambda a: apply(HALF, (a,)), ((t, -2, 2),), size)
             for t, size in (
                 (VEC3, (8, 4)),
                 (FLOAT, (7, 5)),
@@ -140,11 +140,10 @@ UNHALF: Op = register(
             _half_matrix(f.attr("size")[0]),
         ),
         cases=tuple(
-            Case(
+            sized(
                 lambda a, size=size: apply(UNHALF, (a,), size=size),
                 ((t, -2, 2),),
-                elementwise=False,
-                sizes=(level_size(size, 1),),
+                level_size(size, 1),
                 any_type=False,
             )
             for t, size in ((VEC3, (8, 5)), (FLOAT, (7, 1)), (FLOAT, (1, 1)))
@@ -200,18 +199,14 @@ PACK: Op = register(
         backward=_pack_backward,
         reference=_pack_ref,
         cases=(
-            Case(
+            sized(
                 lambda a, b, c: mip_levels([a, b, c]).atlas,
                 ((VEC3, -2, 2),) * 3,
-                elementwise=False,
-                sizes=((7, 5), (3, 2), (1, 1)),
+                (7, 5),
+                (3, 2),
+                (1, 1),
             ),
-            Case(
-                lambda a, b: mip_levels([a, b]).atlas,
-                ((FLOAT, -2, 2),) * 2,
-                elementwise=False,
-                sizes=((9, 1), (4, 1)),
-            ),
+            sized(lambda a, b: mip_levels([a, b]).atlas, ((FLOAT, -2, 2),) * 2, (9, 1), (4, 1)),
         ),
     ),
     Kernel(_pack_glsl),

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import literal, needs_int, needs_variable, numbers
+from dressi.ad.functions._common import literal, needs_int, needs_variable, numbers, sized
 from dressi.ad.functions.arith import neg
 from dressi.ad.functions.image import dilate
 from dressi.ad.functions.window import (
@@ -190,11 +190,10 @@ def _cases(name: str) -> tuple[Case, ...]:
         return apply(op, (a,), kernel=kernel, border=border)
 
     return tuple(
-        Case(
+        sized(
             lambda a, border=border, kernel=kernel: build(a, border, kernel),
             ((vtype, -2, 2),),
-            elementwise=False,
-            sizes=(size,),
+            size,
         )
         for border, kernel in _KERNELS
         if name == "convolve" or border in ("clamp", "mirror")

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_int, needs_variable
+from dressi.ad.functions._common import needs_int, needs_variable, sized
 from dressi.ad.functions.layers import concat
 from dressi.ad.functions.reduce import sum_layers
 from dressi.ad.functions.window import border_glsl, border_index, checked_border, place_glsl
@@ -158,11 +158,12 @@ def _conv_backward(f: Function, gy: Variable, i: int) -> Variable:
 
 
 def _case(kernel: int, border: str, size: Size) -> Case:
-    return Case(
+    return sized(
         lambda a, b, w: apply(CONV, (concat([a, b]), w), kernel=kernel, border=border),
         ((VEC4, -1, 1), (VEC4, -1, 1), (MAT4, -1, 1)),
-        elementwise=False,
-        sizes=(size, size, (2 * kernel**2, 2)),
+        size,
+        size,
+        (2 * kernel**2, 2),
         one_layer=True,
     )
 
@@ -228,11 +229,11 @@ CONV_X: Op = register(
         ),
         reference=_conv_x_ref,
         cases=tuple(
-            Case(
+            sized(
                 lambda a, w, k=kernel, b=border: apply(CONV_X, (a, w), kernel=k, border=b),
                 ((VEC4, -1, 1), (MAT4, -1, 1)),
-                elementwise=False,
-                sizes=((5, 4), (2 * kernel**2, 1)),
+                (5, 4),
+                (2 * kernel**2, 1),
                 one_layer=True,
                 any_type=False,
             )
@@ -282,11 +283,10 @@ CONV_W: Op = register(
         ),
         reference=_conv_w_ref,
         cases=tuple(
-            Case(
+            sized(
                 lambda x, gy, k=k, b=b: apply(CONV_W, (x, gy), kernel=k, border=b, size=(k**2, 1)),
                 ((VEC4, -1, 1), (VEC4, -1, 1)),
-                elementwise=False,
-                sizes=((5, 4), (5, 4)),
+                (5, 4),
                 any_type=False,
             )
             for k, b in ((1, "zero"), (3, "zero"), (3, "repeat"))
@@ -332,14 +332,13 @@ CONV_PART: Op = register(
         linear_in=(0, 1),
         reference=_part_ref,
         cases=tuple(
-            Case(
+            sized(
                 lambda x, gy, kernel=kernel: apply(
                     CONV_PART, (x, gy), kernel=kernel, border="zero", size=(kernel**2, 1), chunks=4
                 ),
                 ((VEC4, -1, 1), (VEC4, -1, 1)),
+                (5, 3),
                 gradient=False,
-                elementwise=False,
-                sizes=((5, 3), (5, 3)),
                 any_type=False,
             )
             for kernel in (1, 3)

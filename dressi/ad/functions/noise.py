@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import constant, needs_int, needs_variable
+from dressi.ad.functions._common import constant, needs_int, needs_variable, sized
 from dressi.ad.functions.arith import maximum
 from dressi.ad.functions.elementary import cos, log, round, sin, sqrt
 from dressi.ad.functions.vector import swizzle, vec
@@ -123,12 +123,10 @@ UNIFORM_NOISE: Op = register(
         _noise_infer,
         reference=_noise_ref,
         cases=tuple(
-            Case(
+            sized(
                 lambda s, size=size, n=n: uniform_noise(size, s, n, s.layers, seed=n),
                 ((INT, -5, 2**31 - 1),),
-                gradient=False,
-                elementwise=False,
-                sizes=((1, 1),),
+                (1, 1),
             )
             for size, n in (((7, 5), 1), ((40, 1), 2), ((1, 1), 3), ((16, 9), 4))
         ),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_variable, table_index
+from dressi.ad.functions._common import needs_variable, sized, table_index
 from dressi.ad.graph import Function, Size, Variable
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply
@@ -100,12 +100,11 @@ BLOCK_SUM: Op = register(
         once=(0,),
         reference=_block_ref,
         cases=tuple(
-            Case(
+            sized(
                 lambda a, merge=merge: apply(BLOCK_SUM, (a,), merge_layers=merge),
                 (given,),
+                size,
                 gradient=False,
-                elementwise=False,
-                sizes=(size,),
             )
             for merge in (False, True)
             for given, size in (((VEC3, -2, 2), (13, 9)), ((INT, -9, 9), (100, 1)))

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_variable
+from dressi.ad.functions._common import needs_variable, sized
 from dressi.ad.functions.window import place_glsl
 from dressi.ad.graph import Function, Size, Variable, checked_shape
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, Case, Op, Shape, apply
+from dressi.ad.registry import ANY, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, IVEC2, MAT2, VEC3
 from dressi.errors import GraphError
 from dressi.kinds import FILTERS, Filter
@@ -111,11 +111,8 @@ RESIZE: Op = register(
         reference=_resize_ref,
         cases=(
             *(
-                Case(
-                    lambda a, size=size, mode=mode: resize(a, size, mode),
-                    ((vtype, -2, 2),),
-                    elementwise=False,
-                    sizes=(given,),
+                sized(
+                    lambda a, size=size, mode=mode: resize(a, size, mode), ((vtype, -2, 2),), given
                 )
                 for mode in FILTERS
                 for vtype, given, size in (
@@ -127,13 +124,7 @@ RESIZE: Op = register(
                     (FLOAT, (1, 1), (3, 2)),
                 )
             ),
-            Case(
-                lambda a: resize(a, (9, 2), "nearest"),
-                ((IVEC2, -9, 9),),
-                gradient=False,
-                elementwise=False,
-                sizes=((4, 3),),
-            ),
+            sized(lambda a: resize(a, (9, 2), "nearest"), ((IVEC2, -9, 9),), (4, 3)),
         ),
     ),
     Kernel(_resize_glsl),
@@ -181,13 +172,12 @@ UNRESIZE: Op = register(
             xs[0], 2 - f.attr("axis"), f.attr("filter"), f.attr("n")
         ),
         cases=tuple(
-            Case(
+            sized(
                 lambda a, axis=axis, n=n, mode=mode: apply(
                     UNRESIZE, (a,), axis=axis, n=n, filter=mode
                 ),
                 ((vtype, -2, 2),),
-                elementwise=False,
-                sizes=((7, 5),),
+                (7, 5),
             )
             for mode in FILTERS
             for vtype, axis, n in ((VEC3, 0, 3), (FLOAT, 1, 17), (MAT2, 0, 1))

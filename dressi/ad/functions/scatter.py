@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_int, needs_variable, table_index
+from dressi.ad.functions._common import needs_int, needs_variable, sized, table_index
 from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.inverse_maps import Ref, sampled_rows, stream_of
@@ -28,7 +28,7 @@ from dressi.ad.graph import (
     topological,
 )
 from dressi.ad.kernels import DISPATCH, SUBGROUP, Kernel, register
-from dressi.ad.registry import ANY, COMP, RASTER, SAME, Case, Op, Shape, apply
+from dressi.ad.registry import ANY, COMP, RASTER, SAME, Op, Shape, apply
 from dressi.ad.template import expand_glsl
 from dressi.ad.vtype import FLOAT, INT, VEC3
 from dressi.errors import GraphError
@@ -105,25 +105,25 @@ LOOKUP = register(
         backward=_lookup_backward,
         reference=_lookup_ref,
         cases=(
-            Case(
+            sized(
                 lambda t, i: lookup(t, i),
                 ((VEC3, -2, 2), (INT, -1, 10)),
-                elementwise=False,
-                sizes=((11, 1), (7, 5)),
+                (11, 1),
+                (7, 5),
                 mixed_layers=True,
             ),
-            Case(
+            sized(
                 lambda t, i: lookup(t, i + 0),
                 ((FLOAT, -2, 2), (INT, -1, 19)),
-                elementwise=False,
-                sizes=((5, 4), (33, 1)),
+                (5, 4),
+                (33, 1),
                 mixed_layers=True,
             ),
-            Case(
+            sized(
                 lambda t, i: lookup(t, dynamic(i)),
                 ((VEC3, -2, 2), (INT, -1, 10)),
-                elementwise=False,
-                sizes=((11, 1), (7, 5)),
+                (11, 1),
+                (7, 5),
                 mixed_layers=True,
             ),
         ),
@@ -294,12 +294,7 @@ SCATTER_ADD = register(
         row=1,
         zero_if=(0,),
         cases=(
-            Case(
-                lambda v, i: scatter_add(v, i, (9, 1)),
-                ((VEC3, -2, 2), (INT, -1, 10)),
-                elementwise=False,
-                sizes=((7, 5), (7, 5)),
-            ),
+            sized(lambda v, i: scatter_add(v, i, (9, 1)), ((VEC3, -2, 2), (INT, -1, 10)), (7, 5)),
         ),
     ),
     Kernel(_scatter_glsl),

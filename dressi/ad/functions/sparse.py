@@ -13,12 +13,12 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from dressi.ad.functions._common import leaf, needs_variable
+from dressi.ad.functions._common import leaf, needs_variable, sized
 from dressi.ad.functions.rows import row_sum_glsl
 from dressi.ad.functions.scatter import invert_index
 from dressi.ad.graph import Function, Size, Variable, checked_shape, short
 from dressi.ad.kernels import DISPATCH, SUBGROUP, Kernel, register
-from dressi.ad.registry import ANY, Case, Op, apply
+from dressi.ad.registry import ANY, Op, apply
 from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC3
 from dressi.errors import GraphError
 
@@ -120,7 +120,7 @@ SPMV = register(
         ),
         reference=_spmv_ref,
         cases=(
-            Case(
+            sized(
                 lambda x: sparse_matmul(
                     SparseMatrix(
                         np.array([0, 2, 2, 5]),
@@ -131,8 +131,7 @@ SPMV = register(
                     x,
                 ),
                 ((VEC3, -2, 2),),
-                elementwise=False,
-                sizes=((5, 1),),
+                (5, 1),
             ),
         ),
     ),
@@ -218,11 +217,10 @@ LINEAR_MAP = register(
         backward=_backward,
         reference=_reference,
         cases=(
-            Case(
+            sized(
                 lambda x: linear_map(_MATRICES[35 * x.layers], x, (4, 3), 2),
                 ((VEC3, -2, 2),),
-                elementwise=False,
-                sizes=((5, 7),),
+                (5, 7),
             ),
         ),
     ),

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dressi.ad.functions import cubemap, equirect
-from dressi.ad.functions._common import needs_variable
+from dressi.ad.functions._common import needs_variable, sized
 from dressi.ad.functions.cubemap import Taps
 from dressi.ad.functions.image import expand, take_layer
 from dressi.ad.functions.layers import concat, stack
@@ -194,32 +194,33 @@ def _six(c: Variable) -> Variable:
 
 CUBE = _Map("texture_cube", cubemap).rows(
     tuple(
-        Case(
+        sized(
             lambda c, d, mode=mode: texture_cube(_six(c), d, mode),
             ((vtype, -1, 1), (VEC3, -2, 2)),
-            elementwise=False,
-            sizes=((n, 6 * n), (9, 7)),
+            (n, 6 * n),
+            (9, 7),
         )
         for n, mode, vtype in ((4, "linear", VEC3), (1, "linear", FLOAT), (3, "nearest", VEC3))
     )
     + (
-        Case(
+        sized(
             lambda c, d, i: texture_cube(concat([_six(c), _six(c * 0.5)]), d, index=i),
             ((VEC3, -1, 1), (VEC3, -2, 2), (INT, -1, 2)),
-            elementwise=False,
-            sizes=((3, 18), (9, 7), (9, 7)),
+            (3, 18),
+            (9, 7),
+            (9, 7),
         ),
     ),
 )
 
 EQUIRECT = _Map("texture_equirect", equirect).rows(
     tuple(
-        Case(
+        sized(
             lambda e, d, mode=mode: texture_equirect(take_layer(e, 0), d, mode),
             ((vtype, -1, 1), (VEC3, -2, 2)),
+            size,
+            (9, 7),
             transcendental=True,
-            elementwise=False,
-            sizes=(size, (9, 7)),
         )
         for size, mode, vtype in (
             ((8, 5), "linear", VEC3),

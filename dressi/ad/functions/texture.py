@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import constant, is_constant, lift, needs_variable
+from dressi.ad.functions._common import constant, is_constant, lift, needs_variable, sized
 from dressi.ad.functions.color import decoded
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.inverse_maps import (
@@ -48,7 +48,7 @@ from dressi.ad.functions.wraps import (
 )
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import DISPATCH, Kernel, register
-from dressi.ad.registry import COMP, SAME, SAMPLER, Case, Op, Shape, apply
+from dressi.ad.registry import COMP, SAME, SAMPLER, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC2, VEC3
 from dressi.errors import GraphError
 from dressi.kinds import BACKWARDS, FILTERS, WRAPS, Filter, TextureBackward, Wrap, Wraps
@@ -105,11 +105,11 @@ TEXTURE = register(
         backward=_sample_backward,
         reference=_sample_ref,
         cases=tuple(
-            Case(
+            sized(
                 lambda t, uv, wrap=wrap, mode=mode: texture(t, uv, filter=mode, wrap=wrap),
                 ((vtype, -1, 1), (VEC2, -1.5, 2.5)),
-                elementwise=False,
-                sizes=((6, 5), (9, 7)),
+                (6, 5),
+                (9, 7),
                 mixed_layers=True,
                 off_kinks=off_texel_kinks,
             )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import lift, needs_variable
+from dressi.ad.functions._common import lift, needs_variable, sized
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.mipmap import MipMap, mipmap, places
 from dressi.ad.functions.texture import beyond_border
@@ -29,7 +29,7 @@ from dressi.ad.functions.wraps import (
 from dressi.ad.functions.written_out import dot_glsl
 from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply, broadcast
+from dressi.ad.registry import ANY, SAME, Op, Shape, apply, broadcast
 from dressi.ad.vtype import FLOAT, VEC2, VEC3
 from dressi.errors import GraphError
 from dressi.kinds import Filter, MipFilter, Wrap, Wraps
@@ -171,13 +171,14 @@ TEXTURE_MIP = register(
         backward=_backward,
         reference=_ref,
         cases=tuple(
-            Case(
+            sized(
                 lambda t, uv, lod, wrap=wrap, mode=mode: texture_mip(
                     mipmap(t), uv, lod, filter=mode, wrap=wrap
                 ),
                 ((vtype, -1, 1), (VEC2, -1.5, 2.5), (FLOAT, -0.7, 3.6)),
-                elementwise=False,
-                sizes=(size, (9, 7), (9, 7)),
+                size,
+                (9, 7),
+                (9, 7),
                 off_kinks=_off_kinks,
             )
             for mode, wrap, vtype, size in (

@@ -19,12 +19,13 @@ from dressi.ad.functions._common import (
     literal,
     needs_int,
     needs_variable,
+    sized,
 )
 from dressi.ad.functions.image import _modulo
 from dressi.ad.functions.vector import vec
 from dressi.ad.graph import Function, Size, Variable, checked_shape, short
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply
+from dressi.ad.registry import ANY, SAME, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, IVEC2, MAT2, VEC2, VEC3
 from dressi.errors import GraphError
 from dressi.kinds import BORDERS, Border
@@ -173,45 +174,24 @@ WINDOW: Op = register(
         reference=_window_ref,
         cases=(
             *(
-                Case(
+                sized(
                     lambda a, d, border=border: _window(a, d, (9, 11), border),
                     ((VEC3, -2, 2), (IVEC2, -12, 12)),
-                    elementwise=False,
-                    sizes=((7, 5), (1, 1)),
+                    (7, 5),
+                    (1, 1),
                 )
                 for border in BORDERS
             ),
-            Case(
+            sized(
                 lambda a, d: _window(a, d, (40, 1), "mirror"),
                 ((FLOAT, -2, 2), (IVEC2, -99, 99)),
-                elementwise=False,
-                sizes=((13, 1), (1, 1)),
+                (13, 1),
+                (1, 1),
             ),
-            Case(
-                lambda a: pad(a, 2, 1, 3, 0, value=0.5),
-                ((VEC2, -2, 2),),
-                elementwise=False,
-                sizes=((4, 3),),
-            ),
-            Case(
-                lambda a: tile(crop(a, 1, 1, 2, 1), 2, 3),
-                ((MAT2, -2, 2),),
-                elementwise=False,
-                sizes=((4, 3),),
-            ),
-            Case(
-                lambda a: crop(a, 2, 1, 1, 1),
-                ((FLOAT, -2, 2),),
-                elementwise=False,
-                sizes=((4, 3),),
-            ),
-            Case(
-                lambda a: pad(a, 1, 1, 2, 2, value=-7),
-                ((INT, -9, 9),),
-                gradient=False,
-                elementwise=False,
-                sizes=((4, 3),),
-            ),
+            sized(lambda a: pad(a, 2, 1, 3, 0, value=0.5), ((VEC2, -2, 2),), (4, 3)),
+            sized(lambda a: tile(crop(a, 1, 1, 2, 1), 2, 3), ((MAT2, -2, 2),), (4, 3)),
+            sized(lambda a: crop(a, 2, 1, 1, 1), ((FLOAT, -2, 2),), (4, 3)),
+            sized(lambda a: pad(a, 1, 1, 2, 2, value=-7), ((INT, -9, 9),), (4, 3)),
         ),
     ),
     Kernel(_window_glsl),
@@ -255,11 +235,11 @@ UNWINDOW: Op = register(
         backward=_unwindow_backward,
         reference=_unwindow_ref,
         cases=tuple(
-            Case(
+            sized(
                 lambda a, d, border=border: apply(UNWINDOW, (a, d), size=(4, 3), border=border),
                 ((VEC3, -2, 2), (IVEC2, -9, 9)),
-                elementwise=False,
-                sizes=((7, 5), (1, 1)),
+                (7, 5),
+                (1, 1),
             )
             for border in BORDERS
         ),
