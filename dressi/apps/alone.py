@@ -14,7 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from dressi.ad import Variable, build_backward, evaluate
-from dressi.ad.cases import (
+from dressi.ad.registry import ANY, FRAG, OPS, Case
+from dressi.engine import DressiAD
+from dressi.kinds import Lowering
+from dressi.packing import Options
+from dressi.testing.cases import (
     Config,
     differentiable,
     instance,
@@ -23,10 +27,6 @@ from dressi.ad.cases import (
     small_configs,
     weights_like,
 )
-from dressi.ad.registry import ANY, FRAG, OPS, Case
-from dressi.engine import DressiAD
-from dressi.kinds import Lowering
-from dressi.packing import Options
 
 LOWERINGS: tuple[Lowering, ...] = ("graphics", "compute")
 AT_ONE_PIXEL = ((1, 1), (3, 7))

@@ -17,13 +17,13 @@ from rich.table import Table
 from tqdm.auto import tqdm
 
 from dressi.ad import Variable, build_backward, evaluate
-from dressi.ad.cases import Config, configs
 from dressi.ad.registry import OPS, Case
 from dressi.apps import alone
 from dressi.apps.report import check_outputs, identity, write_json
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.testing import problems
+from dressi.testing.cases import Config, configs
 
 ALGEBRAIC, TRANSCENDENTAL = 1e-3, 5e-3
 """Largest relative errors of an op (R1 of docs/checking.md)."""

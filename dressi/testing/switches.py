@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 
 from dressi.ad import F
-from dressi.ad.cases import rel
 from dressi.ad.graph import leaves
 from dressi.ad.optim import Optimizer
 from dressi.engine import DressiAD
 from dressi.packing import Options
+from dressi.testing.cases import rel
 from dressi.testing.random_graphs import RandomGraph, random_graph
 
 N_GRAPHS = 216

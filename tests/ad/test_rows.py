@@ -16,7 +16,6 @@ from op_cases import all_cases, differentiable, instance, projected, weights_lik
 
 import dressi
 from dressi.ad import F, Variable, build_backward, evaluate, simplify
-from dressi.ad.cases import first_config
 from dressi.ad.functions.bits_group import GROUP_DILATE_BITS
 from dressi.ad.functions.group_sum import GROUP_SUM
 from dressi.ad.functions.raster_kbuffer import LAYER
@@ -25,6 +24,7 @@ from dressi.ad.kernels import DISPATCH, FRAGMENT, WORKGROUP, Kernel, Workgroup, 
 from dressi.ad.lowering import rasterize_in_compute
 from dressi.ad.registry import ANY, COMP, FREE, MACRO, OPS, RASTER, SAME, SAMPLER, Case, Op, apply
 from dressi.ad.vtype import VEC3, VEC4
+from dressi.testing.cases import first_config
 
 
 def rasterizing(int64_atomics: bool) -> list[Op]:

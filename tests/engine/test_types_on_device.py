@@ -12,10 +12,10 @@ from op_cases import differentiable, instance, projected, seed_of, weights_like
 
 from dressi import DressiAD, F, Variable, evaluate
 from dressi.ad.autodiff import build_backward
-from dressi.ad.cases import first_config, typed_cases
 from dressi.ad.registry import ANY, OPS, Case, Op
 from dressi.ad.vtype import INT, IVEC2, MAT3, MAT4, VEC3, VType
 from dressi.packing import Options
+from dressi.testing.cases import first_config, typed_cases
 
 pytestmark = pytest.mark.gpu
 

@@ -1,6 +1,6 @@
 """The generated op tests. They live in the package, because ``dressi doctor`` runs them too."""
 
-from dressi.ad.cases import (
+from dressi.testing.cases import (
     Config,
     Instance,
     all_cases,

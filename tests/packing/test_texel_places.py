@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from dressi.ad import F, Variable, build_backward, simplify
-from dressi.ad.cases import Config, all_cases, differentiable, instance, small_configs
 from dressi.ad.registry import Case
 from dressi.ad.simplify import own_image
 from dressi.ad.vtype import FLOAT, VEC3, VEC4
 from dressi.errors import GraphError
 from dressi.packing import Options, pack
 from dressi.packing.limits import LLVMPIPE, MINIMUM, DeviceLimits
+from dressi.testing.cases import Config, all_cases, differentiable, instance, small_configs
 
 WHOLE = re.compile(
     r"max\(ivec2\(.*\), 0\)|ivec2\(0\)|ivec2\(\(p\.x & [1-9]\d*\), \(p\.x >> [1-9]\d*\)\)"

@@ -7,11 +7,11 @@ from __future__ import annotations
 import pytest
 
 from dressi.ad import Variable, build_backward, simplify
-from dressi.ad.cases import differentiable, first_config, instance, projected, typed_cases
 from dressi.ad.registry import OPS
 from dressi.ad.simplify import own_image
 from dressi.packing import Options, check_plan, pack
 from dressi.packing.limits import PRESETS
+from dressi.testing.cases import differentiable, first_config, instance, projected, typed_cases
 
 WITH_CASES = [name for name, op in OPS.items() if op.cases]
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from dressi.ad import Variable, build_backward
-from dressi.ad.cases import differentiable, first_config, instance, projected, typed_cases
 from dressi.ad.registry import OPS
 from dressi.packing import Options, pack
 from dressi.packing.limits import PRESETS
 from dressi.packing.lower import lower
 from dressi.packing.plan import Plan
+from dressi.testing.cases import differentiable, first_config, instance, projected, typed_cases
 from dressi.vk.compilers import Source, find_compiler, needs_1_1
 
 GOLDEN = sorted((Path(__file__).resolve().parent.parent / "golden").glob("*.glsl"))
