@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_int, needs_variable, sized, table_index
+from dressi.ad.functions._common import needs_int, needs_variable, same, sized, table_index
 from dressi.ad.functions.window import place_glsl
 from dressi.ad.graph import Function, Size, Variable, checked_shape, short
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, Op, Shape, apply
-from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3, VEC4
+from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3, VEC4, VType
 from dressi.errors import GraphError
 
 FAN_IN = 8
@@ -35,15 +35,10 @@ def _flip_glsl(f: Function) -> str:
     return f"{{y}} = {{fetch0}}(ivec2({at[0]}, {at[1]}), {layer});"
 
 
-def _flip_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    axes = tuple(axis for axis, name in ((1, "vertical"), (2, "horizontal")) if f.attr(name))
-    return np.flip(xs[0], axes)
-
-
 FLIP: Op = register(
     Op(
         "flip",
-        lambda xs, a: (xs[0].vtype, xs[0].size, xs[0].layers),
+        same,
         reads=(ANY,),
         exact=True,
         once=(0,),
@@ -62,11 +57,9 @@ FLIP: Op = register(
 
 def _reshape_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     x, (w, h), layers = xs[0], attrs["size"], attrs["layers"]
-    if x.size[0] * x.size[1] * x.layers != w * h * layers:
-        raise GraphError(
-            f"{x.label()} has {x.size[0] * x.size[1] * x.layers} pixels, "
-            f"{w}x{h}x{layers} has {w * h * layers}"
-        )
+    have, need = x.size[0] * x.size[1] * x.layers, w * h * layers
+    if have != need:
+        raise GraphError(f"{x.label()} has {have} pixels, {w}x{h}x{layers} has {need}")
     return x.vtype, (w, h), layers
 
 
@@ -109,14 +102,18 @@ RESHAPE: Op = register(
 # -- layers
 
 
-def _concat_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    vtypes = {x.vtype for x in xs}
-    if len(vtypes) != 1:
+def one_type(xs: Sequence[Variable]) -> VType:
+    """Return the type of all; GraphError where they differ."""
+    if len({x.vtype for x in xs}) != 1:
         raise GraphError(f"needs one type, got {', '.join(x.vtype.name for x in xs)}")
-    sizes = {x.size for x in xs}
-    if len(sizes) != 1:
+    return xs[0].vtype
+
+
+def _concat_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    vtype = one_type(xs)
+    if len({x.size for x in xs}) != 1:
         raise GraphError("needs one size; use F.expand, F.pad or F.image.resize first")
-    return xs[0].vtype, xs[0].size, sum(x.layers for x in xs)
+    return vtype, xs[0].size, sum(x.layers for x in xs)
 
 
 def _starts(f: Function) -> list[int]:
@@ -124,14 +121,29 @@ def _starts(f: Function) -> list[int]:
     return list(accumulate((x.layers for x in f.inputs), initial=0))
 
 
+def pick_glsl(place: str, starts: Sequence[int], fetched: Sequence[str]) -> str:
+    """Return GLSL that reads one of several inputs: the k-th from ``starts[k]`` on. fetched: pixel
+    and layer in each."""
+    lines = []
+    for k, at in enumerate(fetched):
+        test = f"if ({place} < {starts[k + 1]}) " if k + 1 < len(fetched) else ""
+        lines.append(f"{'else ' if k else ''}{test}{{y}} = {{fetch{k}}}({at});")
+    return "\n  ".join(lines)
+
+
+def in_passes(op: Op, items: list[Variable]) -> Variable:
+    """Return the items taken together by an op, in passes of as many as a device can bind."""
+    width = max(FAN_IN // items[0].vtype.n_planes, 2)
+    while len(items) > 1:
+        parts = [items[i : i + width] for i in range(0, len(items), width)]
+        items = [apply(op, part) if len(part) > 1 else part[0] for part in parts]
+    return items[0]
+
+
 def _concat_glsl(f: Function) -> str:
     pos, _ = place_glsl(f)
-    starts, lines = _starts(f), []
-    for k in range(len(f.inputs)):
-        test = f"if ({{layer}} < {starts[k + 1]}) " if k + 1 < len(f.inputs) else ""
-        head = "else " if k else ""
-        lines.append(f"{head}{test}{{y}} = {{fetch{k}}}({pos}, {{layer}} - {starts[k]});")
-    return "\n  ".join(lines)
+    starts = _starts(f)
+    return pick_glsl("{layer}", starts, [f"{pos}, {{layer}} - {n}" for n in starts[:-1]])
 
 
 CONCAT_LAYERS: Op = register(
@@ -249,11 +261,8 @@ def reshape(x: Variable, size: Size, layers: int = 1) -> Variable:
     """
     needs_variable("reshape", x)
     size, layers = checked_shape("F.reshape", size, layers)
-    return (
-        x
-        if (size, layers) == (x.size, x.layers)
-        else apply(RESHAPE, (x,), size=size, layers=layers)
-    )
+    is_shaped = (size, layers) == (x.size, x.layers)
+    return x if is_shaped else apply(RESHAPE, (x,), size=size, layers=layers)
 
 
 def concat(xs: Sequence[Variable]) -> Variable:
@@ -262,12 +271,7 @@ def concat(xs: Sequence[Variable]) -> Variable:
     xs: Variables of one type and one size, any layers each. Gradient to all: their layers of gy.
     Raises GraphError for an empty list, or types or sizes that differ.
     """
-    items = _listed("concat", xs)
-    width = max(FAN_IN // items[0].vtype.n_planes, 2)
-    while len(items) > 1:
-        parts = [items[i : i + width] for i in range(0, len(items), width)]
-        items = [apply(CONCAT_LAYERS, part) if len(part) > 1 else part[0] for part in parts]
-    return items[0]
+    return in_passes(CONCAT_LAYERS, _listed("concat", xs))
 
 
 def stack(xs: Sequence[Variable]) -> Variable:
