@@ -1,6 +1,6 @@
 """The ways to run an op: which GLSL computes it, and where.
 
-In: ``register(Op(...), Kernel(...), ...)`` in ``dressi.ad.functions``. Out: kernels by op and
+In: ``register(op, Kernel(...), ...)`` in ``dressi.ad.functions``. Out: kernels by op and
 target, for the packer. What an op is (``ad.registry``) knows nothing of them.
 """
 

@@ -41,20 +41,18 @@ def _const_glsl(f: Function) -> str:
     return f"{{y}} = {{T}}({', '.join(literal(v, vtype.is_int) for v in values)});"
 
 
-CONST = register(
-    Op(
-        "constant",
-        infer=lambda xs, a: (a["vtype"], (1, 1), 1),
-        exact=True,
-        kind=FREE,
-        zero_if=lambda f: None if any(f.attr("values")) else (),
-        reference=lambda f, xs: np.asarray(f.attr("values"), dtype=np.float64).reshape(
-            (1, 1, 1, *f.attr("vtype").tail)
-        ),
-        no_cases="no inputs; its values are tested in test_graph.py",
+CONST = Op(
+    "constant",
+    infer=lambda xs, a: (a["vtype"], (1, 1), 1),
+    exact=True,
+    kind=FREE,
+    zero_if=lambda f: None if any(f.attr("values")) else (),
+    reference=lambda f, xs: np.asarray(f.attr("values"), dtype=np.float64).reshape(
+        (1, 1, 1, *f.attr("vtype").tail)
     ),
-    Kernel(_const_glsl),
+    no_cases="no inputs; its values are tested in test_graph.py",
 )
+register(CONST, Kernel(_const_glsl))
 
 
 def constant(value: Any, vtype: VType | None = None) -> Variable:

@@ -80,29 +80,26 @@ def _pack_together_glsl(f: Function) -> str:
     )
 
 
-PACK_BITS: Op = register(
-    Op(
-        "pack_bits",
-        _pack_infer,
-        reads=(ANY, SAME),
-        reference=lambda f, xs: _to_words(
-            (xs[0] <= xs[1].reshape(-1)[0])[..., 0]
-            if f.attr("compare") == "<="
-            else (xs[0] >= xs[1].reshape(-1)[0])[..., 0]
-        ),
-        cases=tuple(
-            sized(
-                lambda a, below=below: pack_bits(a, 0.4, below),
-                ((FLOAT, 0, 1),),
-                (70, 3),
-                gradient=False,
-            )
-            for below in (False, True)
-        ),
+PACK_BITS = Op(
+    "pack_bits",
+    _pack_infer,
+    reads=(ANY, SAME),
+    reference=lambda f, xs: _to_words(
+        (xs[0] <= xs[1].reshape(-1)[0])[..., 0]
+        if f.attr("compare") == "<="
+        else (xs[0] >= xs[1].reshape(-1)[0])[..., 0]
     ),
-    Kernel(_pack_glsl),
-    Kernel(_pack_together_glsl, SUBGROUP),
+    cases=tuple(
+        sized(
+            lambda a, below=below: pack_bits(a, 0.4, below),
+            ((FLOAT, 0, 1),),
+            (70, 3),
+            gradient=False,
+        )
+        for below in (False, True)
+    ),
 )
+register(PACK_BITS, Kernel(_pack_glsl), Kernel(_pack_together_glsl, SUBGROUP))
 
 
 def _unpack_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -118,14 +115,15 @@ def _need_words(x: Variable, width: int) -> None:
         raise GraphError(f"{x.label()} is not a packed mask of {width} pixels a row")
 
 
-UNPACK_BITS: Op = register(
-    Op(
-        "unpack_bits",
-        _unpack_infer,
-        reads=(ANY,),
-        reference=lambda f, xs: _from_words(xs[0], f.attr("size")[0])[..., None].astype(np.float64),
-        cases=(sized(lambda a: unpack_bits(a, (70, 5)), ((INT, -(2**31), 2**31 - 1),), (3, 5)),),
-    ),
+UNPACK_BITS = Op(
+    "unpack_bits",
+    _unpack_infer,
+    reads=(ANY,),
+    reference=lambda f, xs: _from_words(xs[0], f.attr("size")[0])[..., None].astype(np.float64),
+    cases=(sized(lambda a: unpack_bits(a, (70, 5)), ((INT, -(2**31), 2**31 - 1),), (3, 5)),),
+)
+register(
+    UNPACK_BITS,
     Kernel(
         "{y} = float((uint({fetch0}(ivec2({pos}.x >> 5, {pos}.y), {layer})) "
         ">> uint({pos}.x & 31)) & 1u);"
@@ -169,23 +167,21 @@ def _border_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return _to_words(out)
 
 
-BORDER_BITS: Op = register(
-    Op(
-        "border_bits",
-        _same_words,
-        reads=(ANY,),
-        reference=_border_ref,
-        cases=tuple(
-            sized(
-                lambda a, w=w: border_bits(pack_bits(unpack_bits(a, (w, 5)), 0.5), w),
-                ((INT, -(2**31), 2**31 - 1),),
-                (3, 5),
-            )
-            for w in (96, 70, 65)
-        ),
+BORDER_BITS = Op(
+    "border_bits",
+    _same_words,
+    reads=(ANY,),
+    reference=_border_ref,
+    cases=tuple(
+        sized(
+            lambda a, w=w: border_bits(pack_bits(unpack_bits(a, (w, 5)), 0.5), w),
+            ((INT, -(2**31), 2**31 - 1),),
+            (3, 5),
+        )
+        for w in (96, 70, 65)
     ),
-    Kernel(_border_glsl),
 )
+register(BORDER_BITS, Kernel(_border_glsl))
 
 # Along a row by n <= 31 pixels: words doubled up to n, with what crosses from the words beside.
 _ROW_GLSL = (
@@ -234,37 +230,33 @@ def _reach_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return _to_words(_spread(m, 1, [min(k * f.attr("step"), n) for k in range(1, TAPS + 1)]))
 
 
-ROW_BITS: Op = register(
-    Op(
-        "dilate_bits_row",
-        _same_words,
-        reads=(ANY, SAME),
-        reference=_reach_ref,
-        cases=tuple(
-            sized(lambda a, n=n: apply(ROW_BITS, (a, constant(n, INT))), ((INT, 0, 3000),), (4, 3))
-            for n in (0, 1, 2, 5, 16, 31)
-        ),
+ROW_BITS: Op = Op(
+    "dilate_bits_row",
+    _same_words,
+    reads=(ANY, SAME),
+    reference=_reach_ref,
+    cases=tuple(
+        sized(lambda a, n=n: apply(ROW_BITS, (a, constant(n, INT))), ((INT, 0, 3000),), (4, 3))
+        for n in (0, 1, 2, 5, 16, 31)
     ),
-    Kernel(_ROW_GLSL),
 )
+register(ROW_BITS, Kernel(_ROW_GLSL))
 
-COLUMN_BITS: Op = register(
-    Op(
-        "dilate_bits_column",
-        _same_words,
-        reads=(ANY, SAME),
-        reference=_reach_ref,
-        cases=tuple(
-            sized(
-                lambda a, n=n: apply(COLUMN_BITS, (a, constant(n, INT)), step=2),
-                ((INT, 0, 3000),),
-                (4, 17),
-            )
-            for n in (0, 3, 8)
-        ),
+COLUMN_BITS: Op = Op(
+    "dilate_bits_column",
+    _same_words,
+    reads=(ANY, SAME),
+    reference=_reach_ref,
+    cases=tuple(
+        sized(
+            lambda a, n=n: apply(COLUMN_BITS, (a, constant(n, INT)), step=2),
+            ((INT, 0, 3000),),
+            (4, 17),
+        )
+        for n in (0, 3, 8)
     ),
-    Kernel(_column_glsl),
 )
+register(COLUMN_BITS, Kernel(_column_glsl))
 
 
 def _dilate_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -316,20 +308,18 @@ def _dilate_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return _to_words(_spread(_spread(m, 2, range(1, n + 1)), 1, range(1, n + 1)))
 
 
-DILATE_BITS: Op = register(
-    Op(
-        "dilate_bits",
-        _dilate_infer,
-        kind=MACRO,
-        expand=_dilate_expand,
-        reference=_dilate_ref,
-        cases=tuple(
-            sized(lambda a, r=r: dilate_bits(a, r, 40), ((INT, 0, 40),), (5, 53))
-            for r in (0.0, 1.0, 2.4, 5.0, 31.0, 33.5, 99.0)
-        ),
+DILATE_BITS = Op(
+    "dilate_bits",
+    _dilate_infer,
+    kind=MACRO,
+    expand=_dilate_expand,
+    reference=_dilate_ref,
+    cases=tuple(
+        sized(lambda a, r=r: dilate_bits(a, r, 40), ((INT, 0, 40),), (5, 53))
+        for r in (0.0, 1.0, 2.4, 5.0, 31.0, 33.5, 99.0)
     ),
-    Kernel(target=DISPATCH, expand=_dilate_in_groups),
 )
+register(DILATE_BITS, Kernel(target=DISPATCH, expand=_dilate_in_groups))
 
 
 def pack_bits(x: Variable, threshold: Any = 0.5, below: bool = False) -> Variable:

@@ -29,25 +29,23 @@ def _sum_components_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shap
     return vector(1, xs[0].vtype.is_int), xs[0].size, xs[0].layers
 
 
-SUM_COMPONENTS = register(
-    Op(
-        "sum_components",
-        _sum_components_infer,
-        additive=True,
-        zero_if=(0,),
-        backward=lambda f, gy, i: apply(SPLAT, (gy,), vtype=f.inputs[0].vtype),
-        reference=lambda f, xs: (
-            xs[0].sum(axis=(-1, -2))[..., None]
-            if f.inputs[0].vtype.is_matrix
-            else xs[0].sum(axis=-1, keepdims=True)
-        ),
-        cases=(
-            Case(lambda a: sum_components(a), ((VEC3, -2, 2),)),
-            Case(lambda a: sum_components(a), ((MAT2, -2, 2),)),
-        ),
+SUM_COMPONENTS = Op(
+    "sum_components",
+    _sum_components_infer,
+    additive=True,
+    zero_if=(0,),
+    backward=lambda f, gy, i: apply(SPLAT, (gy,), vtype=f.inputs[0].vtype),
+    reference=lambda f, xs: (
+        xs[0].sum(axis=(-1, -2))[..., None]
+        if f.inputs[0].vtype.is_matrix
+        else xs[0].sum(axis=-1, keepdims=True)
     ),
-    Kernel(_sum_components_glsl),
+    cases=(
+        Case(lambda a: sum_components(a), ((VEC3, -2, 2),)),
+        Case(lambda a: sum_components(a), ((MAT2, -2, 2),)),
+    ),
 )
+register(SUM_COMPONENTS, Kernel(_sum_components_glsl))
 
 
 def _splat_glsl(f: Function) -> str:
@@ -57,20 +55,18 @@ def _splat_glsl(f: Function) -> str:
     return "{y} = {T}(" + ", ".join([f"vec{t.n}({{x0}})"] * t.n) + ");"  # mat(s) is diagonal
 
 
-SPLAT: Op = register(
-    Op(
-        "splat",
-        lambda xs, a: (a["vtype"], xs[0].size, xs[0].layers),
-        zero_if=(0,),
-        backward=lambda f, gy, i: sum_components(gy),
-        reference=lambda f, xs: np.broadcast_to(
-            xs[0].reshape(*xs[0].shape[:3], *(1,) * len(f.attr("vtype").tail)),
-            (*xs[0].shape[:3], *f.attr("vtype").tail),
-        ).copy(),
-        cases=(Case(lambda a: apply(SPLAT, (a,), vtype=VEC3), ((FLOAT, -2, 2),), any_type=False),),
-    ),
-    Kernel(_splat_glsl),
+SPLAT: Op = Op(
+    "splat",
+    lambda xs, a: (a["vtype"], xs[0].size, xs[0].layers),
+    zero_if=(0,),
+    backward=lambda f, gy, i: sum_components(gy),
+    reference=lambda f, xs: np.broadcast_to(
+        xs[0].reshape(*xs[0].shape[:3], *(1,) * len(f.attr("vtype").tail)),
+        (*xs[0].shape[:3], *f.attr("vtype").tail),
+    ).copy(),
+    cases=(Case(lambda a: apply(SPLAT, (a,), vtype=VEC3), ((FLOAT, -2, 2),), any_type=False),),
 )
+register(SPLAT, Kernel(_splat_glsl))
 
 
 def sum_components(x: Variable) -> Variable:

@@ -187,21 +187,22 @@ def _inverse_sine(x: Variable, gy: Variable) -> Variable:
     return zero_div(gy, sqrt(where(compare("gt", rest, 0.0), rest, 0.0)))
 
 
-ATAN2 = register(
-    Op(
-        "atan2",
-        float_elementwise,
-        backward=lambda f, gy, i: _atan2_backward(f, gy, i),
-        # + 0.0 makes -0.0 positive; what the sign of 0 means is left open on devices.
-        reference=lambda f, xs: np.where(
-            (xs[0] == 0) & (xs[1] == 0), 0.0, np.arctan2(xs[0] + 0.0, xs[1] + 0.0)
-        ),
-        cases=(
-            Case(lambda a, b: atan2(a, b), ((VEC3, 0.1, 2), (VEC3, -2, 2)), transcendental=True),
-            Case(lambda a, b: atan2(a, b), ((FLOAT, -2, -0.1), (VEC2, -2, 2)), transcendental=True),
-            Case(lambda a, b: atan2(a, b), ((VEC2, -2, 2), (FLOAT, 0.1, 2)), transcendental=True),
-        ),
+ATAN2 = Op(
+    "atan2",
+    float_elementwise,
+    backward=lambda f, gy, i: _atan2_backward(f, gy, i),
+    # + 0.0 makes -0.0 positive; what the sign of 0 means is left open on devices.
+    reference=lambda f, xs: np.where(
+        (xs[0] == 0) & (xs[1] == 0), 0.0, np.arctan2(xs[0] + 0.0, xs[1] + 0.0)
     ),
+    cases=(
+        Case(lambda a, b: atan2(a, b), ((VEC3, 0.1, 2), (VEC3, -2, 2)), transcendental=True),
+        Case(lambda a, b: atan2(a, b), ((FLOAT, -2, -0.1), (VEC2, -2, 2)), transcendental=True),
+        Case(lambda a, b: atan2(a, b), ((VEC2, -2, 2), (FLOAT, 0.1, 2)), transcendental=True),
+    ),
+)
+register(
+    ATAN2,
     Kernel(
         # atan(0, 0) is undefined in GLSL.
         "{T} {y}_y = {T}({x0}), {y}_x = {T}({x1});\n"
@@ -225,25 +226,26 @@ def _mod_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return np.where(y == 0, x, np.mod(x, np.where(y == 0, 1.0, y)))
 
 
-MOD = register(
-    Op(
-        "mod",
-        float_elementwise,
-        backward=lambda f, gy, i: fit(
-            gy if i == 0 else neg(zero_mul(gy, _mod_quotient(f))), f.inputs[i]
-        ),
-        reference=_mod_ref,
-        cases=(
-            Case(lambda a, b: mod(a, b), ((VEC3, 0.1, 0.9), (FLOAT, 1, 2))),
-            Case(lambda a, b: mod(a, b), ((FLOAT, -0.9, -0.1), (VEC2, 1, 2))),
-            Case(lambda a, b: mod(a, b), ((VEC2, 4.2, 5.8), (VEC2, -2.0, -1.95))),
-            Case(
-                lambda a, b: mod(to_float(a), to_float(b)),
-                ((IVEC2, -20, 20), (IVEC2, -5, 5)),
-                gradient=False,
-            ),
+MOD = Op(
+    "mod",
+    float_elementwise,
+    backward=lambda f, gy, i: fit(
+        gy if i == 0 else neg(zero_mul(gy, _mod_quotient(f))), f.inputs[i]
+    ),
+    reference=_mod_ref,
+    cases=(
+        Case(lambda a, b: mod(a, b), ((VEC3, 0.1, 0.9), (FLOAT, 1, 2))),
+        Case(lambda a, b: mod(a, b), ((FLOAT, -0.9, -0.1), (VEC2, 1, 2))),
+        Case(lambda a, b: mod(a, b), ((VEC2, 4.2, 5.8), (VEC2, -2.0, -1.95))),
+        Case(
+            lambda a, b: mod(to_float(a), to_float(b)),
+            ((IVEC2, -20, 20), (IVEC2, -5, 5)),
+            gradient=False,
         ),
     ),
+)
+register(
+    MOD,
     Kernel(
         # The quotient may be rounded to the next integer: the second and third line bring the
         # remainder back between 0 and y. What is added to a tiny remainder may round to y itself.

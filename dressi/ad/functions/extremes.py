@@ -62,29 +62,27 @@ def _block_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return blocks(f, xs[0], -np.inf if kind == "max" else np.inf, _NUMPY[kind])
 
 
-BLOCK_EXTREME: Op = register(
-    Op(
-        "block_extreme",
-        _no_matrix(block_infer),
-        reads=(ANY,),
-        once=(0,),
-        reference=_block_ref,
-        cases=tuple(
-            sized(
-                lambda a, kind=kind, merge=merge: apply(
-                    BLOCK_EXTREME, (a,), kind=kind, merge_layers=merge
-                ),
-                (given,),
-                size,
-                gradient=False,
-            )
-            for kind in ("max", "min")
-            for merge in (False, True)
-            for given, size in (((VEC3, -2, -1), (13, 9)), ((INT, 1, 9), (100, 1)))
-        ),
+BLOCK_EXTREME: Op = Op(
+    "block_extreme",
+    _no_matrix(block_infer),
+    reads=(ANY,),
+    once=(0,),
+    reference=_block_ref,
+    cases=tuple(
+        sized(
+            lambda a, kind=kind, merge=merge: apply(
+                BLOCK_EXTREME, (a,), kind=kind, merge_layers=merge
+            ),
+            (given,),
+            size,
+            gradient=False,
+        )
+        for kind in ("max", "min")
+        for merge in (False, True)
+        for given, size in (((VEC3, -2, -1), (13, 9)), ((INT, 1, 9), (100, 1)))
     ),
-    Kernel(_block_glsl),
 )
+register(BLOCK_EXTREME, Kernel(_block_glsl))
 
 
 def _extreme_expand(f: Function, xs: Sequence[Variable]) -> Variable:

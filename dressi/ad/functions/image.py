@@ -23,30 +23,29 @@ def _coord_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return np.broadcast_to(np.stack([x, y], -1), (layers, h, w, 2)).copy()
 
 
-PIXEL_COORD = register(
-    Op(
-        "pixel_coord",
-        lambda xs, a: (VEC2, a["size"], a["layers"]),
-        kind=FREE,
-        reference=_coord_ref,
-        no_cases="no inputs; tested in test_evaluate.py",
-    ),
+PIXEL_COORD = Op(
+    "pixel_coord",
+    lambda xs, a: (VEC2, a["size"], a["layers"]),
+    kind=FREE,
+    reference=_coord_ref,
+    no_cases="no inputs; tested in test_evaluate.py",
+)
+register(
+    PIXEL_COORD,
     Kernel(
         # Inside a larger shader {pos} is that shader's.
         lambda f: "{y} = vec2(0.5);" if f.attr("size") == (1, 1) else "{y} = vec2({pos}) + 0.5;"
     ),
 )
 
-LAYER_INDEX = register(
-    Op(
-        "layer_index",
-        lambda xs, a: (INT, (1, 1), a["layers"]),
-        kind=FREE,
-        reference=lambda f, xs: np.arange(f.attr("layers"), dtype=np.float64).reshape(-1, 1, 1, 1),
-        no_cases="no inputs; tested in test_evaluate.py",
-    ),
-    Kernel(lambda f: "{y} = 0;" if f.attr("layers") == 1 else "{y} = {layer};"),
+LAYER_INDEX = Op(
+    "layer_index",
+    lambda xs, a: (INT, (1, 1), a["layers"]),
+    kind=FREE,
+    reference=lambda f, xs: np.arange(f.attr("layers"), dtype=np.float64).reshape(-1, 1, 1, 1),
+    no_cases="no inputs; tested in test_evaluate.py",
 )
+register(LAYER_INDEX, Kernel(lambda f: "{y} = 0;" if f.attr("layers") == 1 else "{y} = {layer};"))
 
 
 def _expand_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
@@ -54,19 +53,17 @@ def _expand_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return np.broadcast_to(xs[0], (layers, h, w, *xs[0].shape[3:])).copy()
 
 
-EXPAND = register(
-    Op(
-        "expand",
-        lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
-        additive=True,
-        exact=True,
-        zero_if=(0,),
-        backward=lambda f, gy, i: gy,
-        reference=_expand_ref,
-        cases=(sized(lambda a: expand(a, (5, 3), 2), ((VEC3, -2, 2),), (1, 1), one_layer=True),),
-    ),
-    Kernel("{y} = {x0};"),
+EXPAND = Op(
+    "expand",
+    lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+    additive=True,
+    exact=True,
+    zero_if=(0,),
+    backward=lambda f, gy, i: gy,
+    reference=_expand_ref,
+    cases=(sized(lambda a: expand(a, (5, 3), 2), ((VEC3, -2, 2),), (1, 1), one_layer=True),),
 )
+register(EXPAND, Kernel("{y} = {x0};"))
 
 _EDGE_GLSL = (
     "float {y}_c = {fetch0}({pos}, {layer}), {y}_d = 0.0; ivec2 {y}_p = {pos};\n"
@@ -94,21 +91,17 @@ def _float_image(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return FLOAT, xs[0].size, xs[0].layers
 
 
-BORDER = register(
-    Op(
-        "border",
-        _float_image,
-        reads=(ANY,),
-        flat=True,
-        reference=_edge_ref,
-        cases=(
-            sized(
-                lambda a: border((a > 0.5).__add__(0.0)), ((FLOAT, 0, 1),), (7, 5), gradient=False
-            ),
-        ),
+BORDER = Op(
+    "border",
+    _float_image,
+    reads=(ANY,),
+    flat=True,
+    reference=_edge_ref,
+    cases=(
+        sized(lambda a: border((a > 0.5).__add__(0.0)), ((FLOAT, 0, 1),), (7, 5), gradient=False),
     ),
-    Kernel(_EDGE_GLSL),
 )
+register(BORDER, Kernel(_EDGE_GLSL))
 
 
 def _max_tap_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
@@ -138,23 +131,21 @@ def _max_tap_glsl(f: Function) -> str:
     )
 
 
-MAX_TAP: Op = register(
-    Op(
-        "max_tap",
-        lambda xs, a: _float_image(xs[:1], a),
-        reads=(ANY, SAME),
-        reference=_max_tap_ref,
-        cases=(
-            sized(
-                lambda a: apply(MAX_TAP, (a, constant(2, INT)), axis=0),
-                ((FLOAT, 0, 1),),
-                (7, 5),
-                gradient=False,
-            ),
+MAX_TAP: Op = Op(
+    "max_tap",
+    lambda xs, a: _float_image(xs[:1], a),
+    reads=(ANY, SAME),
+    reference=_max_tap_ref,
+    cases=(
+        sized(
+            lambda a: apply(MAX_TAP, (a, constant(2, INT)), axis=0),
+            ((FLOAT, 0, 1),),
+            (7, 5),
+            gradient=False,
         ),
     ),
-    Kernel(_max_tap_glsl),
 )
+register(MAX_TAP, Kernel(_max_tap_glsl))
 
 
 def _dilate_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -199,24 +190,23 @@ def _dilate_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-DILATE = register(
-    Op(
-        "dilate",
-        _dilate_infer,
-        kind=MACRO,
-        expand=_dilate_expand,
-        reference=_dilate_ref,
-        cases=tuple(
-            sized(
-                lambda a, r=r: dilate((a > 0.9).__add__(0.0), r, 12),
-                ((FLOAT, 0, 1),),
-                (37, 21),
-                gradient=False,
-            )
-            for r in (0.0, 1.0, 2.0, 5.0, 11.6, 99.0)
-        ),
-    )
+DILATE = Op(
+    "dilate",
+    _dilate_infer,
+    kind=MACRO,
+    expand=_dilate_expand,
+    reference=_dilate_ref,
+    cases=tuple(
+        sized(
+            lambda a, r=r: dilate((a > 0.9).__add__(0.0), r, 12),
+            ((FLOAT, 0, 1),),
+            (37, 21),
+            gradient=False,
+        )
+        for r in (0.0, 1.0, 2.0, 5.0, 11.6, 99.0)
+    ),
 )
+register(DILATE)
 
 
 def _modulo(i: str, n: str) -> str:
@@ -243,25 +233,23 @@ def _take_backward(f: Function, gy: Variable, i: int) -> Variable | None:
     return apply(PUT_LAYER, (gy, index), size=x.size, layers=x.layers)
 
 
-TAKE_LAYER: Op = register(
-    Op(
-        "take_layer",
-        _take_infer,
-        reads=(ANY, SAME),
-        why_zero="another layer is taken",
-        backward=_take_backward,
-        reference=_take_ref,
-        cases=tuple(
-            sized(
-                lambda a, n=n: take_layer(a * (to_float(layer_index(3)) * 1.5 + 1.0), n),
-                ((VEC3, -2, 2),),
-                (4, 3),
-            )
-            for n in (0, 2, 7, -1)
-        ),
+TAKE_LAYER = Op(
+    "take_layer",
+    _take_infer,
+    reads=(ANY, SAME),
+    why_zero="another layer is taken",
+    backward=_take_backward,
+    reference=_take_ref,
+    cases=tuple(
+        sized(
+            lambda a, n=n: take_layer(a * (to_float(layer_index(3)) * 1.5 + 1.0), n),
+            ((VEC3, -2, 2),),
+            (4, 3),
+        )
+        for n in (0, 2, 7, -1)
     ),
-    Kernel("{y} = {fetch0}({pos}, " + _modulo("{x1}", "{l0}") + ");"),
 )
+register(TAKE_LAYER, Kernel("{y} = {fetch0}({pos}, " + _modulo("{x1}", "{l0}") + ");"))
 
 
 def _put_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
@@ -271,25 +259,21 @@ def _put_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-PUT_LAYER: Op = register(
-    Op(
-        "put_layer",
-        lambda xs, a: (_take_infer(xs, a)[0], a["size"], a["layers"]),
-        reads=(SAME, SAME),
-        backward=lambda f, gy, i: take_layer(gy, f.inputs[1]) if i == 0 else None,
-        reference=_put_ref,
-        cases=(
-            sized(
-                lambda a: apply(
-                    PUT_LAYER, (take_layer(a, 2), constant(1, INT)), size=(4, 3), layers=3
-                ),
-                ((VEC3, -2, 2),),
-                (4, 3),
-            ),
+PUT_LAYER: Op = Op(
+    "put_layer",
+    lambda xs, a: (_take_infer(xs, a)[0], a["size"], a["layers"]),
+    reads=(SAME, SAME),
+    backward=lambda f, gy, i: take_layer(gy, f.inputs[1]) if i == 0 else None,
+    reference=_put_ref,
+    cases=(
+        sized(
+            lambda a: apply(PUT_LAYER, (take_layer(a, 2), constant(1, INT)), size=(4, 3), layers=3),
+            ((VEC3, -2, 2),),
+            (4, 3),
         ),
     ),
-    Kernel("{y} = " + _modulo("{x1}", "{ly}") + " == {layer} ? {x0} : {T}(0);"),
 )
+register(PUT_LAYER, Kernel("{y} = " + _modulo("{x1}", "{ly}") + " == {layer} ? {x0} : {T}(0);"))
 
 
 def take_layer(x: Variable, index: Any) -> Variable:

@@ -47,30 +47,26 @@ def _join_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.broadcast_to(x, (layers, *x.shape[1:])) for x in xs], axis=2)
 
 
-JOIN: Op = register(
-    Op(
-        "join",
-        _join_infer,
-        reads=(ANY,),
-        once=tuple(range(FAN_IN)),
-        backward=lambda f, gy, i: crop(gy, _starts(f)[i], 0, f.inputs[i].size[0], 1),
-        reference=_join_ref,
-        cases=(
-            sized(
-                lambda a, b, c: join([a, b, c, a]), ((VEC3, -2, 2),) * 3, (13, 1), (1, 1), (4, 1)
-            ),
-            sized(
-                lambda a, b: join([a * k for k in (1.0, 2.0, 3.0, 4.0, 5.0)] + [b] * 5),
-                ((FLOAT, -2, 2),) * 2,
-                (3, 1),
-                (5, 1),
-            ),
-            sized(lambda a, b: join([a, b, a]), ((MAT2, -2, 2),) * 2, (7, 1), (2, 1)),
-            sized(lambda a, b: join([a, b]), ((INT, -9, 9),) * 2, (7, 1), (5, 1)),
+JOIN = Op(
+    "join",
+    _join_infer,
+    reads=(ANY,),
+    once=tuple(range(FAN_IN)),
+    backward=lambda f, gy, i: crop(gy, _starts(f)[i], 0, f.inputs[i].size[0], 1),
+    reference=_join_ref,
+    cases=(
+        sized(lambda a, b, c: join([a, b, c, a]), ((VEC3, -2, 2),) * 3, (13, 1), (1, 1), (4, 1)),
+        sized(
+            lambda a, b: join([a * k for k in (1.0, 2.0, 3.0, 4.0, 5.0)] + [b] * 5),
+            ((FLOAT, -2, 2),) * 2,
+            (3, 1),
+            (5, 1),
         ),
+        sized(lambda a, b: join([a, b, a]), ((MAT2, -2, 2),) * 2, (7, 1), (2, 1)),
+        sized(lambda a, b: join([a, b]), ((INT, -9, 9),) * 2, (7, 1), (5, 1)),
     ),
-    Kernel(_join_glsl),
 )
+register(JOIN, Kernel(_join_glsl))
 
 
 def join(tables: Sequence[Variable]) -> Variable:

@@ -35,24 +35,22 @@ def _flip_glsl(f: Function) -> str:
     return f"{{y}} = {{fetch0}}(ivec2({at[0]}, {at[1]}), {layer});"
 
 
-FLIP: Op = register(
-    Op(
-        "flip",
-        same,
-        reads=(ANY,),
-        exact=True,
-        once=(0,),
-        backward=lambda f, gy, i: flip(gy, f.attr("horizontal"), f.attr("vertical")),
-        reference=lambda f, xs: xs[0][
-            :, :: -1 if f.attr("vertical") else 1, :: -1 if f.attr("horizontal") else 1
-        ],
-        cases=tuple(
-            sized(lambda a, x=x, y=y: flip(a, x, y), ((vtype, -2, 2),), (7, 5))
-            for vtype, x, y in ((VEC3, True, False), (FLOAT, False, True), (MAT2, True, True))
-        ),
+FLIP = Op(
+    "flip",
+    same,
+    reads=(ANY,),
+    exact=True,
+    once=(0,),
+    backward=lambda f, gy, i: flip(gy, f.attr("horizontal"), f.attr("vertical")),
+    reference=lambda f, xs: xs[0][
+        :, :: -1 if f.attr("vertical") else 1, :: -1 if f.attr("horizontal") else 1
+    ],
+    cases=tuple(
+        sized(lambda a, x=x, y=y: flip(a, x, y), ((vtype, -2, 2),), (7, 5))
+        for vtype, x, y in ((VEC3, True, False), (FLOAT, False, True), (MAT2, True, True))
     ),
-    Kernel(_flip_glsl),
 )
+register(FLIP, Kernel(_flip_glsl))
 
 
 def _reshape_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -71,32 +69,30 @@ def _reshape_glsl(f: Function) -> str:
     return f"int {{y}}_i = {here};\n  {{y}} = {{fetch0}}({at}, {{y}}_i / {v * u});"
 
 
-RESHAPE: Op = register(
-    Op(
-        "reshape",
-        _reshape_infer,
-        reads=(ANY,),
-        exact=True,
-        once=(0,),
-        backward=lambda f, gy, i: reshape(gy, f.inputs[0].size, f.inputs[0].layers),
-        reference=lambda f, xs: xs[0].reshape(
-            f.attr("layers"), f.attr("size")[1], f.attr("size")[0], *xs[0].shape[3:]
-        ),
-        cases=(
-            *(
-                sized(lambda a, size=size: reshape(a, size, a.layers), ((vtype, -2, 2),), given)
-                for vtype, given, size in (
-                    (VEC3, (6, 4), (24, 1)),
-                    (FLOAT, (30, 1), (5, 6)),
-                    (MAT2, (6, 4), (3, 8)),
-                )
-            ),
-            sized(lambda a: reshape(a, (3 * a.layers, 4)), ((VEC4, -2, 2),), (6, 2)),
-            sized(lambda a: reshape(a, (1, 1), 6 * a.layers), ((FLOAT, -2, 2),), (6, 1)),
-        ),
+RESHAPE = Op(
+    "reshape",
+    _reshape_infer,
+    reads=(ANY,),
+    exact=True,
+    once=(0,),
+    backward=lambda f, gy, i: reshape(gy, f.inputs[0].size, f.inputs[0].layers),
+    reference=lambda f, xs: xs[0].reshape(
+        f.attr("layers"), f.attr("size")[1], f.attr("size")[0], *xs[0].shape[3:]
     ),
-    Kernel(_reshape_glsl),
+    cases=(
+        *(
+            sized(lambda a, size=size: reshape(a, size, a.layers), ((vtype, -2, 2),), given)
+            for vtype, given, size in (
+                (VEC3, (6, 4), (24, 1)),
+                (FLOAT, (30, 1), (5, 6)),
+                (MAT2, (6, 4), (3, 8)),
+            )
+        ),
+        sized(lambda a: reshape(a, (3 * a.layers, 4)), ((VEC4, -2, 2),), (6, 2)),
+        sized(lambda a: reshape(a, (1, 1), 6 * a.layers), ((FLOAT, -2, 2),), (6, 1)),
+    ),
 )
+register(RESHAPE, Kernel(_reshape_glsl))
 
 
 # -- layers
@@ -146,28 +142,26 @@ def _concat_glsl(f: Function) -> str:
     return pick_glsl("{layer}", starts, [f"{pos}, {{layer}} - {n}" for n in starts[:-1]])
 
 
-CONCAT_LAYERS: Op = register(
-    Op(
-        "concat",
-        _concat_infer,
-        reads=(ANY,),
-        exact=True,
-        once=tuple(range(FAN_IN)),
-        backward=lambda f, gy, i: _slice(gy, _starts(f)[i], f.inputs[i].layers),
-        reference=lambda f, xs: np.concatenate(xs),
-        cases=(
-            sized(lambda a, b, c: concat([a, b, c]), ((VEC3, -2, 2),) * 3, (7, 5)),
-            sized(
-                lambda a, b: concat([a * k for k in (1.0, 2.0, 3.0, 4.0, 5.0)] + [b] * 5),
-                ((FLOAT, -2, 2),) * 2,
-                (1, 1),
-            ),
-            sized(lambda a, b: concat([a, b, a, a, b]), ((MAT2, -2, 2),) * 2, (13, 1)),
-            sized(lambda a, b: concat([a, b]), ((INT, -9, 9),) * 2, (7, 5)),
+CONCAT_LAYERS = Op(
+    "concat",
+    _concat_infer,
+    reads=(ANY,),
+    exact=True,
+    once=tuple(range(FAN_IN)),
+    backward=lambda f, gy, i: _slice(gy, _starts(f)[i], f.inputs[i].layers),
+    reference=lambda f, xs: np.concatenate(xs),
+    cases=(
+        sized(lambda a, b, c: concat([a, b, c]), ((VEC3, -2, 2),) * 3, (7, 5)),
+        sized(
+            lambda a, b: concat([a * k for k in (1.0, 2.0, 3.0, 4.0, 5.0)] + [b] * 5),
+            ((FLOAT, -2, 2),) * 2,
+            (1, 1),
         ),
+        sized(lambda a, b: concat([a, b, a, a, b]), ((MAT2, -2, 2),) * 2, (13, 1)),
+        sized(lambda a, b: concat([a, b]), ((INT, -9, 9),) * 2, (7, 5)),
     ),
-    Kernel(_concat_glsl),
 )
+register(CONCAT_LAYERS, Kernel(_concat_glsl))
 
 
 def _slice_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -182,29 +176,23 @@ def _slice_glsl(f: Function) -> str:
     return f"{{y}} = {{fetch0}}({pos}, {layer} + {f.attr('start')});"
 
 
-SLICE: Op = register(
-    Op(
-        "slice_layers",
-        _slice_infer,
-        reads=(ANY,),
-        exact=True,
-        backward=lambda f, gy, i: apply(
-            UNSLICE, (gy,), start=f.attr("start"), layers=f.inputs[0].layers
-        ),
-        reference=lambda f, xs: xs[0][f.attr("start") : f.attr("start") + f.attr("layers")],
-        cases=(
-            sized(
-                lambda a: split(concat([a, a * 2.0, a * a]), a.layers)[1], ((VEC3, -2, 2),), (7, 5)
-            ),
-            sized(
-                lambda a: concat(split(concat([a, a * 2.0, a * a]))[::-1]),
-                ((FLOAT, -2, 2),),
-                (13, 1),
-            ),
+SLICE = Op(
+    "slice_layers",
+    _slice_infer,
+    reads=(ANY,),
+    exact=True,
+    backward=lambda f, gy, i: apply(
+        UNSLICE, (gy,), start=f.attr("start"), layers=f.inputs[0].layers
+    ),
+    reference=lambda f, xs: xs[0][f.attr("start") : f.attr("start") + f.attr("layers")],
+    cases=(
+        sized(lambda a: split(concat([a, a * 2.0, a * a]), a.layers)[1], ((VEC3, -2, 2),), (7, 5)),
+        sized(
+            lambda a: concat(split(concat([a, a * 2.0, a * a]))[::-1]), ((FLOAT, -2, 2),), (13, 1)
         ),
     ),
-    Kernel(_slice_glsl),
 )
+register(SLICE, Kernel(_slice_glsl))
 
 
 def _unslice_glsl(f: Function) -> str:
@@ -224,18 +212,16 @@ def _unslice_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-UNSLICE: Op = register(
-    Op(
-        "slice_layers_transposed",
-        lambda xs, a: (xs[0].vtype, xs[0].size, a["layers"]),
-        reads=(ANY,),
-        once=(0,),
-        backward=lambda f, gy, i: _slice(gy, f.attr("start"), f.inputs[0].layers),
-        reference=_unslice_ref,
-        cases=(sized(lambda a: apply(UNSLICE, (a,), start=2, layers=6), ((VEC3, -2, 2),), (7, 5)),),
-    ),
-    Kernel(_unslice_glsl),
+UNSLICE: Op = Op(
+    "slice_layers_transposed",
+    lambda xs, a: (xs[0].vtype, xs[0].size, a["layers"]),
+    reads=(ANY,),
+    once=(0,),
+    backward=lambda f, gy, i: _slice(gy, f.attr("start"), f.inputs[0].layers),
+    reference=_unslice_ref,
+    cases=(sized(lambda a: apply(UNSLICE, (a,), start=2, layers=6), ((VEC3, -2, 2),), (7, 5)),),
 )
+register(UNSLICE, Kernel(_unslice_glsl))
 
 
 def _slice(x: Variable, start: int, n: int) -> Variable:

@@ -67,16 +67,14 @@ def _cofactor_glsl(n: int, m: str, y: str, transposed: bool = False) -> str:
     return "\n  ".join(lines)
 
 
-COFACTOR: Op = register(
-    Op(
-        "cofactor",
-        _square,
-        backward=lambda f, gy, i: _cofactor_backward(f, gy),
-        reference=_cofactor_ref,
-        cases=tuple(Case(lambda m: cofactor(m), ((t, -2, 2),)) for t in (MAT2, MAT3, MAT4)),
-    ),
-    Kernel(lambda f: _cofactor_glsl(f.output.vtype.n, "{x0}", "{y}")),
+COFACTOR = Op(
+    "cofactor",
+    _square,
+    backward=lambda f, gy, i: _cofactor_backward(f, gy),
+    reference=_cofactor_ref,
+    cases=tuple(Case(lambda m: cofactor(m), ((t, -2, 2),)) for t in (MAT2, MAT3, MAT4)),
 )
+register(COFACTOR, Kernel(lambda f: _cofactor_glsl(f.output.vtype.n, "{x0}", "{y}")))
 
 
 def _cofactor_backward(f: Function, gy: Variable) -> Variable:
@@ -117,35 +115,33 @@ def _cross4_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return np.stack([(-1) ** i * _det(np.delete(m, i, -2)) for i in range(4)], -1)
 
 
-CROSS4: Op = register(
-    Op(
-        "cross4",
-        _cross4_infer,
-        backward=lambda f, gy, i: -apply(CROSS4, [*f.inputs[:i], gy, *f.inputs[i + 1 :]]),
-        reference=_cross4_ref,
-        cases=(Case(lambda *v: apply(CROSS4, v), ((VEC4, -2, 2),) * 3),),
-    ),
-    Kernel(_cross4_glsl),
+CROSS4: Op = Op(
+    "cross4",
+    _cross4_infer,
+    backward=lambda f, gy, i: -apply(CROSS4, [*f.inputs[:i], gy, *f.inputs[i + 1 :]]),
+    reference=_cross4_ref,
+    cases=(Case(lambda *v: apply(CROSS4, v), ((VEC4, -2, 2),) * 3),),
 )
 """The vector of determinants of three VEC4 with each unit vector in front: normal to all three."""
+register(CROSS4, Kernel(_cross4_glsl))
 
 
 def _determinant_text(m: str, n: int) -> str:
     return determinant_glsl([f"{m}[{k}]" for k in range(n)], AXES[:n])
 
 
-DETERMINANT = register(
-    Op(
-        "determinant",
-        lambda xs, a: (FLOAT, *_square(xs, a)[1:]),
-        backward=lambda f, gy, i: scale(cofactor(f.inputs[0]), gy),
-        reference=lambda f, xs: _det(xs[0])[..., None],
-        cases=tuple(
-            Case(lambda m: determinant(m), ((t, -2, 2),), transcendental=t is MAT4)
-            for t in (MAT2, MAT3, MAT4)
-        ),
+DETERMINANT = Op(
+    "determinant",
+    lambda xs, a: (FLOAT, *_square(xs, a)[1:]),
+    backward=lambda f, gy, i: scale(cofactor(f.inputs[0]), gy),
+    reference=lambda f, xs: _det(xs[0])[..., None],
+    cases=tuple(
+        Case(lambda m: determinant(m), ((t, -2, 2),), transcendental=t is MAT4)
+        for t in (MAT2, MAT3, MAT4)
     ),
-    Kernel(lambda f: f"{{y}} = {_determinant_text('{x0}', f.inputs[0].vtype.n)};"),
+)
+register(
+    DETERMINANT, Kernel(lambda f: f"{{y}} = {_determinant_text('{x0}', f.inputs[0].vtype.n)};")
 )
 
 
@@ -190,28 +186,27 @@ def _well(m: Variable) -> Variable:
     return m + constant(np.eye(n) * n, m.vtype)
 
 
-INVERSE = register(
-    Op(
-        "inverse",
-        _square,
-        backward=_inverse_backward,
-        reference=_inverse_ref,
-        cases=(
-            *(Case(lambda m: inverse(_well(m)), ((t, -1, 1),)) for t in (MAT2, MAT3, MAT4)),
-            Case(lambda m: inverse(scale(_well(m), 1e-12)) * 1e-12, ((MAT4, -1, 1),)),
-        ),
+INVERSE = Op(
+    "inverse",
+    _square,
+    backward=_inverse_backward,
+    reference=_inverse_ref,
+    cases=(
+        *(Case(lambda m: inverse(_well(m)), ((t, -1, 1),)) for t in (MAT2, MAT3, MAT4)),
+        Case(lambda m: inverse(scale(_well(m), 1e-12)) * 1e-12, ((MAT4, -1, 1),)),
     ),
-    Kernel(_inverse_glsl),
 )
+register(INVERSE, Kernel(_inverse_glsl))
 
-DIAGONAL: Op = register(
-    Op(
-        "diagonal",
-        lambda xs, a: (_matrix_type(xs[0]).plane, xs[0].size, xs[0].layers),
-        backward=lambda f, gy, i: diagonal_matrix(gy),
-        reference=lambda f, xs: np.diagonal(xs[0], axis1=-2, axis2=-1),
-        cases=tuple(Case(lambda m: diagonal(m), ((t, -2, 2),)) for t in (MAT2, MAT3, MAT4)),
-    ),
+DIAGONAL = Op(
+    "diagonal",
+    lambda xs, a: (_matrix_type(xs[0]).plane, xs[0].size, xs[0].layers),
+    backward=lambda f, gy, i: diagonal_matrix(gy),
+    reference=lambda f, xs: np.diagonal(xs[0], axis1=-2, axis2=-1),
+    cases=tuple(Case(lambda m: diagonal(m), ((t, -2, 2),)) for t in (MAT2, MAT3, MAT4)),
+)
+register(
+    DIAGONAL,
     Kernel(
         lambda f: (
             "{y} = {T}(" + ", ".join(f"{{x0}}[{k}][{k}]" for k in range(f.output.vtype.n)) + ");"
@@ -227,14 +222,15 @@ def _diagonal_matrix_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Sha
     return matrix(t.n), xs[0].size, xs[0].layers
 
 
-DIAGONAL_MATRIX = register(
-    Op(
-        "diagonal_matrix",
-        _diagonal_matrix_infer,
-        backward=lambda f, gy, i: diagonal(gy),
-        reference=lambda f, xs: xs[0][..., None] * np.eye(xs[0].shape[-1]),
-        cases=tuple(Case(lambda v: diagonal_matrix(v), ((t, -2, 2),)) for t in (VEC2, VEC3, VEC4)),
-    ),
+DIAGONAL_MATRIX = Op(
+    "diagonal_matrix",
+    _diagonal_matrix_infer,
+    backward=lambda f, gy, i: diagonal(gy),
+    reference=lambda f, xs: xs[0][..., None] * np.eye(xs[0].shape[-1]),
+    cases=tuple(Case(lambda v: diagonal_matrix(v), ((t, -2, 2),)) for t in (VEC2, VEC3, VEC4)),
+)
+register(
+    DIAGONAL_MATRIX,
     Kernel(
         lambda f: (
             "{y} = {T}(0.0);"

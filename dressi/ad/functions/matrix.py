@@ -45,33 +45,29 @@ def _matmul_text(f: Function) -> str:
     return "{y} = {T}(" + ",\n    ".join(columns) + ");"
 
 
-MATMUL = register(
-    Op(
-        "matmul",
-        _matmul_infer,
-        backward=_matmul_backward,
-        reference=lambda f, xs: (
-            xs[0] @ xs[1] if f.inputs[1].vtype.is_matrix else (xs[0] @ xs[1][..., None])[..., 0]
-        ),
-        cases=(
-            Case(lambda m, v: m @ v, ((MAT4, -2, 2), (VEC4, -2, 2))),
-            Case(lambda m, v: m @ v, ((MAT3, -2, 2), (VEC3, -2, 2))),
-            Case(lambda m, v: m @ v, ((MAT2, -2, 2), (MAT2, -2, 2))),
-        ),
+MATMUL = Op(
+    "matmul",
+    _matmul_infer,
+    backward=_matmul_backward,
+    reference=lambda f, xs: (
+        xs[0] @ xs[1] if f.inputs[1].vtype.is_matrix else (xs[0] @ xs[1][..., None])[..., 0]
     ),
-    Kernel(_matmul_text),
+    cases=(
+        Case(lambda m, v: m @ v, ((MAT4, -2, 2), (VEC4, -2, 2))),
+        Case(lambda m, v: m @ v, ((MAT3, -2, 2), (VEC3, -2, 2))),
+        Case(lambda m, v: m @ v, ((MAT2, -2, 2), (MAT2, -2, 2))),
+    ),
 )
+register(MATMUL, Kernel(_matmul_text))
 
-TRANSPOSE = register(
-    Op(
-        "transpose",
-        lambda xs, a: (_matrix_type(xs[0]), xs[0].size, xs[0].layers),
-        backward=lambda f, gy, i: transpose(gy),
-        reference=lambda f, xs: np.swapaxes(xs[0], -1, -2),
-        cases=(Case(lambda m: transpose(m), ((MAT3, -2, 2),)),),
-    ),
-    Kernel("{y} = transpose({x0});"),
+TRANSPOSE = Op(
+    "transpose",
+    lambda xs, a: (_matrix_type(xs[0]), xs[0].size, xs[0].layers),
+    backward=lambda f, gy, i: transpose(gy),
+    reference=lambda f, xs: np.swapaxes(xs[0], -1, -2),
+    cases=(Case(lambda m: transpose(m), ((MAT3, -2, 2),)),),
 )
+register(TRANSPOSE, Kernel("{y} = transpose({x0});"))
 
 
 def _matrix_type(x: Variable) -> Any:
@@ -91,18 +87,16 @@ def _outer_text(f: Function) -> str:
     return "{y} = {T}(" + ", ".join(f"{{x0}} * {{x1}}.{a}" for a in AXES[: f.output.vtype.n]) + ");"
 
 
-OUTER = register(
-    Op(
-        "outer",
-        _outer_infer,
-        backward=lambda f, gy, i: (
-            matmul(gy, f.inputs[1]) if i == 0 else matmul(transpose(gy), f.inputs[0])
-        ),
-        reference=lambda f, xs: xs[0][..., :, None] * xs[1][..., None, :],
-        cases=(Case(lambda a, b: outer(a, b), ((VEC2, -2, 2), (VEC2, -2, 2))),),
+OUTER = Op(
+    "outer",
+    _outer_infer,
+    backward=lambda f, gy, i: (
+        matmul(gy, f.inputs[1]) if i == 0 else matmul(transpose(gy), f.inputs[0])
     ),
-    Kernel(_outer_text),
+    reference=lambda f, xs: xs[0][..., :, None] * xs[1][..., None, :],
+    cases=(Case(lambda a, b: outer(a, b), ((VEC2, -2, 2), (VEC2, -2, 2))),),
 )
+register(OUTER, Kernel(_outer_text))
 
 
 def _scale_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -116,16 +110,14 @@ def _scale_backward(f: Function, gy: Variable, i: int) -> Variable:
     return scale(gy, s) if i == 0 else sum_components(apply(COMPMUL, (gy, m)))
 
 
-SCALE = register(
-    Op(
-        "scale",
-        _scale_infer,
-        backward=_scale_backward,
-        reference=lambda f, xs: xs[0] * xs[1][..., None],
-        cases=(Case(lambda m, s: scale(m, s), ((MAT3, -2, 2), (FLOAT, -2, 2))),),
-    ),
-    Kernel("{y} = {x0} * {x1};"),
+SCALE = Op(
+    "scale",
+    _scale_infer,
+    backward=_scale_backward,
+    reference=lambda f, xs: xs[0] * xs[1][..., None],
+    cases=(Case(lambda m, s: scale(m, s), ((MAT3, -2, 2), (FLOAT, -2, 2))),),
 )
+register(SCALE, Kernel("{y} = {x0} * {x1};"))
 
 
 def _compmul_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -134,29 +126,25 @@ def _compmul_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return xs[0].vtype, *broadcast(xs)
 
 
-COMPMUL: Op = register(
-    Op(
-        "matrix_comp_mul",
-        _compmul_infer,
-        backward=lambda f, gy, i: apply(COMPMUL, (gy, f.inputs[1 - i])),
-        reference=lambda f, xs: xs[0] * xs[1],
-        cases=(Case(lambda a, b: apply(COMPMUL, (a, b)), ((MAT2, -2, 2), (MAT2, -2, 2))),),
-    ),
-    Kernel("{y} = matrixCompMult({x0}, {x1});"),
+COMPMUL: Op = Op(
+    "matrix_comp_mul",
+    _compmul_infer,
+    backward=lambda f, gy, i: apply(COMPMUL, (gy, f.inputs[1 - i])),
+    reference=lambda f, xs: xs[0] * xs[1],
+    cases=(Case(lambda a, b: apply(COMPMUL, (a, b)), ((MAT2, -2, 2), (MAT2, -2, 2))),),
 )
+register(COMPMUL, Kernel("{y} = matrixCompMult({x0}, {x1});"))
 
-COLUMN = register(
-    Op(
-        "column",
-        lambda xs, a: _column_infer(xs, a),
-        exact=True,
-        zero_if=(0,),
-        backward=lambda f, gy, i: _column_backward(gy, f.attr("index")),
-        reference=lambda f, xs: xs[0][..., :, f.attr("index")],
-        cases=(Case(lambda m: column(m, 1), ((MAT3, -2, 2),)),),
-    ),
-    Kernel(lambda f: f"{{y}} = {{x0}}[{f.attr('index')}];"),
+COLUMN = Op(
+    "column",
+    lambda xs, a: _column_infer(xs, a),
+    exact=True,
+    zero_if=(0,),
+    backward=lambda f, gy, i: _column_backward(gy, f.attr("index")),
+    reference=lambda f, xs: xs[0][..., :, f.attr("index")],
+    cases=(Case(lambda m: column(m, 1), ((MAT3, -2, 2),)),),
 )
+register(COLUMN, Kernel(lambda f: f"{{y}} = {{x0}}[{f.attr('index')}];"))
 
 
 def _column_backward(gy: Variable, index: int) -> Variable:
@@ -172,19 +160,20 @@ def _from_columns_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return matrix(t.n), *broadcast(xs)
 
 
-FROM_COLUMNS = register(
-    Op(
-        "from_columns",
-        _from_columns_infer,
-        exact=True,
-        zero_if=every_input,
-        backward=lambda f, gy, i: column(gy, i),
-        reference=lambda f, xs: np.stack(np.broadcast_arrays(*xs), axis=-1),
-        cases=(
-            Case(lambda a, b: from_columns(a, b), ((VEC2, -2, 2), (VEC2, -2, 2))),
-            Case(lambda a, b, c: from_columns(a, b, c), ((VEC3, -2, 2),) * 3),
-        ),
+FROM_COLUMNS = Op(
+    "from_columns",
+    _from_columns_infer,
+    exact=True,
+    zero_if=every_input,
+    backward=lambda f, gy, i: column(gy, i),
+    reference=lambda f, xs: np.stack(np.broadcast_arrays(*xs), axis=-1),
+    cases=(
+        Case(lambda a, b: from_columns(a, b), ((VEC2, -2, 2), (VEC2, -2, 2))),
+        Case(lambda a, b, c: from_columns(a, b, c), ((VEC3, -2, 2),) * 3),
     ),
+)
+register(
+    FROM_COLUMNS,
     Kernel(lambda f: "{y} = {T}(" + ", ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ");"),
 )
 

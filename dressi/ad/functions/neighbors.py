@@ -201,30 +201,26 @@ def _cases(name: str) -> tuple[Case, ...]:
     )
 
 
-CONVOLVE: Op = register(
-    Op(
-        "convolve",
-        _infer,
-        reads=(ANY,),
-        backward=_backward,
-        reference=_ref,
-        cases=_cases("convolve"),
-    ),
-    Kernel(_glsl),
+CONVOLVE = Op(
+    "convolve",
+    _infer,
+    reads=(ANY,),
+    backward=_backward,
+    reference=_ref,
+    cases=_cases("convolve"),
 )
-CONVOLVE_TRANSPOSED: Op = register(
-    Op(
-        "convolve_transposed",
-        _infer,
-        reads=(ANY,),
-        backward=lambda f, gy, i: apply(
-            CONVOLVE, (gy,), kernel=f.attr("kernel"), border=f.attr("border")
-        ),
-        reference=_transposed_ref,
-        cases=_cases("convolve_transposed"),
+register(CONVOLVE, Kernel(_glsl))
+CONVOLVE_TRANSPOSED = Op(
+    "convolve_transposed",
+    _infer,
+    reads=(ANY,),
+    backward=lambda f, gy, i: apply(
+        CONVOLVE, (gy,), kernel=f.attr("kernel"), border=f.attr("border")
     ),
-    Kernel(_transposed_glsl),
+    reference=_transposed_ref,
+    cases=_cases("convolve_transposed"),
 )
+register(CONVOLVE_TRANSPOSED, Kernel(_transposed_glsl))
 
 
 def shift(x: Variable, dx: Any, dy: Any, border: Border = "zero") -> Variable:

@@ -170,31 +170,29 @@ _KERNELS: tuple[tuple[int, ConvBorder], ...] = ((1, "zero"), (3, "zero"), (3, "r
 """Of the cases, with their borders."""
 
 
-CONV: Op = register(
-    Op(
-        "conv_channels",
-        _conv_infer,
-        reads=(ANY,),
-        backward=lambda f, gy, i: (
-            _to_input(f, gy, f.inputs[1])
-            if i == 0
-            else _to_weight(f, f.inputs[0], gy, f.inputs[1].size)
-        ),
-        reference=_sum_ref,
-        cases=tuple(
-            sized(
-                lambda a, b, w, k=k, border=border: apply(
-                    CONV, (concat([a, b]), w), kernel=k, border=border
-                ),
-                ((VEC4, -1, 1), (VEC4, -1, 1), (MAT4, -1, 1)),
-                *(size, size, (2 * k**2, 2)),
-                one_layer=True,
-            )
-            for (k, border), size in zip(_KERNELS, ((7, 5), (5, 4), (4, 2)), strict=True)
-        ),
+CONV: Op = Op(
+    "conv_channels",
+    _conv_infer,
+    reads=(ANY,),
+    backward=lambda f, gy, i: (
+        _to_input(f, gy, f.inputs[1])
+        if i == 0
+        else _to_weight(f, f.inputs[0], gy, f.inputs[1].size)
     ),
-    Kernel(_sum_glsl),
+    reference=_sum_ref,
+    cases=tuple(
+        sized(
+            lambda a, b, w, k=k, border=border: apply(
+                CONV, (concat([a, b]), w), kernel=k, border=border
+            ),
+            ((VEC4, -1, 1), (VEC4, -1, 1), (MAT4, -1, 1)),
+            *(size, size, (2 * k**2, 2)),
+            one_layer=True,
+        )
+        for (k, border), size in zip(_KERNELS, ((7, 5), (5, 4), (4, 2)), strict=True)
+    ),
 )
+register(CONV, Kernel(_sum_glsl))
 
 
 # -- to the features: the transposed blocks, read the other way
@@ -206,30 +204,26 @@ def _conv_x_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return VEC4, gy.size, gy.layers // weight.size[1] * c
 
 
-CONV_X: Op = register(
-    Op(
-        "conv_channels_x",
-        _conv_x_infer,
-        reads=(ANY,),
-        backward=lambda f, h, i: (
-            _to_output(f, h, f.inputs[1])
-            if i == 0
-            else _to_weight(f, h, f.inputs[0], f.inputs[1].size)
-        ),
-        reference=partial(_sum_ref, transposed=True),
-        cases=tuple(
-            sized(
-                lambda a, w, k=k, b=b: apply(CONV_X, (a, w), kernel=k, border=b),
-                ((VEC4, -1, 1), (MAT4, -1, 1)),
-                *((5, 4), (2 * k**2, 1)),
-                one_layer=True,
-                any_type=False,
-            )
-            for k, b in _KERNELS
-        ),
+CONV_X: Op = Op(
+    "conv_channels_x",
+    _conv_x_infer,
+    reads=(ANY,),
+    backward=lambda f, h, i: (
+        _to_output(f, h, f.inputs[1]) if i == 0 else _to_weight(f, h, f.inputs[0], f.inputs[1].size)
     ),
-    Kernel(partial(_sum_glsl, transposed=True)),
+    reference=partial(_sum_ref, transposed=True),
+    cases=tuple(
+        sized(
+            lambda a, w, k=k, b=b: apply(CONV_X, (a, w), kernel=k, border=b),
+            ((VEC4, -1, 1), (MAT4, -1, 1)),
+            *((5, 4), (2 * k**2, 1)),
+            one_layer=True,
+            any_type=False,
+        )
+        for k, b in _KERNELS
+    ),
 )
+register(CONV_X, Kernel(partial(_sum_glsl, transposed=True)))
 
 
 # -- to the weights: a sum over all pixels, in chunks that run side by side
@@ -258,27 +252,26 @@ def _conv_w_expand(f: Function, xs: Sequence[Variable]) -> Variable:
     return sum_layers(apply(CONV_PART, (x, gy), **dict(f.attrs), chunks=chunks))
 
 
-CONV_W: Op = register(
-    Op(
-        "conv_channels_w",
-        lambda xs, a: (MAT4, a["size"], 1),
-        kind=MACRO,
-        expand=_conv_w_expand,
-        backward=lambda f, h, i: (
-            _to_input(f, f.inputs[1], h) if i == 0 else _to_output(f, f.inputs[0], h)
-        ),
-        reference=_conv_w_ref,
-        cases=tuple(
-            sized(
-                lambda x, gy, k=k, b=b: apply(CONV_W, (x, gy), kernel=k, border=b, size=(k**2, 1)),
-                ((VEC4, -1, 1), (VEC4, -1, 1)),
-                (5, 4),
-                any_type=False,
-            )
-            for k, b in _KERNELS
-        ),
-    )
+CONV_W: Op = Op(
+    "conv_channels_w",
+    lambda xs, a: (MAT4, a["size"], 1),
+    kind=MACRO,
+    expand=_conv_w_expand,
+    backward=lambda f, h, i: (
+        _to_input(f, f.inputs[1], h) if i == 0 else _to_output(f, f.inputs[0], h)
+    ),
+    reference=_conv_w_ref,
+    cases=tuple(
+        sized(
+            lambda x, gy, k=k, b=b: apply(CONV_W, (x, gy), kernel=k, border=b, size=(k**2, 1)),
+            ((VEC4, -1, 1), (VEC4, -1, 1)),
+            (5, 4),
+            any_type=False,
+        )
+        for k, b in _KERNELS
+    ),
 )
+register(CONV_W)
 
 
 _PART = """int {y}_t = {pos}.x / {c}, {y}_c = {pos}.x - {y}_t * {c}, {y}_o = {pos}.y;
@@ -310,28 +303,26 @@ def _part_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([_conv_w_ref(f, (x, _by_layer(part))) for part in chosen])
 
 
-CONV_PART: Op = register(
-    Op(
-        "conv_channels_part",
-        lambda xs, a: (MAT4, a["size"], a["chunks"]),
-        reads=(ANY,),
-        linear_in=(0, 1),
-        reference=_part_ref,
-        cases=tuple(
-            sized(
-                lambda x, gy, kernel=kernel: apply(
-                    CONV_PART, (x, gy), kernel=kernel, border="zero", size=(kernel**2, 1), chunks=4
-                ),
-                ((VEC4, -1, 1), (VEC4, -1, 1)),
-                (5, 3),
-                gradient=False,
-                any_type=False,
-            )
-            for kernel in (1, 3)
-        ),
+CONV_PART: Op = Op(
+    "conv_channels_part",
+    lambda xs, a: (MAT4, a["size"], a["chunks"]),
+    reads=(ANY,),
+    linear_in=(0, 1),
+    reference=_part_ref,
+    cases=tuple(
+        sized(
+            lambda x, gy, kernel=kernel: apply(
+                CONV_PART, (x, gy), kernel=kernel, border="zero", size=(kernel**2, 1), chunks=4
+            ),
+            ((VEC4, -1, 1), (VEC4, -1, 1)),
+            (5, 3),
+            gradient=False,
+            any_type=False,
+        )
+        for kernel in (1, 3)
     ),
-    Kernel(_part_glsl),
 )
+register(CONV_PART, Kernel(_part_glsl))
 
 
 def _layer(name: str, x: Any, weight: Any, bias: Any, kernel: int, border: str) -> Variable:

@@ -72,18 +72,16 @@ def _hash_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return pcg4d(_words(key)).astype(np.uint32).astype(np.int32).astype(np.float64)
 
 
-HASH: Op = register(
-    Op(
-        "hash",
-        _hash_infer,
-        reference=_hash_ref,
-        cases=tuple(
-            Case(lambda a: hash(a), ((vtype, -(2**31), 2**31 - 1),), gradient=False)
-            for vtype in (IVEC4, IVEC3, INT)
-        ),
+HASH = Op(
+    "hash",
+    _hash_infer,
+    reference=_hash_ref,
+    cases=tuple(
+        Case(lambda a: hash(a), ((vtype, -(2**31), 2**31 - 1),), gradient=False)
+        for vtype in (IVEC4, IVEC3, INT)
     ),
-    Kernel(_hash_glsl),
 )
+register(HASH, Kernel(_hash_glsl))
 
 
 def _noise_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -117,22 +115,20 @@ def _noise_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return (pcg4d(_words(key)) >> np.uint64(8))[..., : f.attr("n")] / 2.0**24
 
 
-UNIFORM_NOISE: Op = register(
-    Op(
-        "uniform_noise",
-        _noise_infer,
-        reference=_noise_ref,
-        cases=tuple(
-            sized(
-                lambda s, size=size, n=n: uniform_noise(size, s, n, s.layers, seed=n),
-                ((INT, -5, 2**31 - 1),),
-                (1, 1),
-            )
-            for size, n in (((7, 5), 1), ((40, 1), 2), ((1, 1), 3), ((16, 9), 4))
-        ),
+UNIFORM_NOISE = Op(
+    "uniform_noise",
+    _noise_infer,
+    reference=_noise_ref,
+    cases=tuple(
+        sized(
+            lambda s, size=size, n=n: uniform_noise(size, s, n, s.layers, seed=n),
+            ((INT, -5, 2**31 - 1),),
+            (1, 1),
+        )
+        for size, n in (((7, 5), 1), ((40, 1), 2), ((1, 1), 3), ((16, 9), 4))
     ),
-    Kernel(_noise_glsl),
 )
+register(UNIFORM_NOISE, Kernel(_noise_glsl))
 
 
 def hash(key: Variable) -> Variable:

@@ -94,38 +94,37 @@ def block_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return x.vtype, block_size(x.size), 1 if attrs["merge_layers"] else x.layers
 
 
-BLOCK_SUM: Op = register(
-    Op(
-        "block_sum",
-        block_infer,
-        reads=(ANY,),
-        linear_in=(0,),
-        once=(0,),
-        reference=lambda f, xs: blocks(f, xs[0], 0.0, np.sum),
-        cases=tuple(
-            sized(
-                lambda a, merge=merge: apply(BLOCK_SUM, (a,), merge_layers=merge),
-                (given,),
-                size,
-                gradient=False,
-            )
-            for merge in (False, True)
-            for given, size in (((VEC3, -2, 2), (13, 9)), ((INT, -9, 9), (100, 1)))
-        ),
+BLOCK_SUM: Op = Op(
+    "block_sum",
+    block_infer,
+    reads=(ANY,),
+    linear_in=(0,),
+    once=(0,),
+    reference=lambda f, xs: blocks(f, xs[0], 0.0, np.sum),
+    cases=tuple(
+        sized(
+            lambda a, merge=merge: apply(BLOCK_SUM, (a,), merge_layers=merge),
+            (given,),
+            size,
+            gradient=False,
+        )
+        for merge in (False, True)
+        for given, size in (((VEC3, -2, 2), (13, 9)), ((INT, -9, 9), (100, 1)))
     ),
-    Kernel(_block_glsl),
 )
+register(BLOCK_SUM, Kernel(_block_glsl))
 
-SUM_LAYERS = register(
-    Op(
-        "sum_layers",
-        lambda xs, a: (xs[0].vtype, xs[0].size, 1),
-        reads=(ANY,),
-        once=(0,),
-        backward=lambda f, gy, i: gy,
-        reference=lambda f, xs: xs[0].sum(axis=0, keepdims=True),
-        cases=(Case(lambda a: sum_layers(a), ((VEC3, -2, 2),)),),
-    ),
+SUM_LAYERS = Op(
+    "sum_layers",
+    lambda xs, a: (xs[0].vtype, xs[0].size, 1),
+    reads=(ANY,),
+    once=(0,),
+    backward=lambda f, gy, i: gy,
+    reference=lambda f, xs: xs[0].sum(axis=0, keepdims=True),
+    cases=(Case(lambda a: sum_layers(a), ((VEC3, -2, 2),)),),
+)
+register(
+    SUM_LAYERS,
     Kernel(
         "{T} {y}_s = {T}(0);\n"
         "  for (int l = 0; l < {l0}; l++) {y}_s += {fetch0}({pos}, l);\n"
@@ -155,24 +154,23 @@ def pixels_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return xs[0].vtype, (1, 1), xs[0].layers if attrs["per_layer"] else 1
 
 
-SUM = register(
-    Op(
-        "sum",
-        pixels_infer,
-        additive=True,
-        kind=MACRO,
-        expand=_sum_expand,
-        backward=lambda f, gy, i: gy,  # broadcasts: the same gradient at every pixel
-        reference=lambda f, xs: xs[0].sum(
-            axis=(1, 2) if f.attr("per_layer") else (0, 1, 2), keepdims=True
-        ),
-        cases=(
-            Case(lambda a: sum(a), ((VEC3, -2, 2),)),
-            Case(lambda a: sum(a * a, per_layer=True), ((FLOAT, -2, 2),)),
-            Case(lambda a: sum(a), ((MAT2, -2, 2),)),
-        ),
-    )
+SUM = Op(
+    "sum",
+    pixels_infer,
+    additive=True,
+    kind=MACRO,
+    expand=_sum_expand,
+    backward=lambda f, gy, i: gy,  # broadcasts: the same gradient at every pixel
+    reference=lambda f, xs: xs[0].sum(
+        axis=(1, 2) if f.attr("per_layer") else (0, 1, 2), keepdims=True
+    ),
+    cases=(
+        Case(lambda a: sum(a), ((VEC3, -2, 2),)),
+        Case(lambda a: sum(a * a, per_layer=True), ((FLOAT, -2, 2),)),
+        Case(lambda a: sum(a), ((MAT2, -2, 2),)),
+    ),
 )
+register(SUM)
 
 
 def sum(x: Variable, per_layer: bool = False) -> Variable:

@@ -93,43 +93,41 @@ def _lookup_backward(f: Function, gy: Variable, i: int) -> Variable | None:
     return _scatter_add(gy, index, table.size, table.layers, way == "deterministic")
 
 
-LOOKUP = register(
-    Op(
-        "lookup",
-        _lookup_infer,
-        reads=(ANY, SAME),
-        linear_in=(0,),
-        exact=True,
-        why_zero="the index points outside the table wherever a gradient arrives",
-        one_read=(0,),
-        backward=_lookup_backward,
-        reference=_lookup_ref,
-        cases=(
-            sized(
-                lambda t, i: lookup(t, i),
-                ((VEC3, -2, 2), (INT, -1, 10)),
-                (11, 1),
-                (7, 5),
-                mixed_layers=True,
-            ),
-            sized(
-                lambda t, i: lookup(t, i + 0),
-                ((FLOAT, -2, 2), (INT, -1, 19)),
-                (5, 4),
-                (33, 1),
-                mixed_layers=True,
-            ),
-            sized(
-                lambda t, i: lookup(t, dynamic(i)),
-                ((VEC3, -2, 2), (INT, -1, 10)),
-                (11, 1),
-                (7, 5),
-                mixed_layers=True,
-            ),
+LOOKUP = Op(
+    "lookup",
+    _lookup_infer,
+    reads=(ANY, SAME),
+    linear_in=(0,),
+    exact=True,
+    why_zero="the index points outside the table wherever a gradient arrives",
+    one_read=(0,),
+    backward=_lookup_backward,
+    reference=_lookup_ref,
+    cases=(
+        sized(
+            lambda t, i: lookup(t, i),
+            ((VEC3, -2, 2), (INT, -1, 10)),
+            (11, 1),
+            (7, 5),
+            mixed_layers=True,
+        ),
+        sized(
+            lambda t, i: lookup(t, i + 0),
+            ((FLOAT, -2, 2), (INT, -1, 19)),
+            (5, 4),
+            (33, 1),
+            mixed_layers=True,
+        ),
+        sized(
+            lambda t, i: lookup(t, dynamic(i)),
+            ((VEC3, -2, 2), (INT, -1, 10)),
+            (11, 1),
+            (7, 5),
+            mixed_layers=True,
         ),
     ),
-    Kernel(_lookup_glsl),
 )
+register(LOOKUP, Kernel(_lookup_glsl))
 
 
 def is_static(index: Variable) -> bool:
@@ -238,16 +236,17 @@ def _csr_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out.reshape(x.shape[0], h, w, *x.shape[3:])
 
 
-CSR_GATHER = register(
-    Op(
-        "csr_gather",
-        lambda xs, a: (xs[0].vtype, a["size"], xs[0].layers),
-        reads=(ANY, ANY, ANY),
-        linear_in=(0,),
-        once=(0,),
-        reference=_csr_ref,
-        no_cases="the backward of lookup with a static index; tested through its gradient",
-    ),
+CSR_GATHER = Op(
+    "csr_gather",
+    lambda xs, a: (xs[0].vtype, a["size"], xs[0].layers),
+    reads=(ANY, ANY, ANY),
+    linear_in=(0,),
+    once=(0,),
+    reference=_csr_ref,
+    no_cases="the backward of lookup with a static index; tested through its gradient",
+)
+register(
+    CSR_GATHER,
     Kernel(_csr_glsl),
     Kernel(lambda f: _csr_glsl(f, overlap=True), DISPATCH),
     Kernel(lambda f: _csr_glsl(f, overlap=True, subgroups=True), SUBGROUP),
@@ -281,24 +280,20 @@ def _scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out.reshape(layers, h, w, *value.shape[3:])
 
 
-SCATTER_ADD = register(
-    Op(
-        "scatter_add",
-        _scatter_infer,
-        linear_in=(0,),
-        why_zero="no index points to where a gradient arrives",
-        backward=lambda f, gy, i: lookup(gy, dynamic(f.inputs[1])) if i == 0 else None,
-        reference=_scatter_ref,
-        scatter="add",
-        domain=0,
-        row=1,
-        zero_if=(0,),
-        cases=(
-            sized(lambda v, i: scatter_add(v, i, (9, 1)), ((VEC3, -2, 2), (INT, -1, 10)), (7, 5)),
-        ),
-    ),
-    Kernel(_scatter_glsl),
+SCATTER_ADD = Op(
+    "scatter_add",
+    _scatter_infer,
+    linear_in=(0,),
+    why_zero="no index points to where a gradient arrives",
+    backward=lambda f, gy, i: lookup(gy, dynamic(f.inputs[1])) if i == 0 else None,
+    reference=_scatter_ref,
+    scatter="add",
+    domain=0,
+    row=1,
+    zero_if=(0,),
+    cases=(sized(lambda v, i: scatter_add(v, i, (9, 1)), ((VEC3, -2, 2), (INT, -1, 10)), (7, 5)),),
 )
+register(SCATTER_ADD, Kernel(_scatter_glsl))
 
 
 def _dynamic_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -307,15 +302,13 @@ def _dynamic_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return xs[0].vtype, xs[0].size, xs[0].layers
 
 
-DYNAMIC = register(
-    Op(
-        "dynamic",
-        _dynamic_infer,
-        reference=lambda f, xs: xs[0],
-        no_cases="part of the third case of lookup",
-    ),
-    Kernel("{y} = {x0};"),
+DYNAMIC = Op(
+    "dynamic",
+    _dynamic_infer,
+    reference=lambda f, xs: xs[0],
+    no_cases="part of the third case of lookup",
 )
+register(DYNAMIC, Kernel("{y} = {x0};"))
 
 
 """How the gradient of a lookup with a dynamic index reaches the table."""

@@ -34,13 +34,14 @@ def _sobol_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return VEC2, xs[0].size, xs[0].layers
 
 
-SOBOL: Op = register(
-    Op(
-        "sobol",
-        _sobol_infer,
-        reference=_sobol_ref,
-        cases=(Case(lambda a: apply(SOBOL, (a,)), ((INT, 0, 500),), gradient=False),),
-    ),
+SOBOL: Op = Op(
+    "sobol",
+    _sobol_infer,
+    reference=_sobol_ref,
+    cases=(Case(lambda a: apply(SOBOL, (a,)), ((INT, 0, 500),), gradient=False),),
+)
+register(
+    SOBOL,
     Kernel(
         "uint {y}_n = uint({x0}), {y}_v = 0x80000000u, {y}_r = 0u;\n"
         "  for (uint i = {y}_n; i != 0u; i >>= 1) { if ((i & 1u) != 0u) {y}_r ^= {y}_v; "

@@ -109,32 +109,31 @@ def _spmv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-SPMV = register(
-    Op(
-        "sparse_matmul",
-        lambda xs, a: (xs[0].vtype, (xs[1].size[0] - 1, 1), xs[0].layers),
-        reads=(ANY, ANY, ANY, ANY),
-        linear_in=(0,),
-        backward=lambda f, gy, i: (
-            sparse_matmul(f.attr("matrix").transposed, gy) if i == 0 else None
-        ),
-        reference=_spmv_ref,
-        cases=(
-            sized(
-                lambda x: sparse_matmul(
-                    SparseMatrix(
-                        np.array([0, 2, 2, 5]),
-                        np.array([0, 3, 1, 2, 4]),
-                        np.array([0.5, -1.0, 2.0, 0.25, 1.5]),
-                        5,
-                    ),
-                    x,
+SPMV = Op(
+    "sparse_matmul",
+    lambda xs, a: (xs[0].vtype, (xs[1].size[0] - 1, 1), xs[0].layers),
+    reads=(ANY, ANY, ANY, ANY),
+    linear_in=(0,),
+    backward=lambda f, gy, i: sparse_matmul(f.attr("matrix").transposed, gy) if i == 0 else None,
+    reference=_spmv_ref,
+    cases=(
+        sized(
+            lambda x: sparse_matmul(
+                SparseMatrix(
+                    np.array([0, 2, 2, 5]),
+                    np.array([0, 3, 1, 2, 4]),
+                    np.array([0.5, -1.0, 2.0, 0.25, 1.5]),
+                    5,
                 ),
-                ((VEC3, -2, 2),),
-                (5, 1),
+                x,
             ),
+            ((VEC3, -2, 2),),
+            (5, 1),
         ),
     ),
+)
+register(
+    SPMV,
     Kernel(_spmv_glsl),
     Kernel(lambda f: _spmv_glsl(f, overlap=True), DISPATCH),
     Kernel(lambda f: _spmv_glsl(f, overlap=True, subgroups=True), SUBGROUP),
@@ -208,22 +207,21 @@ def _case_matrix(rows: int, columns: int) -> SparseMatrix:
 
 _MATRICES = {n: _case_matrix(24, n) for n in (35, 105)}
 
-LINEAR_MAP = register(
-    Op(
-        "linear_map",
-        lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
-        reads=(ANY, ANY, ANY),
-        linear_in=(0,),
-        backward=_backward,
-        reference=_reference,
-        cases=(
-            sized(
-                lambda x: linear_map(_MATRICES[35 * x.layers], x, (4, 3), 2),
-                ((VEC3, -2, 2),),
-                (5, 7),
-            ),
+LINEAR_MAP = Op(
+    "linear_map",
+    lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+    reads=(ANY, ANY, ANY),
+    linear_in=(0,),
+    backward=_backward,
+    reference=_reference,
+    cases=(
+        sized(
+            lambda x: linear_map(_MATRICES[35 * x.layers], x, (4, 3), 2), ((VEC3, -2, 2),), (5, 7)
         ),
     ),
+)
+register(
+    LINEAR_MAP,
     Kernel(_glsl),
     Kernel(lambda f: _glsl(f, overlap=True), DISPATCH),
     Kernel(lambda f: _glsl(f, overlap=True, subgroups=True), SUBGROUP),

@@ -96,29 +96,27 @@ def _step_of(f: Function) -> Variable:
     return constant(0, INT) if step is None else step.value
 
 
-TEXTURE = register(
-    Op(
-        "texture",
-        _sample_infer,
-        reads=(SAMPLER, SAME),
-        linear_in=(0,),
-        backward=_sample_backward,
-        reference=_sample_ref,
-        cases=tuple(
-            sized(
-                lambda t, uv, wrap=wrap, mode=mode: texture(t, uv, filter=mode, wrap=wrap),
-                ((vtype, -1, 1), (VEC2, -1.5, 2.5)),
-                (6, 5),
-                (9, 7),
-                mixed_layers=True,
-                off_kinks=off_texel_kinks,
-            )
-            for wrap in (*WRAPS, ("repeat", "border"), ("clamp", "mirror"))
-            for mode, vtype in (("linear", VEC3), ("nearest", FLOAT))
-        ),
+TEXTURE = Op(
+    "texture",
+    _sample_infer,
+    reads=(SAMPLER, SAME),
+    linear_in=(0,),
+    backward=_sample_backward,
+    reference=_sample_ref,
+    cases=tuple(
+        sized(
+            lambda t, uv, wrap=wrap, mode=mode: texture(t, uv, filter=mode, wrap=wrap),
+            ((vtype, -1, 1), (VEC2, -1.5, 2.5)),
+            (6, 5),
+            (9, 7),
+            mixed_layers=True,
+            off_kinks=off_texel_kinks,
+        )
+        for wrap in (*WRAPS, ("repeat", "border"), ("clamp", "mirror"))
+        for mode, vtype in (("linear", VEC3), ("nearest", FLOAT))
     ),
-    Kernel("{y} = {sample0}({x1}, {layer});"),
 )
+register(TEXTURE, Kernel("{y} = {sample0}({x1}, {layer});"))
 
 
 _R2 = (3242174889, 2447445413)
@@ -177,18 +175,16 @@ def _inverse_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-INVERSE_UV = register(
-    Op(
-        "inverse_uv",
-        lambda xs, a: (IVEC2, a["size"], a["layers"]),
-        kind=COMP,
-        reference=_inverse_ref,
-        scatter="raw",
-        domain=1,
-        no_cases="the stochastic backward of texture; tested in test_op_table.py",
-    ),
-    Kernel(_inverse_glsl, DISPATCH),
+INVERSE_UV = Op(
+    "inverse_uv",
+    lambda xs, a: (IVEC2, a["size"], a["layers"]),
+    kind=COMP,
+    reference=_inverse_ref,
+    scatter="raw",
+    domain=1,
+    no_cases="the stochastic backward of texture; tested in test_op_table.py",
 )
+register(INVERSE_UV, Kernel(_inverse_glsl, DISPATCH))
 
 
 def texture(

@@ -162,35 +162,36 @@ def _off_kinks(uv: np.ndarray, size: Size) -> np.ndarray:
     return uv
 
 
-TEXTURE_MIP = register(
-    Op(
-        "texture_mip",
-        _infer,
-        reads=(ANY, SAME, SAME),
-        linear_in=(0,),
-        backward=_backward,
-        reference=_ref,
-        cases=tuple(
-            sized(
-                lambda t, uv, lod, wrap=wrap, mode=mode: texture_mip(
-                    mipmap(t), uv, lod, filter=mode, wrap=wrap
-                ),
-                ((vtype, -1, 1), (VEC2, -1.5, 2.5), (FLOAT, -0.7, 3.6)),
-                size,
-                (9, 7),
-                (9, 7),
-                off_kinks=_off_kinks,
-            )
-            for mode, wrap, vtype, size in (
-                ("trilinear", "repeat", VEC3, (6, 5)),
-                ("trilinear", "border", FLOAT, (8, 8)),
-                ("trilinear", ("clamp", "mirror"), VEC3, (5, 9)),
-                ("linear-mipmap-nearest", "mirror", VEC3, (6, 5)),
-                ("nearest-mipmap-linear", ("border", "repeat"), FLOAT, (6, 5)),
-                ("nearest-mipmap-nearest", "clamp", FLOAT, (1, 5)),
-            )
-        ),
+TEXTURE_MIP = Op(
+    "texture_mip",
+    _infer,
+    reads=(ANY, SAME, SAME),
+    linear_in=(0,),
+    backward=_backward,
+    reference=_ref,
+    cases=tuple(
+        sized(
+            lambda t, uv, lod, wrap=wrap, mode=mode: texture_mip(
+                mipmap(t), uv, lod, filter=mode, wrap=wrap
+            ),
+            ((vtype, -1, 1), (VEC2, -1.5, 2.5), (FLOAT, -0.7, 3.6)),
+            size,
+            (9, 7),
+            (9, 7),
+            off_kinks=_off_kinks,
+        )
+        for mode, wrap, vtype, size in (
+            ("trilinear", "repeat", VEC3, (6, 5)),
+            ("trilinear", "border", FLOAT, (8, 8)),
+            ("trilinear", ("clamp", "mirror"), VEC3, (5, 9)),
+            ("linear-mipmap-nearest", "mirror", VEC3, (6, 5)),
+            ("nearest-mipmap-linear", ("border", "repeat"), FLOAT, (6, 5)),
+            ("nearest-mipmap-nearest", "clamp", FLOAT, (1, 5)),
+        )
     ),
+)
+register(
+    TEXTURE_MIP,
     Kernel(
         lambda f: (
             "{y} = {T}(0.0);\n  "
@@ -233,18 +234,16 @@ def _scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-MIP_SCATTER = register(
-    Op(
-        "texture_mip_scatter",
-        lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
-        linear_in=(0,),
-        reference=_scatter_ref,
-        scatter="add",
-        domain=0,
-        no_cases="the backward of texture_mip; tested through its gradient",
-    ),
-    Kernel(_scatter_glsl),
+MIP_SCATTER = Op(
+    "texture_mip_scatter",
+    lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+    linear_in=(0,),
+    reference=_scatter_ref,
+    scatter="add",
+    domain=0,
+    no_cases="the backward of texture_mip; tested through its gradient",
 )
+register(MIP_SCATTER, Kernel(_scatter_glsl))
 
 
 def _grad_glsl(f: Function) -> str:
@@ -281,17 +280,15 @@ def _grad_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-MIP_GRAD = register(
-    Op(
-        "texture_mip_grad",
-        lambda xs, a: (VEC3, *broadcast(xs[1:])),
-        reads=(ANY, SAME, SAME, SAME),
-        linear_in=(0, 3),
-        reference=_grad_ref,
-        no_cases="the backward of texture_mip; tested through its gradient",
-    ),
-    Kernel(_grad_glsl),
+MIP_GRAD = Op(
+    "texture_mip_grad",
+    lambda xs, a: (VEC3, *broadcast(xs[1:])),
+    reads=(ANY, SAME, SAME, SAME),
+    linear_in=(0, 3),
+    reference=_grad_ref,
+    no_cases="the backward of texture_mip; tested through its gradient",
 )
+register(MIP_GRAD, Kernel(_grad_glsl))
 
 
 def texture_mip(

@@ -139,20 +139,17 @@ def _scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-TEXTURE_SCATTER = register(
-    Op(
-        "texture_scatter",
-        lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
-        linear_in=(0,),
-        zero_if=(0,),
-        reference=_scatter_ref,
-        scatter="add",
-        domain=0,
-        no_cases="the backward of texture; tested through its gradient",
-    ),
-    Kernel(_scatter_glsl),
-    Kernel(_scatter_together_glsl, SUBGROUP),
+TEXTURE_SCATTER = Op(
+    "texture_scatter",
+    lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+    linear_in=(0,),
+    zero_if=(0,),
+    reference=_scatter_ref,
+    scatter="add",
+    domain=0,
+    no_cases="the backward of texture; tested through its gradient",
 )
+register(TEXTURE_SCATTER, Kernel(_scatter_glsl), Kernel(_scatter_together_glsl, SUBGROUP))
 
 
 def _grad_uv_glsl(f: Function) -> str:
@@ -196,14 +193,12 @@ def _grad_uv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-GRAD_UV = register(
-    Op(
-        "texture_grad_uv",
-        lambda xs, a: (VEC2, *broadcast(xs[1:])),
-        reads=(ANY, SAME, SAME),
-        linear_in=(0, 2),
-        reference=_grad_uv_ref,
-        no_cases="the backward of texture; tested through its gradient",
-    ),
-    Kernel(_grad_uv_glsl),
+GRAD_UV = Op(
+    "texture_grad_uv",
+    lambda xs, a: (VEC2, *broadcast(xs[1:])),
+    reads=(ANY, SAME, SAME),
+    linear_in=(0, 2),
+    reference=_grad_uv_ref,
+    no_cases="the backward of texture; tested through its gradient",
 )
+register(GRAD_UV, Kernel(_grad_uv_glsl))

@@ -165,37 +165,35 @@ def _window_backward(f: Function, gy: Variable, i: int) -> Variable | None:
     return apply(UNWINDOW, (gy, offset), size=x.size, border=f.attr("border"))
 
 
-WINDOW: Op = register(
-    Op(
-        "window",
-        _window_infer,
-        reads=(ANY, SAME),
-        backward=_window_backward,
-        reference=_window_ref,
-        cases=(
-            *(
-                sized(
-                    lambda a, d, border=border: _window(a, d, (9, 11), border),
-                    ((VEC3, -2, 2), (IVEC2, -12, 12)),
-                    (7, 5),
-                    (1, 1),
-                )
-                for border in BORDERS
-            ),
+WINDOW = Op(
+    "window",
+    _window_infer,
+    reads=(ANY, SAME),
+    backward=_window_backward,
+    reference=_window_ref,
+    cases=(
+        *(
             sized(
-                lambda a, d: _window(a, d, (40, 1), "mirror"),
-                ((FLOAT, -2, 2), (IVEC2, -99, 99)),
-                (13, 1),
+                lambda a, d, border=border: _window(a, d, (9, 11), border),
+                ((VEC3, -2, 2), (IVEC2, -12, 12)),
+                (7, 5),
                 (1, 1),
-            ),
-            sized(lambda a: pad(a, 2, 1, 3, 0, value=0.5), ((VEC2, -2, 2),), (4, 3)),
-            sized(lambda a: tile(crop(a, 1, 1, 2, 1), 2, 3), ((MAT2, -2, 2),), (4, 3)),
-            sized(lambda a: crop(a, 2, 1, 1, 1), ((FLOAT, -2, 2),), (4, 3)),
-            sized(lambda a: pad(a, 1, 1, 2, 2, value=-7), ((INT, -9, 9),), (4, 3)),
+            )
+            for border in BORDERS
         ),
+        sized(
+            lambda a, d: _window(a, d, (40, 1), "mirror"),
+            ((FLOAT, -2, 2), (IVEC2, -99, 99)),
+            (13, 1),
+            (1, 1),
+        ),
+        sized(lambda a: pad(a, 2, 1, 3, 0, value=0.5), ((VEC2, -2, 2),), (4, 3)),
+        sized(lambda a: tile(crop(a, 1, 1, 2, 1), 2, 3), ((MAT2, -2, 2),), (4, 3)),
+        sized(lambda a: crop(a, 2, 1, 1, 1), ((FLOAT, -2, 2),), (4, 3)),
+        sized(lambda a: pad(a, 1, 1, 2, 2, value=-7), ((INT, -9, 9),), (4, 3)),
     ),
-    Kernel(_window_glsl),
 )
+register(WINDOW, Kernel(_window_glsl))
 
 
 def _unwindow_glsl(f: Function) -> str:
@@ -227,25 +225,23 @@ def _unwindow_backward(f: Function, gy: Variable, i: int) -> Variable | None:
     return _window(gy, offset, g.size, f.attr("border"))
 
 
-UNWINDOW: Op = register(
-    Op(
-        "window_transposed",
-        _window_infer,
-        reads=(ANY, SAME),
-        backward=_unwindow_backward,
-        reference=_unwindow_ref,
-        cases=tuple(
-            sized(
-                lambda a, d, border=border: apply(UNWINDOW, (a, d), size=(4, 3), border=border),
-                ((VEC3, -2, 2), (IVEC2, -9, 9)),
-                (7, 5),
-                (1, 1),
-            )
-            for border in BORDERS
-        ),
+UNWINDOW: Op = Op(
+    "window_transposed",
+    _window_infer,
+    reads=(ANY, SAME),
+    backward=_unwindow_backward,
+    reference=_unwindow_ref,
+    cases=tuple(
+        sized(
+            lambda a, d, border=border: apply(UNWINDOW, (a, d), size=(4, 3), border=border),
+            ((VEC3, -2, 2), (IVEC2, -9, 9)),
+            (7, 5),
+            (1, 1),
+        )
+        for border in BORDERS
     ),
-    Kernel(_unwindow_glsl),
 )
+register(UNWINDOW, Kernel(_unwindow_glsl))
 
 
 def _window(
