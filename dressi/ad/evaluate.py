@@ -112,7 +112,7 @@ def evaluate(
 def _fill(a: np.ndarray, v: Variable) -> np.ndarray:
     """An array broadcast to the shape of a Variable, float64."""
     shape = (v.layers, v.size[1], v.size[0], *v.vtype.tail)
-    return np.broadcast_to(a, shape).astype(np.float64)
+    return np.broadcast_to(a, shape).astype(np.float64, order="C")
 
 
 def _resolve(

@@ -12,7 +12,7 @@ from dressi.ad.evaluate import as_array
 from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.precision import say_far
-from dressi.ad.registry import FREE, Case, Op, Shape, apply, broadcast
+from dressi.ad.registry import FREE, Case, Infer, Op, Shape, apply, broadcast
 from dressi.ad.vtype import VType, vector
 from dressi.errors import GraphError
 
@@ -187,6 +187,25 @@ def needs_int(name: str, what: str, value: Any) -> int:
 def same(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     """One input of any type; the output is like it."""
     return xs[0].vtype, xs[0].size, xs[0].layers
+
+
+def like(needed: str, fits: Callable[[VType], bool]) -> Infer:
+    """Return the rule of an op whose output is like its first input. needed: the types that fit,
+    for the GraphError that others raise."""
+
+    def infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+        if not fits(xs[0].vtype):
+            raise GraphError(f"needs {needed}, got {xs[0].vtype.name}")
+        return same(xs, attrs)
+
+    return infer
+
+
+like_float = like("FLOAT", lambda t: t is VType.FLOAT)
+like_floats = like("FLOAT or VECn", lambda t: not t.is_int and not t.is_matrix)
+like_integers = like("INT or IVECn", lambda t: t.is_int)
+like_matrix = like("MATn", lambda t: t.is_matrix)
+like_components = like("a scalar or vector", lambda t: not t.is_matrix)
 
 
 def linear(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:

@@ -15,6 +15,7 @@ import numpy as np
 from dressi.ad.functions._common import constant, lift, needs_int, sized
 from dressi.ad.functions.arith import clamp, to_float, to_int
 from dressi.ad.functions.bits_group import GROUP_DILATE_BITS, MOST_RADIUS, WORD
+from dressi.ad.functions.image import differs, spread
 from dressi.ad.graph import Function, Size, Variable, checked_shape
 from dressi.ad.kernels import DISPATCH, SUBGROUP, Kernel, register
 from dressi.ad.registry import ANY, MACRO, SAME, Op, Shape, apply
@@ -85,9 +86,7 @@ PACK_BITS = Op(
     _pack_infer,
     reads=(ANY, SAME),
     reference=lambda f, xs: _to_words(
-        (xs[0] <= xs[1].reshape(-1)[0])[..., 0]
-        if f.attr("compare") == "<="
-        else (xs[0] >= xs[1].reshape(-1)[0])[..., 0]
+        (np.less_equal if f.attr("compare") == "<=" else np.greater_equal)(xs[0], xs[1])[..., 0]
     ),
     cases=tuple(
         sized(
@@ -156,22 +155,11 @@ def _border_glsl(f: Function) -> str:
     )
 
 
-def _border_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    m = _from_words(xs[0], f.attr("width"))
-    out = np.zeros_like(m)
-    dx, dy = m[:, :, 1:] != m[:, :, :-1], m[:, 1:] != m[:, :-1]
-    out[:, :, 1:] |= dx
-    out[:, :, :-1] |= dx
-    out[:, 1:] |= dy
-    out[:, :-1] |= dy
-    return _to_words(out)
-
-
 BORDER_BITS = Op(
     "border_bits",
     _same_words,
     reads=(ANY,),
-    reference=_border_ref,
+    reference=lambda f, xs: _to_words(differs(_from_words(xs[0], f.attr("width")))),
     cases=tuple(
         sized(
             lambda a, w=w: border_bits(pack_bits(unpack_bits(a, (w, 5)), 0.5), w),
@@ -214,20 +202,12 @@ def _column_glsl(f: Function) -> str:
     )
 
 
-def _spread(m: np.ndarray, axis: int, steps: Sequence[int]) -> np.ndarray:
-    out, last, here = m.copy(), m.shape[axis] - 1, np.arange(m.shape[axis])
-    for step in steps:
-        out |= np.take(m, np.maximum(here - step, 0), axis)
-        out |= np.take(m, np.minimum(here + step, last), axis)
-    return out
-
-
 def _reach_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     n = int(xs[1].reshape(-1)[0])
     m = _from_words(xs[0], xs[0].shape[2] * WORD)
     if f.op is ROW_BITS:
-        return _to_words(_spread(m, 2, range(1, min(n, MOST) + 1)))
-    return _to_words(_spread(m, 1, [min(k * f.attr("step"), n) for k in range(1, TAPS + 1)]))
+        return _to_words(spread(m, 2, range(1, min(n, MOST) + 1)))
+    return _to_words(spread(m, 1, [min(k * f.attr("step"), n) for k in range(1, TAPS + 1)]))
 
 
 ROW_BITS: Op = Op(
@@ -305,7 +285,7 @@ def _dilate_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     most = f.attr("max_radius")
     n = int(np.floor(np.clip(xs[1].reshape(-1)[0] + 0.5, 0, most + 0.5)))
     m = _from_words(xs[0], xs[0].shape[2] * WORD)
-    return _to_words(_spread(_spread(m, 2, range(1, n + 1)), 1, range(1, n + 1)))
+    return _to_words(spread(spread(m, 2, range(1, n + 1)), 1, range(1, n + 1)))
 
 
 DILATE_BITS = Op(

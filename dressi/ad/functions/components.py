@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-
 from dressi.ad.functions._common import needs_variable
 from dressi.ad.functions.written_out import AXES
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import Case, Op, Shape, apply
+from dressi.ad.registry import Case, Op, apply
 from dressi.ad.vtype import FLOAT, MAT2, VEC3, vector
 
 
@@ -25,13 +20,9 @@ def _sum_components_glsl(f: Function) -> str:
     return "{y} = " + " + ".join(f"{{x0}}.{c}" for c in AXES[: t.n]) + ";"
 
 
-def _sum_components_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    return vector(1, xs[0].vtype.is_int), xs[0].size, xs[0].layers
-
-
 SUM_COMPONENTS = Op(
     "sum_components",
-    _sum_components_infer,
+    lambda xs, a: (vector(1, xs[0].vtype.is_int), xs[0].size, xs[0].layers),
     additive=True,
     zero_if=(0,),
     backward=lambda f, gy, i: apply(SPLAT, (gy,), vtype=f.inputs[0].vtype),
@@ -60,10 +51,7 @@ SPLAT: Op = Op(
     lambda xs, a: (a["vtype"], xs[0].size, xs[0].layers),
     zero_if=(0,),
     backward=lambda f, gy, i: sum_components(gy),
-    reference=lambda f, xs: np.broadcast_to(
-        xs[0].reshape(*xs[0].shape[:3], *(1,) * len(f.attr("vtype").tail)),
-        (*xs[0].shape[:3], *f.attr("vtype").tail),
-    ).copy(),
+    reference=lambda f, xs: xs[0].reshape(*xs[0].shape[:3], *(1,) * len(f.attr("vtype").tail)),
     cases=(Case(lambda a: apply(SPLAT, (a,), vtype=VEC3), ((FLOAT, -2, 2),), any_type=False),),
 )
 register(SPLAT, Kernel(_splat_glsl))

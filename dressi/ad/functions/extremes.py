@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import constant, needs_variable, sized
+from dressi.ad.functions._common import constant, like_components, needs_variable, sized
 from dressi.ad.functions.arith import maximum, minimum, to_int
 from dressi.ad.functions.components import sum_components
 from dressi.ad.functions.elementary import abs, sqrt
@@ -31,20 +31,11 @@ from dressi.ad.functions.stop import stop_gradient
 from dressi.ad.functions.window import place_glsl
 from dressi.ad.graph import Function, Variable, short
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, MACRO, Case, Infer, Op, Shape, apply
+from dressi.ad.registry import ANY, MACRO, Case, Op, apply
 from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC3
 from dressi.errors import GraphError
 
 _NUMPY = {"max": np.max, "min": np.min}
-
-
-def _no_matrix(infer: Infer) -> Infer:
-    def checked(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-        if xs[0].vtype.is_matrix:
-            raise GraphError(f"needs a scalar or vector, got {xs[0].vtype.name}")
-        return infer(xs, attrs)
-
-    return checked
 
 
 def _block_glsl(f: Function) -> str:
@@ -64,7 +55,7 @@ def _block_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
 
 BLOCK_EXTREME: Op = Op(
     "block_extreme",
-    _no_matrix(block_infer),
+    lambda xs, a: (like_components(xs, a)[0], *block_infer(xs, a)[1:]),
     reads=(ANY,),
     once=(0,),
     reference=_block_ref,
@@ -102,11 +93,6 @@ def _extreme_backward(f: Function, gy: Variable, i: int) -> Variable:
     return where(hit, share, constant(0.0, gy.vtype))
 
 
-def _extreme_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    axis = (1, 2) if f.attr("per_layer") else (0, 1, 2)
-    return np.asarray(_NUMPY[f.op.name](xs[0], axis=axis, keepdims=True))
-
-
 def _extreme(name: str) -> Op:
     def build(a: Variable, per_layer: bool = False) -> Variable:
         return apply(_ROWS[name], (a,), per_layer=per_layer)
@@ -114,11 +100,13 @@ def _extreme(name: str) -> Op:
     return register(
         Op(
             name,
-            _no_matrix(pixels_infer),
+            lambda xs, a: (like_components(xs, a)[0], *pixels_infer(xs, a)[1:]),
             kind=MACRO,
             expand=_extreme_expand,
             backward=_extreme_backward,
-            reference=_extreme_ref,
+            reference=lambda f, xs: _NUMPY[name](
+                xs[0], axis=(1, 2) if f.attr("per_layer") else (0, 1, 2), keepdims=True
+            ),
             cases=(
                 Case(lambda a: build(a), ((VEC3, -2, 2),)),
                 Case(lambda a: build(a * a, True), ((FLOAT, 0.1, 2),)),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import constant, lift, needs_int, needs_variable, sized
+from dressi.ad.functions._common import constant, lift, like_float, needs_int, needs_variable, sized
 from dressi.ad.functions.arith import clamp, to_float, to_int
 from dressi.ad.functions.sobol import SOBOL
 from dressi.ad.graph import Function, Size, Variable, checked_shape
@@ -18,9 +18,8 @@ from dressi.errors import GraphError
 
 
 def _coord_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    (w, h), layers = f.attr("size"), f.attr("layers")
-    x, y = np.meshgrid(np.arange(w) + 0.5, np.arange(h) + 0.5)
-    return np.broadcast_to(np.stack([x, y], -1), (layers, h, w, 2)).copy()
+    w, h = f.attr("size")
+    return np.stack(np.meshgrid(np.arange(w) + 0.5, np.arange(h) + 0.5), -1)
 
 
 PIXEL_COORD = Op(
@@ -48,11 +47,6 @@ LAYER_INDEX = Op(
 register(LAYER_INDEX, Kernel(lambda f: "{y} = 0;" if f.attr("layers") == 1 else "{y} = {layer};"))
 
 
-def _expand_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    (w, h), layers = f.attr("size"), f.attr("layers")
-    return np.broadcast_to(xs[0], (layers, h, w, *xs[0].shape[3:])).copy()
-
-
 EXPAND = Op(
     "expand",
     lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
@@ -60,7 +54,7 @@ EXPAND = Op(
     exact=True,
     zero_if=(0,),
     backward=lambda f, gy, i: gy,
-    reference=_expand_ref,
+    reference=lambda f, xs: xs[0],
     cases=(sized(lambda a: expand(a, (5, 3), 2), ((VEC3, -2, 2),), (1, 1), one_layer=True),),
 )
 register(EXPAND, Kernel("{y} = {x0};"))
@@ -75,28 +69,23 @@ _EDGE_GLSL = (
 )
 
 
-def _edge_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    x, out = xs[0], np.zeros_like(xs[0])
+def differs(x: np.ndarray) -> np.ndarray:
+    """Return whether pixels of x (layers, H, W, ...) differ from one of their four neighbours."""
+    out = np.zeros(x.shape, bool)
     dx, dy = x[:, :, 1:] != x[:, :, :-1], x[:, 1:] != x[:, :-1]
-    out[:, :, 1:] += dx
-    out[:, :, :-1] += dx
-    out[:, 1:] += dy
-    out[:, :-1] += dy
-    return (out > 0).astype(np.float64)
-
-
-def _float_image(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    if xs[0].vtype is not FLOAT:
-        raise GraphError(f"needs FLOAT, got {xs[0].vtype.name}")
-    return FLOAT, xs[0].size, xs[0].layers
+    out[:, :, 1:] |= dx
+    out[:, :, :-1] |= dx
+    out[:, 1:] |= dy
+    out[:, :-1] |= dy
+    return out
 
 
 BORDER = Op(
     "border",
-    _float_image,
+    like_float,
     reads=(ANY,),
     flat=True,
-    reference=_edge_ref,
+    reference=lambda f, xs: differs(xs[0]),
     cases=(
         sized(lambda a: border((a > 0.5).__add__(0.0)), ((FLOAT, 0, 1),), (7, 5), gradient=False),
     ),
@@ -104,13 +93,14 @@ BORDER = Op(
 register(BORDER, Kernel(_EDGE_GLSL))
 
 
-def _max_tap_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    x, step = xs[0], int(xs[1].reshape(-1)[0])
-    axis = 2 if f.attr("axis") == 0 else 1
-    here, last = np.arange(x.shape[axis]), x.shape[axis] - 1
-    before = np.take(x, np.maximum(here - step, 0), axis)
-    behind = np.take(x, np.minimum(here + step, last), axis)
-    return np.maximum(x, np.maximum(before, behind))
+def spread(x: np.ndarray, axis: int, steps: Iterable[int]) -> np.ndarray:
+    """Return the largest of each pixel and those that many steps away, on both sides of an axis; a
+    step beyond the border reads the pixel there."""
+    out, last, here = x.copy(), x.shape[axis] - 1, np.arange(x.shape[axis])
+    for step in steps:
+        for at in (np.maximum(here - step, 0), np.minimum(here + step, last)):
+            np.maximum(out, np.take(x, at, axis), out=out)
+    return out
 
 
 def _max_tap_glsl(f: Function) -> str:
@@ -133,9 +123,9 @@ def _max_tap_glsl(f: Function) -> str:
 
 MAX_TAP: Op = Op(
     "max_tap",
-    lambda xs, a: _float_image(xs[:1], a),
+    like_float,
     reads=(ANY, SAME),
-    reference=_max_tap_ref,
+    reference=lambda f, xs: spread(xs[0], 2 - f.attr("axis"), xs[1].reshape(-1).astype(int)),
     cases=(
         sized(
             lambda a: apply(MAX_TAP, (a, constant(2, INT)), axis=0),
@@ -151,7 +141,7 @@ register(MAX_TAP, Kernel(_max_tap_glsl))
 def _dilate_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     if xs[1].vtype is not FLOAT or xs[1].size != (1, 1):
         raise GraphError(f"the radius must be a FLOAT of size 1x1, got {xs[1].label()}")
-    return _float_image(xs[:1], attrs)
+    return like_float(xs, attrs)
 
 
 def _widths(max_radius: int) -> list[int]:
@@ -175,19 +165,10 @@ def _dilate_expand(f: Function, xs: Sequence[Variable]) -> Variable:
 
 
 def _dilate_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    x, out = xs[0], xs[0].copy()
     reach = sum(_widths(f.attr("max_radius")))
     radius = int(np.floor(np.clip(xs[1].reshape(-1)[0] + 0.5, 0, reach)))
-    for axis in (1, 2):
-        base = out.copy()
-        n = x.shape[axis]
-        for step in range(1, min(radius, n - 1) + 1):
-            lo = [slice(None)] * 4
-            hi = [slice(None)] * 4
-            lo[axis], hi[axis] = slice(0, n - step), slice(step, n)
-            out[tuple(hi)] = np.maximum(out[tuple(hi)], base[tuple(lo)])
-            out[tuple(lo)] = np.maximum(out[tuple(lo)], base[tuple(hi)])
-    return out
+    rows = spread(xs[0], 1, range(1, radius + 1))
+    return spread(rows, 2, range(1, radius + 1))
 
 
 DILATE = Op(
@@ -221,11 +202,6 @@ def _take_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return x.vtype, x.size, 1
 
 
-def _take_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    at = int(xs[1].reshape(-1)[0]) % xs[0].shape[0]
-    return xs[0][at : at + 1]
-
-
 def _take_backward(f: Function, gy: Variable, i: int) -> Variable | None:
     if i == 1:
         return None
@@ -239,7 +215,7 @@ TAKE_LAYER = Op(
     reads=(ANY, SAME),
     why_zero="another layer is taken",
     backward=_take_backward,
-    reference=_take_ref,
+    reference=lambda f, xs: xs[0][[int(xs[1].reshape(-1)[0]) % len(xs[0])]],
     cases=tuple(
         sized(
             lambda a, n=n: take_layer(a * (to_float(layer_index(3)) * 1.5 + 1.0), n),

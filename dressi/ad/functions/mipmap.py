@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_int, needs_variable, sized
+from dressi.ad.functions._common import like_floats, needs_int, needs_variable, sized
 from dressi.ad.functions.color import decoded
 from dressi.ad.functions.window import crop, place_glsl
 from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, Op, Shape, apply
+from dressi.ad.registry import ANY, Op, apply
 from dressi.ad.vtype import FLOAT, VEC3, VType
 from dressi.errors import GraphError
 
@@ -62,16 +61,9 @@ def _half_glsl(f: Function) -> str:
     )
 
 
-def _half_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    x = xs[0]
-    if x.vtype.is_int or x.vtype.is_matrix:
-        raise GraphError(f"needs FLOAT or VECn, got {x.vtype.name}")
-    return x.vtype, level_size(x.size, 1), x.layers
-
-
 HALF: Op = Op(
     "mip_half",
-    _half_infer,
+    lambda xs, a: (like_floats(xs, a)[0], level_size(xs[0].size, 1), xs[0].layers),
     reads=(ANY,),
     once=(0,),
     backward=lambda f, gy, i: apply(UNHALF, (gy,), size=f.inputs[0].size),

@@ -13,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import literal, needs_int, needs_variable, numbers, sized
+from dressi.ad.functions._common import (
+    like_floats,
+    literal,
+    needs_int,
+    needs_variable,
+    numbers,
+    sized,
+)
 from dressi.ad.functions.arith import neg
 from dressi.ad.functions.image import dilate
 from dressi.ad.functions.window import (
@@ -203,7 +210,7 @@ def _cases(name: str) -> tuple[Case, ...]:
 
 CONVOLVE = Op(
     "convolve",
-    _infer,
+    like_floats,
     reads=(ANY,),
     backward=_backward,
     reference=_ref,
@@ -212,7 +219,7 @@ CONVOLVE = Op(
 register(CONVOLVE, Kernel(_glsl))
 CONVOLVE_TRANSPOSED = Op(
     "convolve_transposed",
-    _infer,
+    like_floats,
     reads=(ANY,),
     backward=lambda f, gy, i: apply(
         CONVOLVE, (gy,), kernel=f.attr("kernel"), border=f.attr("border")

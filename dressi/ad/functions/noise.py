@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import constant, needs_int, needs_variable, sized
+from dressi.ad.functions._common import constant, like_integers, needs_int, needs_variable, sized
 from dressi.ad.functions.arith import maximum
 from dressi.ad.functions.elementary import cos, log, round, sin, sqrt
 from dressi.ad.functions.vector import swizzle, vec
@@ -54,12 +54,6 @@ def _words(a: np.ndarray) -> np.ndarray:
     return (a.astype(np.int64) & _MASK).astype(np.uint64)
 
 
-def _hash_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    if not xs[0].vtype.is_int:
-        raise GraphError(f"needs INT or IVECn, got {xs[0].vtype.name}")
-    return IVEC4, xs[0].size, xs[0].layers
-
-
 def _hash_glsl(f: Function) -> str:
     n = f.inputs[0].vtype.n
     parts = ", ".join(["{x0}", *["0"] * (4 - n)])
@@ -74,7 +68,7 @@ def _hash_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
 
 HASH = Op(
     "hash",
-    _hash_infer,
+    lambda xs, a: (IVEC4, *like_integers(xs, a)[1:]),
     reference=_hash_ref,
     cases=tuple(
         Case(lambda a: hash(a), ((vtype, -(2**31), 2**31 - 1),), gradient=False)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_int, needs_variable, sized, table_index
+from dressi.ad.functions._common import like_integers, needs_int, needs_variable, sized, table_index
 from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.inverse_maps import Ref, sampled_rows, stream_of
@@ -296,22 +296,13 @@ SCATTER_ADD = Op(
 register(SCATTER_ADD, Kernel(_scatter_glsl))
 
 
-def _dynamic_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    if not xs[0].vtype.is_int:
-        raise GraphError(f"needs INT or IVECn, got {xs[0].vtype.name}")
-    return xs[0].vtype, xs[0].size, xs[0].layers
-
-
 DYNAMIC = Op(
     "dynamic",
-    _dynamic_infer,
+    like_integers,
     reference=lambda f, xs: xs[0],
     no_cases="part of the third case of lookup",
 )
 register(DYNAMIC, Kernel("{y} = {x0};"))
-
-
-"""How the gradient of a lookup with a dynamic index reaches the table."""
 
 
 def lookup(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from dressi.ad.graph import Function, Variable
+from dressi.ad.functions._common import like
+from dressi.ad.graph import Function
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import Case, Op, Shape, apply
+from dressi.ad.registry import Case, Op, apply
 from dressi.ad.vtype import INT, VEC2
-from dressi.errors import GraphError
+
+_like_int = like("INT", lambda t: t is INT)
 
 
 def _sobol_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
@@ -28,15 +29,9 @@ def _sobol_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-def _sobol_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    if xs[0].vtype is not INT:
-        raise GraphError(f"needs INT, got {xs[0].vtype.name}")
-    return VEC2, xs[0].size, xs[0].layers
-
-
 SOBOL: Op = Op(
     "sobol",
-    _sobol_infer,
+    lambda xs, a: (VEC2, *_like_int(xs, a)[1:]),
     reference=_sobol_ref,
     cases=(Case(lambda a: apply(SOBOL, (a,)), ((INT, 0, 500),), gradient=False),),
 )
