@@ -12,7 +12,7 @@ from dressi.ad.functions.arith import maximum, minimum
 from dressi.ad.functions.components import fit
 from dressi.ad.functions.elementary import sqrt
 from dressi.ad.functions.select import compare, safe_div, where, zero_mul
-from dressi.ad.functions.written_out import AXES, cross_glsl, dot_glsl
+from dressi.ad.functions.written_out import AXES, cross_glsl, dot_glsl, inputs_glsl
 from dressi.ad.graph import Function, Variable, short
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import Case, Op, Shape, apply, broadcast, every_input
@@ -119,15 +119,12 @@ CONCAT = Op(
         Case(lambda a, b: vec(a, b), ((FLOAT, -2, 2), (FLOAT, -2, 2))),
     ),
 )
-register(
-    CONCAT,
-    Kernel(lambda f: "{y} = {T}(" + ", ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ");"),
-)
+register(CONCAT, Kernel(inputs_glsl))
 
 DOT = Op(
     "dot",
     lambda xs, a: (FLOAT, *float_elementwise(xs, a)[1:]),
-    backward=lambda f, gy, i: _dot_backward(f, gy, i),
+    backward=lambda f, gy, i: fit(zero_mul(gy, f.inputs[1 - i]), f.inputs[i]),
     reference=lambda f, xs: np.sum(xs[0] * xs[1], axis=-1, keepdims=True),
     cases=(
         Case(lambda a, b: dot(a, b), ((VEC3, -2, 2), (VEC3, -2, 2))),
@@ -142,10 +139,6 @@ def _dot_text(f: Function) -> str:
     n = max(x.vtype.n for x in f.inputs)
     a, b = (f"{{x{i}}}" if x.vtype.n == n else f"vec{n}({{x{i}}})" for i, x in enumerate(f.inputs))
     return dot_glsl(a, b, n)
-
-
-def _dot_backward(f: Function, gy: Variable, i: int) -> Variable:
-    return fit(zero_mul(gy, f.inputs[1 - i]), f.inputs[i])
 
 
 def _cross_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
