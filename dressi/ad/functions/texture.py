@@ -35,7 +35,7 @@ from dressi.ad.functions.inverse_maps import (
     permute_glsl,
     stream_of,
 )
-from dressi.ad.functions.texture_taps import GRAD_UV, TEXTURE_SCATTER, layers_of, taps
+from dressi.ad.functions.texture_taps import GRAD_UV, TEXTURE_SCATTER, layers_of, read, taps
 from dressi.ad.functions.wraps import (
     checked_wrap,
     inside_glsl,
@@ -65,17 +65,6 @@ def _sample_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return tex.vtype, uv.size, max(tex.layers, uv.layers)
 
 
-def _sample_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    tex, uv = xs
-    uv = np.broadcast_to(uv, (max(tex.shape[0], uv.shape[0]), *uv.shape[1:]))
-    layer = layers_of(uv.shape[0], tex.shape[0])
-    size = (tex.shape[2], tex.shape[1])
-    out = 0.0
-    for x, y, weight, _, _ in taps(f, uv, size):
-        out = out + weight[..., None] * tex[layer, y, x]
-    return np.asarray(out)
-
-
 def _sample_backward(f: Function, gy: Variable, i: int) -> Variable:
     tex, uv = f.inputs
     attrs = {"filter": f.attr("filter"), "wrap": f.attr("wrap")}
@@ -102,7 +91,9 @@ TEXTURE = Op(
     reads=(SAMPLER, SAME),
     linear_in=(0,),
     backward=_sample_backward,
-    reference=_sample_ref,
+    reference=lambda f, xs: read(
+        taps(f, xs[1], (f.output.layers, *xs[1].shape[1:3]), xs[0].shape), xs[0]
+    ),
     cases=tuple(
         sized(
             lambda t, uv, wrap=wrap, mode=mode: texture(t, uv, filter=mode, wrap=wrap),
