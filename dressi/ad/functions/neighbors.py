@@ -230,6 +230,11 @@ CONVOLVE_TRANSPOSED = Op(
 register(CONVOLVE_TRANSPOSED, Kernel(_transposed_glsl))
 
 
+def _checked(name: str, x: Variable, border: Border) -> None:
+    needs_variable(name, x)
+    checked_border(name, border)
+
+
 def shift(x: Variable, dx: Any, dy: Any, border: Border = "zero") -> Variable:
     """x moved by dx pixels to the right and dy down: pixel p gets what was at p - (dx, dy).
 
@@ -237,8 +242,7 @@ def shift(x: Variable, dx: Any, dy: Any, border: Border = "zero") -> Variable:
     border: what comes in, zero, clamp, mirror or repeat. Gradient to x: moved back; none to dx and
     dy. Raises GraphError for fractions or another border.
     """
-    needs_variable("shift", x)
-    checked_border("shift", border)
+    _checked("shift", x, border)
     offset = neg(offset_of("shift", dx, dy))
     return apply(WINDOW, (x, offset), size=x.size, border=border, value=0.0)
 
@@ -251,8 +255,7 @@ def convolve(x: Variable, kernel: Any, border: Border = "clamp") -> Variable:
     mirror or repeat. Gradient to x: the transposed map, exact at borders too; the weights have
     none. Raises GraphError for even or uneven rows, NaN or infinity, and other types.
     """
-    needs_variable("convolve", x)
-    checked_border("convolve", border)
+    _checked("convolve", x, border)
     array = numbers("convolve", kernel)
     if array.ndim != 2 or array.shape[0] % 2 == 0 or array.shape[1] % 2 == 0:
         raise GraphError(
@@ -288,8 +291,7 @@ def box_blur(x: Variable, radius: int, border: Border = "clamp") -> Variable:
     zero, what is outside counts as 0 in the mean. Gradient to x: exact. Raises GraphError for a
     negative radius and other types.
     """
-    needs_variable("box_blur", x)
-    checked_border("box_blur", border)
+    _checked("box_blur", x, border)
     radius = needs_int("box_blur", "radius", radius)
     if not 0 <= 2 * radius < MOST_TAPS:
         raise GraphError(f"F.box_blur: needs a radius from 0 to {MOST_TAPS // 2 - 1}, got {radius}")
@@ -313,8 +315,7 @@ def gaussian_blur(x: Variable, sigma: float, border: Border = "clamp") -> Variab
     clamp, mirror or repeat. Gradient to x: exact. Raises GraphError for a sigma below 0 and other
     types.
     """
-    needs_variable("gaussian_blur", x)
-    checked_border("gaussian_blur", border)
+    _checked("gaussian_blur", x, border)
     array = numbers("gaussian_blur", sigma)
     if array.size != 1 or not 0 <= float(array.reshape(-1)[0]) <= (MOST_TAPS - 1) / 6 - 1:
         raise GraphError(
@@ -333,8 +334,7 @@ def image_gradient(
     zero, clamp, mirror or repeat. Gradient to x: exact. Raises GraphError for other kinds and
     types.
     """
-    needs_variable("image_gradient", x)
-    checked_border("image_gradient", border)
+    _checked("image_gradient", x, border)
     if kind not in IMAGE_GRADIENTS:
         raise GraphError(f"F.image_gradient: kind must be central or sobel, got {short(kind)}")
     kernel = np.array(CENTRAL) if kind == "central" else np.array(SOBEL) / 8.0
@@ -347,8 +347,8 @@ def laplacian(x: Variable, border: Border = "clamp") -> Variable:
     x: FLOAT, VECn @ any size. border: zero, clamp (no flow across it: the sum over a layer is 0),
     mirror or repeat. Gradient to x: exact. Raises GraphError for other types.
     """
-    needs_variable("laplacian", x)
-    return _convolve(x, LAPLACIAN, checked_border("laplacian", border))
+    _checked("laplacian", x, border)
+    return _convolve(x, LAPLACIAN, border)
 
 
 def erode(mask: Variable, radius: Any, max_radius: int) -> Variable:

@@ -17,7 +17,7 @@ from dressi.ad.functions._common import like_integers, needs_int, needs_variable
 from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.inverse_maps import Ref, sampled_rows, stream_of
-from dressi.ad.functions.rows import row_sum_glsl
+from dressi.ad.functions.rows import RowSum, row_sum_kernels
 from dressi.ad.graph import (
     Derived,
     Function,
@@ -27,7 +27,7 @@ from dressi.ad.graph import (
     short,
     topological,
 )
-from dressi.ad.kernels import DISPATCH, SUBGROUP, Kernel, register
+from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, COMP, RASTER, SAME, Op, Shape, apply
 from dressi.ad.template import expand_glsl
 from dressi.ad.vtype import FLOAT, INT, VEC3
@@ -191,16 +191,14 @@ def _inverse_part(n: int, part: int, index: np.ndarray) -> np.ndarray:
     return invert_index(index, n)[part].reshape(1, 1, -1, 1)
 
 
-def _csr_glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> str:
+def _csr(f: Function) -> RowSum:
     x = f.inputs[0]
 
     def summand(entry: str, place: str, layer: str) -> str:
         return f"{{fetch0}}({table_index(str(x.size[0]), entry, x.is_table)}, {layer})"
 
-    row = f"({{pos}}.y * {f.output.size[0]} + {{pos}}.x)"
-    subgroups = subgroups and not x.vtype.is_matrix
     # The longest row is not known: another index of the same size may be sent at any time.
-    return row_sum_glsl(row, summand, overlap=overlap, subgroups=subgroups)
+    return RowSum(f"({{pos}}.y * {f.output.size[0]} + {{pos}}.x)", summand)
 
 
 def merged_gathers(gradients: Sequence[Variable]) -> list[Variable]:
@@ -245,12 +243,7 @@ CSR_GATHER = Op(
     reference=_csr_ref,
     no_cases="the backward of lookup with a static index; tested through its gradient",
 )
-register(
-    CSR_GATHER,
-    Kernel(_csr_glsl),
-    Kernel(lambda f: _csr_glsl(f, overlap=True), DISPATCH),
-    Kernel(lambda f: _csr_glsl(f, overlap=True, subgroups=True), SUBGROUP),
-)
+register(CSR_GATHER, *row_sum_kernels(_csr))
 
 
 def _scatter_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:

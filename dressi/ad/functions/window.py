@@ -7,7 +7,7 @@ gradient is the same from run to run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -129,47 +129,37 @@ def _window_glsl(f: Function) -> str:
     )
 
 
-def _offsets(a: np.ndarray, layer: int) -> np.ndarray:
-    return a[layer % a.shape[0], 0, 0].astype(np.int64)
-
-
-def _indices(
-    border: Border, d: np.ndarray, outer: Size, inner: Size
-) -> tuple[np.ndarray, np.ndarray]:
-    """(rows, columns) of an image of size ``inner`` that a window of size ``outer`` reads."""
-    xs, ys = (
-        border_index(border, np.arange(m) + shift, n)
-        for m, n, shift in zip(outer, inner, d, strict=True)
-    )
-    return ys, xs
+def _indices(f: Function, offset: np.ndarray, outer: Size, inner: Size) -> Iterator[Any]:
+    """Yield, for each layer of the output, (rows, columns) of an image of size ``inner`` that a
+    window of size ``outer`` reads."""
+    for layer in range(f.output.layers):
+        dx, dy = offset[layer % len(offset), 0, 0].astype(np.int64)
+        border = f.attr("border")
+        yield tuple(
+            border_index(border, np.arange(outer[k]) + d, inner[k]) for k, d in ((1, dy), (0, dx))
+        )
 
 
 def _window_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     x, offset = xs
     out = []
-    for layer in range(f.output.layers):
-        d = _offsets(offset, layer)
-        rows, columns = _indices(f.attr("border"), d, f.output.size, f.inputs[0].size)
-        k = layer % x.shape[0]
-        part = gather(x[k : k + 1], rows, columns)
+    for k, (rows, columns) in enumerate(_indices(f, offset, f.output.size, f.inputs[0].size)):
+        part = gather(x[[k % len(x)]], rows, columns)
         part[:, rows < 0] = f.attr("value")
         part[:, :, columns < 0] = f.attr("value")
         out.append(part)
     return np.concatenate(out)
 
 
-def _window_backward(f: Function, gy: Variable, i: int) -> Variable | None:
-    if i == 1:
-        return None
-    x, offset = f.inputs
-    return apply(UNWINDOW, (gy, offset), size=x.size, border=f.attr("border"))
-
-
 WINDOW = Op(
     "window",
     _window_infer,
     reads=(ANY, SAME),
-    backward=_window_backward,
+    backward=lambda f, gy, i: (
+        apply(UNWINDOW, (gy, f.inputs[1]), size=f.inputs[0].size, border=f.attr("border"))
+        if i == 0
+        else None
+    ),
     reference=_window_ref,
     cases=(
         *(
@@ -208,28 +198,19 @@ def _unwindow_glsl(f: Function) -> str:
 
 
 def _unwindow_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    g, offset = xs
-    out = []
-    for layer in range(f.output.layers):
-        d = _offsets(offset, layer)
-        rows, columns = _indices(f.attr("border"), d, f.inputs[0].size, f.output.size)
-        k = layer % g.shape[0]
-        out.append(gather_transposed(g[k : k + 1], rows, columns, f.output.size))
-    return np.concatenate(out)
-
-
-def _unwindow_backward(f: Function, gy: Variable, i: int) -> Variable | None:
-    if i == 1:
-        return None
-    g, offset = f.inputs
-    return _window(gy, offset, g.size, f.attr("border"))
+    (g, offset), size = xs, f.output.size
+    read = enumerate(_indices(f, offset, f.inputs[0].size, size))
+    parts = [gather_transposed(g[[k % len(g)]], ys, xs_, size) for k, (ys, xs_) in read]
+    return np.concatenate(parts)
 
 
 UNWINDOW: Op = Op(
     "window_transposed",
     _window_infer,
     reads=(ANY, SAME),
-    backward=_unwindow_backward,
+    backward=lambda f, gy, i: (
+        _window(gy, f.inputs[1], f.inputs[0].size, f.attr("border")) if i == 0 else None
+    ),
     reference=_unwindow_ref,
     cases=tuple(
         sized(
