@@ -10,12 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import (
-    call,
-    elementwise,
-    float_elementwise,
-    lift,
-)
+from dressi.ad.functions._common import call, elementwise, float_elementwise, lift
 from dressi.ad.functions.arith import MUL, clamp, maximum, neg, to_float
 from dressi.ad.functions.components import fit
 from dressi.ad.functions.select import compare, safe_div, where, zero_div, zero_mul

@@ -12,14 +12,7 @@ from dressi.ad.functions._common import constant, lift, like_matrix, needs_int, 
 from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.components import sum_components
 from dressi.ad.functions.image import take_layer
-from dressi.ad.functions.matrix import (
-    COMPMUL,
-    column,
-    from_columns,
-    matmul,
-    scale,
-    transpose,
-)
+from dressi.ad.functions.matrix import COMPMUL, column, from_columns, matmul, scale, transpose
 from dressi.ad.functions.vector import cross
 from dressi.ad.functions.written_out import AXES, built_glsl, determinant_glsl
 from dressi.ad.graph import Function, Variable

@@ -138,6 +138,12 @@ def _step(name: str, step: Any) -> Variable:
     return step if isinstance(step, Variable) else constant(needs_int(name, "step", step), INT)
 
 
+def _components(name: str, n: Any) -> int:
+    if not 1 <= needs_int(name, "n", n) <= 4:
+        raise GraphError(f"F.{name}: n must be 1 to 4, got {n}")
+    return int(n)
+
+
 def uniform_noise(
     size: Size, step: Any = 0, n: int = 1, layers: int = 1, seed: int = 0
 ) -> Variable:
@@ -150,9 +156,7 @@ def uniform_noise(
     step + seed * 0x9E3779B1), Jarzynski and Olano 2020.
     """
     size, layers = checked_shape("F.uniform_noise", size, layers)
-    n = needs_int("uniform_noise", "n", n)
-    if not 1 <= n <= 4:
-        raise GraphError(f"F.uniform_noise: n must be 1 to 4, got {n}")
+    n = _components("uniform_noise", n)
     return apply(
         UNIFORM_NOISE,
         (_step("uniform_noise", step),),
@@ -171,9 +175,7 @@ def normal_noise(size: Size, step: Any = 0, n: int = 1, layers: int = 1, seed: i
     Muller 1958: sqrt(-2 log(1 - u)) times cos and sin of 2 pi v, components x and z of the uniform
     noise as u.
     """
-    n = needs_int("normal_noise", "n", n)
-    if not 1 <= n <= 4:
-        raise GraphError(f"F.normal_noise: n must be 1 to 4, got {n}")
+    n = _components("normal_noise", n)
     uniform = uniform_noise(size, _step("normal_noise", step), 2 if n < 3 else 4, layers, seed)
     parts = []
     for u, v in (("x", "y"), ("z", "w"))[: (n + 1) // 2]:

@@ -7,13 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import (
-    INFINITY,
-    NAN,
-    constant_values,
-    float_elementwise,
-    lift,
-)
+from dressi.ad.functions._common import INFINITY, NAN, constant_values, float_elementwise, lift
 from dressi.ad.functions.components import fit
 from dressi.ad.functions.elementary import log, sqrt
 from dressi.ad.functions.select import compare, safe_div, where, zero_mul

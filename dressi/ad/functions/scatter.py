@@ -18,15 +18,7 @@ from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.inverse_maps import Ref, sampled_rows, stream_of
 from dressi.ad.functions.rows import RowSum, row_sum_kernels
-from dressi.ad.graph import (
-    Derived,
-    Function,
-    Size,
-    Variable,
-    checked_shape,
-    short,
-    topological,
-)
+from dressi.ad.graph import Derived, Function, Size, Variable, checked_shape, short, topological
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, COMP, RASTER, SAME, Op, Shape, apply
 from dressi.ad.template import expand_glsl

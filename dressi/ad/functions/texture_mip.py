@@ -27,13 +27,7 @@ from dressi.ad.functions.texture_taps import (
     taps_of,
 )
 from dressi.ad.functions.vector import swizzle
-from dressi.ad.functions.wraps import (
-    at_glsl,
-    checked_wrap,
-    inside_glsl,
-    near_glsl,
-    off_texel_kinks,
-)
+from dressi.ad.functions.wraps import at_glsl, checked_wrap, inside_glsl, near_glsl, off_texel_kinks
 from dressi.ad.functions.written_out import dot_glsl
 from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.kernels import Kernel, register

@@ -8,14 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions.wraps import (
-    at_glsl,
-    inside_glsl,
-    is_inside,
-    near,
-    near_glsl,
-    wrap_index,
-)
+from dressi.ad.functions.wraps import at_glsl, inside_glsl, is_inside, near, near_glsl, wrap_index
 from dressi.ad.functions.written_out import dot_glsl, lerp_glsl
 from dressi.ad.graph import Function
 from dressi.ad.kernels import SUBGROUP, Kernel, register
