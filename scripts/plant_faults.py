@@ -6,9 +6,8 @@
 A fault is one changed token: an operator, a comparison, a number, a truth value, in Python or
 inside a GLSL string, of the files of ``GROUPS``. Which ones is drawn by ``--seed``, evenly over the
 groups. Each is tried on a copy of the tree with the tests that its group names, the nearest first,
-until one fails. First all those tests run without a fault: where one fails, nothing is planted
-(status 2). A run that was stopped goes on from its JSON file. The exit status is 1 when fewer than
-90 % are caught. Needs a Vulkan device for the shaders' faults.
+until one fails that passes without the fault. A run that was stopped goes on from its JSON file.
+The exit status is 1 when fewer than 90 % are caught. Needs a Vulkan device for the shaders' faults.
 """
 
 from __future__ import annotations
@@ -19,7 +18,9 @@ import json
 import os
 import random
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -251,30 +252,73 @@ def _commands(fault: Fault) -> Iterator[str]:
         yield tests.replace("{names}", names)
 
 
-def try_fault(fault: Fault, tree: Path) -> Fault:
-    """Plant a fault in a copy of the tree, run tests until one fails, and take it out again."""
-    path = tree / fault.file
-    source = path.read_text(encoding="utf-8")
-    began = time.monotonic()
-    path.write_text(fault.planted(source), encoding="utf-8")
-    try:
-        by = next((tests for tests in _commands(fault) if _fails(tests, tree)), "")
-    finally:
-        path.write_text(source, encoding="utf-8")
-    fault.caught, fault.by = bool(by), by.split(" ")[0]
-    fault.seconds = round(time.monotonic() - began, 1)
-    return fault
+class Trier:
+    """Tries faults in copies of the tree, several at once.
 
+    A test that fails is run again without the fault: where it passes, the fault is caught by it.
+    One that fails there too is left out from then on (``broken``).
+    """
 
-def _fails(tests: str, tree: Path) -> bool:
-    command = f"{sys.executable} -B -m pytest -x -q -p no:cacheprovider {tests}"
-    environment = {"DRESSI_PROFILE": "llvmpipe", "LP_NUM_THREADS": "1", **os.environ}
-    try:
-        run = subprocess.run(command, shell=True, cwd=tree, env=environment, timeout=LIMIT_S,
-                             stdin=subprocess.DEVNULL, capture_output=True)  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return True
-    return run.returncode not in (0, 5)  # 5: no test was chosen
+    def __init__(self) -> None:
+        self.broken: set[str] = set()
+        self.stopped = False
+        self.running: set[subprocess.Popen[str]] = set()
+
+    def stop(self) -> None:
+        """End the tests that run; their faults stay untried."""
+        self.stopped = True
+        for process in list(self.running):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    def try_fault(self, fault: Fault, tree: Path) -> None:
+        """Plant a fault in a copy of the tree, run tests until one fails, and take it out again."""
+        path = tree / fault.file
+        source = path.read_text(encoding="utf-8")
+        began = time.monotonic()
+        by = ""
+        for tests in _commands(fault):
+            path.write_text(fault.planted(source), encoding="utf-8")
+            try:
+                failed = self.first_failure(tests, tree)
+            finally:
+                path.write_text(source, encoding="utf-8")
+            while failed and not by and not self.stopped:
+                if not self.first_failure(shlex.quote(failed) if "::" in failed else failed, tree):
+                    by = failed
+                else:
+                    print(f"fails without a fault: {failed}", flush=True)
+                    self.broken.add(failed)
+                    path.write_text(fault.planted(source), encoding="utf-8")
+                    try:
+                        failed = self.first_failure(tests, tree)
+                    finally:
+                        path.write_text(source, encoding="utf-8")
+            if by or self.stopped:
+                break
+        if not self.stopped:
+            fault.caught, fault.by = bool(by), by
+            fault.seconds = round(time.monotonic() - began, 1)
+
+    def first_failure(self, tests: str, tree: Path) -> str:
+        """The first test that fails, the whole command where it names none, "" where all pass."""
+        without = " ".join(f"--deselect {shlex.quote(name)}" for name in sorted(self.broken))
+        command = f"{sys.executable} -B -m pytest -x -q -rfE -p no:cacheprovider {tests} {without}"
+        environment = {"DRESSI_PROFILE": "llvmpipe", "LP_NUM_THREADS": "1", **os.environ}
+        process = subprocess.Popen(command, shell=True, cwd=tree, env=environment, text=True,
+                                   start_new_session=True, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
+        self.running.add(process)
+        try:
+            output = process.communicate(timeout=LIMIT_S)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output = process.communicate()[0]
+        finally:
+            self.running.discard(process)
+        if process.returncode in (0, 5):  # 5: no test was chosen
+            return ""
+        named = re.search(r"^(?:FAILED|ERROR) (\S+\.py::.*?)(?: - .*)?$", output, re.MULTILINE)
+        return named[1] if named and named[1] not in self.broken else tests
 
 
 def _copy(folder: Path, k: int) -> Path:
@@ -286,38 +330,36 @@ def _copy(folder: Path, k: int) -> Path:
     return tree
 
 
-def broken(faults: list[Fault], jobs: int) -> list[str]:
-    """The test commands of these faults that fail without any fault: they would catch all."""
-    commands = sorted({tests for fault in faults for tests in _commands(fault)}, key=len)
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
-        tree = _copy(Path(folder), 0)
-        failed = list(pool.map(lambda tests: _fails(tests, tree), reversed(commands)))
-    return [tests for tests, fails in zip(reversed(commands), failed, strict=True) if fails]
-
-
 def run(faults: list[Fault], jobs: int, write: Path, until: float) -> None:
     """Try all faults, ``jobs`` at once; print each fate and keep the file up to date. until: of
     ``time.monotonic``, when the last one may begin."""
+    trier = Trier()
     with tempfile.TemporaryDirectory() as folder:
         trees: SimpleQueue[Path] = SimpleQueue()
         for k in range(jobs):
             trees.put(_copy(Path(folder), k))
 
         def one(fault: Fault) -> None:
-            if time.monotonic() > until:
+            if trier.stopped or time.monotonic() > until:
                 return
             tree = trees.get()
             try:
-                try_fault(fault, tree)
+                trier.try_fault(fault, tree)
             finally:
                 trees.put(tree)
+            if fault.caught is None:
+                return
             fate = f"caught by {fault.by}" if fault.caught else "SURVIVED"
             print(f"{fault.file}:{fault.line}: {fault.old.strip()!r} -> {fault.new.strip()!r}: "
                   f"{fate} ({fault.seconds:.0f} s)", flush=True)  # fmt: skip
             write.write_text(json.dumps([asdict(f) for f in faults], indent=1), encoding="utf-8")
 
         with ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(one, [f for f in faults if f.caught is None]))
+            try:
+                list(pool.map(one, [f for f in faults if f.caught is None]))
+            except KeyboardInterrupt:
+                trier.stop()
+                raise
 
 
 def main() -> int:
@@ -327,8 +369,6 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="how many at once (default 2)")
     parser.add_argument("--json", type=Path, default=Path("out/faults.json"),
                         help="fates; the same run goes on from here")  # fmt: skip
-    parser.add_argument("--unchecked", action="store_true",
-                        help="do not run the tests without a fault first")  # fmt: skip
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no fault after so long")
     options = parser.parse_args()
     options.json.parent.mkdir(parents=True, exist_ok=True)
@@ -338,10 +378,6 @@ def main() -> int:
     else:
         faults = chosen(options.count, options.seed)
         random.Random(options.seed).shuffle(faults)
-    failing = [] if options.unchecked else broken(faults, options.jobs)
-    if failing:
-        print("these fail without a fault:", *failing, sep="\n  ")
-        return 2
     try:
         run(faults, options.jobs, options.json, time.monotonic() + 60 * options.minutes)
     except KeyboardInterrupt:

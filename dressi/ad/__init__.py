@@ -6,7 +6,7 @@ from dressi.ad.autodiff import build_backward, parameters
 from dressi.ad.evaluate import evaluate
 from dressi.ad.explain import Explanation, explain
 from dressi.ad.gradcheck import GradCheck, gradcheck
-from dressi.ad.graph import Function, Variable, graph_text
+from dressi.ad.graph import Function, Variable
 from dressi.ad.optim import (
     SGD,
     Adam,
@@ -17,6 +17,7 @@ from dressi.ad.optim import (
     state,
     step_counter,
 )
+from dressi.ad.show import graph_text
 from dressi.ad.simplify import simplify
 from dressi.ad.vtype import (
     FLOAT,

@@ -77,14 +77,14 @@ def _accumulate(
 
 
 def parameters(loss: Variable) -> list[Variable]:
-    """The leaves of a loss with ``requires_grad``, in the order of their creation."""
+    """Return the leaves of a loss with ``requires_grad``, in the order of their creation."""
     return [v for v in leaves([loss]) if v.requires_grad]
 
 
 def build_backward(
     loss: Variable, wrt: Iterable[Variable] | None = None
 ) -> dict[Variable, Variable]:
-    """Gradients of the sum of all pixels of ``loss`` (1 is seeded at every pixel).
+    """Return the gradients of the sum of all pixels of ``loss`` (1 is seeded at every pixel).
 
     loss: FLOAT or VECn @ any size, any layers. wrt: the Variables to differentiate to; default all
     leaves with ``requires_grad``. Returns Variable -> gradient of the same type, size and layers. A

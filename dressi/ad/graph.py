@@ -1,26 +1,25 @@
 """The graph: Variables (typed 2D images) and Functions (one op applied to Variables).
 
-In: calls of ``F`` ops. Out: a directed acyclic graph that prints itself (``graph_text``), checks
-itself (``verify.check_graph``) and is read by autodiff, simplify and packing. Paper: A.4.
+In: calls of ``F`` ops. Out: a directed acyclic graph, printed by ``show.graph_text``, checked
+by ``verify.check_graph``, and read by autodiff, simplify and packing. Paper: A.4.
 """
 
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dressi.ad.operators import Operators
+from dressi.ad.shape import Size, checked_shape
 from dressi.ad.vtype import VType
 from dressi.errors import GraphError, user_line
 
 if TYPE_CHECKING:
     from dressi.ad.registry import Op
-
-Size = tuple[int, int]
 
 _uids = itertools.count()
 
@@ -44,7 +43,7 @@ class Derived:
         return [self.source] if self.other is None else [self.source, self.other]
 
 
-class Variable:
+class Variable(Operators):
     """A typed 2D image in the graph: ``size`` = (width, height) pixels, ``layers`` stacked images.
 
     A Variable without a creator is a leaf and holds data (``DressiAD.send_img``). ``(N, 1)`` is a
@@ -131,11 +130,6 @@ class Variable:
         """Whether it is (N, 1) with N > 1, which is stored folded to a near-square image."""
         return self.size[1] == 1 and self.size[0] > 1
 
-    @property
-    def is_uniform_sized(self) -> bool:
-        """Whether it is (1, 1), which broadcasts."""
-        return self.size == (1, 1)
-
     def label(self) -> str:
         """Name, type and size for reports and errors, e.g. ``albedo VEC3@512x512``."""
         text = f"{self.name or f'%{self.uid}'} {self.vtype.name}@{self.size[0]}x{self.size[1]}"
@@ -143,56 +137,6 @@ class Variable:
 
     def __repr__(self) -> str:
         return f"Variable({self.label()}{', requires_grad' if self.requires_grad else ''})"
-
-    # Operators are the F ops of the same names; they are attached by dressi.ad.functions so that
-    # graph.py stays free of ops.
-    __array_ufunc__ = None  # np.float32(2) * var asks Variable.__rmul__, not NumPy
-    if TYPE_CHECKING:
-
-        def __add__(self, other: Any) -> Variable: ...
-        def __radd__(self, other: Any) -> Variable: ...
-        def __sub__(self, other: Any) -> Variable: ...
-        def __rsub__(self, other: Any) -> Variable: ...
-        def __mul__(self, other: Any) -> Variable: ...
-        def __rmul__(self, other: Any) -> Variable: ...
-        def __truediv__(self, other: Any) -> Variable: ...
-        def __rtruediv__(self, other: Any) -> Variable: ...
-        def __matmul__(self, other: Any) -> Variable: ...
-        def __neg__(self) -> Variable: ...
-        def __abs__(self) -> Variable: ...
-        def __pow__(self, other: Any) -> Variable: ...
-        def __lt__(self, other: Any) -> Variable: ...
-        def __le__(self, other: Any) -> Variable: ...
-        def __gt__(self, other: Any) -> Variable: ...
-        def __ge__(self, other: Any) -> Variable: ...
-        @property
-        def x(self) -> Variable: ...
-        @property
-        def y(self) -> Variable: ...
-        @property
-        def z(self) -> Variable: ...
-        @property
-        def w(self) -> Variable: ...
-        @property
-        def r(self) -> Variable: ...
-        @property
-        def g(self) -> Variable: ...
-        @property
-        def b(self) -> Variable: ...
-        @property
-        def a(self) -> Variable: ...
-        @property
-        def xz(self) -> Variable: ...
-        @property
-        def yz(self) -> Variable: ...
-        @property
-        def zw(self) -> Variable: ...
-        @property
-        def rgb(self) -> Variable: ...
-        @property
-        def xy(self) -> Variable: ...
-        @property
-        def xyz(self) -> Variable: ...
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.data, self.derived, self.update = state
@@ -222,7 +166,7 @@ class Function:
         self.output: Variable
 
     def attr(self, name: str) -> Any:
-        """The value of an attribute. Raises KeyError if the op has none of that name."""
+        """Return the value of an attribute. Raises KeyError if the op has none of that name."""
         for key, value in self.attrs:
             if key == name:
                 return value
@@ -237,39 +181,12 @@ class Function:
         return f"Function({self.op.name}, {self.line})"
 
 
-def stand_in(v: Variable) -> Variable:
-    """A leaf with the uid, name, type and size of ``v`` that does not keep v's graph alive."""
-    out = Variable(v.vtype, v.size, v.layers, name=v.name)
-    out.uid, out.line = v.uid, v.line
-    return out
-
-
-def checked_shape(what: str, size: Any, layers: Any = 1) -> tuple[Size, int]:
-    """(width, height) and layers as ints. what: the caller's name for the message.
-
-    Raises GraphError for numbers that are no ints or below 1.
-    """
-    try:
-        width, height = (operator.index(v) for v in size)
-        n_layers = operator.index(layers)
-    except (TypeError, ValueError):
-        raise GraphError(
-            f"{what}: size must be (width, height) and layers an int, "
-            f"got size={size!r}, layers={layers!r}"
-        ) from None
-    if width < 1 or height < 1 or n_layers < 1:
-        raise GraphError(
-            f"{what}: size and layers must be at least 1, got size={size!r}, layers={layers!r}"
-        )
-    return (width, height), n_layers
-
-
 def ancestors(
     outputs: Iterable[Variable],
     cut: Collection[int] = (),
     follow: Callable[[Variable], Iterable[Variable]] | None = None,
 ) -> tuple[list[Function], list[Variable]]:
-    """Functions and leaves that the outputs need, both in the order of their creation.
+    """Return Functions and leaves that the outputs need, both in the order of their creation.
 
     cut: uids of Variables at which to stop, as if they were leaves. follow: leaf -> other Variables
     that are needed with it. A Function can only use Variables that exist, so creation order is a
@@ -293,14 +210,14 @@ def ancestors(
 
 
 def topological(outputs: Iterable[Variable], cut: Collection[int] = ()) -> list[Function]:
-    """All Functions that the outputs need, inputs first, in the order of their creation. cut: uids
-    of Variables at which to stop, as if they were leaves."""
+    """Return all Functions that the outputs need, inputs first, in the order of their creation.
+    cut: uids of Variables at which to stop, as if they were leaves."""
     return ancestors(outputs, cut)[0]
 
 
 def dependents(functions: Iterable[Function], start: Collection[int]) -> set[int]:
-    """uids of the Variables that depend on those of ``start``, themselves included. functions: in
-    topological order."""
+    """Return the uids of the Variables that depend on those of ``start``, themselves included.
+    functions: in topological order."""
     out = set(start)
     for f in functions:
         if any(x.uid in out for x in f.inputs):
@@ -309,26 +226,12 @@ def dependents(functions: Iterable[Function], start: Collection[int]) -> set[int
 
 
 def leaves(outputs: Iterable[Variable]) -> list[Variable]:
-    """All leaves that the outputs need, also those that only sources of derived leaves need, in the
-    order of their creation."""
+    """Return all leaves that the outputs need, also those that only sources of derived leaves need,
+    in the order of their creation."""
     return ancestors(outputs, follow=lambda v: v.derived.sources if v.derived else ())[1]
 
 
-def graph_text(outputs: Iterable[Variable]) -> str:
-    """The graph as text, one Function per line: ``%7 VEC3@4x4 = mul(%5, albedo)  # file:line``."""
-    outs = list(outputs)
-    lines = [
-        f"leaf {v.label()}{'  requires_grad' if v.requires_grad else ''}" for v in leaves(outs)
-    ]
-    for f in topological(outs):
-        args = ", ".join(v.name or f"%{v.uid}" for v in f.inputs)
-        attrs = "".join(f", {k}={short(v)}" for k, v in f.attrs)
-        lines.append(f"{f.output.label()} = {f.op.name}({args}{attrs})  # {f.line}")
-    lines.append("return " + ", ".join(v.name or f"%{v.uid}" for v in outs))
-    return "\n".join(lines)
-
-
 def short(value: Any) -> str:
-    """The repr of a value, cut to 40 characters for reports and errors."""
+    """Return the repr of a value, cut to 40 characters for reports and errors."""
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."

@@ -1,4 +1,4 @@
-"""The ways to run an op: which GLSL computes it, and where.
+"""Kernels: which GLSL computes an op, and where it runs.
 
 In: ``register(op, Kernel(...), ...)`` in ``dressi.ad.functions``. Out: kernels by op and
 target, for the packer. What an op is (``ad.registry``) knows nothing of them.
@@ -7,7 +7,7 @@ target, for the packer. What an op is (``ad.registry``) knows nothing of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -38,7 +38,7 @@ that of others, where their loads overlap."""
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """One way to run an op.
+    """GLSL of an op for one target.
 
     ``glsl``: the text, or a function of the Function that returns it. Markers: {y} output, {x0}...
     inputs, {T} output type, {T0}... input types, {fetch0}(ivec2 pos, int layer) for inputs read at
@@ -54,47 +54,24 @@ class Kernel:
     same bits as by the op's own ``expand``."""
 
     def text(self, f: Function) -> str:
-        """The GLSL for a Function, with its markers."""
+        """Return the GLSL for a Function, with its markers."""
         return self.glsl(f) if callable(self.glsl) else self.glsl
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Workgroup(Kernel):
-    """A kernel for WORKGROUP: groups of ``lanes`` x 1 x 1 invocations."""
-
-    target: Target = field(default=WORKGROUP, init=False)
-    groups: Callable[[Function], tuple[int, int, int]]
-    """The number of groups along x, y and z."""
-    lanes: int
-    """Invocations of a group."""
-    preamble: Callable[[Function], str]
-    """GLSL before main()."""
-    word_bits: int = 32
-    """Of the words of {buffer}, where the op is a raw scatter."""
-    stores_first: bool = False
-    """The first invocation of a group stores all that the group makes."""
 
 
 _KERNELS: WeakKeyDictionary[Op, dict[Target, Kernel]] = WeakKeyDictionary()
 
 
 def kernels(op: Op) -> Mapping[Target, Kernel]:
-    """The kernels of an op by target."""
+    """Return the kernels of an op by target."""
     return _KERNELS.get(op, {})
 
 
-def workgroup(op: Op) -> Workgroup | None:
-    """The kernel of an op that runs in groups of invocations, or None."""
-    kernel = kernels(op).get(WORKGROUP)
-    return kernel if isinstance(kernel, Workgroup) else None
-
-
-def implement(op: Op, *ways: Kernel) -> Op:
+def implement(op: Op, *variants: Kernel) -> Op:
     """Give an op its kernels, at most one for each target; those that it had for one go."""
-    _KERNELS[op] = {**kernels(op), **{k.target: k for k in ways}}
+    _KERNELS[op] = {**kernels(op), **{k.target: k for k in variants}}
     return op
 
 
-def register(op: Op, *ways: Kernel) -> Op:
+def register(op: Op, *variants: Kernel) -> Op:
     """Add a row to the registry, with its kernels; the name must be new."""
-    return implement(registry.register(op), *ways)
+    return implement(registry.register(op), *variants)

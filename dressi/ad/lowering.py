@@ -20,7 +20,7 @@ from dressi.ad.functions.select import compare, where
 from dressi.ad.functions.vector import swizzle
 from dressi.ad.graph import Function, Variable, topological
 from dressi.ad.peeling import peels, rasterization_of
-from dressi.ad.registry import ANY, FREE, RASTER, SAME, SAMPLER, apply, is_short
+from dressi.ad.registry import ANY, FRAG, FREE, RASTER, SAME, SAMPLER, apply
 from dressi.ad.rewrite import Copies, Replacements, named, rewrite
 
 
@@ -153,3 +153,19 @@ def _at_pixels(raster: Function, winner: Variable, new: Replacements) -> Copies:
     copies = Copies(lambda v, copy: new(v) if v.fragment_of is None else None)
     copies[raster.output.uid] = winner
     return copies
+
+
+MOST_REPEATED = 24
+"""Functions that every fragment computes again for a value of uniforms, instead of reading it."""
+
+
+def is_short(v: Variable) -> bool:
+    """Return whether v is made of uniforms, constants and coordinates by a few Functions."""
+    functions = topological([v])
+    return len(functions) <= MOST_REPEATED and all(
+        f.op.kind in (FRAG, FREE)
+        and f.op.scatter is None
+        and all(f.op.read(i) == SAME for i in range(len(f.inputs)))
+        and all(x.creator is not None or x.size == (1, 1) for x in f.inputs)
+        for f in functions
+    )

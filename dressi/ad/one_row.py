@@ -17,7 +17,8 @@ from dressi.ad.functions.scatter import LOOKUP
 from dressi.ad.functions.vector import swizzle, vec4
 from dressi.ad.functions.window import crop
 from dressi.ad.graph import Function, Size, Variable, topological
-from dressi.ad.registry import RASTER, SAME, apply, is_short
+from dressi.ad.lowering import is_short
+from dressi.ad.registry import RASTER, SAME, apply
 from dressi.ad.rewrite import Copies, Replacements, named, reapplied, rewrite
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.graph import Function, Size, Variable, short, topological
+from dressi.ad.case import Case
+from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.vtype import VType
 from dressi.errors import GraphError
 
@@ -26,31 +27,6 @@ FRAG, RASTER, COMP, MACRO, FREE = "frag", "raster", "comp", "macro", "free"
 
 Shape = tuple[VType, Size, int]
 Infer = Callable[[Sequence[Variable], dict[str, Any]], Shape]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One generated test of an op: how to call it and on what.
-
-    ``build``: Variables -> output. ``inputs``: (vtype, low, high) for each random input, drawn
-    uniformly. ``gradient``: whether central differences are compared. ``transcendental``: the wider
-    of the two tolerances of R1. ``elementwise``: whether the case is repeated over sizes, layers
-    and broadcasts; else the inputs have the given ``sizes``, in one layer and in three
-    (``one_layer``: in one only; ``mixed_layers``: also one input in one, the other in three).
-    ``any_type``: whether it can be built with other types of the inputs. ``off_kinks``: moves the
-    data of input 1 away from kinks, given the size of input 0.
-    """
-
-    build: Callable[..., Variable]
-    inputs: tuple[tuple[VType, float, float], ...]
-    gradient: bool = True
-    transcendental: bool = False
-    elementwise: bool = True
-    sizes: tuple[Size, ...] = ()
-    one_layer: bool = False
-    mixed_layers: bool = False
-    any_type: bool = True
-    off_kinks: Callable[[np.ndarray, Size], np.ndarray] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,15 +88,15 @@ class Op:
         return self.scatter is not None or any(read != SAME for read in self.reads)
 
     def is_linear_in(self, f: Function, i: int) -> bool:
-        """Whether ``linear_in`` names input i of a Function of this op."""
+        """Return whether ``linear_in`` names input i of a Function of this op."""
         return any(i == k % len(f.inputs) for k in self.linear_in)
 
     def zeros(self, f: Function) -> tuple[int, ...] | None:
-        """``zero_if`` of a Function of this op."""
+        """Return ``zero_if`` of a Function of this op."""
         return self.zero_if(f) if callable(self.zero_if) else self.zero_if
 
     def read(self, i: int) -> str:
-        """How input i is read."""
+        """Return how input i is read."""
         return self.reads[min(i, len(self.reads) - 1)]
 
 
@@ -183,38 +159,3 @@ def _fragment_of(function: Function) -> Function | None:
                 f"  input: {x.label()}"
             )
     return None if op.fragment_exit else next(iter(sources.values()))
-
-
-MOST_REPEATED = 24
-"""Functions that every fragment computes again for a value of uniforms, instead of reading it."""
-
-
-def is_short(v: Variable) -> bool:
-    """Whether v is made of uniforms, constants and coordinates by a few Functions."""
-    found = topological([v])
-    return len(found) <= MOST_REPEATED and all(
-        f.op.kind in (FRAG, FREE)
-        and f.op.scatter is None
-        and all(f.op.read(i) == SAME for i in range(len(f.inputs)))
-        and all(x.creator is not None or x.size == (1, 1) for x in f.inputs)
-        for f in found
-    )
-
-
-def broadcast(xs: Sequence[Variable]) -> tuple[Size, int]:
-    """Common size and layers: (1, 1) against any size, one layer against n. Raises GraphError."""
-    size: Size = (1, 1)
-    layers = 1
-    for x in xs:
-        if x.size != (1, 1):
-            if size not in ((1, 1), x.size):
-                raise GraphError(
-                    f"sizes {size[0]}x{size[1]} and {x.size[0]}x{x.size[1]} do not broadcast "
-                    "(equal, or 1x1)"
-                )
-            size = x.size
-        if x.layers != 1:
-            if layers not in (1, x.layers):
-                raise GraphError(f"layers {layers} and {x.layers} do not broadcast (equal, or 1)")
-            layers = x.layers
-    return size, layers

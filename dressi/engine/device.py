@@ -46,10 +46,6 @@ class Executable(Protocol):
         """(stage, ms) of the last run, copies last; compiled with timestamps."""
         ...
 
-    def own_bytes(self) -> tuple[int, int]:
-        """Bytes of the images and of the buffers that are freed by ``close``."""
-        ...
-
     def close(self) -> None:
         """Free what belongs to this plan alone. May be called twice."""
         ...

@@ -1,7 +1,7 @@
 """The engine: a loss and an optimizer in, optimized data out (paper, A.5: DressiAD).
 
 ``exec_step`` is seven phases: backward, optimizer, traverse, substages, stages, Vulkan objects,
-execution. The first six (``program``) run when something changed; a steady step is one submit.
+execution. The first six (``step_builder``) run when something changed; a steady step is one submit.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from dressi.ad.graph import Variable, graph_text
+from dressi.ad.graph import Variable
 from dressi.ad.optim import Optimizer
+from dressi.ad.show import graph_text
 from dressi.ad.verify import check_graph
 from dressi.engine.checks import check_options, checked_limit, need_variable, positive_int
 from dressi.engine.device import Device, opened
 from dressi.engine.leafstore import present
-from dressi.engine.program import Program, WholeStep
+from dressi.engine.program import Program
 from dressi.engine.runtime import Runtime
+from dressi.engine.step_builder import StepBuilder
 from dressi.errors import DeviceError, GraphError
 from dressi.inspect.draw import GraphView, graph_view
 from dressi.inspect.dumps import set_up_log
@@ -131,9 +133,9 @@ class Engine:
         need_variable("recv_img", var)
         if var.creator is None:
             return present(self.runtime.store.receive(var), var)
-        found = self._program.find(var)
-        if found is not None:
-            return self.runtime.read(*found, var)
+        place = self._program.find(var)
+        if place is not None:
+            return self.runtime.read(*place, var)
         return self.runtime.evaluate((var,))[0]
 
     @_exclusive
@@ -145,8 +147,8 @@ class Engine:
         for var in variables:
             need_variable("recv_imgs", var)
         computed = tuple(v for v in variables if v.creator is not None)
-        found = iter(self.runtime.evaluate(computed) if computed else ())
-        return [self.recv_img(v) if v.creator is None else next(found) for v in variables]
+        values = iter(self.runtime.evaluate(computed) if computed else ())
+        return [self.recv_img(v) if v.creator is None else next(values) for v in variables]
 
     @_exclusive
     def recv_grad(self, var: Variable) -> np.ndarray:
@@ -380,4 +382,4 @@ class DressiAD(Engine):
         check_options(options)
         limit = checked_limit(memory_limit)
         runtime = Runtime(opened(device, validate, limit), options, limits)
-        super().__init__(runtime, Program(runtime, WholeStep(runtime)))
+        super().__init__(runtime, Program(runtime, StepBuilder(runtime)))

@@ -12,7 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dressi.ad.graph import Variable, stand_in
+from dressi.ad.graph import Variable
 from dressi.engine.stepper import Part
 
 KEPT_BYTES = 256 << 20
@@ -39,7 +39,7 @@ class Evaluation:
     def n_bytes(self) -> int:
         """Estimate of the memory that goes away with it."""
         plan = self.part.packed.plan
-        return sum(self.part.executable.own_bytes()) + SUBSTAGE_BYTES * plan.n_substages
+        return sum(plan.own_bytes) + SUBSTAGE_BYTES * plan.n_substages
 
 
 class Evaluations:
@@ -59,10 +59,10 @@ class Evaluations:
     def get(self, asked: Sequence[Variable]) -> Evaluation | None:
         """The evaluation of these Variables, which becomes the latest used."""
         key = tuple(v.uid for v in asked)
-        found = self._kept.get(key)
-        if found is not None:
+        evaluation = self._kept.get(key)
+        if evaluation is not None:
             self._kept.move_to_end(key)
-        return found
+        return evaluation
 
     def add(self, asked: Sequence[Variable], part: Part, lowered: Sequence[Variable]) -> Evaluation:
         """Keep a new one, and close those that do not fit beside it."""
@@ -74,7 +74,7 @@ class Evaluations:
 
         part.packed = replace(part.packed, substages=(), task=None)  # they hold the graph
         references = tuple(weakref.ref(v, gone) for v in asked)
-        new = Evaluation(part, references, tuple(stand_in(v) for v in lowered))
+        new = Evaluation(part, references, tuple(_stand_in(v) for v in lowered))
         self._kept[key] = new
         total = self.n_bytes()
         while total > KEPT_BYTES and len(self._kept) > KEPT_ALWAYS:
@@ -98,9 +98,9 @@ class Evaluations:
     def release(self) -> None:
         """Close those that nobody can ask for any more."""
         while self._dead:
-            found = self._kept.pop(self._dead.popleft(), None)
-            if found is not None:
-                found.part.executable.close()
+            evaluation = self._kept.pop(self._dead.popleft(), None)
+            if evaluation is not None:
+                evaluation.part.executable.close()
 
     def close(self) -> None:
         """Close all."""
@@ -108,3 +108,11 @@ class Evaluations:
             evaluation.part.executable.close()
         self._kept.clear()
         self._dead.clear()
+
+
+def _stand_in(v: Variable) -> Variable:
+    """Return a leaf with the uid, name, type and size of ``v`` that does not keep v's graph
+    alive."""
+    out = Variable(v.vtype, v.size, v.layers, name=v.name)
+    out.uid, out.line = v.uid, v.line
+    return out

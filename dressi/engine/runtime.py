@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dressi import config
-from dressi.ad.graph import Variable, graph_text
+from dressi.ad.graph import Variable
+from dressi.ad.show import graph_text
 from dressi.ad.verify import check_graph, check_indices
 from dressi.engine.device import Device
 from dressi.engine.evaluations import Evaluations
@@ -186,7 +187,7 @@ class Runtime:
         """Bytes that leaves, evaluations and these parts of steps take."""
         images, buffers, depth = self.device.stored_bytes()
         for part in (*(e.part for e in self.evaluations.values()), *parts):
-            own = part.executable.own_bytes()
+            own = part.packed.plan.own_bytes
             images, buffers = images + own[0], buffers + own[1]
         taken, limit = self.device.taken_bytes(), self.device.memory_limit
         return MemoryUse(images, buffers, depth, taken, limit)

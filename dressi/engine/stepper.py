@@ -317,12 +317,12 @@ class Step:
 
     def _use(self, split: Split) -> None:
         old = set(self._split.keys) if self._split is not None else set()
-        made: list[Part] = []
+        halves: list[Part] = []
         try:
-            made.append(self._compile(split.static))
-            made.append(self._compile(split.step))
+            halves.append(self._compile(split.static))
+            halves.append(self._compile(split.step))
         except BaseException:
-            for part in made:
+            for part in halves:
                 part.executable.close()
             for key in set(split.keys) - old:
                 self._store.device.drop(key)
@@ -330,7 +330,7 @@ class Step:
         for part in self.parts().values():
             part.executable.close()
         self._drop_keys(split.keys)
-        self.static, self.main = made
+        self.static, self.main = halves
         self._split = split
         self._usual = None
         self._stale = True

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from dressi.packing.plan import Plan, StagePlan, SubstagePlan, bound, buffers_written
+from dressi.packing.bindings import bound, buffers_written
+from dressi.packing.plan import Plan, StagePlan, SubstagePlan
 
 STATIC = "static"
 """Name of the plan whose stages are clean: run only when something that they depend on changed."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dressi.packing.plan import Plan, StagePlan, SubstagePlan, bound, buffers_written
+from dressi.packing.bindings import bound, buffers_written
+from dressi.packing.plan import Plan, StagePlan, SubstagePlan
 
 
 @dataclass(frozen=True)

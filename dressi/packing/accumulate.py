@@ -1,6 +1,6 @@
 """GLSL that adds into storage buffers from many invocations.
 
-In: the name of a buffer, a type, the way. Out: function texts. Ways: ATOMIC float addition where
+In: the name of a buffer, a type, a mode. Out: function texts. Modes: ATOMIC float addition where
 the device has it; LOOP, compare-and-swap, where it has not; EXACT, whose result does not depend on
 the order of additions: see ``exact``. In dispatches, where neighbouring pixels add to the same row,
 the lanes of a subgroup add up their values first (``reduced``): a thousand atomics on one address
@@ -31,12 +31,12 @@ def _word(t: VType, k: int) -> str:
     return "v" if t.n == 1 else f"v.{_AXES[k]}"
 
 
-def adder(name: str, array: str, t: VType, way: str) -> list[str]:
-    """Functions that end with ``void name(int index, T value)``. Exact zeros are skipped. way:
+def adder(name: str, array: str, t: VType, mode: str) -> list[str]:
+    """Functions that end with ``void name(int index, T value)``. Exact zeros are skipped. mode:
     ATOMIC or LOOP."""
-    if way == LOOP and t.n_words == 1:
+    if mode == LOOP and t.n_words == 1:
         lines = [f"  if (v != 0.0) {name}_one(i + 0, v);"]
-    elif way == LOOP:
+    elif mode == LOOP:
         # One compare-and-swap loop in the text, not one per component: a CPU driver takes minutes
         # to compile a shader with thirty of them.
         value = f"v[k / {t.n}][k % {t.n}]" if t.is_matrix else "v[k]"
@@ -45,7 +45,7 @@ def adder(name: str, array: str, t: VType, way: str) -> list[str]:
     else:
         values = [(k, _word(t, k)) for k in range(t.n_words)]
         lines = [f"  if ({v} != 0.0) atomicAdd({array}[i + {k}], {v});" for k, v in values]
-    one = [expand_glsl(name, _LOOP, name=name, array=array)] if way == LOOP else []
+    one = [expand_glsl(name, _LOOP, name=name, array=array)] if mode == LOOP else []
     head = f"void {name}(int i, {t.glsl} v) {{\n  i *= {t.n_words};\n"
     return [*one, head + "\n".join(lines) + "\n}"]
 

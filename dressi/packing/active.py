@@ -7,22 +7,30 @@ substage is not looked through for each candidate); the substage in the end.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dressi.ad.graph import Variable
 from dressi.ad.registry import COMP, RASTER, SAME
 from dressi.errors import PackingError
 from dressi.packing.defuse import DefUse
+from dressi.packing.limits import DeviceLimits
 from dressi.packing.obstacles import (
     BUFFERS,
     IMAGES,
+    INPUTS,
+    LEAVES,
+    SAMPLED,
+    SAMPLERS,
     SCATTERED,
     Obstacle,
+    Use,
     input_obstacle,
+    limit_obstacle,
     output_obstacle,
 )
-from dressi.packing.substage import Substage, count_input, make_substage, one_access
+from dressi.packing.substage import Substage, make_substage, one_access, rebuilt
 from dressi.packing.task import Context
 from dressi.packing.units import (
     ATTACHMENT,
@@ -60,13 +68,17 @@ class Candidate:
         self.unit = unit
         self.index = unit.index
         self.is_uniform = unit.is_uniform
-        self.producers = index.producers[unit.index]
+        self.producers: Sequence[int] = index.producers[unit.index]
         self.n_users = len(index.users[unit.index])
         self.readers = {v.uid: index.readers.get(v.uid, ()) for v in unit.outputs}
         self.outputs = [
             (v, v.uid, v.vtype.n_planes, in_buffer(v), v.uid in context.final) for v in unit.outputs
         ]
-        self.writes_images = not all(buffer for *_, buffer, _ in self.outputs)
+        (width, height), layers = unit.domain
+        self.n_pixels = width * height * layers
+        # On a shelf all write all of their outputs: without room for images, a substage looks at
+        # those only that scatter.
+        self.shelf: Hashable = (unit.domain, not all(buffer for *_, buffer, _ in self.outputs))
         self.is_final = any(final for *_, final in self.outputs)
         self.level = 0
         """Passes that must come before, because something is read at other pixels."""
@@ -92,7 +104,7 @@ def candidates(units: Sequence[Unit], context: Context) -> list[Candidate]:
 
 
 def _masks(unit: Unit, domain: Domain, context: Context) -> list[tuple[int, int, int]]:
-    """(uid, mask, planes) of each input of a unit in a substage over ``domain``."""
+    """Return (uid, mask, planes) of each input of a unit in a substage over ``domain``."""
     masks: dict[int, tuple[int, int]] = {}
     for v, read in unit.reads:
         mask = _BITS[access(v, read, domain, context.uniforms)]
@@ -136,6 +148,7 @@ class Active:
         limits = context.limits
         self.most_images = limits.storage_images if lowered else limits.color_outputs
         self.domain = domain
+        self.domains = {domain, ((1, 1), 1), ((1, 1), domain[1])}
         self.as_textures = as_textures
         self.context = context
         self.joined: list[Change] = []
@@ -149,14 +162,27 @@ class Active:
         """Highest level of the units, after each that joined."""
 
     @property
-    def has_room(self) -> bool:
-        """Whether it may write one more image."""
-        return self.use[IMAGES] < self.most_images
+    def shelves(self) -> list[tuple[Domain, bool]]:
+        """Where units wait that may join: those that write images as long as there is room."""
+        if self.kind == COMP:
+            return []
+        has_room = self.use[IMAGES] < self.most_images
+        return [(self.domain, True), (self.domain, False)] if has_room else [(self.domain, False)]
 
     def why_not(self, candidate: Candidate) -> Obstacle | None:
-        """What keeps a unit out; None when it fits."""
+        """Return what keeps a unit out; None when it fits."""
         change = self.change(candidate, patient=False)
         return None if isinstance(change, Change) else change
+
+    def join(self, candidate: Candidate, patient: bool) -> bool | None:
+        """Take a unit; return whether all limits are kept, or None where it stays out."""
+        if candidate.unit.domain not in self.domains:
+            return None  # as ``_rule`` would say, at less cost
+        change = self.change(candidate, patient)
+        if not isinstance(change, Change):
+            return None
+        self.add(change)
+        return change.fits
 
     def change(
         self, candidate: Candidate, patient: bool, ignored: Collection[str] = ()
@@ -212,7 +238,7 @@ class Active:
         return Change(candidate, masks, outputs, use, obstacle is None)
 
     def _rule(self, candidate: Candidate, inside: int, own: bool) -> Obstacle | None:
-        """What kinds, domains and levels say. inside: users of the unit in the substage."""
+        """Return what keeps a unit out by its kind, domain or level. inside: its users here."""
         unit = candidate.unit
         if candidate.is_fetched and candidate.level < self.levels[-1]:
             return Obstacle("late", candidate.level, self.levels[-1])  # three passes of two
@@ -231,7 +257,7 @@ class Active:
         return None if own or repeated else Obstacle("domain", unit.domain, self.domain)
 
     def _read_outside(self, uid: int, candidate: Candidate) -> bool:
-        """Whether another substage reads an output, given that one reads some output of the
+        """Return whether another substage reads an output, given that one reads some output of the
         unit."""
         if len(candidate.outputs) == 1:
             return True
@@ -252,8 +278,8 @@ class Active:
         for producer in candidate.producers:
             self.edges[producer] = self.edges.get(producer, 0) + 1
 
-    def undo(self) -> Candidate:
-        """Give the last unit back."""
+    def leave(self) -> int:
+        """Give the last unit back; return its index."""
         change = self.joined.pop()
         self.levels.pop()
         for uid, before, _ in change.masks:
@@ -266,10 +292,10 @@ class Active:
         self.members.discard(candidate.index)
         for producer in candidate.producers:
             self.edges[producer] -= 1
-        return candidate
+        return candidate.index
 
     def substage(self) -> Substage:
-        """The substage of the units that joined."""
+        """Return the substage of the units that joined."""
         joined = self.joined[::-1]
         return make_substage(
             self.kind,
@@ -315,7 +341,7 @@ def begin(candidate: Candidate, context: Context) -> Active:
 
 
 def _overflow(unit: Unit, context: Context) -> set[int]:
-    """uids of the same-pixel inputs for which no input attachment is left."""
+    """Return the uids of the same-pixel inputs for which no input attachment is left."""
     limits = context.limits
     written = sum(v.vtype.n_planes for v in unit.outputs if not in_buffer(v))
     most = min(limits.input_attachments, limits.stage_attachments - written - (unit.kind == RASTER))
@@ -326,3 +352,45 @@ def _overflow(unit: Unit, context: Context) -> set[int]:
             if used > most:
                 over.add(v.uid)
     return over
+
+
+# -- what a whole substage uses --------------------------------------------------------------------
+
+
+def use_of(s: Substage) -> Use:
+    """Return how much of each limit a substage uses."""
+    use = [0] * 7
+    for v, accesses in s.reads.values():
+        count_input(use, s.access(v, accesses), v.vtype.n_planes, v.creator is None)
+    for v in s.outputs:
+        if in_buffer(v):
+            use[BUFFERS] += 1
+            use[SCATTERED] += 1
+        else:
+            use[IMAGES] += v.vtype.n_planes
+    return use
+
+
+def count_input(use: Use, how: str, n_planes: int, leaf: bool, sign: int = 1) -> None:
+    """Add an input to what a shader uses, or take it away."""
+    if how == ATTACHMENT:
+        use[INPUTS] += sign * n_planes
+        if leaf:
+            use[LEAVES] += sign * n_planes
+    elif how == BUFFER:
+        use[BUFFERS] += sign
+    elif how != UNIFORM:
+        use[SAMPLED] += sign * n_planes
+        if how == HW_SAMPLER:
+            use[SAMPLERS] += sign * n_planes
+
+
+def broken_limit(s: Substage, limits: DeviceLimits) -> Obstacle | None:
+    """Return the limit of the device that a substage breaks, if any."""
+    return limit_obstacle(use_of(s), limits, s.kind == RASTER, s.is_dispatch, s.lowered)
+
+
+def rebuilt_within(s: Substage, context: Context, **changes: Any) -> Substage | None:
+    """Return the substage with some fields replaced; None where it would break a limit."""
+    new = rebuilt(s, context, **changes)
+    return None if broken_limit(new, context.limits) else new

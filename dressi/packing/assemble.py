@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dressi.ad.kernels import workgroup
 from dressi.ad.registry import RASTER
+from dressi.ad.workgroups import workgroup
 from dressi.packing.layout import Layout, layout
 from dressi.packing.plan import DrawPlan, StagePlan, SubstagePlan
 from dressi.packing.shader_text import Places, Shader

@@ -10,29 +10,17 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dressi.ad.graph import Variable
-from dressi.errors import GraphError
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.options import Options
+from dressi.packing.order import in_levels
 from dressi.packing.passes import CHOICES, PLAN, SUBSTAGES, UNITS, walk
 from dressi.packing.plan import Plan
 from dressi.packing.predict import predicted_us
 from dressi.packing.profile import DeviceProfile
 from dressi.packing.program import Program
-from dressi.packing.stage import Stage, in_levels, pack_stages
+from dressi.packing.stage import Stage, pack_stages
 from dressi.packing.substage import Substage
-from dressi.packing.task import MAX_PLANES, Task, image_key
-
-__all__ = [
-    "MAX_PLANES",
-    "Packed",
-    "Task",
-    "assemble",
-    "image_key",
-    "make_task",
-    "pack",
-    "pack_functions",
-    "pack_task",
-]
+from dressi.packing.task import Task
 
 TRIES_UP_TO = 4000
 """Units of a graph that is packed twice, to keep the candidate with fewer passes; for larger ones
@@ -76,43 +64,14 @@ def pack(
     the cache takes to change in every step. An output that a scatter makes stays in its buffer.
     Raises PackingError, and GraphError for images too large for the device.
     """
-    task = make_task(outputs, updates, limits, options, name, resident, profile, changing)
+    choices = frozenset(resident), profile, frozenset(changing)
+    task = Task(name, tuple(outputs), tuple(updates), limits, options or Options(), *choices)
     return pack_task(task)
-
-
-def make_task(
-    outputs: Sequence[Variable],
-    updates: Iterable[tuple[Variable, Variable]],
-    limits: DeviceLimits,
-    options: Options | None = None,
-    name: str = "step",
-    resident: Iterable[int] = (),
-    profile: DeviceProfile | None = None,
-    changing: Iterable[int] = (),
-) -> Task:
-    """Check the updates, choose uniforms and what shaders recompute. Arguments as for ``pack``."""
-    pairs = tuple(updates)
-    for leaf, new in pairs:
-        if (leaf.vtype, leaf.size, leaf.layers) != (new.vtype, new.size, new.layers):
-            raise GraphError(
-                f"the update of {leaf.label()} is {new.label()}; type and size must match"
-            )
-    task = Task(
-        name,
-        tuple(outputs),
-        pairs,
-        limits,
-        options or Options(),
-        frozenset(resident),
-        profile,
-        frozenset(changing),
-    )
-    program = Program(task, name, task.context(task.wanted), tuple(task.wanted))
-    return walk(CHOICES, program).task
 
 
 def pack_task(task: Task) -> Packed:
     """Functions into substages, substages into stages, stages into a Plan."""
+    task = walk(CHOICES, Program(task, task.name, task.context(()), tuple(task.wanted))).task
     substages = pack_functions(task, task.wanted)
     return assemble(task, task.name, substages, task.outputs, task.updates)
 
@@ -138,7 +97,7 @@ def pack_functions(
 
 
 def _fewest_passes(start: Program) -> Program:
-    """The better of two orders in which units join substages."""
+    """Return the better of two orders in which units join substages."""
     candidates = []
     for by_level in (False, True):
         context = replace(start.context, by_level=by_level)
@@ -149,14 +108,14 @@ def _fewest_passes(start: Program) -> Program:
 
 
 def _stages(program: Program) -> list[Stage]:
-    """The stages that there would be."""
+    """Return the stages that there would be."""
     several = program.task.options.pack_stages
     stages = pack_stages(program.substages, program.index, program.task.limits, several)
     return in_levels(stages, program.index)
 
 
 def _words_written(substages: Sequence[Substage]) -> int:
-    """Words that the substages write to images."""
+    """Return how many words the substages write to images."""
     return sum(
         v.size[0] * v.size[1] * v.layers * v.vtype.n_words for s in substages for v in s.outputs
     )
@@ -171,7 +130,7 @@ def assemble(
     keyed: Collection[int] = (),
     all_uniforms: bool = False,
 ) -> Packed:
-    """The Plan of some substages. What they read and do not write lies in persistent images.
+    """Return the Plan of some substages. What they read and do not write lies in persistent images.
     keyed: uids of what they write into persistent images. all_uniforms: keep the whole uniform
     block, so that shaders stay as they were."""
     wanted = [*outputs, *(new for _, new in updates)]

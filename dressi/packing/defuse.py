@@ -6,8 +6,9 @@ does not change it; positions in the order stand for the nodes.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from dressi.ad.graph import Variable
 
@@ -21,6 +22,20 @@ class Node(Protocol):
     @property
     def inputs(self) -> Iterable[Variable]:
         """What it reads from outside; perhaps more than once."""
+
+
+N = TypeVar("N", bound=Node)
+
+
+def needed(nodes: Sequence[N], wanted: Iterable[Variable]) -> tuple[N, ...]:
+    """Return those nodes that some values need, in order of execution."""
+    uids = {v.uid for v in wanted}
+    chain: list[N] = []
+    for node in reversed(nodes):
+        if any(v.uid in uids for v in node.outputs):
+            chain.append(node)
+            uids |= {v.uid for v in node.inputs}
+    return tuple(reversed(chain))
 
 
 class DefUse:
@@ -50,3 +65,20 @@ class DefUse:
         for k, mine in enumerate(producers):
             for producer in mine:
                 self.users[producer].append(k)
+
+
+def topological_order(nodes: Sequence[Node]) -> list[int]:
+    """Return positions by Kahn's algorithm, the earliest first."""
+    index = DefUse(nodes)
+    waiting = [len(producers) for producers in index.producers]
+    heap = [k for k, n in enumerate(waiting) if n == 0]
+    order: list[int] = []
+    while heap:
+        k = heapq.heappop(heap)
+        order.append(k)
+        for user in index.users[k]:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                heapq.heappush(heap, user)
+    assert len(order) == len(nodes), "a cycle"
+    return order

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dressi.ad.kernels import workgroup
 from dressi.ad.registry import COMP, FRAG
+from dressi.ad.workgroups import workgroup
+from dressi.packing.active import rebuilt_within
 from dressi.packing.defuse import DefUse
-from dressi.packing.substage import Substage, broken_limit, rebuilt
+from dressi.packing.substage import Substage
 from dressi.packing.task import Context
 
 PIXEL = ((1, 1), 1)
@@ -88,11 +89,5 @@ def _merged(s: Substage, reader: Substage, shared: bool, context: Context) -> Su
     """Both in one; None where that breaks a limit. shared: whether others read the sum, too."""
     total = s.outputs[0]
     kept = [total] if shared or total.uid in context.final else []
-    new = rebuilt(
-        s,
-        context,
-        lowered=True,
-        units=[*s.units, *reader.units],
-        outputs=[*kept, *reader.outputs],
-    )
-    return None if broken_limit(new, context.limits) else new
+    units, outputs = (*s.units, *reader.units), (*kept, *reader.outputs)
+    return rebuilt_within(s, context, lowered=True, units=units, outputs=outputs)

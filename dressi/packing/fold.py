@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dressi.ad.graph import Function
 from dressi.ad.registry import COMP, FRAG, SAME, SAMPLER, VERTEX
-from dressi.packing.defuse import DefUse
-from dressi.packing.substage import Substage, broken_limit, needed_units, rebuilt
+from dressi.packing.active import rebuilt_within
+from dressi.packing.defuse import DefUse, needed
+from dressi.packing.substage import Substage
 from dressi.packing.task import Context
 from dressi.packing.units import Unit
 
@@ -73,7 +74,7 @@ def _inlined(reader: Substage, s: Substage, context: Context) -> Substage | None
     if reader.kind not in (FRAG, COMP):
         return None
     written = {v.uid: v for v in s.outputs if v.uid in reader.reads}
-    chains = {uid: needed_units(s.units, [v]) for uid, v in written.items()}
+    chains = {uid: needed(s.units, [v]) for uid, v in written.items()}
     computed = {uid: _with_front(chain, s) for uid, chain in reader.computed.items()}
     counted = _fetches(reader.units, computed.values(), chains, s, reader.kind == COMP)
     if counted is None or counted[1] * reader.n_pixels > MAX_REPEATED:
@@ -89,8 +90,7 @@ def _inlined(reader: Substage, s: Substage, context: Context) -> Substage | None
     added, inside = _n_functions(chains.values()), _n_functions(computed.values())
     if added > most or inside + added > MAX_FOLDED:
         return None
-    new = rebuilt(reader, context, computed={**computed, **chains})
-    return None if broken_limit(new, context.limits) else new
+    return rebuilt_within(reader, context, computed={**computed, **chains})
 
 
 def _fetches(
@@ -141,7 +141,7 @@ def _same_pixel_dispatch(s: Substage) -> bool:
     return s.lowered and not s.computed and s.reads_own_pixel_only
 
 
-def _with_front(chain: Sequence[Unit], s: Substage) -> Sequence[Unit]:
+def _with_front(chain: tuple[Unit, ...], s: Substage) -> tuple[Unit, ...]:
     """A chain that a substage computes where it reads it, with what it reads of a dispatch at the
     same pixels in front."""
     written = {v.uid for v in s.outputs}
@@ -149,4 +149,4 @@ def _with_front(chain: Sequence[Unit], s: Substage) -> Sequence[Unit]:
     if not read or not _same_pixel_dispatch(s) or any(u.domain != s.domain for u in chain):
         return chain
     inside = {u.index for u in chain}
-    return [*(u for u in needed_units(s.units, read) if u.index not in inside), *chain]
+    return (*(u for u in needed(s.units, read) if u.index not in inside), *chain)

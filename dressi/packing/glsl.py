@@ -8,253 +8,18 @@ of images.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from dressi.ad.graph import Function, Variable
-from dressi.ad.kernels import workgroup
 from dressi.ad.registry import FREE, SAME, SAMPLER
 from dressi.ad.template import Value, fill_glsl
-from dressi.ad.vtype import VType
-from dressi.packing.accumulate import ATOMIC, adder
-from dressi.packing.exact import INT64, exact_adder, exact_sum
-from dressi.packing.layout import Layout, layout
-from dressi.packing.plan import Binding, SamplerPlan
-from dressi.packing.sample import near_glsl, software_sampler
-from dressi.packing.shader_text import Places, ShaderText
-from dressi.packing.statements import needed, snippet
-from dressi.packing.substage import Substage
-from dressi.packing.task import Context
-from dressi.packing.units import ATTACHMENT, UNIFORM, in_buffer, is_exact
-
-_AXES = "xyzw"
+from dressi.ad.workgroups import workgroup
+from dressi.packing.reads import Reads
+from dressi.packing.shader_text import ShaderText
+from dressi.packing.statements import needed, snippet, special_values
+from dressi.packing.units import ATTACHMENT, UNIFORM
 
 
-def is_offset(v: Variable) -> bool:
-    """Whether the place of a texel of v may be the place that was asked for plus a number.
-
-    NVIDIA's fragment compiler (seen: driver 580.159.04) takes a number of 1 to 7 out of such a
-    place, for the fetch to add, and what is left of ``ivec2(7, 0) - ivec2(gl_FragCoord.xy)`` is
-    negative: outside of the image, so the fetch gives 0. A ``max`` around the place keeps it whole.
-    A table needs none: its places are parts of the bits of a number.
-    """
-    return v.layers > 1 or not v.is_table
-
-
-class Generator:
-    """What is known while one shader is written."""
-
-    def __init__(self, substage: Substage, places: Places, context: Context) -> None:
-        self.substage = substage
-        self.places = places
-        self.context = context
-        self.limits = context.limits
-        self.domain: Layout = layout(*substage.domain, context.limits)
-        self.bindings: dict[tuple[str, int, SamplerPlan | None], Binding] = {}
-        self.functions = [f for u in substage.units for f in u.functions]
-        self.inside = {f.output.uid for f in self.functions}
-        self.read_key = {uid: k for k, uid in enumerate(sorted(substage.reads))}
-        self.names: dict[int, str] = {}
-        self.hoisted: Collection[int] = ()
-        """uids of what is declared in front of the statements that are being written."""
-        self.n_inputs = 0
-        self.written = {v.uid for v in substage.outputs if in_buffer(v)}
-
-    # -- descriptors
-
-    def bind(
-        self, kind: str, index: int, letter: str, sampler: SamplerPlan | None = None
-    ) -> Binding:
-        key = (kind, index, sampler)
-        old = self.bindings.get(key)
-        if old is None:
-            input_index = self.n_inputs if kind == "input" else 0
-            self.n_inputs += kind == "input"
-            old = Binding(len(self.bindings), kind, index, letter, sampler, input_index)
-        elif letter not in old.shaders:
-            old = Binding(old.binding, kind, index, old.shaders + letter, sampler, old.input_index)
-        self.bindings[key] = old
-        return old
-
-    def uniform_block(self, text: ShaderText) -> None:
-        if text.is_new("Uniforms"):
-            b = self.bind("uniform", 0, text.letter)
-            text.declarations.append(
-                f"layout(std140, set = 0, binding = {b.binding}) uniform Uniforms "
-                f"{{ uvec4 u[{self.places.n_slots}]; }};"
-            )
-
-    def buffer(self, v: Variable, text: ShaderText, element: str) -> str:
-        """Name of the array of a buffer, declared with the given element type."""
-        number = self.bind("buffer", self.places.buffers[v.uid], text.letter).binding
-        name = f"b{number}"
-        if text.is_new(name):
-            head = self.buffer_head(v, number)
-            block = f"Buffer{number} {{ {element} {name}[]; }};"
-            text.declarations.append(f"{head} {block}  // {v.label()}")
-        return name
-
-    def buffer_head(self, v: Variable, number: int) -> str:
-        """What the declaration of a buffer begins with."""
-        access = "" if v.uid in self.written else "readonly "
-        return f"layout(std430, set = 0, binding = {number}) {access}buffer"
-
-    def exact_buffer(self, v: Variable, text: ShaderText) -> tuple[str, int, bool]:
-        """A buffer of sums in fixed point: its name, its components, whether it is also declared as
-        64-bit words, ``name_pairs`` (a shader uses each word through one of the two only)."""
-        name = self.buffer(v, text, "uint")
-        wide = self.limits.int64_atomics
-        if wide and text.is_new(f"{name}_pairs"):
-            text.extensions.update(INT64)
-            number = self.bind("buffer", self.places.buffers[v.uid], text.letter).binding
-            block = f"Pairs{number} {{ uint64_t {name}_pairs[]; }};"
-            text.declarations.append(f"{self.buffer_head(v, number)} {block}")
-        return name, v.size[0] * v.size[1] * v.layers * v.vtype.n_words, wide
-
-    # -- reading
-
-    def uniform_value(self, v: Variable, text: ShaderText, layer: str) -> str:
-        self.uniform_block(text)
-        t, slot = v.vtype, self.places.slots[v.uid]
-        index = f"{slot}" if v.layers == 1 else f"{slot} + {layer} * {t.n_planes}"
-
-        def plane(k: int) -> str:
-            at = f"u[{index} + {k}]" if t.n_planes > 1 else f"u[{index}]"
-            comps = "" if t.plane.n == 4 else "." + _AXES[: t.plane.n]
-            return f"{'ivec4' if t.is_int else 'uintBitsToFloat'}({at}){comps}"
-
-        if t.is_matrix:
-            return f"{t.glsl}({', '.join(plane(k) for k in range(t.n))})"
-        return plane(0)
-
-    def fetch(self, v: Variable, text: ShaderText) -> str:
-        """Name of a function T f(ivec2 pos, int layer) that reads v anywhere."""
-        if v.uid in text.fetches:
-            return text.fetches[v.uid]
-        name = text.fetches[v.uid] = f"fetch{len(text.fetches)}"
-        head = f"{v.vtype.glsl} {name}(ivec2 p, int l) {{"
-        if v.uid in self.substage.computed:
-            text.functions.append(self._computed(v, name, text))
-        elif v.uid in self.context.uniforms:
-            text.functions.append(f"{head} return {self.uniform_value(v, text, 'l')}; }}")
-        elif in_buffer(v):
-            text.functions.append(f"{head} {self._buffer_read(v, text)} }}")
-        else:
-            at = self.address(v)
-            if text.letter == "f" and is_offset(v):
-                at = f"max({at}, 0)"
-            images = self.places.images[v.uid]
-            value = ", ".join(self.texel(i, v.vtype.plane, text, at) for i in images)
-            if v.vtype.is_matrix:
-                value = f"{v.vtype.glsl}({value})"
-            text.functions.append(f"{head} return {value}; }}  // {v.label()}")
-        return name
-
-    def _computed(self, v: Variable, name: str, text: ShaderText) -> str:
-        """A function that computes v at any pixel from what its own substage would have read."""
-        outer, self.names = self.names, {}
-        body: list[str] = []
-        for unit in self.substage.computed[v.uid]:
-            for f in unit.functions:
-                self.emit(f, text, body)
-        result, self.names = self.names[v.uid], outer
-        head = f"{v.vtype.glsl} {name}(ivec2 pos, int layer) {{  // {v.label()}"
-        return "\n".join([head, *body, f"  return {result};", "}"])
-
-    def inner(self, f: Function, text: ShaderText) -> str:
-        """Name of a function of a fragment: its depth, and whether it is kept."""
-        if not text.is_new("fragment"):
-            return "fragment"
-        inner = f.attr("inner")
-        outer, self.names = self.names, {}
-        body: list[str] = []
-        for g in inner.functions:
-            self.emit(g, text, body)
-        depth, keep = (self.operand(v, text, body) for v in (inner.depth, inner.keep))
-        self.names = outer
-        head = (
-            "void fragment(int primitive_id, ivec2 pos, int layer, out float depth, out float keep)"
-        )
-        body.append(f"  depth = {depth}; keep = {keep};")
-        text.functions.append("\n".join([f"{head} {{", *body, "}"]))
-        return "fragment"
-
-    def _buffer_read(self, v: Variable, text: ShaderText) -> str:
-        t = v.vtype
-        w, h = v.size
-        index = "p.x" if h == 1 else f"p.y * {w} + p.x"
-        if v.layers > 1:
-            index = f"l * {w * h} + {index}"
-        if is_exact(v, self.context.way_to_add):
-            name, n_components, wide = self.exact_buffer(v, text)
-            if text.is_new(f"sum_{name}"):
-                text.functions.append(exact_sum(f"sum_{name}", name, t, n_components, wide))
-            return f"return sum_{name}({index});"
-        if v.uid not in self.written and t.glsl in ("vec2", "vec4"):
-            return f"return {self.buffer(v, text, t.glsl)}[{index}];"  # one load, not several
-        name, n = self.buffer(v, text, "int" if t.is_int else "float"), t.n_words
-        words = ", ".join(f"{name}[i + {k}]" for k in range(n))
-        return f"int i = ({index}) * {n}; return {t.glsl}({words});"
-
-    def address(self, v: Variable) -> str:
-        """GLSL of the physical position of logical (p, l)."""
-        lay = layout(v.size, v.layers, self.limits)
-        if v.size == (1, 1) and v.layers == 1:
-            return "ivec2(0)"
-        x, y = "p.x", "p.y"
-        if lay.shift >= 0:
-            x, y = f"(p.x & {lay.cell[0] - 1})", f"(p.x >> {lay.shift})"
-        elif v.size == (1, 1):
-            x, y = "0", "0"
-        if v.layers > 1:
-            if lay.columns == 1:
-                y = f"{y} + l * {lay.cell[1]}"
-            else:
-                x = f"{x} + l % {lay.columns} * {lay.cell[0]}"
-                y = f"{y} + l / {lay.columns} * {lay.cell[1]}"
-        return f"ivec2({x}, {y})"
-
-    def texel(self, image: int, t: VType, text: ShaderText, at: str, how: str = "texture") -> str:
-        """texelFetch of one plane at a physical position. how: the kind of the binding."""
-        b = self.bind(how, image, text.letter)
-        name = f"x{b.binding}"
-        text.extensions.add("GL_EXT_samplerless_texture_functions")
-        if text.is_new(name):
-            kind = "itexture2D" if t.is_int else "texture2D"
-            text.declarations.append(
-                f"layout(set = 0, binding = {b.binding}) uniform {kind} {name};"
-            )
-        comps = "" if t.n == 4 else "." + _AXES[: t.n]
-        return f"texelFetch({name}, {at}, 0){comps}"
-
-    def sampler(self, f: Function, i: int, text: ShaderText) -> str:
-        """Name of a function T s(vec2 uv, int layer): the hardware sampler, else four fetches."""
-        v, mode, wraps = f.inputs[i], f.attr("filter"), f.attr("wrap")
-        hardware = f.attr("hardware") and self.hardware(v)
-        wrap = "_".join(dict.fromkeys(wraps))
-        name = f"sample{self.read_key[v.uid]}_{mode}_{wrap}{'_hw' if hardware else ''}"
-        if not text.is_new(name):
-            return name
-        t = v.vtype
-        if hardware:
-            b = self.bind(
-                "sampler", self.places.images[v.uid][0], text.letter, SamplerPlan(mode, *wraps)
-            )
-            text.declarations.append(
-                f"layout(set = 0, binding = {b.binding}) uniform sampler2D s{b.binding};"
-                f"  // {v.label()}"
-            )
-            comps = "" if t.n == 4 else "." + _AXES[: t.n]
-            value = f"textureLod(s{b.binding}, {near_glsl('uv')}, 0.0){comps}"
-            text.functions.append(f"{t.glsl} {name}(vec2 uv, int l) {{ return {value}; }}")
-            return name
-        text.functions.append(software_sampler(name, v, self.fetch(v, text), mode, wraps))
-        return name
-
-    def hardware(self, v: Variable) -> bool:
-        """Whether the hardware sampler can read v: an image of one layer, where wrapping stops."""
-        return v.layers == 1 and self.limits.linear_float32 and not v.is_table and not in_buffer(v)
-
-    # -- snippets
+class Generator(Reads):
+    """Writes the statements of one shader, one Function after the other."""
 
     def emit(self, f: Function, text: ShaderText, body: list[str]) -> None:
         """Append the statements of one Function."""
@@ -276,7 +41,7 @@ class Generator:
             body.append(f"{declared}{origin}\n  {code}")
 
     def values(self, f: Function, name: str, text: ShaderText, body: list[str]) -> dict[str, Value]:
-        """What the markers of the GLSL of a Function stand for. name: of its output."""
+        """Return what the markers of the GLSL of a Function stand for. name: of its output."""
         y = f.output
         values: dict[str, Value] = {
             "y": name,
@@ -298,34 +63,24 @@ class Generator:
                 values[f"fetch{i}"] = self.fetch(x, text)
             values |= {f"T{i}": x.vtype.glsl, f"l{i}": x.layers}
             values |= {f"w{i}": x.size[0], f"h{i}": x.size[1]}
-        if f.op.scatter == "add":
-            values["add"] = self.adder(y, text)
-        kernel = workgroup(f.op)
-        wide = kernel is not None and kernel.word_bits == 64
-        if f.op.scatter == "raw":
-            text.extensions.update(INT64 if wide else ())
-            values["buffer"] = self.buffer(y, text, "uint64_t" if wide else "uint")
-        if kernel is not None:
-            values["inner"] = lambda: self.inner(f, text)
-            values["store"] = lambda: self.storer(y, text)
-        return values
+        return values | special_values(self, f, text)
 
     def operand(self, x: Variable, text: ShaderText, body: list[str]) -> str:
-        """Expression for x at the pixel being computed."""
+        """Return the expression for x at the pixel being computed."""
         if x.uid in self.names:
             return self.names[x.uid]
         if x.creator is not None and x.uid in self.context.inline:
             self.emit(x.creator, text, body)
             return self.names[x.uid]
-        v, ways = self.substage.reads[x.uid]
-        way = self.substage.access(v, ways)
+        v, accesses = self.substage.reads[x.uid]
+        access = self.substage.access(v, accesses)
         name = f"i{len(self.names)}"
         self.names[x.uid] = name
-        if way == ATTACHMENT:
+        if access == ATTACHMENT:
             value = self.attachment(v, text)
-        elif self.substage.lowered and ways == {ATTACHMENT}:
+        elif self.substage.lowered and accesses == {ATTACHMENT}:
             value = self.own_pixel(v, text)
-        elif way == UNIFORM:
+        elif access == UNIFORM:
             value = self.uniform_value(v, text, "layer")
         else:
             value = f"{self.fetch(v, text)}(pos, layer)"
@@ -333,46 +88,19 @@ class Generator:
         body.append(f"  {declared}{name} = {value};  // {v.label()}")
         return name
 
-    def attachment(self, v: Variable, text: ShaderText) -> str:
-        t, parts = v.vtype, []
-        for image in self.places.images[v.uid]:
-            b = self.bind("input", image, text.letter)
-            name = f"a{b.binding}"
-            kind = "isubpassInput" if t.is_int else "subpassInput"
-            text.declarations.append(
-                f"layout(input_attachment_index = {b.input_index}, set = 0, binding = {b.binding}) "
-                f"uniform {kind} {name};"
-            )
-            comps = "" if t.plane.n == 4 else "." + _AXES[: t.plane.n]
-            parts.append(f"subpassLoad({name}){comps}")
-        return f"{t.glsl}({', '.join(parts)})" if t.is_matrix else parts[0]
-
-    def own_pixel(self, v: Variable, text: ShaderText) -> str:
-        """v at the pixel that the dispatch computes, where it reads no other of the image."""
-        at = "ivec2(gl_GlobalInvocationID.xy)"
-        planes = self.places.images[v.uid]
-        parts = [self.texel(i, v.vtype.plane, text, at, "pixel") for i in planes]
-        return f"{v.vtype.glsl}({', '.join(parts)})" if v.vtype.is_matrix else parts[0]
-
-    def adder(self, y: Variable, text: ShaderText) -> str:
-        """Name of a function void f(int index, T value) that adds; exact zeros are skipped."""
-        way = self.context.way_to_add
-        if is_exact(y, way):
-            array, n_components, wide = self.exact_buffer(y, text)
-            name = f"add_{array}"
-            text.functions += exact_adder(name, array, y.vtype, n_components, wide)
-            return name
-        array = self.buffer(y, text, "float" if way == ATOMIC else "uint")
-        if way == ATOMIC:
-            text.extensions.add("GL_EXT_shader_atomic_float")
-        name = f"add_{array}"
-        text.functions += adder(name, array, y.vtype, way)
-        return name
-
-    # -- writing
+    def computed(self, v: Variable, name: str, text: ShaderText) -> str:
+        """Return a function that computes v at any pixel from what its own substage would read."""
+        outer, self.names = self.names, {}
+        body: list[str] = []
+        for unit in self.substage.computed[v.uid]:
+            for f in unit.functions:
+                self.emit(f, text, body)
+        result, self.names = self.names[v.uid], outer
+        head = f"{v.vtype.glsl} {name}(ivec2 pos, int layer) {{  // {v.label()}"
+        return "\n".join([head, *body, f"  return {result};", "}"])
 
     def image_stores(self, v: Variable, text: ShaderText, at: str, name: str) -> list[str]:
-        """Statements that write a value to the storage images of v, at a physical position."""
+        """Return statements that store a value in the images of v, at a physical position."""
         t, lines = v.vtype, []
         for k, image in enumerate(self.places.images[v.uid]):
             b = self.bind("storage", image, "c")
@@ -386,14 +114,3 @@ class Generator:
             four = "ivec4" if t.is_int else "vec4"
             lines.append(f"  imageStore(w{b.binding}, {at}, {four}({value}{pad}));")
         return lines
-
-    def storer(self, v: Variable, text: ShaderText) -> str:
-        """Name of a function void f(ivec2 pos, int layer, T value) that writes a pixel of v."""
-        if len(self.functions) > 1:  # what follows takes it from here, and stores it too
-            text.functions.append(f"{v.vtype.glsl} carried;")
-            lines = ["  carried = value;"]
-        else:
-            lines = self.image_stores(v, text, self.address(v), "value")
-        stores = "\n".join(lines)
-        text.functions.append(f"void store(ivec2 p, int l, {v.vtype.glsl} value) {{\n{stores}\n}}")
-        return "store"

@@ -1,29 +1,22 @@
-"""Substage packing: units into shaders, greedily from the last outputs backwards (paper, A.7).
+"""Greedy packing, from the last outputs backwards: units into substages, substages into stages
+(paper, A.7 and A.8).
 
-In: units, limits. Out: substages in order of execution. Of the units all of whose users are packed,
-the one with the most edges to the active substage that fits is taken; when none fits, a new
-substage begins. Differs from the listing: it pushes its last substage and registers the graph's
-final outputs.
+In: items (units or substages) in order of execution. Out: groups of them (substages or stages), in
+order of execution. Of the items all of whose users are packed, the one with the most edges to the
+active group that fits is taken; when none fits, a new group begins. Differs from the listing: it
+pushes its last group and registers the graph's final outputs.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
-from dressi.ad.registry import COMP
-from dressi.packing.active import Active, Candidate, Change, begin, candidates
+from dressi.packing.active import begin, candidates
 from dressi.packing.substage import Substage
 from dressi.packing.task import Context
-from dressi.packing.units import Domain, Unit
-
-
-def pack_substages(units: Sequence[Unit], context: Context, several: bool = True) -> list[Substage]:
-    """Substages in order of execution. several: whether a shader may have several units."""
-    substages = _Packer(units, context).run(several)
-    substages.reverse()
-    return substages
-
+from dressi.packing.units import Unit
 
 PATIENCE = 400
 """Units that a substage may take beyond its limits in the hope that their producers, which follow,
@@ -31,128 +24,156 @@ turn inputs into inner values again. A forward and backward chain over the same 
 cut at the first full substage, it would carry dozens of values through attachments."""
 
 REJECTIONS = 64
-"""Units without edges to the substage that are tried in a row before it counts as full. Without a
-bound, each of the n/8 substages would try all ready units."""
+"""Items without edges to the group that are tried in a row before it counts as full. Without a
+bound, each of the n/8 groups would try all ready items."""
 
 
-class _Packer:
-    """State of the greedy packing: which units are packed, which are ready.
+def pack_substages(units: Sequence[Unit], context: Context, several: bool = True) -> list[Substage]:
+    """Return substages in order of execution. several: whether a shader may have several units."""
+    rounds = (PATIENCE, 0) if several else ()
+    groups = pack_greedily(candidates(units, context), lambda c: begin(c, context), rounds)
+    return [active.substage() for active in groups]
 
-    Ready units are those all of whose users are packed. They wait on shelves, except those that
-    became ready while the active substage grew: only these have edges to it.
+
+class Item(Protocol):
+    """A unit or a substage that may join a group."""
+
+    index: int
+    producers: Sequence[int]
+    n_users: int
+    n_pixels: int
+    """Groups begin with the fewest: then a large one begins only when nothing else holds its items
+    back (a pyramid that sums the loss, say), and forward and backward of a pixel end up in one
+    shader."""
+    shelf: Hashable
+    """Where it waits; a group looks at some shelves only."""
+
+
+class Group(Protocol):
+    """A substage or a stage that takes one item after the other, and gives back the last."""
+
+    @property
+    def edges(self) -> Mapping[int, int]:
+        """Index of an item -> number of its users in the group."""
+
+    @property
+    def shelves(self) -> Sequence[Hashable]:
+        """Where items wait that may fit; none where the group stands alone."""
+
+    def join(self, item: Any, patient: bool) -> bool | None:
+        """Take an item; return whether all limits are kept, or None where it stays out. patient:
+        whether it may join although a limit is broken that items which follow can mend."""
+
+    def leave(self) -> int:
+        """Give the last item back; return its index."""
+
+
+G = TypeVar("G", bound=Group)
+
+
+def pack_greedily(
+    items: Sequence[Item], begin: Callable[[Any], G], rounds: Sequence[int]
+) -> list[G]:
+    """Return groups in order of execution. begin: makes a group of its first item. rounds: the
+    patience of each round in which a group grows; with patience, limits may be broken on the way,
+    and the longest prefix that keeps them is the result."""
+    packer = _Packer[G](items)
+    done: list[G] = []
+    while packer.latest:
+        item = items[-heapq.heappop(packer.latest)[1]]
+        if packer.packed[item.index]:
+            continue
+        group = begin(item)
+        released = dict.fromkeys(packer.take(item))
+        for patience in rounds:
+            packer.grow(group, released, patience)
+        for index in filter(packer.is_ready, released):
+            packer.shelve(items[index])
+        done.append(group)
+    done.reverse()
+    return done
+
+
+class _Packer(Generic[G]):
+    """State of the greedy packing: which items are packed, which are ready.
+
+    Ready items are those all of whose users are packed. They wait on shelves, except those that
+    became ready while the active group grew: only these have edges to it.
     """
 
-    def __init__(self, units: Sequence[Unit], context: Context) -> None:
-        self.items = candidates(units, context)
-        self.context = context
-        self.packed = [False] * len(units)
-        self.waiting = [item.n_users for item in self.items]
-        self.shelves: dict[tuple[Domain, bool], list[int]] = {}
-        """By domain and whether they write images: heaps of -index over ready units (and packed
-        ones, dropped when met)."""
-        # Heap of (pixels, -index) over the same. New substages begin with the smallest domain:
-        # then a large one begins only when nothing else holds its Functions back (a pyramid that
-        # sums the loss, say), and forward and backward of a pixel end up in one shader.
+    def __init__(self, items: Sequence[Item]) -> None:
+        self.items = items
+        self.packed = [False] * len(items)
+        self.waiting = [item.n_users for item in items]
+        self.shelves: dict[Hashable, list[int]] = {}
+        """Heaps of -index over ready items (and packed ones, dropped when met)."""
         self.latest: list[tuple[int, int]] = []
-        for item in self.items:
+        """Heap of (pixels, -index) over the same."""
+        for item in items:
             if item.n_users == 0:
                 self.shelve(item)
 
-    def shelve(self, item: Candidate) -> None:
-        (w, h), layers = item.unit.domain
-        heapq.heappush(self.latest, (w * h * layers, -item.index))
-        shelf = self.shelves.setdefault((item.unit.domain, item.writes_images), [])
-        heapq.heappush(shelf, -item.index)
+    def shelve(self, item: Item) -> None:
+        """Let a ready item wait for a group."""
+        heapq.heappush(self.latest, (item.n_pixels, -item.index))
+        heapq.heappush(self.shelves.setdefault(item.shelf, []), -item.index)
 
-    def fetch(self, active: Active) -> Candidate | None:
-        """The latest unit on the shelves for a substage, taken down. All that stands there writes
-        all its outputs: without room for images, only units that scatter come into question."""
-        kinds = (True, False) if active.has_room else (False,)
+    def fetch(self, group: Group) -> Item | None:
+        """Take the latest item for a group from its shelves."""
         while True:
-            heaps = [self.shelves.get((active.domain, writes_images)) for writes_images in kinds]
-            filled = [heap for heap in heaps if heap]
+            filled = [heap for heap in map(self.shelves.get, group.shelves) if heap]
             if not filled:
                 return None
             item = self.items[-heapq.heappop(min(filled))]
             if not self.packed[item.index]:
                 return item
 
-    def take(self, item: Candidate) -> list[int]:
-        """Pack a unit; the producers that became ready."""
+    def take(self, item: Item) -> list[int]:
+        """Pack an item; return the producers that became ready."""
         self.packed[item.index] = True
-        released = []
         for producer in item.producers:
             self.waiting[producer] -= 1
-            if self.waiting[producer] == 0:
-                released.append(producer)
-        return released
+        return [producer for producer in item.producers if self.waiting[producer] == 0]
 
-    def untake(self, item: Candidate) -> None:
-        for producer in item.producers:
+    def untake(self, index: int) -> None:
+        """Undo ``take``."""
+        self.packed[index] = False
+        for producer in self.items[index].producers:
             self.waiting[producer] += 1
-        self.packed[item.index] = False
 
     def is_ready(self, index: int) -> bool:
+        """Return whether all users of an item are packed, but not the item."""
         return self.waiting[index] == 0 and not self.packed[index]
 
-    def run(self, several: bool) -> list[Substage]:
-        """Substages, the last one first."""
-        done: list[Substage] = []
-        n_packed = 0
-        while n_packed < len(self.items):
-            item = self.items[-heapq.heappop(self.latest)[1]]
-            if self.packed[item.index]:
-                continue
-            active = begin(item, self.context)
-            released = dict.fromkeys(self.take(item))
-            if several and active.kind != COMP:
-                self.grow(active, released, PATIENCE)
-                self.grow(active, released, 0)
-            for index in released:
-                if self.is_ready(index):
-                    self.shelve(self.items[index])
-            n_packed += len(active.joined)
-            done.append(active.substage())
-        return done
-
-    def grow(self, active: Active, released: dict[int, None], patience: int) -> None:
-        """Add ready units, those with the most edges to the substage first, later ones first. With
-        patience, limits on inputs may be broken on the way; the longest prefix that keeps them is
-        the result. released: units that became ready since the substage began; added to."""
-        near: list[tuple[int, int]] = []
-        domains = {active.domain, ((1, 1), 1), ((1, 1), active.domain[1])}
-
-        def offer(index: int) -> None:
-            if self.items[index].unit.domain in domains:
-                heapq.heappush(near, (-active.edges[index], -index))
-
-        for index in released:
-            if self.is_ready(index):
-                offer(index)
-        fetched: list[Candidate] = []
-        rejections = beyond = 0  # beyond: units taken since the limits were kept
+    def grow(self, group: G, released: dict[int, None], patience: int) -> None:
+        """Add ready items, those with the most edges to the group first, later ones first.
+        released: items that became ready since the group began; added to."""
+        if not group.shelves:
+            return
+        near = [(-group.edges[index], -index) for index in released if self.is_ready(index)]
+        heapq.heapify(near)
+        fetched: list[Item] = []
+        rejections = beyond = 0  # beyond: items taken since the limits were kept
         while beyond <= patience:
-            item: Candidate | None
+            item: Item | None
             if near:
                 item = self.items[-heapq.heappop(near)[1]]
             else:
-                item = self.fetch(active) if rejections < REJECTIONS else None
+                item = self.fetch(group) if rejections < REJECTIONS else None
                 if item is None:
                     break
                 fetched.append(item)
                 rejections += 1
-            change = active.change(item, patience > 0)
-            if not isinstance(change, Change):
+            fits = group.join(item, patience > 0)
+            if fits is None:
                 continue
-            active.add(change)
             rejections = 0
-            beyond = 0 if change.fits else beyond + 1
+            beyond = 0 if fits else beyond + 1
             for index in self.take(item):
                 released[index] = None
-                offer(index)
+                heapq.heappush(near, (-group.edges[index], -index))
         for _ in range(beyond):
-            self.untake(active.undo())
+            self.untake(group.leave())
         for item in fetched:
             if not self.packed[item.index]:
-                shelf = self.shelves[item.unit.domain, item.writes_images]
-                heapq.heappush(shelf, -item.index)
+                heapq.heappush(self.shelves[item.shelf], -item.index)

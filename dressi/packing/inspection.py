@@ -1,29 +1,63 @@
-"""Programs between passes as text, and checked: what ``passes`` prints and asks after each.
+"""Print and check a Program after each pass.
 
-In: a Program. Out: a string; or nothing, or PackingError at the first broken rule.
+In: a Program, of which some fields are filled. Out: lines of the log; PackingError at the first
+broken rule.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from dressi.ad.graph import Variable
 from dressi.errors import PackingError
+from dressi.packing.active import broken_limit
+from dressi.packing.growing import why_not_stage
 from dressi.packing.obstacles import Obstacle
 from dressi.packing.program import Program
 from dressi.packing.show import plan_text
-from dressi.packing.stage import why_not_stage
-from dressi.packing.substage import Substage, broken_limit
+from dressi.packing.substage import Substage
 from dressi.packing.units import domain_text
 from dressi.packing.verify import check_plan
 
 
-def choices_text(p: Program) -> str:
+def log_pass(p: Program, name: str, after: str) -> None:
+    """Write a Program to the log. name, after: of the pass that it comes from."""
+    message = "%s: after the pass %s: %s\n%s"
+    logging.getLogger("dressi").debug(message, p.name, name, after, _text(p))
+
+
+def check_program(p: Program) -> None:
+    """Raise PackingError where a Program, as far as it has come, breaks a rule."""
+    if p.plan is not None and p.plan.stages:
+        check_plan(p.plan, p.task.limits)
+    elif p.stages:
+        _check_stages(p)
+    elif p.substages:
+        _check_substages(p)
+    elif p.units:
+        _check_units(p)
+    else:
+        _check_choices(p)
+
+
+def _text(p: Program) -> str:
+    """Return the field of a Program that the latest pass changed."""
+    if p.plan is not None:
+        return plan_text(p.plan)
+    if p.stages:
+        return _stages_text(p)
+    if p.substages:
+        return "\n".join(map(_substage_text, p.substages))
+    return _units_text(p) if p.units else _choices_text(p)
+
+
+def _choices_text(p: Program) -> str:
     """Uniforms by name, and the number of inline Variables."""
     return f"uniforms: {_labels(p.task.uniforms)}\ninline: {len(p.task.inline)} Variables"
 
 
-def units_text(p: Program) -> str:
+def _units_text(p: Program) -> str:
     """One line per unit: its Functions, what it reads and writes."""
     return "\n".join(
         f"{u.index} {', '.join(f.op.name for f in u.functions)} over {domain_text(u.domain)} <- "
@@ -32,23 +66,13 @@ def units_text(p: Program) -> str:
     )
 
 
-def substages_text(p: Program) -> str:
-    """One line per substage, in order of execution."""
-    return "\n".join(map(_substage_text, p.substages))
-
-
-def stages_text(p: Program) -> str:
+def _stages_text(p: Program) -> str:
     """One line per stage, one per substage in it."""
     lines: list[str] = []
     for k, stage in enumerate(p.stages):
         lines.append(f"stage {k} {'compute' if stage.is_dispatch else 'graphics'}")
         lines += [f"  {_substage_text(s)}" for s in stage.substages]
     return "\n".join(lines)
-
-
-def program_plan_text(p: Program) -> str:
-    """The Plan."""
-    return plan_text(p.plan) if p.plan is not None else ""
 
 
 def _substage_text(s: Substage) -> str:
@@ -62,7 +86,7 @@ def _labels(variables: Iterable[Variable]) -> str:
     return ", ".join(v.label() for v in variables)
 
 
-def check_choices(p: Program) -> None:
+def _check_choices(p: Program) -> None:
     """The uniform block has room for all uniforms, and what is inline is computed."""
     n = sum(v.vtype.n_planes * v.layers for v in p.task.uniforms)
     allowed = p.task.limits.uniform_slots
@@ -71,7 +95,7 @@ def check_choices(p: Program) -> None:
     _need(known.isdisjoint(p.task.inline), "a uniform is inline")
 
 
-def check_units(p: Program) -> None:
+def _check_units(p: Program) -> None:
     """Every unit stands at its index, behind all that it reads; each Function is in one unit."""
     functions: set[int] = set()
     written = set(p.cut)
@@ -84,7 +108,7 @@ def check_units(p: Program) -> None:
     _check_wanted(p, written)
 
 
-def check_substages(p: Program) -> None:
+def _check_substages(p: Program) -> None:
     """Every substage stands behind all that it reads and keeps the limits of the device; what is
     wanted is written."""
     written = set(p.cut)
@@ -95,7 +119,7 @@ def check_substages(p: Program) -> None:
     _check_wanted(p, written)
 
 
-def check_stages(p: Program) -> None:
+def _check_stages(p: Program) -> None:
     """Every substage stands in one stage, behind all that it needs, and every stage keeps the rules
     of a render pass."""
     positions = [k for stage in p.stages for k in stage.positions]
@@ -107,12 +131,6 @@ def check_stages(p: Program) -> None:
             before.add(k)
             following = stage.substages[i + 1 :]
             _check_obstacle(why_not_stage(s, following, p.task.limits), s)
-
-
-def check_program_plan(p: Program) -> None:
-    """The Plan keeps its own rules."""
-    assert p.plan is not None
-    check_plan(p.plan, p.task.limits)
 
 
 def _check_reads(inputs: Iterable[Variable], written: set[int], where: str) -> None:

@@ -67,3 +67,28 @@ def layout(size: Size, layers: int, limits: DeviceLimits) -> Layout:
             f"{per_column * (most // cell[0])} layers fit {most}x{most}"
         )
     return Layout(size, layers, cell, columns, shift)
+
+
+def position_glsl(lay: Layout, pixel: str) -> list[str]:
+    """Return statements that define pos (logical pixel) and layer from a physical pixel."""
+    lines = [f"  ivec2 pos = {pixel}; int layer = 0;"]
+    w, h = lay.cell
+    if lay.layers > 1:
+        if lay.columns == 1:
+            lines.append(f"  layer = pos.y / {h}; pos.y -= layer * {h};")
+        else:
+            lines.append(f"  layer = pos.y / {h} * {lay.columns} + pos.x / {w};")
+            lines.append(f"  pos = ivec2(pos.x % {w}, pos.y % {h});")
+    if lay.shift >= 0:
+        lines.append(f"  pos = ivec2((pos.y << {lay.shift}) + pos.x, 0);")
+    return lines
+
+
+def padding_glsl(lay: Layout) -> str:
+    """Return the condition that a physical pixel carries no logical one, or nothing."""
+    tests = []
+    if lay.shift >= 0 and lay.cell[0] * lay.cell[1] != lay.size[0]:
+        tests.append(f"pos.x >= {lay.size[0]}")
+    if lay.columns > 1:
+        tests.append(f"layer >= {lay.layers}")
+    return " || ".join(tests)

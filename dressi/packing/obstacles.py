@@ -77,16 +77,13 @@ def limit_obstacle(
     raster: bool = False,
     dispatch: bool = False,
     stores: bool = False,
-    ignored: Collection[str] = (),
 ) -> Obstacle | None:
     """The first limit of the device that a shader breaks, lasting ones first; None when it fits.
 
     raster: whether it has a depth attachment. dispatch: whether it runs as a dispatch; stores: as
-    one that writes storage images, not attachments. ignored: names of limits not to look at.
+    one that writes storage images, not attachments.
     """
-    return output_obstacle(use, limits, dispatch, stores, ignored) or input_obstacle(
-        use, limits, raster, ignored
-    )
+    return output_obstacle(use, limits, dispatch, stores) or input_obstacle(use, limits, raster)
 
 
 def output_obstacle(

@@ -63,3 +63,14 @@ class Options:
         """Return Options with all off: one Function per render pass, as in the paper's table 2."""
         switches = {f.name: False for f in fields(cls) if f.default is True}
         return replace(cls(lowering="graphics"), **switches)  # type: ignore[arg-type]
+
+
+SWITCHES_ELSEWHERE = {
+    "merge_duplicates": "ad.simplify, before packing",
+    "fold_constants": "ad.simplify, before packing",
+    "peeling": "packing.lower, before packing",
+    "lowering": "packing.lower, before packing, and build.pack_functions, which tries both",
+    "deterministic": "packing.accumulate: the GLSL of a scatter",
+    "cache": "packing.reactive: which part of a step is a program of its own",
+}
+"""Switches of Options that belong to no pass, and where they act."""

@@ -119,7 +119,7 @@ class _Placed:
     def add_buffer(self, v: Variable, persistent: bool = False, fill: bool = True) -> None:
         n = v.size[0] * v.size[1] * v.layers * v.vtype.n_words
         empty = 0
-        if is_exact(v, self.context.way_to_add):
+        if is_exact(v, self.context.accumulation):
             n, empty = n_words(n), BIAS
         if n > self.limits.storage_words:
             raise GraphError(

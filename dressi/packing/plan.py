@@ -7,7 +7,6 @@ result of A.8 (stage packing), before A.9 (Vulkan object creation).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 BYTES_PER_PIXEL = {"R32F": 4, "RG32F": 8, "RGBA32F": 16, "R32I": 4, "RG32I": 8, "RGBA32I": 16}
@@ -176,23 +175,10 @@ class Plan:
         """Bytes of all images and buffers, depth attachments not counted."""
         return sum(i.n_bytes for i in self.images) + sum(4 * b.n_words for b in self.buffers)
 
-
-def bound(substage: SubstagePlan, *kinds: str) -> Iterator[int]:
-    """Images (or buffers) bound as one of the kinds, each once, in order of their bindings."""
-    yield from dict.fromkeys(b.index for b in substage.bindings if b.kind in kinds)
-
-
-def buffers_written(plan: Plan, substage: SubstagePlan) -> set[int]:
-    """Buffers that a substage may write: those that the plan fills and that the shaders of the
-    substage do not declare ``readonly``."""
-    return {
-        b.index
-        for b in substage.bindings
-        if b.kind == "buffer" and plan.buffers[b.index].fill and not _readonly(substage, b)
-    }
-
-
-def _readonly(substage: SubstagePlan, b: Binding) -> bool:
-    declaration = f"binding = {b.binding}) readonly buffer"
-    texts = (substage.vertex, substage.fragment, substage.compute)
-    return any(declaration in text for text in texts)
+    @property
+    def own_bytes(self) -> tuple[int, int]:
+        """Bytes of the images and of the buffers that live as long as what was compiled of it."""
+        return (
+            sum(i.n_bytes for i in self.images if i.key is None),
+            sum(4 * max(b.n_words, 1) for b in self.buffers if b.key is None),
+        )

@@ -54,10 +54,10 @@ class DeviceProfile:
     graphics: Costs
     compute: Costs
 
-    def prefers_dispatch(self, n_pixels: int, n_functions: float = TYPICAL_FUNCTIONS) -> bool:
-        """Whether pixels that are not rasterized should run in a dispatch."""
-        dispatch = self.compute.predicted_us(n_pixels, n_functions)
-        return dispatch < ADVANTAGE * self.graphics.predicted_us(n_pixels, n_functions)
+    def prefers_dispatch(self, n_pixels: int) -> bool:
+        """Return whether pixels that are not rasterized should run in a dispatch."""
+        graphics = self.graphics.predicted_us(n_pixels)
+        return self.compute.predicted_us(n_pixels) < ADVANTAGE * graphics
 
     @property
     def switch_us(self) -> float:

@@ -11,8 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from dressi.ad.graph import Variable
 from dressi.ad.registry import FRAG, SAME
-from dressi.packing.defuse import DefUse
-from dressi.packing.substage import Substage, broken_limit, needed_units, rebuilt
+from dressi.packing.active import rebuilt_within
+from dressi.packing.defuse import DefUse, needed
+from dressi.packing.substage import Substage, rebuilt
 from dressi.packing.task import Context
 from dressi.packing.units import ATTACHMENT, Unit
 
@@ -42,7 +43,7 @@ def _recompute(s: Substage, unit_of: Mapping[int, Unit], context: Context) -> Su
         if _chain(v, s, known, unit_of, context, chain) and len(chain) <= MAX_CHAIN:
             front.update(chain)
             known |= {v.uid for u in chain.values() for v in u.outputs}
-            s = rebuilt(s, context, units=[*(front[k] for k in sorted(front)), *original])
+            s = rebuilt(s, context, units=(*(front[k] for k in sorted(front)), *original))
     return s
 
 
@@ -77,8 +78,8 @@ def drop_dead(substages: Sequence[Substage], context: Context) -> list[Substage]
     read = set(context.final)
     kept: list[Substage] = []
     for s in reversed(substages):
-        outputs = [v for v in s.outputs if v.uid in read]
-        units = needed_units(s.units, outputs)
+        outputs = tuple(v for v in s.outputs if v.uid in read)
+        units = needed(s.units, outputs)
         if not units:
             continue
         if len(units) < len(s.units) or len(outputs) < len(s.outputs):
@@ -132,9 +133,8 @@ def _with_units(user: Substage, s: Substage, context: Context) -> Substage | Non
     reads = [(v, read) for u in user.units for v, read in u.reads if v.uid in written]
     if user.kind != FRAG or user.domain[0] != s.domain[0] or any(r != SAME for _, r in reads):
         return None
-    front = needed_units(s.units, [v for v, _ in reads])
+    front = needed(s.units, [v for v, _ in reads])
     inside = {u.index for u in user.units}
     units = [*(u for u in front if u.index not in inside), *user.units]
     units.sort(key=lambda u: u.index)  # a topological order, whatever came in before
-    new = rebuilt(user, context, units=units)
-    return None if broken_limit(new, context.limits) else new
+    return rebuilt_within(user, context, units=tuple(units))

@@ -7,9 +7,11 @@ its statements are is known to ``glsl`` (one Function at a time) and ``statement
 from __future__ import annotations
 
 from dressi.ad.graph import Function
-from dressi.ad.kernels import Workgroup, workgroup
 from dressi.ad.registry import RASTER, SAME
+from dressi.ad.workgroups import Workgroup, workgroup
 from dressi.packing.glsl import Generator
+from dressi.packing.layout import padding_glsl, position_glsl
+from dressi.packing.reads import raster_vertex
 from dressi.packing.shader_text import FULL_SCREEN, Places, Shader, ShaderText, tile
 from dressi.packing.statements import emit_guarded, emit_tail
 from dressi.packing.substage import Substage
@@ -25,40 +27,14 @@ def generate(substage: Substage, places: Places, context: Context) -> Shader:
     return shader
 
 
-def _position(g: Generator, pixel: str) -> list[str]:
-    """Statements that define pos (logical pixel) and layer from a physical pixel."""
-    lay, lines = g.domain, [f"  ivec2 pos = {pixel}; int layer = 0;"]
-    w, h = lay.cell
-    if lay.layers > 1:
-        if lay.columns == 1:
-            lines.append(f"  layer = pos.y / {h}; pos.y -= layer * {h};")
-        else:
-            lines.append(f"  layer = pos.y / {h} * {lay.columns} + pos.x / {w};")
-            lines.append(f"  pos = ivec2(pos.x % {w}, pos.y % {h});")
-    if lay.shift >= 0:
-        lines.append(f"  pos = ivec2((pos.y << {lay.shift}) + pos.x, 0);")
-    return lines
-
-
-def _padding(g: Generator) -> str:
-    """Condition that a physical pixel carries no logical one, or nothing."""
-    lay = g.domain
-    tests = []
-    if lay.shift >= 0 and lay.cell[0] * lay.cell[1] != lay.size[0]:
-        tests.append(f"pos.x >= {lay.size[0]}")
-    if lay.columns > 1:
-        tests.append(f"layer >= {lay.layers}")
-    return " || ".join(tests)
-
-
 def _fragment(g: Generator) -> Shader:
     shader, text = Shader(vertex=FULL_SCREEN), ShaderText("f")
-    body = _position(g, "ivec2(gl_FragCoord.xy)")
+    body = position_glsl(g.domain, "ivec2(gl_FragCoord.xy)")
     head = ""
     raster = g.substage.kind == RASTER
     if raster:
         head = "layout(location = 0) flat in int primitive_id;"
-        shader.vertex, shader.n_vertices = _raster_vertex(g)
+        shader.vertex, shader.n_vertices = raster_vertex(g)
     start = len(body)
     exit_function: Function | None = None
     for f in g.functions:
@@ -74,8 +50,8 @@ def _fragment(g: Generator) -> Shader:
     # What carries no pixel would read beyond the ends of images, buffers, uniforms of layers.
     beyond = bool(text.fetches) or g.domain.columns > 1
     beyond = beyond or any(b.kind == "buffer" for b in g.bindings.values())
-    if _padding(g) and beyond:
-        body.insert(start, f"  if ({_padding(g)}) return;")
+    if padding_glsl(g.domain) and beyond:
+        body.insert(start, f"  if ({padding_glsl(g.domain)}) return;")
     _store(g, shader, text, body)
     shader.fragment = text.render(body, head)
     return shader
@@ -105,25 +81,6 @@ def _store(g: Generator, shader: Shader, text: ShaderText, body: list[str]) -> N
             shader.clears.append(clear)
 
 
-def _raster_vertex(g: Generator) -> tuple[str, int]:
-    """Vertex shader that fetches the corners of primitives from tables, and the number of
-    vertices."""
-    raster = next(f for f in g.functions if f.op.kind == RASTER)
-    text = ShaderText("v")
-    n_corners = len(raster.inputs)
-    per = 3 if n_corners == 3 else 6
-    body = [
-        f"  primitive_id = gl_VertexIndex / {per}; int layer = gl_InstanceIndex;",
-        f"  int k = gl_VertexIndex % {per};",
-        "  int corner = k < 3 ? k : (k == 3 ? 0 : k - 2);  // 0 1 2, then 0 2 3",
-        "  ivec2 p = ivec2(primitive_id, 0);",
-    ]
-    for k, x in enumerate(raster.inputs):
-        body.append(f"  if (corner == {k}) gl_Position = {g.fetch(x, text)}(p, layer);")
-    source = text.render(body, "layout(location = 0) flat out int primitive_id;")
-    return source, per * raster.inputs[0].size[0]
-
-
 def _compute(g: Generator) -> Shader:
     for f in g.functions:
         kernel = workgroup(f.op)
@@ -132,9 +89,9 @@ def _compute(g: Generator) -> Shader:
     shader, text = Shader(), ShaderText("c")
     w, h = g.domain.physical
     body = [f"  if (gl_GlobalInvocationID.x >= {w} || gl_GlobalInvocationID.y >= {h}) return;"]
-    body += _position(g, "ivec2(gl_GlobalInvocationID.xy)")
-    if _padding(g):
-        body.append(f"  if ({_padding(g)}) return;")
+    body += position_glsl(g.domain, "ivec2(gl_GlobalInvocationID.xy)")
+    if padding_glsl(g.domain):
+        body.append(f"  if ({padding_glsl(g.domain)}) return;")
     emit_guarded(g, text, body)
     for v in g.substage.outputs:
         if not in_buffer(v):
@@ -147,7 +104,7 @@ def _compute(g: Generator) -> Shader:
 
 
 def _workgroup(g: Generator, own: Function, kernel: Workgroup) -> Shader:
-    """The shader of a kernel that is the whole of main(), and of what follows it."""
+    """Return the shader of a kernel that is the whole of main(), and of what follows it."""
     text, body = ShaderText("c"), list[str]()
     if any(own.op.read(i) == SAME for i in range(len(own.inputs))):
         body.append("  ivec2 pos = ivec2(gl_WorkGroupID.xy);")

@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from dressi.ad.graph import Function
-from dressi.ad.kernels import DISPATCH, FRAGMENT, REST, SUBGROUP, WORKGROUP, kernels, workgroup
+from dressi.ad.graph import Function, Variable
+from dressi.ad.kernels import DISPATCH, FRAGMENT, REST, SUBGROUP, WORKGROUP, kernels
 from dressi.ad.registry import ANY, RASTER
-from dressi.packing.accumulate import ATOMIC, reduced, reducer
+from dressi.ad.template import Value
+from dressi.ad.workgroups import workgroup
+from dressi.packing.accumulate import ATOMIC, adder, reduced, reducer
+from dressi.packing.exact import INT64, exact_adder
 from dressi.packing.guard import find_guard
 from dressi.packing.shader_text import ShaderText
 from dressi.packing.units import is_exact
@@ -29,24 +32,24 @@ _SUBGROUPS = {
 
 
 def _adds_together(g: Generator, f: Function) -> bool:
-    """Whether the lanes of a subgroup may add up what a scatter adds."""
-    way = g.context.way_to_add
+    """Return whether the lanes of a subgroup may add up what a scatter adds."""
+    mode = g.context.accumulation
     able = g.substage.lowered and g.limits.subgroup_arithmetic
-    return able and way == ATOMIC and not is_exact(f.output, way)
+    return able and mode == ATOMIC and not is_exact(f.output, mode)
 
 
 def snippet(g: Generator, f: Function, text: ShaderText) -> str:
-    """The GLSL of one Function, with its markers."""
+    """Return the GLSL of one Function, with its markers."""
     together = g.substage.lowered and g.limits.subgroup_arithmetic
     if f.op.scatter == "add":
         together = _adds_together(g, f)
-    ways = kernels(f.op)
-    if SUBGROUP in ways and together:
-        code = ways[SUBGROUP].text(f)
+    variants = kernels(f.op)
+    if SUBGROUP in variants and together:
+        code = variants[SUBGROUP].text(f)
         text.extensions |= _SUBGROUPS if "subgroup" in code or f.op.scatter else set()
         return code
     targets = (WORKGROUP, DISPATCH, FRAGMENT) if g.substage.is_dispatch else (FRAGMENT,)
-    return next(ways[target] for target in targets if target in ways).text(f)
+    return next(variants[target] for target in targets if target in variants).text(f)
 
 
 def needed(f: Function, code: str, markers: Collection[str]) -> list[str]:
@@ -75,14 +78,14 @@ def _emit_all(
             key = (f.inputs[f.op.row].uid, f.output.size, f.output.layers)
             together.setdefault(key, []).append(f)
             continue
-        made: list[str] = []
-        g.emit(f, text, made)
-        if all(f.op.read(i) == ANY for i in range(len(f.inputs))) and REST in made[-1]:
-            head, rest = made[-1].split(REST)
+        lines: list[str] = []
+        g.emit(f, text, lines)
+        if all(f.op.read(i) == ANY for i in range(len(f.inputs))) and REST in lines[-1]:
+            head, rest = lines[-1].split(REST)
             first.append(head.rstrip())
             rests.append(f"  {REST} {f.op.name}{rest}")
         else:
-            others += made
+            others += lines
     body += first + rests + others
     for group in together.values():
         _rows_together(g, group, text, body)
@@ -95,7 +98,7 @@ def _rows_together(g: Generator, group: list[Function], text: ShaderText, body: 
     for f in group:
         y = f.output
         body.append(f"  // {f.op.name}  {f.line}")
-        add = g.adder(y, text)
+        add = adder_function(g, y, text)
         array = g.buffer(y, text, "float")
         text.functions.append(reducer(f"reduce_{array}", array, y.vtype))
         value = g.operand(f.inputs[0], text, body)
@@ -155,3 +158,64 @@ def emit_tail(g: Generator, own: Function, text: ShaderText, body: list[str]) ->
     for v in g.substage.outputs:
         lines += g.image_stores(v, text, "pos", g.names[v.uid])
     body += ["  if (gl_LocalInvocationIndex == 0u) {", *lines, "  }"]
+
+
+def special_values(g: Generator, f: Function, text: ShaderText) -> dict[str, Value]:
+    """Return what the markers stand for that only scatters and kernels of workgroups have."""
+    values: dict[str, Value] = {}
+    kernel = workgroup(f.op)
+    if f.op.scatter == "add":
+        values["add"] = adder_function(g, f.output, text)
+    if f.op.scatter == "raw":
+        wide = kernel is not None and kernel.word_bits == 64
+        text.extensions.update(INT64 if wide else ())
+        values["buffer"] = g.buffer(f.output, text, "uint64_t" if wide else "uint")
+    if kernel is not None:
+        values["inner"] = lambda: fragment_function(g, f, text)
+        values["store"] = lambda: store_function(g, f.output, text)
+    return values
+
+
+def fragment_function(g: Generator, f: Function, text: ShaderText) -> str:
+    """Return the name of a function of a fragment: its depth, and whether it is kept."""
+    if not text.is_new("fragment"):
+        return "fragment"
+    fragment = f.attr("inner")
+    outer, g.names = g.names, {}
+    body: list[str] = []
+    for each in fragment.functions:
+        g.emit(each, text, body)
+    depth, keep = (g.operand(v, text, body) for v in (fragment.depth, fragment.keep))
+    g.names = outer
+    arguments = "int primitive_id, ivec2 pos, int layer, out float depth, out float keep"
+    body.append(f"  depth = {depth}; keep = {keep};")
+    text.functions.append("\n".join([f"void fragment({arguments}) {{", *body, "}"]))
+    return "fragment"
+
+
+def store_function(g: Generator, v: Variable, text: ShaderText) -> str:
+    """Return the name of a function void f(ivec2 pos, int layer, T value) that stores v."""
+    if len(g.functions) > 1:  # what follows takes it from here, and stores it too
+        text.functions.append(f"{v.vtype.glsl} carried;")
+        lines = ["  carried = value;"]
+    else:
+        lines = g.image_stores(v, text, g.address(v), "value")
+    stores = "\n".join(lines)
+    text.functions.append(f"void store(ivec2 p, int l, {v.vtype.glsl} value) {{\n{stores}\n}}")
+    return "store"
+
+
+def adder_function(g: Generator, y: Variable, text: ShaderText) -> str:
+    """Return the name of a function void f(int index, T value) that adds what is not exactly 0."""
+    mode = g.context.accumulation
+    if is_exact(y, mode):
+        array, n_components, wide = g.exact_buffer(y, text)
+        name = f"add_{array}"
+        text.functions += exact_adder(name, array, y.vtype, n_components, wide)
+        return name
+    array = g.buffer(y, text, "float" if mode == ATOMIC else "uint")
+    if mode == ATOMIC:
+        text.extensions.add("GL_EXT_shader_atomic_float")
+    name = f"add_{array}"
+    text.functions += adder(name, array, y.vtype, mode)
+    return name

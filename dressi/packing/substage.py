@@ -11,20 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dressi.ad.graph import Variable
-from dressi.ad.registry import COMP, RASTER, SAME
-from dressi.packing.limits import DeviceLimits
-from dressi.packing.obstacles import (
-    BUFFERS,
-    IMAGES,
-    INPUTS,
-    LEAVES,
-    SAMPLED,
-    SAMPLERS,
-    SCATTERED,
-    Obstacle,
-    Use,
-    limit_obstacle,
-)
+from dressi.ad.registry import COMP, SAME
 from dressi.packing.task import Context
 from dressi.packing.units import (
     ATTACHMENT,
@@ -45,7 +32,7 @@ Reads = Mapping[int, tuple[Variable, frozenset[str]]]
 
 
 def one_access(accesses: Collection[str], attachable: bool) -> str:
-    """The one access to an input that serves all units that read it."""
+    """Return the one access to an input that serves all units that read it."""
     if accesses == {ATTACHMENT} and attachable:
         return ATTACHMENT
     for each in (UNIFORM, BUFFER, HW_SAMPLER):
@@ -127,97 +114,32 @@ def make_substage(
     context: Context,
     as_textures: Collection[int] = (),
     lowered: bool = False,
-    computed: Mapping[int, Sequence[Unit]] | None = None,
 ) -> Substage:
-    """A substage whose reads follow from its units. units: in order of execution."""
-    chains = {uid: tuple(chain) for uid, chain in (computed or {}).items()}
+    """Return a substage whose reads follow from its units. units: in order of execution."""
+    new = Substage(kind, domain, tuple(units), tuple(outputs), {}, frozenset(as_textures), lowered)
+    return rebuilt(new, context)
+
+
+def rebuilt(s: Substage, context: Context, **changes: Any) -> Substage:
+    """Return the substage with some fields replaced, and the reads that follow from them."""
+    s = replace(s, **changes)
     accesses: dict[int, tuple[Variable, set[str]]] = {}
 
     def add(unit: Unit, known: Collection[int], attach: bool) -> None:
         for v, read in unit.reads:
             if v.uid in known:
                 continue
-            how = access(v, read, domain, context.uniforms)
+            how = access(v, read, s.domain, context.uniforms)
             if how == ATTACHMENT and not attach:
                 how = TEXTURE
             accesses.setdefault(v.uid, (v, set()))[1].add(how)
 
-    inside = {v.uid for u in units for v in u.outputs} | chains.keys()
+    inside = {v.uid for u in s.units for v in u.outputs} | s.computed.keys()
     # Of a dispatch in groups only its epilogue reads the pixel it is at (``epilogue``).
-    for unit in reversed(units):
-        add(unit, inside, lowered or kind != COMP)
-    for chain in chains.values():
-        known = {v.uid for u in chain for v in u.outputs} | chains.keys()
+    for unit in reversed(s.units):
+        add(unit, inside, s.lowered or s.kind != COMP)
+    for chain in s.computed.values():
+        known = {v.uid for u in chain for v in u.outputs} | s.computed.keys()
         for unit in chain:
             add(unit, known, False)
-    reads = {uid: (v, frozenset(hows)) for uid, (v, hows) in accesses.items()}
-    return Substage(
-        kind,
-        domain,
-        tuple(units),
-        tuple(outputs),
-        reads,
-        frozenset(as_textures),
-        lowered,
-        chains,
-    )
-
-
-def rebuilt(s: Substage, context: Context, **changes: Any) -> Substage:
-    """The substage with some fields replaced, and the reads that follow from them."""
-    new = replace(s, **changes)
-    return make_substage(
-        new.kind,
-        new.domain,
-        new.units,
-        new.outputs,
-        context,
-        new.as_textures,
-        new.lowered,
-        new.computed,
-    )
-
-
-def needed_units(units: Sequence[Unit], wanted: Iterable[Variable]) -> list[Unit]:
-    """Those units that some values need, in order of execution."""
-    needed = {v.uid for v in wanted}
-    chain: list[Unit] = []
-    for unit in reversed(units):
-        if any(v.uid in needed for v in unit.outputs):
-            chain.append(unit)
-            needed |= {v.uid for v in unit.inputs}
-    chain.reverse()
-    return chain
-
-
-def use_of(s: Substage) -> Use:
-    """How much of each limit a substage uses."""
-    use = [0] * 7
-    for v, accesses in s.reads.values():
-        count_input(use, s.access(v, accesses), v.vtype.n_planes, v.creator is None)
-    for v in s.outputs:
-        if in_buffer(v):
-            use[BUFFERS] += 1
-            use[SCATTERED] += 1
-        else:
-            use[IMAGES] += v.vtype.n_planes
-    return use
-
-
-def count_input(use: Use, how: str, n_planes: int, leaf: bool, sign: int = 1) -> None:
-    """Add an input to what a shader uses, or take it away."""
-    if how == ATTACHMENT:
-        use[INPUTS] += sign * n_planes
-        if leaf:
-            use[LEAVES] += sign * n_planes
-    elif how == BUFFER:
-        use[BUFFERS] += sign
-    elif how != UNIFORM:
-        use[SAMPLED] += sign * n_planes
-        if how == HW_SAMPLER:
-            use[SAMPLERS] += sign * n_planes
-
-
-def broken_limit(s: Substage, limits: DeviceLimits) -> Obstacle | None:
-    """The limit of the device that a substage breaks, if any."""
-    return limit_obstacle(use_of(s), limits, s.kind == RASTER, s.is_dispatch, s.lowered)
+    return replace(s, reads={uid: (v, frozenset(hows)) for uid, (v, hows) in accesses.items()})

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from dressi.ad.graph import Variable
 from dressi.ad.registry import FRAG
+from dressi.errors import GraphError
 from dressi.packing.accumulate import ATOMIC, EXACT, LOOP
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.options import Options
@@ -46,7 +47,7 @@ class Context:
     come later than the unit would have to."""
 
     def dispatches(self, unit: Unit) -> bool:
-        """Whether a substage that begins with this unit should be a dispatch."""
+        """Return whether a substage that begins with this unit should be a dispatch."""
         if unit.kind != FRAG or self.lowering == "graphics":
             return False
         (width, height), layers = unit.domain
@@ -55,8 +56,8 @@ class Context:
         )
 
     @property
-    def way_to_add(self) -> str:
-        """How a scatter adds: see ``accumulate``."""
+    def accumulation(self) -> str:
+        """How a scatter adds: one of the modes of ``accumulate``."""
         if self.deterministic:
             return EXACT
         return ATOMIC if self.limits.float_atomics else LOOP
@@ -84,13 +85,20 @@ class Task:
     inline: frozenset[int] = frozenset()
     """uids of what every shader recomputes: see the pass ``inline``."""
 
+    def __post_init__(self) -> None:
+        for leaf, new in self.updates:
+            if (leaf.vtype, leaf.size, leaf.layers) != (new.vtype, new.size, new.layers):
+                raise GraphError(
+                    f"the update of {leaf.label()} is {new.label()}; type and size must match"
+                )
+
     @property
     def wanted(self) -> list[Variable]:
         """Outputs and next values."""
         return [*self.outputs, *(new for _, new in self.updates)]
 
     def context(self, final: Iterable[Variable]) -> Context:
-        """The Context in which the given Variables must be written."""
+        """Return the Context in which the given Variables must be written."""
         return Context(
             self.limits,
             final={v.uid for v in final},

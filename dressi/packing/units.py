@@ -7,20 +7,19 @@ shader). The packer knows no op by name: only shader type, reads, sizes.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from dressi.ad.graph import Function, Size, Variable, topological
-from dressi.ad.registry import ANY, COMP, FRAG, FREE, RASTER, SAME, SAMPLER, VERTEX
+from dressi.ad.registry import ANY, COMP, FRAG, RASTER, SAME, SAMPLER, VERTEX
 from dressi.packing.accumulate import EXACT
-from dressi.packing.defuse import DefUse
+from dressi.packing.defuse import topological_order
 
 Domain = tuple[Size, int]
 
 
 def domain_text(domain: Domain) -> str:
-    """Width x height, and x layers where there are several."""
+    """Return width x height, and x layers where there are several."""
     (w, h), layers = domain
     return f"{w}x{h}" + (f"x{layers}" if layers > 1 else "")
 
@@ -77,63 +76,25 @@ class Unit:
 
 
 def in_buffer(v: Variable) -> bool:
-    """Whether a Variable lives in a storage buffer (it is written by scattering)."""
+    """Return whether a Variable lives in a storage buffer (it is written by scattering)."""
     return v.creator is not None and v.creator.op.scatter is not None
 
 
-def is_exact(v: Variable, way_to_add: str) -> bool:
-    """Whether a buffer holds sums that do not depend on the order of additions: all do, or the
-    Function asks for it (attribute ``fixed_point``)."""
+def is_exact(v: Variable, accumulation: str) -> bool:
+    """Return whether a buffer holds sums that do not depend on the order of additions: all do, or
+    the Function asks for it (attribute ``fixed_point``)."""
     f = v.creator
     if f is None or f.op.scatter != "add":
         return False
-    return way_to_add == EXACT or ("fixed_point", True) in f.attrs
+    return accumulation == EXACT or ("fixed_point", True) in f.attrs
 
 
 def domain_of(f: Function) -> Domain:
-    """The pixels that run a Function: those of its output, or of the input that a scatter reads."""
+    """Return the pixels that run a Function: of its output, or of what a scatter reads."""
     if f.op.domain is not None:
         x = f.inputs[f.op.domain]
         return x.size, x.layers
     return f.output.size, f.output.layers
-
-
-INLINE_UNIFORM, INLINE_PIXEL = 24, 4
-"""Functions that a value made of constants and uniforms may take to be written into every shader
-that uses it, for 1x1 values and for images: cheaper than a pass of its own, or than an
-attachment."""
-
-
-def find_inline(
-    outputs: Iterable[Variable], uniforms: Collection[int], chains: bool = True
-) -> set[int]:
-    """Variables that every shader recomputes: constants, coordinates, and (with ``chains``) short
-    chains of cheap same-pixel Functions of them and of uniform leaves."""
-    outs = list(outputs)
-    functions = topological(outs)
-    fetched = {v.uid for v in outs}
-    for f in functions:
-        fetched |= {x.uid for i, x in enumerate(f.inputs) if f.op.read(i) != SAME}
-    cost: dict[int, int] = {}
-    for f in functions:
-        y = f.output
-        if f.op.kind == FREE:
-            cost[y.uid] = 0
-            continue
-        if (
-            not chains
-            or f.op.kind != FRAG
-            or f.op.scatter
-            or f.op.fragment_exit
-            or y.fragment_of is not None
-            or y.uid in fetched
-            or not all(x.uid in cost or x.uid in uniforms for x in f.inputs)
-        ):
-            continue
-        total = 1 + sum(cost.get(x.uid, 0) for x in f.inputs)
-        if total <= (INLINE_UNIFORM if y.size == (1, 1) else INLINE_PIXEL):
-            cost[y.uid] = total
-    return set(cost)
 
 
 def make_units(
@@ -151,7 +112,8 @@ def make_units(
     # A group must stand where its last member stands: members may read what is written in between.
     ordered = sorted(groups.values(), key=lambda g: g[-1].uid)
     units = [_unit(k, group, inline) for k, group in enumerate(ordered)]
-    order = _topological(units)
+    # Groups may have moved Functions past their users.
+    order = topological_order(units)
     return [replace(units[k], index=index) for index, k in enumerate(order)]
 
 
@@ -182,26 +144,8 @@ def _unit(index: int, functions: Sequence[Function], inline: Collection[int]) ->
     )
 
 
-def _topological(units: Sequence[Unit]) -> list[int]:
-    """Positions by Kahn's algorithm, earliest first (groups may have moved Functions past their
-    users)."""
-    index = DefUse(units)
-    waiting = [len(producers) for producers in index.producers]
-    heap = [k for k, n in enumerate(waiting) if n == 0]
-    order: list[int] = []
-    while heap:
-        k = heapq.heappop(heap)
-        order.append(k)
-        for user in index.users[k]:
-            waiting[user] -= 1
-            if waiting[user] == 0:
-                heapq.heappush(heap, user)
-    assert len(order) == len(units), "cycle between units"
-    return order
-
-
 def access(v: Variable, read: str, domain: Domain, uniforms: Collection[int]) -> str:
-    """How a shader over ``domain`` gets at v when an op reads it as ``read``."""
+    """Return how a shader over ``domain`` gets at v when an op reads it as ``read``."""
     if v.uid in uniforms:
         return UNIFORM
     if in_buffer(v):

@@ -13,20 +13,21 @@ from dressi.ad import F
 from dressi.ad.autodiff import build_backward
 from dressi.ad.graph import Variable
 from dressi.ad.optim import Optimizer, with_states
-from dressi.engine.program import Built, Pair, StepGraph, apply_optimizer
 from dressi.engine.runtime import Runtime
+from dressi.engine.step_builder import Built, Pair, StepBuilder, StepGraph, apply_optimizer
 from dressi.engine.stepper import Part, Step
 from dressi.inspect.report import Rebuild
 from dressi.parallel.exchange import Exchange
 
 
-class Halves:
+class Halves(StepBuilder):
     """The ``StepBuilder`` of a replica: the step that it builds is the half of the gradients.
 
     weight: factor of the loss, to be set before anything is built.
     """
 
     def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
         self.weight = 1.0
         self.sums: dict[Variable, Variable] = {}
         """Parameter -> leaf that gets the whole gradient, in the order of making."""
@@ -35,7 +36,6 @@ class Halves:
         self.update: Step | None = None
         """The half that reads the sums."""
         self.exchange: Exchange | None = None
-        self._runtime = runtime
         self._loss_states: list[Pair] = []
         self._loss_out: Variable | None = None
         self._recorded: list[Part] = []  # what the exchange has

@@ -15,8 +15,9 @@ from dressi.ad.graph import Variable
 from dressi.ad.optim import Optimizer
 from dressi.engine.device import Device, opened
 from dressi.engine.engine import Engine
-from dressi.engine.program import Built, Program
+from dressi.engine.program import Program
 from dressi.engine.runtime import Runtime
+from dressi.engine.step_builder import Built
 from dressi.engine.stepper import Step
 from dressi.errors import GraphError
 from dressi.packing import Options

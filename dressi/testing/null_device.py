@@ -180,7 +180,7 @@ class NullDevice:
         return sum(len(i.data) for i in images), sum(len(b.data) for b in buffers), 0
 
     def used_bytes(self) -> int:
-        own = sum(sum(e.own_bytes()) for e in self._executables)
+        own = sum(sum(e.plan.own_bytes) for e in self._executables)
         return sum(self.stored_bytes()) + own
 
     def taken_bytes(self) -> int:
@@ -263,12 +263,6 @@ class NullExecutable:
         if not (self._timestamps and self._ran):
             raise DeviceError(f"plan '{self.plan.name}' has no times")
         return [(name, 1.0) for name in (*(s.name for s in self.plan.stages), "updates")]
-
-    def own_bytes(self) -> tuple[int, int]:
-        return (
-            sum(i.n_bytes for i in self.plan.images if i.key is None),
-            sum(4 * b.n_words for b in self.plan.buffers if b.key is None),
-        )
 
     def close(self) -> None:
         if not self.closed:

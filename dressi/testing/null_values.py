@@ -15,7 +15,7 @@ from dressi.ad.graph import Variable, leaves, topological
 from dressi.ad.rewrite import Replacements, rewrite
 from dressi.packing import Packed, Plan
 from dressi.packing.arrays import from_buffer, from_planes, to_planes
-from dressi.packing.plan import buffers_written
+from dressi.packing.bindings import buffers_written
 
 Place = tuple[str, int]
 """``"image"`` or ``"buffer"``, and the position in the plan."""

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from dressi.errors import DeviceError
-from dressi.packing.plan import Binding, Plan, SamplerPlan, SubstagePlan
+from dressi.packing.plan import Binding, SamplerPlan, SubstagePlan
 from dressi.vk.api import Arena, CData
 from dressi.vk.context import Context, Owned
-from dressi.vk.image import Image
-from dressi.vk.memory import Buffer
+from dressi.vk.resources import Resources
 
 _TYPES = {
     "input": "INPUT_ATTACHMENT",
@@ -105,16 +103,6 @@ class Layouts:
 def descriptor_type(ctx: Context, kind: str) -> int:
     """VkDescriptorType of a binding's kind."""
     return int(getattr(ctx.api.c, f"VK_DESCRIPTOR_TYPE_{_TYPES[kind]}"))
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What bindings point at."""
-
-    plan: Plan
-    images: Sequence[Image]
-    buffers: Sequence[Buffer]
-    uniforms: Buffer | None
 
 
 def create_descriptors(

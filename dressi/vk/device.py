@@ -18,7 +18,7 @@ from dressi.packing.profile import DeviceProfile
 from dressi.vk import cache
 from dressi.vk.api import Arena, CData
 from dressi.vk.context import Context, Owned
-from dressi.vk.executor import Executable, own_bytes
+from dressi.vk.executor import Executable
 from dressi.vk.image import Image, read_all, write_all
 from dressi.vk.instance import Instance, choose, fitting
 from dressi.vk.memory import Memory, Staging
@@ -190,7 +190,7 @@ class Device:
     def check_room(self, plan: Plan) -> None:
         """Raises OutOfMemoryError, before anything is made, when a plan with all that it reads does
         not fit into the memory limit."""
-        new = sum(own_bytes(plan))
+        new = sum(plan.own_bytes)
         for image in plan.images:
             if image.key is not None and not self.store.has(image.key):
                 new += image.n_bytes

@@ -6,7 +6,7 @@ In: format, size, bytes. Out: ``Image`` (handle and view), bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from dressi.errors import DeviceError
 from dressi.packing.plan import BYTES_PER_PIXEL, ImagePlan
 from dressi.vk.api import Arena, CData
 from dressi.vk.context import Context, Owned
-from dressi.vk.memory import Memory, Staging
+from dressi.vk.memory import Buffer, Memory, Staging
 from dressi.vk.query import FORMATS
 
 
@@ -136,7 +136,7 @@ def create_image_and_view(
     requirements = api.ffi.new("VkMemoryRequirements *")
     api.lib.vkGetImageMemoryRequirements(ctx.device, handle, requirements)
     like = c.VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
-    where = memory.allocate(owned, requirements, "image", what, like=like)
+    where = memory.allocate(owned, requirements, "image", what, like)
     result = api.lib.vkBindImageMemory(ctx.device, handle, where.memory, where.offset)
     ctx.check(result, "vkBindImageMemory", what)
     view = arena.struct(
@@ -243,21 +243,16 @@ def write_pixels(ctx: Context, staging: Staging, image: Image, data: Any) -> Non
 
 
 def read_pixels(ctx: Context, staging: Staging, image: Image) -> bytes:
-    """The pixels of an image, tightly packed, row 0 first."""
-    general, parts = ctx.api.c.VK_IMAGE_LAYOUT_GENERAL, []
+    """Return the pixels of an image, tightly packed, row 0 first."""
+    general, what = ctx.api.c.VK_IMAGE_LAYOUT_GENERAL, f"download of image '{image.name}'"
+    parts = []
     for y, rows in _pieces(image):
-        size = rows * image.row_bytes
-        buffer, arena = staging.get("readback", size), Arena(ctx.api)
-        region = copy_region(ctx, arena, image, y, rows)
+        region = copy_region(ctx, Arena(ctx.api), image, y, rows)
 
-        def record(commands: CData, target: CData = buffer.handle, region: CData = region) -> None:
-            barrier(ctx, commands)
+        def copy(commands: CData, target: CData, region: CData = region) -> None:
             ctx.api.lib.vkCmdCopyImageToBuffer(commands, image.handle, general, target, 1, region)
-            host_barrier(ctx, commands)
 
-        ctx.run_once(record, f"download of image '{image.name}'")
-        staging.invalidate(buffer)
-        parts.append(bytes(ctx.api.ffi.buffer(buffer.pointer, size)))
+        parts.append(_read_back(ctx, staging, rows * image.row_bytes, copy, what))
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -310,25 +305,16 @@ def read_all(ctx: Context, staging: Staging, images: Sequence[Image]) -> list[by
     places, size = _side_by_side(images)
     if len(images) <= 1 or size > staging.CHUNK:
         return [read_pixels(ctx, staging, image) for image in images]
-    buffer, arena = staging.get("readback", size), Arena(ctx.api)
-    general = ctx.api.c.VK_IMAGE_LAYOUT_GENERAL
-    regions = [
-        copy_region(ctx, arena, i, 0, i.height, p.start)
-        for i, p in zip(images, places, strict=True)
-    ]
+    general, arena = ctx.api.c.VK_IMAGE_LAYOUT_GENERAL, Arena(ctx.api)
 
-    def record(commands: CData) -> None:
-        barrier(ctx, commands)
-        for image, region in zip(images, regions, strict=True):
-            ctx.api.lib.vkCmdCopyImageToBuffer(
-                commands, image.handle, general, buffer.handle, 1, region
-            )
-        host_barrier(ctx, commands)
+    def copy(commands: CData, target: CData) -> None:
+        for image, place in zip(images, places, strict=True):
+            region = copy_region(ctx, arena, image, 0, image.height, place.start)
+            ctx.api.lib.vkCmdCopyImageToBuffer(commands, image.handle, general, target, 1, region)
 
-    ctx.run_once(record, f"download of {len(images)} images, the first '{images[0].name}'")
-    staging.invalidate(buffer)
-    host = ctx.api.ffi.buffer(buffer.pointer, size)
-    return [host[place] for place in places]
+    what = f"download of {len(images)} images, the first '{images[0].name}'"
+    pixels = _read_back(ctx, staging, size, copy, what)
+    return [pixels[place] for place in places]
 
 
 def host_barrier(ctx: Context, commands: CData) -> None:
@@ -345,3 +331,33 @@ def host_barrier(ctx: Context, commands: CData) -> None:
         ctx.api.null,
     )
     ctx.api.lib.vkCmdPipelineBarrier(commands, transfer, host, 0, 1, memory, 0, null, 0, null)
+
+
+def read_buffer(ctx: Context, staging: Staging, source: Buffer, size: int, what: str) -> bytes:
+    """Return the first bytes of a buffer of the device."""
+    parts = []
+    for start in range(0, size, staging.CHUNK):
+        length = min(staging.CHUNK, size - start)
+        region = Arena(ctx.api).struct("VkBufferCopy", srcOffset=start, size=length)
+
+        def copy(commands: CData, target: CData, region: CData = region) -> None:
+            ctx.api.lib.vkCmdCopyBuffer(commands, source.handle, target, 1, region)
+
+        parts.append(_read_back(ctx, staging, length, copy, what))
+    return b"".join(parts)
+
+
+def _read_back(
+    ctx: Context, staging: Staging, size: int, copy: Callable[[CData, CData], None], what: str
+) -> bytes:
+    """Return what one copy writes to the staging buffer. copy: records it, given the target."""
+    buffer = staging.get("readback", size)
+
+    def record(commands: CData) -> None:
+        barrier(ctx, commands)
+        copy(commands, buffer.handle)
+        host_barrier(ctx, commands)
+
+    ctx.run_once(record, what)
+    staging.invalidate(buffer)
+    return bytes(ctx.api.ffi.buffer(buffer.pointer, size))

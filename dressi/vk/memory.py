@@ -108,14 +108,14 @@ class Memory:
         return max(fitting, key=lambda i: ((self.flags(i) & like).bit_count(), -i))
 
     def allocate(
-        self, owned: Owned, requirements: CData, use: str, what: str, must: int = 0, like: int = 0
+        self, owned: Owned, requirements: CData, use: str, what: str, like: int
     ) -> Allocation:
         """Takes memory for one object; it is given back when ``owned`` is destroyed.
 
         ``requirements``: pointer to VkMemoryRequirements. ``use``: image or buffer. Raises
         OutOfMemoryError naming ``what`` before anything is drawn.
         """
-        index = self.find_type(requirements.memoryTypeBits, must, like, what)
+        index = self.find_type(requirements.memoryTypeBits, 0, like, what)
         size, align = int(requirements.size), int(requirements.alignment)
         pool = self._pools.setdefault((index, use), _Pool())
         for block in pool.blocks:
@@ -256,7 +256,7 @@ def create_buffer(ctx: Context, memory: Memory, owned: Owned, size: int, what: s
     )
     like = c.VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
     handle, requirements = _make(ctx, owned, size, usage, what)
-    where = memory.allocate(owned, requirements, "buffer", what, like=like)
+    where = memory.allocate(owned, requirements, "buffer", what, like)
     _bind(ctx, handle, where.memory, where.offset, what)
     return Buffer(handle, size)
 

@@ -58,11 +58,11 @@ def shape_of(stage: StagePlan) -> PassShape:
     clears: dict[int, tuple[float, ...] | None] = {}
     for substage, used in zip(stage.substages, uses, strict=True):
         values = dict(zip(substage.outputs, substage.clears or (), strict=False))
-        for (kind, index), ways in used.items():
-            if kind != "image" or ways <= {OTHER_READ}:
+        for (kind, index), accesses in used.items():
+            if kind != "image" or accesses <= {OTHER_READ}:
                 continue
-            clear = values.get(index) if WRITE in ways else None
-            if READ in ways and clear is not None:
+            clear = values.get(index) if WRITE in accesses else None
+            if READ in accesses and clear is not None:
                 raise DeviceError(
                     f"substage '{substage.name}' clears image {index}, which it reads"
                 )
@@ -75,7 +75,7 @@ def shape_of(stage: StagePlan) -> PassShape:
                 continue
             images.append(index)
             clears[index] = clear
-            if READ in ways:  # also when the subpass writes it, each pixel after reading it
+            if READ in accesses:  # also when the subpass writes it, each pixel after reading it
                 load[index] = "load"
             else:
                 load[index] = "dont_care" if clear is None else "clear"
@@ -91,7 +91,7 @@ def shape_of(stage: StagePlan) -> PassShape:
 
 
 Uses = dict[tuple[str, int], set[str]]
-"""(image, buffer or depth; index) to the ways in which one subpass uses it."""
+"""(image, buffer or depth; index) to the accesses of one subpass."""
 
 
 def _uses(stage: StagePlan) -> list[Uses]:
@@ -125,8 +125,8 @@ def _subpasses(
         }
         mine = {
             number[index]
-            for (kind, index), ways in used.items()
-            if kind == "image" and ways & {READ, WRITE}
+            for (kind, index), accesses in used.items()
+            if kind == "image" and accesses & {READ, WRITE}
         }
         subpasses.append(
             SubpassShape(
@@ -148,7 +148,7 @@ def _dependencies(
 ) -> tuple[tuple[int, int, frozenset[tuple[str, str]]], ...]:
     """Every pair of subpasses of which one writes what the other uses, and all first and last
     uses."""
-    found: list[tuple[int, int, frozenset[tuple[str, str]]]] = []
+    dependencies: list[tuple[int, int, frozenset[tuple[str, str]]]] = []
     writing = {WRITE, BUFFER, DEPTH}
     for j, later in enumerate(uses):
         for i, earlier in enumerate(uses[:j]):
@@ -165,17 +165,17 @@ def _dependencies(
             ):
                 pairs |= {(READ, WRITE), (WRITE, WRITE)}
             if pairs:
-                found.append((i, j, frozenset(pairs)))
+                dependencies.append((i, j, frozenset(pairs)))
     before: set[tuple[str, int]] = set()
     for j, used in enumerate(uses):
-        first = {way for thing, ways in used.items() if thing not in before for way in ways}
+        first = set[str]().union(*(a for thing, a in used.items() if thing not in before))
         if first:
-            found.append((EXTERNAL, j, frozenset((WRITE, way) for way in first)))
+            dependencies.append((EXTERNAL, j, frozenset((WRITE, access) for access in first)))
         before |= used.keys()
     after: set[tuple[str, int]] = set()
     for i in reversed(range(len(uses))):
-        last = {way for thing, ways in uses[i].items() if thing not in after for way in ways}
+        last = set[str]().union(*(a for thing, a in uses[i].items() if thing not in after))
         if last:
-            found.append((i, EXTERNAL, frozenset((way, WRITE) for way in last)))
+            dependencies.append((i, EXTERNAL, frozenset((access, WRITE) for access in last)))
         after |= uses[i].keys()
-    return tuple(found)
+    return tuple(dependencies)

@@ -226,13 +226,13 @@ def _dependency_info(
         ),
     }
 
-    def side(subpass: int, ways: set[str]) -> tuple[int, int]:
+    def side(subpass: int, accesses: set[str]) -> tuple[int, int]:
         if subpass == EXTERNAL:
             return everything
         stages = access = 0
-        for way in ways:
-            stages |= masks[way][0]
-            access |= masks[way][1]
+        for each in accesses:
+            stages |= masks[each][0]
+            access |= masks[each][1]
         return stages, access
 
     src_stages, src_access = side(source, {a for a, _ in pairs})

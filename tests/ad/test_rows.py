@@ -20,10 +20,11 @@ from dressi.ad.functions.bits_group import GROUP_DILATE_BITS
 from dressi.ad.functions.group_sum import GROUP_SUM
 from dressi.ad.functions.raster_kbuffer import LAYER
 from dressi.ad.graph import Function, topological
-from dressi.ad.kernels import DISPATCH, FRAGMENT, WORKGROUP, Kernel, Workgroup, kernels
+from dressi.ad.kernels import DISPATCH, FRAGMENT, WORKGROUP, Kernel, kernels
 from dressi.ad.lowering import rasterize_in_compute
 from dressi.ad.registry import ANY, COMP, FREE, MACRO, OPS, RASTER, SAME, SAMPLER, Case, Op, apply
 from dressi.ad.vtype import VEC3, VEC4
+from dressi.ad.workgroups import Workgroup
 from dressi.testing.cases import first_config
 
 

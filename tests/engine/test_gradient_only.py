@@ -7,7 +7,7 @@ import pytest
 
 from dressi import Adam, DressiAD, F, GradientOnly, Options, Variable
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC2, VEC3
-from dressi.packing.plan import buffers_written
+from dressi.packing.bindings import buffers_written
 
 pytestmark = pytest.mark.gpu
 

@@ -13,7 +13,7 @@ from dressi.ad.vtype import FLOAT, VEC4
 from dressi.errors import DeviceError, ValidationError
 from dressi.packing import Options
 from dressi.testing.problems import silhouette_problem, sphere, view_matrices
-from dressi.vk import record
+from dressi.vk import hazards
 
 pytestmark = pytest.mark.gpu
 
@@ -160,7 +160,7 @@ def test_dispatches_that_depend_on_each_other_are_kept_apart(
         pytest.skip(f"no validation layers: {error}")
     with engine as ad:
         ad.recv_img(y)
-    monkeypatch.setattr(record._Accesses, "may_join", lambda self, plan, stage: True)
+    monkeypatch.setattr(hazards.Hazards, "may_join", lambda self, plan, stage: True)
     with (
         pytest.raises(ValidationError, match="SYNC-HAZARD"),
         DressiAD(options=COMPUTE, validate=True) as ad,

@@ -60,14 +60,15 @@ def test_an_evaluation_that_keeps_old_numbers_is_found(monkeypatch: pytest.Monke
 @pytest.mark.gpu
 def test_a_float64_fault_is_told_from_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients that are 0.01 % too small, the same in every engine."""
-    from dressi.engine import program
+    from dressi.engine import program, step_builder
 
     real = program.build_backward
 
     def off(*arguments: object) -> dict[Variable, Variable]:
         return {v: g * 0.9999 for v, g in real(*arguments).items()}  # type: ignore[arg-type]
 
-    monkeypatch.setattr(program, "build_backward", off)
+    for module in (program, step_builder):
+        monkeypatch.setattr(module, "build_backward", off)
     assert any("rounding at random" in fault for fault in faults_of(range(10)))
 
 

@@ -55,7 +55,7 @@ BUILDERS = {
     if inspect.isfunction(value) and name not in GRAPHS
     if "Variable" in str(inspect.signature(value).return_annotation)
 }
-TELLING = {"x", "y", "z", "w", "xy", "xyz", "is_uniform_sized"}
+TELLING = {"x", "y", "z", "w", "xy", "xyz"}
 """Properties whose names say it all."""
 
 

@@ -10,8 +10,8 @@ import pytest
 from dressi.ad import Variable, simplify
 from dressi.ad.graph import Function, topological
 from dressi.packing import Options, Packed, check_plan, pack
+from dressi.packing.inline import find_inline
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA, UNLIMITED, DeviceLimits
-from dressi.packing.units import find_inline
 from dressi.testing.random_graphs import random_graph
 
 SEEDS = range(200)

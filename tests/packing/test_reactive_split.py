@@ -23,9 +23,10 @@ from dressi.ad.registry import FREE
 from dressi.ad.simplify import own_image
 from dressi.ad.vtype import FLOAT, INT, VEC3
 from dressi.packing import Options, Packed, check_plan, image_key
-from dressi.packing.build import MAX_PLANES, Task, make_task, pack_task
+from dressi.packing.build import pack_task
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA
 from dressi.packing.reactive import Split, split_functions, split_substages
+from dressi.packing.task import MAX_PLANES, Task
 from dressi.packing.units import in_buffer
 from dressi.testing.random_graphs import random_graph
 
@@ -56,7 +57,7 @@ def task_of(
     ]
     n = len(outputs)
     updates = [(x, new) for (x, _), new in zip(pairs, made[n:], strict=True)]
-    return make_task(made[:n], updates, limits, options)  # type: ignore[arg-type]
+    return Task("step", tuple(made[:n]), tuple(updates), limits, options)  # type: ignore[arg-type]
 
 
 def random_task(
@@ -112,6 +113,8 @@ def closed(half: Packed, given: Collection[int], inline: Collection[int]) -> set
 
 def check_split(task: Task, dirty: Collection[int], split: Split) -> set[int]:
     """Everything that a split promises; returns the uids of the cut."""
+    assert split.static.task is not None and split.static.task.outputs == task.outputs
+    task = split.static.task  # with the uniforms and what is inline
     changed = moving(task, dirty)
     check_plan(split.static.plan, task.limits)
     check_plan(split.step.plan, task.limits)

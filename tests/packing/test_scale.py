@@ -16,15 +16,17 @@ from dressi.ad.simplify import own_image
 from dressi.ad.vtype import FLOAT, INT
 from dressi.errors import GraphError
 from dressi.packing import Packed, check_plan, pack
-from dressi.packing.active import begin, candidates
+from dressi.packing.active import begin, broken_limit, candidates, use_of
 from dressi.packing.defuse import DefUse
 from dressi.packing.greedy import PATIENCE, pack_substages
+from dressi.packing.growing import why_not_stage
+from dressi.packing.inline import find_inline
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA, DeviceLimits
 from dressi.packing.obstacles import IMAGES, LEAVES, SCATTERED
-from dressi.packing.stage import pack_stages, why_not_stage
-from dressi.packing.substage import Substage, broken_limit, make_substage, use_of
+from dressi.packing.stage import pack_stages
+from dressi.packing.substage import Substage, make_substage
 from dressi.packing.task import Context
-from dressi.packing.units import ATTACHMENT, Unit, find_inline, in_buffer, make_units
+from dressi.packing.units import ATTACHMENT, Unit, in_buffer, make_units
 from dressi.testing.random_graphs import random_graph
 from dressi.testing.scale_graphs import KINDS, scale_graph
 

@@ -14,6 +14,7 @@ from dressi.ad.vtype import FLOAT, INT, MAT4, VEC2, VEC3, VEC4
 from dressi.errors import GraphError, PackingError
 from dressi.packing import Options, Packed, check_plan, pack, plan_text, shaders_text
 from dressi.packing.active import Candidate, Change, begin, candidates
+from dressi.packing.inline import find_inline
 from dressi.packing.limits import (
     INTEL,
     LLVMPIPE,
@@ -24,7 +25,7 @@ from dressi.packing.limits import (
     DeviceLimits,
 )
 from dressi.packing.task import Context
-from dressi.packing.units import find_inline, make_units
+from dressi.packing.units import make_units
 
 SIZE = (8, 6)
 BOTH = pytest.mark.parametrize("limits", [LLVMPIPE, MINIMUM], ids=lambda p: p.name)

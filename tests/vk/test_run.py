@@ -22,7 +22,7 @@ from hand_plans import (
 
 from dressi.errors import DeviceError
 from dressi.packing.plan import Binding, BufferPlan, DrawPlan, Plan, SamplerPlan
-from dressi.vk import Device, record
+from dressi.vk import Device, hazards, record
 
 pytestmark = pytest.mark.gpu
 SAMPLERLESS = "#extension GL_EXT_samplerless_texture_functions : require"
@@ -298,7 +298,8 @@ def test_steps_of_dispatches_alone_wait_for_dispatches_fills_and_copies_alone(
     """Every run fills the buffer anew before it counts in it, and copies what it stored."""
     full = []
     real = record.barrier
-    monkeypatch.setattr(record, "barrier", lambda *args: full.append(real(*args)))
+    for module in (record, hazards):
+        monkeypatch.setattr(module, "barrier", lambda *args: full.append(real(*args)))
     count = compute(COUNT, (Binding(0, "buffer", 0, "c"), Binding(1, "storage", 0, "c")), (1, 1, 1))
     p = plan(
         count,

@@ -12,7 +12,8 @@ from dressi.ad.evaluate import as_array
 from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.precision import say_far
-from dressi.ad.registry import FREE, Case, Infer, Op, Shape, apply, broadcast
+from dressi.ad.registry import FREE, Case, Infer, Op, Shape, apply
+from dressi.ad.shape import broadcast
 from dressi.ad.vtype import VType, vector
 from dressi.errors import GraphError
 

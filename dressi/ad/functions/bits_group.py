@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dressi.ad.graph import Function, Variable
-from dressi.ad.kernels import Workgroup, implement
+from dressi.ad.kernels import implement
 from dressi.ad.registry import ANY, COMP, SAME, Op, Shape
 from dressi.ad.template import expand_glsl, expand_kernel
+from dressi.ad.workgroups import Workgroup
 
 WORD = 32
 WIDE = 8

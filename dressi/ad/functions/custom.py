@@ -17,7 +17,8 @@ import numpy as np
 from dressi.ad.functions._common import lift
 from dressi.ad.graph import Function, Size, Variable, checked_shape, short, user_line
 from dressi.ad.kernels import Kernel, implement
-from dressi.ad.registry import ANY, OPS, SAME, Op, Shape, apply, broadcast
+from dressi.ad.registry import ANY, OPS, SAME, Op, Shape, apply
+from dressi.ad.shape import broadcast
 from dressi.ad.vtype import VType
 from dressi.errors import GraphError
 from dressi.kinds import Access

@@ -19,7 +19,7 @@ from dressi.ad.functions.select import compare, equal, where
 from dressi.ad.functions.stop import stop_gradient
 from dressi.ad.functions.vector import dot
 from dressi.ad.graph import Size, Variable, checked_shape
-from dressi.ad.registry import broadcast
+from dressi.ad.shape import broadcast
 from dressi.ad.vtype import FLOAT, INT, VEC2
 from dressi.errors import GraphError
 from dressi.kinds import FOOTPRINTS, Footprint

@@ -17,8 +17,9 @@ from typing import Any
 
 from dressi.ad.functions.reduce import compensated
 from dressi.ad.graph import Function, Size, Variable
-from dressi.ad.kernels import Workgroup, implement
+from dressi.ad.kernels import implement
 from dressi.ad.registry import ANY, COMP, Op, Shape, apply
+from dressi.ad.workgroups import Workgroup
 
 LANES = (8, 8)
 """Invocations of a group, side by side and below each other, where it takes a tile of an image: a

@@ -17,7 +17,8 @@ from dressi.ad.functions.vector import cross
 from dressi.ad.functions.written_out import AXES, built_glsl, determinant_glsl
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import Case, Op, Shape, apply, broadcast
+from dressi.ad.registry import Case, Op, Shape, apply
+from dressi.ad.shape import broadcast
 from dressi.ad.vtype import FLOAT, MAT2, MAT3, MAT4, VEC2, VEC3, VEC4, VType, matrix
 from dressi.errors import GraphError
 

@@ -16,7 +16,8 @@ from dressi.ad.functions.components import sum_components
 from dressi.ad.functions.written_out import AXES, built_glsl, inputs_glsl, matmul_glsl
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import Case, Op, Shape, apply, broadcast, every_input
+from dressi.ad.registry import Case, Op, Shape, apply, every_input
+from dressi.ad.shape import broadcast
 from dressi.ad.vtype import FLOAT, MAT2, MAT3, MAT4, VEC2, VEC3, VEC4, matrix
 from dressi.errors import GraphError
 

@@ -26,10 +26,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dressi.ad.graph import Function, Variable
-from dressi.ad.kernels import Workgroup, implement
+from dressi.ad.kernels import implement
 from dressi.ad.registry import ANY, COMP, Op
 from dressi.ad.template import Value, expand_glsl, expand_kernel
 from dressi.ad.vtype import INT, IVEC2
+from dressi.ad.workgroups import Workgroup
 
 GROUP = 64
 """Primitives of a group."""

@@ -25,7 +25,8 @@ from dressi.ad.functions._common import (
 from dressi.ad.functions.components import fit
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import OPS, Case, Op, Shape, apply, broadcast
+from dressi.ad.registry import OPS, Case, Op, Shape, apply
+from dressi.ad.shape import broadcast
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3, vector
 from dressi.errors import GraphError
 from dressi.kinds import Comparison

@@ -22,7 +22,8 @@ from dressi.ad.functions.window import crop
 from dressi.ad.functions.written_out import dot_glsl
 from dressi.ad.graph import Function, Size, Variable
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, OPS, SAME, Case, Op, Shape, apply, broadcast
+from dressi.ad.registry import ANY, OPS, SAME, Case, Op, Shape, apply
+from dressi.ad.shape import broadcast
 from dressi.ad.vtype import FLOAT, INT, VEC3
 from dressi.errors import GraphError
 from dressi.kinds import FILTERS, Filter

@@ -31,7 +31,8 @@ from dressi.ad.functions.wraps import at_glsl, checked_wrap, inside_glsl, near_g
 from dressi.ad.functions.written_out import dot_glsl
 from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, SAME, Op, Shape, apply, broadcast
+from dressi.ad.registry import ANY, SAME, Op, Shape, apply
+from dressi.ad.shape import broadcast
 from dressi.ad.vtype import FLOAT, VEC2, VEC3
 from dressi.errors import GraphError
 from dressi.kinds import Filter, MipFilter, Wrap, Wraps

@@ -12,7 +12,8 @@ from dressi.ad.functions.wraps import at_glsl, inside_glsl, is_inside, near, nea
 from dressi.ad.functions.written_out import dot_glsl, lerp_glsl
 from dressi.ad.graph import Function
 from dressi.ad.kernels import SUBGROUP, Kernel, register
-from dressi.ad.registry import ANY, SAME, Op, broadcast
+from dressi.ad.registry import ANY, SAME, Op
+from dressi.ad.shape import broadcast
 from dressi.ad.vtype import VEC2
 from dressi.kinds import Wraps
 

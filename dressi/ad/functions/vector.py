@@ -15,7 +15,8 @@ from dressi.ad.functions.select import compare, safe_div, where, zero_mul
 from dressi.ad.functions.written_out import AXES, cross_glsl, dot_glsl, inputs_glsl
 from dressi.ad.graph import Function, Variable, short
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import Case, Op, Shape, apply, broadcast, every_input
+from dressi.ad.registry import Case, Op, Shape, apply, every_input
+from dressi.ad.shape import broadcast
 from dressi.ad.vtype import FLOAT, IVEC3, VEC2, VEC3, VEC4, vector
 from dressi.errors import GraphError
 

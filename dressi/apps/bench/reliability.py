@@ -15,6 +15,7 @@ from dressi.apps.reliability import (
     cost,
     coverage,
     devices,
+    edge_gradients,
     edges,
     failures,
     fits,
@@ -46,18 +47,21 @@ FIGURES: Mapping[str, Callable[[str | None, bool], Iterable[Row]]] = {
     "R13": failures.measure,
     "R14": survival.atomic,
     "R15": surroundings.measure,
+    "R16": edge_gradients.measure,
     "cost": cost.measure,
 }
 """(device, whether the run is a small one) -> rows."""
 FILED = "R7"
 """The figure that ``--results`` goes to."""
+WORDED = "R16"
+"""The figure that takes words after its name: ``R16:antialias:torus``."""
 
 
 def chosen(only: str | None) -> list[str]:
-    """Return the names out of a list like ``R1,R9``; all when it is None. Raises DressiError for
-    others."""
+    """Return the names out of a list like ``R1,R9,R16:torus``; all when it is None. Raises
+    DressiError for others."""
     names = list(FIGURES) if only is None else [n.strip() for n in only.split(",")]
-    unknown = [n for n in names if n not in FIGURES]
+    unknown = [n for n in names if n not in FIGURES and not n.startswith(f"{WORDED}:")]
     if unknown:
         known = ", ".join(FIGURES)
         raise DressiError(f"bench: --only {only}: no figure {', '.join(unknown)}; known: {known}")
@@ -76,6 +80,11 @@ def measure(settings: Settings, copies: Copies) -> Table:
     figures = dict(FIGURES)
     if settings.results is not None:
         figures[FILED] = partial(devices.measure, file=settings.results)
+    for name in names:
+        if name not in figures:
+            words = name.split(":")[1:]
+            edge_gradients.chosen(words)
+            figures[name] = partial(edge_gradients.measure, words=words)
     done: list[str] = []
     try:
         for name in names:

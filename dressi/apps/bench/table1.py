@@ -20,8 +20,7 @@ from dressi.apps.bench.steps import bumpy
 from dressi.apps.fitting import ShapeSchedule
 from dressi.apps.problems import pear_problem
 from dressi.engine import DressiAD
-from dressi.packing import DeviceLimits, Plan, check_plan
-from dressi.packing.build import make_task, pack_task
+from dressi.packing import DeviceLimits, Plan, check_plan, pack
 from dressi.packing.limits import UNLIMITED
 from dressi.packing.reactive import split_functions
 from dressi.testing.problems import Problem, texture_problem
@@ -59,8 +58,7 @@ def max_inputs(*plans: Plan) -> int:
 def measure_limit(target: str, problem: Problem, limits: DeviceLimits) -> dict[str, Any]:
     """Return one row. Raises PackingError where a Function needs more than the limits allow."""
     outputs, updates = problem.graph()
-    task = make_task(outputs, updates, limits)
-    whole = pack_task(task)
+    whole = pack(outputs, updates, limits)
     plan = whole.plan
     check_plan(plan, limits)
     split = split_functions(whole, dirty=())

@@ -1,0 +1,112 @@
+"""R16: the reference has the derivatives that closed forms say, and the figure can fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dressi.apps.bench import Settings
+from dressi.apps.bench.reliability import chosen as chosen_figures
+from dressi.apps.reliability import edge_gradients
+from dressi.apps.reliability.edge_gradients import BUILDERS, Found, chosen, measure
+from dressi.errors import DressiError
+from dressi.testing.edge_scenes import (
+    KINDS,
+    LOOKS,
+    EdgeScene,
+    camera,
+    edge_scene,
+    random_scenes,
+    sheet,
+)
+from dressi.testing.supersampled import derivatives, picture
+
+SAMPLES, STEP = 8, 0.5
+
+
+def _square(half: float, behind: tuple[float, float] | None = None) -> EdgeScene:
+    """A square of brightness 0.9 before a ground of 0.1, turned by an angle at which its edges meet
+    samples everywhere; behind: half side and depth of a still square of 0.4."""
+    c, s = np.cos(0.3), np.sin(0.3)
+    turn = np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]])
+    positions, faces = sheet(half)
+    positions, albedo = positions @ turn.T, np.full(4, 0.9)
+    grown = positions.copy()
+    if behind is not None:
+        more, more_faces = sheet(behind[0])
+        positions = np.concatenate([positions, more + (0, 0, behind[1])])
+        faces = np.concatenate([faces, more_faces + 4])
+        albedo, grown = np.append(albedo, np.full(4, 0.4)), np.concatenate([grown, 0 * more])
+    return EdgeScene(
+        "square", positions, faces, albedo, np.arange(len(albedo)) < 4, camera(), background=0.1,
+        directions=grown[None],
+    )  # fmt: skip
+
+
+def _pixels_per_unit(depth: float = 0.0) -> float:
+    return 32 * camera()[0, 0] / (4.0 - depth)
+
+
+@pytest.mark.parametrize("behind, jump", [(None, 0.8), ((0.9, -0.5), 0.5)])
+def test_a_square_that_grows_has_the_derivative_of_its_area(behind, jump: float) -> None:
+    """The second square is wholly behind the edges of the first: they are occlusion edges."""
+    half = 0.5
+    scene = _square(half, behind)
+    found = derivatives(scene, SAMPLES, STEP / (half * _pixels_per_unit()))
+    side = 2 * half * _pixels_per_unit()
+    # area (1 + t)^2; 0.3 %: of 60 edge samples per unit of a turned edge, as many errors as half
+    assert found[0] == pytest.approx(2 * side**2 * jump, rel=3e-3)
+
+
+def test_what_crosses_the_near_plane_ends_there() -> None:
+    """A floor that leads behind the camera fills the picture below its far end."""
+    positions, faces = sheet(1.0)
+    floor = np.stack(
+        [positions[:, 0] * 9, 0 * positions[:, 1] - 0.4, 5 - 4 * (1 - positions[:, 1])], 1
+    )
+    scene = EdgeScene("floor", floor, faces, np.full(4, 0.9), np.ones(4, bool), camera())
+    shown = picture(scene, floor, 4)
+    horizon = 32 * (1 + 0.4 * camera()[0, 0] / 7.0)  # its far end lies 7 before the camera
+    assert (shown[int(horizon) + 1 :, 32] == pytest.approx(0.9)) and not shown[
+        : int(horizon), 32
+    ].any()
+
+
+def test_scenes_follow_from_their_seed_and_move_by_a_pixel() -> None:
+    first, again = random_scenes(2 * len(KINDS)), random_scenes(2 * len(KINDS))
+    assert {s.kind for s in first} == set(KINDS) and {s.look for s in first} == set(LOOKS)
+    for a, b in zip(first, again, strict=True):
+        assert np.array_equal(a.positions, b.positions)
+        assert np.array_equal(a.directions, b.directions)
+        assert not a.directions[:, ~a.moved].any()
+        assert (np.abs(a.directions).max((1, 2)) > 0).all()
+
+
+def test_words_choose_builders_and_kinds() -> None:
+    assert chosen([]) == (list(BUILDERS), list(KINDS))
+    assert chosen(["antialias", "torus"]) == (["antialias"], ["torus"])
+    assert chosen(["K=3", "ball"]) == ([b for b in BUILDERS if b.startswith("K=3")], ["ball"])
+    assert chosen_figures("R1,R16:torus") == ["R1", "R16:torus"]
+    with pytest.raises(DressiError, match="nothing is no builder and no kind"):
+        chosen(["nothing"])
+    with pytest.raises(DressiError, match="no figure R1:torus"):
+        chosen_figures("R1:torus")
+
+
+def test_a_ratio_and_a_cosine_that_are_off_do_not_hold() -> None:
+    truth = np.array([3.0, 4.0])
+    assert Found(2 * truth, None, truth, 0.0).against(truth) == pytest.approx((2.0, 1.0))
+    rows = list(edge_gradients._verdicts("R16", [Found(np.array([4.0, -3.0]), None, truth, 0.0)]))
+    assert [r["holds"] for r in rows] == [False] * 4
+
+
+@pytest.mark.gpu
+def test_hardsoftras_misses_the_edge_of_an_object_before_a_wall(monkeypatch) -> None:
+    """What R16 is for. When this fails, occlusion edges have a gradient: lower what is expected."""
+    scene = edge_scene("wall")
+    few = replace(scene, directions=scene.directions[:1])
+    monkeypatch.setattr(edge_gradients, "scenes", lambda kind: [few])
+    row, *_ = measure(Settings().device, True, ("K=1 r=0.1", "wall"))
+    assert not row["holds"] and row["value"] > 0.9
