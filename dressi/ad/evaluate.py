@@ -34,23 +34,17 @@ def as_array(value: Any, like: Variable) -> np.ndarray:
         raise GraphError(f"{name}: cannot use {type(value).__name__} as data") from None
     (w, h), n, tail = like.size, like.layers, like.vtype.tail
     full = (n, h, w, *tail)
-    options = [full]
-    if n == 1:
-        options.append(full[1:])
+    shapes = [full]
     if h == 1:
-        options.append((n, w, *tail))
-        if n == 1:
-            options.append((w, *tail))
+        shapes.append((n, w, *tail))
     if (w, h) == (1, 1):
-        options.append((n, *tail))
-        if n == 1:
-            options.append(tail)
+        shapes.append((n, *tail))
+    options = shapes + [s[1:] for s in shapes if n == 1]
     if tail == (1,):
         options += [o[:-1] for o in options]
     if a.shape not in options:
-        raise GraphError(
-            f"{name}: needs an array of shape {options[1 if n == 1 else 0]}, got {a.shape}"
-        )
+        needed = full[1:] if n == 1 else full
+        raise GraphError(f"{name}: needs an array of shape {needed}, got {a.shape}")
     finite = np.isfinite(a)
     if not finite.all():
         bad = tuple(int(i) for i in np.argwhere(~finite)[0])
@@ -112,7 +106,7 @@ def evaluate(
 def _fill(a: np.ndarray, v: Variable) -> np.ndarray:
     """An array broadcast to the shape of a Variable, float64."""
     shape = (v.layers, v.size[1], v.size[0], *v.vtype.tail)
-    return np.broadcast_to(a, shape).astype(np.float64)
+    return np.broadcast_to(a, shape).astype(np.float64, order="C")
 
 
 def _resolve(

@@ -85,46 +85,36 @@ def explain(
     if obvious is not None:
         return obvious
     reverse = sweep(loss, [var])
+    label, stops = var.label(), tuple(_structural_stop(f, i) for f, i in reverse.ends)
     if var.uid not in reverse.gradients:
-        stops = tuple(_structural_stop(f, i) for f, i in reverse.ends)
-        if all(s.op == STOP_GRADIENT.name for s in stops):
-            message = "no gradient: every path to the loss goes through F.stop_gradient"
-            return Explanation(var.label(), STOP, message, stops)
-        message = "no gradient: every path to the loss goes through an op without one"
-        return Explanation(var.label(), NO_OP_GRADIENT, message, stops)
+        stopped = all(s.op == STOP_GRADIENT.name for s in stops)
+        through = "F.stop_gradient" if stopped else "an op without one"
+        message = f"no gradient: every path to the loss goes through {through}"
+        return Explanation(label, STOP if stopped else NO_OP_GRADIENT, message, stops)
     if var.creator is None and not var.requires_grad:
-        return Explanation(
-            var.label(),
-            REQUIRES_GRAD,
-            "the loss reaches it, but its requires_grad is off: set it on the leaf",
-            tuple(_structural_stop(f, i) for f, i in reverse.ends),
-        )
+        message = "the loss reaches it, but its requires_grad is off: set it on the leaf"
+        return Explanation(label, REQUIRES_GRAD, message, stops)
     has_data = feeds is not None or engine is not None
     # Gradients may read leaves that the loss does not: counters of stochastic ones.
     needed = [loss, *reverse.gradients.values()]
     if has_data or all(v.data is not None or v.derived for v in leaves(needed)):
         return _with_data(var, reverse, data_of("explain", needed, feeds, engine))
-    return Explanation(
-        var.label(),
-        NONE,
-        "there is a gradient as far as the graph tells; with feeds or engine, also whether it is 0",
-        tuple(_structural_stop(f, i) for f, i in reverse.ends),
+    message = (
+        "there is a gradient as far as the graph tells; with feeds or engine, also whether it is 0"
     )
+    return Explanation(label, NONE, message, stops)
 
 
 def _without_sweep(var: Variable, loss: Variable) -> Explanation | None:
     """An explanation that needs no sweep, or None."""
-    label = var.label()
+    label, where = var.label(), f"the loss {loss.label()} made at {loss.line}"
     if loss.vtype.is_int:
-        message = f"no gradient: the loss {loss.label()} made at {loss.line} is an integer"
-        return Explanation(label, INTEGER_LOSS, message)
+        return Explanation(label, INTEGER_LOSS, f"no gradient: {where} is an integer")
     if var.vtype.is_int:
-        message = "no gradient: it is an integer"
-        return Explanation(label, INTEGER, message)
+        return Explanation(label, INTEGER, "no gradient: it is an integer")
     reached = {loss.uid, *(x.uid for f in topological([loss]) for x in f.inputs)}
     if var.uid not in reached:
-        message = f"no gradient: the loss {loss.label()} made at {loss.line} does not use it"
-        return Explanation(label, NO_PATH, message)
+        return Explanation(label, NO_PATH, f"no gradient: {where} does not use it")
     return None
 
 

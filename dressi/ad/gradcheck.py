@@ -16,13 +16,7 @@ from typing import Any
 import numpy as np
 
 from dressi.ad.autodiff import build_backward, parameters
-from dressi.ad.differences import (
-    FLOAT32,
-    Entry,
-    entries_to_check,
-    rounding_noise,
-    slopes_at,
-)
+from dressi.ad.differences import FLOAT32, Entry, entries_to_check, rounding_noise, slopes_at
 from dressi.ad.evaluate import as_array, evaluate
 from dressi.ad.functions import add_n, leaf, sum, sum_components
 from dressi.ad.functions.linalg import matrix_comp_mul

@@ -1,6 +1,6 @@
 """Kernels: which GLSL computes an op, and where it runs.
 
-In: ``register(Op(...), Kernel(...), ...)`` in ``dressi.ad.functions``. Out: kernels by op and
+In: ``register(op, Kernel(...), ...)`` in ``dressi.ad.functions``. Out: kernels by op and
 target, for the packer. What an op is (``ad.registry``) knows nothing of them.
 """
 

@@ -13,13 +13,7 @@ from collections.abc import Sequence
 from dressi.ad.functions._common import constant
 from dressi.ad.functions.group_sum import group_sums
 from dressi.ad.functions.integer import bit_not
-from dressi.ad.functions.raster_compute import (
-    DEPTH32,
-    KEY64,
-    WINNER32,
-    Inner,
-    raster_keys,
-)
+from dressi.ad.functions.raster_compute import DEPTH32, KEY64, WINNER32, Inner, raster_keys
 from dressi.ad.functions.raster_kbuffer import SLOT_UPDATES, kbuffer_layer
 from dressi.ad.functions.reduce import BLOCK_SUM
 from dressi.ad.functions.select import compare, where

@@ -63,15 +63,6 @@ def _rate(lr: float | Variable) -> float | Variable:
     return lr
 
 
-def _check_adam(who: str, beta1: float, beta2: float, eps: float) -> None:
-    """Raises GraphError for settings of ``who`` out of range."""
-    for name, beta in (("beta1", beta1), ("beta2", beta2)):
-        if not 0.0 <= beta < 1.0:
-            raise GraphError(f"{who}: {name} must be in [0, 1), got {beta!r}")
-    if not 0.0 < eps < math.inf:
-        raise GraphError(f"{who}: eps must be above 0, got {eps!r}")
-
-
 def _average(mean: Variable, new: Variable, beta: float, t: Variable) -> Variable:
     """The bias-corrected moving average of Adam after ``new``, the t-th value, from the one before.
 
@@ -130,21 +121,29 @@ class Momentum:
 
 
 @dataclass
-class Adam:
-    """Adam (Kingma and Ba 2015) with bias correction; RMSprop for beta1 = 0.
-
-    lr: number, or FLOAT @ 1x1 (send a new value at any time without a rebuild). beta1, beta2: in
-    [0, 1); eps: above 0; GraphError else. State: two moments of each parameter's size, kept
-    corrected for their bias (exact also for beta near 1), and one step counter.
-    """
-
+class _AdamSettings:
     lr: float | Variable = 0.01
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
 
     def __post_init__(self) -> None:
-        _check_adam("Adam", self.beta1, self.beta2, self.eps)
+        who = type(self).__name__
+        for name, beta in (("beta1", self.beta1), ("beta2", self.beta2)):
+            if not 0.0 <= beta < 1.0:
+                raise GraphError(f"{who}: {name} must be in [0, 1), got {beta!r}")
+        if not 0.0 < self.eps < math.inf:
+            raise GraphError(f"{who}: eps must be above 0, got {self.eps!r}")
+
+
+@dataclass
+class Adam(_AdamSettings):
+    """Adam (Kingma and Ba 2015) with bias correction; RMSprop for beta1 = 0.
+
+    lr: number, or FLOAT @ 1x1 (send a new value at any time without a rebuild). beta1, beta2: in
+    [0, 1); eps: above 0; GraphError else. State: two moments of each parameter's size, kept
+    corrected for their bias (exact also for beta near 1), and one step counter.
+    """
 
     def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
         def change(m: Variable, v: Variable, rate: Value) -> Variable:
@@ -154,7 +153,7 @@ class Adam:
 
 
 @dataclass
-class AdamUniform:
+class AdamUniform(_AdamSettings):
     """Adam with one step size for all components of a parameter: its largest second moment
     (Nicolet et al. 2021, "Large Steps in Inverse Rendering of Geometry", 3.4).
 
@@ -165,14 +164,6 @@ class AdamUniform:
     of each parameter's size and one step counter.
     """
 
-    lr: float | Variable = 0.01
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-8
-
-    def __post_init__(self) -> None:
-        _check_adam("AdamUniform", self.beta1, self.beta2, self.eps)
-
     def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
         def change(m: Variable, v: Variable, rate: Value) -> Variable:
             step = rate / (sqrt(_largest(v)) + self.eps)
@@ -182,7 +173,7 @@ class AdamUniform:
 
 
 def _adam(
-    settings: Adam | AdamUniform,
+    settings: _AdamSettings,
     xs: Sequence[Variable],
     gxs: Sequence[Variable],
     change: Callable[[Variable, Variable, Value], Variable],

@@ -10,6 +10,7 @@ graph stays as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from dressi.ad.functions.arith import maximum, mul
 from dressi.ad.functions.raster import resolve
@@ -71,51 +72,40 @@ class _Layers:
         self, raster: Function, depth: Variable, keep: Variable, new: Replacements
     ) -> None:
         self.raster, self.depth, self.keep, self.new = raster, depth, keep, new
-        self.copies: list[Copies] = []
-        """Of each layer: what its fragments compute."""
-        self.tests: list[tuple[Variable, Variable]] = []
-        """Of each layer: depth and keep per fragment."""
+        self.drawn: list[tuple[Copies, Variable, Variable]] = []
+        """Of each layer: what its fragments compute, and their depth and keep."""
         self.nearest: list[Variable] = []
         """Of each layer: depth per pixel."""
 
     def resolved(self, f: Function) -> Variable:
         """The output of an ``F.resolve``, from the rasterization of its layer alone."""
-        k = f.attr("peel")
-        while len(self.tests) <= k:
-            self._draw_next()
+        copy, depth, keep = self._layer(f.attr("peel"))
         if f.inputs[0] is self.depth and f.attr("background") == 1.0:
-            return self._depth(k)
-        value = self.copies[k](f.inputs[0])
-        depth, keep = self.tests[k]
-        return resolve(value, depth, keep, f.attr("background"))
+            return self._depth(f.attr("peel"))
+        return resolve(copy(f.inputs[0]), depth, keep, f.attr("background"))
 
-    def _draw_next(self) -> None:
-        k = len(self.tests)
-        copy = self._copies(k)
-        depth, keep = copy(self.depth), copy(self.keep)
-        if k > 0:
-            # The depth test clamps depths in front of the near plane to 0.
-            front = maximum(self._depth(k - 1), 0.0)
-            keep = mul(keep, compare("gt", depth, front))
-        self.copies.append(copy)
-        self.tests.append((depth, keep))
+    def _layer(self, k: int) -> tuple[Copies, Variable, Variable]:
+        for n in range(len(self.drawn), k + 1):
+            copy = Copies(partial(self._copied, n))
+            depth, keep = copy(self.depth), copy(self.keep)
+            if n > 0:
+                # The depth test clamps depths in front of the near plane to 0.
+                front = maximum(self._depth(n - 1), 0.0)
+                keep = mul(keep, compare("gt", depth, front))
+            self.drawn.append((copy, depth, keep))
+        return self.drawn[k]
 
     def _depth(self, k: int) -> Variable:
-        while len(self.nearest) <= k:
-            depth, keep = self.tests[len(self.nearest)]
+        for n in range(len(self.nearest), k + 1):
+            _, depth, keep = self.drawn[n]
             self.nearest.append(resolve(depth, depth, keep, background=1.0))
         return self.nearest[k]
 
-    def _copies(self, k: int) -> Copies:
-        """Copies of what fragments compute, for those of layer k."""
-
-        def rule(v: Variable, copy: Copies) -> Variable | None:
-            f = v.creator
-            if v.fragment_of is not self.raster or f is None:
-                return self.new(v)
-            if f.op.kind != RASTER:
-                return None
-            # The attribute keeps it from being merged with the rasterization of another layer.
-            return reapplied(f, [self.new(x) for x in f.inputs], peel=k)
-
-        return Copies(rule)
+    def _copied(self, k: int, v: Variable, copy: Copies) -> Variable | None:
+        """The copy of what fragments compute, for those of layer k; as a rule of ``Copies``."""
+        f = v.creator
+        if v.fragment_of is not self.raster or f is None:
+            return self.new(v)
+        # The attribute keeps it from being merged with the rasterization of another layer.
+        is_raster = f.op.kind == RASTER
+        return reapplied(f, [self.new(x) for x in f.inputs], peel=k) if is_raster else None

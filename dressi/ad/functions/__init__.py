@@ -6,6 +6,7 @@ itself, where they were before, with a DeprecationWarning, for one release.
 """
 
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dressi.ad.functions._common import constant, leaf
@@ -266,6 +267,9 @@ __all__ = [
 
 FAMILIES = {"bits": bits, "image": image, "linalg": linalg, "nn": nn}
 """Name of a family in F -> its module."""
+
+for _family in FAMILIES.values():  # dir() lists the ops alone, for completion
+    vars(_family)["__dir__"] = partial(list, _family.__all__)
 
 
 def __dir__() -> list[str]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from dressi.ad.evaluate import as_array
-from dressi.ad.graph import Function, Variable, short
+from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.precision import say_far
-from dressi.ad.registry import FREE, Op, Shape, apply
+from dressi.ad.registry import FREE, Case, Infer, Op, Shape, apply
 from dressi.ad.shape import broadcast
 from dressi.ad.vtype import VType, vector
 from dressi.errors import GraphError
@@ -42,20 +42,18 @@ def _const_glsl(f: Function) -> str:
     return f"{{y}} = {{T}}({', '.join(literal(v, vtype.is_int) for v in values)});"
 
 
-CONST = register(
-    Op(
-        "constant",
-        infer=lambda xs, a: (a["vtype"], (1, 1), 1),
-        exact=True,
-        kind=FREE,
-        zero_if=lambda f: None if any(f.attr("values")) else (),
-        reference=lambda f, xs: np.asarray(f.attr("values"), dtype=np.float64).reshape(
-            (1, 1, 1, *f.attr("vtype").tail)
-        ),
-        no_cases="no inputs; its values are tested in test_graph.py",
+CONST = Op(
+    "constant",
+    infer=lambda xs, a: (a["vtype"], (1, 1), 1),
+    exact=True,
+    kind=FREE,
+    zero_if=lambda f: None if any(f.attr("values")) else (),
+    reference=lambda f, xs: np.asarray(f.attr("values"), dtype=np.float64).reshape(
+        (1, 1, 1, *f.attr("vtype").tail)
     ),
-    Kernel(_const_glsl),
+    no_cases="no inputs; its values are tested in test_graph.py",
 )
+register(CONST, Kernel(_const_glsl))
 
 
 def constant(value: Any, vtype: VType | None = None) -> Variable:
@@ -192,6 +190,25 @@ def same(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return xs[0].vtype, xs[0].size, xs[0].layers
 
 
+def like(needed: str, fits: Callable[[VType], bool]) -> Infer:
+    """Return the rule of an op whose output is like its first input. needed: the types that fit,
+    for the GraphError that others raise."""
+
+    def infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+        if not fits(xs[0].vtype):
+            raise GraphError(f"needs {needed}, got {xs[0].vtype.name}")
+        return same(xs, attrs)
+
+    return infer
+
+
+like_float = like("FLOAT", lambda t: t is VType.FLOAT)
+like_floats = like("FLOAT or VECn", lambda t: not t.is_int and not t.is_matrix)
+like_integers = like("INT or IVECn", lambda t: t.is_int)
+like_matrix = like("MATn", lambda t: t.is_matrix)
+like_components = like("a scalar or vector", lambda t: not t.is_matrix)
+
+
 def linear(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     """Elementwise, and matrices of one type."""
     if xs[0].vtype.is_matrix and all(x.vtype == xs[0].vtype for x in xs):
@@ -228,6 +245,20 @@ def float_elementwise(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     if vtype.is_int:
         raise GraphError(f"needs FLOAT or VECn, got {vtype.name}")
     return vtype, size, layers
+
+
+def sized(
+    build: Callable[..., Variable],
+    inputs: tuple[tuple[VType, float, float], ...],
+    *sizes: Size,
+    gradient: bool = True,
+    **more: Any,
+) -> Case:
+    """Return a Case whose inputs have these sizes: one for each of them, or one for all. gradient:
+    whether it is compared where an input is a float."""
+    given = sizes * len(inputs) if len(sizes) == 1 else sizes
+    has_float = any(not vtype.is_int for vtype, _, _ in inputs)
+    return Case(build, inputs, gradient and has_float, elementwise=False, sizes=given, **more)
 
 
 def table_index(n_width: str, index: str, is_table: bool) -> str:

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import constant, lift, needs_int
+from dressi.ad.functions._common import constant, lift, needs_int, sized
 from dressi.ad.functions.arith import clamp, to_float, to_int
 from dressi.ad.functions.bits_group import GROUP_DILATE_BITS, MOST_RADIUS, WORD
+from dressi.ad.functions.image import differs, spread
 from dressi.ad.graph import Function, Size, Variable, checked_shape
 from dressi.ad.kernels import DISPATCH, SUBGROUP, Kernel, register
-from dressi.ad.registry import ANY, MACRO, SAME, Case, Op, Shape, apply
+from dressi.ad.registry import ANY, MACRO, SAME, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT
 from dressi.errors import GraphError
 
@@ -80,30 +81,24 @@ def _pack_together_glsl(f: Function) -> str:
     )
 
 
-PACK_BITS: Op = register(
-    Op(
-        "pack_bits",
-        _pack_infer,
-        reads=(ANY, SAME),
-        reference=lambda f, xs: _to_words(
-            (xs[0] <= xs[1].reshape(-1)[0])[..., 0]
-            if f.attr("compare") == "<="
-            else (xs[0] >= xs[1].reshape(-1)[0])[..., 0]
-        ),
-        cases=tuple(
-            Case(
-                lambda a, below=below: pack_bits(a, 0.4, below),
-                ((FLOAT, 0, 1),),
-                gradient=False,
-                elementwise=False,
-                sizes=((70, 3),),
-            )
-            for below in (False, True)
-        ),
+PACK_BITS = Op(
+    "pack_bits",
+    _pack_infer,
+    reads=(ANY, SAME),
+    reference=lambda f, xs: _to_words(
+        (np.less_equal if f.attr("compare") == "<=" else np.greater_equal)(xs[0], xs[1])[..., 0]
     ),
-    Kernel(_pack_glsl),
-    Kernel(_pack_together_glsl, SUBGROUP),
+    cases=tuple(
+        sized(
+            lambda a, below=below: pack_bits(a, 0.4, below),
+            ((FLOAT, 0, 1),),
+            (70, 3),
+            gradient=False,
+        )
+        for below in (False, True)
+    ),
 )
+register(PACK_BITS, Kernel(_pack_glsl), Kernel(_pack_together_glsl, SUBGROUP))
 
 
 def _unpack_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -119,22 +114,15 @@ def _need_words(x: Variable, width: int) -> None:
         raise GraphError(f"{x.label()} is not a packed mask of {width} pixels a row")
 
 
-UNPACK_BITS: Op = register(
-    Op(
-        "unpack_bits",
-        _unpack_infer,
-        reads=(ANY,),
-        reference=lambda f, xs: _from_words(xs[0], f.attr("size")[0])[..., None].astype(np.float64),
-        cases=(
-            Case(
-                lambda a: unpack_bits(a, (70, 5)),
-                ((INT, -(2**31), 2**31 - 1),),
-                gradient=False,
-                elementwise=False,
-                sizes=((3, 5),),
-            ),
-        ),
-    ),
+UNPACK_BITS = Op(
+    "unpack_bits",
+    _unpack_infer,
+    reads=(ANY,),
+    reference=lambda f, xs: _from_words(xs[0], f.attr("size")[0])[..., None].astype(np.float64),
+    cases=(sized(lambda a: unpack_bits(a, (70, 5)), ((INT, -(2**31), 2**31 - 1),), (3, 5)),),
+)
+register(
+    UNPACK_BITS,
     Kernel(
         "{y} = float((uint({fetch0}(ivec2({pos}.x >> 5, {pos}.y), {layer})) "
         ">> uint({pos}.x & 31)) & 1u);"
@@ -167,36 +155,21 @@ def _border_glsl(f: Function) -> str:
     )
 
 
-def _border_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    m = _from_words(xs[0], f.attr("width"))
-    out = np.zeros_like(m)
-    dx, dy = m[:, :, 1:] != m[:, :, :-1], m[:, 1:] != m[:, :-1]
-    out[:, :, 1:] |= dx
-    out[:, :, :-1] |= dx
-    out[:, 1:] |= dy
-    out[:, :-1] |= dy
-    return _to_words(out)
-
-
-BORDER_BITS: Op = register(
-    Op(
-        "border_bits",
-        _same_words,
-        reads=(ANY,),
-        reference=_border_ref,
-        cases=tuple(
-            Case(
-                lambda a, w=w: border_bits(pack_bits(unpack_bits(a, (w, 5)), 0.5), w),
-                ((INT, -(2**31), 2**31 - 1),),
-                gradient=False,
-                elementwise=False,
-                sizes=((3, 5),),
-            )
-            for w in (96, 70, 65)
-        ),
+BORDER_BITS = Op(
+    "border_bits",
+    _same_words,
+    reads=(ANY,),
+    reference=lambda f, xs: _to_words(differs(_from_words(xs[0], f.attr("width")))),
+    cases=tuple(
+        sized(
+            lambda a, w=w: border_bits(pack_bits(unpack_bits(a, (w, 5)), 0.5), w),
+            ((INT, -(2**31), 2**31 - 1),),
+            (3, 5),
+        )
+        for w in (96, 70, 65)
     ),
-    Kernel(_border_glsl),
 )
+register(BORDER_BITS, Kernel(_border_glsl))
 
 # Along a row by n <= 31 pixels: words doubled up to n, with what crosses from the words beside.
 _ROW_GLSL = (
@@ -229,61 +202,41 @@ def _column_glsl(f: Function) -> str:
     )
 
 
-def _spread(m: np.ndarray, axis: int, steps: Sequence[int]) -> np.ndarray:
-    out, last, here = m.copy(), m.shape[axis] - 1, np.arange(m.shape[axis])
-    for step in steps:
-        out |= np.take(m, np.maximum(here - step, 0), axis)
-        out |= np.take(m, np.minimum(here + step, last), axis)
-    return out
-
-
 def _reach_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     n = int(xs[1].reshape(-1)[0])
     m = _from_words(xs[0], xs[0].shape[2] * WORD)
     if f.op is ROW_BITS:
-        return _to_words(_spread(m, 2, range(1, min(n, MOST) + 1)))
-    return _to_words(_spread(m, 1, [min(k * f.attr("step"), n) for k in range(1, TAPS + 1)]))
+        return _to_words(spread(m, 2, range(1, min(n, MOST) + 1)))
+    return _to_words(spread(m, 1, [min(k * f.attr("step"), n) for k in range(1, TAPS + 1)]))
 
 
-ROW_BITS: Op = register(
-    Op(
-        "dilate_bits_row",
-        _same_words,
-        reads=(ANY, SAME),
-        reference=_reach_ref,
-        cases=tuple(
-            Case(
-                lambda a, n=n: apply(ROW_BITS, (a, constant(n, INT))),
-                ((INT, 0, 3000),),
-                gradient=False,
-                elementwise=False,
-                sizes=((4, 3),),
-            )
-            for n in (0, 1, 2, 5, 16, 31)
-        ),
+ROW_BITS: Op = Op(
+    "dilate_bits_row",
+    _same_words,
+    reads=(ANY, SAME),
+    reference=_reach_ref,
+    cases=tuple(
+        sized(lambda a, n=n: apply(ROW_BITS, (a, constant(n, INT))), ((INT, 0, 3000),), (4, 3))
+        for n in (0, 1, 2, 5, 16, 31)
     ),
-    Kernel(_ROW_GLSL),
 )
+register(ROW_BITS, Kernel(_ROW_GLSL))
 
-COLUMN_BITS: Op = register(
-    Op(
-        "dilate_bits_column",
-        _same_words,
-        reads=(ANY, SAME),
-        reference=_reach_ref,
-        cases=tuple(
-            Case(
-                lambda a, n=n: apply(COLUMN_BITS, (a, constant(n, INT)), step=2),
-                ((INT, 0, 3000),),
-                gradient=False,
-                elementwise=False,
-                sizes=((4, 17),),
-            )
-            for n in (0, 3, 8)
-        ),
+COLUMN_BITS: Op = Op(
+    "dilate_bits_column",
+    _same_words,
+    reads=(ANY, SAME),
+    reference=_reach_ref,
+    cases=tuple(
+        sized(
+            lambda a, n=n: apply(COLUMN_BITS, (a, constant(n, INT)), step=2),
+            ((INT, 0, 3000),),
+            (4, 17),
+        )
+        for n in (0, 3, 8)
     ),
-    Kernel(_column_glsl),
 )
+register(COLUMN_BITS, Kernel(_column_glsl))
 
 
 def _dilate_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -332,29 +285,21 @@ def _dilate_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     most = f.attr("max_radius")
     n = int(np.floor(np.clip(xs[1].reshape(-1)[0] + 0.5, 0, most + 0.5)))
     m = _from_words(xs[0], xs[0].shape[2] * WORD)
-    return _to_words(_spread(_spread(m, 2, range(1, n + 1)), 1, range(1, n + 1)))
+    return _to_words(spread(spread(m, 2, range(1, n + 1)), 1, range(1, n + 1)))
 
 
-DILATE_BITS: Op = register(
-    Op(
-        "dilate_bits",
-        _dilate_infer,
-        kind=MACRO,
-        expand=_dilate_expand,
-        reference=_dilate_ref,
-        cases=tuple(
-            Case(
-                lambda a, r=r: dilate_bits(a, r, 40),
-                ((INT, 0, 40),),
-                gradient=False,
-                elementwise=False,
-                sizes=((5, 53),),
-            )
-            for r in (0.0, 1.0, 2.4, 5.0, 31.0, 33.5, 99.0)
-        ),
+DILATE_BITS = Op(
+    "dilate_bits",
+    _dilate_infer,
+    kind=MACRO,
+    expand=_dilate_expand,
+    reference=_dilate_ref,
+    cases=tuple(
+        sized(lambda a, r=r: dilate_bits(a, r, 40), ((INT, 0, 40),), (5, 53))
+        for r in (0.0, 1.0, 2.4, 5.0, 31.0, 33.5, 99.0)
     ),
-    Kernel(target=DISPATCH, expand=_dilate_in_groups),
 )
+register(DILATE_BITS, Kernel(target=DISPATCH, expand=_dilate_in_groups))
 
 
 def pack_bits(x: Variable, threshold: Any = 0.5, below: bool = False) -> Variable:

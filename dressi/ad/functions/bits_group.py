@@ -160,16 +160,17 @@ def _kernel(f: Function) -> tuple[str, str]:
     )
 
 
-GROUP_DILATE_BITS = implement(
-    Op(
-        "group_dilate_bits",
-        _infer,
-        reads=(ANY, SAME),
-        kind=COMP,
-    ),
+GROUP_DILATE_BITS = Op(
+    "group_dilate_bits",
+    _infer,
+    reads=(ANY, SAME),
+    kind=COMP,
+)
+"""Input 1: the radius, INT @ 1x1, up to the attribute ``max_radius``. ``width``: pixels of a row
+where the border of the mask is dilated, None where the mask itself is."""
+implement(
+    GROUP_DILATE_BITS,
     Workgroup(
         lambda f: _kernel(f)[1], preamble=lambda f: _kernel(f)[0], groups=_groups, lanes=LANES
     ),
 )
-"""Input 1: the radius, INT @ 1x1, up to the attribute ``max_radius``. ``width``: pixels of a row
-where the border of the mask is dilated, None where the mask itself is."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-
 from dressi.ad.functions._common import needs_variable
 from dressi.ad.functions.written_out import AXES
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import Case, Op, Shape, apply
+from dressi.ad.registry import Case, Op, apply
 from dressi.ad.vtype import FLOAT, MAT2, VEC3, vector
 
 
@@ -25,29 +20,23 @@ def _sum_components_glsl(f: Function) -> str:
     return "{y} = " + " + ".join(f"{{x0}}.{c}" for c in AXES[: t.n]) + ";"
 
 
-def _sum_components_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    return vector(1, xs[0].vtype.is_int), xs[0].size, xs[0].layers
-
-
-SUM_COMPONENTS = register(
-    Op(
-        "sum_components",
-        _sum_components_infer,
-        additive=True,
-        zero_if=(0,),
-        backward=lambda f, gy, i: apply(SPLAT, (gy,), vtype=f.inputs[0].vtype),
-        reference=lambda f, xs: (
-            xs[0].sum(axis=(-1, -2))[..., None]
-            if f.inputs[0].vtype.is_matrix
-            else xs[0].sum(axis=-1, keepdims=True)
-        ),
-        cases=(
-            Case(lambda a: sum_components(a), ((VEC3, -2, 2),)),
-            Case(lambda a: sum_components(a), ((MAT2, -2, 2),)),
-        ),
+SUM_COMPONENTS = Op(
+    "sum_components",
+    lambda xs, a: (vector(1, xs[0].vtype.is_int), xs[0].size, xs[0].layers),
+    additive=True,
+    zero_if=(0,),
+    backward=lambda f, gy, i: apply(SPLAT, (gy,), vtype=f.inputs[0].vtype),
+    reference=lambda f, xs: (
+        xs[0].sum(axis=(-1, -2))[..., None]
+        if f.inputs[0].vtype.is_matrix
+        else xs[0].sum(axis=-1, keepdims=True)
     ),
-    Kernel(_sum_components_glsl),
+    cases=(
+        Case(lambda a: sum_components(a), ((VEC3, -2, 2),)),
+        Case(lambda a: sum_components(a), ((MAT2, -2, 2),)),
+    ),
 )
+register(SUM_COMPONENTS, Kernel(_sum_components_glsl))
 
 
 def _splat_glsl(f: Function) -> str:
@@ -57,20 +46,15 @@ def _splat_glsl(f: Function) -> str:
     return "{y} = {T}(" + ", ".join([f"vec{t.n}({{x0}})"] * t.n) + ");"  # mat(s) is diagonal
 
 
-SPLAT: Op = register(
-    Op(
-        "splat",
-        lambda xs, a: (a["vtype"], xs[0].size, xs[0].layers),
-        zero_if=(0,),
-        backward=lambda f, gy, i: sum_components(gy),
-        reference=lambda f, xs: np.broadcast_to(
-            xs[0].reshape(*xs[0].shape[:3], *(1,) * len(f.attr("vtype").tail)),
-            (*xs[0].shape[:3], *f.attr("vtype").tail),
-        ).copy(),
-        cases=(Case(lambda a: apply(SPLAT, (a,), vtype=VEC3), ((FLOAT, -2, 2),), any_type=False),),
-    ),
-    Kernel(_splat_glsl),
+SPLAT: Op = Op(
+    "splat",
+    lambda xs, a: (a["vtype"], xs[0].size, xs[0].layers),
+    zero_if=(0,),
+    backward=lambda f, gy, i: sum_components(gy),
+    reference=lambda f, xs: xs[0].reshape(*xs[0].shape[:3], *(1,) * len(f.attr("vtype").tail)),
+    cases=(Case(lambda a: apply(SPLAT, (a,), vtype=VEC3), ((FLOAT, -2, 2),), any_type=False),),
 )
+register(SPLAT, Kernel(_splat_glsl))
 
 
 def sum_components(x: Variable) -> Variable:

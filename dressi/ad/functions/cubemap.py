@@ -15,6 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from dressi.ad.functions.sparse import SparseMatrix, linear_map
+from dressi.ad.functions.texture_taps import Taps
 from dressi.ad.graph import Variable
 
 ZERO = 1e-12
@@ -34,8 +35,6 @@ FACES = np.array(
     ],
     np.float64,
 )
-
-Taps = list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]
 
 
 def padded(cube: Variable) -> Variable:

@@ -1,5 +1,8 @@
 """Elementary functions of one variable (and atan2, mod), with stable forms."""
 
+# A function below its row is a signature and a docstring; rows name functions that come later.
+# mypy: disable-error-code="empty-body, has-type"
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,19 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import (
-    call,
-    elementwise,
-    float_elementwise,
-    lift,
-)
+from dressi.ad.functions._common import call, elementwise, float_elementwise, lift
 from dressi.ad.functions.arith import MUL, clamp, maximum, neg, to_float
 from dressi.ad.functions.components import fit
 from dressi.ad.functions.select import compare, safe_div, where, zero_div, zero_mul
 from dressi.ad.functions.unary import log_glsl, number_glsl, unary
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import OPS, Case, Op
+from dressi.ad.registry import Case, Op
 from dressi.ad.vtype import FLOAT, IVEC2, VEC2, VEC3
 
 
@@ -29,21 +27,46 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 # Differs: the paper's listing has cos(gy) as the gradient of sin.
-unary("sin", "{y} = sin({x0});", np.sin, lambda x, y, gy: zero_mul(gy, cos(x)))
-unary("cos", "{y} = cos({x0});", np.cos, lambda x, y, gy: neg(zero_mul(gy, sin(x))))
-unary("tan", "{y} = tan({x0});", np.tan, lambda x, y, gy: zero_mul(gy, 1.0 + y * y), -1.0, 1.0)
-unary("exp", "{y} = exp({x0});", np.exp, lambda x, y, gy: zero_mul(gy, y))
-unary("log", f"{{y}} = {log_glsl('{x0}')};", np.log, lambda x, y, gy: zero_div(gy, x), 0.1, 4.0)
-unary(
-    "sqrt",
+@unary("{y} = sin({x0});", np.sin, lambda x, y, gy: zero_mul(gy, cos(x)))
+def sin(x: Any) -> Variable:
+    """Sine, radians. FLOAT, VECn. Gradient: gy * cos(x).
+
+    Vulkan asks devices for an error below 2^-11, and only between -pi and pi; most do far better.
+    """
+
+
+@unary("{y} = cos({x0});", np.cos, lambda x, y, gy: neg(zero_mul(gy, sin(x))))
+def cos(x: Any) -> Variable:
+    """Cosine, radians. FLOAT, VECn. Gradient: -gy * sin(x). Precision as of F.sin."""
+
+
+@unary("{y} = tan({x0});", np.tan, lambda x, y, gy: zero_mul(gy, 1.0 + y * y), -1.0, 1.0)
+def tan(x: Any) -> Variable:
+    """Tangent, radians. FLOAT, VECn. Gradient: gy * (1 + y^2). Precision as of F.sin."""
+
+
+@unary("{y} = exp({x0});", np.exp, lambda x, y, gy: zero_mul(gy, y))
+def exp(x: Any) -> Variable:
+    """e^x. FLOAT, VECn. Gradient: gy * y."""
+
+
+@unary(f"{{y}} = {log_glsl('{x0}')};", np.log, lambda x, y, gy: zero_div(gy, x), 0.1, 4.0)
+def log(x: Any) -> Variable:
+    """Natural logarithm; -infinity at 0, NaN below. Gradient gy / x, 0 at x = 0."""
+
+
+@unary(
     f"{{y}} = {number_glsl('sqrt({x0})', 'greaterThanEqual_({x0}, {T}(0.0))')};",
     np.sqrt,
     lambda x, y, gy: zero_div(gy * 0.5, y),
     0.1,
     4.0,
 )
-unary(
-    "abs",
+def sqrt(x: Any) -> Variable:
+    """Square root, NaN below 0. Gradient gy / (2 y), 0 at x = 0."""
+
+
+@unary(
     "{y} = abs({x0});",
     np.abs,
     lambda x, y, gy: zero_mul(gy, sign(x)),
@@ -54,29 +77,53 @@ unary(
     more=(Case(lambda a: abs(a), ((IVEC2, -9, 9),), gradient=False),),
     exact=True,
 )
-unary(
-    "sign",
+def abs(x: Any) -> Variable:
+    """Magnitude per component. FLOAT, VECn, INT, IVECn. Gradient gy * sign(x), 0 at 0; none for
+    integers, of which -2^31 has no magnitude of 32 bits."""
+
+
+@unary(
     "{y} = sign({x0});",
     np.sign,
-    None,
     transcendental=False,
     infer=elementwise,
     more=(Case(lambda a: sign(a), ((IVEC2, -2, 2),), gradient=False),),
 )
-unary("floor", "{y} = floor({x0});", np.floor, None, transcendental=False)
-unary("ceil", "{y} = ceil({x0});", np.ceil, None, transcendental=False)
-unary(
-    "round",
+def sign(x: Any) -> Variable:
+    """-1, 0 or 1 per component. FLOAT, VECn, INT, IVECn. No gradient."""
+
+
+@unary("{y} = floor({x0});", np.floor, transcendental=False)
+def floor(x: Any) -> Variable:
+    """Largest integer not above x, as FLOAT or VECn. No gradient."""
+
+
+@unary("{y} = ceil({x0});", np.ceil, transcendental=False)
+def ceil(x: Any) -> Variable:
+    """Smallest integer not below x, as FLOAT or VECn. No gradient."""
+
+
+@unary(
     "{y} = roundEven({x0});",
     np.round,
-    None,
     transcendental=False,
     more=(Case(lambda a: round(to_float(a) * 0.5), ((IVEC2, -9, 9),), gradient=False),),
 )
-unary("trunc", "{y} = trunc({x0});", np.trunc, None, transcendental=False)
-unary("fract", "{y} = fract({x0});", lambda x: x - np.floor(x), lambda x, y, gy: gy, 0.1, 0.9)
-unary(
-    "sigmoid",
+def round(x: Any) -> Variable:
+    """Nearest integer as FLOAT or VECn; halves go to the even one. No gradient."""
+
+
+@unary("{y} = trunc({x0});", np.trunc, transcendental=False)
+def trunc(x: Any) -> Variable:
+    """Integer part, toward zero, as FLOAT or VECn. No gradient."""
+
+
+@unary("{y} = fract({x0});", lambda x: x - np.floor(x), lambda x, y, gy: gy, 0.1, 0.9)
+def fract(x: Any) -> Variable:
+    """x - floor(x). Gradient: gy."""
+
+
+@unary(
     # Two-sided: exp(-x) of the naive form overflows to infinity and the gradient becomes NaN.
     "{T} {y}_e = exp(-abs({x0})); "
     "{y} = mix({y}_e, {T}(1.0), greaterThanEqual_({x0}, {T}(0.0))) / ({T}(1.0) + {y}_e);",
@@ -85,32 +132,49 @@ unary(
     -5.0,
     5.0,
 )
-unary(
-    "softplus",
+def sigmoid(x: Any) -> Variable:
+    """1 / (1 + exp(-x)) in the two-sided form that never overflows. Gradient: gy * y * (1 - y)."""
+
+
+@unary(
     "{y} = max({x0}, {T}(0.0)) + log({T}(1.0) + exp(-abs({x0})));",
     lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
     lambda x, y, gy: zero_mul(gy, sigmoid(x)),
     -5.0,
     5.0,
 )
+def softplus(x: Any) -> Variable:
+    """log(1 + exp(x)) in the form that never overflows. Gradient: gy * sigmoid(x)."""
+
+
 _WITHIN_1 = "lessThanEqual_(abs({x0}), {T}(1.0))"
-unary(
-    "asin",
+
+
+@unary(
     f"{{y}} = {number_glsl('asin({x0})', _WITHIN_1)};",
     np.arcsin,
     lambda x, y, gy: _inverse_sine(x, gy),
     -0.9,
     0.9,
 )
-unary(
-    "acos",
+def asin(x: Any) -> Variable:
+    """Arc sine in radians, x in [-1, 1], else NaN. Gradient 0 at +-1."""
+
+
+@unary(
     f"{{y}} = {number_glsl('acos({x0})', _WITHIN_1)};",
     np.arccos,
     lambda x, y, gy: neg(_inverse_sine(x, gy)),
     -0.9,
     0.9,
 )
-unary("atan", "{y} = atan({x0});", np.arctan, lambda x, y, gy: zero_div(gy, 1.0 + x * x))
+def acos(x: Any) -> Variable:
+    """Arc cosine in radians, x in [-1, 1], else NaN. Gradient 0 at +-1."""
+
+
+@unary("{y} = atan({x0});", np.arctan, lambda x, y, gy: zero_div(gy, 1.0 + x * x))
+def atan(x: Any) -> Variable:
+    """Arc tangent in radians. Gradient: gy / (1 + x^2)."""
 
 
 def _inverse_sine(x: Variable, gy: Variable) -> Variable:
@@ -118,21 +182,22 @@ def _inverse_sine(x: Variable, gy: Variable) -> Variable:
     return zero_div(gy, sqrt(where(compare("gt", rest, 0.0), rest, 0.0)))
 
 
-ATAN2 = register(
-    Op(
-        "atan2",
-        float_elementwise,
-        backward=lambda f, gy, i: _atan2_backward(f, gy, i),
-        # + 0.0 makes -0.0 positive; what the sign of 0 means is left open on devices.
-        reference=lambda f, xs: np.where(
-            (xs[0] == 0) & (xs[1] == 0), 0.0, np.arctan2(xs[0] + 0.0, xs[1] + 0.0)
-        ),
-        cases=(
-            Case(lambda a, b: atan2(a, b), ((VEC3, 0.1, 2), (VEC3, -2, 2)), transcendental=True),
-            Case(lambda a, b: atan2(a, b), ((FLOAT, -2, -0.1), (VEC2, -2, 2)), transcendental=True),
-            Case(lambda a, b: atan2(a, b), ((VEC2, -2, 2), (FLOAT, 0.1, 2)), transcendental=True),
-        ),
+ATAN2 = Op(
+    "atan2",
+    float_elementwise,
+    backward=lambda f, gy, i: _atan2_backward(f, gy, i),
+    # + 0.0 makes -0.0 positive; what the sign of 0 means is left open on devices.
+    reference=lambda f, xs: np.where(
+        (xs[0] == 0) & (xs[1] == 0), 0.0, np.arctan2(xs[0] + 0.0, xs[1] + 0.0)
     ),
+    cases=(
+        Case(lambda a, b: atan2(a, b), ((VEC3, 0.1, 2), (VEC3, -2, 2)), transcendental=True),
+        Case(lambda a, b: atan2(a, b), ((FLOAT, -2, -0.1), (VEC2, -2, 2)), transcendental=True),
+        Case(lambda a, b: atan2(a, b), ((VEC2, -2, 2), (FLOAT, 0.1, 2)), transcendental=True),
+    ),
+)
+register(
+    ATAN2,
     Kernel(
         # atan(0, 0) is undefined in GLSL.
         "{T} {y}_y = {T}({x0}), {y}_x = {T}({x1});\n"
@@ -156,25 +221,26 @@ def _mod_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return np.where(y == 0, x, np.mod(x, np.where(y == 0, 1.0, y)))
 
 
-MOD = register(
-    Op(
-        "mod",
-        float_elementwise,
-        backward=lambda f, gy, i: fit(
-            gy if i == 0 else neg(zero_mul(gy, _mod_quotient(f))), f.inputs[i]
-        ),
-        reference=_mod_ref,
-        cases=(
-            Case(lambda a, b: mod(a, b), ((VEC3, 0.1, 0.9), (FLOAT, 1, 2))),
-            Case(lambda a, b: mod(a, b), ((FLOAT, -0.9, -0.1), (VEC2, 1, 2))),
-            Case(lambda a, b: mod(a, b), ((VEC2, 4.2, 5.8), (VEC2, -2.0, -1.95))),
-            Case(
-                lambda a, b: mod(to_float(a), to_float(b)),
-                ((IVEC2, -20, 20), (IVEC2, -5, 5)),
-                gradient=False,
-            ),
+MOD = Op(
+    "mod",
+    float_elementwise,
+    backward=lambda f, gy, i: fit(
+        gy if i == 0 else neg(zero_mul(gy, _mod_quotient(f))), f.inputs[i]
+    ),
+    reference=_mod_ref,
+    cases=(
+        Case(lambda a, b: mod(a, b), ((VEC3, 0.1, 0.9), (FLOAT, 1, 2))),
+        Case(lambda a, b: mod(a, b), ((FLOAT, -0.9, -0.1), (VEC2, 1, 2))),
+        Case(lambda a, b: mod(a, b), ((VEC2, 4.2, 5.8), (VEC2, -2.0, -1.95))),
+        Case(
+            lambda a, b: mod(to_float(a), to_float(b)),
+            ((IVEC2, -20, 20), (IVEC2, -5, 5)),
+            gradient=False,
         ),
     ),
+)
+register(
+    MOD,
     Kernel(
         # The quotient may be rounded to the next integer: the second and third line bring the
         # remainder back between 0 and y. What is added to a tiny remainder may round to y itself.
@@ -190,104 +256,6 @@ MOD = register(
 def _mod_quotient(f: Function) -> Variable:
     x, y = f.inputs
     return round(safe_div(x - f.output, y))
-
-
-def _apply(name: str, x: Any) -> Variable:
-    return call(OPS[name], x)
-
-
-def sin(x: Any) -> Variable:
-    """Sine, radians. FLOAT, VECn. Gradient: gy * cos(x).
-
-    Vulkan asks devices for an error below 2^-11, and only between -pi and pi; most do far better.
-    """
-    return _apply("sin", x)
-
-
-def cos(x: Any) -> Variable:
-    """Cosine, radians. FLOAT, VECn. Gradient: -gy * sin(x). Precision as of F.sin."""
-    return _apply("cos", x)
-
-
-def tan(x: Any) -> Variable:
-    """Tangent, radians. FLOAT, VECn. Gradient: gy * (1 + y^2). Precision as of F.sin."""
-    return _apply("tan", x)
-
-
-def asin(x: Any) -> Variable:
-    """Arc sine in radians, x in [-1, 1], else NaN. Gradient 0 at +-1."""
-    return _apply("asin", x)
-
-
-def acos(x: Any) -> Variable:
-    """Arc cosine in radians, x in [-1, 1], else NaN. Gradient 0 at +-1."""
-    return _apply("acos", x)
-
-
-def atan(x: Any) -> Variable:
-    """Arc tangent in radians. Gradient: gy / (1 + x^2)."""
-    return _apply("atan", x)
-
-
-def exp(x: Any) -> Variable:
-    """e^x. FLOAT, VECn. Gradient: gy * y."""
-    return _apply("exp", x)
-
-
-def log(x: Any) -> Variable:
-    """Natural logarithm; -infinity at 0, NaN below. Gradient gy / x, 0 at x = 0."""
-    return _apply("log", x)
-
-
-def sqrt(x: Any) -> Variable:
-    """Square root, NaN below 0. Gradient gy / (2 y), 0 at x = 0."""
-    return _apply("sqrt", x)
-
-
-def abs(x: Any) -> Variable:
-    """Magnitude per component. FLOAT, VECn, INT, IVECn. Gradient gy * sign(x), 0 at 0; none for
-    integers, of which -2^31 has no magnitude of 32 bits."""
-    return _apply("abs", x)
-
-
-def sign(x: Any) -> Variable:
-    """-1, 0 or 1 per component. FLOAT, VECn, INT, IVECn. No gradient."""
-    return _apply("sign", x)
-
-
-def floor(x: Any) -> Variable:
-    """Largest integer not above x, as FLOAT or VECn. No gradient."""
-    return _apply("floor", x)
-
-
-def ceil(x: Any) -> Variable:
-    """Smallest integer not below x, as FLOAT or VECn. No gradient."""
-    return _apply("ceil", x)
-
-
-def round(x: Any) -> Variable:
-    """Nearest integer as FLOAT or VECn; halves go to the even one. No gradient."""
-    return _apply("round", x)
-
-
-def trunc(x: Any) -> Variable:
-    """Integer part, toward zero, as FLOAT or VECn. No gradient."""
-    return _apply("trunc", x)
-
-
-def fract(x: Any) -> Variable:
-    """x - floor(x). Gradient: gy."""
-    return _apply("fract", x)
-
-
-def sigmoid(x: Any) -> Variable:
-    """1 / (1 + exp(-x)) in the two-sided form that never overflows. Gradient: gy * y * (1 - y)."""
-    return _apply("sigmoid", x)
-
-
-def softplus(x: Any) -> Variable:
-    """log(1 + exp(x)) in the form that never overflows. Gradient: gy * sigmoid(x)."""
-    return _apply("softplus", x)
 
 
 def atan2(y: Any, x: Any) -> Variable:

@@ -14,10 +14,11 @@ import math
 
 import numpy as np
 
-from dressi.ad.functions.cubemap import HUGE, ZERO, Taps, is_live
+from dressi.ad.functions.cubemap import HUGE, ZERO, is_live
 from dressi.ad.functions.image import pixel_coord
 from dressi.ad.functions.reduce import mean
 from dressi.ad.functions.select import where
+from dressi.ad.functions.texture_taps import Taps
 from dressi.ad.functions.vector import swizzle
 from dressi.ad.functions.window import crop, pad
 from dressi.ad.graph import Variable

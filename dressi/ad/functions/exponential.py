@@ -4,6 +4,9 @@ GLSL's own hyperbolic functions are differences of exponentials: near 0 only the
 small. These switch to series there.
 """
 
+# A function below its row is a signature and a docstring; rows name functions that come later.
+# mypy: disable-error-code="empty-body, has-type"
+
 from __future__ import annotations
 
 from math import factorial, log
@@ -11,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import call
 from dressi.ad.functions.elementary import exp, sqrt
 from dressi.ad.functions.select import compare, where, zero_div, zero_mul
 from dressi.ad.functions.unary import log_glsl, number_glsl, unary
@@ -58,17 +60,24 @@ def _near(*names: str) -> tuple[Case, ...]:
     )
 
 
-unary("exp2", "{y} = exp2({x0});", np.exp2, lambda x, y, gy: zero_mul(gy, y * _LN2))
-unary(
-    "log2",
+@unary("{y} = exp2({x0});", np.exp2, lambda x, y, gy: zero_mul(gy, y * _LN2))
+def exp2(x: Any) -> Variable:
+    """2^x. FLOAT, VECn. Gradient: gy * y * log(2)."""
+
+
+@unary(
     f"{{y}} = {log_glsl('{x0}', 'log2')};",
     np.log2,
     lambda x, y, gy: zero_div(gy * (1 / _LN2), x),
     0.1,
     4.0,
 )
-unary(
-    "log1p",
+def log2(x: Any) -> Variable:
+    """Logarithm to base 2; -infinity at 0, NaN below. FLOAT, VECn. Gradient: gy / (x log(2)), 0 at
+    x = 0."""
+
+
+@unary(
     _log1p_glsl("{y}_l", "{x0}") + "{y} = {y}_l;",
     np.log1p,
     lambda x, y, gy: zero_div(gy, 1.0 + x),
@@ -76,16 +85,23 @@ unary(
     4.0,
     more=_near("log1p"),
 )
-unary(
-    "expm1",
+def log1p(x: Any) -> Variable:
+    """log(1 + x), exact for small x; -infinity at -1, NaN below. FLOAT, VECn. Gradient: gy / (1 +
+    x), 0 at x = -1."""
+
+
+@unary(
     f"{{y}} = mix({{x0}} * {_horner('{x0}', [1 / factorial(k) for k in range(1, 9)])},\n"
     "    exp({x0}) - {T}(1.0), greaterThan_(abs({x0}), {T}(0.5)));",
     np.expm1,
     lambda x, y, gy: zero_mul(gy, exp(x)),
     more=_near("expm1"),
 )
-unary(
-    "sinh",
+def expm1(x: Any) -> Variable:
+    """exp(x) - 1, exact for small x. FLOAT, VECn. Gradient: gy * exp(x)."""
+
+
+@unary(
     "{T} {y}_q = {x0} * {x0};\n"
     f"  {{y}} = mix({{x0}} * {_horner('{y}_q', [1 / factorial(k) for k in (1, 3, 5, 7, 9)])},\n"
     "    {T}(0.5) * (exp({x0}) - exp(-{x0})), greaterThan_(abs({x0}), {T}(1.0)));",
@@ -93,14 +109,20 @@ unary(
     lambda x, y, gy: zero_mul(gy, cosh(x)),
     more=_near("sinh"),
 )
-unary(
-    "cosh",
+def sinh(x: Any) -> Variable:
+    """Hyperbolic sine. FLOAT, VECn. Gradient: gy * cosh(x)."""
+
+
+@unary(
     "{y} = {T}(0.5) * (exp({x0}) + exp(-{x0}));",
     np.cosh,
     lambda x, y, gy: zero_mul(gy, sinh(x)),
 )
-unary(
-    "tanh",
+def cosh(x: Any) -> Variable:
+    """Hyperbolic cosine. FLOAT, VECn. Gradient: gy * sinh(x)."""
+
+
+@unary(
     # The exponential of what is negative does not overflow, as those of sinh / cosh would.
     "{T} {y}_q = {x0} * {x0}, {y}_e = exp({T}(-2.0) * abs({x0}));\n"
     f"  {{T}} {{y}}_s = {{x0}} * {_horner('{y}_q', [1 / factorial(k) for k in (1, 3, 5, 7)])},\n"
@@ -111,8 +133,11 @@ unary(
     lambda x, y, gy: zero_mul(gy, 1.0 - y * y),
     more=_near("tanh"),
 )
-unary(
-    "asinh",
+def tanh(x: Any) -> Variable:
+    """Hyperbolic tangent. FLOAT, VECn. Gradient: gy * (1 - y^2)."""
+
+
+@unary(
     # log1p(a + a^2 / (1 + sqrt(1 + a^2))); beyond 1e4 the difference from log(2 a) is < 1e-8.
     "{T} {y}_a = min(abs({x0}), {T}(1e4));\n"
     "  {y}_a += {y}_a * {y}_a / ({T}(1.0) + sqrt({T}(1.0) + {y}_a * {y}_a));\n  "
@@ -124,8 +149,11 @@ unary(
     lambda x, y, gy: zero_div(gy, sqrt(1.0 + x * x)),
     more=_near("asinh"),
 )
-unary(
-    "acosh",
+def asinh(x: Any) -> Variable:
+    """Inverse hyperbolic sine. FLOAT, VECn. Gradient: gy / sqrt(1 + x^2)."""
+
+
+@unary(
     # With t = x - 1; the product of roots does not overflow where t (t + 2) does.
     "{T} {y}_t = {x0} - {T}(1.0);\n  {y}_t += sqrt({y}_t) * sqrt({y}_t + {T}(2.0));\n  "
     + _log1p_glsl("{y}_l", "{y}_t")
@@ -136,8 +164,12 @@ unary(
     4.0,
     more=(Case(lambda a: acosh(a), ((FLOAT, 1.001, 1.01),), transcendental=True),),
 )
-unary(
-    "atanh",
+def acosh(x: Any) -> Variable:
+    """Inverse hyperbolic cosine, NaN below 1. FLOAT, VECn. Gradient: gy / sqrt(x^2 - 1), 0 at x =
+    1."""
+
+
+@unary(
     "{T} {y}_n = -{x0};\n  "
     + _log1p_glsl("{y}_l", "{x0}")
     + _log1p_glsl("{y}_m", "{y}_n")
@@ -148,62 +180,11 @@ unary(
     0.9,
     more=_near("atanh") + (Case(lambda a: atanh(a), ((VEC3, 0.9, 0.99),), transcendental=True),),
 )
+def atanh(x: Any) -> Variable:
+    """Inverse hyperbolic tangent; infinite at +-1, NaN beyond. FLOAT, VECn. Gradient: gy / (1 -
+    x^2), 0 at +-1."""
 
 
 def _root(x: Variable) -> Variable:
     """Square root, and 0 below 0."""
     return sqrt(where(compare("gt", x, 0.0), x, 0.0))
-
-
-def exp2(x: Any) -> Variable:
-    """2^x. FLOAT, VECn. Gradient: gy * y * log(2)."""
-    return call(OPS["exp2"], x)
-
-
-def log2(x: Any) -> Variable:
-    """Logarithm to base 2; -infinity at 0, NaN below. FLOAT, VECn. Gradient: gy / (x log(2)), 0 at
-    x = 0."""
-    return call(OPS["log2"], x)
-
-
-def log1p(x: Any) -> Variable:
-    """log(1 + x), exact for small x; -infinity at -1, NaN below. FLOAT, VECn. Gradient: gy / (1 +
-    x), 0 at x = -1."""
-    return call(OPS["log1p"], x)
-
-
-def expm1(x: Any) -> Variable:
-    """exp(x) - 1, exact for small x. FLOAT, VECn. Gradient: gy * exp(x)."""
-    return call(OPS["expm1"], x)
-
-
-def sinh(x: Any) -> Variable:
-    """Hyperbolic sine. FLOAT, VECn. Gradient: gy * cosh(x)."""
-    return call(OPS["sinh"], x)
-
-
-def cosh(x: Any) -> Variable:
-    """Hyperbolic cosine. FLOAT, VECn. Gradient: gy * sinh(x)."""
-    return call(OPS["cosh"], x)
-
-
-def tanh(x: Any) -> Variable:
-    """Hyperbolic tangent. FLOAT, VECn. Gradient: gy * (1 - y^2)."""
-    return call(OPS["tanh"], x)
-
-
-def asinh(x: Any) -> Variable:
-    """Inverse hyperbolic sine. FLOAT, VECn. Gradient: gy / sqrt(1 + x^2)."""
-    return call(OPS["asinh"], x)
-
-
-def acosh(x: Any) -> Variable:
-    """Inverse hyperbolic cosine, NaN below 1. FLOAT, VECn. Gradient: gy / sqrt(x^2 - 1), 0 at x =
-    1."""
-    return call(OPS["acosh"], x)
-
-
-def atanh(x: Any) -> Variable:
-    """Inverse hyperbolic tangent; infinite at +-1, NaN beyond. FLOAT, VECn. Gradient: gy / (1 -
-    x^2), 0 at +-1."""
-    return call(OPS["atanh"], x)

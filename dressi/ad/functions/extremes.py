@@ -12,98 +12,68 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import constant, needs_variable, table_index
+from dressi.ad.functions._common import constant, like_components, needs_variable, sized
 from dressi.ad.functions.arith import maximum, minimum, to_int
 from dressi.ad.functions.components import sum_components
 from dressi.ad.functions.elementary import abs, sqrt
 from dressi.ad.functions.image import layer_index, pixel_coord
-from dressi.ad.functions.reduce import BLOCK, _block_size, sum
+from dressi.ad.functions.reduce import (
+    BLOCK,
+    block_infer,
+    block_loops,
+    block_size,
+    blocks,
+    pixels_infer,
+    sum,
+)
 from dressi.ad.functions.select import equal, safe_div, where
 from dressi.ad.functions.stop import stop_gradient
 from dressi.ad.functions.window import place_glsl
 from dressi.ad.graph import Function, Variable, short
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply
+from dressi.ad.registry import ANY, MACRO, Case, Op, apply
 from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC3
 from dressi.errors import GraphError
 
 _NUMPY = {"max": np.max, "min": np.min}
 
 
-def _no_matrix(xs: Sequence[Variable]) -> None:
-    if xs[0].vtype.is_matrix:
-        raise GraphError(f"needs a scalar or vector, got {xs[0].vtype.name}")
-
-
-def _block_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    _no_matrix(xs)
-    x = xs[0]
-    return x.vtype, _block_size(x.size), 1 if attrs["merge_layers"] else x.layers
-
-
 def _block_glsl(f: Function) -> str:
-    w, h = f.inputs[0].size
     pos, here = place_glsl(f)
-    merge, kind = f.attr("merge_layers"), f.attr("kind")
-    layer, first_layer = ("{y}_l", "0") if merge else (here, here)
-    n = BLOCK * BLOCK
-    first = f"ivec2({pos} * {BLOCK})" if h > 1 else table_index("", f"{pos}.x * {n}", True)
-    lines = [f"{{y}} = {{fetch0}}({first}, {first_layer});"]
-    if merge:
-        lines.append("for (int {y}_l = 0; {y}_l < {l0}; {y}_l++)")
-    if h == 1:
-        at = table_index("", "{y}_i", True)
-        lines.append(
-            f"for (int {{y}}_i = {pos}.x * {n}; {{y}}_i < min(({pos}.x + 1) * {n}, {w}); {{y}}_i++)"
-        )
-    else:
-        at = "ivec2({y}_i, {y}_j)"
-        for i, axis, size in (("{y}_j", "y", h), ("{y}_i", "x", w)):
-            start, end = f"{pos}.{axis} * {BLOCK}", f"({pos}.{axis} + 1) * {BLOCK}"
-            lines.append(f"for (int {i} = {start}; {i} < min({end}, {size}); {i}++)")
-    return "\n  ".join([*lines, f"  {{y}} = {kind}({{y}}, {{fetch0}}({at}, {layer}));"])
+    layer, first_layer = ("{y}_l", "0") if f.attr("merge_layers") else (here, here)
+    is_table = f.inputs[0].size[1] == 1
+    first = f"{pos}.x * {BLOCK * BLOCK}, 0" if is_table else f"{pos} * {BLOCK}"
+    loops, at = block_loops(f, pos, "{y}_i", "{y}_j")
+    lines = [f"{{y}} = {{fetch0}}(ivec2({first}), {first_layer});", *loops]
+    return "\n  ".join([*lines, f"  {{y}} = {f.attr('kind')}({{y}}, {{fetch0}}({at}, {layer}));"])
 
 
 def _block_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    x, kind = xs[0], f.attr("kind")
-    layers, h, w, n = x.shape
-    ow, oh = f.output.size
-    bw, bh = (BLOCK * BLOCK, 1) if h == 1 else (BLOCK, BLOCK)
-    padded = np.full((layers, oh * bh, ow * bw, n), -np.inf if kind == "max" else np.inf)
-    padded[:, :h, :w] = x
-    out = _NUMPY[kind](padded.reshape(layers, oh, bh, ow, bw, n), axis=(2, 4))
-    return _NUMPY[kind](out, axis=0, keepdims=True) if f.attr("merge_layers") else out
+    kind = f.attr("kind")
+    return blocks(f, xs[0], -np.inf if kind == "max" else np.inf, _NUMPY[kind])
 
 
-BLOCK_EXTREME: Op = register(
-    Op(
-        "block_extreme",
-        _block_infer,
-        reads=(ANY,),
-        once=(0,),
-        reference=_block_ref,
-        cases=tuple(
-            Case(
-                lambda a, kind=kind, merge=merge: apply(
-                    BLOCK_EXTREME, (a,), kind=kind, merge_layers=merge
-                ),
-                (given,),
-                gradient=False,
-                elementwise=False,
-                sizes=(size,),
-            )
-            for kind in ("max", "min")
-            for merge in (False, True)
-            for given, size in (((VEC3, -2, -1), (13, 9)), ((INT, 1, 9), (100, 1)))
-        ),
+BLOCK_EXTREME: Op = Op(
+    "block_extreme",
+    lambda xs, a: (like_components(xs, a)[0], *block_infer(xs, a)[1:]),
+    reads=(ANY,),
+    once=(0,),
+    reference=_block_ref,
+    cases=tuple(
+        sized(
+            lambda a, kind=kind, merge=merge: apply(
+                BLOCK_EXTREME, (a,), kind=kind, merge_layers=merge
+            ),
+            (given,),
+            size,
+            gradient=False,
+        )
+        for kind in ("max", "min")
+        for merge in (False, True)
+        for given, size in (((VEC3, -2, -1), (13, 9)), ((INT, 1, 9), (100, 1)))
     ),
-    Kernel(_block_glsl),
 )
-
-
-def _extreme_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    _no_matrix(xs)
-    return xs[0].vtype, (1, 1), xs[0].layers if attrs["per_layer"] else 1
+register(BLOCK_EXTREME, Kernel(_block_glsl))
 
 
 def _extreme_expand(f: Function, xs: Sequence[Variable]) -> Variable:
@@ -111,7 +81,7 @@ def _extreme_expand(f: Function, xs: Sequence[Variable]) -> Variable:
     x, first = xs[0], True
     while first or x.size != (1, 1):
         first = False
-        merge = _block_size(x.size) == (1, 1) and not f.attr("per_layer")
+        merge = block_size(x.size) == (1, 1) and not f.attr("per_layer")
         x = apply(BLOCK_EXTREME, (x,), kind=f.op.name, merge_layers=merge and x.layers > 1)
     return x
 
@@ -123,11 +93,6 @@ def _extreme_backward(f: Function, gy: Variable, i: int) -> Variable:
     return where(hit, share, constant(0.0, gy.vtype))
 
 
-def _extreme_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    axis = (1, 2) if f.attr("per_layer") else (0, 1, 2)
-    return np.asarray(_NUMPY[f.op.name](xs[0], axis=axis, keepdims=True))
-
-
 def _extreme(name: str) -> Op:
     def build(a: Variable, per_layer: bool = False) -> Variable:
         return apply(_ROWS[name], (a,), per_layer=per_layer)
@@ -135,11 +100,13 @@ def _extreme(name: str) -> Op:
     return register(
         Op(
             name,
-            _extreme_infer,
+            lambda xs, a: (like_components(xs, a)[0], *pixels_infer(xs, a)[1:]),
             kind=MACRO,
             expand=_extreme_expand,
             backward=_extreme_backward,
-            reference=_extreme_ref,
+            reference=lambda f, xs: _NUMPY[name](
+                xs[0], axis=(1, 2) if f.attr("per_layer") else (0, 1, 2), keepdims=True
+            ),
             cases=(
                 Case(lambda a: build(a), ((VEC3, -2, 2),)),
                 Case(lambda a: build(a * a, True), ((FLOAT, 0.1, 2),)),

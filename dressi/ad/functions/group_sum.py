@@ -169,14 +169,15 @@ def _shared(f: Function) -> str:
     return "\n".join(f"shared {t.glsl} {name}[{N_LANES}];" for name in names)
 
 
-GROUP_SUM = implement(
-    Op(
-        "group_sum",
-        _infer,
-        reads=(ANY,),
-        once=(0,),
-        kind=COMP,
-    ),
+GROUP_SUM = Op(
+    "group_sum",
+    _infer,
+    reads=(ANY,),
+    once=(0,),
+    kind=COMP,
+)
+implement(
+    GROUP_SUM,
     Workgroup(
         _glsl,
         preamble=_shared,

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import constant, lift, needs_int, needs_variable
+from dressi.ad.functions._common import (
+    constant,
+    lift,
+    like,
+    like_float,
+    needs_int,
+    needs_variable,
+    sized,
+)
 from dressi.ad.functions.arith import clamp, to_float, to_int
-from dressi.ad.functions.sobol import SOBOL
 from dressi.ad.graph import Function, Size, Variable, checked_shape
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, FREE, MACRO, SAME, Case, Op, Shape, apply
@@ -18,63 +25,46 @@ from dressi.errors import GraphError
 
 
 def _coord_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    (w, h), layers = f.attr("size"), f.attr("layers")
-    x, y = np.meshgrid(np.arange(w) + 0.5, np.arange(h) + 0.5)
-    return np.broadcast_to(np.stack([x, y], -1), (layers, h, w, 2)).copy()
+    w, h = f.attr("size")
+    return np.stack(np.meshgrid(np.arange(w) + 0.5, np.arange(h) + 0.5), -1)
 
 
-PIXEL_COORD = register(
-    Op(
-        "pixel_coord",
-        lambda xs, a: (VEC2, a["size"], a["layers"]),
-        kind=FREE,
-        reference=_coord_ref,
-        no_cases="no inputs; tested in test_evaluate.py",
-    ),
+PIXEL_COORD = Op(
+    "pixel_coord",
+    lambda xs, a: (VEC2, a["size"], a["layers"]),
+    kind=FREE,
+    reference=_coord_ref,
+    no_cases="no inputs; tested in test_evaluate.py",
+)
+register(
+    PIXEL_COORD,
     Kernel(
         # Inside a larger shader {pos} is that shader's.
         lambda f: "{y} = vec2(0.5);" if f.attr("size") == (1, 1) else "{y} = vec2({pos}) + 0.5;"
     ),
 )
 
-LAYER_INDEX = register(
-    Op(
-        "layer_index",
-        lambda xs, a: (INT, (1, 1), a["layers"]),
-        kind=FREE,
-        reference=lambda f, xs: np.arange(f.attr("layers"), dtype=np.float64).reshape(-1, 1, 1, 1),
-        no_cases="no inputs; tested in test_evaluate.py",
-    ),
-    Kernel(lambda f: "{y} = 0;" if f.attr("layers") == 1 else "{y} = {layer};"),
+LAYER_INDEX = Op(
+    "layer_index",
+    lambda xs, a: (INT, (1, 1), a["layers"]),
+    kind=FREE,
+    reference=lambda f, xs: np.arange(f.attr("layers"), dtype=np.float64).reshape(-1, 1, 1, 1),
+    no_cases="no inputs; tested in test_evaluate.py",
 )
+register(LAYER_INDEX, Kernel(lambda f: "{y} = 0;" if f.attr("layers") == 1 else "{y} = {layer};"))
 
 
-def _expand_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    (w, h), layers = f.attr("size"), f.attr("layers")
-    return np.broadcast_to(xs[0], (layers, h, w, *xs[0].shape[3:])).copy()
-
-
-EXPAND = register(
-    Op(
-        "expand",
-        lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
-        additive=True,
-        exact=True,
-        zero_if=(0,),
-        backward=lambda f, gy, i: gy,
-        reference=_expand_ref,
-        cases=(
-            Case(
-                lambda a: expand(a, (5, 3), 2),
-                ((VEC3, -2, 2),),
-                elementwise=False,
-                sizes=((1, 1),),
-                one_layer=True,
-            ),
-        ),
-    ),
-    Kernel("{y} = {x0};"),
+EXPAND = Op(
+    "expand",
+    lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+    additive=True,
+    exact=True,
+    zero_if=(0,),
+    backward=lambda f, gy, i: gy,
+    reference=lambda f, xs: xs[0],
+    cases=(sized(lambda a: expand(a, (5, 3), 2), ((VEC3, -2, 2),), (1, 1), one_layer=True),),
 )
+register(EXPAND, Kernel("{y} = {x0};"))
 
 _EDGE_GLSL = (
     "float {y}_c = {fetch0}({pos}, {layer}), {y}_d = 0.0; ivec2 {y}_p = {pos};\n"
@@ -86,50 +76,38 @@ _EDGE_GLSL = (
 )
 
 
-def _edge_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    x, out = xs[0], np.zeros_like(xs[0])
+def differs(x: np.ndarray) -> np.ndarray:
+    """Return whether pixels of x (layers, H, W, ...) differ from one of their four neighbours."""
+    out = np.zeros(x.shape, bool)
     dx, dy = x[:, :, 1:] != x[:, :, :-1], x[:, 1:] != x[:, :-1]
-    out[:, :, 1:] += dx
-    out[:, :, :-1] += dx
-    out[:, 1:] += dy
-    out[:, :-1] += dy
-    return (out > 0).astype(np.float64)
+    out[:, :, 1:] |= dx
+    out[:, :, :-1] |= dx
+    out[:, 1:] |= dy
+    out[:, :-1] |= dy
+    return out
 
 
-def _float_image(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    if xs[0].vtype is not FLOAT:
-        raise GraphError(f"needs FLOAT, got {xs[0].vtype.name}")
-    return FLOAT, xs[0].size, xs[0].layers
-
-
-BORDER = register(
-    Op(
-        "border",
-        _float_image,
-        reads=(ANY,),
-        flat=True,
-        reference=_edge_ref,
-        cases=(
-            Case(
-                lambda a: border((a > 0.5).__add__(0.0)),
-                ((FLOAT, 0, 1),),
-                gradient=False,
-                elementwise=False,
-                sizes=((7, 5),),
-            ),
-        ),
+BORDER = Op(
+    "border",
+    like_float,
+    reads=(ANY,),
+    flat=True,
+    reference=lambda f, xs: differs(xs[0]),
+    cases=(
+        sized(lambda a: border((a > 0.5).__add__(0.0)), ((FLOAT, 0, 1),), (7, 5), gradient=False),
     ),
-    Kernel(_EDGE_GLSL),
 )
+register(BORDER, Kernel(_EDGE_GLSL))
 
 
-def _max_tap_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    x, step = xs[0], int(xs[1].reshape(-1)[0])
-    axis = 2 if f.attr("axis") == 0 else 1
-    here, last = np.arange(x.shape[axis]), x.shape[axis] - 1
-    before = np.take(x, np.maximum(here - step, 0), axis)
-    behind = np.take(x, np.minimum(here + step, last), axis)
-    return np.maximum(x, np.maximum(before, behind))
+def spread(x: np.ndarray, axis: int, steps: Iterable[int]) -> np.ndarray:
+    """Return the largest of each pixel and those that many steps away, on both sides of an axis; a
+    step beyond the border reads the pixel there."""
+    out, last, here = x.copy(), x.shape[axis] - 1, np.arange(x.shape[axis])
+    for step in steps:
+        for at in (np.maximum(here - step, 0), np.minimum(here + step, last)):
+            np.maximum(out, np.take(x, at, axis), out=out)
+    return out
 
 
 def _max_tap_glsl(f: Function) -> str:
@@ -150,30 +128,27 @@ def _max_tap_glsl(f: Function) -> str:
     )
 
 
-MAX_TAP: Op = register(
-    Op(
-        "max_tap",
-        lambda xs, a: _float_image(xs[:1], a),
-        reads=(ANY, SAME),
-        reference=_max_tap_ref,
-        cases=(
-            Case(
-                lambda a: apply(MAX_TAP, (a, constant(2, INT)), axis=0),
-                ((FLOAT, 0, 1),),
-                gradient=False,
-                elementwise=False,
-                sizes=((7, 5),),
-            ),
+MAX_TAP: Op = Op(
+    "max_tap",
+    like_float,
+    reads=(ANY, SAME),
+    reference=lambda f, xs: spread(xs[0], 2 - f.attr("axis"), xs[1].reshape(-1).astype(int)),
+    cases=(
+        sized(
+            lambda a: apply(MAX_TAP, (a, constant(2, INT)), axis=0),
+            ((FLOAT, 0, 1),),
+            (7, 5),
+            gradient=False,
         ),
     ),
-    Kernel(_max_tap_glsl),
 )
+register(MAX_TAP, Kernel(_max_tap_glsl))
 
 
 def _dilate_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     if xs[1].vtype is not FLOAT or xs[1].size != (1, 1):
         raise GraphError(f"the radius must be a FLOAT of size 1x1, got {xs[1].label()}")
-    return _float_image(xs[:1], attrs)
+    return like_float(xs, attrs)
 
 
 def _widths(max_radius: int) -> list[int]:
@@ -197,40 +172,29 @@ def _dilate_expand(f: Function, xs: Sequence[Variable]) -> Variable:
 
 
 def _dilate_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    x, out = xs[0], xs[0].copy()
     reach = sum(_widths(f.attr("max_radius")))
     radius = int(np.floor(np.clip(xs[1].reshape(-1)[0] + 0.5, 0, reach)))
-    for axis in (1, 2):
-        base = out.copy()
-        n = x.shape[axis]
-        for step in range(1, min(radius, n - 1) + 1):
-            lo = [slice(None)] * 4
-            hi = [slice(None)] * 4
-            lo[axis], hi[axis] = slice(0, n - step), slice(step, n)
-            out[tuple(hi)] = np.maximum(out[tuple(hi)], base[tuple(lo)])
-            out[tuple(lo)] = np.maximum(out[tuple(lo)], base[tuple(hi)])
-    return out
+    rows = spread(xs[0], 1, range(1, radius + 1))
+    return spread(rows, 2, range(1, radius + 1))
 
 
-DILATE = register(
-    Op(
-        "dilate",
-        _dilate_infer,
-        kind=MACRO,
-        expand=_dilate_expand,
-        reference=_dilate_ref,
-        cases=tuple(
-            Case(
-                lambda a, r=r: dilate((a > 0.9).__add__(0.0), r, 12),
-                ((FLOAT, 0, 1),),
-                gradient=False,
-                elementwise=False,
-                sizes=((37, 21),),
-            )
-            for r in (0.0, 1.0, 2.0, 5.0, 11.6, 99.0)
-        ),
-    )
+DILATE = Op(
+    "dilate",
+    _dilate_infer,
+    kind=MACRO,
+    expand=_dilate_expand,
+    reference=_dilate_ref,
+    cases=tuple(
+        sized(
+            lambda a, r=r: dilate((a > 0.9).__add__(0.0), r, 12),
+            ((FLOAT, 0, 1),),
+            (37, 21),
+            gradient=False,
+        )
+        for r in (0.0, 1.0, 2.0, 5.0, 11.6, 99.0)
+    ),
 )
+register(DILATE)
 
 
 def _modulo(i: str, n: str) -> str:
@@ -245,11 +209,6 @@ def _take_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return x.vtype, x.size, 1
 
 
-def _take_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    at = int(xs[1].reshape(-1)[0]) % xs[0].shape[0]
-    return xs[0][at : at + 1]
-
-
 def _take_backward(f: Function, gy: Variable, i: int) -> Variable | None:
     if i == 1:
         return None
@@ -257,26 +216,23 @@ def _take_backward(f: Function, gy: Variable, i: int) -> Variable | None:
     return apply(PUT_LAYER, (gy, index), size=x.size, layers=x.layers)
 
 
-TAKE_LAYER: Op = register(
-    Op(
-        "take_layer",
-        _take_infer,
-        reads=(ANY, SAME),
-        why_zero="another layer is taken",
-        backward=_take_backward,
-        reference=_take_ref,
-        cases=tuple(
-            Case(
-                lambda a, n=n: take_layer(a * (to_float(layer_index(3)) * 1.5 + 1.0), n),
-                ((VEC3, -2, 2),),
-                elementwise=False,
-                sizes=((4, 3),),
-            )
-            for n in (0, 2, 7, -1)
-        ),
+TAKE_LAYER = Op(
+    "take_layer",
+    _take_infer,
+    reads=(ANY, SAME),
+    why_zero="another layer is taken",
+    backward=_take_backward,
+    reference=lambda f, xs: xs[0][[int(xs[1].reshape(-1)[0]) % len(xs[0])]],
+    cases=tuple(
+        sized(
+            lambda a, n=n: take_layer(a * (to_float(layer_index(3)) * 1.5 + 1.0), n),
+            ((VEC3, -2, 2),),
+            (4, 3),
+        )
+        for n in (0, 2, 7, -1)
     ),
-    Kernel("{y} = {fetch0}({pos}, " + _modulo("{x1}", "{l0}") + ");"),
 )
+register(TAKE_LAYER, Kernel("{y} = {fetch0}({pos}, " + _modulo("{x1}", "{l0}") + ");"))
 
 
 def _put_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
@@ -286,25 +242,56 @@ def _put_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-PUT_LAYER: Op = register(
-    Op(
-        "put_layer",
-        lambda xs, a: (_take_infer(xs, a)[0], a["size"], a["layers"]),
-        reads=(SAME, SAME),
-        backward=lambda f, gy, i: take_layer(gy, f.inputs[1]) if i == 0 else None,
-        reference=_put_ref,
-        cases=(
-            Case(
-                lambda a: apply(
-                    PUT_LAYER, (take_layer(a, 2), constant(1, INT)), size=(4, 3), layers=3
-                ),
-                ((VEC3, -2, 2),),
-                elementwise=False,
-                sizes=((4, 3),),
-            ),
+PUT_LAYER: Op = Op(
+    "put_layer",
+    lambda xs, a: (_take_infer(xs, a)[0], a["size"], a["layers"]),
+    reads=(SAME, SAME),
+    backward=lambda f, gy, i: take_layer(gy, f.inputs[1]) if i == 0 else None,
+    reference=_put_ref,
+    cases=(
+        sized(
+            lambda a: apply(PUT_LAYER, (take_layer(a, 2), constant(1, INT)), size=(4, 3), layers=3),
+            ((VEC3, -2, 2),),
+            (4, 3),
         ),
     ),
-    Kernel("{y} = " + _modulo("{x1}", "{ly}") + " == {layer} ? {x0} : {T}(0);"),
+)
+register(PUT_LAYER, Kernel("{y} = " + _modulo("{x1}", "{ly}") + " == {layer} ? {x0} : {T}(0);"))
+
+
+# -- the Sobol sequence
+
+_like_int = like("INT", lambda t: t is INT)
+
+
+def _sobol_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+    out = np.empty((*xs[0].shape[:3], 2))
+    for where, n in np.ndenumerate(xs[0][..., 0].astype(np.int64)):
+        a = b = 0
+        v, bits = 1 << 31, int(n)
+        for k in range(32):
+            if bits >> k & 1:
+                a ^= 1 << (31 - k)
+                b ^= v
+            v ^= v >> 1
+        out[where] = a / 2**32, b / 2**32
+    return out
+
+
+SOBOL: Op = Op(
+    "sobol",
+    lambda xs, a: (VEC2, *_like_int(xs, a)[1:]),
+    reference=_sobol_ref,
+    cases=(Case(lambda a: apply(SOBOL, (a,)), ((INT, 0, 500),), gradient=False),),
+)
+register(
+    SOBOL,
+    Kernel(
+        "uint {y}_n = uint({x0}), {y}_v = 0x80000000u, {y}_r = 0u;\n"
+        "  for (uint i = {y}_n; i != 0u; i >>= 1) { if ((i & 1u) != 0u) {y}_r ^= {y}_v; "
+        "{y}_v ^= {y}_v >> 1; }\n"
+        "  {y} = vec2(float(bitfieldReverse({y}_n) >> 8), float({y}_r >> 8)) / 16777216.0;"
+    ),
 )
 
 

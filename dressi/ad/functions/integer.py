@@ -168,28 +168,24 @@ def _reinterpret_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return vector(t.n, not t.is_int), xs[0].size, xs[0].layers
 
 
-FLOAT_BITS = register(
-    Op(
-        "float_bits",
-        _reinterpret_infer,
-        flat=False,
-        reference=lambda f, xs: xs[0].astype(np.float32).view(np.int32).astype(np.int64),
-        cases=(Case(lambda a: float_bits(a), ((VEC2, -9, 9),), gradient=False),),
-    ),
-    Kernel("{y} = floatBitsToInt({x0});"),
+FLOAT_BITS = Op(
+    "float_bits",
+    _reinterpret_infer,
+    flat=False,
+    reference=lambda f, xs: xs[0].astype(np.float32).view(np.int32).astype(np.int64),
+    cases=(Case(lambda a: float_bits(a), ((VEC2, -9, 9),), gradient=False),),
 )
-BITS_FLOAT = register(
-    Op(
-        "bits_float",
-        _reinterpret_infer,
-        reference=lambda f, xs: xs[0].astype(np.int32).view(np.float32).astype(np.float64),
-        cases=(
-            Case(lambda a: bits_float(a), ((IVEC2, 0x3F000000, 0x41000000),), gradient=False),
-            Case(lambda a: bits_float(a), ((INT, 0x40000000, 0x41000000),), gradient=False),
-        ),
+register(FLOAT_BITS, Kernel("{y} = floatBitsToInt({x0});"))
+BITS_FLOAT = Op(
+    "bits_float",
+    _reinterpret_infer,
+    reference=lambda f, xs: xs[0].astype(np.int32).view(np.float32).astype(np.float64),
+    cases=(
+        Case(lambda a: bits_float(a), ((IVEC2, 0x3F000000, 0x41000000),), gradient=False),
+        Case(lambda a: bits_float(a), ((INT, 0x40000000, 0x41000000),), gradient=False),
     ),
-    Kernel("{y} = intBitsToFloat({x0});"),
 )
+register(BITS_FLOAT, Kernel("{y} = intBitsToFloat({x0});"))
 
 
 def idiv(a: Any, b: Any) -> Variable:

@@ -119,17 +119,15 @@ def _inverse_gather_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return gy.reshape(-1, *tail)[n] * count.reshape(*count.shape, *[1] * len(tail))
 
 
-INVERSE_GATHER = register(
-    Op(
-        "inverse_gather",
-        lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
-        reads=(ANY, SAME, SAME),
-        linear_in=(0,),
-        reference=_inverse_gather_ref,
-        no_cases="the stochastic backward of texture; tested in test_op_table.py",
-    ),
-    Kernel(_inverse_gather_glsl),
+INVERSE_GATHER = Op(
+    "inverse_gather",
+    lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+    reads=(ANY, SAME, SAME),
+    linear_in=(0,),
+    reference=_inverse_gather_ref,
+    no_cases="the stochastic backward of texture; tested in test_op_table.py",
 )
+register(INVERSE_GATHER, Kernel(_inverse_gather_glsl))
 
 
 def _inverse_lookup_glsl(f: Function) -> str:
@@ -159,18 +157,16 @@ def _inverse_lookup_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out.reshape(layers, h, w, 2)
 
 
-INVERSE_LOOKUP = register(
-    Op(
-        "inverse_lookup",
-        lambda xs, a: (IVEC2, a["size"], a["layers"]),
-        kind=COMP,
-        reference=_inverse_lookup_ref,
-        scatter="raw",
-        domain=1,
-        no_cases="the stochastic backward of lookup; tested in test_lookup.py",
-    ),
-    Kernel(_inverse_lookup_glsl, DISPATCH),
+INVERSE_LOOKUP = Op(
+    "inverse_lookup",
+    lambda xs, a: (IVEC2, a["size"], a["layers"]),
+    kind=COMP,
+    reference=_inverse_lookup_ref,
+    scatter="raw",
+    domain=1,
+    no_cases="the stochastic backward of lookup; tested in test_lookup.py",
 )
+register(INVERSE_LOOKUP, Kernel(_inverse_lookup_glsl, DISPATCH))
 
 
 def sampled_rows(

@@ -8,27 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_variable
-from dressi.ad.functions.layers import FAN_IN
+from dressi.ad.functions._common import needs_variable, sized
+from dressi.ad.functions.layers import FAN_IN, in_passes, one_type, pick_glsl
 from dressi.ad.functions.window import crop, place_glsl
 from dressi.ad.graph import Function, Variable, short
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, Case, Op, Shape, apply
+from dressi.ad.registry import ANY, Op, Shape
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3
 from dressi.errors import GraphError
 
 
 def _join_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    vtypes = {x.vtype for x in xs}
-    if len(vtypes) != 1:
-        raise GraphError(f"needs one type, got {', '.join(x.vtype.name for x in xs)}")
+    vtype = one_type(xs)
     for x in xs:
         if x.size[1] != 1:
             raise GraphError(f"needs tables (n, 1), got {x.label()}")
     layers = {x.layers for x in xs} - {1}
     if len(layers) > 1:
         raise GraphError(f"layers {sorted(layers)} do not broadcast (equal, or 1)")
-    return xs[0].vtype, (sum(x.size[0] for x in xs), 1), max(layers, default=1)
+    return vtype, (sum(x.size[0] for x in xs), 1), max(layers, default=1)
 
 
 def _starts(f: Function) -> list[int]:
@@ -38,13 +36,10 @@ def _starts(f: Function) -> list[int]:
 
 def _join_glsl(f: Function) -> str:
     pos, layer = place_glsl(f)
-    starts, lines = _starts(f), []
-    for k, x in enumerate(f.inputs):
-        test = f"if ({pos}.x < {starts[k + 1]}) " if k + 1 < len(f.inputs) else ""
-        at = f"ivec2({pos}.x - {starts[k]}, 0)"
-        head, of = "else " if k else "", layer if x.layers > 1 else "0"
-        lines.append(f"{head}{test}{{y}} = {{fetch{k}}}({at}, {of});")
-    return "\n  ".join(lines)
+    starts = _starts(f)
+    layers = [layer if x.layers > 1 else "0" for x in f.inputs]
+    fetched = [f"ivec2({pos}.x - {n}, 0), {of}" for n, of in zip(starts, layers, strict=False)]
+    return pick_glsl(f"{pos}.x", starts, fetched)
 
 
 def _join_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
@@ -52,44 +47,26 @@ def _join_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.broadcast_to(x, (layers, *x.shape[1:])) for x in xs], axis=2)
 
 
-JOIN: Op = register(
-    Op(
-        "join",
-        _join_infer,
-        reads=(ANY,),
-        once=tuple(range(FAN_IN)),
-        backward=lambda f, gy, i: crop(gy, _starts(f)[i], 0, f.inputs[i].size[0], 1),
-        reference=_join_ref,
-        cases=(
-            Case(
-                lambda a, b, c: join([a, b, c, a]),
-                ((VEC3, -2, 2),) * 3,
-                elementwise=False,
-                sizes=((13, 1), (1, 1), (4, 1)),
-            ),
-            Case(
-                lambda a, b: join([a * k for k in (1.0, 2.0, 3.0, 4.0, 5.0)] + [b] * 5),
-                ((FLOAT, -2, 2),) * 2,
-                elementwise=False,
-                sizes=((3, 1), (5, 1)),
-            ),
-            Case(
-                lambda a, b: join([a, b, a]),
-                ((MAT2, -2, 2),) * 2,
-                elementwise=False,
-                sizes=((7, 1), (2, 1)),
-            ),
-            Case(
-                lambda a, b: join([a, b]),
-                ((INT, -9, 9),) * 2,
-                gradient=False,
-                elementwise=False,
-                sizes=((7, 1), (5, 1)),
-            ),
+JOIN = Op(
+    "join",
+    _join_infer,
+    reads=(ANY,),
+    once=tuple(range(FAN_IN)),
+    backward=lambda f, gy, i: crop(gy, _starts(f)[i], 0, f.inputs[i].size[0], 1),
+    reference=_join_ref,
+    cases=(
+        sized(lambda a, b, c: join([a, b, c, a]), ((VEC3, -2, 2),) * 3, (13, 1), (1, 1), (4, 1)),
+        sized(
+            lambda a, b: join([a * k for k in (1.0, 2.0, 3.0, 4.0, 5.0)] + [b] * 5),
+            ((FLOAT, -2, 2),) * 2,
+            (3, 1),
+            (5, 1),
         ),
+        sized(lambda a, b: join([a, b, a]), ((MAT2, -2, 2),) * 2, (7, 1), (2, 1)),
+        sized(lambda a, b: join([a, b]), ((INT, -9, 9),) * 2, (7, 1), (5, 1)),
     ),
-    Kernel(_join_glsl),
 )
+register(JOIN, Kernel(_join_glsl))
 
 
 def join(tables: Sequence[Variable]) -> Variable:
@@ -105,8 +82,4 @@ def join(tables: Sequence[Variable]) -> Variable:
     items = [needs_variable("join", x) for x in tables]
     if len(items) == 1:
         _join_infer(items, {})
-    width = max(FAN_IN // items[0].vtype.n_planes, 2)
-    while len(items) > 1:
-        parts = [items[i : i + width] for i in range(0, len(items), width)]
-        items = [apply(JOIN, part) if len(part) > 1 else part[0] for part in parts]
-    return items[0]
+    return in_passes(JOIN, items)

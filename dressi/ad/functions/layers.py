@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_int, needs_variable, table_index
+from dressi.ad.functions._common import needs_int, needs_variable, same, sized, table_index
 from dressi.ad.functions.window import place_glsl
 from dressi.ad.graph import Function, Size, Variable, checked_shape, short
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, Case, Op, Shape, apply
-from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3, VEC4
+from dressi.ad.registry import ANY, Op, Shape, apply
+from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3, VEC4, VType
 from dressi.errors import GraphError
 
 FAN_IN = 8
@@ -35,43 +35,29 @@ def _flip_glsl(f: Function) -> str:
     return f"{{y}} = {{fetch0}}(ivec2({at[0]}, {at[1]}), {layer});"
 
 
-def _flip_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    axes = tuple(axis for axis, name in ((1, "vertical"), (2, "horizontal")) if f.attr(name))
-    return np.flip(xs[0], axes)
-
-
-FLIP: Op = register(
-    Op(
-        "flip",
-        lambda xs, a: (xs[0].vtype, xs[0].size, xs[0].layers),
-        reads=(ANY,),
-        exact=True,
-        once=(0,),
-        backward=lambda f, gy, i: flip(gy, f.attr("horizontal"), f.attr("vertical")),
-        reference=lambda f, xs: xs[0][
-            :, :: -1 if f.attr("vertical") else 1, :: -1 if f.attr("horizontal") else 1
-        ],
-        cases=tuple(
-            Case(
-                lambda a, x=x, y=y: flip(a, x, y),
-                ((vtype, -2, 2),),
-                elementwise=False,
-                sizes=((7, 5),),
-            )
-            for vtype, x, y in ((VEC3, True, False), (FLOAT, False, True), (MAT2, True, True))
-        ),
+FLIP = Op(
+    "flip",
+    same,
+    reads=(ANY,),
+    exact=True,
+    once=(0,),
+    backward=lambda f, gy, i: flip(gy, f.attr("horizontal"), f.attr("vertical")),
+    reference=lambda f, xs: xs[0][
+        :, :: -1 if f.attr("vertical") else 1, :: -1 if f.attr("horizontal") else 1
+    ],
+    cases=tuple(
+        sized(lambda a, x=x, y=y: flip(a, x, y), ((vtype, -2, 2),), (7, 5))
+        for vtype, x, y in ((VEC3, True, False), (FLOAT, False, True), (MAT2, True, True))
     ),
-    Kernel(_flip_glsl),
 )
+register(FLIP, Kernel(_flip_glsl))
 
 
 def _reshape_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     x, (w, h), layers = xs[0], attrs["size"], attrs["layers"]
-    if x.size[0] * x.size[1] * x.layers != w * h * layers:
-        raise GraphError(
-            f"{x.label()} has {x.size[0] * x.size[1] * x.layers} pixels, "
-            f"{w}x{h}x{layers} has {w * h * layers}"
-        )
+    have, need = x.size[0] * x.size[1] * x.layers, w * h * layers
+    if have != need:
+        raise GraphError(f"{x.label()} has {have} pixels, {w}x{h}x{layers} has {need}")
     return x.vtype, (w, h), layers
 
 
@@ -83,60 +69,47 @@ def _reshape_glsl(f: Function) -> str:
     return f"int {{y}}_i = {here};\n  {{y}} = {{fetch0}}({at}, {{y}}_i / {v * u});"
 
 
-RESHAPE: Op = register(
-    Op(
-        "reshape",
-        _reshape_infer,
-        reads=(ANY,),
-        exact=True,
-        once=(0,),
-        backward=lambda f, gy, i: reshape(gy, f.inputs[0].size, f.inputs[0].layers),
-        reference=lambda f, xs: xs[0].reshape(
-            f.attr("layers"), f.attr("size")[1], f.attr("size")[0], *xs[0].shape[3:]
-        ),
-        cases=(
-            *(
-                Case(
-                    lambda a, size=size: reshape(a, size, a.layers),
-                    ((vtype, -2, 2),),
-                    elementwise=False,
-                    sizes=(given,),
-                )
-                for vtype, given, size in (
-                    (VEC3, (6, 4), (24, 1)),
-                    (FLOAT, (30, 1), (5, 6)),
-                    (MAT2, (6, 4), (3, 8)),
-                )
-            ),
-            Case(
-                lambda a: reshape(a, (3 * a.layers, 4)),
-                ((VEC4, -2, 2),),
-                elementwise=False,
-                sizes=((6, 2),),
-            ),
-            Case(
-                lambda a: reshape(a, (1, 1), 6 * a.layers),
-                ((FLOAT, -2, 2),),
-                elementwise=False,
-                sizes=((6, 1),),
-            ),
-        ),
+RESHAPE = Op(
+    "reshape",
+    _reshape_infer,
+    reads=(ANY,),
+    exact=True,
+    once=(0,),
+    backward=lambda f, gy, i: reshape(gy, f.inputs[0].size, f.inputs[0].layers),
+    reference=lambda f, xs: xs[0].reshape(
+        f.attr("layers"), f.attr("size")[1], f.attr("size")[0], *xs[0].shape[3:]
     ),
-    Kernel(_reshape_glsl),
+    cases=(
+        *(
+            sized(lambda a, size=size: reshape(a, size, a.layers), ((vtype, -2, 2),), given)
+            for vtype, given, size in (
+                (VEC3, (6, 4), (24, 1)),
+                (FLOAT, (30, 1), (5, 6)),
+                (MAT2, (6, 4), (3, 8)),
+            )
+        ),
+        sized(lambda a: reshape(a, (3 * a.layers, 4)), ((VEC4, -2, 2),), (6, 2)),
+        sized(lambda a: reshape(a, (1, 1), 6 * a.layers), ((FLOAT, -2, 2),), (6, 1)),
+    ),
 )
+register(RESHAPE, Kernel(_reshape_glsl))
 
 
 # -- layers
 
 
-def _concat_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    vtypes = {x.vtype for x in xs}
-    if len(vtypes) != 1:
+def one_type(xs: Sequence[Variable]) -> VType:
+    """Return the type of all; GraphError where they differ."""
+    if len({x.vtype for x in xs}) != 1:
         raise GraphError(f"needs one type, got {', '.join(x.vtype.name for x in xs)}")
-    sizes = {x.size for x in xs}
-    if len(sizes) != 1:
+    return xs[0].vtype
+
+
+def _concat_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    vtype = one_type(xs)
+    if len({x.size for x in xs}) != 1:
         raise GraphError("needs one size; use F.expand, F.pad or F.image.resize first")
-    return xs[0].vtype, xs[0].size, sum(x.layers for x in xs)
+    return vtype, xs[0].size, sum(x.layers for x in xs)
 
 
 def _starts(f: Function) -> list[int]:
@@ -144,55 +117,51 @@ def _starts(f: Function) -> list[int]:
     return list(accumulate((x.layers for x in f.inputs), initial=0))
 
 
-def _concat_glsl(f: Function) -> str:
-    pos, _ = place_glsl(f)
-    starts, lines = _starts(f), []
-    for k in range(len(f.inputs)):
-        test = f"if ({{layer}} < {starts[k + 1]}) " if k + 1 < len(f.inputs) else ""
-        head = "else " if k else ""
-        lines.append(f"{head}{test}{{y}} = {{fetch{k}}}({pos}, {{layer}} - {starts[k]});")
+def pick_glsl(place: str, starts: Sequence[int], fetched: Sequence[str]) -> str:
+    """Return GLSL that reads one of several inputs: the k-th from ``starts[k]`` on. fetched: pixel
+    and layer in each."""
+    lines = []
+    for k, at in enumerate(fetched):
+        test = f"if ({place} < {starts[k + 1]}) " if k + 1 < len(fetched) else ""
+        lines.append(f"{'else ' if k else ''}{test}{{y}} = {{fetch{k}}}({at});")
     return "\n  ".join(lines)
 
 
-CONCAT_LAYERS: Op = register(
-    Op(
-        "concat",
-        _concat_infer,
-        reads=(ANY,),
-        exact=True,
-        once=tuple(range(FAN_IN)),
-        backward=lambda f, gy, i: _slice(gy, _starts(f)[i], f.inputs[i].layers),
-        reference=lambda f, xs: np.concatenate(xs),
-        cases=(
-            Case(
-                lambda a, b, c: concat([a, b, c]),
-                ((VEC3, -2, 2),) * 3,
-                elementwise=False,
-                sizes=((7, 5),) * 3,
-            ),
-            Case(
-                lambda a, b: concat([a * k for k in (1.0, 2.0, 3.0, 4.0, 5.0)] + [b] * 5),
-                ((FLOAT, -2, 2),) * 2,
-                elementwise=False,
-                sizes=((1, 1),) * 2,
-            ),
-            Case(
-                lambda a, b: concat([a, b, a, a, b]),
-                ((MAT2, -2, 2),) * 2,
-                elementwise=False,
-                sizes=((13, 1),) * 2,
-            ),
-            Case(
-                lambda a, b: concat([a, b]),
-                ((INT, -9, 9),) * 2,
-                gradient=False,
-                elementwise=False,
-                sizes=((7, 5),) * 2,
-            ),
+def in_passes(op: Op, items: list[Variable]) -> Variable:
+    """Return the items taken together by an op, in passes of as many as a device can bind."""
+    width = max(FAN_IN // items[0].vtype.n_planes, 2)
+    while len(items) > 1:
+        parts = [items[i : i + width] for i in range(0, len(items), width)]
+        items = [apply(op, part) if len(part) > 1 else part[0] for part in parts]
+    return items[0]
+
+
+def _concat_glsl(f: Function) -> str:
+    pos, _ = place_glsl(f)
+    starts = _starts(f)
+    return pick_glsl("{layer}", starts, [f"{pos}, {{layer}} - {n}" for n in starts[:-1]])
+
+
+CONCAT_LAYERS = Op(
+    "concat",
+    _concat_infer,
+    reads=(ANY,),
+    exact=True,
+    once=tuple(range(FAN_IN)),
+    backward=lambda f, gy, i: _slice(gy, _starts(f)[i], f.inputs[i].layers),
+    reference=lambda f, xs: np.concatenate(xs),
+    cases=(
+        sized(lambda a, b, c: concat([a, b, c]), ((VEC3, -2, 2),) * 3, (7, 5)),
+        sized(
+            lambda a, b: concat([a * k for k in (1.0, 2.0, 3.0, 4.0, 5.0)] + [b] * 5),
+            ((FLOAT, -2, 2),) * 2,
+            (1, 1),
         ),
+        sized(lambda a, b: concat([a, b, a, a, b]), ((MAT2, -2, 2),) * 2, (13, 1)),
+        sized(lambda a, b: concat([a, b]), ((INT, -9, 9),) * 2, (7, 5)),
     ),
-    Kernel(_concat_glsl),
 )
+register(CONCAT_LAYERS, Kernel(_concat_glsl))
 
 
 def _slice_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -207,33 +176,23 @@ def _slice_glsl(f: Function) -> str:
     return f"{{y}} = {{fetch0}}({pos}, {layer} + {f.attr('start')});"
 
 
-SLICE: Op = register(
-    Op(
-        "slice_layers",
-        _slice_infer,
-        reads=(ANY,),
-        exact=True,
-        backward=lambda f, gy, i: apply(
-            UNSLICE, (gy,), start=f.attr("start"), layers=f.inputs[0].layers
-        ),
-        reference=lambda f, xs: xs[0][f.attr("start") : f.attr("start") + f.attr("layers")],
-        cases=(
-            Case(
-                lambda a: split(concat([a, a * 2.0, a * a]), a.layers)[1],
-                ((VEC3, -2, 2),),
-                elementwise=False,
-                sizes=((7, 5),),
-            ),
-            Case(
-                lambda a: concat(split(concat([a, a * 2.0, a * a]))[::-1]),
-                ((FLOAT, -2, 2),),
-                elementwise=False,
-                sizes=((13, 1),),
-            ),
+SLICE = Op(
+    "slice_layers",
+    _slice_infer,
+    reads=(ANY,),
+    exact=True,
+    backward=lambda f, gy, i: apply(
+        UNSLICE, (gy,), start=f.attr("start"), layers=f.inputs[0].layers
+    ),
+    reference=lambda f, xs: xs[0][f.attr("start") : f.attr("start") + f.attr("layers")],
+    cases=(
+        sized(lambda a: split(concat([a, a * 2.0, a * a]), a.layers)[1], ((VEC3, -2, 2),), (7, 5)),
+        sized(
+            lambda a: concat(split(concat([a, a * 2.0, a * a]))[::-1]), ((FLOAT, -2, 2),), (13, 1)
         ),
     ),
-    Kernel(_slice_glsl),
 )
+register(SLICE, Kernel(_slice_glsl))
 
 
 def _unslice_glsl(f: Function) -> str:
@@ -253,25 +212,16 @@ def _unslice_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-UNSLICE: Op = register(
-    Op(
-        "slice_layers_transposed",
-        lambda xs, a: (xs[0].vtype, xs[0].size, a["layers"]),
-        reads=(ANY,),
-        once=(0,),
-        backward=lambda f, gy, i: _slice(gy, f.attr("start"), f.inputs[0].layers),
-        reference=_unslice_ref,
-        cases=(
-            Case(
-                lambda a: apply(UNSLICE, (a,), start=2, layers=6),
-                ((VEC3, -2, 2),),
-                elementwise=False,
-                sizes=((7, 5),),
-            ),
-        ),
-    ),
-    Kernel(_unslice_glsl),
+UNSLICE: Op = Op(
+    "slice_layers_transposed",
+    lambda xs, a: (xs[0].vtype, xs[0].size, a["layers"]),
+    reads=(ANY,),
+    once=(0,),
+    backward=lambda f, gy, i: _slice(gy, f.attr("start"), f.inputs[0].layers),
+    reference=_unslice_ref,
+    cases=(sized(lambda a: apply(UNSLICE, (a,), start=2, layers=6), ((VEC3, -2, 2),), (7, 5)),),
 )
+register(UNSLICE, Kernel(_unslice_glsl))
 
 
 def _slice(x: Variable, start: int, n: int) -> Variable:
@@ -297,11 +247,8 @@ def reshape(x: Variable, size: Size, layers: int = 1) -> Variable:
     """
     needs_variable("reshape", x)
     size, layers = checked_shape("F.reshape", size, layers)
-    return (
-        x
-        if (size, layers) == (x.size, x.layers)
-        else apply(RESHAPE, (x,), size=size, layers=layers)
-    )
+    is_shaped = (size, layers) == (x.size, x.layers)
+    return x if is_shaped else apply(RESHAPE, (x,), size=size, layers=layers)
 
 
 def concat(xs: Sequence[Variable]) -> Variable:
@@ -310,12 +257,7 @@ def concat(xs: Sequence[Variable]) -> Variable:
     xs: Variables of one type and one size, any layers each. Gradient to all: their layers of gy.
     Raises GraphError for an empty list, or types or sizes that differ.
     """
-    items = _listed("concat", xs)
-    width = max(FAN_IN // items[0].vtype.n_planes, 2)
-    while len(items) > 1:
-        parts = [items[i : i + width] for i in range(0, len(items), width)]
-        items = [apply(CONCAT_LAYERS, part) if len(part) > 1 else part[0] for part in parts]
-    return items[0]
+    return in_passes(CONCAT_LAYERS, _listed("concat", xs))
 
 
 def stack(xs: Sequence[Variable]) -> Variable:

@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import constant, lift, needs_int, needs_variable
+from dressi.ad.functions._common import constant, lift, like_matrix, needs_int, needs_variable
 from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.components import sum_components
 from dressi.ad.functions.image import take_layer
-from dressi.ad.functions.matrix import (
-    COMPMUL,
-    _matrix_type,
-    column,
-    from_columns,
-    matmul,
-    scale,
-    transpose,
-)
+from dressi.ad.functions.matrix import COMPMUL, column, from_columns, matmul, scale, transpose
 from dressi.ad.functions.vector import cross
-from dressi.ad.functions.written_out import AXES, determinant_glsl
+from dressi.ad.functions.written_out import AXES, built_glsl, determinant_glsl
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import Case, Op, Shape, apply
 from dressi.ad.shape import broadcast
 from dressi.ad.vtype import FLOAT, MAT2, MAT3, MAT4, VEC2, VEC3, VEC4, VType, matrix
 from dressi.errors import GraphError
-
-
-def _square(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    return _matrix_type(xs[0]), xs[0].size, xs[0].layers
 
 
 def _minor(m: np.ndarray, i: int, j: int) -> np.ndarray:
@@ -68,16 +57,14 @@ def _cofactor_glsl(n: int, m: str, y: str, transposed: bool = False) -> str:
     return "\n  ".join(lines)
 
 
-COFACTOR: Op = register(
-    Op(
-        "cofactor",
-        _square,
-        backward=lambda f, gy, i: _cofactor_backward(f, gy),
-        reference=_cofactor_ref,
-        cases=tuple(Case(lambda m: cofactor(m), ((t, -2, 2),)) for t in (MAT2, MAT3, MAT4)),
-    ),
-    Kernel(lambda f: _cofactor_glsl(f.output.vtype.n, "{x0}", "{y}")),
+COFACTOR = Op(
+    "cofactor",
+    like_matrix,
+    backward=lambda f, gy, i: _cofactor_backward(f, gy),
+    reference=_cofactor_ref,
+    cases=tuple(Case(lambda m: cofactor(m), ((t, -2, 2),)) for t in (MAT2, MAT3, MAT4)),
 )
+register(COFACTOR, Kernel(lambda f: _cofactor_glsl(f.output.vtype.n, "{x0}", "{y}")))
 
 
 def _cofactor_backward(f: Function, gy: Variable) -> Variable:
@@ -90,13 +77,10 @@ def _cofactor_backward(f: Function, gy: Variable) -> Variable:
     for j in range(n):
         rest = [k for k in range(n) if k != j]
         for k in rest:  # dot(g, cross(a, b, c)) = -dot(a, cross(g, b, c))
-            product = _cross([g[j] if i == k else m[i] for i in rest])
+            vectors = [g[j] if i == k else m[i] for i in rest]
+            product = cross(*vectors) if n == 3 else apply(CROSS4, vectors)
             parts[k].append(product if j % 2 else -product)
     return from_columns(*(add_n(p) for p in parts))
-
-
-def _cross(vectors: list[Variable]) -> Variable:
-    return cross(*vectors) if len(vectors) == 2 else apply(CROSS4, vectors)
 
 
 def _cross4_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -106,11 +90,9 @@ def _cross4_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
 
 
 def _cross4_glsl(f: Function) -> str:
-    entries = []
-    for i, axis in enumerate(AXES):
-        minor = determinant_glsl([f"{{x{k}}}" for k in range(3)], AXES.replace(axis, ""))
-        entries.append(f"{'-' if i % 2 else ''}{minor}")
-    return "{y} = vec4(" + ",\n    ".join(entries) + ");"
+    vectors = [f"{{x{k}}}" for k in range(3)]
+    minors = [determinant_glsl(vectors, AXES.replace(axis, "")) for axis in AXES]
+    return "{y} = vec4(" + ",\n    ".join("-" * (i % 2) + m for i, m in enumerate(minors)) + ");"
 
 
 def _cross4_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
@@ -118,50 +100,46 @@ def _cross4_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return np.stack([(-1) ** i * _det(np.delete(m, i, -2)) for i in range(4)], -1)
 
 
-CROSS4: Op = register(
-    Op(
-        "cross4",
-        _cross4_infer,
-        backward=lambda f, gy, i: -apply(CROSS4, [*f.inputs[:i], gy, *f.inputs[i + 1 :]]),
-        reference=_cross4_ref,
-        cases=(Case(lambda *v: apply(CROSS4, v), ((VEC4, -2, 2),) * 3),),
-    ),
-    Kernel(_cross4_glsl),
+CROSS4: Op = Op(
+    "cross4",
+    _cross4_infer,
+    backward=lambda f, gy, i: -apply(CROSS4, [*f.inputs[:i], gy, *f.inputs[i + 1 :]]),
+    reference=_cross4_ref,
+    cases=(Case(lambda *v: apply(CROSS4, v), ((VEC4, -2, 2),) * 3),),
 )
 """The vector of determinants of three VEC4 with each unit vector in front: normal to all three."""
+register(CROSS4, Kernel(_cross4_glsl))
 
 
 def _determinant_text(m: str, n: int) -> str:
     return determinant_glsl([f"{m}[{k}]" for k in range(n)], AXES[:n])
 
 
-DETERMINANT = register(
-    Op(
-        "determinant",
-        lambda xs, a: (FLOAT, *_square(xs, a)[1:]),
-        backward=lambda f, gy, i: scale(cofactor(f.inputs[0]), gy),
-        reference=lambda f, xs: _det(xs[0])[..., None],
-        cases=tuple(
-            Case(lambda m: determinant(m), ((t, -2, 2),), transcendental=t is MAT4)
-            for t in (MAT2, MAT3, MAT4)
-        ),
+DETERMINANT = Op(
+    "determinant",
+    lambda xs, a: (FLOAT, *like_matrix(xs, a)[1:]),
+    backward=lambda f, gy, i: scale(cofactor(f.inputs[0]), gy),
+    reference=lambda f, xs: _det(xs[0])[..., None],
+    cases=tuple(
+        Case(lambda m: determinant(m), ((t, -2, 2),), transcendental=t is MAT4)
+        for t in (MAT2, MAT3, MAT4)
     ),
-    Kernel(lambda f: f"{{y}} = {_determinant_text('{x0}', f.inputs[0].vtype.n)};"),
 )
+register(
+    DETERMINANT, Kernel(lambda f: f"{{y}} = {_determinant_text('{x0}', f.inputs[0].vtype.n)};")
+)
+
+
+def _max_glsl(a: str, b: str) -> str:
+    return f"max({a}, {b})"
 
 
 def _inverse_glsl(f: Function) -> str:
     """Of m / s, s the power of 2 below the largest entry: the determinant of a small matrix
     vanishes in float32, and with a power of 2 no entry is rounded."""
     t = f.output.vtype
-    columns = [f"abs({{x0}}[{k}])" for k in range(t.n)]
-    largest = columns[0]
-    for c in columns[1:]:
-        largest = f"max({largest}, {c})"
-    parts = [f"{{y}}_c.{a}" for a in AXES[: t.n]]
-    one = parts[0]
-    for p in parts[1:]:
-        one = f"max({one}, {p})"
+    largest = reduce(_max_glsl, (f"abs({{x0}}[{k}])" for k in range(t.n)))
+    one = reduce(_max_glsl, (f"{{y}}_c.{a}" for a in AXES[: t.n]))
     return (
         f"{t.plane.glsl} {{y}}_c = {largest};\n"
         f"  uint {{y}}_e = clamp(floatBitsToUint({one}) >> 23, 1u, 253u);\n"
@@ -191,33 +169,27 @@ def _well(m: Variable) -> Variable:
     return m + constant(np.eye(n) * n, m.vtype)
 
 
-INVERSE = register(
-    Op(
-        "inverse",
-        _square,
-        backward=_inverse_backward,
-        reference=_inverse_ref,
-        cases=(
-            *(Case(lambda m: inverse(_well(m)), ((t, -1, 1),)) for t in (MAT2, MAT3, MAT4)),
-            Case(lambda m: inverse(scale(_well(m), 1e-12)) * 1e-12, ((MAT4, -1, 1),)),
-        ),
+INVERSE = Op(
+    "inverse",
+    like_matrix,
+    backward=_inverse_backward,
+    reference=_inverse_ref,
+    cases=(
+        *(Case(lambda m: inverse(_well(m)), ((t, -1, 1),)) for t in (MAT2, MAT3, MAT4)),
+        Case(lambda m: inverse(scale(_well(m), 1e-12)) * 1e-12, ((MAT4, -1, 1),)),
     ),
-    Kernel(_inverse_glsl),
 )
+register(INVERSE, Kernel(_inverse_glsl))
 
-DIAGONAL: Op = register(
-    Op(
-        "diagonal",
-        lambda xs, a: (_matrix_type(xs[0]).plane, xs[0].size, xs[0].layers),
-        backward=lambda f, gy, i: diagonal_matrix(gy),
-        reference=lambda f, xs: np.diagonal(xs[0], axis1=-2, axis2=-1),
-        cases=tuple(Case(lambda m: diagonal(m), ((t, -2, 2),)) for t in (MAT2, MAT3, MAT4)),
-    ),
-    Kernel(
-        lambda f: (
-            "{y} = {T}(" + ", ".join(f"{{x0}}[{k}][{k}]" for k in range(f.output.vtype.n)) + ");"
-        )
-    ),
+DIAGONAL = Op(
+    "diagonal",
+    lambda xs, a: (like_matrix(xs, a)[0].plane, xs[0].size, xs[0].layers),
+    backward=lambda f, gy, i: diagonal_matrix(gy),
+    reference=lambda f, xs: np.diagonal(xs[0], axis1=-2, axis2=-1),
+    cases=tuple(Case(lambda m: diagonal(m), ((t, -2, 2),)) for t in (MAT2, MAT3, MAT4)),
+)
+register(
+    DIAGONAL, Kernel(lambda f: built_glsl(f"{{x0}}[{k}][{k}]" for k in range(f.output.vtype.n)))
 )
 
 
@@ -228,14 +200,15 @@ def _diagonal_matrix_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Sha
     return matrix(t.n), xs[0].size, xs[0].layers
 
 
-DIAGONAL_MATRIX = register(
-    Op(
-        "diagonal_matrix",
-        _diagonal_matrix_infer,
-        backward=lambda f, gy, i: diagonal(gy),
-        reference=lambda f, xs: xs[0][..., None] * np.eye(xs[0].shape[-1]),
-        cases=tuple(Case(lambda v: diagonal_matrix(v), ((t, -2, 2),)) for t in (VEC2, VEC3, VEC4)),
-    ),
+DIAGONAL_MATRIX = Op(
+    "diagonal_matrix",
+    _diagonal_matrix_infer,
+    backward=lambda f, gy, i: diagonal(gy),
+    reference=lambda f, xs: xs[0][..., None] * np.eye(xs[0].shape[-1]),
+    cases=tuple(Case(lambda v: diagonal_matrix(v), ((t, -2, 2),)) for t in (VEC2, VEC3, VEC4)),
+)
+register(
+    DIAGONAL_MATRIX,
     Kernel(
         lambda f: (
             "{y} = {T}(0.0);"

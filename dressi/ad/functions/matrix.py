@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import call, constant, needs_int
+from dressi.ad.functions._common import call, constant, like_matrix, needs_int
 from dressi.ad.functions.components import sum_components
-from dressi.ad.functions.written_out import AXES, matmul_glsl
+from dressi.ad.functions.written_out import AXES, built_glsl, inputs_glsl, matmul_glsl
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import Case, Op, Shape, apply, every_input
@@ -43,42 +43,32 @@ def _matmul_text(f: Function) -> str:
     if not f.inputs[1].vtype.is_matrix:
         return f"{{y}} = {matmul_glsl('{x0}', '{x1}', n)};"
     columns = (matmul_glsl("{x0}", f"{{x1}}[{k}]", n) for k in range(n))
-    return "{y} = {T}(" + ",\n    ".join(columns) + ");"
+    return built_glsl(columns, ",\n    ")
 
 
-MATMUL = register(
-    Op(
-        "matmul",
-        _matmul_infer,
-        backward=_matmul_backward,
-        reference=lambda f, xs: (
-            xs[0] @ xs[1] if f.inputs[1].vtype.is_matrix else (xs[0] @ xs[1][..., None])[..., 0]
-        ),
-        cases=(
-            Case(lambda m, v: m @ v, ((MAT4, -2, 2), (VEC4, -2, 2))),
-            Case(lambda m, v: m @ v, ((MAT3, -2, 2), (VEC3, -2, 2))),
-            Case(lambda m, v: m @ v, ((MAT2, -2, 2), (MAT2, -2, 2))),
-        ),
+MATMUL = Op(
+    "matmul",
+    _matmul_infer,
+    backward=_matmul_backward,
+    reference=lambda f, xs: (
+        xs[0] @ xs[1] if f.inputs[1].vtype.is_matrix else (xs[0] @ xs[1][..., None])[..., 0]
     ),
-    Kernel(_matmul_text),
-)
-
-TRANSPOSE = register(
-    Op(
-        "transpose",
-        lambda xs, a: (_matrix_type(xs[0]), xs[0].size, xs[0].layers),
-        backward=lambda f, gy, i: transpose(gy),
-        reference=lambda f, xs: np.swapaxes(xs[0], -1, -2),
-        cases=(Case(lambda m: transpose(m), ((MAT3, -2, 2),)),),
+    cases=(
+        Case(lambda m, v: m @ v, ((MAT4, -2, 2), (VEC4, -2, 2))),
+        Case(lambda m, v: m @ v, ((MAT3, -2, 2), (VEC3, -2, 2))),
+        Case(lambda m, v: m @ v, ((MAT2, -2, 2), (MAT2, -2, 2))),
     ),
-    Kernel("{y} = transpose({x0});"),
 )
+register(MATMUL, Kernel(_matmul_text))
 
-
-def _matrix_type(x: Variable) -> Any:
-    if not x.vtype.is_matrix:
-        raise GraphError(f"needs MATn, got {x.vtype.name}")
-    return x.vtype
+TRANSPOSE = Op(
+    "transpose",
+    like_matrix,
+    backward=lambda f, gy, i: transpose(gy),
+    reference=lambda f, xs: np.swapaxes(xs[0], -1, -2),
+    cases=(Case(lambda m: transpose(m), ((MAT3, -2, 2),)),),
+)
+register(TRANSPOSE, Kernel("{y} = transpose({x0});"))
 
 
 def _outer_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -88,21 +78,17 @@ def _outer_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return matrix(a.n), *broadcast(xs)
 
 
-def _outer_text(f: Function) -> str:
-    return "{y} = {T}(" + ", ".join(f"{{x0}} * {{x1}}.{a}" for a in AXES[: f.output.vtype.n]) + ");"
-
-
-OUTER = register(
-    Op(
-        "outer",
-        _outer_infer,
-        backward=lambda f, gy, i: (
-            matmul(gy, f.inputs[1]) if i == 0 else matmul(transpose(gy), f.inputs[0])
-        ),
-        reference=lambda f, xs: xs[0][..., :, None] * xs[1][..., None, :],
-        cases=(Case(lambda a, b: outer(a, b), ((VEC2, -2, 2), (VEC2, -2, 2))),),
+OUTER = Op(
+    "outer",
+    _outer_infer,
+    backward=lambda f, gy, i: (
+        matmul(gy, f.inputs[1]) if i == 0 else matmul(transpose(gy), f.inputs[0])
     ),
-    Kernel(_outer_text),
+    reference=lambda f, xs: xs[0][..., :, None] * xs[1][..., None, :],
+    cases=(Case(lambda a, b: outer(a, b), ((VEC2, -2, 2), (VEC2, -2, 2))),),
+)
+register(
+    OUTER, Kernel(lambda f: built_glsl(f"{{x0}} * {{x1}}.{a}" for a in AXES[: f.output.vtype.n]))
 )
 
 
@@ -112,57 +98,56 @@ def _scale_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return xs[0].vtype, *broadcast(xs)
 
 
-def _scale_backward(f: Function, gy: Variable, i: int) -> Variable:
-    m, s = f.inputs
-    return scale(gy, s) if i == 0 else sum_components(apply(COMPMUL, (gy, m)))
-
-
-SCALE = register(
-    Op(
-        "scale",
-        _scale_infer,
-        backward=_scale_backward,
-        reference=lambda f, xs: xs[0] * xs[1][..., None],
-        cases=(Case(lambda m, s: scale(m, s), ((MAT3, -2, 2), (FLOAT, -2, 2))),),
+SCALE = Op(
+    "scale",
+    _scale_infer,
+    backward=lambda f, gy, i: (
+        scale(gy, f.inputs[1]) if i == 0 else sum_components(apply(COMPMUL, (gy, f.inputs[0])))
     ),
-    Kernel("{y} = {x0} * {x1};"),
+    reference=lambda f, xs: xs[0] * xs[1][..., None],
+    cases=(Case(lambda m, s: scale(m, s), ((MAT3, -2, 2), (FLOAT, -2, 2))),),
 )
+register(SCALE, Kernel("{y} = {x0} * {x1};"))
 
 
 def _compmul_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    if xs[0].vtype != _matrix_type(xs[1]):
+    if xs[0].vtype != like_matrix(xs[1:], attrs)[0]:
         raise GraphError(f"needs two MATn, got {xs[0].vtype.name} and {xs[1].vtype.name}")
     return xs[0].vtype, *broadcast(xs)
 
 
-COMPMUL: Op = register(
-    Op(
-        "matrix_comp_mul",
-        _compmul_infer,
-        backward=lambda f, gy, i: apply(COMPMUL, (gy, f.inputs[1 - i])),
-        reference=lambda f, xs: xs[0] * xs[1],
-        cases=(Case(lambda a, b: apply(COMPMUL, (a, b)), ((MAT2, -2, 2), (MAT2, -2, 2))),),
-    ),
-    Kernel("{y} = matrixCompMult({x0}, {x1});"),
+COMPMUL: Op = Op(
+    "matrix_comp_mul",
+    _compmul_infer,
+    backward=lambda f, gy, i: apply(COMPMUL, (gy, f.inputs[1 - i])),
+    reference=lambda f, xs: xs[0] * xs[1],
+    cases=(Case(lambda a, b: apply(COMPMUL, (a, b)), ((MAT2, -2, 2), (MAT2, -2, 2))),),
 )
-
-COLUMN = register(
-    Op(
-        "column",
-        lambda xs, a: _column_infer(xs, a),
-        exact=True,
-        zero_if=(0,),
-        backward=lambda f, gy, i: _column_backward(gy, f.attr("index")),
-        reference=lambda f, xs: xs[0][..., :, f.attr("index")],
-        cases=(Case(lambda m: column(m, 1), ((MAT3, -2, 2),)),),
-    ),
-    Kernel(lambda f: f"{{y}} = {{x0}}[{f.attr('index')}];"),
-)
+register(COMPMUL, Kernel("{y} = matrixCompMult({x0}, {x1});"))
 
 
-def _column_backward(gy: Variable, index: int) -> Variable:
+def _column_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    t, size, layers = like_matrix(xs, attrs)
+    if not 0 <= attrs["index"] < t.n:
+        raise GraphError(f"{t.name} has no column {attrs['index']}")
+    return t.plane, size, layers
+
+
+def _column_backward(f: Function, gy: Variable, i: int) -> Variable:
     zero = constant(0.0, gy.vtype)
-    return from_columns(*(gy if k == index else zero for k in range(gy.vtype.n)))
+    return from_columns(*(gy if k == f.attr("index") else zero for k in range(gy.vtype.n)))
+
+
+COLUMN = Op(
+    "column",
+    _column_infer,
+    exact=True,
+    zero_if=(0,),
+    backward=_column_backward,
+    reference=lambda f, xs: xs[0][..., :, f.attr("index")],
+    cases=(Case(lambda m: column(m, 1), ((MAT3, -2, 2),)),),
+)
+register(COLUMN, Kernel(lambda f: f"{{y}} = {{x0}}[{f.attr('index')}];"))
 
 
 def _from_columns_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -173,28 +158,19 @@ def _from_columns_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return matrix(t.n), *broadcast(xs)
 
 
-FROM_COLUMNS = register(
-    Op(
-        "from_columns",
-        _from_columns_infer,
-        exact=True,
-        zero_if=every_input,
-        backward=lambda f, gy, i: column(gy, i),
-        reference=lambda f, xs: np.stack(np.broadcast_arrays(*xs), axis=-1),
-        cases=(
-            Case(lambda a, b: from_columns(a, b), ((VEC2, -2, 2), (VEC2, -2, 2))),
-            Case(lambda a, b, c: from_columns(a, b, c), ((VEC3, -2, 2),) * 3),
-        ),
+FROM_COLUMNS = Op(
+    "from_columns",
+    _from_columns_infer,
+    exact=True,
+    zero_if=every_input,
+    backward=lambda f, gy, i: column(gy, i),
+    reference=lambda f, xs: np.stack(np.broadcast_arrays(*xs), axis=-1),
+    cases=(
+        Case(lambda a, b: from_columns(a, b), ((VEC2, -2, 2), (VEC2, -2, 2))),
+        Case(lambda a, b, c: from_columns(a, b, c), ((VEC3, -2, 2),) * 3),
     ),
-    Kernel(lambda f: "{y} = {T}(" + ", ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ");"),
 )
-
-
-def _column_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    t = _matrix_type(xs[0])
-    if not 0 <= attrs["index"] < t.n:
-        raise GraphError(f"{t.name} has no column {attrs['index']}")
-    return t.plane, xs[0].size, xs[0].layers
+register(FROM_COLUMNS, Kernel(inputs_glsl))
 
 
 def matmul(m: Variable, v: Any) -> Variable:

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_int, needs_variable
+from dressi.ad.functions._common import like_floats, needs_int, needs_variable, sized
 from dressi.ad.functions.color import decoded
 from dressi.ad.functions.window import crop, place_glsl
 from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, Case, Op, Shape, apply
+from dressi.ad.registry import ANY, Op, apply
 from dressi.ad.vtype import FLOAT, VEC3, VType
 from dressi.errors import GraphError
 
@@ -62,40 +61,31 @@ def _half_glsl(f: Function) -> str:
     )
 
 
-def _half_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    x = xs[0]
-    if x.vtype.is_int or x.vtype.is_matrix:
-        raise GraphError(f"needs FLOAT or VECn, got {x.vtype.name}")
-    return x.vtype, level_size(x.size, 1), x.layers
-
-
-HALF: Op = register(
-    Op(
-        "mip_half",
-        _half_infer,
-        reads=(ANY,),
-        once=(0,),
-        backward=lambda f, gy, i: apply(UNHALF, (gy,), size=f.inputs[0].size),
-        reference=lambda f, xs: np.einsum(
-            "lhwc,oh,pw->lopc",
-            xs[0],
-            _half_matrix(xs[0].shape[1]),
-            _half_matrix(xs[0].shape[2]),
-        ),
-        cases=tuple(
-            Case(lambda a: apply(HALF, (a,)), ((t, -2, 2),), elementwise=False, sizes=(size,))
-            for t, size in (
-                (VEC3, (8, 4)),
-                (FLOAT, (7, 5)),
-                (VEC3, (1, 9)),
-                (FLOAT, (6, 3)),
-                (FLOAT, (13, 1)),
-                (FLOAT, (1, 1)),
-            )
-        ),
+HALF: Op = Op(
+    "mip_half",
+    lambda xs, a: (like_floats(xs, a)[0], level_size(xs[0].size, 1), xs[0].layers),
+    reads=(ANY,),
+    once=(0,),
+    backward=lambda f, gy, i: apply(UNHALF, (gy,), size=f.inputs[0].size),
+    reference=lambda f, xs: np.einsum(
+        "lhwc,oh,pw->lopc",
+        xs[0],
+        _half_matrix(xs[0].shape[1]),
+        _half_matrix(xs[0].shape[2]),
     ),
-    Kernel(_half_glsl),
+    cases=tuple(
+        sized(lambda a: apply(HALF, (a,)), ((t, -2, 2),), size)
+        for t, size in (
+            (VEC3, (8, 4)),
+            (FLOAT, (7, 5)),
+            (VEC3, (1, 9)),
+            (FLOAT, (6, 3)),
+            (FLOAT, (13, 1)),
+            (FLOAT, (1, 1)),
+        )
+    ),
 )
+register(HALF, Kernel(_half_glsl))
 
 
 def _unhalf_axis(n: int, name: str, j: str) -> str:
@@ -127,31 +117,28 @@ def _unhalf_glsl(f: Function) -> str:
     )
 
 
-UNHALF: Op = register(
-    Op(
-        "mip_half_transposed",
-        lambda xs, a: (xs[0].vtype, a["size"], xs[0].layers),
-        reads=(ANY,),
-        backward=lambda f, gy, i: apply(HALF, (gy,)),
-        reference=lambda f, xs: np.einsum(
-            "lopc,oh,pw->lhwc",
-            xs[0],
-            _half_matrix(f.attr("size")[1]),
-            _half_matrix(f.attr("size")[0]),
-        ),
-        cases=tuple(
-            Case(
-                lambda a, size=size: apply(UNHALF, (a,), size=size),
-                ((t, -2, 2),),
-                elementwise=False,
-                sizes=(level_size(size, 1),),
-                any_type=False,
-            )
-            for t, size in ((VEC3, (8, 5)), (FLOAT, (7, 1)), (FLOAT, (1, 1)))
-        ),
+UNHALF: Op = Op(
+    "mip_half_transposed",
+    lambda xs, a: (xs[0].vtype, a["size"], xs[0].layers),
+    reads=(ANY,),
+    backward=lambda f, gy, i: apply(HALF, (gy,)),
+    reference=lambda f, xs: np.einsum(
+        "lopc,oh,pw->lhwc",
+        xs[0],
+        _half_matrix(f.attr("size")[1]),
+        _half_matrix(f.attr("size")[0]),
     ),
-    Kernel(_unhalf_glsl),
+    cases=tuple(
+        sized(
+            lambda a, size=size: apply(UNHALF, (a,), size=size),
+            ((t, -2, 2),),
+            level_size(size, 1),
+            any_type=False,
+        )
+        for t, size in ((VEC3, (8, 5)), (FLOAT, (7, 1)), (FLOAT, (1, 1)))
+    ),
 )
+register(UNHALF, Kernel(_unhalf_glsl))
 
 
 # -- the atlas
@@ -192,30 +179,24 @@ def _pack_backward(f: Function, gy: Variable, i: int) -> Variable:
     return crop(gy, x, y, w, h)
 
 
-PACK: Op = register(
-    Op(
-        "mip_levels",
-        lambda xs, a: (xs[0].vtype, a["size"], max(x.layers for x in xs)),
-        reads=(ANY,),
-        backward=_pack_backward,
-        reference=_pack_ref,
-        cases=(
-            Case(
-                lambda a, b, c: mip_levels([a, b, c]).atlas,
-                ((VEC3, -2, 2),) * 3,
-                elementwise=False,
-                sizes=((7, 5), (3, 2), (1, 1)),
-            ),
-            Case(
-                lambda a, b: mip_levels([a, b]).atlas,
-                ((FLOAT, -2, 2),) * 2,
-                elementwise=False,
-                sizes=((9, 1), (4, 1)),
-            ),
+PACK = Op(
+    "mip_levels",
+    lambda xs, a: (xs[0].vtype, a["size"], max(x.layers for x in xs)),
+    reads=(ANY,),
+    backward=_pack_backward,
+    reference=_pack_ref,
+    cases=(
+        sized(
+            lambda a, b, c: mip_levels([a, b, c]).atlas,
+            ((VEC3, -2, 2),) * 3,
+            (7, 5),
+            (3, 2),
+            (1, 1),
         ),
+        sized(lambda a, b: mip_levels([a, b]).atlas, ((FLOAT, -2, 2),) * 2, (9, 1), (4, 1)),
     ),
-    Kernel(_pack_glsl),
 )
+register(PACK, Kernel(_pack_glsl))
 
 
 def _packed(chain: Sequence[Variable]) -> Variable:

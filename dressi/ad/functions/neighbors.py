@@ -13,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import literal, needs_int, needs_variable, numbers
+from dressi.ad.functions._common import (
+    like_floats,
+    literal,
+    needs_int,
+    needs_variable,
+    numbers,
+    sized,
+)
 from dressi.ad.functions.arith import neg
 from dressi.ad.functions.image import dilate
 from dressi.ad.functions.window import (
@@ -190,11 +197,10 @@ def _cases(name: str) -> tuple[Case, ...]:
         return apply(op, (a,), kernel=kernel, border=border)
 
     return tuple(
-        Case(
+        sized(
             lambda a, border=border, kernel=kernel: build(a, border, kernel),
             ((vtype, -2, 2),),
-            elementwise=False,
-            sizes=(size,),
+            size,
         )
         for border, kernel in _KERNELS
         if name == "convolve" or border in ("clamp", "mirror")
@@ -202,30 +208,31 @@ def _cases(name: str) -> tuple[Case, ...]:
     )
 
 
-CONVOLVE: Op = register(
-    Op(
-        "convolve",
-        _infer,
-        reads=(ANY,),
-        backward=_backward,
-        reference=_ref,
-        cases=_cases("convolve"),
-    ),
-    Kernel(_glsl),
+CONVOLVE = Op(
+    "convolve",
+    like_floats,
+    reads=(ANY,),
+    backward=_backward,
+    reference=_ref,
+    cases=_cases("convolve"),
 )
-CONVOLVE_TRANSPOSED: Op = register(
-    Op(
-        "convolve_transposed",
-        _infer,
-        reads=(ANY,),
-        backward=lambda f, gy, i: apply(
-            CONVOLVE, (gy,), kernel=f.attr("kernel"), border=f.attr("border")
-        ),
-        reference=_transposed_ref,
-        cases=_cases("convolve_transposed"),
+register(CONVOLVE, Kernel(_glsl))
+CONVOLVE_TRANSPOSED = Op(
+    "convolve_transposed",
+    like_floats,
+    reads=(ANY,),
+    backward=lambda f, gy, i: apply(
+        CONVOLVE, (gy,), kernel=f.attr("kernel"), border=f.attr("border")
     ),
-    Kernel(_transposed_glsl),
+    reference=_transposed_ref,
+    cases=_cases("convolve_transposed"),
 )
+register(CONVOLVE_TRANSPOSED, Kernel(_transposed_glsl))
+
+
+def _checked(name: str, x: Variable, border: Border) -> None:
+    needs_variable(name, x)
+    checked_border(name, border)
 
 
 def shift(x: Variable, dx: Any, dy: Any, border: Border = "zero") -> Variable:
@@ -235,8 +242,7 @@ def shift(x: Variable, dx: Any, dy: Any, border: Border = "zero") -> Variable:
     border: what comes in, zero, clamp, mirror or repeat. Gradient to x: moved back; none to dx and
     dy. Raises GraphError for fractions or another border.
     """
-    needs_variable("shift", x)
-    checked_border("shift", border)
+    _checked("shift", x, border)
     offset = neg(offset_of("shift", dx, dy))
     return apply(WINDOW, (x, offset), size=x.size, border=border, value=0.0)
 
@@ -249,8 +255,7 @@ def convolve(x: Variable, kernel: Any, border: Border = "clamp") -> Variable:
     mirror or repeat. Gradient to x: the transposed map, exact at borders too; the weights have
     none. Raises GraphError for even or uneven rows, NaN or infinity, and other types.
     """
-    needs_variable("convolve", x)
-    checked_border("convolve", border)
+    _checked("convolve", x, border)
     array = numbers("convolve", kernel)
     if array.ndim != 2 or array.shape[0] % 2 == 0 or array.shape[1] % 2 == 0:
         raise GraphError(
@@ -286,8 +291,7 @@ def box_blur(x: Variable, radius: int, border: Border = "clamp") -> Variable:
     zero, what is outside counts as 0 in the mean. Gradient to x: exact. Raises GraphError for a
     negative radius and other types.
     """
-    needs_variable("box_blur", x)
-    checked_border("box_blur", border)
+    _checked("box_blur", x, border)
     radius = needs_int("box_blur", "radius", radius)
     if not 0 <= 2 * radius < MOST_TAPS:
         raise GraphError(f"F.box_blur: needs a radius from 0 to {MOST_TAPS // 2 - 1}, got {radius}")
@@ -311,8 +315,7 @@ def gaussian_blur(x: Variable, sigma: float, border: Border = "clamp") -> Variab
     clamp, mirror or repeat. Gradient to x: exact. Raises GraphError for a sigma below 0 and other
     types.
     """
-    needs_variable("gaussian_blur", x)
-    checked_border("gaussian_blur", border)
+    _checked("gaussian_blur", x, border)
     array = numbers("gaussian_blur", sigma)
     if array.size != 1 or not 0 <= float(array.reshape(-1)[0]) <= (MOST_TAPS - 1) / 6 - 1:
         raise GraphError(
@@ -331,8 +334,7 @@ def image_gradient(
     zero, clamp, mirror or repeat. Gradient to x: exact. Raises GraphError for other kinds and
     types.
     """
-    needs_variable("image_gradient", x)
-    checked_border("image_gradient", border)
+    _checked("image_gradient", x, border)
     if kind not in IMAGE_GRADIENTS:
         raise GraphError(f"F.image_gradient: kind must be central or sobel, got {short(kind)}")
     kernel = np.array(CENTRAL) if kind == "central" else np.array(SOBEL) / 8.0
@@ -345,8 +347,8 @@ def laplacian(x: Variable, border: Border = "clamp") -> Variable:
     x: FLOAT, VECn @ any size. border: zero, clamp (no flow across it: the sum over a layer is 0),
     mirror or repeat. Gradient to x: exact. Raises GraphError for other types.
     """
-    needs_variable("laplacian", x)
-    return _convolve(x, LAPLACIAN, checked_border("laplacian", border))
+    _checked("laplacian", x, border)
+    return _convolve(x, LAPLACIAN, border)
 
 
 def erode(mask: Variable, radius: Any, max_radius: int) -> Variable:

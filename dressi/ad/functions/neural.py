@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_int, needs_variable
+from dressi.ad.functions._common import needs_int, needs_variable, sized
 from dressi.ad.functions.layers import concat
 from dressi.ad.functions.reduce import sum_layers
 from dressi.ad.functions.window import border_glsl, border_index, checked_border, place_glsl
 from dressi.ad.functions.written_out import dot_glsl, matmul_glsl
 from dressi.ad.graph import Function, Size, Variable
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply
+from dressi.ad.registry import ANY, MACRO, Op, Shape, apply
 from dressi.ad.template import Value, expand_glsl
 from dressi.ad.vtype import MAT4, VEC4
 from dressi.errors import GraphError
@@ -39,11 +40,6 @@ def _n_taps(f: Function) -> int:
 def _offsets(kernel: int) -> list[tuple[int, int]]:
     half = kernel // 2
     return [(x - half, y - half) for y in range(kernel) for x in range(kernel)]
-
-
-def _blocks(f: Function, weight: Variable) -> tuple[int, int]:
-    """Input and output layers of one image (a stack of n images has n times as many)."""
-    return weight.size[0] // _n_taps(f), weight.size[1]
 
 
 _TAP = "ivec2 {y}_q = {y}_p {sign} ivec2({y}_t % {kernel} - {half}, {y}_t / {kernel} - {half}); "
@@ -90,22 +86,30 @@ def _conv_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return VEC4, x.size, x.layers // c * weight.size[1]
 
 
-_CONV = """ivec2 {y}_p = {pos}; int {y}_v = {layer} / {o}, {y}_o = {layer} - {y}_v * {o};
+_SUM = """ivec2 {y}_p = {pos}; int {y}_v = {layer} / {n}, {y}_{to} = {layer} - {y}_v * {n};
   {y} = vec4(0.0);
   for (int {y}_t = 0; {y}_t < {taps}; {y}_t++) {
     {tap}
-    for (int {y}_c = 0; {y}_c < {c}; {y}_c++) {
+    for (int {y}_{over} = 0; {y}_{over} < {m}; {y}_{over}++) {
       mat4 {y}_w = {fetch1}(ivec2({y}_t * {c} + {y}_c, {y}_o), 0);
-      vec4 {y}_x = {fetch0}({y}_q, {y}_v * {c} + {y}_c);
+      vec4 {y}_{value} = {fetch0}({y}_q, {y}_v * {m} + {y}_{over});
       {y} += {product};
     }
   }"""
+"""A layer, or its transpose: for each of n layers {to} the sum over taps and m layers {over}."""
 
 
-def _conv_glsl(f: Function) -> str:
-    c, o = _blocks(f, f.inputs[1])
-    product = matmul_glsl("{y}_w", "{y}_x", 4)
-    return _expanded(f, _CONV, "+", c=c, o=o, taps=_n_taps(f), product=product)
+def _sum_glsl(f: Function, transposed: bool = False) -> str:
+    columns, o = f.inputs[1].size
+    c = columns // _n_taps(f)
+    if transposed:
+        product = f"vec4({', '.join(dot_glsl('{y}_g', f'{{y}}_w[{k}]', 4) for k in range(4))})"
+        values: dict[str, Value] = {"to": "c", "n": c, "over": "o", "m": o, "value": "g"}
+    else:
+        product = matmul_glsl("{y}_w", "{y}_x", 4)
+        values = {"to": "o", "n": o, "over": "c", "m": c, "value": "x"}
+    sign = "-" if transposed else "+"
+    return _expanded(f, _SUM, sign, c=c, taps=_n_taps(f), product=product, **values)
 
 
 def _read(x: np.ndarray, dx: int, dy: int, border: ConvBorder) -> np.ndarray:
@@ -137,47 +141,58 @@ def _taps(f: Function, weight: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
     ]
 
 
-def _conv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+def _sum_ref(f: Function, xs: Sequence[np.ndarray], transposed: bool = False) -> np.ndarray:
     x, weight = xs
-    x = _by_image(x, weight.shape[2] // _n_taps(f))
+    sign, product = (-1, "ocij,nhwoi->nhwcj") if transposed else (1, "ocij,nhwcj->nhwoi")
+    x = _by_image(x, weight.shape[1] if transposed else weight.shape[2] // _n_taps(f))
     out = 0.0
     for dx, dy, w in _taps(f, weight):
-        out = out + np.einsum("ocij,nhwcj->nhwoi", w, _read(x, dx, dy, f.attr("border")))
+        out = out + np.einsum(product, w, _read(x, sign * dx, sign * dy, f.attr("border")))
     return _by_layer(np.asarray(out))
 
 
-def _attrs(f: Function) -> dict[str, Any]:
-    return {"kernel": f.attr("kernel"), "border": f.attr("border")}
+# Each is the backward of the other two. f: a Function with the same kernel and border.
 
 
-def _conv_backward(f: Function, gy: Variable, i: int) -> Variable:
-    x, weight = f.inputs
-    if i == 0:
-        return apply(CONV_X, (gy, weight), **_attrs(f))
-    return apply(CONV_W, (x, gy), **_attrs(f), size=weight.size)
+def _to_output(f: Function, x: Variable, weight: Variable) -> Variable:
+    return apply(CONV, (x, weight), kernel=f.attr("kernel"), border=f.attr("border"))
 
 
-def _case(kernel: int, border: str, size: Size) -> Case:
-    return Case(
-        lambda a, b, w: apply(CONV, (concat([a, b]), w), kernel=kernel, border=border),
-        ((VEC4, -1, 1), (VEC4, -1, 1), (MAT4, -1, 1)),
-        elementwise=False,
-        sizes=(size, size, (2 * kernel**2, 2)),
-        one_layer=True,
-    )
+def _to_input(f: Function, gy: Variable, weight: Variable) -> Variable:
+    return apply(CONV_X, (gy, weight), kernel=f.attr("kernel"), border=f.attr("border"))
 
 
-CONV: Op = register(
-    Op(
-        "conv_channels",
-        _conv_infer,
-        reads=(ANY,),
-        backward=_conv_backward,
-        reference=_conv_ref,
-        cases=(_case(1, "zero", (7, 5)), _case(3, "zero", (5, 4)), _case(3, "repeat", (4, 2))),
+def _to_weight(f: Function, x: Variable, gy: Variable, size: Size) -> Variable:
+    return apply(CONV_W, (x, gy), kernel=f.attr("kernel"), border=f.attr("border"), size=size)
+
+
+_KERNELS: tuple[tuple[int, ConvBorder], ...] = ((1, "zero"), (3, "zero"), (3, "repeat"))
+"""Of the cases, with their borders."""
+
+
+CONV: Op = Op(
+    "conv_channels",
+    _conv_infer,
+    reads=(ANY,),
+    backward=lambda f, gy, i: (
+        _to_input(f, gy, f.inputs[1])
+        if i == 0
+        else _to_weight(f, f.inputs[0], gy, f.inputs[1].size)
     ),
-    Kernel(_conv_glsl),
+    reference=_sum_ref,
+    cases=tuple(
+        sized(
+            lambda a, b, w, k=k, border=border: apply(
+                CONV, (concat([a, b]), w), kernel=k, border=border
+            ),
+            ((VEC4, -1, 1), (VEC4, -1, 1), (MAT4, -1, 1)),
+            *(size, size, (2 * k**2, 2)),
+            one_layer=True,
+        )
+        for (k, border), size in zip(_KERNELS, ((7, 5), (5, 4), (4, 2)), strict=True)
+    ),
 )
+register(CONV, Kernel(_sum_glsl))
 
 
 # -- to the features: the transposed blocks, read the other way
@@ -189,58 +204,26 @@ def _conv_x_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return VEC4, gy.size, gy.layers // weight.size[1] * c
 
 
-_CONV_X = """ivec2 {y}_p = {pos}; int {y}_v = {layer} / {c}, {y}_c = {layer} - {y}_v * {c};
-  {y} = vec4(0.0);
-  for (int {y}_t = 0; {y}_t < {taps}; {y}_t++) {
-    {tap}
-    for (int {y}_o = 0; {y}_o < {o}; {y}_o++) {
-      mat4 {y}_w = {fetch1}(ivec2({y}_t * {c} + {y}_c, {y}_o), 0);
-      vec4 {y}_g = {fetch0}({y}_q, {y}_v * {o} + {y}_o);
-      {y} += {product};
-    }
-  }"""
-
-
-def _conv_x_glsl(f: Function) -> str:
-    c, o = _blocks(f, f.inputs[1])
-    product = f"vec4({', '.join(dot_glsl('{y}_g', f'{{y}}_w[{k}]', 4) for k in range(4))})"
-    return _expanded(f, _CONV_X, "-", c=c, o=o, taps=_n_taps(f), product=product)
-
-
-def _conv_x_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    gy, weight = xs
-    gy = _by_image(gy, weight.shape[1])
-    out = 0.0
-    for dx, dy, w in _taps(f, weight):
-        out = out + np.einsum("ocij,nhwoi->nhwcj", w, _read(gy, -dx, -dy, f.attr("border")))
-    return _by_layer(np.asarray(out))
-
-
-CONV_X: Op = register(
-    Op(
-        "conv_channels_x",
-        _conv_x_infer,
-        reads=(ANY,),
-        backward=lambda f, h, i: (
-            apply(CONV, (h, f.inputs[1]), **_attrs(f))
-            if i == 0
-            else apply(CONV_W, (h, f.inputs[0]), **_attrs(f), size=f.inputs[1].size)
-        ),
-        reference=_conv_x_ref,
-        cases=tuple(
-            Case(
-                lambda a, w, k=kernel, b=border: apply(CONV_X, (a, w), kernel=k, border=b),
-                ((VEC4, -1, 1), (MAT4, -1, 1)),
-                elementwise=False,
-                sizes=((5, 4), (2 * kernel**2, 1)),
-                one_layer=True,
-                any_type=False,
-            )
-            for kernel, border in ((1, "zero"), (3, "zero"), (3, "repeat"))
-        ),
+CONV_X: Op = Op(
+    "conv_channels_x",
+    _conv_x_infer,
+    reads=(ANY,),
+    backward=lambda f, h, i: (
+        _to_output(f, h, f.inputs[1]) if i == 0 else _to_weight(f, h, f.inputs[0], f.inputs[1].size)
     ),
-    Kernel(_conv_x_glsl),
+    reference=partial(_sum_ref, transposed=True),
+    cases=tuple(
+        sized(
+            lambda a, w, k=k, b=b: apply(CONV_X, (a, w), kernel=k, border=b),
+            ((VEC4, -1, 1), (MAT4, -1, 1)),
+            *((5, 4), (2 * k**2, 1)),
+            one_layer=True,
+            any_type=False,
+        )
+        for k, b in _KERNELS
+    ),
 )
+register(CONV_X, Kernel(partial(_sum_glsl, transposed=True)))
 
 
 # -- to the weights: a sum over all pixels, in chunks that run side by side
@@ -266,33 +249,29 @@ def _conv_w_expand(f: Function, xs: Sequence[Variable]) -> Variable:
     x, gy = xs
     n = _n_pixels(x, f.attr("size")[0] // _n_taps(f))
     chunks = math.ceil(math.sqrt(n))  # as many chunks to add up as pixels in a chunk
-    return sum_layers(apply(CONV_PART, (x, gy), **_attrs(f), size=f.attr("size"), chunks=chunks))
+    return sum_layers(apply(CONV_PART, (x, gy), **dict(f.attrs), chunks=chunks))
 
 
-CONV_W: Op = register(
-    Op(
-        "conv_channels_w",
-        lambda xs, a: (MAT4, a["size"], 1),
-        kind=MACRO,
-        expand=_conv_w_expand,
-        backward=lambda f, h, i: (
-            apply(CONV_X, (f.inputs[1], h), **_attrs(f))
-            if i == 0
-            else apply(CONV, (f.inputs[0], h), **_attrs(f))
-        ),
-        reference=_conv_w_ref,
-        cases=tuple(
-            Case(
-                lambda x, gy, k=k, b=b: apply(CONV_W, (x, gy), kernel=k, border=b, size=(k**2, 1)),
-                ((VEC4, -1, 1), (VEC4, -1, 1)),
-                elementwise=False,
-                sizes=((5, 4), (5, 4)),
-                any_type=False,
-            )
-            for k, b in ((1, "zero"), (3, "zero"), (3, "repeat"))
-        ),
-    )
+CONV_W: Op = Op(
+    "conv_channels_w",
+    lambda xs, a: (MAT4, a["size"], 1),
+    kind=MACRO,
+    expand=_conv_w_expand,
+    backward=lambda f, h, i: (
+        _to_input(f, f.inputs[1], h) if i == 0 else _to_output(f, f.inputs[0], h)
+    ),
+    reference=_conv_w_ref,
+    cases=tuple(
+        sized(
+            lambda x, gy, k=k, b=b: apply(CONV_W, (x, gy), kernel=k, border=b, size=(k**2, 1)),
+            ((VEC4, -1, 1), (VEC4, -1, 1)),
+            (5, 4),
+            any_type=False,
+        )
+        for k, b in _KERNELS
+    ),
 )
+register(CONV_W)
 
 
 _PART = """int {y}_t = {pos}.x / {c}, {y}_c = {pos}.x - {y}_t * {c}, {y}_o = {pos}.y;
@@ -324,29 +303,26 @@ def _part_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([_conv_w_ref(f, (x, _by_layer(part))) for part in chosen])
 
 
-CONV_PART: Op = register(
-    Op(
-        "conv_channels_part",
-        lambda xs, a: (MAT4, a["size"], a["chunks"]),
-        reads=(ANY,),
-        linear_in=(0, 1),
-        reference=_part_ref,
-        cases=tuple(
-            Case(
-                lambda x, gy, kernel=kernel: apply(
-                    CONV_PART, (x, gy), kernel=kernel, border="zero", size=(kernel**2, 1), chunks=4
-                ),
-                ((VEC4, -1, 1), (VEC4, -1, 1)),
-                gradient=False,
-                elementwise=False,
-                sizes=((5, 3), (5, 3)),
-                any_type=False,
-            )
-            for kernel in (1, 3)
-        ),
+CONV_PART: Op = Op(
+    "conv_channels_part",
+    lambda xs, a: (MAT4, a["size"], a["chunks"]),
+    reads=(ANY,),
+    linear_in=(0, 1),
+    reference=_part_ref,
+    cases=tuple(
+        sized(
+            lambda x, gy, kernel=kernel: apply(
+                CONV_PART, (x, gy), kernel=kernel, border="zero", size=(kernel**2, 1), chunks=4
+            ),
+            ((VEC4, -1, 1), (VEC4, -1, 1)),
+            (5, 3),
+            gradient=False,
+            any_type=False,
+        )
+        for kernel in (1, 3)
     ),
-    Kernel(_part_glsl),
 )
+register(CONV_PART, Kernel(_part_glsl))
 
 
 def _layer(name: str, x: Any, weight: Any, bias: Any, kernel: int, border: str) -> Variable:

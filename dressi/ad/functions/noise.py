@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import constant, needs_int, needs_variable
+from dressi.ad.functions._common import constant, like_integers, needs_int, needs_variable, sized
 from dressi.ad.functions.arith import maximum
 from dressi.ad.functions.elementary import cos, log, round, sin, sqrt
 from dressi.ad.functions.vector import swizzle, vec
@@ -54,12 +54,6 @@ def _words(a: np.ndarray) -> np.ndarray:
     return (a.astype(np.int64) & _MASK).astype(np.uint64)
 
 
-def _hash_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    if not xs[0].vtype.is_int:
-        raise GraphError(f"needs INT or IVECn, got {xs[0].vtype.name}")
-    return IVEC4, xs[0].size, xs[0].layers
-
-
 def _hash_glsl(f: Function) -> str:
     n = f.inputs[0].vtype.n
     parts = ", ".join(["{x0}", *["0"] * (4 - n)])
@@ -72,18 +66,16 @@ def _hash_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return pcg4d(_words(key)).astype(np.uint32).astype(np.int32).astype(np.float64)
 
 
-HASH: Op = register(
-    Op(
-        "hash",
-        _hash_infer,
-        reference=_hash_ref,
-        cases=tuple(
-            Case(lambda a: hash(a), ((vtype, -(2**31), 2**31 - 1),), gradient=False)
-            for vtype in (IVEC4, IVEC3, INT)
-        ),
+HASH = Op(
+    "hash",
+    lambda xs, a: (IVEC4, *like_integers(xs, a)[1:]),
+    reference=_hash_ref,
+    cases=tuple(
+        Case(lambda a: hash(a), ((vtype, -(2**31), 2**31 - 1),), gradient=False)
+        for vtype in (IVEC4, IVEC3, INT)
     ),
-    Kernel(_hash_glsl),
 )
+register(HASH, Kernel(_hash_glsl))
 
 
 def _noise_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -117,24 +109,20 @@ def _noise_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return (pcg4d(_words(key)) >> np.uint64(8))[..., : f.attr("n")] / 2.0**24
 
 
-UNIFORM_NOISE: Op = register(
-    Op(
-        "uniform_noise",
-        _noise_infer,
-        reference=_noise_ref,
-        cases=tuple(
-            Case(
-                lambda s, size=size, n=n: uniform_noise(size, s, n, s.layers, seed=n),
-                ((INT, -5, 2**31 - 1),),
-                gradient=False,
-                elementwise=False,
-                sizes=((1, 1),),
-            )
-            for size, n in (((7, 5), 1), ((40, 1), 2), ((1, 1), 3), ((16, 9), 4))
-        ),
+UNIFORM_NOISE = Op(
+    "uniform_noise",
+    _noise_infer,
+    reference=_noise_ref,
+    cases=tuple(
+        sized(
+            lambda s, size=size, n=n: uniform_noise(size, s, n, s.layers, seed=n),
+            ((INT, -5, 2**31 - 1),),
+            (1, 1),
+        )
+        for size, n in (((7, 5), 1), ((40, 1), 2), ((1, 1), 3), ((16, 9), 4))
     ),
-    Kernel(_noise_glsl),
 )
+register(UNIFORM_NOISE, Kernel(_noise_glsl))
 
 
 def hash(key: Variable) -> Variable:
@@ -150,6 +138,12 @@ def _step(name: str, step: Any) -> Variable:
     return step if isinstance(step, Variable) else constant(needs_int(name, "step", step), INT)
 
 
+def _components(name: str, n: Any) -> int:
+    if not 1 <= needs_int(name, "n", n) <= 4:
+        raise GraphError(f"F.{name}: n must be 1 to 4, got {n}")
+    return int(n)
+
+
 def uniform_noise(
     size: Size, step: Any = 0, n: int = 1, layers: int = 1, seed: int = 0
 ) -> Variable:
@@ -162,9 +156,7 @@ def uniform_noise(
     step + seed * 0x9E3779B1), Jarzynski and Olano 2020.
     """
     size, layers = checked_shape("F.uniform_noise", size, layers)
-    n = needs_int("uniform_noise", "n", n)
-    if not 1 <= n <= 4:
-        raise GraphError(f"F.uniform_noise: n must be 1 to 4, got {n}")
+    n = _components("uniform_noise", n)
     return apply(
         UNIFORM_NOISE,
         (_step("uniform_noise", step),),
@@ -183,9 +175,7 @@ def normal_noise(size: Size, step: Any = 0, n: int = 1, layers: int = 1, seed: i
     Muller 1958: sqrt(-2 log(1 - u)) times cos and sin of 2 pi v, components x and z of the uniform
     noise as u.
     """
-    n = needs_int("normal_noise", "n", n)
-    if not 1 <= n <= 4:
-        raise GraphError(f"F.normal_noise: n must be 1 to 4, got {n}")
+    n = _components("normal_noise", n)
     uniform = uniform_noise(size, _step("normal_noise", step), 2 if n < 3 else 4, layers, seed)
     parts = []
     for u, v in (("x", "y"), ("z", "w"))[: (n + 1) // 2]:

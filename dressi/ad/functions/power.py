@@ -7,13 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import (
-    INFINITY,
-    NAN,
-    constant_values,
-    float_elementwise,
-    lift,
-)
+from dressi.ad.functions._common import INFINITY, NAN, constant_values, float_elementwise, lift
 from dressi.ad.functions.components import fit
 from dressi.ad.functions.elementary import log, sqrt
 from dressi.ad.functions.select import compare, safe_div, where, zero_mul
@@ -79,24 +73,22 @@ _POW = (
     "  {y} = mix({y}, {T}(1.0), equal_({y}_p, {T}(0.0)));"
 )
 
-POW: Op = register(
-    Op(
-        "pow",
-        float_elementwise,
-        backward=_pow_backward,
-        # + 0.0 makes -0.0 positive; what the sign of 0 means is left open on devices.
-        reference=lambda f, xs: np.power(xs[0] + 0.0, xs[1]),
-        cases=(
-            Case(lambda a, b: pow(a, b), ((FLOAT, 0.2, 3), (FLOAT, -2, 2)), transcendental=True),
-            Case(lambda a, b: pow(a, b), ((FLOAT, 0.2, 3), (VEC2, -2, 2)), transcendental=True),
-            Case(lambda a: pow(a, 2.5), ((VEC3, 0.2, 3),), transcendental=True),
-            Case(lambda a: pow(a, (3.0, -2.0, 5.0)), ((VEC3, -2, -0.4),), transcendental=True),
-            *(
-                Case(lambda a, p=p: pow(a, p), ((VEC3, low, -0.4),), transcendental=True)
-                for p, low in ((1, -2), (2, -2), (3, -2), (4, -2), (5, -2), (-1, -2), (-2, -2))
-            ),
-            Case(lambda a: pow(a, 0.5), ((FLOAT, 0.2, 3),), transcendental=True),
+POW = Op(
+    "pow",
+    float_elementwise,
+    backward=_pow_backward,
+    # + 0.0 makes -0.0 positive; what the sign of 0 means is left open on devices.
+    reference=lambda f, xs: np.power(xs[0] + 0.0, xs[1]),
+    cases=(
+        Case(lambda a, b: pow(a, b), ((FLOAT, 0.2, 3), (FLOAT, -2, 2)), transcendental=True),
+        Case(lambda a, b: pow(a, b), ((FLOAT, 0.2, 3), (VEC2, -2, 2)), transcendental=True),
+        Case(lambda a: pow(a, 2.5), ((VEC3, 0.2, 3),), transcendental=True),
+        Case(lambda a: pow(a, (3.0, -2.0, 5.0)), ((VEC3, -2, -0.4),), transcendental=True),
+        *(
+            Case(lambda a, p=p: pow(a, p), ((VEC3, low, -0.4),), transcendental=True)
+            for p, low in ((1, -2), (2, -2), (3, -2), (4, -2), (5, -2), (-1, -2), (-2, -2))
         ),
+        Case(lambda a: pow(a, 0.5), ((FLOAT, 0.2, 3),), transcendental=True),
     ),
-    Kernel(_POW),
 )
+register(POW, Kernel(_POW))

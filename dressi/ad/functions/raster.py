@@ -32,16 +32,14 @@ def _rasterize_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return INT, attrs["size"], xs[0].layers
 
 
-RASTERIZE = register(
-    Op(
-        "rasterize",
-        _rasterize_infer,
-        reads=(VERTEX,),
-        kind=RASTER,
-        no_cases="values per fragment; tested in test_evaluate.py and tests/render",
-    ),
-    Kernel("{y} = {primitive};"),
+RASTERIZE = Op(
+    "rasterize",
+    _rasterize_infer,
+    reads=(VERTEX,),
+    kind=RASTER,
+    no_cases="values per fragment; tested in test_evaluate.py and tests/render",
 )
+register(RASTERIZE, Kernel("{y} = {primitive};"))
 
 
 def _resolve_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -56,16 +54,14 @@ def _resolve_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return value.vtype, raster.size, raster.layers
 
 
-RESOLVE = register(
-    Op(
-        "resolve",
-        _resolve_infer,
-        reads=(SAME, SAME, SAME),
-        fragment_exit=True,
-        no_cases="values per fragment; tested in test_evaluate.py and tests/render",
-    ),
-    Kernel("{y} = {x0};"),
+RESOLVE = Op(
+    "resolve",
+    _resolve_infer,
+    reads=(SAME, SAME, SAME),
+    fragment_exit=True,
+    no_cases="values per fragment; tested in test_evaluate.py and tests/render",
 )
+register(RESOLVE, Kernel("{y} = {x0};"))
 
 
 def rasterize(

@@ -88,7 +88,8 @@ def _layer_glsl(f: Function) -> str:
     return f"{{y}} = ~{{fetch0}}(ivec2({{pos}}.x * {n} + {k}, {{pos}}.y), {{layer}}){word};"
 
 
-LAYER = implement(Op("kbuffer_layer", _layer_infer, reads=(ANY,)), Kernel(_layer_glsl))
+LAYER = Op("kbuffer_layer", _layer_infer, reads=(ANY,))
+implement(LAYER, Kernel(_layer_glsl))
 
 
 def kbuffer_layer(keys: Variable, k: int, n: int) -> Variable:

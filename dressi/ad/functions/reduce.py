@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_variable, table_index
+from dressi.ad.functions._common import needs_variable, sized
 from dressi.ad.graph import Function, Size, Variable
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply
@@ -22,7 +22,8 @@ BLOCK = 8
 256 is summed in three passes."""
 
 
-def _block_size(size: Size) -> Size:
+def block_size(size: Size) -> Size:
+    """Return the size of the next level of the pyramid."""
     w, h = size
     if h == 1:
         return (-(-w // (BLOCK * BLOCK)), 1)
@@ -52,78 +53,78 @@ def compensated(t: VType, total: str, lost: str) -> tuple[str, Callable[[str], s
     return begin, add, f"{total} = mix({total}, {total} + {lost}, {finite});"
 
 
+def block_loops(f: Function, pos: str, i: str, j: str) -> tuple[list[str], str]:
+    """Return GLSL of the loops over the pixels of a block, or of a run of a table, and of the pixel
+    inside. i, j: names of the loops' variables."""
+    w, h = f.inputs[0].size
+    loops = ["for (int {y}_l = 0; {y}_l < {l0}; {y}_l++)"] if f.attr("merge_layers") else []
+    axes = ((i, "x", w, BLOCK * BLOCK),) if h == 1 else ((j, "y", h, BLOCK), (i, "x", w, BLOCK))
+    for k, axis, size, n in axes:
+        start, stop = f"{pos}.{axis} * {n}", f"({pos}.{axis} + 1) * {n}"
+        loops.append(f"for (int {k} = {start}; {k} < min({stop}, {size}); {k}++)")
+    return loops, f"ivec2({i}, {0 if h == 1 else j})"
+
+
+def blocks(
+    f: Function, x: np.ndarray, fill: float, reduce: Callable[..., np.ndarray]
+) -> np.ndarray:
+    """Return x (layers, H, W, *tail) reduced over blocks, and over layers where f merges them."""
+    layers, h, w, *tail = x.shape
+    ow, oh = f.output.size
+    bw, bh = (BLOCK * BLOCK, 1) if h == 1 else (BLOCK, BLOCK)
+    padded = np.full((layers, oh * bh, ow * bw, *tail), fill)
+    padded[:, :h, :w] = x
+    out = reduce(padded.reshape(layers, oh, bh, ow, bw, *tail), axis=(2, 4))
+    return np.asarray(reduce(out, axis=0, keepdims=True) if f.attr("merge_layers") else out)
+
+
 def _block_glsl(f: Function) -> str:
     """The sum of a block, or of a run of a table; what the additions lose is added at the end."""
-    x = f.inputs[0]
-    w, h = x.size
-    merge = f.attr("merge_layers")
-    layer = "{y}_l" if merge else "{layer}"
+    layer = "{y}_l" if f.attr("merge_layers") else "{layer}"
     begin, add, end = compensated(f.output.vtype, "{y}_s", "{y}_e")
-    lines = [begin]
-    if merge:
-        lines.append("for (int {y}_l = 0; {y}_l < {l0}; {y}_l++)")
-    if h == 1:
-        n = BLOCK * BLOCK
-        lines.append(f"for (int i = {{pos}}.x * {n}; i < min(({{pos}}.x + 1) * {n}, {w}); i++) {{")
-        at = table_index("", "i", True)
-    else:
-        for i, axis, size in (("j", "y", h), ("i", "x", w)):
-            start, stop = f"{{pos}}.{axis} * {BLOCK}", f"({{pos}}.{axis} + 1) * {BLOCK}"
-            lines.append(f"for (int {i} = {start}; {i} < min({stop}, {size}); {i}++)")
-        lines[-1] += " {"
-        at = "ivec2(i, j)"
-    lines += [f"  {{T}} x = {{fetch0}}({at}, {layer});", f"  {add('x')}", "}"]
+    loops, at = block_loops(f, "{pos}", "i", "j")
+    loops[-1] += " {"
+    lines = [begin, *loops, f"  {{T}} x = {{fetch0}}({at}, {layer});", f"  {add('x')}", "}"]
     return "\n  ".join([*lines, end, "{y} = {y}_s;"])
 
 
-def _block_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
+def block_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    """One value for each block of the input; of all layers where ``merge_layers``."""
     x = xs[0]
-    layers, h, w = x.shape[:3]
-    (ow, oh), tail = f.output.size, x.shape[3:]
-    bw, bh = (BLOCK * BLOCK, 1) if h == 1 else (BLOCK, BLOCK)
-    padded = np.zeros((layers, oh * bh, ow * bw, *tail))
-    padded[:, :h, :w] = x
-    out = padded.reshape(layers, oh, bh, ow, bw, *tail).sum(axis=(2, 4))
-    return out.sum(axis=0, keepdims=True) if f.attr("merge_layers") else out
+    return x.vtype, block_size(x.size), 1 if attrs["merge_layers"] else x.layers
 
 
-BLOCK_SUM: Op = register(
-    Op(
-        "block_sum",
-        lambda xs, a: (
-            xs[0].vtype,
-            _block_size(xs[0].size),
-            1 if a["merge_layers"] else xs[0].layers,
-        ),
-        reads=(ANY,),
-        linear_in=(0,),
-        once=(0,),
-        reference=_block_ref,
-        cases=tuple(
-            Case(
-                lambda a, merge=merge: apply(BLOCK_SUM, (a,), merge_layers=merge),
-                (given,),
-                gradient=False,
-                elementwise=False,
-                sizes=(size,),
-            )
-            for merge in (False, True)
-            for given, size in (((VEC3, -2, 2), (13, 9)), ((INT, -9, 9), (100, 1)))
-        ),
+BLOCK_SUM: Op = Op(
+    "block_sum",
+    block_infer,
+    reads=(ANY,),
+    linear_in=(0,),
+    once=(0,),
+    reference=lambda f, xs: blocks(f, xs[0], 0.0, np.sum),
+    cases=tuple(
+        sized(
+            lambda a, merge=merge: apply(BLOCK_SUM, (a,), merge_layers=merge),
+            (given,),
+            size,
+            gradient=False,
+        )
+        for merge in (False, True)
+        for given, size in (((VEC3, -2, 2), (13, 9)), ((INT, -9, 9), (100, 1)))
     ),
-    Kernel(_block_glsl),
 )
+register(BLOCK_SUM, Kernel(_block_glsl))
 
-SUM_LAYERS = register(
-    Op(
-        "sum_layers",
-        lambda xs, a: (xs[0].vtype, xs[0].size, 1),
-        reads=(ANY,),
-        once=(0,),
-        backward=lambda f, gy, i: gy,
-        reference=lambda f, xs: xs[0].sum(axis=0, keepdims=True),
-        cases=(Case(lambda a: sum_layers(a), ((VEC3, -2, 2),)),),
-    ),
+SUM_LAYERS = Op(
+    "sum_layers",
+    lambda xs, a: (xs[0].vtype, xs[0].size, 1),
+    reads=(ANY,),
+    once=(0,),
+    backward=lambda f, gy, i: gy,
+    reference=lambda f, xs: xs[0].sum(axis=0, keepdims=True),
+    cases=(Case(lambda a: sum_layers(a), ((VEC3, -2, 2),)),),
+)
+register(
+    SUM_LAYERS,
     Kernel(
         "{T} {y}_s = {T}(0);\n"
         "  for (int l = 0; l < {l0}; l++) {y}_s += {fetch0}({pos}, l);\n"
@@ -138,7 +139,7 @@ def _sum_expand(f: Function, xs: Sequence[Variable]) -> Variable:
     x = xs[0]
     n_passes, size = 0, x.size
     while size != (1, 1):
-        n_passes, size = n_passes + 1, _block_size(size)
+        n_passes, size = n_passes + 1, block_size(size)
     merge_at = max(n_passes - 2, 0)
     for k in range(n_passes):
         merge = k == merge_at and x.layers > 1 and not f.attr("per_layer")
@@ -148,28 +149,28 @@ def _sum_expand(f: Function, xs: Sequence[Variable]) -> Variable:
     return x
 
 
-def _sum_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+def pixels_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    """One value for all pixels, or for those of each layer."""
     return xs[0].vtype, (1, 1), xs[0].layers if attrs["per_layer"] else 1
 
 
-SUM = register(
-    Op(
-        "sum",
-        _sum_infer,
-        additive=True,
-        kind=MACRO,
-        expand=_sum_expand,
-        backward=lambda f, gy, i: gy,  # broadcasts: the same gradient at every pixel
-        reference=lambda f, xs: xs[0].sum(
-            axis=(1, 2) if f.attr("per_layer") else (0, 1, 2), keepdims=True
-        ),
-        cases=(
-            Case(lambda a: sum(a), ((VEC3, -2, 2),)),
-            Case(lambda a: sum(a * a, per_layer=True), ((FLOAT, -2, 2),)),
-            Case(lambda a: sum(a), ((MAT2, -2, 2),)),
-        ),
-    )
+SUM = Op(
+    "sum",
+    pixels_infer,
+    additive=True,
+    kind=MACRO,
+    expand=_sum_expand,
+    backward=lambda f, gy, i: gy,  # broadcasts: the same gradient at every pixel
+    reference=lambda f, xs: xs[0].sum(
+        axis=(1, 2) if f.attr("per_layer") else (0, 1, 2), keepdims=True
+    ),
+    cases=(
+        Case(lambda a: sum(a), ((VEC3, -2, 2),)),
+        Case(lambda a: sum(a * a, per_layer=True), ((FLOAT, -2, 2),)),
+        Case(lambda a: sum(a), ((MAT2, -2, 2),)),
+    ),
 )
+register(SUM)
 
 
 def sum(x: Variable, per_layer: bool = False) -> Variable:

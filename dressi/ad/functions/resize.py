@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_variable
+from dressi.ad.functions._common import needs_variable, sized
 from dressi.ad.functions.window import place_glsl
 from dressi.ad.graph import Function, Size, Variable, checked_shape
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, Case, Op, Shape, apply
+from dressi.ad.registry import ANY, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, IVEC2, MAT2, VEC3
 from dressi.errors import GraphError
 from dressi.kinds import FILTERS, Filter
@@ -102,42 +102,29 @@ def _resize_backward(f: Function, gy: Variable, i: int) -> Variable:
     return gy
 
 
-RESIZE: Op = register(
-    Op(
-        "resize",
-        _resize_infer,
-        reads=(ANY,),
-        backward=_resize_backward,
-        reference=_resize_ref,
-        cases=(
-            *(
-                Case(
-                    lambda a, size=size, mode=mode: resize(a, size, mode),
-                    ((vtype, -2, 2),),
-                    elementwise=False,
-                    sizes=(given,),
-                )
-                for mode in FILTERS
-                for vtype, given, size in (
-                    (VEC3, (7, 5), (11, 13)),
-                    (FLOAT, (23, 9), (5, 4)),
-                    (VEC3, (4, 6), (8, 3)),
-                    (FLOAT, (13, 1), (40, 1)),
-                    (MAT2, (3, 3), (1, 1)),
-                    (FLOAT, (1, 1), (3, 2)),
-                )
-            ),
-            Case(
-                lambda a: resize(a, (9, 2), "nearest"),
-                ((IVEC2, -9, 9),),
-                gradient=False,
-                elementwise=False,
-                sizes=((4, 3),),
-            ),
+RESIZE = Op(
+    "resize",
+    _resize_infer,
+    reads=(ANY,),
+    backward=_resize_backward,
+    reference=_resize_ref,
+    cases=(
+        *(
+            sized(lambda a, size=size, mode=mode: resize(a, size, mode), ((vtype, -2, 2),), given)
+            for mode in FILTERS
+            for vtype, given, size in (
+                (VEC3, (7, 5), (11, 13)),
+                (FLOAT, (23, 9), (5, 4)),
+                (VEC3, (4, 6), (8, 3)),
+                (FLOAT, (13, 1), (40, 1)),
+                (MAT2, (3, 3), (1, 1)),
+                (FLOAT, (1, 1), (3, 2)),
+            )
         ),
+        sized(lambda a: resize(a, (9, 2), "nearest"), ((IVEC2, -9, 9),), (4, 3)),
     ),
-    Kernel(_resize_glsl),
 )
+register(RESIZE, Kernel(_resize_glsl))
 
 
 def _unresize_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -171,30 +158,23 @@ def _unresize_backward(f: Function, gy: Variable, i: int) -> Variable:
     return apply(RESIZE, (gy,), size=f.inputs[0].size, filter=f.attr("filter"))
 
 
-UNRESIZE: Op = register(
-    Op(
-        "resize_transposed",
-        _unresize_infer,
-        reads=(ANY,),
-        backward=_unresize_backward,
-        reference=lambda f, xs: _transposed(
-            xs[0], 2 - f.attr("axis"), f.attr("filter"), f.attr("n")
-        ),
-        cases=tuple(
-            Case(
-                lambda a, axis=axis, n=n, mode=mode: apply(
-                    UNRESIZE, (a,), axis=axis, n=n, filter=mode
-                ),
-                ((vtype, -2, 2),),
-                elementwise=False,
-                sizes=((7, 5),),
-            )
-            for mode in FILTERS
-            for vtype, axis, n in ((VEC3, 0, 3), (FLOAT, 1, 17), (MAT2, 0, 1))
-        ),
+UNRESIZE: Op = Op(
+    "resize_transposed",
+    _unresize_infer,
+    reads=(ANY,),
+    backward=_unresize_backward,
+    reference=lambda f, xs: _transposed(xs[0], 2 - f.attr("axis"), f.attr("filter"), f.attr("n")),
+    cases=tuple(
+        sized(
+            lambda a, axis=axis, n=n, mode=mode: apply(UNRESIZE, (a,), axis=axis, n=n, filter=mode),
+            ((vtype, -2, 2),),
+            (7, 5),
+        )
+        for mode in FILTERS
+        for vtype, axis, n in ((VEC3, 0, 3), (FLOAT, 1, 17), (MAT2, 0, 1))
     ),
-    Kernel(_unresize_glsl),
 )
+register(UNRESIZE, Kernel(_unresize_glsl))
 
 
 def resize(x: Variable, size: Size, filter: Filter = "linear") -> Variable:

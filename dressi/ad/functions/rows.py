@@ -14,8 +14,10 @@ known. Not in fragment shaders: a CPU driver, whose loads do not wait, takes twi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from dressi.ad.kernels import REST
+from dressi.ad.graph import Function
+from dressi.ad.kernels import DISPATCH, REST, SUBGROUP, Kernel
 from dressi.ad.template import Value, expand_glsl
 
 FIRST = 8
@@ -115,7 +117,7 @@ def _overlapping(value: Summand, entry: str, subgroups: bool, longest: int | Non
     # All lanes work on the row of one of them, in its layer.
     many = _block(value, entry, places, tests, ("of_layer", "part", " " * 10))
     parts: dict[str, Value] = {"left": LONG - first, "each": EACH, "many": "\n".join(many)}
-    together = expand_glsl("row_sum_glsl", _TOGETHER, **parts)
+    together = expand_glsl("row_sum_kernels", _TOGETHER, **parts)
     return [
         *lines,
         "  if (subgroupBallot({y}_k < {y}_e) != uvec4(0)) {",
@@ -125,28 +127,37 @@ def _overlapping(value: Summand, entry: str, subgroups: bool, longest: int | Non
     ]
 
 
-def row_sum_glsl(
-    row: str,
-    value: Summand,
-    entry: str = "int",
-    overlap: bool = False,
-    subgroups: bool = False,
-    longest: int | None = None,
-) -> str:
-    """Snippet that sums the entries of one row into {y}.
+@dataclass(frozen=True)
+class RowSum:
+    """What one pixel sums. row: GLSL of the row's number, whose offsets lie in the table {fetch1}.
+    value: returns GLSL of the summand of an entry. entry: type of what the table {fetch2} holds per
+    entry; it holds at least one. longest: entries of the longest row, where they never change."""
 
-    row: GLSL of the row's number, whose offsets lie in the table {fetch1}. entry: type of what the
-    table {fetch2} holds per entry; it holds at least one. value: returns GLSL of its summand.
-    overlap: whether entries are loaded in blocks; the sum has the same bits. subgroups: whether
-    lanes add up long rows together (not for matrices). longest: entries of the longest row, where
-    they are known and never change.
-    """
+    row: str
+    value: Summand
+    entry: str = "int"
+    longest: int | None = None
+
+
+def _glsl(s: RowSum, overlap: bool, subgroups: bool) -> str:
+    """Snippet that sums the entries of one row into {y}. overlap: whether they are loaded in
+    blocks; the sum has the same bits. subgroups: whether lanes add up long rows together."""
     lines = [
         "{T} {y}_s = {T}(0);",
-        f"  int {{y}}_k = {{fetch1}}(ivec2({row}, 0), 0), "
-        f"{{y}}_e = {{fetch1}}(ivec2({row} + 1, 0), 0);",
+        f"  int {{y}}_k = {{fetch1}}(ivec2({s.row}, 0), 0), "
+        f"{{y}}_e = {{fetch1}}(ivec2({s.row} + 1, 0), 0);",
     ]
-    lines += (
-        _overlapping(value, entry, subgroups, longest) if overlap else _one_by_one(value, entry)
-    )
+    if overlap:
+        lines += _overlapping(s.value, s.entry, subgroups, s.longest)
+    else:
+        lines += _one_by_one(s.value, s.entry)
     return "\n".join([*lines, "  {y} = {y}_s;"])
+
+
+def row_sum_kernels(summed: Callable[[Function], RowSum]) -> tuple[Kernel, Kernel, Kernel]:
+    """Return the kernels of an op whose pixels sum a row each. Matrices have no subgroup sums."""
+    return (
+        Kernel(lambda f: _glsl(summed(f), False, False)),
+        Kernel(lambda f: _glsl(summed(f), True, False), DISPATCH),
+        Kernel(lambda f: _glsl(summed(f), True, not f.output.vtype.is_matrix), SUBGROUP),
+    )

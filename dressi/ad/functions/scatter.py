@@ -13,22 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import needs_int, needs_variable, table_index
+from dressi.ad.functions._common import like_integers, needs_int, needs_variable, sized, table_index
 from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.inverse_maps import Ref, sampled_rows, stream_of
-from dressi.ad.functions.rows import row_sum_glsl
-from dressi.ad.graph import (
-    Derived,
-    Function,
-    Size,
-    Variable,
-    checked_shape,
-    short,
-    topological,
-)
-from dressi.ad.kernels import DISPATCH, SUBGROUP, Kernel, register
-from dressi.ad.registry import ANY, COMP, RASTER, SAME, Case, Op, Shape, apply
+from dressi.ad.functions.rows import RowSum, row_sum_kernels
+from dressi.ad.graph import Derived, Function, Size, Variable, checked_shape, short, topological
+from dressi.ad.kernels import Kernel, register
+from dressi.ad.registry import ANY, COMP, RASTER, SAME, Op, Shape, apply
 from dressi.ad.template import expand_glsl
 from dressi.ad.vtype import FLOAT, INT, VEC3
 from dressi.errors import GraphError
@@ -93,43 +85,41 @@ def _lookup_backward(f: Function, gy: Variable, i: int) -> Variable | None:
     return _scatter_add(gy, index, table.size, table.layers, way == "deterministic")
 
 
-LOOKUP = register(
-    Op(
-        "lookup",
-        _lookup_infer,
-        reads=(ANY, SAME),
-        linear_in=(0,),
-        exact=True,
-        why_zero="the index points outside the table wherever a gradient arrives",
-        one_read=(0,),
-        backward=_lookup_backward,
-        reference=_lookup_ref,
-        cases=(
-            Case(
-                lambda t, i: lookup(t, i),
-                ((VEC3, -2, 2), (INT, -1, 10)),
-                elementwise=False,
-                sizes=((11, 1), (7, 5)),
-                mixed_layers=True,
-            ),
-            Case(
-                lambda t, i: lookup(t, i + 0),
-                ((FLOAT, -2, 2), (INT, -1, 19)),
-                elementwise=False,
-                sizes=((5, 4), (33, 1)),
-                mixed_layers=True,
-            ),
-            Case(
-                lambda t, i: lookup(t, dynamic(i)),
-                ((VEC3, -2, 2), (INT, -1, 10)),
-                elementwise=False,
-                sizes=((11, 1), (7, 5)),
-                mixed_layers=True,
-            ),
+LOOKUP = Op(
+    "lookup",
+    _lookup_infer,
+    reads=(ANY, SAME),
+    linear_in=(0,),
+    exact=True,
+    why_zero="the index points outside the table wherever a gradient arrives",
+    one_read=(0,),
+    backward=_lookup_backward,
+    reference=_lookup_ref,
+    cases=(
+        sized(
+            lambda t, i: lookup(t, i),
+            ((VEC3, -2, 2), (INT, -1, 10)),
+            (11, 1),
+            (7, 5),
+            mixed_layers=True,
+        ),
+        sized(
+            lambda t, i: lookup(t, i + 0),
+            ((FLOAT, -2, 2), (INT, -1, 19)),
+            (5, 4),
+            (33, 1),
+            mixed_layers=True,
+        ),
+        sized(
+            lambda t, i: lookup(t, dynamic(i)),
+            ((VEC3, -2, 2), (INT, -1, 10)),
+            (11, 1),
+            (7, 5),
+            mixed_layers=True,
         ),
     ),
-    Kernel(_lookup_glsl),
 )
+register(LOOKUP, Kernel(_lookup_glsl))
 
 
 def is_static(index: Variable) -> bool:
@@ -193,16 +183,14 @@ def _inverse_part(n: int, part: int, index: np.ndarray) -> np.ndarray:
     return invert_index(index, n)[part].reshape(1, 1, -1, 1)
 
 
-def _csr_glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> str:
+def _csr(f: Function) -> RowSum:
     x = f.inputs[0]
 
     def summand(entry: str, place: str, layer: str) -> str:
         return f"{{fetch0}}({table_index(str(x.size[0]), entry, x.is_table)}, {layer})"
 
-    row = f"({{pos}}.y * {f.output.size[0]} + {{pos}}.x)"
-    subgroups = subgroups and not x.vtype.is_matrix
     # The longest row is not known: another index of the same size may be sent at any time.
-    return row_sum_glsl(row, summand, overlap=overlap, subgroups=subgroups)
+    return RowSum(f"({{pos}}.y * {f.output.size[0]} + {{pos}}.x)", summand)
 
 
 def merged_gathers(gradients: Sequence[Variable]) -> list[Variable]:
@@ -238,20 +226,16 @@ def _csr_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out.reshape(x.shape[0], h, w, *x.shape[3:])
 
 
-CSR_GATHER = register(
-    Op(
-        "csr_gather",
-        lambda xs, a: (xs[0].vtype, a["size"], xs[0].layers),
-        reads=(ANY, ANY, ANY),
-        linear_in=(0,),
-        once=(0,),
-        reference=_csr_ref,
-        no_cases="the backward of lookup with a static index; tested through its gradient",
-    ),
-    Kernel(_csr_glsl),
-    Kernel(lambda f: _csr_glsl(f, overlap=True), DISPATCH),
-    Kernel(lambda f: _csr_glsl(f, overlap=True, subgroups=True), SUBGROUP),
+CSR_GATHER = Op(
+    "csr_gather",
+    lambda xs, a: (xs[0].vtype, a["size"], xs[0].layers),
+    reads=(ANY, ANY, ANY),
+    linear_in=(0,),
+    once=(0,),
+    reference=_csr_ref,
+    no_cases="the backward of lookup with a static index; tested through its gradient",
 )
+register(CSR_GATHER, *row_sum_kernels(_csr))
 
 
 def _scatter_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -281,49 +265,29 @@ def _scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out.reshape(layers, h, w, *value.shape[3:])
 
 
-SCATTER_ADD = register(
-    Op(
-        "scatter_add",
-        _scatter_infer,
-        linear_in=(0,),
-        why_zero="no index points to where a gradient arrives",
-        backward=lambda f, gy, i: lookup(gy, dynamic(f.inputs[1])) if i == 0 else None,
-        reference=_scatter_ref,
-        scatter="add",
-        domain=0,
-        row=1,
-        zero_if=(0,),
-        cases=(
-            Case(
-                lambda v, i: scatter_add(v, i, (9, 1)),
-                ((VEC3, -2, 2), (INT, -1, 10)),
-                elementwise=False,
-                sizes=((7, 5), (7, 5)),
-            ),
-        ),
-    ),
-    Kernel(_scatter_glsl),
+SCATTER_ADD = Op(
+    "scatter_add",
+    _scatter_infer,
+    linear_in=(0,),
+    why_zero="no index points to where a gradient arrives",
+    backward=lambda f, gy, i: lookup(gy, dynamic(f.inputs[1])) if i == 0 else None,
+    reference=_scatter_ref,
+    scatter="add",
+    domain=0,
+    row=1,
+    zero_if=(0,),
+    cases=(sized(lambda v, i: scatter_add(v, i, (9, 1)), ((VEC3, -2, 2), (INT, -1, 10)), (7, 5)),),
 )
+register(SCATTER_ADD, Kernel(_scatter_glsl))
 
 
-def _dynamic_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    if not xs[0].vtype.is_int:
-        raise GraphError(f"needs INT or IVECn, got {xs[0].vtype.name}")
-    return xs[0].vtype, xs[0].size, xs[0].layers
-
-
-DYNAMIC = register(
-    Op(
-        "dynamic",
-        _dynamic_infer,
-        reference=lambda f, xs: xs[0],
-        no_cases="part of the third case of lookup",
-    ),
-    Kernel("{y} = {x0};"),
+DYNAMIC = Op(
+    "dynamic",
+    like_integers,
+    reference=lambda f, xs: xs[0],
+    no_cases="part of the third case of lookup",
 )
-
-
-"""How the gradient of a lookup with a dynamic index reaches the table."""
+register(DYNAMIC, Kernel("{y} = {x0};"))
 
 
 def lookup(

@@ -106,29 +106,27 @@ def _where_backward(f: Function, gy: Variable, i: int) -> Variable | None:
     return fit(where(cond, gy, zero) if i == 1 else where(cond, zero, gy), f.inputs[i])
 
 
-WHERE = register(
-    Op(
-        "where",
-        _where_infer,
-        exact=True,
-        why_zero="it selects the other value wherever a gradient arrives",
-        zero_if=(1, 2),
-        chooses=True,
-        backward=_where_backward,
-        reference=lambda f, xs: np.where(
-            (xs[0][..., None] if f.output.vtype.is_matrix else xs[0]) != 0, xs[1], xs[2]
-        ),
-        cases=(
-            Case(lambda a, b: where(a > 0.3, a, b * 2.0), ((FLOAT, -2, 2), (VEC3, -2, 2))),
-            Case(lambda a, b: where(a > b, a, b), ((VEC3, -2, 2), (VEC3, -2, 2))),
-            Case(
-                lambda a, b: where(apply(OPS["sum_components"], (a,)) > 0.0, a, b),
-                ((MAT2, -2, 2), (MAT2, -2, 2)),
-            ),
+WHERE = Op(
+    "where",
+    _where_infer,
+    exact=True,
+    why_zero="it selects the other value wherever a gradient arrives",
+    zero_if=(1, 2),
+    chooses=True,
+    backward=_where_backward,
+    reference=lambda f, xs: np.where(
+        (xs[0][..., None] if f.output.vtype.is_matrix else xs[0]) != 0, xs[1], xs[2]
+    ),
+    cases=(
+        Case(lambda a, b: where(a > 0.3, a, b * 2.0), ((FLOAT, -2, 2), (VEC3, -2, 2))),
+        Case(lambda a, b: where(a > b, a, b), ((VEC3, -2, 2), (VEC3, -2, 2))),
+        Case(
+            lambda a, b: where(apply(OPS["sum_components"], (a,)) > 0.0, a, b),
+            ((MAT2, -2, 2), (MAT2, -2, 2)),
         ),
     ),
-    Kernel(_where_glsl),
 )
+register(WHERE, Kernel(_where_glsl))
 
 _QUOTIENT = (
     "{y} = {T}({x0}) / mix({T}({x1}), {T}(1.0), equal_({T}({x1}), {T}(0.0))); "
@@ -146,50 +144,44 @@ def _quotient_backward(f: Function, gy: Variable, i: int) -> Variable:
     return fit(g if i == 0 else -zero_mul(g, f.output), f.inputs[i])
 
 
-SAFE_DIV = register(
-    Op(
-        "safe_div",
-        float_elementwise,
-        backward=_quotient_backward,
-        reference=_quotient,
-        cases=(
-            Case(lambda a, b: safe_div(a, b), ((VEC3, -2, 2), (FLOAT, 0.5, 2))),
-            Case(lambda a: safe_div(a, a * 0.0), ((FLOAT, -2, 2),)),
-        ),
+SAFE_DIV = Op(
+    "safe_div",
+    float_elementwise,
+    backward=_quotient_backward,
+    reference=_quotient,
+    cases=(
+        Case(lambda a, b: safe_div(a, b), ((VEC3, -2, 2), (FLOAT, 0.5, 2))),
+        Case(lambda a: safe_div(a, a * 0.0), ((FLOAT, -2, 2),)),
     ),
-    Kernel(_QUOTIENT),
 )
+register(SAFE_DIV, Kernel(_QUOTIENT))
 
 
-ZERO_DIV = register(
-    Op(
-        "zero_div",
-        float_elementwise,
-        zero_if=(0,),
-        backward=_quotient_backward,
-        reference=lambda f, xs: np.where(xs[0] == 0, 0.0, _quotient(f, xs)),
-        cases=(
-            Case(lambda a, b: zero_div(a, b), ((VEC3, -2, 2), (FLOAT, 0.5, 2))),
-            Case(lambda a, b: zero_div(a * 0.0, a * 0.0 + b), ((FLOAT, -2, 2), (FLOAT, 0.5, 2))),
-        ),
+ZERO_DIV = Op(
+    "zero_div",
+    float_elementwise,
+    zero_if=(0,),
+    backward=_quotient_backward,
+    reference=lambda f, xs: np.where(xs[0] == 0, 0.0, _quotient(f, xs)),
+    cases=(
+        Case(lambda a, b: zero_div(a, b), ((VEC3, -2, 2), (FLOAT, 0.5, 2))),
+        Case(lambda a, b: zero_div(a * 0.0, a * 0.0 + b), ((FLOAT, -2, 2), (FLOAT, 0.5, 2))),
     ),
-    Kernel(_QUOTIENT + _ZERO_IF_0),
 )
+register(ZERO_DIV, Kernel(_QUOTIENT + _ZERO_IF_0))
 
-ZERO_MUL = register(
-    Op(
-        "zero_mul",
-        float_elementwise,
-        zero_if=(0,),
-        backward=lambda f, gy, i: fit(zero_mul(gy, f.inputs[1 - i]), f.inputs[i]),
-        reference=lambda f, xs: np.where(xs[0] == 0, 0.0, xs[0] * xs[1]),
-        cases=(
-            Case(lambda a, b: zero_mul(a, b), ((FLOAT, -2, 2), (VEC3, -2, 2))),
-            Case(lambda a, b: zero_mul(a, b), ((VEC3, -2, 2), (FLOAT, -2, 2))),
-        ),
+ZERO_MUL = Op(
+    "zero_mul",
+    float_elementwise,
+    zero_if=(0,),
+    backward=lambda f, gy, i: fit(zero_mul(gy, f.inputs[1 - i]), f.inputs[i]),
+    reference=lambda f, xs: np.where(xs[0] == 0, 0.0, xs[0] * xs[1]),
+    cases=(
+        Case(lambda a, b: zero_mul(a, b), ((FLOAT, -2, 2), (VEC3, -2, 2))),
+        Case(lambda a, b: zero_mul(a, b), ((VEC3, -2, 2), (FLOAT, -2, 2))),
     ),
-    Kernel("{y} = {x0} * {x1};" + _ZERO_IF_0),
 )
+register(ZERO_MUL, Kernel("{y} = {x0} * {x1};" + _ZERO_IF_0))
 
 
 def zero_mul(g: Variable, d: Variable) -> Variable:

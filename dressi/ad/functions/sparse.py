@@ -13,12 +13,12 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from dressi.ad.functions._common import leaf, needs_variable
-from dressi.ad.functions.rows import row_sum_glsl
+from dressi.ad.functions._common import leaf, needs_variable, sized
+from dressi.ad.functions.rows import RowSum, row_sum_kernels
 from dressi.ad.functions.scatter import invert_index
 from dressi.ad.graph import Function, Size, Variable, checked_shape, short
-from dressi.ad.kernels import DISPATCH, SUBGROUP, Kernel, register
-from dressi.ad.registry import ANY, Case, Op, apply
+from dressi.ad.kernels import register
+from dressi.ad.registry import ANY, Op, apply
 from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC3
 from dressi.errors import GraphError
 
@@ -89,12 +89,11 @@ class SparseMatrix:
         return made
 
 
-def _spmv_glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> str:
+def _spmv(f: Function) -> RowSum:
     def summand(entry: str, place: str, layer: str) -> str:
         return f"{{fetch3}}(ivec2({place}, 0), 0) * {{fetch0}}(ivec2({entry}, 0), {layer})"
 
-    longest = f.attr("matrix").longest
-    return row_sum_glsl("{pos}.x", summand, overlap=overlap, subgroups=subgroups, longest=longest)
+    return RowSum("{pos}.x", summand, longest=f.attr("matrix").longest)
 
 
 def _spmv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
@@ -109,37 +108,30 @@ def _spmv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-SPMV = register(
-    Op(
-        "sparse_matmul",
-        lambda xs, a: (xs[0].vtype, (xs[1].size[0] - 1, 1), xs[0].layers),
-        reads=(ANY, ANY, ANY, ANY),
-        linear_in=(0,),
-        backward=lambda f, gy, i: (
-            sparse_matmul(f.attr("matrix").transposed, gy) if i == 0 else None
-        ),
-        reference=_spmv_ref,
-        cases=(
-            Case(
-                lambda x: sparse_matmul(
-                    SparseMatrix(
-                        np.array([0, 2, 2, 5]),
-                        np.array([0, 3, 1, 2, 4]),
-                        np.array([0.5, -1.0, 2.0, 0.25, 1.5]),
-                        5,
-                    ),
-                    x,
+SPMV = Op(
+    "sparse_matmul",
+    lambda xs, a: (xs[0].vtype, (xs[1].size[0] - 1, 1), xs[0].layers),
+    reads=(ANY, ANY, ANY, ANY),
+    linear_in=(0,),
+    backward=lambda f, gy, i: sparse_matmul(f.attr("matrix").transposed, gy) if i == 0 else None,
+    reference=_spmv_ref,
+    cases=(
+        sized(
+            lambda x: sparse_matmul(
+                SparseMatrix(
+                    np.array([0, 2, 2, 5]),
+                    np.array([0, 3, 1, 2, 4]),
+                    np.array([0.5, -1.0, 2.0, 0.25, 1.5]),
+                    5,
                 ),
-                ((VEC3, -2, 2),),
-                elementwise=False,
-                sizes=((5, 1),),
+                x,
             ),
+            ((VEC3, -2, 2),),
+            (5, 1),
         ),
     ),
-    Kernel(_spmv_glsl),
-    Kernel(lambda f: _spmv_glsl(f, overlap=True), DISPATCH),
-    Kernel(lambda f: _spmv_glsl(f, overlap=True, subgroups=True), SUBGROUP),
 )
+register(SPMV, *row_sum_kernels(_spmv))
 
 
 BITS = 12
@@ -165,7 +157,7 @@ def _leaves(matrix: SparseMatrix, size: Size, layers: int) -> tuple[Variable, Va
     return leaf(matrix.offsets, INT, "map.offsets"), leaf(entries, IVEC2, "map.entries")
 
 
-def _glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> str:
+def _mapped(f: Function) -> RowSum:
     w, h = f.output.size
     mask = SIDE - 1
 
@@ -173,14 +165,8 @@ def _glsl(f: Function, overlap: bool = False, subgroups: bool = False) -> str:
         at = f"ivec2({entry}.x & {mask}, ({entry}.x >> {BITS}) & {mask})"
         return f"intBitsToFloat({entry}.y) * {{fetch0}}({at}, {entry}.x >> {2 * BITS})"
 
-    return row_sum_glsl(
-        f"(({{layer}} * {h} + {{pos}}.y) * {w} + {{pos}}.x)",
-        summand,
-        entry="ivec2",
-        overlap=overlap,
-        subgroups=subgroups and not f.output.vtype.is_matrix,
-        longest=f.attr("matrix").longest,
-    )
+    row = f"(({{layer}} * {h} + {{pos}}.y) * {w} + {{pos}}.x)"
+    return RowSum(row, summand, "ivec2", f.attr("matrix").longest)
 
 
 def _reference(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
@@ -209,27 +195,20 @@ def _case_matrix(rows: int, columns: int) -> SparseMatrix:
 
 _MATRICES = {n: _case_matrix(24, n) for n in (35, 105)}
 
-LINEAR_MAP = register(
-    Op(
-        "linear_map",
-        lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
-        reads=(ANY, ANY, ANY),
-        linear_in=(0,),
-        backward=_backward,
-        reference=_reference,
-        cases=(
-            Case(
-                lambda x: linear_map(_MATRICES[35 * x.layers], x, (4, 3), 2),
-                ((VEC3, -2, 2),),
-                elementwise=False,
-                sizes=((5, 7),),
-            ),
+LINEAR_MAP = Op(
+    "linear_map",
+    lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+    reads=(ANY, ANY, ANY),
+    linear_in=(0,),
+    backward=_backward,
+    reference=_reference,
+    cases=(
+        sized(
+            lambda x: linear_map(_MATRICES[35 * x.layers], x, (4, 3), 2), ((VEC3, -2, 2),), (5, 7)
         ),
     ),
-    Kernel(_glsl),
-    Kernel(lambda f: _glsl(f, overlap=True), DISPATCH),
-    Kernel(lambda f: _glsl(f, overlap=True, subgroups=True), SUBGROUP),
 )
+register(LINEAR_MAP, *row_sum_kernels(_mapped))
 
 
 def linear_map(matrix: SparseMatrix, x: Variable, size: Size, layers: int = 1) -> Variable:

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from dressi.ad.functions import cubemap, equirect
-from dressi.ad.functions._common import needs_variable
-from dressi.ad.functions.cubemap import Taps
+from dressi.ad.functions._common import needs_variable, sized
 from dressi.ad.functions.image import expand, take_layer
 from dressi.ad.functions.layers import concat, stack
+from dressi.ad.functions.texture_taps import Taps, read, scattered, slopes
 from dressi.ad.functions.window import crop
 from dressi.ad.functions.written_out import dot_glsl
 from dressi.ad.graph import Function, Size, Variable
@@ -85,10 +85,7 @@ class _Map:
         return "{y} = {T}(0);\n  " + self.block(f, _fetched("{T}") + mixed)
 
     def read_ref(self, f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-        out = 0.0
-        for layer, y, x, weight, _ in self.taps(f, xs[1], xs[2:]):
-            out = out + weight[..., None] * xs[0][layer, y, x]
-        return np.asarray(out)
+        return read(self.taps(f, xs[1], xs[2:]), xs[0])
 
     def read_backward(self, f: Function, gy: Variable, i: int) -> Variable | None:
         image, direction, *index = f.inputs
@@ -112,12 +109,8 @@ class _Map:
         return "if ({x0} != {T}(0)) " + self.block(f, text)
 
     def scatter_ref(self, f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-        w, h = f.attr("size")
-        gy, d = xs[0], np.broadcast_to(xs[1], (*xs[0].shape[:3], 3))
-        out = np.zeros((f.attr("layers"), h, w, gy.shape[-1]))
-        for layer, y, x, weight, _ in self.taps(f, d, xs[2:]):
-            np.add.at(out, (layer, y, x), weight[..., None] * gy)
-        return out
+        d = np.broadcast_to(xs[1], (*xs[0].shape[:3], 3))
+        return scattered(self.taps(f, d, xs[2:]), xs[0], f)
 
     def gradient_glsl(self, f: Function) -> str:
         if not _is_linear(f):
@@ -140,11 +133,8 @@ class _Map:
 
     def gradient_ref(self, f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
         image, d, *index, gy = xs
-        shape = (f.output.layers, *f.output.size[::-1])
-        out: Any = 0.0
-        for layer, y, x, _, slope in self.taps(f, np.broadcast_to(d, (*shape, 3)), index):
-            out = out + (image[layer, y, x] * gy).sum(-1)[..., None] * slope
-        return np.asarray(out)
+        d = np.broadcast_to(d, (f.output.layers, *f.output.size[::-1], 3))
+        return slopes(self.taps(f, d, index), image, gy)
 
     def rows(self, cases: tuple[Case, ...]) -> Op:
         """The read, with all three in the registry. cases: of the read."""
@@ -195,32 +185,33 @@ def _six(c: Variable) -> Variable:
 
 CUBE = _Map("texture_cube", cubemap).rows(
     tuple(
-        Case(
+        sized(
             lambda c, d, mode=mode: texture_cube(_six(c), d, mode),
             ((vtype, -1, 1), (VEC3, -2, 2)),
-            elementwise=False,
-            sizes=((n, 6 * n), (9, 7)),
+            (n, 6 * n),
+            (9, 7),
         )
         for n, mode, vtype in ((4, "linear", VEC3), (1, "linear", FLOAT), (3, "nearest", VEC3))
     )
     + (
-        Case(
+        sized(
             lambda c, d, i: texture_cube(concat([_six(c), _six(c * 0.5)]), d, index=i),
             ((VEC3, -1, 1), (VEC3, -2, 2), (INT, -1, 2)),
-            elementwise=False,
-            sizes=((3, 18), (9, 7), (9, 7)),
+            (3, 18),
+            (9, 7),
+            (9, 7),
         ),
     ),
 )
 
 EQUIRECT = _Map("texture_equirect", equirect).rows(
     tuple(
-        Case(
+        sized(
             lambda e, d, mode=mode: texture_equirect(take_layer(e, 0), d, mode),
             ((vtype, -1, 1), (VEC3, -2, 2)),
+            size,
+            (9, 7),
             transcendental=True,
-            elementwise=False,
-            sizes=(size, (9, 7)),
         )
         for size, mode, vtype in (
             ((8, 5), "linear", VEC3),

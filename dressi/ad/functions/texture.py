@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import constant, is_constant, lift, needs_variable
+from dressi.ad.functions._common import constant, is_constant, lift, needs_variable, sized
 from dressi.ad.functions.color import decoded
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.inverse_maps import (
@@ -35,7 +35,7 @@ from dressi.ad.functions.inverse_maps import (
     permute_glsl,
     stream_of,
 )
-from dressi.ad.functions.texture_taps import GRAD_UV, TEXTURE_SCATTER, layers_of, taps
+from dressi.ad.functions.texture_taps import GRAD_UV, TEXTURE_SCATTER, layers_of, read, taps
 from dressi.ad.functions.wraps import (
     checked_wrap,
     inside_glsl,
@@ -48,7 +48,7 @@ from dressi.ad.functions.wraps import (
 )
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import DISPATCH, Kernel, register
-from dressi.ad.registry import COMP, SAME, SAMPLER, Case, Op, Shape, apply
+from dressi.ad.registry import COMP, SAME, SAMPLER, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC2, VEC3
 from dressi.errors import GraphError
 from dressi.kinds import BACKWARDS, FILTERS, WRAPS, Filter, TextureBackward, Wrap, Wraps
@@ -63,17 +63,6 @@ def _sample_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     if tex.layers != 1 and uv.layers not in (1, tex.layers):
         raise GraphError(f"a texture of {tex.layers} layers, uv of {uv.layers}")
     return tex.vtype, uv.size, max(tex.layers, uv.layers)
-
-
-def _sample_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    tex, uv = xs
-    uv = np.broadcast_to(uv, (max(tex.shape[0], uv.shape[0]), *uv.shape[1:]))
-    layer = layers_of(uv.shape[0], tex.shape[0])
-    size = (tex.shape[2], tex.shape[1])
-    out = 0.0
-    for x, y, weight, _, _ in taps(f, uv, size):
-        out = out + weight[..., None] * tex[layer, y, x]
-    return np.asarray(out)
 
 
 def _sample_backward(f: Function, gy: Variable, i: int) -> Variable:
@@ -96,29 +85,29 @@ def _step_of(f: Function) -> Variable:
     return constant(0, INT) if step is None else step.value
 
 
-TEXTURE = register(
-    Op(
-        "texture",
-        _sample_infer,
-        reads=(SAMPLER, SAME),
-        linear_in=(0,),
-        backward=_sample_backward,
-        reference=_sample_ref,
-        cases=tuple(
-            Case(
-                lambda t, uv, wrap=wrap, mode=mode: texture(t, uv, filter=mode, wrap=wrap),
-                ((vtype, -1, 1), (VEC2, -1.5, 2.5)),
-                elementwise=False,
-                sizes=((6, 5), (9, 7)),
-                mixed_layers=True,
-                off_kinks=off_texel_kinks,
-            )
-            for wrap in (*WRAPS, ("repeat", "border"), ("clamp", "mirror"))
-            for mode, vtype in (("linear", VEC3), ("nearest", FLOAT))
-        ),
+TEXTURE = Op(
+    "texture",
+    _sample_infer,
+    reads=(SAMPLER, SAME),
+    linear_in=(0,),
+    backward=_sample_backward,
+    reference=lambda f, xs: read(
+        taps(f, xs[1], (f.output.layers, *xs[1].shape[1:3]), xs[0].shape), xs[0]
     ),
-    Kernel("{y} = {sample0}({x1}, {layer});"),
+    cases=tuple(
+        sized(
+            lambda t, uv, wrap=wrap, mode=mode: texture(t, uv, filter=mode, wrap=wrap),
+            ((vtype, -1, 1), (VEC2, -1.5, 2.5)),
+            (6, 5),
+            (9, 7),
+            mixed_layers=True,
+            off_kinks=off_texel_kinks,
+        )
+        for wrap in (*WRAPS, ("repeat", "border"), ("clamp", "mirror"))
+        for mode, vtype in (("linear", VEC3), ("nearest", FLOAT))
+    ),
 )
+register(TEXTURE, Kernel("{y} = {sample0}({x1}, {layer});"))
 
 
 _R2 = (3242174889, 2447445413)
@@ -177,18 +166,16 @@ def _inverse_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return out
 
 
-INVERSE_UV = register(
-    Op(
-        "inverse_uv",
-        lambda xs, a: (IVEC2, a["size"], a["layers"]),
-        kind=COMP,
-        reference=_inverse_ref,
-        scatter="raw",
-        domain=1,
-        no_cases="the stochastic backward of texture; tested in test_op_table.py",
-    ),
-    Kernel(_inverse_glsl, DISPATCH),
+INVERSE_UV = Op(
+    "inverse_uv",
+    lambda xs, a: (IVEC2, a["size"], a["layers"]),
+    kind=COMP,
+    reference=_inverse_ref,
+    scatter="raw",
+    domain=1,
+    no_cases="the stochastic backward of texture; tested in test_op_table.py",
 )
+register(INVERSE_UV, Kernel(_inverse_glsl, DISPATCH))
 
 
 def texture(

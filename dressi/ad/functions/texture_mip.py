@@ -8,28 +8,30 @@ in each level.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import lift, needs_variable
+from dressi.ad.functions._common import lift, needs_variable, sized
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.mipmap import MipMap, mipmap, places
 from dressi.ad.functions.texture import beyond_border
-from dressi.ad.functions.texture_taps import each_tap_glsl, layers_of, taps_of
-from dressi.ad.functions.vector import swizzle
-from dressi.ad.functions.wraps import (
-    at_glsl,
-    checked_wrap,
-    inside_glsl,
-    near_glsl,
-    off_texel_kinks,
+from dressi.ad.functions.texture_taps import (
+    Taps,
+    each_tap_glsl,
+    layers_of,
+    read,
+    scattered,
+    slopes,
+    taps_of,
 )
+from dressi.ad.functions.vector import swizzle
+from dressi.ad.functions.wraps import at_glsl, checked_wrap, inside_glsl, near_glsl, off_texel_kinks
 from dressi.ad.functions.written_out import dot_glsl
 from dressi.ad.graph import Function, Size, Variable, short
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply
+from dressi.ad.registry import ANY, SAME, Op, Shape, apply
 from dressi.ad.shape import broadcast
 from dressi.ad.vtype import FLOAT, VEC2, VEC3
 from dressi.errors import GraphError
@@ -98,15 +100,13 @@ def _taps_glsl(
     return "\n  ".join(lines)
 
 
-Level = tuple[int, int, Size, np.ndarray, np.ndarray]
-
-
-def _levels(f: Function, lod: np.ndarray) -> list[Level]:
-    """(left, top, size, weight, d weight / d lod) of each level, weights (..., 1)."""
+def _levels(
+    f: Function, lod: np.ndarray
+) -> Iterator[tuple[int, int, Size, np.ndarray, np.ndarray]]:
+    """Yield (left, top, size, weight, d weight / d lod) of each level."""
     boxes = places(f.attr("sizes"))
     last = len(boxes) - 1
     at = np.where(lod > 0, np.minimum(lod, last), 0)
-    out = []
     for i, (x, y, w, h) in enumerate(boxes):
         if MIP_FILTERS[f.attr("filter")][1] == "nearest":
             weight, slope = (np.floor(at + 0.5) == i) * 1.0, np.zeros_like(at)
@@ -114,12 +114,20 @@ def _levels(f: Function, lod: np.ndarray) -> list[Level]:
             weight = np.clip(1 - np.abs(at - i), 0, None)
             below = np.floor(at)
             slope = ((below + 1 == i) * 1.0 - (below == i)) * ((lod > 0) & (lod < last))
-        out.append((x, y, (w, h), weight, slope))
+        yield x, y, (w, h), weight, slope
+
+
+def _taps(f: Function, uv: np.ndarray, lod: np.ndarray, shape: Sequence[int], layers: int) -> Taps:
+    """Return the texels of all levels that f reads; slopes by u, v and the level of detail. shape:
+    (layers, H, W) of the places. layers: of the chain."""
+    uv, lod = np.broadcast_to(uv, (*shape[:3], 2)), np.broadcast_to(lod[..., 0], shape[:3])
+    out: Taps = []
+    for left, top, size, m, dm in _levels(f, lod):
+        found = taps_of(MIP_FILTERS[f.attr("filter")][0], f.attr("wrap"), uv, size)
+        for x, y, weight, du, dv in found:
+            slope = np.stack([m * du, m * dv, dm * weight], -1)
+            out.append((layers_of(shape[0], layers), top + y, left + x, m * weight, slope))
     return out
-
-
-def _full(shape: tuple[int, ...], *xs: np.ndarray) -> list[np.ndarray]:
-    return [np.broadcast_to(x, (*shape, x.shape[-1])) for x in xs]
 
 
 def _infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -134,14 +142,7 @@ def _infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
 
 def _ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     (w, h), layers = f.output.size, f.output.layers
-    atlas, (uv, lod) = xs[0], _full((layers, h, w), *xs[1:])
-    layer = layers_of(layers, atlas.shape[0])
-    out = np.zeros((layers, h, w, atlas.shape[-1]))
-    texels = MIP_FILTERS[f.attr("filter")][0]
-    for left, top, size, m, _ in _levels(f, lod):
-        for x, y, weight, _, _ in taps_of(texels, f.attr("wrap"), uv, size):
-            out += m * weight[..., None] * atlas[layer, top + y, left + x]
-    return out
+    return read(_taps(f, xs[1], xs[2], (layers, h, w), xs[0].shape[0]), xs[0])
 
 
 def _backward(f: Function, gy: Variable, i: int) -> Variable:
@@ -163,34 +164,36 @@ def _off_kinks(uv: np.ndarray, size: Size) -> np.ndarray:
     return uv
 
 
-TEXTURE_MIP = register(
-    Op(
-        "texture_mip",
-        _infer,
-        reads=(ANY, SAME, SAME),
-        linear_in=(0,),
-        backward=_backward,
-        reference=_ref,
-        cases=tuple(
-            Case(
-                lambda t, uv, lod, wrap=wrap, mode=mode: texture_mip(
-                    mipmap(t), uv, lod, filter=mode, wrap=wrap
-                ),
-                ((vtype, -1, 1), (VEC2, -1.5, 2.5), (FLOAT, -0.7, 3.6)),
-                elementwise=False,
-                sizes=(size, (9, 7), (9, 7)),
-                off_kinks=_off_kinks,
-            )
-            for mode, wrap, vtype, size in (
-                ("trilinear", "repeat", VEC3, (6, 5)),
-                ("trilinear", "border", FLOAT, (8, 8)),
-                ("trilinear", ("clamp", "mirror"), VEC3, (5, 9)),
-                ("linear-mipmap-nearest", "mirror", VEC3, (6, 5)),
-                ("nearest-mipmap-linear", ("border", "repeat"), FLOAT, (6, 5)),
-                ("nearest-mipmap-nearest", "clamp", FLOAT, (1, 5)),
-            )
-        ),
+TEXTURE_MIP = Op(
+    "texture_mip",
+    _infer,
+    reads=(ANY, SAME, SAME),
+    linear_in=(0,),
+    backward=_backward,
+    reference=_ref,
+    cases=tuple(
+        sized(
+            lambda t, uv, lod, wrap=wrap, mode=mode: texture_mip(
+                mipmap(t), uv, lod, filter=mode, wrap=wrap
+            ),
+            ((vtype, -1, 1), (VEC2, -1.5, 2.5), (FLOAT, -0.7, 3.6)),
+            size,
+            (9, 7),
+            (9, 7),
+            off_kinks=_off_kinks,
+        )
+        for mode, wrap, vtype, size in (
+            ("trilinear", "repeat", VEC3, (6, 5)),
+            ("trilinear", "border", FLOAT, (8, 8)),
+            ("trilinear", ("clamp", "mirror"), VEC3, (5, 9)),
+            ("linear-mipmap-nearest", "mirror", VEC3, (6, 5)),
+            ("nearest-mipmap-linear", ("border", "repeat"), FLOAT, (6, 5)),
+            ("nearest-mipmap-nearest", "clamp", FLOAT, (1, 5)),
+        )
     ),
+)
+register(
+    TEXTURE_MIP,
     Kernel(
         lambda f: (
             "{y} = {T}(0.0);\n  "
@@ -221,30 +224,18 @@ def _scatter_glsl(f: Function) -> str:
     )
 
 
-def _scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    gy, (uv, lod) = xs[0], _full(xs[0].shape[:3], *xs[1:])
-    (w, h), layers = f.attr("size"), f.attr("layers")
-    out = np.zeros((layers, h, w, gy.shape[-1]))
-    layer = np.broadcast_to(layers_of(gy.shape[0], layers), gy.shape[:3])
-    texels = MIP_FILTERS[f.attr("filter")][0]
-    for left, top, size, m, _ in _levels(f, lod):
-        for x, y, weight, _, _ in taps_of(texels, f.attr("wrap"), uv, size):
-            np.add.at(out, (layer, top + y, left + x), m * weight[..., None] * gy)
-    return out
-
-
-MIP_SCATTER = register(
-    Op(
-        "texture_mip_scatter",
-        lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
-        linear_in=(0,),
-        reference=_scatter_ref,
-        scatter="add",
-        domain=0,
-        no_cases="the backward of texture_mip; tested through its gradient",
+MIP_SCATTER = Op(
+    "texture_mip_scatter",
+    lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+    linear_in=(0,),
+    reference=lambda f, xs: scattered(
+        _taps(f, xs[1], xs[2], xs[0].shape, f.attr("layers")), xs[0], f
     ),
-    Kernel(_scatter_glsl),
+    scatter="add",
+    domain=0,
+    no_cases="the backward of texture_mip; tested through its gradient",
 )
+register(MIP_SCATTER, Kernel(_scatter_glsl))
 
 
 def _grad_glsl(f: Function) -> str:
@@ -267,31 +258,17 @@ def _grad_glsl(f: Function) -> str:
     return "{y} = vec3(0.0);\n  " + _taps_glsl(f, "{x1}", "{x2}", body, between)
 
 
-def _grad_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    atlas, gy = xs[0], xs[3]
-    uv, lod = _full(gy.shape[:3], *xs[1:3])
-    layer = layers_of(gy.shape[0], atlas.shape[0])
-    out = np.zeros((*gy.shape[:3], 3))
-    texels = MIP_FILTERS[f.attr("filter")][0]
-    for left, top, size, m, slope in _levels(f, lod):
-        for x, y, weight, du, dv in taps_of(texels, f.attr("wrap"), uv, size):
-            value = np.sum(atlas[layer, top + y, left + x] * gy, axis=-1)
-            parts = (m[..., 0] * du, m[..., 0] * dv, slope[..., 0] * weight)
-            out += np.stack([part * value for part in parts], -1)
-    return out
-
-
-MIP_GRAD = register(
-    Op(
-        "texture_mip_grad",
-        lambda xs, a: (VEC3, *broadcast(xs[1:])),
-        reads=(ANY, SAME, SAME, SAME),
-        linear_in=(0, 3),
-        reference=_grad_ref,
-        no_cases="the backward of texture_mip; tested through its gradient",
+MIP_GRAD = Op(
+    "texture_mip_grad",
+    lambda xs, a: (VEC3, *broadcast(xs[1:])),
+    reads=(ANY, SAME, SAME, SAME),
+    linear_in=(0, 3),
+    reference=lambda f, xs: slopes(
+        _taps(f, xs[1], xs[2], xs[3].shape, xs[0].shape[0]), xs[0], xs[3]
     ),
-    Kernel(_grad_glsl),
+    no_cases="the backward of texture_mip; tested through its gradient",
 )
+register(MIP_GRAD, Kernel(_grad_glsl))
 
 
 def texture_mip(

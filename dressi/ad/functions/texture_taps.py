@@ -4,17 +4,11 @@ the place."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions.wraps import (
-    at_glsl,
-    inside_glsl,
-    is_inside,
-    near,
-    near_glsl,
-    wrap_index,
-)
+from dressi.ad.functions.wraps import at_glsl, inside_glsl, is_inside, near, near_glsl, wrap_index
 from dressi.ad.functions.written_out import dot_glsl, lerp_glsl
 from dressi.ad.graph import Function
 from dressi.ad.kernels import SUBGROUP, Kernel, register
@@ -23,17 +17,44 @@ from dressi.ad.shape import broadcast
 from dressi.ad.vtype import VEC2
 from dressi.kinds import Wraps
 
+Taps = list[tuple[Any, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]
+"""(layer, y, x, weight, slopes (..., k) of the weight) of each texel that is read."""
 
-def taps(f: Function, uv: np.ndarray, size: tuple[int, int]) -> list[tuple[np.ndarray, ...]]:
-    """(x, y, weight, d weight / du, d weight / dv) of each texel that uv reads, each as uv[...,
-    0]."""
-    return taps_of(f.attr("filter"), f.attr("wrap"), uv, size)
+
+def read(taps: Taps, image: np.ndarray) -> np.ndarray:
+    """Return the weighted sum of the texels of an image (layers, H, W, C)."""
+    return np.asarray(sum(w[..., None] * image[layer, y, x] for layer, y, x, w, _ in taps))
+
+
+def scattered(taps: Taps, gy: np.ndarray, f: Function) -> np.ndarray:
+    """Return the transpose of ``read``: gy added to the texels of f's output."""
+    (w, h), layers = f.attr("size"), f.attr("layers")
+    out = np.zeros((layers, h, w, gy.shape[-1]))
+    for layer, y, x, weight, _ in taps:
+        np.add.at(out, (np.broadcast_to(layer, y.shape), y, x), weight[..., None] * gy)
+    return out
+
+
+def slopes(taps: Taps, image: np.ndarray, gy: np.ndarray) -> np.ndarray:
+    """Return the gradient by the place that is read."""
+    parts = ((image[layer, y, x] * gy).sum(-1)[..., None] * slope for layer, y, x, _, slope in taps)
+    return np.asarray(sum(parts))
+
+
+def taps(f: Function, uv: np.ndarray, shape: Sequence[int], image: Sequence[int]) -> Taps:
+    """Return the texels that f reads at places uv. shape: (layers, H, W) of the places, image: of
+    the texture."""
+    uv = np.broadcast_to(uv, (*shape[:3], 2))
+    found = taps_of(f.attr("filter"), f.attr("wrap"), uv, (image[2], image[1]))
+    layer = layers_of(shape[0], image[0])
+    return [(layer, y, x, weight, np.stack([du, dv], -1)) for x, y, weight, du, dv in found]
 
 
 def taps_of(
     filter: str, wraps: Wraps, uv: np.ndarray, size: tuple[int, int]
 ) -> list[tuple[np.ndarray, ...]]:
-    """As ``taps``; texels beyond a border have weight 0."""
+    """Return (x, y, weight, d weight / du, d weight / dv) of each texel that uv reads, each as
+    uv[..., 0]. Texels beyond a border have weight 0."""
     w, h = size
     nearest = filter == "nearest"
     far = uv * (w, h) - (0.0 if nearest else 0.5)
@@ -129,31 +150,19 @@ def _scatter_together_glsl(f: Function) -> str:
     )
 
 
-def _scatter_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    gy, uv = xs
-    (w, h), layers = f.attr("size"), f.attr("layers")
-    out = np.zeros((layers, h, w, gy.shape[-1]))
-    uv = np.broadcast_to(uv, (*gy.shape[:3], 2))
-    layer = np.broadcast_to(layers_of(gy.shape[0], layers), gy.shape[:3])
-    for x, y, weight, _, _ in taps(f, uv, (w, h)):
-        np.add.at(out, (layer, y, x), weight[..., None] * gy)
-    return out
-
-
-TEXTURE_SCATTER = register(
-    Op(
-        "texture_scatter",
-        lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
-        linear_in=(0,),
-        zero_if=(0,),
-        reference=_scatter_ref,
-        scatter="add",
-        domain=0,
-        no_cases="the backward of texture; tested through its gradient",
+TEXTURE_SCATTER = Op(
+    "texture_scatter",
+    lambda xs, a: (xs[0].vtype, a["size"], a["layers"]),
+    linear_in=(0,),
+    zero_if=(0,),
+    reference=lambda f, xs: scattered(
+        taps(f, xs[1], xs[0].shape, (f.attr("layers"), *f.attr("size")[::-1])), xs[0], f
     ),
-    Kernel(_scatter_glsl),
-    Kernel(_scatter_together_glsl, SUBGROUP),
+    scatter="add",
+    domain=0,
+    no_cases="the backward of texture; tested through its gradient",
 )
+register(TEXTURE_SCATTER, Kernel(_scatter_glsl), Kernel(_scatter_together_glsl, SUBGROUP))
 
 
 def _grad_uv_glsl(f: Function) -> str:
@@ -185,26 +194,12 @@ def _grad_uv_glsl(f: Function) -> str:
     )
 
 
-def _grad_uv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    tex, uv, gy = xs
-    layer = layers_of(gy.shape[0], tex.shape[0])
-    uv = np.broadcast_to(uv, (*gy.shape[:3], 2))
-    out = np.zeros((*gy.shape[:3], 2))
-    for x, y, _, du, dv in taps(f, uv, (tex.shape[2], tex.shape[1])):
-        value = np.sum(tex[layer, y, x] * gy, axis=-1)
-        out[..., 0] += du * value
-        out[..., 1] += dv * value
-    return out
-
-
-GRAD_UV = register(
-    Op(
-        "texture_grad_uv",
-        lambda xs, a: (VEC2, *broadcast(xs[1:])),
-        reads=(ANY, SAME, SAME),
-        linear_in=(0, 2),
-        reference=_grad_uv_ref,
-        no_cases="the backward of texture; tested through its gradient",
-    ),
-    Kernel(_grad_uv_glsl),
+GRAD_UV = Op(
+    "texture_grad_uv",
+    lambda xs, a: (VEC2, *broadcast(xs[1:])),
+    reads=(ANY, SAME, SAME),
+    linear_in=(0, 2),
+    reference=lambda f, xs: slopes(taps(f, xs[1], xs[2].shape, xs[0].shape), xs[0], xs[2]),
+    no_cases="the backward of texture; tested through its gradient",
 )
+register(GRAD_UV, Kernel(_grad_uv_glsl))

@@ -12,7 +12,7 @@ from dressi.ad.functions.arith import maximum, minimum
 from dressi.ad.functions.components import fit
 from dressi.ad.functions.elementary import sqrt
 from dressi.ad.functions.select import compare, safe_div, where, zero_mul
-from dressi.ad.functions.written_out import AXES, cross_glsl, dot_glsl
+from dressi.ad.functions.written_out import AXES, cross_glsl, dot_glsl, inputs_glsl
 from dressi.ad.graph import Function, Variable, short
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import Case, Op, Shape, apply, every_input
@@ -34,23 +34,22 @@ def _swizzle_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return vector(len(comps), x.vtype.is_int), x.size, x.layers
 
 
-SWIZZLE = register(
-    Op(
-        "swizzle",
-        _swizzle_infer,
-        additive=True,
-        exact=True,
-        backward=lambda f, gy, i: apply(
-            UNSWIZZLE, (gy,), comps=f.attr("comps"), n=f.inputs[0].vtype.n
-        ),
-        zero_if=(0,),
-        reference=lambda f, xs: xs[0][..., [AXES.index(c) for c in f.attr("comps")]],
-        cases=(
-            Case(lambda a: swizzle(a, "zx"), ((VEC3, -2, 2),)),
-            Case(lambda a: swizzle(a, "xxy"), ((VEC4, -2, 2),)),
-            Case(lambda a: swizzle(a, "y"), ((IVEC3, -9, 9),), gradient=False),
-        ),
+SWIZZLE = Op(
+    "swizzle",
+    _swizzle_infer,
+    additive=True,
+    exact=True,
+    backward=lambda f, gy, i: apply(UNSWIZZLE, (gy,), comps=f.attr("comps"), n=f.inputs[0].vtype.n),
+    zero_if=(0,),
+    reference=lambda f, xs: xs[0][..., [AXES.index(c) for c in f.attr("comps")]],
+    cases=(
+        Case(lambda a: swizzle(a, "zx"), ((VEC3, -2, 2),)),
+        Case(lambda a: swizzle(a, "xxy"), ((VEC4, -2, 2),)),
+        Case(lambda a: swizzle(a, "y"), ((IVEC3, -9, 9),), gradient=False),
     ),
+)
+register(
+    SWIZZLE,
     Kernel(
         lambda f: (
             "{y} = {x0};" if f.inputs[0].vtype.n == 1 else f"{{y}} = {{x0}}.{f.attr('comps')};"
@@ -76,21 +75,17 @@ def _unswizzle_glsl(f: Function) -> str:
     return f"{{y}} = {{T}}({', '.join(parts)});" if n > 1 else f"{{y}} = {parts[0]};"
 
 
-UNSWIZZLE: Op = register(
-    Op(
-        "unswizzle",
-        lambda xs, a: (vector(a["n"]), xs[0].size, xs[0].layers),
-        zero_if=(0,),
-        backward=lambda f, gy, i: swizzle(gy, f.attr("comps")),
-        reference=_unswizzle_ref,
-        cases=(
-            Case(
-                lambda a: apply(UNSWIZZLE, (a,), comps="zx", n=3), ((VEC2, -2, 2),), any_type=False
-            ),
-        ),
+UNSWIZZLE: Op = Op(
+    "unswizzle",
+    lambda xs, a: (vector(a["n"]), xs[0].size, xs[0].layers),
+    zero_if=(0,),
+    backward=lambda f, gy, i: swizzle(gy, f.attr("comps")),
+    reference=_unswizzle_ref,
+    cases=(
+        Case(lambda a: apply(UNSWIZZLE, (a,), comps="zx", n=3), ((VEC2, -2, 2),), any_type=False),
     ),
-    Kernel(_unswizzle_glsl),
 )
+register(UNSWIZZLE, Kernel(_unswizzle_glsl))
 
 
 def _concat_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -113,35 +108,31 @@ def _concat_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.broadcast_to(x, (*shape, x.shape[-1])) for x in xs], axis=-1)
 
 
-CONCAT = register(
-    Op(
-        "vec",
-        _concat_infer,
-        exact=True,
-        zero_if=every_input,
-        backward=_concat_backward,
-        reference=_concat_ref,
-        cases=(
-            Case(lambda a, b: vec(a, b, 1.0), ((VEC2, -2, 2), (FLOAT, -2, 2))),
-            Case(lambda a, b: vec(a, b), ((FLOAT, -2, 2), (FLOAT, -2, 2))),
-        ),
+CONCAT = Op(
+    "vec",
+    _concat_infer,
+    exact=True,
+    zero_if=every_input,
+    backward=_concat_backward,
+    reference=_concat_ref,
+    cases=(
+        Case(lambda a, b: vec(a, b, 1.0), ((VEC2, -2, 2), (FLOAT, -2, 2))),
+        Case(lambda a, b: vec(a, b), ((FLOAT, -2, 2), (FLOAT, -2, 2))),
     ),
-    Kernel(lambda f: "{y} = {T}(" + ", ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ");"),
 )
+register(CONCAT, Kernel(inputs_glsl))
 
-DOT = register(
-    Op(
-        "dot",
-        lambda xs, a: (FLOAT, *float_elementwise(xs, a)[1:]),
-        backward=lambda f, gy, i: _dot_backward(f, gy, i),
-        reference=lambda f, xs: np.sum(xs[0] * xs[1], axis=-1, keepdims=True),
-        cases=(
-            Case(lambda a, b: dot(a, b), ((VEC3, -2, 2), (VEC3, -2, 2))),
-            Case(lambda a, b: dot(a, b), ((VEC2, -2, 2), (VEC2, -2, 2))),
-        ),
+DOT = Op(
+    "dot",
+    lambda xs, a: (FLOAT, *float_elementwise(xs, a)[1:]),
+    backward=lambda f, gy, i: fit(zero_mul(gy, f.inputs[1 - i]), f.inputs[i]),
+    reference=lambda f, xs: np.sum(xs[0] * xs[1], axis=-1, keepdims=True),
+    cases=(
+        Case(lambda a, b: dot(a, b), ((VEC3, -2, 2), (VEC3, -2, 2))),
+        Case(lambda a, b: dot(a, b), ((VEC2, -2, 2), (VEC2, -2, 2))),
     ),
-    Kernel(lambda f: f"{{y}} = {_dot_text(f)};"),
 )
+register(DOT, Kernel(lambda f: f"{{y}} = {_dot_text(f)};"))
 
 
 def _dot_text(f: Function) -> str:
@@ -151,26 +142,20 @@ def _dot_text(f: Function) -> str:
     return dot_glsl(a, b, n)
 
 
-def _dot_backward(f: Function, gy: Variable, i: int) -> Variable:
-    return fit(zero_mul(gy, f.inputs[1 - i]), f.inputs[i])
-
-
 def _cross_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     if any(x.vtype is not VEC3 for x in xs):
         raise GraphError(f"needs two VEC3, got {', '.join(x.vtype.name for x in xs)}")
     return VEC3, *broadcast(xs)
 
 
-CROSS = register(
-    Op(
-        "cross",
-        _cross_infer,
-        backward=lambda f, gy, i: cross(f.inputs[1], gy) if i == 0 else cross(gy, f.inputs[0]),
-        reference=lambda f, xs: np.cross(xs[0], xs[1]),
-        cases=(Case(lambda a, b: cross(a, b), ((VEC3, -2, 2), (VEC3, -2, 2))),),
-    ),
-    Kernel(f"{{y}} = {cross_glsl('{x0}', '{x1}')};"),
+CROSS = Op(
+    "cross",
+    _cross_infer,
+    backward=lambda f, gy, i: cross(f.inputs[1], gy) if i == 0 else cross(gy, f.inputs[0]),
+    reference=lambda f, xs: np.cross(xs[0], xs[1]),
+    cases=(Case(lambda a, b: cross(a, b), ((VEC3, -2, 2), (VEC3, -2, 2))),),
 )
+register(CROSS, Kernel(f"{{y}} = {cross_glsl('{x0}', '{x1}')};"))
 
 
 def vec(*parts: Any) -> Variable:

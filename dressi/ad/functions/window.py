@@ -7,7 +7,7 @@ gradient is the same from run to run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,13 @@ from dressi.ad.functions._common import (
     literal,
     needs_int,
     needs_variable,
+    sized,
 )
 from dressi.ad.functions.image import _modulo
 from dressi.ad.functions.vector import vec
 from dressi.ad.graph import Function, Size, Variable, checked_shape, short
 from dressi.ad.kernels import Kernel, register
-from dressi.ad.registry import ANY, SAME, Case, Op, Shape, apply
+from dressi.ad.registry import ANY, SAME, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, IVEC2, MAT2, VEC2, VEC3
 from dressi.errors import GraphError
 from dressi.kinds import BORDERS, Border
@@ -128,94 +129,61 @@ def _window_glsl(f: Function) -> str:
     )
 
 
-def _offsets(a: np.ndarray, layer: int) -> np.ndarray:
-    return a[layer % a.shape[0], 0, 0].astype(np.int64)
-
-
-def _indices(
-    border: Border, d: np.ndarray, outer: Size, inner: Size
-) -> tuple[np.ndarray, np.ndarray]:
-    """(rows, columns) of an image of size ``inner`` that a window of size ``outer`` reads."""
-    xs, ys = (
-        border_index(border, np.arange(m) + shift, n)
-        for m, n, shift in zip(outer, inner, d, strict=True)
-    )
-    return ys, xs
+def _indices(f: Function, offset: np.ndarray, outer: Size, inner: Size) -> Iterator[Any]:
+    """Yield, for each layer of the output, (rows, columns) of an image of size ``inner`` that a
+    window of size ``outer`` reads."""
+    for layer in range(f.output.layers):
+        dx, dy = offset[layer % len(offset), 0, 0].astype(np.int64)
+        border = f.attr("border")
+        yield tuple(
+            border_index(border, np.arange(outer[k]) + d, inner[k]) for k, d in ((1, dy), (0, dx))
+        )
 
 
 def _window_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     x, offset = xs
     out = []
-    for layer in range(f.output.layers):
-        d = _offsets(offset, layer)
-        rows, columns = _indices(f.attr("border"), d, f.output.size, f.inputs[0].size)
-        k = layer % x.shape[0]
-        part = gather(x[k : k + 1], rows, columns)
+    for k, (rows, columns) in enumerate(_indices(f, offset, f.output.size, f.inputs[0].size)):
+        part = gather(x[[k % len(x)]], rows, columns)
         part[:, rows < 0] = f.attr("value")
         part[:, :, columns < 0] = f.attr("value")
         out.append(part)
     return np.concatenate(out)
 
 
-def _window_backward(f: Function, gy: Variable, i: int) -> Variable | None:
-    if i == 1:
-        return None
-    x, offset = f.inputs
-    return apply(UNWINDOW, (gy, offset), size=x.size, border=f.attr("border"))
-
-
-WINDOW: Op = register(
-    Op(
-        "window",
-        _window_infer,
-        reads=(ANY, SAME),
-        backward=_window_backward,
-        reference=_window_ref,
-        cases=(
-            *(
-                Case(
-                    lambda a, d, border=border: _window(a, d, (9, 11), border),
-                    ((VEC3, -2, 2), (IVEC2, -12, 12)),
-                    elementwise=False,
-                    sizes=((7, 5), (1, 1)),
-                )
-                for border in BORDERS
-            ),
-            Case(
-                lambda a, d: _window(a, d, (40, 1), "mirror"),
-                ((FLOAT, -2, 2), (IVEC2, -99, 99)),
-                elementwise=False,
-                sizes=((13, 1), (1, 1)),
-            ),
-            Case(
-                lambda a: pad(a, 2, 1, 3, 0, value=0.5),
-                ((VEC2, -2, 2),),
-                elementwise=False,
-                sizes=((4, 3),),
-            ),
-            Case(
-                lambda a: tile(crop(a, 1, 1, 2, 1), 2, 3),
-                ((MAT2, -2, 2),),
-                elementwise=False,
-                sizes=((4, 3),),
-            ),
-            Case(
-                lambda a: crop(a, 2, 1, 1, 1),
-                ((FLOAT, -2, 2),),
-                elementwise=False,
-                sizes=((4, 3),),
-            ),
-            Case(
-                lambda a: pad(a, 1, 1, 2, 2, value=-7),
-                ((INT, -9, 9),),
-                gradient=False,
-                elementwise=False,
-                sizes=((4, 3),),
-            ),
-        ),
+WINDOW = Op(
+    "window",
+    _window_infer,
+    reads=(ANY, SAME),
+    backward=lambda f, gy, i: (
+        apply(UNWINDOW, (gy, f.inputs[1]), size=f.inputs[0].size, border=f.attr("border"))
+        if i == 0
+        else None
     ),
-    Kernel(_window_glsl),
+    reference=_window_ref,
+    cases=(
+        *(
+            sized(
+                lambda a, d, border=border: _window(a, d, (9, 11), border),
+                ((VEC3, -2, 2), (IVEC2, -12, 12)),
+                (7, 5),
+                (1, 1),
+            )
+            for border in BORDERS
+        ),
+        sized(
+            lambda a, d: _window(a, d, (40, 1), "mirror"),
+            ((FLOAT, -2, 2), (IVEC2, -99, 99)),
+            (13, 1),
+            (1, 1),
+        ),
+        sized(lambda a: pad(a, 2, 1, 3, 0, value=0.5), ((VEC2, -2, 2),), (4, 3)),
+        sized(lambda a: tile(crop(a, 1, 1, 2, 1), 2, 3), ((MAT2, -2, 2),), (4, 3)),
+        sized(lambda a: crop(a, 2, 1, 1, 1), ((FLOAT, -2, 2),), (4, 3)),
+        sized(lambda a: pad(a, 1, 1, 2, 2, value=-7), ((INT, -9, 9),), (4, 3)),
+    ),
 )
+register(WINDOW, Kernel(_window_glsl))
 
 
 def _unwindow_glsl(f: Function) -> str:
@@ -230,42 +198,31 @@ def _unwindow_glsl(f: Function) -> str:
 
 
 def _unwindow_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
-    g, offset = xs
-    out = []
-    for layer in range(f.output.layers):
-        d = _offsets(offset, layer)
-        rows, columns = _indices(f.attr("border"), d, f.inputs[0].size, f.output.size)
-        k = layer % g.shape[0]
-        out.append(gather_transposed(g[k : k + 1], rows, columns, f.output.size))
-    return np.concatenate(out)
+    (g, offset), size = xs, f.output.size
+    read = enumerate(_indices(f, offset, f.inputs[0].size, size))
+    parts = [gather_transposed(g[[k % len(g)]], ys, xs_, size) for k, (ys, xs_) in read]
+    return np.concatenate(parts)
 
 
-def _unwindow_backward(f: Function, gy: Variable, i: int) -> Variable | None:
-    if i == 1:
-        return None
-    g, offset = f.inputs
-    return _window(gy, offset, g.size, f.attr("border"))
-
-
-UNWINDOW: Op = register(
-    Op(
-        "window_transposed",
-        _window_infer,
-        reads=(ANY, SAME),
-        backward=_unwindow_backward,
-        reference=_unwindow_ref,
-        cases=tuple(
-            Case(
-                lambda a, d, border=border: apply(UNWINDOW, (a, d), size=(4, 3), border=border),
-                ((VEC3, -2, 2), (IVEC2, -9, 9)),
-                elementwise=False,
-                sizes=((7, 5), (1, 1)),
-            )
-            for border in BORDERS
-        ),
+UNWINDOW: Op = Op(
+    "window_transposed",
+    _window_infer,
+    reads=(ANY, SAME),
+    backward=lambda f, gy, i: (
+        _window(gy, f.inputs[1], f.inputs[0].size, f.attr("border")) if i == 0 else None
     ),
-    Kernel(_unwindow_glsl),
+    reference=_unwindow_ref,
+    cases=tuple(
+        sized(
+            lambda a, d, border=border: apply(UNWINDOW, (a, d), size=(4, 3), border=border),
+            ((VEC3, -2, 2), (IVEC2, -9, 9)),
+            (7, 5),
+            (1, 1),
+        )
+        for border in BORDERS
+    ),
 )
+register(UNWINDOW, Kernel(_unwindow_glsl))
 
 
 def _window(

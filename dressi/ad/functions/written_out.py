@@ -9,7 +9,21 @@ function takes GLSL expressions without operators of their own (names, component
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from dressi.ad.graph import Function
+
 AXES = "xyzw"
+
+
+def built_glsl(parts: Iterable[str], separator: str = ", ") -> str:
+    """The statement that makes the output of its components or columns."""
+    return f"{{y}} = {{T}}({separator.join(parts)});"
+
+
+def inputs_glsl(f: Function) -> str:
+    """The statement that makes the output of all inputs."""
+    return built_glsl(f"{{x{i}}}" for i in range(len(f.inputs)))
 
 
 def dot_glsl(a: str, b: str, n: int) -> str:

@@ -32,8 +32,3 @@ __all__ = [
     "shift_right",
     "unpack_bits",
 ]
-
-
-def __dir__() -> list[str]:
-    """Return the ops alone, for completion."""
-    return __all__

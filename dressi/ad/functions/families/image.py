@@ -31,8 +31,3 @@ __all__ = [
     "shift",
     "srgb_to_linear",
 ]
-
-
-def __dir__() -> list[str]:
-    """Return the ops alone, for completion."""
-    return __all__

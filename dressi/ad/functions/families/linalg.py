@@ -37,8 +37,3 @@ __all__ = [
     "trace",
     "vector_matmul",
 ]
-
-
-def __dir__() -> list[str]:
-    """Return the ops alone, for completion."""
-    return __all__

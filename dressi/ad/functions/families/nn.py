@@ -1,13 +1,6 @@
 """Layers and activations of small networks."""
 
-from dressi.ad.functions.activations import (
-    elu,
-    gelu,
-    leaky_relu,
-    positional_encoding,
-    relu,
-    silu,
-)
+from dressi.ad.functions.activations import elu, gelu, leaky_relu, positional_encoding, relu, silu
 from dressi.ad.functions.neural import conv2d, dense
 from dressi.ad.functions.stable import log_sigmoid
 
@@ -22,8 +15,3 @@ __all__ = [
     "relu",
     "silu",
 ]
-
-
-def __dir__() -> list[str]:
-    """Return the ops alone, for completion."""
-    return __all__
