@@ -242,7 +242,7 @@ def test_faces_of_two_hundred_pixels_cover_what_they_should(int64_atomics: bool)
     frag = F.rasterize(corners, (n, n))
     limits = {"int64_atomics": int64_atomics}
     with DressiAD(options=Options(lowering="compute"), limits=limits) as ad:
-        ids = ad.recv_img(F.resolve(frag, F.to_float(frag) * 0.0 + 0.5, background=-1))[0, ..., 0]
+        ids = ad.recv_img(F.resolve(frag, F.to_float(frag) * 0.0 + 0.5, background=-1))[..., 0]
     places = (np.arange(n) + 0.5) / n * 2 - 1
     x, y = np.meshgrid(places, places)
     away = np.max(np.abs(np.stack([x, y], -1) @ around), -1) - 0.72
