@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import DressiError, GraphError
-from dressi.render.scene.mesh import Mesh, area_normals, surface_area
-from dressi.render.scene.welding import weld
+from dressi.render.scene import Mesh, area_normals, surface_area, weld
 
 MAX_FACES = 2_000_000
 """Largest mesh that is asked for: an edge length given in the wrong unit would fill the memory."""

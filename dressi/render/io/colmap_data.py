@@ -13,8 +13,7 @@ import numpy.typing as npt
 from scipy.spatial.transform import Rotation
 
 from dressi.errors import GraphError
-from dressi.render.camera.convert import Calibration
-from dressi.render.camera.distortion import Distortion
+from dressi.render.camera import Calibration, Distortion
 from dressi.render.io.calibrations import distortion_of, fail
 
 Matrix = npt.NDArray[np.float64]

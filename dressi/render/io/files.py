@@ -17,9 +17,7 @@ from dressi.render.io.obj_scene import read_obj_scene, write_obj
 from dressi.render.io.ply import read_ply, write_ply
 from dressi.render.io.stl import read_stl, write_stl
 from dressi.render.io.surface_scene import read_ply_scene, read_stl_scene
-from dressi.render.scene.convert import mesh_of, scene_of
-from dressi.render.scene.mesh import Mesh
-from dressi.render.scene.scene import Scene
+from dressi.render.scene import Mesh, Scene, mesh_of, scene_of
 
 _SCENES: dict[str, Callable[[PathLike], Scene]] = {
     ".gltf": read_gltf,

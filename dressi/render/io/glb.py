@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from dressi.render.io.gltf_write import write_gltf
 from dressi.render.io.images import PathLike
-from dressi.render.scene.convert import scene_of
-from dressi.render.scene.mesh import Mesh
+from dressi.render.scene import Mesh, scene_of
 
 
 def write_glb(path: PathLike, mesh: Mesh, texture: npt.ArrayLike | None = None) -> None:

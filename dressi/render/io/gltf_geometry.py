@@ -14,9 +14,8 @@ import numpy.typing as npt
 from dressi.render.io.gltf_buffers import Buffers, to_float
 from dressi.render.io.gltf_json import Json
 from dressi.render.io.gltf_skin import Weighted, read_influences
+from dressi.render.scene import MorphTarget, Primitive, face_normals
 from dressi.render.scene.checks import MAX_UV_SETS
-from dressi.render.scene.mesh import face_normals
-from dressi.render.scene.parts import MorphTarget, Primitive
 
 Floats = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.int64]

@@ -18,16 +18,8 @@ from dressi.errors import LoadError
 from dressi.render.io.gltf_buffers import Buffers, resolve_uri
 from dressi.render.io.gltf_json import Json
 from dressi.render.io.images import decode_image
-from dressi.render.scene.parts import (
-    COLOR_MAPS,
-    ColorSpace,
-    Image,
-    MagFilter,
-    Material,
-    MinFilter,
-    SceneWrap,
-    TextureRef,
-)
+from dressi.render.scene import Image, Material, TextureRef
+from dressi.render.scene.parts import COLOR_MAPS, ColorSpace, MagFilter, MinFilter, SceneWrap
 
 _WRAP: dict[int, SceneWrap] = {33071: "clamp", 33648: "mirror", 10497: "repeat"}
 _FILTERS: dict[int, MinFilter] = {

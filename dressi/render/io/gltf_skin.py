@@ -15,9 +15,8 @@ import numpy.typing as npt
 from dressi.errors import GraphError
 from dressi.render.io.gltf_buffers import Buffers, to_float
 from dressi.render.io.gltf_json import Json
-from dressi.render.scene.flat import world_matrices
-from dressi.render.scene.parts import Matrix, MorphTarget, Node, Primitive, SceneMesh
-from dressi.render.scene.scene import Scene
+from dressi.render.scene import MorphTarget, Node, Primitive, Scene, SceneMesh, world_matrices
+from dressi.render.scene.parts import Matrix
 
 Floats = npt.NDArray[np.float32]
 Weighted = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]

@@ -20,17 +20,8 @@ from dressi.render.io.images import PathLike, atomic_write, read_image
 from dressi.render.io.mtl import map_file, read_mtl
 from dressi.render.io.obj import ObjTables, build_surface, parse_obj, texture_beside
 from dressi.render.io.sources import find_beside, not_there
-from dressi.render.scene.mesh import Mesh
-from dressi.render.scene.parts import (
-    COLOR_MAPS,
-    ColorSpace,
-    Image,
-    Material,
-    Node,
-    SceneMesh,
-    TextureRef,
-)
-from dressi.render.scene.scene import Scene
+from dressi.render.scene import Image, Material, Mesh, Node, Scene, SceneMesh, TextureRef
+from dressi.render.scene.parts import COLOR_MAPS, ColorSpace
 
 _MAPS = {"map_Kd": "base_color_map", "map_Ke": "emissive_map", "norm": "normal_map"}
 _UNREAD = ("map_Bump", "map_bump", "bump", "map_d", "map_Ks", "map_Pr", "map_Pm", "map_Ka", "disp")

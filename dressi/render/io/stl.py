@@ -18,8 +18,7 @@ from dressi.errors import GraphError, LoadError
 from dressi.render.camera.far import far_origin
 from dressi.render.io.images import PathLike, atomic_write
 from dressi.render.io.sources import decode_text, is_number, read_file
-from dressi.render.scene.convert import welded
-from dressi.render.scene.mesh import Mesh, face_normals
+from dressi.render.scene import Mesh, face_normals, welded
 
 _HEAD = 84  # bytes of binary STL
 _FACET = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])

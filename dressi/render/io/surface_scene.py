@@ -18,9 +18,7 @@ from dressi.render.io.ply import read_ply
 from dressi.render.io.sources import find_beside, not_there
 from dressi.render.io.stl import read_stl_moved
 from dressi.render.io.surface import Surface
-from dressi.render.scene.convert import scene_of
-from dressi.render.scene.parts import Image, Material, Node, SceneMesh, TextureRef
-from dressi.render.scene.scene import Scene
+from dressi.render.scene import Image, Material, Node, Scene, SceneMesh, TextureRef, scene_of
 
 
 def read_ply_scene(path: PathLike) -> Scene:

@@ -39,9 +39,7 @@ from dressi.render.pipeline.tables import Geometry, build_geometry
 from dressi.render.pipeline.targets import Targets, read_targets
 from dressi.render.pipeline.views import Views, build_views
 from dressi.render.raster.projection import Size
-from dressi.render.scene.flat import camera_at, own_aspect, world_matrices
-from dressi.render.scene.parts import Image
-from dressi.render.scene.scene import Scene
+from dressi.render.scene import Image, Scene, camera_at, own_aspect, world_matrices
 
 SAME_ASPECT = 0.01
 """Relative difference of aspects that is rounding of sizes."""

@@ -20,9 +20,8 @@ from dressi.render.camera.far import relative
 from dressi.render.ibl import brdf_table, build_environment, read_brdf
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, log_of, unique_names
 from dressi.render.pipeline.tables import Geometry
-from dressi.render.scene.flat import PlacedLight
-from dressi.render.scene.flat import lights as placed_lights
-from dressi.render.scene.scene import Scene
+from dressi.render.scene import PlacedLight, Scene
+from dressi.render.scene import lights as placed_lights
 from dressi.render.shading import (
     DirectionalLight,
     Light,

@@ -17,9 +17,7 @@ from dressi.ad.graph import checked_shape
 from dressi.ad.vtype import FLOAT, VEC3, VEC4, VType
 from dressi.errors import GraphError
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, unique_names
-from dressi.render.scene.flat import instances
-from dressi.render.scene.parts import Material, TextureRef
-from dressi.render.scene.scene import Scene
+from dressi.render.scene import Material, Scene, TextureRef, instances
 
 FIELDS = {
     "albedo": "base_color_map",

@@ -19,11 +19,8 @@ from dressi.render.camera.eye import pixel_rays
 from dressi.render.ibl import read_map
 from dressi.render.pipeline.appearance import Appearance
 from dressi.render.pipeline.views import ViewMatrices
-from dressi.render.raster.antialias import build_antialias
-from dressi.render.raster.hardsoftras import build_hardsoftras
-from dressi.render.raster.projection import Size
-from dressi.render.shading import blend_peels, tone_map
-from dressi.render.shading.tone import gamma
+from dressi.render.raster import Size, build_antialias, build_hardsoftras
+from dressi.render.shading import blend_peels, gamma, tone_map
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,10 +17,7 @@ from dressi.render.pipeline.maps_back import write_maps
 from dressi.render.pipeline.materials import MaterialLeaves
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, with_field
 from dressi.render.pipeline.tables import NORMAL_STEP, Welded, normal_key
-from dressi.render.scene.flat import world_matrices
-from dressi.render.scene.parts import Node, Primitive, SceneMesh
-from dressi.render.scene.scene import Scene
-from dressi.render.scene.welding import first_alike
+from dressi.render.scene import Node, Primitive, Scene, SceneMesh, first_alike, world_matrices
 
 Read = Callable[[Parameter], np.ndarray]
 

@@ -21,12 +21,8 @@ from dressi.kinds import Normals
 from dressi.render.camera.far import far_origin, relative, translation
 from dressi.render.pipeline.frame import Frame, build_frame
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, unique_names
-from dressi.render.raster.batch import Part, build_batch
-from dressi.render.raster.projection import gather
-from dressi.render.scene.flat import Instance, instances
-from dressi.render.scene.parts import SceneMesh
-from dressi.render.scene.scene import Scene
-from dressi.render.scene.welding import first_alike, weld
+from dressi.render.raster import Part, build_batch, gather
+from dressi.render.scene import Instance, Scene, SceneMesh, first_alike, instances, weld
 
 NORMAL_STEP = 1e-3
 """Normals of a file that differ by less, in each component, are one."""
