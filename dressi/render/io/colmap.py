@@ -14,9 +14,9 @@ from pathlib import Path
 
 from dressi.errors import GraphError, LoadError
 from dressi.render.io import colmap_binary, colmap_text
-from dressi.render.io.calibrations import fail
 from dressi.render.io.colmap_data import ColmapImage, ColmapModel, no_points
 from dressi.render.io.images import PathLike
+from dressi.render.io.sources import fail
 
 
 def read_colmap(folder: PathLike) -> ColmapModel:

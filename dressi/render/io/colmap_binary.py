@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from dressi.render.io.calibrations import fail, read_bytes
 from dressi.render.io.colmap_data import (
     MODELS,
     NO_POINT,
@@ -22,7 +21,7 @@ from dressi.render.io.colmap_data import (
     checked_pose,
 )
 from dressi.render.io.images import atomic_write
-from dressi.render.io.sources import decode_name
+from dressi.render.io.sources import decode_name, fail, read_file
 
 _KEY_POINT = np.dtype([("xy", "<f8", 2), ("point", "<u8")])
 _TRACK = np.dtype("<u4")
@@ -32,7 +31,7 @@ class _Bytes:
     """A file while it is read: numbers from where the last ones ended."""
 
     def __init__(self, path: Path) -> None:
-        self.file, self.data, self.at = os.fspath(path), read_bytes(path), 0
+        self.file, self.data, self.at = os.fspath(path), read_file(path), 0
 
     def need(self, size: int, what: str) -> int:
         start = self.at

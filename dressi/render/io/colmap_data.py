@@ -14,7 +14,7 @@ from scipy.spatial.transform import Rotation
 
 from dressi.errors import GraphError
 from dressi.render.camera import Calibration, Distortion
-from dressi.render.io.calibrations import distortion_of, fail
+from dressi.render.io.sources import blamed_on, fail
 
 Matrix = npt.NDArray[np.float64]
 
@@ -184,7 +184,8 @@ def checked_camera(
     camera = ColmapCamera(id, model, width, height, tuple(params))
     if not np.isfinite(params).all() or camera.K[0, 0] <= 0.0 or camera.K[1, 1] <= 0.0:
         raise fail(file, where, f"focal lengths must be > 0 and numbers finite, got {params}")
-    distortion_of(file, where, camera.coefficients)
+    with blamed_on(file, where):
+        Distortion(*camera.coefficients)
     return camera
 
 

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from dressi.render.io.calibrations import fail, read_lines
 from dressi.render.io.colmap_data import (
     ColmapCamera,
     ColmapImage,
@@ -19,6 +18,7 @@ from dressi.render.io.colmap_data import (
     checked_pose,
 )
 from dressi.render.io.images import atomic_write
+from dressi.render.io.sources import fail, read_text
 
 Row = tuple[str, str]  # where, line
 T = TypeVar("T")
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 def _rows(path: Path, keep_empty: bool = False) -> Iterator[Row]:
     """(line number as text, line) of each line that is no comment."""
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.lstrip().startswith("#") and (keep_empty or line.strip()):
             yield f"line {number}", line
 

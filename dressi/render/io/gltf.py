@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from dressi.errors import GraphError, LoadError
+from dressi.errors import LoadError
 from dressi.render.io.gltf_buffers import Buffers
 from dressi.render.io.gltf_geometry import Geometry
 from dressi.render.io.gltf_json import Json, parse
 from dressi.render.io.gltf_materials import Materials
 from dressi.render.io.gltf_skin import Skins, Weighted
 from dressi.render.io.images import PathLike
-from dressi.render.io.sources import read_file
+from dressi.render.io.sources import blamed_on, read_file
 from dressi.render.scene.checks import MAX_UV_SETS
 from dressi.render.scene.parts import (
     Matrix,
@@ -65,12 +65,10 @@ def read_gltf(path: PathLike) -> Scene:
     are no tree, a required extension that is not among ``EXTENSIONS`` (it is named).
     """
     file = os.fspath(path)
-    data = read_file(Path(path), file, "file")
-    document, binary = parse(file, data)
+    document, binary = parse(file, read_file(path))
     try:
-        return _Reader(document, Buffers(document, binary, path)).scene(Path(path))
-    except GraphError as error:  # of Scene.check: it names table, row and field
-        raise LoadError(f"{file}: {error.reason}", file, error.reason.partition(":")[0]) from error
+        with blamed_on(file):  # errors of Scene.check name table, row and field
+            return _Reader(document, Buffers(document, binary, path)).scene(Path(path))
     except MemoryError as error:
         raise LoadError(f"{file}: does not fit in memory", file, "file") from error
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from dressi.errors import LoadError
-from dressi.render.io.sources import decode_text
+from dressi.render.io.sources import decode_text, fail
 
 _CHUNK_JSON, _CHUNK_BIN = 0x4E4F534A, 0x004E4942
 _FLOAT32_MAX = 3.4028235e38
@@ -35,7 +35,7 @@ class Json:
     def fail(self, problem: str, key: str = "") -> LoadError:
         """The error to raise: file, place and problem."""
         where = f"{self.where}.{key}".strip(".") if key else self.where
-        return LoadError(f"{self.file}: {where}: {problem}", self.file, where)
+        return fail(self.file, where, problem)
 
     def _wrong(self, key: str, wanted: str) -> NoReturn:
         text = repr(self.value[key])
@@ -83,7 +83,7 @@ class Json:
         for i, value in enumerate(self.array(key)):
             where = f"{self.where}.{key}[{i}]".strip(".")
             if not isinstance(value, dict):
-                raise LoadError(f"{self.file}: {where}: an object is needed", self.file, where)
+                raise fail(self.file, where, "an object is needed")
             found.append(Json(self.file, value, where))
         return found
 
@@ -176,9 +176,9 @@ def parse_json(file: str, data: bytes, where: str) -> Json:
     try:
         value = json.loads(decode_text(data, file, where), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:  # of decode too; RecursionError: "[[[[..."
-        raise LoadError(f"{file}: {where}: no JSON: {error}", file, where) from error
+        raise fail(file, where, f"no JSON: {error}") from error
     if not isinstance(value, dict):
-        raise LoadError(f"{file}: {where}: no object, but {type(value).__name__}", file, where)
+        raise fail(file, where, f"no object, but {type(value).__name__}")
     return Json(file, value)
 
 
@@ -190,31 +190,31 @@ def parse(file: str, data: bytes) -> tuple[Json, bytes | None]:
     if data[:4] != b"glTF":
         return parse_json(file, data, "document"), None
 
-    def fail(place: int, problem: str) -> LoadError:
-        return LoadError(f"{file}: byte {place}: {problem}", file, f"byte {place}")
+    def broken(place: int, problem: str) -> LoadError:
+        return fail(file, f"byte {place}", problem)
 
     if len(data) < 20:
-        raise fail(len(data), "truncated: a GLB has a header of 20 bytes")
+        raise broken(len(data), "truncated: a GLB has a header of 20 bytes")
     version, length = struct.unpack_from("<II", data, 4)
     if version != 2:
-        raise fail(4, f"version {version} of GLB is not known, only 2 is")
+        raise broken(4, f"version {version} of GLB is not known, only 2 is")
     if length > len(data):
-        raise fail(8, f"truncated: {length} bytes are announced, there are {len(data)}")
+        raise broken(8, f"truncated: {length} bytes are announced, there are {len(data)}")
     document: Json | None = None
     binary: bytes | None = None
     at, number = 12, 0
     while at + 8 <= length:
         size, kind = struct.unpack_from("<II", data, at)
         if at + 8 + size > length:
-            raise fail(at, f"a chunk of {size} bytes does not fit in the {length} of the file")
+            raise broken(at, f"a chunk of {size} bytes does not fit in the {length} of the file")
         body = data[at + 8 : at + 8 + size]
         if number == 0:
             if kind != _CHUNK_JSON:
-                raise fail(at + 4, "the first chunk of a GLB must be JSON")
+                raise broken(at + 4, "the first chunk of a GLB must be JSON")
             document = parse_json(file, body, "JSON chunk")
         elif number == 1 and kind == _CHUNK_BIN:
             binary = body
         at, number = at + 8 + size, number + 1
     if document is None:
-        raise fail(12, "a GLB without a chunk")
+        raise broken(12, "a GLB without a chunk")
     return document, binary

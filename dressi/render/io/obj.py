@@ -19,7 +19,7 @@ import numpy as np
 from dressi.errors import LoadError
 from dressi.render.io.mtl import map_file, read_mtl, without_comment
 from dressi.render.io.polygons import split_polygons
-from dressi.render.io.sources import PathLike, find_beside, not_there, read_text
+from dressi.render.io.sources import PathLike, fail, find_beside, not_there, read_text
 from dressi.render.io.surface import Surface, linear_colors
 from dressi.render.scene.mesh import Mesh
 
@@ -49,8 +49,8 @@ class ObjTables:
         self.used: list[str] = []  # materials in order of first use by a face
         self.material = ""
 
-    def fail(self, line: int, problem: str) -> LoadError:
-        return LoadError(f"{self.file}: line {line}: {problem}", self.file, f"line {line}")
+    def fail(self, line: int, problem: object) -> LoadError:
+        return fail(self.file, f"line {line}", problem)
 
     def numbers(self, line: int, fields: list[str], n_least: int) -> list[float]:
         if len(fields) < n_least:
@@ -58,7 +58,7 @@ class ObjTables:
         try:
             values = [float(field) for field in fields[:3]]
         except ValueError as error:
-            raise self.fail(line, str(error)) from error
+            raise self.fail(line, error) from error
         if not all(math.isfinite(value) and abs(value) < 3.4e38 for value in values):
             raise self.fail(
                 line, f"a number is NaN, infinite or beyond float32: {' '.join(fields)}"
@@ -104,7 +104,7 @@ class ObjTables:
         try:  # NaN, as some exporters write it for faces without an area, counts as missing
             self.normals.append([float(field) for field in (fields + ["nan"] * 3)[:3]])
         except ValueError as error:
-            raise self.fail(line, str(error)) from error
+            raise self.fail(line, error) from error
 
     def read(self, text: str) -> None:
         pending, start = "", 0

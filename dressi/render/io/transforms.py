@@ -20,9 +20,9 @@ from PIL import Image
 
 from dressi.errors import GraphError
 from dressi.render.camera.convert import FLIP_YZ, Z_UP_TO_Y_UP, Calibration, rigid
-from dressi.render.io.calibrations import distortion_of, fail, read_bytes
+from dressi.render.camera.distortion import Distortion
 from dressi.render.io.images import PathLike, atomic_write
-from dressi.render.io.sources import decode_text, find_beside, not_there
+from dressi.render.io.sources import blamed_on, fail, find_beside, not_there, read_text
 
 CAMERA_MODELS = ("PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV")
 _LENS = ("k1", "k2", "p1", "p2", "k3")
@@ -71,7 +71,7 @@ def read_transforms(
     """
     file = os.fspath(path)
     try:
-        top = json.loads(decode_text(read_bytes(path), file))
+        top = json.loads(read_text(path))
     except (json.JSONDecodeError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise fail(file, f"line {line}", f"no JSON: {error}") from error
@@ -134,7 +134,8 @@ def _calibration(
     k = np.array(
         [[fx, 0, number("cx", 0.5 * width)], [0, fy, number("cy", 0.5 * height)], [0, 0, 1.0]]
     )
-    lens = distortion_of(file, where, [number(key, 0.0) for key in _LENS])
+    with blamed_on(file, where):
+        lens = Distortion(*(number(key, 0.0) for key in _LENS))
     pose = _pose(file, f"{where}.transform_matrix", given.get("transform_matrix"))
     if z_up:
         pose = Z_UP_TO_Y_UP @ pose
@@ -149,10 +150,8 @@ def _pose(file: str, where: str, value: Any) -> np.ndarray:
         raise fail(file, where, "4 rows of 4 numbers are expected") from None
     if pose.shape == (3, 4):
         pose = np.concatenate([pose, [[0.0, 0.0, 0.0, 1.0]]])
-    try:
+    with blamed_on(file, where):
         rigid(pose, "pose")
-    except GraphError as error:
-        raise fail(file, where, error.reason) from error
     return pose
 
 

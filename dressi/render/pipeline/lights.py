@@ -18,6 +18,7 @@ from dressi.ad.vtype import FLOAT, VEC3
 from dressi.errors import GraphError
 from dressi.render.camera.far import relative
 from dressi.render.ibl import brdf_table, build_environment, read_brdf
+from dressi.render.io.images import with_colors
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, log_of, unique_names
 from dressi.render.pipeline.tables import Geometry
 from dressi.render.scene import PlacedLight, Scene
@@ -158,9 +159,7 @@ def build_lights(
             leaf = _vec3(p.direction, f"light_direction:{name}")
             out.direction[p.node] = table.add(Parameter("light_direction", name, leaf)).leaf
     if scene.environment is not None:
-        pixels = scene.environment.pixels[..., :3]
-        if pixels.shape[2] < 3:
-            pixels = np.repeat(pixels[..., :1], 3, axis=2)
+        pixels = with_colors(scene.environment.pixels)[..., :3]
         leaf = F.leaf(np.maximum(pixels, 0.0), VEC3, "environment")
         out.environment = table.add(Parameter("environment", "", leaf, 0.0)).leaf
     elif around.any():

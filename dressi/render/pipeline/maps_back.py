@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dressi.render.io.images import with_colors
 from dressi.render.pipeline.materials import CHANNELS, FIELDS, FILE_SRGB, MaterialLeaves
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, with_field
 from dressi.render.scene.parts import ColorSpace, Image
@@ -70,11 +71,7 @@ def _overlap(a: str, b: str) -> bool:
 
 def with_channels(kind: str, old: np.ndarray, value: np.ndarray) -> np.ndarray:
     """(H, W, C): the pixels of an image with the channels of a map replaced."""
-    n = old.shape[2]
-    if n >= 3:
-        out = old.copy()
-    else:  # grey, perhaps with alpha, becomes colour
-        out = np.concatenate([np.repeat(old[..., :1], 3, axis=2), old[..., 1:]], axis=2)
+    out = with_colors(old).copy()
     if kind in CHANNELS:
         k = CHANNELS[kind]
         out[..., k] = value[..., 0]
