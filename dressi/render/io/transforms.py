@@ -52,10 +52,9 @@ def _size(
                     return picture.width, picture.height
             except OSError as error:
                 raise fail(file, where, f"{path} is no picture: {error}") from error
-    text = (
-        f"no w and h, and the image to take them from {not_there(folder, name)}; give size=(w, h)"
-    )
-    raise fail(file, where, text)
+    missing = not_there(folder, name)
+    problem = f"no w and h, and the image to take them from {missing}; give size=(w, h)"
+    raise fail(file, where, problem)
 
 
 def read_transforms(
@@ -102,9 +101,8 @@ def _calibration(
         raise fail(file, f"{where}.file_path", f"a name is expected, got {name!r}")
     model = given.get("camera_model", "OPENCV")
     if model not in CAMERA_MODELS:
-        raise fail(
-            file, where, f"camera_model {model!r} is not supported; those that are: {CAMERA_MODELS}"
-        )
+        known = f"those that are: {CAMERA_MODELS}"
+        raise fail(file, where, f"camera_model {model!r} is not supported; {known}")
     if given.get("is_fisheye"):
         raise fail(file, where, "is_fisheye: fisheye lenses are not supported")
     if given.get("k4"):
@@ -131,9 +129,8 @@ def _calibration(
     fx, fy = (fy if fx is None else fx), (fx if fy is None else fy)  # square pixels
     if fx is None or fy is None or fx <= 0.0 or fy <= 0.0:
         raise fail(file, where, "needs fl_x or camera_angle_x, above 0")
-    k = np.array(
-        [[fx, 0, number("cx", 0.5 * width)], [0, fy, number("cy", 0.5 * height)], [0, 0, 1.0]]
-    )
+    cx, cy = number("cx", 0.5 * width), number("cy", 0.5 * height)
+    k = np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1.0]])
     with blamed_on(file, where):
         lens = Distortion(*(number(key, 0.0) for key in _LENS))
     pose = _pose(file, f"{where}.transform_matrix", given.get("transform_matrix"))
@@ -169,9 +166,8 @@ def write_transforms(
     for made in calibrations:
         d = made.distortion
         if made.K[0, 1] != 0.0 or any((d.k4, d.k5, d.k6)):
-            raise GraphError(
-                f"write_transforms: '{made.name}' has skew or k4 to k6; transforms.json has not"
-            )
+            problem = "has skew or k4 to k6; transforms.json has not"
+            raise GraphError(f"write_transforms: '{made.name}' {problem}")
         pose = np.eye(4)
         pose[:3, :3] = (FLIP_YZ @ made.R).T
         pose[:3, 3] = -made.R.T @ made.t
