@@ -10,7 +10,6 @@ for any field, so that a fault would surface far from its place, or not at all.
 from __future__ import annotations
 
 import json
-import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -87,15 +86,18 @@ class Json:
             found.append(Json(self.file, value, where))
         return found
 
+    def _value(self, key: str, default: object) -> Any:
+        """What is there; else the default, or LoadError where that is None."""
+        if key not in self.value and default is None:
+            raise self.fail("is missing", key)
+        return self.value.get(key, default)
+
     def text(self, key: str, default: str | None = None) -> str:
         """A string; the default, or LoadError where that is None, if it is not there."""
-        if key not in self.value and default is not None:
-            return default
-        if key not in self.value:
-            raise self.fail("is missing", key)
-        if not isinstance(self.value[key], str):
+        value = self._value(key, default)
+        if not isinstance(value, str):
             self._wrong(key, "a string")
-        return str(self.value[key])
+        return value
 
     def flag(self, key: str) -> bool:
         """A boolean, False where it is not there."""
@@ -106,21 +108,18 @@ class Json:
 
     def number(self, key: str, default: float | None = None) -> float:
         """A finite number that float32 can hold."""
-        if key not in self.value and default is not None:
-            return default
-        if key not in self.value:
-            raise self.fail("is missing", key)
-        if not _is_number(self.value[key]):
+        value = self._value(key, default)
+        if not _is_number(value):
             self._wrong(key, "a number")
-        return float(self.value[key])
+        return float(value)
+
+    def optional_number(self, key: str) -> float | None:
+        """As ``number``; None where it is not there."""
+        return self.number(key) if key in self.value else None
 
     def integer(self, key: str, default: int | None = None, low: int = 0) -> int:
         """An integer of at least ``low``."""
-        if key not in self.value and default is not None:
-            return default
-        if key not in self.value:
-            raise self.fail("is missing", key)
-        value = self.value[key]
+        value = self._value(key, default)
         if not _is_number(value) or value != int(value) or value < low:
             self._wrong(key, f"an integer of at least {low}")
         return int(value)
@@ -160,11 +159,7 @@ class Json:
 def _is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
-    return abs(value) <= _FLOAT32_MAX if isinstance(value, int) else _is_float32(value)
-
-
-def _is_float32(value: float) -> bool:
-    return math.isfinite(value) and abs(value) <= _FLOAT32_MAX
+    return abs(value) <= _FLOAT32_MAX  # false for NaN
 
 
 def _no_constant(word: str) -> NoReturn:

@@ -23,6 +23,7 @@ from dressi.render.pipeline.frame import Frame, build_frame
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, unique_names
 from dressi.render.raster import Part, build_batch, gather
 from dressi.render.scene import Instance, Scene, SceneMesh, first_alike, instances, weld
+from dressi.render.scene.mesh import unit_or_zero
 
 NORMAL_STEP = 1e-3
 """Normals of a file that differ by less, in each component, are one."""
@@ -301,9 +302,7 @@ def _world_tangents(i: Instance) -> np.ndarray | None:
     given = i.primitive.tangents
     if given is None:
         return None
-    along = given[:, :3] @ i.world[:3, :3].T
-    length = np.linalg.norm(along, axis=1, keepdims=True)
-    along = np.divide(along, length, out=np.zeros_like(along), where=length > 0.0)
+    along = unit_or_zero(given[:, :3] @ i.world[:3, :3].T)
     # A mirroring matrix turns the handedness of normal, tangent and bitangent.
     return np.concatenate([along, given[:, 3:] * (-1.0 if i.flips else 1.0)], axis=1)
 
