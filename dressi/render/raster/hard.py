@@ -17,7 +17,7 @@ from dressi.kinds import Cull
 from dressi.render.raster.distance import interpolate
 from dressi.render.raster.enlarge import SLACK_PX
 from dressi.render.raster.hardsoftras import FAR_INSIDE, Peel
-from dressi.render.raster.projection import Size, check_faces, gather, project
+from dressi.render.raster.projection import Size, check_faces, check_variables, gather, project
 from dressi.render.raster.weights import clip_weights
 
 Corners = tuple[Variable, Variable, Variable]
@@ -74,13 +74,7 @@ def build_hard_raster(
     through bary and depth; also from the visible part of a face to those of its corners that lie
     behind the camera. Raises GraphError for wrong types, sizes, cull modes and scissors.
     """
-    inputs: dict[str, object] = {"vtx_pos": vtx_pos, "faces": faces, "matrix": matrix}
-    for what, given in inputs.items():
-        if not isinstance(given, Variable):
-            raise GraphError(
-                f"hard raster: {what} must be a Variable, got {type(given).__name__}\n"
-                "  hint: make a leaf and send the array to it, or F.leaf(array, vtype)"
-            )
+    check_variables("hard raster", vtx_pos=vtx_pos, faces=faces, matrix=matrix)
     check_faces(faces)
     if vtx_pos.vtype is not VEC3 or matrix.vtype is not MAT4:
         raise GraphError(

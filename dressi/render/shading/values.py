@@ -44,6 +44,13 @@ def as_number(value: object) -> float | None:
     return float(value) if isinstance(value, Real) else None
 
 
+def check_positive(what: str, value: object) -> None:
+    """Raise GraphError where value is a number that is not above 0. Variables pass."""
+    number = as_number(value)
+    if number is not None and not number > 0.0:
+        raise GraphError(f"{what} must be positive, got {value!r}")
+
+
 def check_number(what: str, value: object, low: float, high: float) -> None:
     """Raise GraphError where value is a number outside [low, high] (or NaN). Variables pass: what
     is sent later is the sender's."""
