@@ -46,11 +46,6 @@ def text_at(x: float, y: float, text: str, more: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" {more}>{escaped(text)}</text>'
 
 
-def plural(n: int, what: str) -> str:
-    """A count and its noun, in the plural unless it is 1."""
-    return f"{n} {what}" + ("" if n == 1 else "s")
-
-
 def escaped(text: str) -> str:
     """Escaped, and without what XML cannot hold."""
     allowed = r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"

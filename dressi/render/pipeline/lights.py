@@ -86,18 +86,9 @@ class LightLeaves:
                 made.append(PointLight(self.position[p.node], color, power, end))
             else:
                 outer = min(p.light.outer_cone_rad, math.pi / 2)
-                inner = min(p.light.inner_cone_rad, outer - 1e-3)
-                made.append(
-                    SpotLight(
-                        self.position[p.node],
-                        self.direction[p.node],
-                        color,
-                        power,
-                        end,
-                        max(inner, 0.0),
-                        outer,
-                    )
-                )
+                inner = max(min(p.light.inner_cone_rad, outer - 1e-3), 0.0)
+                at, axis = self.position[p.node], self.direction[p.node]
+                made.append(SpotLight(at, axis, color, power, end, inner, outer))
         if self.headlight > 0.0:
             made.append(DirectionalLight(forward, 1.0, self.headlight))
         return made
@@ -133,17 +124,15 @@ def build_lights(
     rows = [scene.nodes[n].light for n in nodes]
     numbers = [r for r in rows if r is not None]
     used = sorted(set(numbers))
-    names = dict(
-        zip(used, unique_names([scene.lights[r].name for r in used], "light"), strict=True)
-    )
+    named = unique_names([scene.lights[r].name for r in used], "light")
+    names = dict(zip(used, named, strict=True))
     places = unique_names([scene.nodes[n].name for n in nodes], "node")
     to_leaf, to_user = relative(origin)
     out = LightLeaves(placed, numbers, {}, {}, {}, {}, None, None, power)
     for row in used:
         light, name = scene.lights[row], names[row]
-        out.color[row] = table.add(
-            Parameter("light_color", name, _vec3(light.color, f"light_color:{name}"), 0.0)
-        ).leaf
+        leaf = _vec3(light.color, f"light_color:{name}")
+        out.color[row] = table.add(Parameter("light_color", name, leaf, 0.0)).leaf
         value = log_of(np.array(light.intensity)).reshape(1, 1, 1)
         leaf = F.leaf(value, FLOAT, f"light_intensity:{name}")
         out.log_intensity[row] = table.add(
@@ -199,6 +188,3 @@ def build_shadows(
         shadow = build_shadow_map(geometry.positions, geometry.faces, matrix, (texels, texels), r)
         out.append(shadow_visibility(shadow, position, normal, light.sample(position)[0]))
     return out
-
-
-__all__ = ["AMBIENT", "HEADLIGHT", "Ambient", "LightLeaves", "build_lights", "build_shadows"]

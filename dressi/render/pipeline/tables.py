@@ -41,6 +41,11 @@ class Welded:
     deltas: tuple[np.ndarray | None, ...]
     rows: tuple[np.ndarray, ...]
 
+    def faces(self, mesh: SceneMesh) -> np.ndarray:
+        """(F, 3) int32: faces of all primitives, rows of ``positions``."""
+        pairs = zip(self.rows, mesh.primitives, strict=True)
+        return np.concatenate([r[p.faces] for r, p in pairs if len(p.faces)]).astype(np.int32)
+
 
 def weld_mesh(mesh: SceneMesh) -> Welded:
     """Join the vertices of a mesh that lie, and move with its blendshapes, together."""
