@@ -99,15 +99,14 @@ def save_mesh(path: PathLike, mesh: Mesh) -> None:
     OSError.
     """
     writers: dict[str, Callable[[PathLike, Mesh], None]] = {
+        ".glb": write_glb,
+        ".gltf": write_glb,
         ".obj": write_obj,
         ".ply": write_ply,
         ".stl": write_stl,
     }
     suffix = Path(path).suffix.lower()
-    if suffix in (".glb", ".gltf"):
-        write_gltf(path, scene_of(mesh))
-    elif suffix in writers:
-        writers[suffix](path, mesh)
-    else:
-        known = ", ".join([".glb", ".gltf", *writers])
+    if suffix not in writers:
+        known = ", ".join(writers)
         raise GraphError(f"save_mesh: {Path(path).name}: the ending is none of {known}")
+    writers[suffix](path, mesh)

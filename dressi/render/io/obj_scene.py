@@ -36,9 +36,6 @@ class _Library:
         self.images: list[Image] = []
         self._rows: dict[tuple[Path, str], int] = {}
 
-    def _note(self, text: str) -> None:
-        self.tables.warnings.append(f"{self.tables.file}: {text}")
-
     def map_to(self, file: Path, color_space: ColorSpace) -> TextureRef:
         if (file, color_space) not in self._rows:
             pixels = with_colors(read_image(file, color_space == "srgb"))
@@ -61,7 +58,7 @@ class _Library:
         words = self.words.get(name)
         if words is None:
             if name:
-                self._note(f"material {name!r} is in none of its libraries; it is white")
+                self.tables.note(f"material {name!r} is in none of its libraries; it is white")
             return Material(metallic=0.0, roughness=1.0, name=name)
 
         def number(key: str, default: float) -> float:
@@ -75,10 +72,10 @@ class _Library:
             if file is not None:
                 maps[field] = self.map_to(file, "srgb" if field in COLOR_MAPS else "linear")
             else:
-                self._note(f"texture {not_there(self.path.parent, map_file(words[key]))}")
+                self.tables.note(f"texture {not_there(self.path.parent, map_file(words[key]))}")
         left = [key for key in _UNREAD if key in words]
         if left:
-            self._note(f"material {name!r}: {', '.join(left)} left out")
+            self.tables.note(f"material {name!r}: {', '.join(left)} left out")
         color = self._numbers(name, words["Kd"], 3) if "Kd" in words else (1.0, 1.0, 1.0)
         if "base_color_map" in maps and not any(color):
             color = (1.0, 1.0, 1.0)  # exporters write Kd 0 beside a texture and mean the texture
@@ -131,7 +128,7 @@ def read_obj_scene(path: PathLike) -> Scene:
     for row, material in enumerate(materials):
         if mesh.uvs is None and material.maps:
             lost = ", ".join(material.maps)
-            notes.append(f"{tables.file}: material {material.name!r}: {lost} left out, no UVs")
+            tables.note(f"material {material.name!r}: {lost} left out, no UVs")
             materials[row] = Material(**{**vars(material), **dict.fromkeys(material.maps)})
         primitives.append(surface.primitive(material_of == row, row, material.name))
     scene = one_mesh_scene(primitives, materials, library.images, file.stem, origin, notes)

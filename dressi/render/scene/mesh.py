@@ -22,6 +22,16 @@ IntArray = npt.NDArray[np.integer]
 Number = TypeVar("Number", bound=np.floating)
 
 
+def int32_indices(what: str, indices: npt.ArrayLike) -> npt.NDArray[np.int32]:
+    """Return indices as contiguous int32. Raises GraphError for no integers, and beyond int32."""
+    array = np.asarray(indices)
+    if array.size and not np.issubdtype(array.dtype, np.integer):
+        raise GraphError(f"{what} must be integers, not {array.dtype}")
+    if array.size and (array.max() >= 2**31 or array.min() < -(2**31)):
+        raise GraphError(f"{what} hold indices beyond int32")
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
 @dataclass(frozen=True, eq=False)
 class Mesh:
     """One triangle mesh. Arrays are converted on construction; ``check`` validates their contents.
@@ -45,16 +55,9 @@ class Mesh:
                 array = np.ascontiguousarray(getattr(self, field), dtype=np.float32)
                 object.__setattr__(self, field, array)
         for field in ("faces", "uv_faces"):
-            if getattr(self, field) is None:
-                continue
-            array = np.asarray(getattr(self, field))
-            if array.size and not np.issubdtype(array.dtype, np.integer):
-                raise GraphError(
-                    f"{field} of mesh '{self.name}' must be integers, not {array.dtype}"
-                )
-            if array.size and (array.max() >= 2**31 or array.min() < -(2**31)):
-                raise GraphError(f"{field} of mesh '{self.name}' hold indices beyond int32")
-            object.__setattr__(self, field, np.ascontiguousarray(array, dtype=np.int32))
+            if getattr(self, field) is not None:
+                index = int32_indices(f"{field} of mesh '{self.name}'", getattr(self, field))
+                object.__setattr__(self, field, index)
 
     @property
     def corner_faces(self) -> npt.NDArray[np.int32]:
