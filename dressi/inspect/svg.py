@@ -12,8 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dressi.inspect.flow import READ, Edge, Flow, Node, StageNodes
-from dressi.inspect.svg_text import DASHED, LETTER, cut, escaped, rounded_path, text_at
-from dressi.inspect.words import count_text
+from dressi.inspect.words import (
+    DASHED,
+    LETTER,
+    count_text,
+    cut,
+    escaped,
+    rounded_path,
+    text_at,
+)
 
 BOX, LEAF, SPACE = 216, 170, 26
 """Widths of a substage and of a leaf, and the space between two of them."""

@@ -65,7 +65,7 @@ def read_gltf(path: PathLike) -> Scene:
     are no tree, a required extension that is not among ``EXTENSIONS`` (it is named).
     """
     file = os.fspath(path)
-    document, binary = parse(file, read_file(path))
+    document, binary = parse(file, read_file(path, file))
     try:
         with blamed_on(file):  # errors of Scene.check name table, row and field
             return _Reader(document, Buffers(document, binary, path)).scene(Path(path))

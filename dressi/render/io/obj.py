@@ -151,7 +151,7 @@ def read_obj(path: PathLike, warnings: list[str] | None = None) -> tuple[Mesh, P
 def parse_obj(path: PathLike, warnings: list[str] | None = None) -> ObjTables:
     """The tables of a file, at least one face among them. Arguments and errors: ``read_obj``."""
     reader = ObjTables(os.fspath(path), [] if warnings is None else warnings)
-    reader.read(read_text(path))
+    reader.read(read_text(path, reader.file))
     if not reader.counts:
         text = f"{reader.file}: there are no faces (f lines)"
         raise LoadError(text, reader.file, "end of file")

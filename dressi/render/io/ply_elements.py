@@ -69,7 +69,8 @@ class Element:
 
 def read_elements(path: PathLike) -> tuple[dict[str, Element], list[str]]:
     """The elements of a file by name, and the comments of its header. Raises LoadError."""
-    file, data = os.fspath(path), read_file(path)
+    file = os.fspath(path)
+    data = read_file(path, file)
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # only a text can be of UTF-16
         data = decode_text(data, file).encode()
     data = data.removeprefix(b"\xef\xbb\xbf")

@@ -155,9 +155,9 @@ def _newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-def read_text(path: PathLike) -> str:
+def read_text(path: PathLike, owner: str = "") -> str:
     """The text of a file (``decode_text``). Raises LoadError as ``read_file`` and that."""
-    return decode_text(read_file(path), os.fspath(path))
+    return decode_text(read_file(path, owner), os.fspath(path))
 
 
 def is_number(word: str) -> bool:

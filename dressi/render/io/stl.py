@@ -44,7 +44,7 @@ def read_stl_moved(
 ) -> tuple[Mesh, npt.NDArray[np.float64]]:
     """The mesh, relative to an origin where it lies far from 0, and that origin, (3,) float64."""
     file = os.fspath(path)
-    data = read_file(path)
+    data = read_file(path, file)
     notes = [] if notes is None else notes
     corners = _ascii(file, data, notes) if _is_ascii(data) else _binary(file, data, notes)
     if not len(corners):

@@ -89,7 +89,7 @@ def build_hard_raster(
         clip = F.vec4(moved, F.swizzle(clip, "zw"))
     corners = gather(clip, faces)
     frag = F.rasterize(corners, size, cull=cull, scissor=scissor)
-    p = _ndc(size, clip.layers)
+    p = F.pixel_coord(size, clip.layers) * (2.0 / size[0], 2.0 / size[1]) - 1.0  # NDC
     a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in corners)
     depth = _depth(_weights((a, b, c), p, size, moving=False), (a, b, c))
     ids = F.resolve(frag, depth, background=-1)
@@ -103,11 +103,6 @@ def build_hard_raster(
         depth=F.where(mask, _depth(bary, (a, b, c)), 1.0),
         mask=mask,
     )
-
-
-def _ndc(size: Size, layers: int) -> Variable:
-    """VEC2 @ size: centres of pixels in NDC."""
-    return F.pixel_coord(size, layers) * (2.0 / size[0], 2.0 / size[1]) - 1.0
 
 
 def _weights(corners: Corners, p: Variable, size: Size, moving: bool = True) -> Variable:

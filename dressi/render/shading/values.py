@@ -1,4 +1,4 @@
-"""Numbers and Variables side by side: what materials and lights are made of."""
+"""Numbers and Variables side by side: what materials and lights are made of, and their ranges."""
 
 from __future__ import annotations
 
@@ -57,3 +57,15 @@ def check_number(what: str, value: object, low: float, high: float) -> None:
     number = as_number(value)
     if number is not None and not low <= number <= high:
         raise GraphError(f"{what} must be in [{low:g}, {high:g}], got {value!r}")
+
+
+def inclusive_clamp(x: Variable | float, low: float, high: float) -> Variable:
+    """x clamped to [low, high], any type of floats, with the whole gradient on both ends.
+
+    ``F.clamp`` has half of it there, which is right for an image that is cut off. A parameter that
+    stands at the end of its range (a roughness of 1) has one side only, and this is its slope.
+    Beyond the ends the gradient is 0.
+    """
+    if not isinstance(x, Variable):
+        return F.constant(min(max(float(x), low), high))
+    return F.where((x >= low) * (x <= high), x, F.clamp(x, low, high))
