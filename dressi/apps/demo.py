@@ -33,7 +33,7 @@ from dressi.engine import DressiAD
 from dressi.errors import GraphError, LoadError
 from dressi.render.fit import iou, mean_distance_to_surface, psnr
 from dressi.render.io import contact_sheet
-from dressi.render.io.glb import write_glb
+from dressi.render.io.files import write_glb
 from dressi.render.io.images import read_image, write_png
 from dressi.render.io.obj import read_obj
 from dressi.render.scene import Mesh, flipped_faces, icosphere, make_pear

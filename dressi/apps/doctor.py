@@ -102,8 +102,8 @@ def _limit(case: Case) -> float:
 
 
 def _both(a: Finding, b: Finding) -> Finding:
-    """Return one row of two of the same op: the one that is closer to what is allowed, all
-    cases."""
+    """Return one row for two of the same op: of the one that is closer to its limit, with the cases
+    of both."""
     far = a if a.error / a.allowed >= b.error / b.allowed else b
     return replace(far, cases=a.cases + b.cases, forward=a.forward, gradient=a.gradient)
 

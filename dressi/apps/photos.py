@@ -38,7 +38,7 @@ from dressi.errors import GraphError, LoadError
 from dressi.render.camera import from_opencv
 from dressi.render.fit import iou, psnr
 from dressi.render.io import contact_sheet, photo_mask
-from dressi.render.io.glb import write_glb
+from dressi.render.io.files import write_glb
 from dressi.render.io.images import write_png
 from dressi.render.io.middlebury import Photo, load_photos, read_bounding_box
 from dressi.render.scene import Mesh, flipped_faces, icosphere, subdivide

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dressi.errors import DressiError, GraphError
 from dressi.inspect.flow import READ, Flow, Node, StageNodes, flow, ordered
-from dressi.inspect.svg import flow_svg
+from dressi.inspect.svg import Drawing
 from dressi.packing.plan import Plan
 
 __all__ = ["GraphView", "graph_dot", "graph_svg", "graph_view"]
@@ -55,7 +55,8 @@ def graph_view(plans: Mapping[str, Plan]) -> GraphView:
 def graph_svg(plans: Mapping[str, Plan]) -> str:
     """A self-contained SVG: stages from top to bottom, substages side by side, leaves on top,
     updates dashed, what is clean pale. Full texts are tooltips."""
-    return flow_svg(flow(plans), {n: _totals(plan) for n, plan in ordered(plans).items()})
+    totals = {name: _totals(plan) for name, plan in ordered(plans).items()}
+    return Drawing(flow(plans), totals).render()
 
 
 def graph_dot(plans: Mapping[str, Plan]) -> str:

@@ -5,9 +5,9 @@ In: plans by name, measured times, counts. Out: ``Report`` (text, and HTML for n
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape as _html
 
 import numpy as np
 
@@ -382,7 +382,3 @@ def _html_row(name: str, cells: Sequence[str], pale: bool) -> str:
     style = ' style="opacity:0.5"' if pale else ""
     numbers = "".join(f'<td style="text-align:right">{_html(c)}</td>' for c in cells)
     return f'<tr{style}><td style="text-align:left">{name}</td>{numbers}</tr>'
-
-
-def _html(text: str) -> str:
-    return html.escape(text)

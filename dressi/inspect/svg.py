@@ -12,7 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dressi.inspect.flow import READ, Edge, Flow, Node, StageNodes
-from dressi.inspect.svg_text import DASHED, LETTER, cut, escaped, plural, rounded_path, text_at
+from dressi.inspect.words import (
+    DASHED,
+    LETTER,
+    count_text,
+    cut,
+    escaped,
+    rounded_path,
+    text_at,
+)
 
 BOX, LEAF, SPACE = 216, 170, 26
 """Widths of a substage and of a leaf, and the space between two of them."""
@@ -99,12 +107,9 @@ def _lanes(spans: Mapping[Run, tuple[float, float]]) -> tuple[dict[Run, int], in
     return found, len(ends)
 
 
-def flow_svg(flow: Flow, totals: Mapping[str, str]) -> str:
-    """The drawing. totals: a line about each plan, by name."""
-    return _Drawing(flow, totals).render()
+class Drawing:
+    """The drawing of a Flow. totals: a line about each plan, by name."""
 
-
-class _Drawing:
     def __init__(self, flow: Flow, totals: Mapping[str, str]) -> None:
         self.flow = flow
         self.totals = totals
@@ -227,6 +232,7 @@ class _Drawing:
     # -- text
 
     def render(self) -> str:
+        """Return the text."""
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:.0f}" '
             f'height="{self.height:.0f}" viewBox="0 0 {self.width:.0f} {self.height:.0f}" '
@@ -276,8 +282,8 @@ class _Drawing:
         s = stage.stage
         n_functions = sum(b.n_functions for b in s.substages)
         title = f"{stage.plan} {s.name}"
-        rows = [title, f"{s.kind} {s.width}x{s.height}", plural(len(s.substages), "substage")]
-        rows.append(plural(n_functions, "function"))
+        rows = [title, f"{s.kind} {s.width}x{s.height}", count_text(len(s.substages), "substage")]
+        rows.append(count_text(n_functions, "function"))
         parts = [
             f"<g><title>{escaped(', '.join(rows))}</title>",
             f'<rect x="{self.frame_x:.0f}" y="{top:.1f}" width="{self.frame_width}" '

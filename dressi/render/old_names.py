@@ -41,7 +41,7 @@ MOVED = {
     "pear": "scene.pear",
     "pose": "camera.pose",
     "project": "raster.projection",
-    "ranges": "shading.ranges",
+    "ranges": "shading.values",
     "regularizers": "fit.regularizers",
     "remesh": "fit.remeshing",
     "scene_checks": "scene.checks",

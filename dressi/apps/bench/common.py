@@ -102,7 +102,7 @@ class Copies:
         return self.times_ms[-1]
 
     def recent(self) -> float:
-        """Return the same, of not longer than FRESH ago: for cells of a table that take a second
+        """Return a time of the copy that is at most FRESH old: for tables whose cells take a second
         each."""
         if time.perf_counter() - self.measured_at > FRESH:
             self.measure()

@@ -56,7 +56,7 @@ def problems(settings: Settings) -> dict[str, Problem]:
 
 
 def keeping_moments(optimizer: Optimizer, kept: list[Variable]) -> Optimizer:
-    """Return the same Adam, which also notes the leaves of its first moments: after the first step
+    """Return an optimizer that also notes the leaves of Adam's first moments: after the first step
     they hold the gradient that this step itself used."""
 
     def call(xs: Sequence[Variable], gxs: Sequence[Variable]) -> Sequence[Variable]:

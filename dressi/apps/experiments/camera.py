@@ -62,7 +62,7 @@ class Poses:
 
     @property
     def views(self) -> np.ndarray:
-        """Return (n, 4, 4)."""
+        """Return the world-to-camera matrices (n, 4, 4)."""
         out = np.tile(np.eye(4), (len(self.R), 1, 1))
         out[:, :3, :3], out[:, :3, 3] = self.R, self.t
         return out
@@ -74,7 +74,7 @@ class Poses:
 
 
 def draw_poses(seeds: int, degrees: float, shift: float) -> tuple[Poses, Poses]:
-    """Return true poses and starts; pose k only depends on k."""
+    """Return the true poses and the starts; those of seed k depend on k alone."""
     poses = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)

@@ -56,7 +56,7 @@ class Settings(common.Settings):
 def push_from_centroid(
     screen: ScreenFaces, r: Variable, soft: Variable | None = None
 ) -> tuple[Variable, ...]:
-    """Return every vertex r away from the centroid: what becomes of needles without their boxes.
+    """Return faces with each vertex moved r away from the centroid, as needles are without boxes.
     The same arguments and result as ``build_enlarge``; faces that cross the near plane do not occur
     here."""
     assert soft is None
@@ -70,8 +70,8 @@ def push_from_centroid(
 
 
 def own_depth(depth: Variable, distance: Variable) -> Variable:
-    """Return depth / 2, in the place of Shift: soft fragments keep the depth of their face's
-    plane."""
+    """Return half of the depth, in the place of Shift: soft fragments keep the depth of their
+    face's plane."""
     return depth * 0.5
 
 
@@ -151,7 +151,7 @@ def _draw(
 
 
 def _blend(peels: tuple[Peel, ...], colours: Variable, sigma: Variable) -> Variable:
-    """Return the peels, as within the edge mask (the paper's picture is drawn without one)."""
+    """Return the blend of peels as if all lay in the edge mask, which the paper's picture lacks."""
     everywhere = F.constant(1.0)
     silhouette = blend_silhouette(peels, everywhere, everywhere, sigma)
     weights = [probability(p, sigma) for p in peels]

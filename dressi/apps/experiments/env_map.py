@@ -191,7 +191,7 @@ def _golden(leaves: MeshLeaves, raster: HardRaster, env: Variable, roughness: Va
 
 
 def _optimizer(settings: Settings, log_env: Variable, roughness: Variable) -> Optimizer:
-    """Return Adam of each parameter, with the roughness kept in [0, 1]."""
+    """Return an optimizer with an Adam for each parameter, which keeps the roughness in [0, 1]."""
     rates = {
         log_env: exponential_decay(settings.lr, settings.lr / 10, settings.iterations),
         roughness: exponential_decay(*ROUGHNESS_LR, settings.iterations),
@@ -206,7 +206,7 @@ def _optimizer(settings: Settings, log_env: Variable, roughness: Variable) -> Op
 
 
 def map_psnr(a: np.ndarray, b: np.ndarray) -> float:
-    """Return dB between two cube maps (6, n, n, 3) clipped to [0, 1], peak 1; the mean square is
+    """Return the PSNR in dB of two cube maps (6, n, n, 3) clipped to [0, 1]; the mean square is
     weighted by solid angle."""
     off = ((np.clip(a, 0, 1) - np.clip(b, 0, 1)).astype(np.float64) ** 2).mean(-1)
     weight = ibl.cube_solid_angles(a.shape[1])
@@ -214,7 +214,7 @@ def map_psnr(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _log(env: np.ndarray) -> np.ndarray:
-    """Return radiance as share of LOG_RANGE."""
+    """Return the logarithm of radiance as a share of LOG_RANGE."""
     low, high = LOG_RANGE
     return (np.log2(np.maximum(env, 2.0**low)) - low) / (high - low)
 

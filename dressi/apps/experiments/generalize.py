@@ -58,7 +58,7 @@ class Method:
 
 
 def methods(settings: Settings) -> dict[str, Method | None]:
-    """Return the columns."""
+    """Return the method of each column of the sheet, by its heading."""
     pixel = 1.0 / settings.size
     return {
         "AA mode": Method(pixel, 1, None, pixel),

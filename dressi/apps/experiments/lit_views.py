@@ -61,8 +61,8 @@ class Method:
     antialias: bool = False
 
     def reaches(self, r_px: Sequence[float] | None = None) -> tuple[float, ...]:
-        """Return these in the place of r_px, where given. Raises DressiError for one larger than
-        all of r_px, which is what a graph of the method is built for."""
+        """Return the given reaches, or those of the method. Raises DressiError for one larger than
+        all of the method's, which its graph is built for."""
         found = tuple(self.r_px if r_px is None else r_px)
         if max(found) > max(self.r_px):
             raise DressiError(f"{self.name}: built for {self.r_px} px at most, got {found}")
@@ -70,8 +70,8 @@ class Method:
 
 
 def random_views(n: int, size: int, seed: int = 0) -> Views:
-    """Return n views from directions spread by chance over the sphere, each with its own light;
-    without pictures yet."""
+    """Return n views, still without pictures, from random directions over the sphere, each with a
+    light of its own."""
     rng = np.random.default_rng(seed)
     directions, towards = (_unit(rng.normal(size=(n, 3))) for _ in range(2))
     projection = perspective(35.0, 1.0, 1.0, 10.0)

@@ -91,7 +91,7 @@ def merged(mesh: Mesh, faces: int) -> Mesh:
 
 
 def _merged_on_grid(mesh: Mesh, n: int) -> Mesh:
-    """Return n: cells along the longest side."""
+    """Return the mesh with one vertex per cell of a grid. n: cells along the longest side."""
     start = mesh.positions.min(0)
     cell = np.ptp(mesh.positions, axis=0).max() / n
     keys = np.floor((mesh.positions - start) / cell).astype(np.int64)

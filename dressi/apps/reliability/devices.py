@@ -56,15 +56,15 @@ class Results:
 
 
 def label_of(info: DeviceInfo) -> str:
-    """Return what is said of a device."""
+    """Return the name, driver and Vulkan version of a device as one line."""
     return f"{info.name}, {info.driver}, Vulkan {info.api_version}"
 
 
 def results_of(
     device: str | None, small: bool, other: Results | None = None, lowering: Lowering = "auto"
 ) -> Results:
-    """Return what a device makes. other: whose pixels at edges are left out; None: its own.
-    lowering: of ``Options``."""
+    """Return what a device draws of all scenes. other: whose pixels at edges are left out; None:
+    its own. lowering: of ``Options``."""
     with DressiAD(device, Options(lowering=lowering)) as ad:
         how = {"graphics": ", passes", "compute": ", dispatches"}.get(lowering, "")
         away = None if other is None else other.away
@@ -98,14 +98,13 @@ def compare(a: Results, b: Results) -> Iterator[Row]:
 
 
 def worse(so_far: float, found: np.ndarray | np.floating | float) -> float:
-    """Return the largest; what is not a number is worst."""
+    """Return the larger of the worst so far and of what was found; NaN counts as infinite."""
     largest = float(np.max(found, initial=0.0)) if np.size(found) else 0.0
     return max(so_far, largest if np.isfinite(largest) else float("inf"))
 
 
 def relative(x: np.ndarray, y: np.ndarray) -> float:
-    """Return L2 difference over the larger norm; infinite for gradients without any number but
-    0."""
+    """Return the L2 difference over the larger norm; infinite where all numbers of both are 0."""
     x, y = x.astype(np.float64), y.astype(np.float64)
     size = max(np.linalg.norm(x), np.linalg.norm(y))
     return float(np.linalg.norm(x - y) / size) if size > 0 else float("inf")

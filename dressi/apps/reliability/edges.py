@@ -13,7 +13,7 @@ SMALL = 6
 
 
 def measure(device: str | None, small: bool) -> list[Row]:
-    """Return points that are off."""
+    """Return the rows of R2: how many values and gradients at edges are not as documented."""
     edges = EDGES[:SMALL] if small else EDGES
     with DressiAD(device) as ad:
         values, gradients = off(ad, edges)

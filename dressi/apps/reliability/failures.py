@@ -75,7 +75,7 @@ def failing(function: str = "", nth: int = 0, result: int = 0) -> Iterator[Faili
 
 
 def job(device: str | None) -> np.ndarray:
-    """Return a bit of everything that an engine does; the same numbers every time."""
+    """Run a bit of everything that an engine does, and return its results, the same every time."""
     x = Variable(VEC3, (8, 4), requires_grad=True, name="x")
     index = Variable(INT, (8, 4), name="index")
     table = F.scatter_add(F.sin(x), F.dynamic(index), (5, 1))

@@ -22,7 +22,7 @@ def below(figure: str, value: float, threshold: float, cases: int) -> Row:
 
 
 def at_most(figure: str, value: float, threshold: float, cases: int) -> Row:
-    """Return a figure that may reach its threshold: counts."""
+    """Return a figure that holds up to its threshold, such as a count that must be 0."""
     return _row(figure, value, threshold, value <= threshold, cases)
 
 

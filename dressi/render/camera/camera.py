@@ -23,6 +23,10 @@ Matrix = npt.NDArray[np.float64]
 ROTATION_TOLERANCE = 1e-3
 """Largest entry of R R^T - 1 that from_opencv lets pass: calibration files are often rounded."""
 
+FLIP_YZ = np.diag([1.0, -1.0, -1.0])
+"""Axes of a camera that looks down +Z with y down (OpenCV's), to one that looks down -Z with y up,
+and back."""
+
 
 @dataclass(frozen=True, eq=False)
 class Camera:
@@ -169,12 +173,9 @@ def ring(
     angles = [(start_deg + i * step, elevations[i % len(elevations)]) for i in range(n_ring)]
     if pole_elevation is not None and has_poles:
         angles += [(start_deg + (k + 0.5) * step, s * pole_elevation) for k, s in ((0, 1), (2, -1))]
-    projection = perspective(
-        fov_y_deg,
-        aspect,
-        0.1 * distance if near is None else near,
-        3.0 * distance if far is None else far,
-    )
+    near = 0.1 * distance if near is None else near
+    far = 3.0 * distance if far is None else far
+    projection = perspective(fov_y_deg, aspect, near, far)
     center = _vector(target, "target")
     cameras = []
     for i, (azimuth_deg, elevation_deg) in enumerate(angles):
@@ -222,17 +223,14 @@ def from_opencv(
         raise GraphError(f"focal lengths of '{name}' must be > 0: {k[0, 0]}, {k[1, 1]}")
     error = float(np.abs(rotation @ rotation.T - np.eye(3)).max())
     if error > ROTATION_TOLERANCE or np.linalg.det(rotation) < 0.0:
-        det = float(np.linalg.det(rotation))
-        raise GraphError(
-            f"R of '{name}' is no rotation: |R R^T - 1| = {error:.3g}, det = {det:.3g}"
-        )
+        problem = f"|R R^T - 1| = {error:.3g}, det = {np.linalg.det(rotation):.3g}"
+        raise GraphError(f"R of '{name}' is no rotation: {problem}")
     if width < 1 or height < 1:
         raise GraphError(f"image size of '{name}' must be at least 1x1, got {width}x{height}")
     _check_range(near, far, "from_opencv")
 
-    to_gl = np.diag([1.0, -1.0, -1.0])  # OpenCV's camera axes to ours
     view = np.eye(4)
-    view[:3, :3], view[:3, 3] = to_gl @ rotation, to_gl @ translation
+    view[:3, :3], view[:3, 3] = FLIP_YZ @ rotation, FLIP_YZ @ translation
     pixels = k.copy()
     pixels[:2, 2] += pixel_center
     projection = np.zeros((4, 4))
@@ -240,7 +238,7 @@ def from_opencv(
     projection[1, :3] = 2.0 / height * pixels[1] - pixels[2]
     projection[2, 2:] = far / (far - near), near * far / (near - far)
     projection[3, 2] = 1.0
-    projection[:, :3] = projection[:, :3] @ to_gl
+    projection[:, :3] = projection[:, :3] @ FLIP_YZ
     return Camera(view, projection, name, (int(width), int(height)))
 
 

@@ -13,14 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import GraphError
-from dressi.render.camera.camera import ROTATION_TOLERANCE, Camera, from_opencv
+from dressi.render.camera.camera import FLIP_YZ, ROTATION_TOLERANCE, Camera, from_opencv
 from dressi.render.camera.distortion import NO_DISTORTION, Distortion
 
 Matrix = npt.NDArray[np.float64]
-
-FLIP_YZ = np.diag([1.0, -1.0, -1.0])
-"""Axes of a camera that looks down +Z with y down, to one that looks down -Z with y up, and
-back."""
 
 Z_UP_TO_Y_UP = np.array([[1.0, 0, 0, 0], [0, 0, 1.0, 0], [0, -1.0, 0, 0], [0, 0, 0, 1.0]])
 """Turns Blender's world (+Z up) by -90 degrees about X."""
@@ -47,17 +43,8 @@ class Calibration:
 
     def camera(self, near: float, far: float) -> Camera:
         """The ideal ``Camera``, without the lens. near, far: world units. Raises GraphError."""
-        return from_opencv(
-            self.K,
-            self.R,
-            self.t,
-            self.width,
-            self.height,
-            near,
-            far,
-            pixel_center=self.pixel_center,
-            name=self.name,
-        )
+        photo = self.K, self.R, self.t, self.width, self.height
+        return from_opencv(*photo, near, far, pixel_center=self.pixel_center, name=self.name)
 
 
 def depth_range(camera: Camera) -> tuple[float, float]:
@@ -87,6 +74,14 @@ def rigid(view: npt.ArrayLike, where: str) -> tuple[Matrix, Matrix]:
     return r.copy(), m[:3, 3].copy()
 
 
+def _inverse(motion: npt.ArrayLike, where: str) -> Matrix:
+    """(4, 4): the inverse of a rigid motion."""
+    r, t = rigid(motion, where)
+    out = np.eye(4)
+    out[:3, :3], out[:3, 3] = r.T, -r.T @ t
+    return out
+
+
 def to_opencv(camera: Camera, width: int, height: int, *, pixel_center: float = 0.5) -> Calibration:
     """K, R, t of a Camera; the inverse of ``from_opencv``.
 
@@ -104,14 +99,9 @@ def to_opencv(camera: Camera, width: int, height: int, *, pixel_center: float = 
     if p[0, 3] or p[1, 3] or p[1, 0] or not (p[0, 0] > 0.0 and p[1, 1] < 0.0):
         raise GraphError(f"{where}: no K gives the projection {p.tolist()}")
     r, t = rigid(camera.view, where)
-    k = np.array(
-        [
-            [0.5 * width * p[0, 0], -0.5 * width * p[0, 1], 0.5 * width * (1.0 - p[0, 2])],
-            [0.0, -0.5 * height * p[1, 1], 0.5 * height * (1.0 - p[1, 2])],
-            [0.0, 0.0, 1.0],
-        ]
-    )
-    k[:2, 2] -= pixel_center
+    w, h = 0.5 * width, 0.5 * height
+    cx, cy = w * (1.0 - p[0, 2]) - pixel_center, h * (1.0 - p[1, 2]) - pixel_center
+    k = np.array([[w * p[0, 0], -w * p[0, 1], cx], [0.0, -h * p[1, 1], cy], [0.0, 0.0, 1.0]])
     return Calibration(
         camera.name, k, FLIP_YZ @ r, FLIP_YZ @ t, width, height, pixel_center=pixel_center
     )
@@ -150,10 +140,7 @@ def from_blender(
     ``perspective``. z_up: True turns the world, +Z up in Blender, to +Y up, as glTF exporters do
     to the meshes; False keeps the world. Raises GraphError.
     """
-    pose = np.asarray(matrix_world, np.float64)
-    r, t = rigid(pose, f"from_blender of '{name}'")
-    view = np.eye(4)
-    view[:3, :3], view[:3, 3] = r.T, -r.T @ t
+    view = _inverse(matrix_world, f"from_blender of '{name}'")
     if z_up:
         view = view @ Z_UP_TO_Y_UP.T
     return Camera(view, np.asarray(projection, np.float64), name)
@@ -161,7 +148,5 @@ def from_blender(
 
 def to_blender(camera: Camera, *, z_up: bool = False) -> Matrix:
     """(4, 4) camera to world for Blender; the inverse of ``from_blender``. Raises GraphError."""
-    r, t = rigid(camera.view, f"to_blender of '{camera.name}'")
-    pose = np.eye(4)
-    pose[:3, :3], pose[:3, 3] = r.T, -r.T @ t
+    pose = _inverse(camera.view, f"to_blender of '{camera.name}'")
     return Z_UP_TO_Y_UP.T @ pose if z_up else pose

@@ -14,6 +14,7 @@ picture folds over. Points behind it are errors. Differentiable counterpart: ``c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -78,13 +79,9 @@ class Distortion:
         x, y = np.moveaxis(np.asarray(xy, np.float64), -1, 0)
         s = x * x + y * y
         g = self._gain(s)
-        return np.stack(
-            [
-                x * g + 2.0 * self.p1 * x * y + self.p2 * (s + 2.0 * x * x),
-                y * g + self.p1 * (s + 2.0 * y * y) + 2.0 * self.p2 * x * y,
-            ],
-            axis=-1,
-        )
+        new_x = x * g + 2.0 * self.p1 * x * y + self.p2 * (s + 2.0 * x * x)
+        new_y = y * g + self.p1 * (s + 2.0 * y * y) + 2.0 * self.p2 * x * y
+        return np.stack([new_x, new_y], axis=-1)
 
     def _gain(self, s: Array) -> Array:
         top = 1.0 + s * (self.k1 + s * (self.k2 + s * self.k3))
@@ -124,25 +121,18 @@ class Distortion:
             miss = self.apply(ideal) - safe
             if np.abs(miss).max(initial=0.0) < 0.01 * TOLERANCE:
                 break
-            j = self.jacobian(ideal)
-            det = j[:, 0, 0] * j[:, 1, 1] - j[:, 0, 1] * j[:, 1, 0]
+            (a, b), (c, d) = np.moveaxis(self.jacobian(ideal), 0, -1)
+            det = a * d - b * c
             det = np.where(np.abs(det) < 1e-12, 1e-12, det)
-            step = np.stack(
-                [
-                    j[:, 1, 1] * miss[:, 0] - j[:, 0, 1] * miss[:, 1],
-                    j[:, 0, 0] * miss[:, 1] - j[:, 1, 0] * miss[:, 0],
-                ],
-                axis=1,
-            )
+            step = np.stack([d * miss[:, 0] - b * miss[:, 1], a * miss[:, 1] - c * miss[:, 0]], 1)
             step /= det[:, None]
             length = np.linalg.norm(step, axis=1, keepdims=True)
             ideal = ideal - step * np.minimum(1.0, 0.5 / np.maximum(length, 1e-300))
         with np.errstate(over="ignore", invalid="ignore"):
             off = np.linalg.norm(self.apply(ideal) - safe, axis=1)
-            j = self.jacobian(ideal)
-            det = j[:, 0, 0] * j[:, 1, 1] - j[:, 0, 1] * j[:, 1, 0]
+            (a, b), (c, d) = np.moveaxis(self.jacobian(ideal), 0, -1)
             inside = np.linalg.norm(ideal, axis=1) < limit
-            found &= (off <= TOLERANCE) & inside & (det > 0.0)
+            found &= (off <= TOLERANCE) & inside & (a * d - b * c > 0.0)
         ideal[~found] = np.nan
         return ideal.reshape(target.shape), found.reshape(target.shape[:-1])
 
@@ -255,11 +245,28 @@ def _resample(image: npt.ArrayLike, at: Array, order: int) -> tuple[npt.NDArray[
     return (out[..., 0] if source.ndim == 2 else out), inside
 
 
-def _grid(width: int, height: int, where: str) -> Array:
+def _warped(
+    where: str,
+    image: npt.ArrayLike,
+    K: npt.ArrayLike,
+    new_K: npt.ArrayLike | None,
+    size: tuple[int, int] | None,
+    pixel_center: float,
+    order: int,
+    source_of: Callable[[Array], tuple[Array, npt.NDArray[np.bool_]]],
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+    """Resample a photo of K into one of new_K. source_of: for positions on the plane z = 1 of the
+    new photo those of the given one, and where there are any."""
+    k = _intrinsics(K, where)
+    new = k if new_K is None else _intrinsics(new_K, f"{where}, new_K")
+    width, height = np.shape(image)[1::-1] if size is None else size
     if width < 1 or height < 1:
         raise GraphError(f"{where}: the size must be at least 1x1, got {width}x{height}")
-    x, y = np.meshgrid(np.arange(width), np.arange(height))
-    return np.stack([x, y], axis=-1).astype(np.float64)
+    grid = np.stack(np.meshgrid(np.arange(width), np.arange(height)), axis=-1).astype(np.float64)
+    xy, valid = source_of(_to_plane(grid + (0.5 - pixel_center), new))
+    at = _to_pixels(np.where(valid[..., None], xy, 0.0), k) - (0.5 - pixel_center)
+    picture, inside = _resample(image, np.where(valid[..., None], at, -1e9), order)
+    return picture, inside.astype(bool)
 
 
 def undistort_image(
@@ -280,16 +287,13 @@ def undistort_image(
     ``from_opencv``. order: of the spline, 1 is bilinear. Pixels outside the photo or the range of
     the coefficients are 0, mask False. Raises GraphError.
     """
-    k = _intrinsics(K, "undistort_image")
-    ideal = k if new_K is None else _intrinsics(new_K, "undistort_image, new_K")
-    height, width = np.shape(image)[:2]
-    w, h = (width, height) if size is None else size
-    xy = _to_plane(_grid(w, h, "undistort_image") + (0.5 - pixel_center), ideal)
-    valid = np.linalg.norm(xy, axis=-1) < distortion.max_radius()
-    at = _to_pixels(distortion.apply(np.where(valid[..., None], xy, 0.0)), k)
-    at = np.where(valid[..., None], at - (0.5 - pixel_center), -1e9)
-    picture, inside = _resample(image, at, order)
-    return picture, inside.astype(bool)
+
+    def through_lens(xy: Array) -> tuple[Array, npt.NDArray[np.bool_]]:
+        valid = np.asarray(np.linalg.norm(xy, axis=-1) < distortion.max_radius())
+        return distortion.apply(np.where(valid[..., None], xy, 0.0)), valid
+
+    where = "undistort_image"
+    return _warped(where, image, K, new_K, size, pixel_center, order, through_lens)
 
 
 def distort_image(
@@ -307,12 +311,5 @@ def distort_image(
     image: (H, W) or (H, W, C) of an ideal camera K. new_K, size: of the lens, default the same. The
     rest as in ``undistort_image``. Raises GraphError.
     """
-    k = _intrinsics(K, "distort_image")
-    lens = k if new_K is None else _intrinsics(new_K, "distort_image, new_K")
-    height, width = np.shape(image)[:2]
-    w, h = (width, height) if size is None else size
-    pixels = _grid(w, h, "distort_image") + (0.5 - pixel_center)
-    ideal, found = distortion.invert(_to_plane(pixels, lens))
-    at = _to_pixels(np.where(found[..., None], ideal, 0.0), k) - (0.5 - pixel_center)
-    picture, inside = _resample(image, np.where(found[..., None], at, -1e9), order)
-    return picture, inside.astype(bool)
+    where = "distort_image"
+    return _warped(where, image, K, new_K, size, pixel_center, order, distortion.invert)

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import DressiError, GraphError
-from dressi.render.scene.mesh import Mesh, area_normals, surface_area
-from dressi.render.scene.welding import weld
+from dressi.render.scene import Mesh, area_normals, surface_area, weld
 
 MAX_FACES = 2_000_000
 """Largest mesh that is asked for: an edge length given in the wrong unit would fill the memory."""
@@ -86,10 +85,9 @@ def _cleaned(mesh: Mesh) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]
     faces = np.reshape(index, (-1, 3)).astype(np.int64)
     directed = faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
     pairs, count = np.unique(np.sort(directed, axis=1), axis=0, return_counts=True)
-    for what, bad in (("more than two faces", pairs[count > 2]), ("faces turned two ways", None)):
-        if bad is None:
-            ways, same = np.unique(directed, axis=0, return_counts=True)
-            bad = ways[same > 1]
+    ways, same = np.unique(directed, axis=0, return_counts=True)
+    faults = (("more than two faces", pairs[count > 2]), ("faces turned two ways", ways[same > 1]))
+    for what, bad in faults:
         if len(bad):
             a, b = used[bad[0]].tolist()
             raise GraphError(

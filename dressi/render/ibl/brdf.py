@@ -16,7 +16,7 @@ from dressi.ad import F, Variable
 from dressi.ad.graph import checked_shape
 from dressi.ad.vtype import VEC2
 from dressi.render.ibl.maps import Array
-from dressi.render.shading.ranges import inclusive_clamp
+from dressi.render.shading.values import inclusive_clamp
 
 TABLE_SIDE = 64
 GRAZING = 1e-4

@@ -18,7 +18,7 @@ from dressi.render.ibl import operators
 from dressi.render.ibl.brdf import brdf_table, read_brdf
 from dressi.render.ibl.harmonics import sh_irradiance, sh_project
 from dressi.render.ibl.maps import check_map, read_map
-from dressi.render.shading.ranges import inclusive_clamp
+from dressi.render.shading.values import inclusive_clamp
 
 LEVELS = 5
 SIDE = 16

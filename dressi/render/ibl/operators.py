@@ -61,14 +61,11 @@ def ggx_lobe_slope(cosine: Array, roughness: float) -> Array:
     return np.asarray(4 * roughness**3 * d * np.maximum(cosine, 0.0))
 
 
-def cosine_lobe(cosine: Array) -> Array:
-    """The lobe of irradiance divided by pi."""
-    return np.asarray(np.maximum(cosine, 0.0) / math.pi)
-
-
 def lobe_values(cosine: Array, lobe: Lobe) -> Array:
-    """Either lobe."""
-    return cosine_lobe(cosine) if lobe is None else ggx_lobe(cosine, lobe)
+    """Return a lobe; that of irradiance is divided by pi."""
+    if lobe is not None:
+        return ggx_lobe(cosine, lobe)
+    return np.asarray(np.maximum(cosine, 0.0) / math.pi)
 
 
 WIDTH = 64

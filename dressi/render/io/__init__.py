@@ -11,8 +11,7 @@ from dressi.render.io.colmap_data import (
     ColmapPoints,
     colmap_model,
 )
-from dressi.render.io.files import load_mesh, load_scene, save_mesh, save_scene
-from dressi.render.io.glb import write_glb
+from dressi.render.io.files import load_mesh, load_scene, save_mesh, save_scene, write_glb
 from dressi.render.io.gltf import read_gltf
 from dressi.render.io.gltf_write import write_gltf
 from dressi.render.io.images import (

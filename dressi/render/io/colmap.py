@@ -14,9 +14,9 @@ from pathlib import Path
 
 from dressi.errors import GraphError, LoadError
 from dressi.render.io import colmap_binary, colmap_text
-from dressi.render.io.calibrations import fail
 from dressi.render.io.colmap_data import ColmapImage, ColmapModel, no_points
 from dressi.render.io.images import PathLike
+from dressi.render.io.sources import fail
 
 
 def read_colmap(folder: PathLike) -> ColmapModel:
@@ -35,20 +35,13 @@ def read_colmap(folder: PathLike) -> ColmapModel:
         images = reader.read_images(images_file)
         for image in images.values():
             if image.camera_id not in cameras:
-                raise fail(
-                    os.fspath(images_file),
-                    f"image {image.id}",
-                    f"camera {image.camera_id} is not in {cameras_file.name}",
-                )
+                problem = f"camera {image.camera_id} is not in {cameras_file.name}"
+                raise fail(os.fspath(images_file), f"image {image.id}", problem)
         points_file = base / f"points3D{suffix}"
         points = reader.read_points(points_file) if points_file.is_file() else no_points()
         return ColmapModel(cameras, images, points)
-    raise LoadError(
-        f"{os.fspath(folder)}: holds neither cameras.bin nor cameras.txt; a COLMAP model has "
-        "cameras, images and points3D",
-        os.fspath(folder),
-        "cameras",
-    )
+    problem = "holds neither cameras.bin nor cameras.txt; a COLMAP model has cameras, images and"
+    raise LoadError(f"{os.fspath(folder)}: {problem} points3D", os.fspath(folder), "cameras")
 
 
 def write_colmap(folder: PathLike, model: ColmapModel, *, binary: bool = True) -> None:

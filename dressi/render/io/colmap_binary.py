@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from dressi.render.io.calibrations import fail, read_bytes
 from dressi.render.io.colmap_data import (
     MODELS,
     NO_POINT,
@@ -22,7 +21,7 @@ from dressi.render.io.colmap_data import (
     checked_pose,
 )
 from dressi.render.io.images import atomic_write
-from dressi.render.io.sources import decode_name
+from dressi.render.io.sources import decode_name, fail, read_file
 
 _KEY_POINT = np.dtype([("xy", "<f8", 2), ("point", "<u8")])
 _TRACK = np.dtype("<u4")
@@ -32,52 +31,48 @@ class _Bytes:
     """A file while it is read: numbers from where the last ones ended."""
 
     def __init__(self, path: Path) -> None:
-        self.file, self.data, self.at = os.fspath(path), read_bytes(path), 0
+        self.file, self.data, self.at = os.fspath(path), read_file(path), 0
+
+    @property
+    def where(self) -> str:
+        return f"byte {self.at}"
+
+    @property
+    def left(self) -> int:
+        return len(self.data) - self.at
 
     def need(self, size: int, what: str) -> int:
         start = self.at
-        if size > len(self.data) - start:
-            raise fail(
-                self.file,
-                f"byte {start}",
-                f"{what} needs {size} bytes, {len(self.data) - start} are left",
-            )
+        if size > self.left:
+            raise fail(self.file, self.where, f"{what} needs {size} bytes, {self.left} are left")
         self.at += size
         return start
 
     def take(self, form: str, what: str) -> tuple[Any, ...]:
-        return struct.unpack_from(
-            "<" + form, self.data, self.need(struct.calcsize("<" + form), what)
-        )
+        start = self.need(struct.calcsize("<" + form), what)
+        return struct.unpack_from("<" + form, self.data, start)
 
     def count(self, least: int, what: str) -> int:
         """A number of records of at least so many bytes each: checked before anything is made."""
-        (n,) = self.take("Q", f"number of {what}")
-        if n > (len(self.data) - self.at) // least:
-            raise fail(
-                self.file,
-                f"byte {self.at - 8}",
-                f"{n} {what} are announced, {len(self.data) - self.at} bytes follow",
-            )
+        where, (n,) = self.where, self.take("Q", f"number of {what}")
+        if n > self.left // least:
+            raise fail(self.file, where, f"{n} {what} are announced, {self.left} bytes follow")
         return int(n)
 
     def array(self, dtype: np.dtype[Any], n: int, what: str) -> np.ndarray:
-        start = self.need(n * dtype.itemsize, what)
-        return np.frombuffer(self.data, dtype, n, start)
+        return np.frombuffer(self.data, dtype, n, self.need(n * dtype.itemsize, what))
 
     def name(self) -> str:
         end = self.data.find(b"\0", self.at)
         if end < 0:
-            raise fail(self.file, f"byte {self.at}", "an image's name has no end")
+            raise fail(self.file, self.where, "an image's name has no end")
         text = decode_name(self.data[self.at : end])
         self.at = end + 1
         return text
 
     def finish(self) -> None:
-        if self.at != len(self.data):
-            raise fail(
-                self.file, f"byte {self.at}", f"{len(self.data) - self.at} bytes are left over"
-            )
+        if self.left:
+            raise fail(self.file, self.where, f"{self.left} bytes are left over")
 
 
 def read_cameras(path: Path) -> dict[int, ColmapCamera]:
@@ -85,15 +80,12 @@ def read_cameras(path: Path) -> dict[int, ColmapCamera]:
     names = {number: name for name, (number, _) in MODELS.items()}
     source, found = _Bytes(path), {}
     for _ in range(source.count(48, "cameras")):
-        where = f"byte {source.at}"
-        id, number, width, height = source.take("IiQQ", "a camera")
-        if number not in names:
-            model = OTHER_MODELS.get(number, f"number {number}")
-            checked_camera(source.file, where, id, model, width, height, [])
-        params = source.take(f"{MODELS[names[number]][1]}d", "parameters")
-        found[id] = checked_camera(
-            source.file, where, id, names[number], width, height, list(params)
-        )
+        where = source.where
+        id, number, *size = source.take("IiQQ", "a camera")
+        model = names.get(number) or OTHER_MODELS.get(number, f"number {number}")
+        n_params = MODELS[model][1] if model in MODELS else 0
+        params = source.take(f"{n_params}d", "parameters")
+        found[id] = checked_camera(source.file, where, id, model, size, params)
     source.finish()
     return found
 
@@ -102,7 +94,7 @@ def read_images(path: Path) -> dict[int, ColmapImage]:
     """images.bin. Raises LoadError."""
     source, found = _Bytes(path), {}
     for _ in range(source.count(73, "images")):
-        where = f"byte {source.at}"
+        where = source.where
         id, *pose, camera_id = source.take("I7dI", "an image")
         q, t = checked_pose(source.file, where, pose)
         name = source.name()
@@ -121,7 +113,7 @@ def read_points(path: Path) -> ColmapPoints:
     ids, xyz = np.zeros(n, np.int64), np.zeros((n, 3))
     rgb, errors, tracks = np.zeros((n, 3), np.uint8), np.zeros(n), []
     for k in range(n):
-        where = f"byte {source.at}"
+        where = source.where
         ids[k], *values = source.take("Q3d3Bd", "a point")
         xyz[k], rgb[k], errors[k] = values[:3], values[3:6], values[6]
         if not np.isfinite(xyz[k]).all():

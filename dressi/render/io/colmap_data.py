@@ -5,7 +5,7 @@ In: what files say, or calibrations. Out: ``ColmapModel``, checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,9 +13,8 @@ import numpy.typing as npt
 from scipy.spatial.transform import Rotation
 
 from dressi.errors import GraphError
-from dressi.render.camera.convert import Calibration
-from dressi.render.camera.distortion import Distortion
-from dressi.render.io.calibrations import distortion_of, fail
+from dressi.render.camera import Calibration, Distortion
+from dressi.render.io.sources import blamed_on, fail
 
 Matrix = npt.NDArray[np.float64]
 
@@ -102,10 +101,8 @@ class ColmapPoints:
 
 def no_points() -> ColmapPoints:
     """A model's points where it has none: arrays of length 0."""
-    empty = np.zeros(0)
-    return ColmapPoints(
-        empty.astype(np.int64), np.zeros((0, 3)), np.zeros((0, 3), np.uint8), empty, ()
-    )
+    rgb = np.zeros((0, 3), np.uint8)
+    return ColmapPoints(np.zeros(0, np.int64), np.zeros((0, 3)), rgb, np.zeros(0), ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,18 +118,9 @@ class ColmapModel:
         found = []
         for image in sorted(self.images.values(), key=lambda i: i.name):
             camera = self.cameras[image.camera_id]
-            found.append(
-                Calibration(
-                    image.name,
-                    camera.K,
-                    image.R,
-                    image.tvec,
-                    camera.width,
-                    camera.height,
-                    Distortion(*camera.coefficients),
-                    pixel_center=0.0,
-                )
-            )
+            size, lens = (camera.width, camera.height), Distortion(*camera.coefficients)
+            pose = image.R, image.tvec
+            found.append(Calibration(image.name, camera.K, *pose, *size, lens, pixel_center=0.0))
         return found
 
 
@@ -152,9 +140,7 @@ def camera_of(made: Calibration, camera_id: int) -> ColmapCamera:
         model, params = "OPENCV", [*base, d.k1, d.k2, d.p1, d.p2]
     else:
         model, params = "FULL_OPENCV", [*base, *d.coefficients]
-    return ColmapCamera(
-        camera_id, model, made.width, made.height, tuple(float(value) for value in params)
-    )
+    return ColmapCamera(camera_id, model, made.width, made.height, tuple(map(float, params)))
 
 
 def colmap_model(calibrations: Iterable[Calibration]) -> ColmapModel:
@@ -163,29 +149,28 @@ def colmap_model(calibrations: Iterable[Calibration]) -> ColmapModel:
     for i, made in enumerate(calibrations, 1):
         cameras[i] = camera_of(made, i)
         x, y, z, w = Rotation.from_matrix(made.R).as_quat()
-        images[i] = ColmapImage(
-            i, made.name, i, np.array([w, x, y, z]), np.asarray(made.t, np.float64)
-        )
+        t = np.asarray(made.t, np.float64)
+        images[i] = ColmapImage(i, made.name, i, np.array([w, x, y, z]), t)
     return ColmapModel(cameras, images)
 
 
 def checked_camera(
-    file: str, where: str, id: int, model: str, width: int, height: int, params: list[float]
+    file: str, where: str, id: int, model: str, size: Sequence[int], params: Sequence[float]
 ) -> ColmapCamera:
     """A camera read from a file. Raises LoadError for what cannot be one."""
     if model not in MODELS:
-        raise fail(
-            file, where, f"camera model {model} is not supported; those that are: {list(MODELS)}"
-        )
-    wanted = MODELS[model][1]
+        known = list(MODELS)
+        raise fail(file, where, f"camera model {model} is not supported; those that are: {known}")
+    (width, height), wanted = size, MODELS[model][1]
     if len(params) != wanted:
         raise fail(file, where, f"{model} has {wanted} parameters, got {len(params)}")
     if width < 1 or height < 1:
         raise fail(file, where, f"the picture's size is {width}x{height}")
     camera = ColmapCamera(id, model, width, height, tuple(params))
     if not np.isfinite(params).all() or camera.K[0, 0] <= 0.0 or camera.K[1, 1] <= 0.0:
-        raise fail(file, where, f"focal lengths must be > 0 and numbers finite, got {params}")
-    distortion_of(file, where, camera.coefficients)
+        raise fail(file, where, f"focal lengths must be > 0 and numbers finite, got {list(params)}")
+    with blamed_on(file, where):
+        Distortion(*camera.coefficients)
     return camera
 
 

@@ -5,8 +5,11 @@ In: a path, whose ending says the format. Out: ``Scene`` or ``Mesh``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+
+import numpy.typing as npt
 
 from dressi.errors import GraphError, LoadError
 from dressi.render.io.gltf import read_gltf
@@ -14,12 +17,16 @@ from dressi.render.io.gltf_write import write_gltf
 from dressi.render.io.images import PathLike
 from dressi.render.io.obj import read_obj
 from dressi.render.io.obj_scene import read_obj_scene, write_obj
-from dressi.render.io.ply import read_ply, write_ply
-from dressi.render.io.stl import read_stl, write_stl
-from dressi.render.io.surface_scene import read_ply_scene, read_stl_scene
-from dressi.render.scene.convert import mesh_of, scene_of
-from dressi.render.scene.mesh import Mesh
-from dressi.render.scene.scene import Scene
+from dressi.render.io.ply import read_ply, read_ply_scene, write_ply
+from dressi.render.io.sources import blamed_on
+from dressi.render.io.stl import read_stl, read_stl_scene, write_stl
+from dressi.render.scene import Mesh, Scene, mesh_of, scene_of
+
+
+def _mesh_of_scene(path: PathLike) -> Mesh:
+    with blamed_on(os.fspath(path)):
+        return mesh_of(read_gltf(path))
+
 
 _SCENES: dict[str, Callable[[PathLike], Scene]] = {
     ".gltf": read_gltf,
@@ -29,19 +36,12 @@ _SCENES: dict[str, Callable[[PathLike], Scene]] = {
     ".stl": read_stl_scene,
 }
 _MESHES: dict[str, Callable[[PathLike], Mesh]] = {
-    ".gltf": lambda path: _mesh_of_scene(path),
-    ".glb": lambda path: _mesh_of_scene(path),
+    ".gltf": _mesh_of_scene,
+    ".glb": _mesh_of_scene,
     ".obj": lambda path: read_obj(path)[0],
     ".ply": lambda path: read_ply(path).mesh,
     ".stl": read_stl,
 }
-
-
-def _mesh_of_scene(path: PathLike) -> Mesh:
-    try:
-        return mesh_of(read_gltf(path))
-    except GraphError as error:
-        raise LoadError(f"{path}: {error.reason}", str(path), "meshes") from error
 
 
 def _ending(path: PathLike, known: dict[str, Callable]) -> str:
@@ -79,6 +79,18 @@ def save_scene(path: PathLike, scene: Scene, *, embed: bool = False) -> tuple[st
     return write_gltf(path, scene, embed=embed)
 
 
+def write_glb(path: PathLike, mesh: Mesh, texture: npt.ArrayLike | None = None) -> None:
+    """Write a mesh and its albedo as GLB (binary glTF 2.0), atomically, for any viewer.
+
+    mesh: checked first. Vertices are duplicated where UVs differ, so with UVs the order changes and
+    lone vertices are dropped. Normals are area-weighted over the undivided surface: smooth across
+    seams. texture: (H, W, 3) linear albedo, clipped to [0, 1], embedded as an 8-bit sRGB PNG; needs
+    UVs. None: white. Raises GraphError (bad mesh, bad texture, texture without UVs, another ending
+    than .glb or .gltf), OSError.
+    """
+    write_gltf(path, scene_of(mesh, texture))
+
+
 def save_mesh(path: PathLike, mesh: Mesh) -> None:
     """Write a mesh as .glb, .gltf, .obj, .ply or .stl, atomically.
 
@@ -87,15 +99,14 @@ def save_mesh(path: PathLike, mesh: Mesh) -> None:
     OSError.
     """
     writers: dict[str, Callable[[PathLike, Mesh], None]] = {
+        ".glb": write_glb,
+        ".gltf": write_glb,
         ".obj": write_obj,
         ".ply": write_ply,
         ".stl": write_stl,
     }
     suffix = Path(path).suffix.lower()
-    if suffix in (".glb", ".gltf"):
-        write_gltf(path, scene_of(mesh))
-    elif suffix in writers:
-        writers[suffix](path, mesh)
-    else:
-        known = ", ".join([".glb", ".gltf", *writers])
+    if suffix not in writers:
+        known = ", ".join(writers)
         raise GraphError(f"save_mesh: {Path(path).name}: the ending is none of {known}")
+    writers[suffix](path, mesh)

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from dressi.errors import GraphError, LoadError
+from dressi.errors import LoadError
 from dressi.render.io.gltf_buffers import Buffers
 from dressi.render.io.gltf_geometry import Geometry
 from dressi.render.io.gltf_json import Json, parse
 from dressi.render.io.gltf_materials import Materials
 from dressi.render.io.gltf_skin import Skins, Weighted
 from dressi.render.io.images import PathLike
-from dressi.render.io.sources import read_file
+from dressi.render.io.sources import blamed_on, read_file
 from dressi.render.scene.checks import MAX_UV_SETS
 from dressi.render.scene.parts import (
     Matrix,
@@ -65,12 +65,10 @@ def read_gltf(path: PathLike) -> Scene:
     are no tree, a required extension that is not among ``EXTENSIONS`` (it is named).
     """
     file = os.fspath(path)
-    data = read_file(Path(path), file, "file")
-    document, binary = parse(file, data)
+    document, binary = parse(file, read_file(path, file))
     try:
-        return _Reader(document, Buffers(document, binary, path)).scene(Path(path))
-    except GraphError as error:  # of Scene.check: it names table, row and field
-        raise LoadError(f"{file}: {error.reason}", file, error.reason.partition(":")[0]) from error
+        with blamed_on(file):  # errors of Scene.check name table, row and field
+            return _Reader(document, Buffers(document, binary, path)).scene(Path(path))
     except MemoryError as error:
         raise LoadError(f"{file}: does not fit in memory", file, "file") from error
 
@@ -187,32 +185,19 @@ class _Reader:
         return replace(mesh, primitives=tuple(filled(p) for p in mesh.primitives))
 
     def _camera(self, camera: Json) -> SceneCamera:
-        kind, name = camera.text("type"), camera.text("name", "")
-        if kind == "perspective":
-            lens = camera.need("perspective")
-            return SceneCamera(
-                "perspective",
-                fov_y_deg=math.degrees(lens.number("yfov")),
-                aspect=lens.number("aspectRatio") if lens.has("aspectRatio") else None,
-                near=lens.number("znear"),
-                far=lens.number("zfar") if lens.has("zfar") else None,
-                name=name,
-                extras=camera.extras(),
-            )
-        if kind != "orthographic":
+        kind: Any = camera.text("type")
+        name = camera.text("name", "")
+        if kind not in ("perspective", "orthographic"):
             raise camera.fail(f"{kind!r} is neither perspective nor orthographic", "type")
-        lens = camera.need("orthographic")
-        x_mag, y_mag = lens.number("xmag"), lens.number("ymag")
-        near, far = lens.number("znear"), lens.number("zfar")
-        return SceneCamera(
-            "orthographic",
-            x_mag=x_mag,
-            y_mag=y_mag,
-            near=near,
-            far=far,
-            name=name,
-            extras=camera.extras(),
-        )
+        lens = camera.need(kind)
+        shared: dict[str, Any] = {"name": name, "extras": camera.extras()}
+        near = lens.number("znear")
+        if kind == "perspective":
+            fov_deg, aspect = math.degrees(lens.number("yfov")), lens.optional_number("aspectRatio")
+            far = lens.optional_number("zfar")
+            return SceneCamera(kind, fov_deg, aspect, near=near, far=far, **shared)
+        x_mag, y_mag, far = (lens.number(key) for key in ("xmag", "ymag", "zfar"))
+        return SceneCamera(kind, x_mag=x_mag, y_mag=y_mag, near=near, far=far, **shared)
 
     def _light(self, light: Json) -> PunctualLight:
         color: Any = light.numbers("color", 3, (1.0, 1.0, 1.0))
@@ -222,7 +207,7 @@ class _Reader:
             kind,
             color,
             light.number("intensity", 1.0),
-            light.number("range") if light.has("range") else None,
+            light.optional_number("range"),
             inner,
             outer,
             light.text("name", ""),
@@ -238,22 +223,17 @@ class _Reader:
         if inner != outer or outer <= 0.0:
             return inner, outer
         thin = outer - min(1e-3, 0.5 * outer)
-        text = (
-            f"innerConeAngle and outerConeAngle are both {outer:.6g}; the inner one is {thin:.6g}"
-        )
-        self.notes.append(f"{cone.where}: {text}")
+        text = f"innerConeAngle and outerConeAngle are both {outer:.6g}; the inner one is"
+        self.notes.append(f"{cone.where}: {text} {thin:.6g}")
         return thin, outer
 
     def _matrix(self, node: Json) -> Matrix:
         if not node.has("matrix"):
+            move = node.numbers("translation", 3, (0.0, 0.0, 0.0))
             rotation = node.numbers("rotation", 4, (0.0, 0.0, 0.0, 1.0))
             if not any(rotation):
                 raise node.fail("a quaternion of zeros is no rotation", "rotation")
-            return trs_matrix(
-                node.numbers("translation", 3, (0.0, 0.0, 0.0)),
-                rotation,
-                node.numbers("scale", 3, (1.0, 1.0, 1.0)),
-            )
+            return trs_matrix(move, rotation, node.numbers("scale", 3, (1.0, 1.0, 1.0)))
         if any(node.has(key) for key in ("translation", "rotation", "scale")):
             raise node.fail("a matrix and translation, rotation or scale exclude each other")
         return np.array(node.numbers("matrix", 16)).reshape(4, 4).T  # columns come first

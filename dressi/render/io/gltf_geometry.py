@@ -14,9 +14,8 @@ import numpy.typing as npt
 from dressi.render.io.gltf_buffers import Buffers, to_float
 from dressi.render.io.gltf_json import Json
 from dressi.render.io.gltf_skin import Weighted, read_influences
+from dressi.render.scene import MorphTarget, Primitive, face_normals
 from dressi.render.scene.checks import MAX_UV_SETS
-from dressi.render.scene.mesh import face_normals
-from dressi.render.scene.parts import MorphTarget, Primitive
 
 Floats = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.int64]
@@ -103,15 +102,12 @@ class Geometry:
     def _targets(self, primitive: Json, names: list[str], n: int) -> tuple[MorphTarget, ...]:
         found = []
         for k, target in enumerate(primitive.objects("targets")):
-            tables = {
-                field: self._table(target, key, f"target {key}", n) if target.has(key) else None
-                for field, key in (
-                    ("positions", "POSITION"),
-                    ("normals", "NORMAL"),
-                    ("tangents", "TANGENT"),
-                )
-            }
-            found.append(MorphTarget(**tables, name=names[k] if k < len(names) else ""))
+            positions, normals, tangents = (
+                self._table(target, key, f"target {key}", n) if target.has(key) else None
+                for key in ("POSITION", "NORMAL", "TANGENT")
+            )
+            name = names[k] if k < len(names) else ""
+            found.append(MorphTarget(positions, normals, tangents, name))
         return tuple(found)
 
     def primitive(
@@ -137,10 +133,10 @@ class Geometry:
         self._refuse_draco(primitive, attributes)
         positions = self._table(attributes, "POSITION", "POSITION", None)
         n = len(positions)
-        tables = {
-            field: self._table(attributes, key, key, n) if attributes.has(key) else None
-            for field, key in (("normals", "NORMAL"), ("tangents", "TANGENT"))
-        }
+        normals, tangents = (
+            self._table(attributes, key, key, n) if attributes.has(key) else None
+            for key in ("NORMAL", "TANGENT")
+        )
         uvs: list[Floats] = []
         while attributes.has(key := f"TEXCOORD_{len(uvs)}") and len(uvs) < MAX_UV_SETS:
             uvs.append(self._table(attributes, key, "TEXCOORD", n))
@@ -153,8 +149,8 @@ class Geometry:
         found = Primitive(
             positions,
             self._faces(primitive, mode, n).astype(np.int32),
-            tables["normals"],
-            tables["tangents"],
+            normals,
+            tangents,
             tuple(uvs),
             colors,
             material,
@@ -201,6 +197,8 @@ def with_flat_normals(primitive: Primitive) -> Primitive:
     def split(table: Floats | None) -> Floats | None:
         return None if table is None else table[rows]
 
+    targets = primitive.targets
+    moved = (MorphTarget(split(t.positions), split(t.normals), None, t.name) for t in targets)
     return replace(
         primitive,
         positions=positions,
@@ -209,8 +207,5 @@ def with_flat_normals(primitive: Primitive) -> Primitive:
         tangents=None,
         uvs=tuple(table[rows] for table in primitive.uvs),
         colors=split(primitive.colors),
-        targets=tuple(
-            MorphTarget(split(t.positions), split(t.normals), None, t.name)
-            for t in primitive.targets
-        ),
+        targets=tuple(moved),
     )

@@ -10,14 +10,13 @@ for any field, so that a fault would surface far from its place, or not at all.
 from __future__ import annotations
 
 import json
-import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from dressi.errors import LoadError
-from dressi.render.io.sources import decode_text
+from dressi.render.io.sources import decode_text, fail
 
 _CHUNK_JSON, _CHUNK_BIN = 0x4E4F534A, 0x004E4942
 _FLOAT32_MAX = 3.4028235e38
@@ -35,7 +34,7 @@ class Json:
     def fail(self, problem: str, key: str = "") -> LoadError:
         """The error to raise: file, place and problem."""
         where = f"{self.where}.{key}".strip(".") if key else self.where
-        return LoadError(f"{self.file}: {where}: {problem}", self.file, where)
+        return fail(self.file, where, problem)
 
     def _wrong(self, key: str, wanted: str) -> NoReturn:
         text = repr(self.value[key])
@@ -83,19 +82,22 @@ class Json:
         for i, value in enumerate(self.array(key)):
             where = f"{self.where}.{key}[{i}]".strip(".")
             if not isinstance(value, dict):
-                raise LoadError(f"{self.file}: {where}: an object is needed", self.file, where)
+                raise fail(self.file, where, "an object is needed")
             found.append(Json(self.file, value, where))
         return found
 
+    def _value(self, key: str, default: object) -> Any:
+        """What is there; else the default, or LoadError where that is None."""
+        if key not in self.value and default is None:
+            raise self.fail("is missing", key)
+        return self.value.get(key, default)
+
     def text(self, key: str, default: str | None = None) -> str:
         """A string; the default, or LoadError where that is None, if it is not there."""
-        if key not in self.value and default is not None:
-            return default
-        if key not in self.value:
-            raise self.fail("is missing", key)
-        if not isinstance(self.value[key], str):
+        value = self._value(key, default)
+        if not isinstance(value, str):
             self._wrong(key, "a string")
-        return str(self.value[key])
+        return value
 
     def flag(self, key: str) -> bool:
         """A boolean, False where it is not there."""
@@ -106,21 +108,18 @@ class Json:
 
     def number(self, key: str, default: float | None = None) -> float:
         """A finite number that float32 can hold."""
-        if key not in self.value and default is not None:
-            return default
-        if key not in self.value:
-            raise self.fail("is missing", key)
-        if not _is_number(self.value[key]):
+        value = self._value(key, default)
+        if not _is_number(value):
             self._wrong(key, "a number")
-        return float(self.value[key])
+        return float(value)
+
+    def optional_number(self, key: str) -> float | None:
+        """As ``number``; None where it is not there."""
+        return self.number(key) if key in self.value else None
 
     def integer(self, key: str, default: int | None = None, low: int = 0) -> int:
         """An integer of at least ``low``."""
-        if key not in self.value and default is not None:
-            return default
-        if key not in self.value:
-            raise self.fail("is missing", key)
-        value = self.value[key]
+        value = self._value(key, default)
         if not _is_number(value) or value != int(value) or value < low:
             self._wrong(key, f"an integer of at least {low}")
         return int(value)
@@ -160,11 +159,7 @@ class Json:
 def _is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
-    return abs(value) <= _FLOAT32_MAX if isinstance(value, int) else _is_float32(value)
-
-
-def _is_float32(value: float) -> bool:
-    return math.isfinite(value) and abs(value) <= _FLOAT32_MAX
+    return abs(value) <= _FLOAT32_MAX  # false for NaN
 
 
 def _no_constant(word: str) -> NoReturn:
@@ -176,9 +171,9 @@ def parse_json(file: str, data: bytes, where: str) -> Json:
     try:
         value = json.loads(decode_text(data, file, where), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:  # of decode too; RecursionError: "[[[[..."
-        raise LoadError(f"{file}: {where}: no JSON: {error}", file, where) from error
+        raise fail(file, where, f"no JSON: {error}") from error
     if not isinstance(value, dict):
-        raise LoadError(f"{file}: {where}: no object, but {type(value).__name__}", file, where)
+        raise fail(file, where, f"no object, but {type(value).__name__}")
     return Json(file, value)
 
 
@@ -190,31 +185,31 @@ def parse(file: str, data: bytes) -> tuple[Json, bytes | None]:
     if data[:4] != b"glTF":
         return parse_json(file, data, "document"), None
 
-    def fail(place: int, problem: str) -> LoadError:
-        return LoadError(f"{file}: byte {place}: {problem}", file, f"byte {place}")
+    def broken(place: int, problem: str) -> LoadError:
+        return fail(file, f"byte {place}", problem)
 
     if len(data) < 20:
-        raise fail(len(data), "truncated: a GLB has a header of 20 bytes")
+        raise broken(len(data), "truncated: a GLB has a header of 20 bytes")
     version, length = struct.unpack_from("<II", data, 4)
     if version != 2:
-        raise fail(4, f"version {version} of GLB is not known, only 2 is")
+        raise broken(4, f"version {version} of GLB is not known, only 2 is")
     if length > len(data):
-        raise fail(8, f"truncated: {length} bytes are announced, there are {len(data)}")
+        raise broken(8, f"truncated: {length} bytes are announced, there are {len(data)}")
     document: Json | None = None
     binary: bytes | None = None
     at, number = 12, 0
     while at + 8 <= length:
         size, kind = struct.unpack_from("<II", data, at)
         if at + 8 + size > length:
-            raise fail(at, f"a chunk of {size} bytes does not fit in the {length} of the file")
+            raise broken(at, f"a chunk of {size} bytes does not fit in the {length} of the file")
         body = data[at + 8 : at + 8 + size]
         if number == 0:
             if kind != _CHUNK_JSON:
-                raise fail(at + 4, "the first chunk of a GLB must be JSON")
+                raise broken(at + 4, "the first chunk of a GLB must be JSON")
             document = parse_json(file, body, "JSON chunk")
         elif number == 1 and kind == _CHUNK_BIN:
             binary = body
         at, number = at + 8 + size, number + 1
     if document is None:
-        raise fail(12, "a GLB without a chunk")
+        raise broken(12, "a GLB without a chunk")
     return document, binary

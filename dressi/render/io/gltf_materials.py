@@ -12,22 +12,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-import numpy as np
-
 from dressi.errors import LoadError
 from dressi.render.io.gltf_buffers import Buffers, resolve_uri
 from dressi.render.io.gltf_json import Json
-from dressi.render.io.images import decode_image
-from dressi.render.scene.parts import (
-    COLOR_MAPS,
-    ColorSpace,
-    Image,
-    MagFilter,
-    Material,
-    MinFilter,
-    SceneWrap,
-    TextureRef,
-)
+from dressi.render.io.images import decode_image, with_colors
+from dressi.render.scene import Image, Material, TextureRef
+from dressi.render.scene.parts import COLOR_MAPS, ColorSpace, MagFilter, MinFilter, SceneWrap
 
 _WRAP: dict[int, SceneWrap] = {33071: "clamp", 33648: "mirror", 10497: "repeat"}
 _FILTERS: dict[int, MinFilter] = {
@@ -110,10 +100,7 @@ class Materials:
                 decoded = decode_image(data, color_space == "srgb", ("PNG", "JPEG", "WEBP"))
             except LoadError as error:
                 raise source.fail(str(error)) from error
-            pixels = decoded.pixels
-            if pixels.shape[2] < 3:
-                grey = np.repeat(pixels[..., :1], 3, axis=2)
-                pixels = np.concatenate([grey, pixels[..., 1:]], axis=2)
+            pixels = with_colors(decoded.pixels)
             name = source.text("name", _stem(source.value.get("uri", "data:")))
             self._rows[key] = len(self.images)
             image = Image(pixels, color_space, name, decoded.bit_depth, source.extras())

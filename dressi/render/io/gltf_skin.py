@@ -15,9 +15,9 @@ import numpy.typing as npt
 from dressi.errors import GraphError
 from dressi.render.io.gltf_buffers import Buffers, to_float
 from dressi.render.io.gltf_json import Json
-from dressi.render.scene.flat import world_matrices
-from dressi.render.scene.parts import Matrix, MorphTarget, Node, Primitive, SceneMesh
-from dressi.render.scene.scene import Scene
+from dressi.render.scene import MorphTarget, Node, Primitive, Scene, SceneMesh, world_matrices
+from dressi.render.scene.mesh import unit_or_zero
+from dressi.render.scene.parts import Matrix
 
 Floats = npt.NDArray[np.float32]
 Weighted = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
@@ -45,11 +45,6 @@ def read_influences(attributes: Json, buffers: Buffers, n: int) -> Weighted | No
     if (weights < 0.0).any() or (total == 0.0).any():
         raise tables[1][0].fail("weights must not be negative, nor all be 0 for a vertex")
     return joints, weights / total
-
-
-def _unit(vectors: Floats) -> Floats:
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0.0)
 
 
 class Skins:
@@ -103,20 +98,17 @@ class Skins:
                 return None
             return np.einsum("vij,vj->vi", matrix, table.astype(np.float64)).astype(np.float32)
 
-        def unit(table: Floats | None) -> Floats | None:
-            return None if table is None else _unit(table)
-
-        tangents = None
-        if primitive.tangents is not None:
-            along = unit(by(linear, primitive.tangents[:, :3]))
+        normals, tangents = by(turn, primitive.normals), primitive.tangents
+        if tangents is not None:
+            along = by(linear, tangents[:, :3])
             assert along is not None
-            tangents = np.concatenate([along, primitive.tangents[:, 3:]], axis=1)
+            tangents = np.concatenate([unit_or_zero(along), tangents[:, 3:]], axis=1)
         positions = by(linear, primitive.positions)
         assert positions is not None
         return replace(
             primitive,
             positions=(positions + moves[:, :3, 3]).astype(np.float32),
-            normals=unit(by(turn, primitive.normals)),
+            normals=None if normals is None else unit_or_zero(normals),
             tangents=tangents,
             targets=tuple(
                 MorphTarget(
@@ -153,9 +145,8 @@ class Skins:
             parts = zip(mesh.primitives, found, strict=True)
             with np.errstate(over="ignore", invalid="ignore"):  # Scene.check finds what comes of it
                 posed = tuple(self.posed(p, e, matrices) for p, e in parts if e is not None)
-            notes.append(
-                f"nodes[{row}]: its skin is left out, the mesh is posed as the nodes stand"
-            )
+            text = "its skin is left out, the mesh is posed as the nodes stand"
+            notes.append(f"nodes[{row}]: {text}")
             roots.append(len(nodes))
             nodes.append(Node(mesh=len(meshes), weights=node.weights, name=node.name))
             meshes.append(SceneMesh(posed, mesh.weights, mesh.name))

@@ -37,6 +37,7 @@ from dressi.render.scene.parts import (
 )
 from dressi.render.scene.scene import Scene
 
+_UNMOVED = {"offset": [0.0, 0.0], "rotation": 0.0, "scale": [1.0, 1.0]}
 _RESTART = 65535  # as a 16-bit index it means "restart", so that many vertices take 32 bits
 
 
@@ -283,28 +284,17 @@ class _Writer:
     def _info(self, ref: TextureRef | None, make: Any = gltf.TextureInfo, **more: float) -> Any:
         if ref is None:
             return None
-        codes = (
-            FILTER_CODES[ref.mag_filter],
-            FILTER_CODES[ref.min_filter],
-            WRAP_CODES[ref.wrap_u],
-            WRAP_CODES[ref.wrap_v],
-        )
-        entry = gltf.Sampler(magFilter=codes[0], minFilter=codes[1], wrapS=codes[2], wrapT=codes[3])
-        sampler = self._row(self.document.samplers, "sampler", codes, entry)
-        texture = self._row(
-            self.document.textures,
-            "texture",
-            (sampler, ref.image),
-            gltf.Texture(sampler=sampler, source=ref.image),
-        )
+        codes = {"magFilter": FILTER_CODES[ref.mag_filter]}
+        codes["minFilter"] = FILTER_CODES[ref.min_filter]
+        codes |= {"wrapS": WRAP_CODES[ref.wrap_u], "wrapT": WRAP_CODES[ref.wrap_v]}
+        entry = gltf.Sampler(**codes)
+        sampler = self._row(self.document.samplers, "sampler", tuple(codes.values()), entry)
+        entry = gltf.Texture(sampler=sampler, source=ref.image)
+        texture = self._row(self.document.textures, "texture", (sampler, ref.image), entry)
         info = make(index=texture, texCoord=ref.uv_set, **more)
-        moves: dict[str, Any] = {}
-        if tuple(ref.offset) != (0.0, 0.0):
-            moves["offset"] = list(ref.offset)
-        if ref.rotation_rad != 0.0:
-            moves["rotation"] = ref.rotation_rad
-        if tuple(ref.scale) != (1.0, 1.0):
-            moves["scale"] = list(ref.scale)
+        moves: dict[str, Any] = {"offset": list(ref.offset), "rotation": ref.rotation_rad}
+        moves["scale"] = list(ref.scale)
+        moves = {key: value for key, value in moves.items() if value != _UNMOVED[key]}
         if moves:
             info.extensions = {self._use("KHR_texture_transform"): moves}
         return info
@@ -343,34 +333,21 @@ class _Writer:
         )
 
     def _camera(self, camera: SceneCamera) -> Any:
-        if camera.kind == "orthographic":
-            lens = gltf.Orthographic(
-                xmag=camera.x_mag, ymag=camera.y_mag, znear=camera.near, zfar=camera.far
-            )
-            return gltf.Camera(type=camera.kind, orthographic=lens, name=camera.name or None)
-        lens = gltf.Perspective(
-            yfov=math.radians(camera.fov_y_deg),
-            aspectRatio=camera.aspect,
-            znear=camera.near,
-            zfar=camera.far,
-        )
-        return gltf.Camera(type=camera.kind, perspective=lens, name=camera.name or None)
+        planes = {"znear": camera.near, "zfar": camera.far}
+        lens = gltf.Orthographic(xmag=camera.x_mag, ymag=camera.y_mag, **planes)
+        if camera.kind == "perspective":
+            fov = math.radians(camera.fov_y_deg)
+            lens = gltf.Perspective(yfov=fov, aspectRatio=camera.aspect, **planes)
+        return gltf.Camera(type=camera.kind, name=camera.name or None, **{camera.kind: lens})
 
     def _light(self, light: PunctualLight) -> dict[str, Any]:
         entry: dict[str, Any] = {"type": light.kind, "color": list(light.color)}
-        entry["intensity"] = light.intensity
-        if light.range is not None:
-            entry["range"] = light.range
+        entry |= {"intensity": light.intensity, "range": light.range}
         if light.kind == "spot":
-            entry["spot"] = {
-                "innerConeAngle": light.inner_cone_rad,
-                "outerConeAngle": light.outer_cone_rad,
-            }
-        if light.name:
-            entry["name"] = light.name
-        if light.extras is not None:
-            entry["extras"] = light.extras
-        return entry
+            inner, outer = light.inner_cone_rad, light.outer_cone_rad
+            entry["spot"] = {"innerConeAngle": inner, "outerConeAngle": outer}
+        entry |= {"name": light.name or None, "extras": light.extras}
+        return {key: value for key, value in entry.items() if value is not None}
 
     def _node(self, node: Node) -> Any:
         entry = gltf.Node(

@@ -28,7 +28,7 @@ from dressi.errors import GraphError, LoadError
 from dressi.render.io.exr import decode_exr, encode_exr, is_exr
 from dressi.render.io.hdr import decode_hdr, encode_hdr, is_hdr
 from dressi.render.io.png16 import decode_png16, encode_png16, is_png16
-from dressi.render.io.sources import PathLike, near_misses
+from dressi.render.io.sources import PathLike, read_file
 
 FloatImage = npt.NDArray[np.float32]
 
@@ -104,17 +104,7 @@ def read_image(path: PathLike, srgb: bool = True) -> FloatImage:
     stored. Raises LoadError: missing, truncated, no image, too many pixels (Pillow's
     MAX_IMAGE_PIXELS), NaN or infinite pixels.
     """
-    name = os.fspath(path)
-    try:
-        if Path(path).exists() and not Path(path).is_file():  # a pipe would never end
-            raise LoadError(f"{name}: is no regular file", name, "file")
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        if isinstance(error, LoadError):
-            raise
-        reason = getattr(error, "strerror", None) or error
-        hint = near_misses(Path(path)) if isinstance(error, FileNotFoundError) else ""
-        raise LoadError(f"{name}: cannot be read: {reason}{hint}", name, "file") from error
+    name, data = os.fspath(path), read_file(path)
     try:
         if is_exr(data):
             return decode_exr(name)
@@ -125,6 +115,13 @@ def read_image(path: PathLike, srgb: bool = True) -> FloatImage:
         problem = str(error).replace("not a readable image: ", "")
         text = f"{name}: not a readable image: {problem}"
         raise LoadError(text, name, "image data") from error
+
+
+def with_colors(pixels: FloatImage) -> FloatImage:
+    """Return (H, W, 3 or 4) of (H, W, 1 to 4): grey in three channels, alpha where there is one."""
+    if pixels.shape[2] >= 3:
+        return pixels
+    return np.concatenate([np.repeat(pixels[..., :1], 3, axis=2), pixels[..., 1:]], axis=2)
 
 
 def decode_image(

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import LoadError
-from dressi.render.io.calibrations import read_lines
-from dressi.render.io.images import PathLike, read_image
-from dressi.render.io.sources import is_number
+from dressi.render.io.images import PathLike, read_image, with_colors
+from dressi.render.io.sources import fail, is_number, read_text
 
 Matrix = npt.NDArray[np.float64]
 
@@ -43,32 +42,32 @@ def read_par(path: PathLike) -> list[tuple[str, Matrix, Matrix, Matrix]]:
     """
     file = os.fspath(path)
 
-    def fail(line: int, problem: str) -> LoadError:
-        return LoadError(f"{file}: line {line}: {problem}", file, f"line {line}")
+    def broken(line: int, problem: object) -> LoadError:
+        return fail(file, f"line {line}", problem)
 
-    lines = enumerate(read_lines(path), 1)
+    lines = enumerate(read_text(path).split("\n"), 1)
     numbered = [(i, line.rsplit(None, 21)) for i, line in lines if line.strip()]
     if not numbered:
-        raise fail(1, "the file is empty; the number of images is expected")
+        raise broken(1, "the file is empty; the number of images is expected")
     first, head = numbered[0]
     if len(head) != 1 or not head[0].isdecimal():
-        raise fail(first, f"the number of images is expected, got '{' '.join(head)[:40]}'")
+        raise broken(first, f"the number of images is expected, got '{' '.join(head)[:40]}'")
     cameras = []
     for line, fields in numbered[1:]:
         n_fields = len(fields[0].split()) + len(fields) - 1  # a name may hold blanks
         if len(fields) != 22 or (n_fields > 22 and is_number(fields[0].split()[-1])):
-            raise fail(line, f"a name and 21 numbers are expected, got {n_fields} fields")
+            raise broken(line, f"a name and 21 numbers are expected, got {n_fields} fields")
         try:
             values = np.array([float(field) for field in fields[1:]])
         except ValueError as error:
-            raise fail(line, str(error)) from error
+            raise broken(line, error) from error
         if not np.isfinite(values).all():
-            raise fail(line, "a number is NaN or infinite")
+            raise broken(line, "a number is NaN or infinite")
         cameras.append(
             (fields[0].strip(), values[:9].reshape(3, 3), values[9:18].reshape(3, 3), values[18:])
         )
     if len(cameras) != int(head[0]):
-        raise fail(first, f"{head[0]} images are announced, {len(cameras)} follow")
+        raise broken(first, f"{head[0]} images are announced, {len(cameras)} follow")
     return cameras
 
 
@@ -79,9 +78,7 @@ def load_photos(images_dir: PathLike, par_file: PathLike) -> list[Photo]:
     """
     photos = []
     for name, k, rotation, translation in read_par(par_file):
-        image = read_image(Path(images_dir) / name)
-        if image.shape[2] <= 2:
-            image = np.repeat(image[..., :1], 3, axis=2)
+        image = with_colors(read_image(Path(images_dir) / name))
         photos.append(Photo(name, np.ascontiguousarray(image[..., :3]), k, rotation, translation))
     return photos
 
@@ -94,7 +91,7 @@ def read_bounding_box(readme: PathLike) -> Matrix | None:
     """
     if not Path(readme).is_file():
         return None
-    text = "\n".join(read_lines(readme))
+    text = read_text(readme)
     number = r"[\s,]*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
     corner = r"\(" + 3 * number + r"\s*\)"
     found = re.search(r"bounding box[^()]*" + corner + r"\s*" + corner, text)

@@ -45,7 +45,7 @@ def read_mtl(
             warnings.append(f"{file}: mtllib {not_there(path.parent, name)}")
             continue
         try:
-            text = read_text(library)
+            text = read_text(library, str(library))
         except LoadError as error:
             warnings.append(f"{file}: mtllib {name} cannot be read: {error}")
             continue

@@ -19,7 +19,7 @@ import numpy as np
 from dressi.errors import LoadError
 from dressi.render.io.mtl import map_file, read_mtl, without_comment
 from dressi.render.io.polygons import split_polygons
-from dressi.render.io.sources import PathLike, find_beside, not_there, read_text
+from dressi.render.io.sources import PathLike, fail, find_beside, not_there, read_text
 from dressi.render.io.surface import Surface, linear_colors
 from dressi.render.scene.mesh import Mesh
 
@@ -49,8 +49,11 @@ class ObjTables:
         self.used: list[str] = []  # materials in order of first use by a face
         self.material = ""
 
-    def fail(self, line: int, problem: str) -> LoadError:
-        return LoadError(f"{self.file}: line {line}: {problem}", self.file, f"line {line}")
+    def fail(self, line: int, problem: object) -> LoadError:
+        return fail(self.file, f"line {line}", problem)
+
+    def note(self, text: str) -> None:
+        self.warnings.append(f"{self.file}: {text}")
 
     def numbers(self, line: int, fields: list[str], n_least: int) -> list[float]:
         if len(fields) < n_least:
@@ -58,11 +61,10 @@ class ObjTables:
         try:
             values = [float(field) for field in fields[:3]]
         except ValueError as error:
-            raise self.fail(line, str(error)) from error
+            raise self.fail(line, error) from error
         if not all(math.isfinite(value) and abs(value) < 3.4e38 for value in values):
-            raise self.fail(
-                line, f"a number is NaN, infinite or beyond float32: {' '.join(fields)}"
-            )
+            problem = "a number is NaN, infinite or beyond float32"
+            raise self.fail(line, f"{problem}: {' '.join(fields)}")
         return values
 
     def index(self, line: int, field: str, count: int, what: str) -> int:
@@ -72,9 +74,7 @@ class ObjTables:
             raise self.fail(line, f"'{field}' is no {what} index") from error
         if value == 0 or value < -count:
             raise self.fail(line, f"{what} index {value} is out of range, there are {count} so far")
-        return (
-            value - 1 if value > 0 else count + value
-        )  # negative: back from here, not from the end
+        return value - 1 if value > 0 else count + value  # negative: back from here
 
     def face(self, line: int, fields: list[str]) -> None:
         if len(fields) < 3:
@@ -104,7 +104,7 @@ class ObjTables:
         try:  # NaN, as some exporters write it for faces without an area, counts as missing
             self.normals.append([float(field) for field in (fields + ["nan"] * 3)[:3]])
         except ValueError as error:
-            raise self.fail(line, str(error)) from error
+            raise self.fail(line, error) from error
 
     def read(self, text: str) -> None:
         pending, start = "", 0
@@ -150,12 +150,11 @@ def read_obj(path: PathLike, warnings: list[str] | None = None) -> tuple[Mesh, P
 
 def parse_obj(path: PathLike, warnings: list[str] | None = None) -> ObjTables:
     """The tables of a file, at least one face among them. Arguments and errors: ``read_obj``."""
-    file = os.fspath(path)
-    text = read_text(path)
-    reader = ObjTables(file, [] if warnings is None else warnings)
-    reader.read(text)
+    reader = ObjTables(os.fspath(path), [] if warnings is None else warnings)
+    reader.read(read_text(path, reader.file))
     if not reader.counts:
-        raise LoadError(f"{file}: there are no faces (f lines)", file, "end of file")
+        text = f"{reader.file}: there are no faces (f lines)"
+        raise LoadError(text, reader.file, "end of file")
     return reader
 
 
@@ -172,10 +171,10 @@ def build_surface(reader: ObjTables, name: str) -> Surface:
             index = int(table[corner, column]) + 1
             raise reader.fail(line, f"{what} index {index} is out of range, there are {n}")
 
-    def fail(polygon: int, problem: str) -> LoadError:
+    def broken(polygon: int, problem: str) -> LoadError:
         return reader.fail(reader.lines[polygon], problem)
 
-    rows, owners = split_polygons(points, counts, table[:, 0], fail)
+    rows, owners = split_polygons(points, counts, table[:, 0], broken)
     faces = table[rows]  # (F, 3 corners, 3 tables)
     mesh = Mesh(points.astype(np.float32), faces[:, :, 0].astype(np.int32), name=name).check()
     uvs = np.array(reader.uvs, np.float32).reshape(-1, 2)
@@ -183,8 +182,7 @@ def build_surface(reader: ObjTables, name: str) -> Surface:
     if not missing.all():
         if missing.any():
             n_missing = int(missing.any(axis=1).sum())
-            text = f"{reader.file}: {n_missing} triangles have no UV; they get (0, 0)"
-            reader.warnings.append(text)
+            reader.note(f"{n_missing} triangles have no UV; they get (0, 0)")
             faces[missing, 1] = len(uvs)
             uvs = np.concatenate([uvs, np.zeros((1, 2), np.float32)])
         mesh = replace(mesh, uvs=uvs, uv_faces=faces[:, :, 1].astype(np.int32)).check()
@@ -200,8 +198,7 @@ def _colors(reader: ObjTables) -> np.ndarray | None:
     rows = np.fromiter(reader.colors, np.int64)
     found = np.array(list(reader.colors.values()))
     if found.max() > 1.0:
-        text = f"vertex colours go up to {found.max():g}; they are read as 0 to 255"
-        reader.warnings.append(f"{reader.file}: {text}")
+        reader.note(f"vertex colours go up to {found.max():g}; they are read as 0 to 255")
         found = found / 255.0
     table[rows] = found
     return linear_colors(table)
@@ -212,12 +209,12 @@ def _find_texture(reader: ObjTables, path: Path) -> Path | None:
     textures = {name: map_file(words.get("map_Kd", "")) for name, words in library.items()}
     names = dict.fromkeys(textures[m] for m in reader.used if textures.get(m))
     if len(names) > 1:
-        reader.warnings.append(f"{reader.file}: {len(names)} textures; only the first is used")
+        reader.note(f"{len(names)} textures; only the first is used")
     for name in names:
         found = find_beside(path.parent, name)
         if found is not None:
             return found
-        reader.warnings.append(f"{reader.file}: texture {not_there(path.parent, name)}")
+        reader.note(f"texture {not_there(path.parent, name)}")
     return texture_beside(path)
 
 

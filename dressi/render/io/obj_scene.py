@@ -14,23 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from dressi.errors import GraphError, LoadError
-from dressi.render.camera.far import far_origin, translation
-from dressi.render.io.images import PathLike, atomic_write, read_image
+from dressi.render.camera.far import far_origin
+from dressi.render.io.images import PathLike, atomic_write, read_image, with_colors
 from dressi.render.io.mtl import map_file, read_mtl
 from dressi.render.io.obj import ObjTables, build_surface, parse_obj, texture_beside
-from dressi.render.io.sources import find_beside, not_there
-from dressi.render.scene.mesh import Mesh
-from dressi.render.scene.parts import (
-    COLOR_MAPS,
-    ColorSpace,
-    Image,
-    Material,
-    Node,
-    SceneMesh,
-    TextureRef,
-)
-from dressi.render.scene.scene import Scene
+from dressi.render.io.sources import blamed_on, fail, find_beside, not_there
+from dressi.render.scene import Image, Material, Mesh, Scene, TextureRef
+from dressi.render.scene.convert import one_mesh_scene
+from dressi.render.scene.parts import COLOR_MAPS, ColorSpace
 
 _MAPS = {"map_Kd": "base_color_map", "map_Ke": "emissive_map", "norm": "normal_map"}
 _UNREAD = ("map_Bump", "map_bump", "bump", "map_d", "map_Ks", "map_Pr", "map_Pm", "map_Ka", "disp")
@@ -45,15 +36,9 @@ class _Library:
         self.images: list[Image] = []
         self._rows: dict[tuple[Path, str], int] = {}
 
-    def _note(self, text: str) -> None:
-        self.tables.warnings.append(f"{self.tables.file}: {text}")
-
     def map_to(self, file: Path, color_space: ColorSpace) -> TextureRef:
         if (file, color_space) not in self._rows:
-            pixels = read_image(file, color_space == "srgb")
-            if pixels.shape[2] < 3:
-                grey = np.repeat(pixels[..., :1], 3, axis=2)
-                pixels = np.concatenate([grey, pixels[..., 1:]], axis=2)
+            pixels = with_colors(read_image(file, color_space == "srgb"))
             self._rows[file, color_space] = len(self.images)
             self.images.append(Image(pixels, color_space, file.stem))
         return TextureRef(self._rows[file, color_space])
@@ -65,16 +50,15 @@ class _Library:
         except ValueError:
             values = ()
         if len(values) != n or not all(math.isfinite(v) and v >= 0.0 for v in values):
-            where = f"material {name!r}"
-            text = f"{self.tables.file}: {where}: {' '.join(words[:4])!r} are no {n} numbers >= 0"
-            raise LoadError(text, self.tables.file, where)
+            problem = f"{' '.join(words[:4])!r} are no {n} numbers >= 0"
+            raise fail(self.tables.file, f"material {name!r}", problem)
         return values
 
     def material(self, name: str) -> Material:
         words = self.words.get(name)
         if words is None:
             if name:
-                self._note(f"material {name!r} is in none of its libraries; it is white")
+                self.tables.note(f"material {name!r} is in none of its libraries; it is white")
             return Material(metallic=0.0, roughness=1.0, name=name)
 
         def number(key: str, default: float) -> float:
@@ -88,10 +72,10 @@ class _Library:
             if file is not None:
                 maps[field] = self.map_to(file, "srgb" if field in COLOR_MAPS else "linear")
             else:
-                self._note(f"texture {not_there(self.path.parent, map_file(words[key]))}")
+                self.tables.note(f"texture {not_there(self.path.parent, map_file(words[key]))}")
         left = [key for key in _UNREAD if key in words]
         if left:
-            self._note(f"material {name!r}: {', '.join(left)} left out")
+            self.tables.note(f"material {name!r}: {', '.join(left)} left out")
         color = self._numbers(name, words["Kd"], 3) if "Kd" in words else (1.0, 1.0, 1.0)
         if "base_color_map" in maps and not any(color):
             color = (1.0, 1.0, 1.0)  # exporters write Kd 0 beside a texture and mean the texture
@@ -144,22 +128,12 @@ def read_obj_scene(path: PathLike) -> Scene:
     for row, material in enumerate(materials):
         if mesh.uvs is None and material.maps:
             lost = ", ".join(material.maps)
-            notes.append(f"{tables.file}: material {material.name!r}: {lost} left out, no UVs")
+            tables.note(f"material {material.name!r}: {lost} left out, no UVs")
             materials[row] = Material(**{**vars(material), **dict.fromkeys(material.maps)})
         primitives.append(surface.primitive(material_of == row, row, material.name))
-    scene = Scene(
-        nodes=(Node(translation(origin), mesh=0, name=file.stem),),
-        roots=(0,),
-        meshes=(SceneMesh(tuple(primitives), name=file.stem),),
-        materials=tuple(materials),
-        images=tuple(library.images),
-        name=file.stem,
-        notes=tuple(notes),
-    )
-    try:
+    scene = one_mesh_scene(primitives, materials, library.images, file.stem, origin, notes)
+    with blamed_on(tables.file):
         return scene.check()
-    except GraphError as error:
-        raise LoadError(f"{tables.file}: {error.reason}", tables.file, "scene") from error
 
 
 def write_obj(path: PathLike, mesh: Mesh) -> None:

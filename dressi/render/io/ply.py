@@ -16,13 +16,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from dressi.errors import GraphError, LoadError
-from dressi.render.camera.far import far_origin
-from dressi.render.io.images import PathLike, atomic_write
+from dressi.errors import LoadError
+from dressi.render.camera import far_origin
+from dressi.render.io.images import PathLike, atomic_write, read_image, with_colors
 from dressi.render.io.ply_elements import Element, Lists, read_elements
 from dressi.render.io.polygons import split_polygons
+from dressi.render.io.sources import blamed_on, fail, find_beside, not_there
 from dressi.render.io.surface import Surface, linear_colors
-from dressi.render.scene.mesh import Mesh
+from dressi.render.scene import Image, Material, Mesh, Scene, TextureRef
+from dressi.render.scene.convert import one_mesh_scene
 
 Rows = npt.NDArray[np.int64]
 Fail = Callable[[int, str], LoadError]
@@ -57,27 +59,27 @@ def read_ply(path: PathLike, notes: list[str] | None = None, moved: bool = False
     if vertex is None or not vertex.count:
         raise LoadError(f"{file}: there are no triangles: {counts}", file, "header")
     if missing := [axis for axis in "xyz" if axis not in vertex.scalars]:
-        text = f"{file}: header: element vertex lacks the property {', '.join(missing)}"
-        raise LoadError(text, file, "header")
+        raise fail(file, "header", f"element vertex lacks the property {', '.join(missing)}")
     positions = np.stack([vertex.scalars[axis] for axis in "xyz"], axis=1).astype(np.float64)
-    _check_finite(file, positions)
+    bad = ~np.isfinite(positions).all(axis=1)
+    if bad.any():
+        i = int(bad.argmax())
+        text = f"{file}: vertex {i} is not finite: {positions[i].tolist()}"
+        raise LoadError(text, file, f"vertex {i}")
     corners, owner_name, texcoords = _polygons(file, elements, counts)
 
-    def fail(face: int, problem: str) -> LoadError:
-        where = f"{owner_name} {face}"
-        return LoadError(f"{file}: {where}: {problem}", file, where)
+    def broken(face: int, problem: str) -> LoadError:
+        return fail(file, f"{owner_name} {face}", problem)
 
-    _check_corners(corners, len(positions), fail)
-    rows, owners = split_polygons(positions, corners.counts, corners.values, fail)
+    _check_corners(corners, len(positions), broken)
+    rows, owners = split_polygons(positions, corners.counts, corners.values, broken)
     faces = corners.values[rows]
     with np.errstate(over="ignore"):  # what is beyond float32 becomes infinite, and is refused
         origin = far_origin(positions) if moved else np.zeros(3)
         points = (positions - origin).astype(np.float32)
-    try:
+    with blamed_on(file):
         mesh = Mesh(points, faces, name=Path(path).stem).check()
-        mesh = _with_uvs(mesh, vertex, texcoords, corners, rows, fail).check()
-    except GraphError as error:
-        raise LoadError(f"{file}: {error.reason}", file, error.reason.partition(":")[0]) from error
+        mesh = _with_uvs(mesh, vertex, texcoords, corners, rows, broken).check()
     textures = tuple(c[11:].strip() for c in comments if c.lower().startswith("texturefile"))
     surface = Surface(mesh, owners, colors=_colors(vertex), textures=textures, origin=origin)
     if all(name in vertex.scalars for name in _NORMALS):
@@ -87,31 +89,23 @@ def read_ply(path: PathLike, notes: list[str] | None = None, moved: bool = False
     return surface
 
 
-def _check_finite(file: str, positions: npt.NDArray[np.float64]) -> None:
-    bad = ~np.isfinite(positions).all(axis=1)
-    if bad.any():
-        i = int(bad.argmax())
-        text = f"{file}: vertex {i} is not finite: {positions[i].tolist()}"
-        raise LoadError(text, file, f"vertex {i}")
-
-
 def _polygons(
     file: str, elements: dict[str, Element], counts: dict[str, int]
 ) -> tuple[Lists, str, Lists | None]:
     """Corners of the polygons, the element that they are from, and UVs of the corners if any."""
-    face = elements.get("face")
-    if face is not None and face.count:
-        for name in _CORNERS:
-            if name in face.lists and face.lists[name].values.dtype.kind == "i":
-                return face.lists[name], "face", face.lists.get("texcoord")
-        names = ", ".join([*face.scalars, *face.lists])
-        text = f"{file}: header: element face needs a list vertex_indices of integers, has {names}"
-        raise LoadError(text, file, "header")
-    strips = elements.get("tristrips")
-    if strips is not None and strips.count:
-        for name in _CORNERS:
-            if name in strips.lists and strips.lists[name].values.dtype.kind == "i":
-                return _of_strips(strips.lists[name].values), "strip", None
+    for kind in ("face", "tristrips"):
+        element = elements.get(kind)
+        if element is None or not element.count:
+            continue
+        found = [element.lists[name] for name in _CORNERS if name in element.lists]
+        for corners in (c for c in found if c.values.dtype.kind == "i"):
+            if kind == "face":
+                return corners, "face", element.lists.get("texcoord")
+            return _of_strips(corners.values), "strip", None
+        if kind == "face":
+            names = ", ".join([*element.scalars, *element.lists])
+            problem = f"element face needs a list vertex_indices of integers, has {names}"
+            raise fail(file, "header", problem)
     raise LoadError(f"{file}: there are no triangles: {counts}", file, "header")
 
 
@@ -199,6 +193,39 @@ def _unread(elements: dict[str, Element], owner: str) -> list[str]:
         if left:
             lines.append(f"{name}: {', '.join(left)}")
     return lines
+
+
+def read_ply_scene(path: PathLike) -> Scene:
+    """The scene of a PLY file: one mesh with normals, colours and UVs as the file has them.
+
+    The image that a comment ``TextureFile`` names is the base colour, where there are UVs and the
+    file names one image only. Vertices far from the origin are kept relative to the node, which
+    stands there. Raises LoadError as ``read_ply``, and for a broken image.
+    """
+    notes: list[str] = []
+    surface, name = read_ply(path, notes, moved=True), Path(path).stem
+    primitive = surface.primitive(np.ones(len(surface.mesh.faces), bool), 0, name)
+    material = Material(metallic=0.0, roughness=1.0, name=name)
+    images = _texture(path, surface, notes)
+    if images:
+        material = replace(material, base_color_map=TextureRef(0))
+    scene = one_mesh_scene((primitive,), (material,), images, name, surface.origin, notes)
+    with blamed_on(os.fspath(path)):
+        return scene.check()
+
+
+def _texture(path: PathLike, surface: Surface, notes: list[str]) -> tuple[Image, ...]:
+    """The one image that the file names, if it can be shown; else none, and a note why."""
+    file, names, folder = os.fspath(path), surface.textures, Path(path).parent
+    if len(names) > 1 or (names and surface.mesh.uvs is None):
+        why = "there are several" if len(names) > 1 else "there are no UVs"
+        notes.append(f"{file}: textures {', '.join(names)} left out: {why}")
+        return ()
+    found = find_beside(folder, names[0]) if names else None
+    if found is not None:
+        return (Image(with_colors(read_image(found)), "srgb", found.stem),)
+    notes += [f"{file}: texture {not_there(folder, name)}" for name in names]
+    return ()
 
 
 def write_ply(path: PathLike, mesh: Mesh) -> None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import LoadError
-from dressi.render.io.sources import PathLike, decode_text, read_file
+from dressi.render.io.sources import PathLike, decode_text, fail, read_file
 
 _TYPES = {
     **{"char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4"},
@@ -55,6 +54,13 @@ class Element:
     scalars: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     lists: dict[str, Lists] = field(default_factory=dict)
 
+    def put(self, p: Property, values: npt.NDArray[Any], counts: npt.ArrayLike) -> None:
+        """Store values of all rows of a property, and where it is a list, how many each row has."""
+        if p.list_type is None:
+            self.scalars[p.name] = values
+        else:
+            self.lists[p.name] = Lists(np.array(counts, np.int64), values)
+
     @property
     def types(self) -> dict[str, np.dtype[Any]]:
         """The type of each scalar property."""
@@ -64,7 +70,7 @@ class Element:
 def read_elements(path: PathLike) -> tuple[dict[str, Element], list[str]]:
     """The elements of a file by name, and the comments of its header. Raises LoadError."""
     file = os.fspath(path)
-    data = read_file(Path(path), file, "file")
+    data = read_file(path, file)
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # only a text can be of UTF-16
         data = decode_text(data, file).encode()
     data = data.removeprefix(b"\xef\xbb\xbf")
@@ -113,10 +119,9 @@ def _header(file: str, text: str, size: int) -> tuple[Order, list[Element]]:
         elif words and words[0] not in ("comment", "obj_info"):
             problem = "is not known"
         if problem:
-            text = f"{file}: header: line {number}: {line[:60]!r}: {problem}"
-            raise LoadError(text, file, "header")
+            raise fail(file, "header", f"line {number}: {line[:60]!r}: {problem}")
     if order is None:
-        raise LoadError(f"{file}: header: there is no line 'format'", file, "header")
+        raise fail(file, "header", "there is no line 'format'")
     return order, elements
 
 
@@ -139,54 +144,49 @@ def _cut(file: str, element: Element, row: int) -> LoadError:
 
 def _read_binary(file: str, body: bytes, at: int, element: Element, order: Order) -> int:
     """Fill one element from byte ``at`` on; returns where it ends."""
-    properties, n = element.properties, element.count
-    if not properties or not n:
+    if not element.properties or not element.count:
         return at
-    end, table, counts = _even_rows(file, body, at, element, order)
+    end, table = _even_rows(file, body, at, element, order)
     if table is None:
         return _read_rows(file, body, at, element, order)
-    for k, p in enumerate(properties):
+    for k, p in enumerate(element.properties):
         values = _native(table[f"values {k}"])
-        if p.list_type is None:
-            element.scalars[p.name] = values
-        else:
-            element.lists[p.name] = Lists(np.full(n, counts[k], np.int64), values.ravel())
+        n = values.shape[1] if values.ndim == 2 else 1
+        element.put(p, values.ravel(), np.full(element.count, n))
     return end
 
 
 def _even_rows(
     file: str, body: bytes, start: int, element: Element, order: Order
-) -> tuple[int, npt.NDArray[Any] | None, dict[int, int]]:
-    """Where the element ends, its rows as a table, and the length of each list, by property.
+) -> tuple[int, npt.NDArray[Any] | None]:
+    """Where the element ends, and its rows as a table.
 
     None where lists differ in length from row to row: most files hold lists of one length only.
     """
     fields: list[tuple[Any, ...]] = []
     counts: dict[int, int] = {}
-    size = 0
+    at = start
     for k, p in enumerate(element.properties):
-        if p.list_type is None:
-            fields.append((f"values {k}", p.type.newbyteorder(order or "=")))
-            size += p.type.itemsize
-            continue
-        kind, here = p.list_type.newbyteorder(order or "="), start + size
-        if here + kind.itemsize > len(body):
-            raise _cut(file, element, 0)
-        counts[k] = int(np.frombuffer(body, kind, 1, here)[0])
-        if counts[k] < 0 or counts[k] * p.type.itemsize > len(body) - here:
-            raise _cut(file, element, 0)
-        fields.append((f"count {k}", kind))
-        fields.append((f"values {k}", p.type.newbyteorder(order or "="), (counts[k],)))
-        size += kind.itemsize + counts[k] * p.type.itemsize
+        shape: tuple[int, ...] = ()
+        if p.list_type is not None:
+            kind, here = p.list_type.newbyteorder(order or "="), at
+            at += kind.itemsize
+            counts[k] = int(np.frombuffer(body, kind, 1, here)[0]) if at <= len(body) else -1
+            if counts[k] < 0 or counts[k] * p.type.itemsize > len(body) - here:
+                raise _cut(file, element, 0)
+            fields.append((f"count {k}", kind))
+            shape = (counts[k],)
+        fields.append((f"values {k}", p.type.newbyteorder(order or "="), shape))
+        at += counts.get(k, 1) * p.type.itemsize
+    size = at - start
     end = start + element.count * size
     if end > len(body) and not counts:
         raise _cut(file, element, (len(body) - start) // size)
     if end > len(body) or size >= 2**31:
-        return start, None, counts
+        return start, None
     table = np.frombuffer(body, np.dtype(fields), element.count, start)
-    if not all((table[f"count {k}"] == count).all() for k, count in counts.items()):
-        return start, None, counts
-    return end, table, counts
+    even = all((table[f"count {k}"] == count).all() for k, count in counts.items())
+    return end, table if even else None
 
 
 def _read_rows(file: str, body: bytes, at: int, element: Element, order: Order) -> int:
@@ -205,18 +205,14 @@ def _read_rows(file: str, body: bytes, at: int, element: Element, order: Order) 
                 head = body[at : at + list_kind.itemsize]
                 n = int.from_bytes(head, byte_order, signed=list_kind.kind == "i")
                 at += list_kind.itemsize
-                counts[k].append(n)
+            counts[k].append(n)
             end = at + n * kind.itemsize
             if n < 0 or end > len(body):
                 raise _cut(file, element, row)
             parts[k].append(body[at:end])
             at = end
     for k, p in enumerate(element.properties):
-        values = _native(np.frombuffer(b"".join(parts[k]), kinds[k][0]))
-        if p.list_type is None:
-            element.scalars[p.name] = values
-        else:
-            element.lists[p.name] = Lists(np.array(counts[k], np.int64), values)
+        element.put(p, _native(np.frombuffer(b"".join(parts[k]), kinds[k][0])), counts[k])
     return at
 
 
@@ -233,42 +229,37 @@ def _read_ascii(file: str, text: str, elements: list[Element]) -> None:
     for element in elements:
         if not element.properties:
             continue
-        rows = lines[at : at + element.count]
+        rows = [line.split() for line in lines[at : at + element.count]]
         if len(rows) < element.count:
             raise _cut(file, element, len(rows))
         at += element.count
-        if not any(p.list_type is not None for p in element.properties):
-            _ascii_table(file, element, rows)
-        else:
-            _ascii_lists(file, element, rows)
+        is_table = all(p.list_type is None for p in element.properties)
+        (_ascii_table if is_table else _ascii_lists)(file, element, rows)
 
 
 def _number(file: str, element: Element, row: int, word: str) -> float:
     try:
         return float(word)
     except ValueError as error:
-        where = f"{element.name} {row}"
-        raise LoadError(f"{file}: {where}: '{word[:40]}' is no number", file, where) from error
+        raise fail(file, f"{element.name} {row}", f"'{word[:40]}' is no number") from error
 
 
-def _ascii_table(file: str, element: Element, rows: list[str]) -> None:
+def _ascii_table(file: str, element: Element, rows: list[list[str]]) -> None:
     n = len(element.properties)
-    words = [row.split() for row in rows]
-    for i, row in enumerate(words):
+    for i, row in enumerate(rows):
         if len(row) < n:
-            where = f"{element.name} {i}"
-            text = f"{file}: {where}: {n} numbers are expected, got {len(row)}: truncated ply?"
-            raise LoadError(text, file, where)
+            problem = f"{n} numbers are expected, got {len(row)}: truncated ply?"
+            raise fail(file, f"{element.name} {i}", problem)
     try:
         # float() first: NumPy takes three times as long to read strings.
-        table = np.array([list(map(float, row[:n])) for row in words], np.float64).reshape(-1, n)
+        table = np.array([list(map(float, row[:n])) for row in rows], np.float64).reshape(-1, n)
     except ValueError:
-        for i, row in enumerate(words):
+        for i, row in enumerate(rows):
             for word in row[:n]:
                 _number(file, element, i, word)
         raise
     for k, p in enumerate(element.properties):
-        element.scalars[p.name] = _whole(file, element, p, table[:, k])
+        element.put(p, _whole(file, element, p, table[:, k]), ())
 
 
 def _whole(
@@ -279,35 +270,29 @@ def _whole(
         return values
     bad = ~((np.abs(values) < 2**53) & (values == np.rint(values)))
     if bad.any():
-        where = f"{element.name}.{p.name}"
-        text = f"{file}: {where}: {values[int(bad.argmax())]} is no {p.type.name}"
-        raise LoadError(text, file, where)
+        problem = f"{values[int(bad.argmax())]} is no {p.type.name}"
+        raise fail(file, f"{element.name}.{p.name}", problem)
     return values.astype(np.int64)
 
 
-def _ascii_lists(file: str, element: Element, rows: list[str]) -> None:
+def _ascii_lists(file: str, element: Element, rows: list[list[str]]) -> None:
     columns: list[list[float]] = [[] for _ in element.properties]
     counts: list[list[int]] = [[] for _ in element.properties]
-    for i, line in enumerate(rows):
-        words, at = line.split(), 0
+    for i, words in enumerate(rows):
+        at = 0
         for k, p in enumerate(element.properties):
             n = 1
             if p.list_type is not None:
                 if at >= len(words) or not words[at].isdecimal():
-                    where = f"{element.name} {i}"
-                    text = f"{file}: {where}: {p.name}: a count is expected: truncated ply?"
-                    raise LoadError(text, file, where)
+                    problem = f"{p.name}: a count is expected: truncated ply?"
+                    raise fail(file, f"{element.name} {i}", problem)
                 n, at = int(words[at]), at + 1
-                counts[k].append(n)
+            counts[k].append(n)
             if at + n > len(words):
-                where = f"{element.name} {i}"
-                text = f"{file}: {where}: {p.name}: {n} numbers are expected: truncated ply?"
-                raise LoadError(text, file, where)
+                problem = f"{p.name}: {n} numbers are expected: truncated ply?"
+                raise fail(file, f"{element.name} {i}", problem)
             columns[k] += [_number(file, element, i, word) for word in words[at : at + n]]
             at += n
     for k, p in enumerate(element.properties):
         values = _whole(file, element, p, np.array(columns[k], np.float64))
-        if p.list_type is None:
-            element.scalars[p.name] = values
-        else:
-            element.lists[p.name] = Lists(np.array(counts[k], np.int64), values)
+        element.put(p, values, counts[k])

@@ -9,10 +9,12 @@ from __future__ import annotations
 import codecs
 import os
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path, PureWindowsPath
 
-from dressi.errors import LoadError
+from dressi.errors import GraphError, LoadError
 
 PathLike = str | os.PathLike[str]
 
@@ -27,22 +29,43 @@ _MARKS = (
 _MOST_NAMES = 4096  # of a folder that is searched for names that nearly fit
 
 
-def read_file(path: Path, file: str, where: str) -> bytes:
-    """All bytes of a regular file. Raises LoadError: not there, a folder, a pipe, no permission.
+def fail(file: str, where: str, problem: object) -> LoadError:
+    """Return the error to raise: file, place and problem."""
+    return LoadError(f"{file}: {where}: {problem}", file, where)
 
-    file, where: of the error, whose text names the folder that was looked in and near misses.
+
+@contextmanager
+def blamed_on(file: str, where: str = "") -> Iterator[None]:
+    """Turn a GraphError about what a file holds into a LoadError.
+
+    where: the place in the file; default what the reason begins with.
     """
     try:
-        if path.exists() and not path.is_file():  # a pipe or a device would never end
-            raise LoadError(f"{file}: {where}: {path.name} is no regular file", file, where)
-        return path.read_bytes()
+        yield
+    except GraphError as error:
+        if where:
+            raise fail(file, where, error.reason) from error
+        raise LoadError(f"{file}: {error.reason}", file, error.reason.partition(":")[0]) from error
+
+
+def read_file(path: PathLike, owner: str = "", where: str = "file") -> bytes:
+    """Return the bytes of a regular file. Raises LoadError: not there, a folder, a pipe.
+
+    owner, where: the file that names this one, and the place in it. The text of the error names the
+    folder that was looked in, and near misses.
+    """
+    file, at = owner or os.fspath(path), Path(path)
+    what = f"{file}: {where}: {at.name!r}" if owner else f"{file}:"
+    try:
+        is_other = at.exists() and not at.is_file()  # a pipe or a device would never end
+        data = b"" if is_other else at.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        if isinstance(error, LoadError):
-            raise
         reason = getattr(error, "strerror", None) or error
-        hint = near_misses(path) if isinstance(error, FileNotFoundError) else ""
-        text = f"{file}: {where}: {path.name!r} cannot be read: {reason}{hint}"
-        raise LoadError(text, file, where) from error
+        hint = near_misses(at) if isinstance(error, FileNotFoundError) else ""
+        raise LoadError(f"{what} cannot be read: {reason}{hint}", file, where) from error
+    if is_other:
+        raise LoadError(f"{what} is no regular file", file, where)
+    return data
 
 
 def near_misses(path: Path) -> str:
@@ -110,12 +133,11 @@ def decode_text(data: bytes, file: str, where: str = "text") -> str:
             try:
                 return _newlines(data[len(mark) :].decode(encoding))
             except UnicodeDecodeError as error:
-                text = f"{file}: {where}: broken {encoding.upper()}: {error.reason}"
-                raise LoadError(text, file, where) from error
+                raise fail(file, where, f"broken {encoding.upper()}: {error.reason}") from error
     data = data.removeprefix(codecs.BOM_UTF8)
     if len(data) >= 2 and (data[0] == 0) != (data[1] == 0):
         text = "this seems to be UTF-16 without a byte order mark; save the file as UTF-8"
-        raise LoadError(f"{file}: {where}: {text}", file, where)
+        raise fail(file, where, text)
     return _newlines(decode_name(data))
 
 
@@ -133,10 +155,9 @@ def _newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-def read_text(path: PathLike) -> str:
+def read_text(path: PathLike, owner: str = "") -> str:
     """The text of a file (``decode_text``). Raises LoadError as ``read_file`` and that."""
-    file = os.fspath(path)
-    return decode_text(read_file(Path(path), file, "file"), file)
+    return decode_text(read_file(path, owner), os.fspath(path))
 
 
 def is_number(word: str) -> bool:

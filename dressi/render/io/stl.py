@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from dressi.errors import GraphError, LoadError
-from dressi.render.camera.far import far_origin
+from dressi.errors import LoadError
+from dressi.render.camera import far_origin, translation
 from dressi.render.io.images import PathLike, atomic_write
-from dressi.render.io.sources import decode_text, is_number, read_file
-from dressi.render.scene.convert import welded
-from dressi.render.scene.mesh import Mesh, face_normals
+from dressi.render.io.sources import blamed_on, decode_text, fail, is_number, read_file
+from dressi.render.scene import Mesh, Scene, face_normals, scene_of, welded
 
 _HEAD = 84  # bytes of binary STL
 _FACET = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])
@@ -44,7 +44,7 @@ def read_stl_moved(
 ) -> tuple[Mesh, npt.NDArray[np.float64]]:
     """The mesh, relative to an origin where it lies far from 0, and that origin, (3,) float64."""
     file = os.fspath(path)
-    data = read_file(Path(path), file, "file")
+    data = read_file(path, file)
     notes = [] if notes is None else notes
     corners = _ascii(file, data, notes) if _is_ascii(data) else _binary(file, data, notes)
     if not len(corners):
@@ -54,11 +54,18 @@ def read_stl_moved(
         origin = far_origin(world) if moved and np.isfinite(world).all() else np.zeros(3)
         points = (world - origin).astype(np.float32)
     faces = np.arange(len(points), dtype=np.int32).reshape(-1, 3)
-    try:
+    with blamed_on(file):
         mesh = Mesh(points, faces, name=Path(path).stem).check()
-    except GraphError as error:
-        raise LoadError(f"{file}: {error.reason}", file, error.reason.partition(":")[0]) from error
     return welded(mesh), origin
+
+
+def read_stl_scene(path: PathLike) -> Scene:
+    """The scene of an STL file: one white mesh with smooth normals. Raises as ``read_stl``."""
+    notes: list[str] = []
+    mesh, origin = read_stl_moved(path, notes)
+    scene = scene_of(mesh)
+    nodes = tuple(replace(node, matrix=translation(origin)) for node in scene.nodes)
+    return replace(scene, nodes=nodes, notes=tuple(notes))
 
 
 def _n_binary(data: bytes) -> int:
@@ -98,20 +105,19 @@ def _ascii(file: str, data: bytes, notes: list[str]) -> npt.NDArray[np.float64]:
     ends = np.array([found.start() for found in _FACET_END.finditer(text)], np.int64)
     starts = np.array([found.start() for found in _VERTEX.finditer(text)], np.int64)
 
-    def fail(place: int, problem: str) -> LoadError:
-        where = f"line {text.count(chr(10), 0, place) + 1}"
-        return LoadError(f"{file}: {where}: {problem}", file, where)
+    def broken(place: int, problem: str) -> LoadError:
+        return fail(file, f"line {text.count(chr(10), 0, place) + 1}", problem)
 
     before = np.searchsorted(starts, ends)  # vertices in front of each end of a facet
     n_corners = np.diff(before, prepend=0)
     if (n_corners != 3).any():
         facet = int((n_corners != 3).argmax())
-        raise fail(int(ends[facet]), f"a facet of {int(n_corners[facet])} vertices, 3 are needed")
+        raise broken(int(ends[facet]), f"a facet of {int(n_corners[facet])} vertices, 3 are needed")
     solids = [bool(found[1]) for found in _SOLID.finditer(text)]
     if len(starts) != 3 * len(ends) or solids.count(True) != solids.count(False):
         problem = f"{len(starts)} vertices, {len(ends)} facets that end, "
         problem += f"{solids.count(False)} solids of which {solids.count(True)} end"
-        raise fail(len(text), f"truncated: {problem}")
+        raise broken(len(text), f"truncated: {problem}")
     if solids.count(False) > 1:
         notes.append(f"{file}: {solids.count(False)} solids are one mesh")
     rows = _VERTEX.findall(text)
@@ -121,7 +127,7 @@ def _ascii(file: str, data: bytes, notes: list[str]) -> npt.NDArray[np.float64]:
             return np.array(list(map(float, " ".join(rows).split()))).reshape(-1, 3, 3)
     except ValueError:
         bad = next(i for i, row in enumerate(rows) if not all(map(is_number, row.split())))
-    raise fail(int(starts[bad]), f"no 3 numbers: {rows[bad].strip()[:60]!r}")
+    raise broken(int(starts[bad]), f"no 3 numbers: {rows[bad].strip()[:60]!r}")
 
 
 def write_stl(path: PathLike, mesh: Mesh) -> None:

@@ -12,9 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.render.io.images import srgb_to_linear
-from dressi.render.scene.convert import primitive_of
-from dressi.render.scene.mesh import Mesh, vertex_normals
-from dressi.render.scene.parts import Primitive
+from dressi.render.scene import Mesh, Primitive, primitive_of, vertex_normals
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int32]

@@ -20,9 +20,9 @@ from PIL import Image
 
 from dressi.errors import GraphError
 from dressi.render.camera.convert import FLIP_YZ, Z_UP_TO_Y_UP, Calibration, rigid
-from dressi.render.io.calibrations import distortion_of, fail, read_bytes
+from dressi.render.camera.distortion import Distortion
 from dressi.render.io.images import PathLike, atomic_write
-from dressi.render.io.sources import decode_text, find_beside, not_there
+from dressi.render.io.sources import blamed_on, fail, find_beside, not_there, read_text
 
 CAMERA_MODELS = ("PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV")
 _LENS = ("k1", "k2", "p1", "p2", "k3")
@@ -52,10 +52,9 @@ def _size(
                     return picture.width, picture.height
             except OSError as error:
                 raise fail(file, where, f"{path} is no picture: {error}") from error
-    text = (
-        f"no w and h, and the image to take them from {not_there(folder, name)}; give size=(w, h)"
-    )
-    raise fail(file, where, text)
+    missing = not_there(folder, name)
+    problem = f"no w and h, and the image to take them from {missing}; give size=(w, h)"
+    raise fail(file, where, problem)
 
 
 def read_transforms(
@@ -71,7 +70,7 @@ def read_transforms(
     """
     file = os.fspath(path)
     try:
-        top = json.loads(decode_text(read_bytes(path), file))
+        top = json.loads(read_text(path))
     except (json.JSONDecodeError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise fail(file, f"line {line}", f"no JSON: {error}") from error
@@ -102,9 +101,8 @@ def _calibration(
         raise fail(file, f"{where}.file_path", f"a name is expected, got {name!r}")
     model = given.get("camera_model", "OPENCV")
     if model not in CAMERA_MODELS:
-        raise fail(
-            file, where, f"camera_model {model!r} is not supported; those that are: {CAMERA_MODELS}"
-        )
+        known = f"those that are: {CAMERA_MODELS}"
+        raise fail(file, where, f"camera_model {model!r} is not supported; {known}")
     if given.get("is_fisheye"):
         raise fail(file, where, "is_fisheye: fisheye lenses are not supported")
     if given.get("k4"):
@@ -131,10 +129,10 @@ def _calibration(
     fx, fy = (fy if fx is None else fx), (fx if fy is None else fy)  # square pixels
     if fx is None or fy is None or fx <= 0.0 or fy <= 0.0:
         raise fail(file, where, "needs fl_x or camera_angle_x, above 0")
-    k = np.array(
-        [[fx, 0, number("cx", 0.5 * width)], [0, fy, number("cy", 0.5 * height)], [0, 0, 1.0]]
-    )
-    lens = distortion_of(file, where, [number(key, 0.0) for key in _LENS])
+    cx, cy = number("cx", 0.5 * width), number("cy", 0.5 * height)
+    k = np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1.0]])
+    with blamed_on(file, where):
+        lens = Distortion(*(number(key, 0.0) for key in _LENS))
     pose = _pose(file, f"{where}.transform_matrix", given.get("transform_matrix"))
     if z_up:
         pose = Z_UP_TO_Y_UP @ pose
@@ -149,10 +147,8 @@ def _pose(file: str, where: str, value: Any) -> np.ndarray:
         raise fail(file, where, "4 rows of 4 numbers are expected") from None
     if pose.shape == (3, 4):
         pose = np.concatenate([pose, [[0.0, 0.0, 0.0, 1.0]]])
-    try:
+    with blamed_on(file, where):
         rigid(pose, "pose")
-    except GraphError as error:
-        raise fail(file, where, error.reason) from error
     return pose
 
 
@@ -170,9 +166,8 @@ def write_transforms(
     for made in calibrations:
         d = made.distortion
         if made.K[0, 1] != 0.0 or any((d.k4, d.k5, d.k6)):
-            raise GraphError(
-                f"write_transforms: '{made.name}' has skew or k4 to k6; transforms.json has not"
-            )
+            problem = "has skew or k4 to k6; transforms.json has not"
+            raise GraphError(f"write_transforms: '{made.name}' {problem}")
         pose = np.eye(4)
         pose[:3, :3] = (FLIP_YZ @ made.R).T
         pose[:3, 3] = -made.R.T @ made.t

@@ -19,9 +19,7 @@ from dressi.render.camera.eye import to_eye
 from dressi.render.pipeline.lights import build_shadows
 from dressi.render.pipeline.materials import MaterialLeaves, sampler_of
 from dressi.render.pipeline.tables import Geometry
-from dressi.render.raster.distance import interpolate
-from dressi.render.raster.hardsoftras import Peel
-from dressi.render.raster.projection import ScreenFaces, gather
+from dressi.render.raster import Peel, ScreenFaces, gather, interpolate
 from dressi.render.scene.parts import TextureRef
 from dressi.render.shading import (
     Light,

@@ -39,9 +39,7 @@ from dressi.render.pipeline.tables import Geometry, build_geometry
 from dressi.render.pipeline.targets import Targets, read_targets
 from dressi.render.pipeline.views import Views, build_views
 from dressi.render.raster.projection import Size
-from dressi.render.scene.flat import camera_at, own_aspect, world_matrices
-from dressi.render.scene.parts import Image
-from dressi.render.scene.scene import Scene
+from dressi.render.scene import Image, Scene, camera_at, own_aspect, world_matrices
 
 SAME_ASPECT = 0.01
 """Relative difference of aspects that is rounding of sizes."""
@@ -136,17 +134,11 @@ def load(
         Sources(table, materials, pos, welded, weights, lights, nodes),
         geometry,
         seen,
-        {p.owner: _mesh_faces(scene, m, welded[m].rows) for m, p in pos.items()},
+        {p.owner: welded[m].faces(scene.meshes[m]) for m, p in pos.items()},
         target,
         mask,
         tuple(notes),
     )
-
-
-def _mesh_faces(scene: Scene, mesh: int, rows: tuple[np.ndarray, ...]) -> np.ndarray:
-    parts = scene.meshes[mesh].primitives
-    faces = [r[p.faces] for r, p in zip(rows, parts, strict=True) if len(p.faces)]
-    return np.concatenate(faces).astype(np.int32)
 
 
 def _with_environment(scene: Scene, environment: Any) -> Scene:
@@ -214,43 +206,28 @@ def build(loaded: Loaded, settings: Settings, own_loss: LossFunction | None) -> 
     """The graph for the parameters that are on now. Raises GraphError."""
     table, sources, geometry = loaded.table, loaded.sources, loaded.geometry
     matrices = loaded.views.build()
+    # Meshes whose vertices are in use, or the weights of whose blendshapes.
     moving = {row for row, p in sources.positions.items() if p.in_use}
-    shaped = {sources_row for sources_row in _shaped(loaded)}
-    uniforms = settings.uniforms
+    shaped = (loaded.scene.nodes[n].mesh for n, p in sources.weights.items() if p.in_use)
+    moving |= {row for row in shaped if row is not None}
     lights = sources.lights
     appearance = Appearance(
         geometry,
         sources.materials,
-        geometry.normals(moving | shaped, settings.normals),
+        geometry.normals(moving, settings.normals),
         matrices.eye,
         lights.build(matrices.forward),
         lights.surroundings(),
-        tangents=_tangents_hold(loaded, moving | shaped, settings.normals),
+        tangents=_tangents_hold(loaded, moving, settings.normals),
         mipmaps=settings.mipmaps,
         shadow_texels=settings.shadow_texels,
-        mask_softness=uniforms["mask_softness"],
+        mask_softness=settings.uniforms["mask_softness"],
     )
-    background = build_background(
-        settings.background,
-        loaded.size,
-        matrices,
-        len(loaded.views.cameras),
-        lights.environment,
-    )
-    picture = build_picture(
-        appearance,
-        matrices,
-        loaded.size,
-        settings.mode,
-        uniforms["r"],
-        settings.K,
-        uniforms.get("sigma"),
-        uniforms.get("delta"),
-        settings.max_delta,
-        background,
-        settings.tone,
-        crosses(loaded.views.drawn, geometry.frame) if settings.clip is None else settings.clip,
-    )
+    size, n_views = loaded.size, len(loaded.views.cameras)
+    background = build_background(settings.background, size, matrices, n_views, lights.environment)
+    clip = settings.clip
+    clip = crosses(loaded.views.drawn, geometry.frame) if clip is None else clip
+    picture = build_picture(appearance, matrices, size, settings, background, clip)
     both = F.vec4(picture.color, picture.coverage)
     if loaded.target is None:
         return Graph(picture, both, None, None)
@@ -258,26 +235,12 @@ def build(loaded: Loaded, settings: Settings, own_loss: LossFunction | None) -> 
     terms = [image_loss(picture, shown, loaded.mask, settings.of("loss:"), own_loss)]
     active = table.active
     terms += regularizer_terms(active, loaded.mesh_faces, settings.of("regularizer:"))
+    # A name or a class makes an optimizer for each learning rate; a function is one for all.
     given = settings.optimizer
-    make, own = _optimizer_of(given)
+    make = OPTIMIZERS[given] if isinstance(given, str) else given
+    own = not isinstance(given, (str, type))
     optimizer = grouped_optimizer(table, settings.of("lr:"), make, own)
     return Graph(picture, both, F.add_n(terms), optimizer if active else None)
-
-
-def _optimizer_of(given: Any) -> tuple[Any, bool]:
-    """(what makes optimizers, False) or (an optimizer of all parameters, True)."""
-    if isinstance(given, str):
-        return OPTIMIZERS[given], False
-    if isinstance(given, type):
-        return given, False
-    return given, True
-
-
-def _shaped(loaded: Loaded) -> set[int]:
-    """Meshes whose blendshape weights are in use."""
-    nodes = loaded.scene.nodes
-    found = {n for n, p in loaded.sources.weights.items() if p.in_use}
-    return {m for n in found if (m := nodes[n].mesh) is not None}
 
 
 def _tangents_hold(loaded: Loaded, moving: set[int], normals: Normals) -> bool:

@@ -15,9 +15,7 @@ from itertools import product
 import numpy as np
 
 from dressi.errors import warn
-from dressi.render.camera.camera import Camera, look_at, perspective
-from dressi.render.camera.eye import eye_of
-from dressi.render.camera.far import far_origin, translation
+from dressi.render.camera import Camera, eye_of, far_origin, look_at, perspective, translation
 from dressi.render.scene.flat import Instance
 
 FOV_DEG = 45.0

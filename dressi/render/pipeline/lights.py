@@ -18,11 +18,11 @@ from dressi.ad.vtype import FLOAT, VEC3
 from dressi.errors import GraphError
 from dressi.render.camera.far import relative
 from dressi.render.ibl import brdf_table, build_environment, read_brdf
+from dressi.render.io.images import with_colors
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, log_of, unique_names
 from dressi.render.pipeline.tables import Geometry
-from dressi.render.scene.flat import PlacedLight
-from dressi.render.scene.flat import lights as placed_lights
-from dressi.render.scene.scene import Scene
+from dressi.render.scene import PlacedLight, Scene
+from dressi.render.scene import lights as placed_lights
 from dressi.render.shading import (
     DirectionalLight,
     Light,
@@ -86,18 +86,9 @@ class LightLeaves:
                 made.append(PointLight(self.position[p.node], color, power, end))
             else:
                 outer = min(p.light.outer_cone_rad, math.pi / 2)
-                inner = min(p.light.inner_cone_rad, outer - 1e-3)
-                made.append(
-                    SpotLight(
-                        self.position[p.node],
-                        self.direction[p.node],
-                        color,
-                        power,
-                        end,
-                        max(inner, 0.0),
-                        outer,
-                    )
-                )
+                inner = max(min(p.light.inner_cone_rad, outer - 1e-3), 0.0)
+                at, axis = self.position[p.node], self.direction[p.node]
+                made.append(SpotLight(at, axis, color, power, end, inner, outer))
         if self.headlight > 0.0:
             made.append(DirectionalLight(forward, 1.0, self.headlight))
         return made
@@ -133,17 +124,15 @@ def build_lights(
     rows = [scene.nodes[n].light for n in nodes]
     numbers = [r for r in rows if r is not None]
     used = sorted(set(numbers))
-    names = dict(
-        zip(used, unique_names([scene.lights[r].name for r in used], "light"), strict=True)
-    )
+    named = unique_names([scene.lights[r].name for r in used], "light")
+    names = dict(zip(used, named, strict=True))
     places = unique_names([scene.nodes[n].name for n in nodes], "node")
     to_leaf, to_user = relative(origin)
     out = LightLeaves(placed, numbers, {}, {}, {}, {}, None, None, power)
     for row in used:
         light, name = scene.lights[row], names[row]
-        out.color[row] = table.add(
-            Parameter("light_color", name, _vec3(light.color, f"light_color:{name}"), 0.0)
-        ).leaf
+        leaf = _vec3(light.color, f"light_color:{name}")
+        out.color[row] = table.add(Parameter("light_color", name, leaf, 0.0)).leaf
         value = log_of(np.array(light.intensity)).reshape(1, 1, 1)
         leaf = F.leaf(value, FLOAT, f"light_intensity:{name}")
         out.log_intensity[row] = table.add(
@@ -159,9 +148,7 @@ def build_lights(
             leaf = _vec3(p.direction, f"light_direction:{name}")
             out.direction[p.node] = table.add(Parameter("light_direction", name, leaf)).leaf
     if scene.environment is not None:
-        pixels = scene.environment.pixels[..., :3]
-        if pixels.shape[2] < 3:
-            pixels = np.repeat(pixels[..., :1], 3, axis=2)
+        pixels = with_colors(scene.environment.pixels)[..., :3]
         leaf = F.leaf(np.maximum(pixels, 0.0), VEC3, "environment")
         out.environment = table.add(Parameter("environment", "", leaf, 0.0)).leaf
     elif around.any():
@@ -201,6 +188,3 @@ def build_shadows(
         shadow = build_shadow_map(geometry.positions, geometry.faces, matrix, (texels, texels), r)
         out.append(shadow_visibility(shadow, position, normal, light.sample(position)[0]))
     return out
-
-
-__all__ = ["AMBIENT", "HEADLIGHT", "Ambient", "LightLeaves", "build_lights", "build_shadows"]

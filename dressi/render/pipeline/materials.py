@@ -16,10 +16,9 @@ from dressi.ad import F, Variable
 from dressi.ad.graph import checked_shape
 from dressi.ad.vtype import FLOAT, VEC3, VEC4, VType
 from dressi.errors import GraphError
+from dressi.render.io.images import with_colors
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, unique_names
-from dressi.render.scene.flat import instances
-from dressi.render.scene.parts import Material, TextureRef
-from dressi.render.scene.scene import Scene
+from dressi.render.scene import Material, Scene, TextureRef, instances
 
 FIELDS = {
     "albedo": "base_color_map",
@@ -114,14 +113,11 @@ def build_materials(scene: Scene, rows: list[int], table: ParameterTable) -> lis
 
 def map_pixels(kind: str, pixels: np.ndarray) -> np.ndarray:
     """(H, W, n): what a map of that kind holds of an image of 1 to 4 channels."""
-    n = pixels.shape[2]
     if kind in CHANNELS:
-        k = CHANNELS[kind] if n >= 3 else 0
+        k = CHANNELS[kind] if pixels.shape[2] >= 3 else 0
         return pixels[..., k : k + 1]
-    rgb = pixels[..., :3] if n >= 3 else np.repeat(pixels[..., :1], 3, axis=2)
-    if kind == "albedo" and n in (2, 4):
-        return np.concatenate([rgb, pixels[..., -1:]], axis=2)
-    return rgb
+    colors = with_colors(pixels)
+    return colors if kind == "albedo" else colors[..., :3]
 
 
 def add_leaf(table: ParameterTable, kind: str, owner: str, pixels: np.ndarray) -> Parameter:

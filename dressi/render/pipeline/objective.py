@@ -13,7 +13,7 @@ import numpy as np
 
 from dressi.ad import SGD, Adam, AdamUniform, F, Variable
 from dressi.ad.optim import Optimizer
-from dressi.ad.vtype import FLOAT, IVEC3
+from dressi.ad.vtype import IVEC3
 from dressi.errors import GraphError
 from dressi.render.fit.losses import l1_loss, l2_loss
 from dressi.render.fit.regularizers import (
@@ -117,17 +117,15 @@ def regularizer_terms(
             faces = mesh_faces[p.owner]
             made = {
                 "laplacian": lambda v, f=faces: laplacian_loss(v, laplacian_matrix(f, v.size[0])),
-                "normal_consistency": lambda v, f=faces: normal_consistency(v, _leaf(f)),
+                "normal_consistency": lambda v, f=faces: normal_consistency(
+                    v, F.leaf(f, IVEC3, "regularized_faces")
+                ),
                 "edge_length": lambda v, f=faces: edge_length_loss(v, edge_table(f)),
             }
             terms += [make(p.leaf) * weights[n] for n, make in made.items() if n in weights]
         elif "tv" in weights and p.kind in (*FIELDS, "environment"):
             terms.append(total_variation(p.leaf) * weights["tv"])
     return terms
-
-
-def _leaf(faces: np.ndarray) -> Variable:
-    return F.leaf(faces, IVEC3, "regularized_faces")
 
 
 def rates_of(lr: float | Mapping[str, float]) -> dict[str, float]:
@@ -184,8 +182,3 @@ def clamped(p: Parameter | None, value: Variable) -> Variable:
     if p.low is not None:
         return F.maximum(value, p.low)
     return value if p.high is None else F.minimum(value, p.high)
-
-
-def uniform(value: float, name: str) -> Variable:
-    """FLOAT @ 1x1 leaf of a number that may be sent anew."""
-    return F.leaf(np.float32(value).reshape(1, 1, 1), FLOAT, name)

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dressi.ad import F, Variable
 from dressi.ad.vtype import VEC3
 from dressi.errors import GraphError
-from dressi.kinds import CURVES, ENCODINGS, MODES, Curve, Encoding, Mode
+from dressi.kinds import Encoding
 from dressi.render.camera.eye import pixel_rays
 from dressi.render.ibl import read_map
 from dressi.render.pipeline.appearance import Appearance
 from dressi.render.pipeline.views import ViewMatrices
-from dressi.render.raster.antialias import build_antialias
-from dressi.render.raster.hardsoftras import build_hardsoftras
-from dressi.render.raster.projection import Size
-from dressi.render.shading import blend_peels, tone_map
-from dressi.render.shading.tone import gamma
+from dressi.render.raster import Size, build_antialias, build_hardsoftras
+from dressi.render.shading import blend_peels, gamma, tone_map
+
+if TYPE_CHECKING:
+    from dressi.render.pipeline.settings import Settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,43 +41,39 @@ def build_picture(
     appearance: Appearance,
     views: ViewMatrices,
     size: Size,
-    mode: Mode,
-    r: Variable,
-    K: int,
-    sigma: Variable | None,
-    delta: Variable | None,
-    max_delta: float,
+    settings: Settings,
     background: Variable,
-    tone: tuple[Curve, Encoding],
     clip: bool,
 ) -> Picture:
-    """The pictures of all views.
+    """Return the pictures of all views.
 
-    mode: ``hardsoftras`` (K peels, r, sigma, delta: see ``build_hardsoftras``) or ``antialias``
-    (one layer; masked and clear materials show the background behind them). background: VEC3 @
-    1x1 or @ size, linear. tone: (curve, encoding) of ``tone_map``, after blending as in the paper.
-    clip: whether faces are cut at the near and far plane.
+    settings: the mode ``hardsoftras`` (K peels, r, sigma, delta: see ``build_hardsoftras``) or
+    ``antialias`` (one layer; masked and clear materials show the background behind them); the tone,
+    (curve, encoding) of ``tone_map``, after blending as in the paper. background: VEC3 @ 1x1 or @
+    size, linear. clip: whether faces are cut at the near and far plane.
     """
-    g = appearance.geometry
-    if mode == "antialias":
+    g, u, K, tone = appearance.geometry, settings.uniforms, settings.K, settings.tone
+    if settings.mode == "antialias":
         aa = build_antialias(g.positions, g.faces, views.matrix, size, clip=clip)
         color, alpha = appearance.shade(aa.peel, aa.screen)
         coverage = aa.silhouette
         if alpha is not None:
             color = F.mix(background, color, alpha)
             coverage = aa.blend(F.expand(alpha, size, aa.peel.ids.layers))
-        linear = aa.blend(_full(color, aa.peel.ids), background)
+        if (color.size, color.layers) != (size, aa.peel.ids.layers):  # the same at every pixel
+            color = F.expand(color, size, aa.peel.ids.layers)
+        linear = aa.blend(color, background)
     else:
         hs = build_hardsoftras(
             g.positions,
             g.faces,
             views.matrix,
             size,
-            r,
+            u["r"],
             K,
-            sigma,
-            delta,
-            max_delta,
+            u.get("sigma"),
+            u.get("delta"),
+            settings.max_delta,
             rims="front" if K == 1 else None,
             clip=clip,
         )
@@ -87,17 +84,9 @@ def build_picture(
             linear, coverage = blend_peels(hs, colors, alphas, background)
         else:
             linear, coverage = hs.blend(colors, background), hs.silhouette
-    shown = tone_map(background, *tone) if tone != ("none", "none") else background
     if tone != ("none", "none"):
-        linear = tone_map(linear, *tone)
-    return Picture(linear, coverage, shown)
-
-
-def _full(color: Variable, like: Variable) -> Variable:
-    """A colour that is the same everywhere, at every pixel."""
-    if color.size == like.size and color.layers == like.layers:
-        return color
-    return F.expand(color, like.size, like.layers)
+        background, linear = tone_map(background, *tone), tone_map(linear, *tone)
+    return Picture(linear, coverage, background)
 
 
 def encoded(color: Variable, encoding: Encoding) -> Variable:
@@ -105,17 +94,6 @@ def encoded(color: Variable, encoding: Encoding) -> Variable:
     if encoding == "srgb":
         return F.image.linear_to_srgb(color)
     return gamma(color) if encoding == "gamma" else color
-
-
-def check_modes(mode: Mode, tone: tuple[Curve, Encoding]) -> None:
-    """Raise GraphError for an unknown mode, curve or encoding."""
-    if mode not in MODES:
-        raise GraphError(f"mode must be one of {MODES}, got {mode!r}")
-    if not isinstance(tone, (tuple, list)) or len(tone) != 2:
-        raise GraphError(f"tone must be (curve, encoding), got {tone!r}")
-    for what, value, known in (("curve", tone[0], CURVES), ("encoding", tone[1], ENCODINGS)):
-        if value not in known:
-            raise GraphError(f"tone: {what} must be one of {known}, got {value!r}")
 
 
 def build_background(

@@ -1,7 +1,8 @@
 """Back to a scene: the data of parameters in the places that they came from.
 
 In: the scene as it was loaded, and what its parameters hold now. Out: a ``Scene`` in which only
-parameters that were in use (sent or fitted) differ, and notes on what had no place.
+parameters that were in use (sent or fitted) differ, and notes on what had no place. An image that
+several kinds of maps read in the same channels is split: the fitted map gets an image of its own.
 """
 
 from __future__ import annotations
@@ -12,15 +13,21 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dressi.render.camera.camera import Camera
+from dressi.render.io.images import with_colors
 from dressi.render.pipeline.lights import LightLeaves
-from dressi.render.pipeline.maps_back import write_maps
-from dressi.render.pipeline.materials import MaterialLeaves
+from dressi.render.pipeline.materials import CHANNELS, FIELDS, FILE_SRGB, MaterialLeaves
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, with_field
 from dressi.render.pipeline.tables import NORMAL_STEP, Welded, normal_key
-from dressi.render.scene.flat import world_matrices
-from dressi.render.scene.parts import Node, Primitive, SceneMesh
-from dressi.render.scene.scene import Scene
-from dressi.render.scene.welding import first_alike
+from dressi.render.scene import (
+    Image,
+    Node,
+    Primitive,
+    Scene,
+    SceneMesh,
+    first_alike,
+    world_matrices,
+)
+from dressi.render.scene.parts import ColorSpace
 
 Read = Callable[[Parameter], np.ndarray]
 
@@ -93,7 +100,7 @@ def updated_scene(
             draft.nodes[node] = replace(draft.nodes[node], weights=values)
     draft.scene = replace(draft.scene, meshes=tuple(meshes))
     draft.scene = _with_factors(draft.scene, sources, read)
-    draft.scene = write_maps(draft.scene, sources.materials, sources.table, read)
+    draft.scene = _with_maps(draft.scene, sources, read)
     _lights_back(draft, sources, read)
     _cameras_back(draft, sources, cameras, aspect)
     environment = sources.table.one("environment")
@@ -160,6 +167,81 @@ def _with_factors(scene: Scene, sources: Sources, read: Read) -> Scene:
 def _with_material(mesh: SceneMesh, row: int) -> SceneMesh:
     given = [replace(p, material=row) if p.material is None else p for p in mesh.primitives]
     return replace(mesh, primitives=tuple(given))
+
+
+def _with_maps(scene: Scene, sources: Sources, read: Read) -> Scene:
+    """The scene with the maps that were in use, and with those that are new."""
+    materials, table = sources.materials, sources.table
+    images = list(scene.images)
+    rows = list(scene.materials)
+    number = {m.name: (m.row if m.row >= 0 else len(rows) - 1) for m in materials}
+    by_leaf = {p.leaf: p for p in table}
+    kinds_of: dict[int, set[str]] = {}
+    for m in materials:
+        for kind, (_, ref) in m.maps.items():
+            if ref.image >= 0:
+                kinds_of.setdefault(ref.image, set()).add(kind)
+    split: dict[tuple[str, int], int] = {}
+    written: set[str] = set()
+    for m in materials:
+        fresh = {k for k, (_, ref) in m.maps.items() if ref.image < 0}
+        for kind, (leaf, ref) in m.maps.items():
+            p = by_leaf[leaf]
+            if kind in fresh:
+                continue
+            if p.in_use and p.name not in written:
+                written.add(p.name)
+                clash = any(_overlap(kind, k) for k in kinds_of[ref.image] - {kind})
+                row = ref.image
+                if clash:
+                    row = split[kind, ref.image] = len(images)
+                    images.append(replace(images[ref.image], name=f"{kind} of {p.owner}"))
+                pixels = with_channels(kind, images[row].pixels, read(p))
+                images[row] = replace(images[row], pixels=pixels)
+            if (kind, ref.image) in split:
+                mine = rows[number[m.name]]
+                new = replace(ref, image=split[kind, ref.image])
+                rows[number[m.name]] = with_field(mine, FIELDS[kind], new)
+        for slot in sorted({FIELDS[k] for k in fresh}):
+            kinds = [k for k in sorted(fresh) if FIELDS[k] == slot]
+            pixels = _packed({k: read(by_leaf[m.maps[k][0]]) for k in kinds})
+            space: ColorSpace = "srgb" if kinds[0] in FILE_SRGB else "linear"
+            ref = replace(m.maps[kinds[0]][1], image=len(images))
+            images.append(Image(pixels, space, f"{slot.removesuffix('_map')} of {m.name}"))
+            rows[number[m.name]] = with_field(rows[number[m.name]], slot, ref)
+    return replace(scene, images=tuple(images), materials=tuple(rows))
+
+
+def _overlap(a: str, b: str) -> bool:
+    """Whether two kinds of maps read the same channels."""
+    return CHANNELS[a] == CHANNELS[b] if a in CHANNELS and b in CHANNELS else True
+
+
+def with_channels(kind: str, old: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """(H, W, C): the pixels of an image with the channels of a map replaced."""
+    out = with_colors(old).copy()
+    if kind in CHANNELS:
+        k = CHANNELS[kind]
+        out[..., k] = value[..., 0]
+        return out
+    out[..., :3] = value[..., :3]
+    if value.shape[2] == 4:
+        out[..., 3] = value[..., 3]
+    return out
+
+
+def _packed(maps: dict[str, np.ndarray]) -> np.ndarray:
+    """(H, W, 3 or 4): a new image of one map of colours, or of maps of one value."""
+    (first, value), *_ = maps.items()
+    if first not in CHANNELS:
+        return value
+    height, width = (max(a.shape[axis] for a in maps.values()) for axis in (0, 1))
+    out = np.ones((height, width, 3), np.float32)
+    for kind, a in maps.items():
+        rows = np.arange(height) * a.shape[0] // height
+        columns = np.arange(width) * a.shape[1] // width
+        out[..., CHANNELS[kind]] = a[rows][:, columns, 0]
+    return out
 
 
 def _lights_back(draft: _Draft, sources: Sources, read: Read) -> None:

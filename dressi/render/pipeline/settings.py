@@ -12,18 +12,27 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad import Variable
+from dressi.ad import F, Variable
+from dressi.ad.vtype import FLOAT
 from dressi.errors import GraphError
-from dressi.kinds import NORMALS, REGULARIZERS, Curve, Encoding, Mode, Normals
+from dressi.kinds import (
+    CURVES,
+    ENCODINGS,
+    MODES,
+    NORMALS,
+    REGULARIZERS,
+    Curve,
+    Encoding,
+    Mode,
+    Normals,
+)
 from dressi.render.pipeline.objective import (
     COLOR_LOSSES,
     MASK_LOSSES,
     OPTIMIZERS,
     rates_of,
-    uniform,
     weights_of,
 )
-from dressi.render.pipeline.picture import check_modes
 
 
 @dataclass(eq=False)
@@ -74,11 +83,17 @@ def check_settings(
     mode: Mode, tone: tuple[Curve, Encoding], normals: Normals, optimizer: object
 ) -> None:
     """Raise GraphError for an unknown mode, curve, encoding, kind of normals or optimizer."""
-    check_modes(mode, tone)
-    if normals not in NORMALS:
-        raise GraphError(f"normals must be one of {NORMALS}, got {normals!r}")
-    if isinstance(optimizer, str) and optimizer not in OPTIMIZERS:
-        raise GraphError(f"optimizer must be one of {tuple(OPTIMIZERS)}, got {optimizer!r}")
+    if not isinstance(tone, (tuple, list)) or len(tone) != 2:
+        raise GraphError(f"tone must be (curve, encoding), got {tone!r}")
+    for what, value, known in (
+        ("mode", mode, MODES),
+        ("tone: curve", tone[0], CURVES),
+        ("tone: encoding", tone[1], ENCODINGS),
+        ("normals", normals, NORMALS),
+        ("optimizer", optimizer if isinstance(optimizer, str) else "adam", tuple(OPTIMIZERS)),
+    ):
+        if value not in known:
+            raise GraphError(f"{what} must be one of {known}, got {value!r}")
 
 
 def uniforms_of(
@@ -105,7 +120,10 @@ def uniforms_of(
     for name in ("r", "sigma", "delta"):
         if name in numbers:
             check_length(name, numbers[name])
-    return {name: uniform(value, name) for name, value in numbers.items()}
+    return {
+        name: F.leaf(np.float32(value).reshape(1, 1, 1), FLOAT, name)
+        for name, value in numbers.items()
+    }
 
 
 def check_length(name: str, value: object) -> None:

@@ -10,7 +10,7 @@ that hard edges stay hard.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,12 +21,9 @@ from dressi.kinds import Normals
 from dressi.render.camera.far import far_origin, relative, translation
 from dressi.render.pipeline.frame import Frame, build_frame
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, unique_names
-from dressi.render.raster.batch import Part, build_batch
-from dressi.render.raster.projection import gather
-from dressi.render.scene.flat import Instance, instances
-from dressi.render.scene.parts import SceneMesh
-from dressi.render.scene.scene import Scene
-from dressi.render.scene.welding import first_alike, weld
+from dressi.render.raster import Part, build_batch, gather
+from dressi.render.scene import Instance, Scene, SceneMesh, first_alike, instances, weld
+from dressi.render.scene.mesh import unit_or_zero
 
 NORMAL_STEP = 1e-3
 """Normals of a file that differ by less, in each component, are one."""
@@ -43,6 +40,11 @@ class Welded:
     positions: np.ndarray
     deltas: tuple[np.ndarray | None, ...]
     rows: tuple[np.ndarray, ...]
+
+    def faces(self, mesh: SceneMesh) -> np.ndarray:
+        """(F, 3) int32: faces of all primitives, rows of ``positions``."""
+        pairs = zip(self.rows, mesh.primitives, strict=True)
+        return np.concatenate([r[p.faces] for r, p in pairs if len(p.faces)]).astype(np.int32)
 
 
 def weld_mesh(mesh: SceneMesh) -> Welded:
@@ -162,37 +164,33 @@ def build_geometry(
         leaf = F.leaf(values, FLOAT, f"blendshape_weights:{name}")
         weights[node] = table.add(Parameter("blendshape_weights", name, leaf))
     number = {row: k for k, row in enumerate(material_rows)}
-    joiner = _Joiner(scene, welded, pos, weights, number, origins)
+    joiner = _Joiner(welded, pos, weights, number, origins)
     for node in dict.fromkeys(i.node for i in found):
         joiner.add([i for i in found if i.node == node])
     return joiner.geometry(frame), welded, pos, weights
 
 
+@dataclass
 class _Joiner:
     """Collects the rows of all instances."""
 
-    def __init__(
-        self,
-        scene: Scene,
-        welded: dict[int, Welded],
-        pos: dict[int, Parameter],
-        weights: dict[int, Parameter],
-        number: dict[int, int],
-        origins: dict[int, np.ndarray],
-    ) -> None:
-        self.scene, self.welded, self.pos, self.weights = scene, welded, pos, weights
-        self.number, self.origins = number, origins
-        self.parts: list[Part] = []
-        self.faces: dict[tuple, Variable] = {}
-        self.deltas: dict[int, list[Variable | None]] = {}
-        self.attribute_faces: list[np.ndarray] = []
-        self.normal_faces: list[np.ndarray] = []
-        self.normals: list[np.ndarray] = []
-        self.mesh_of_normal: list[np.ndarray] = []
-        self.has_normal: list[np.ndarray] = []
-        self.materials: list[np.ndarray] = []
-        self.rows: list[Instance] = []
-        self.n_rows, self.n_normals = 0, 0
+    welded: dict[int, Welded]
+    pos: dict[int, Parameter]
+    weights: dict[int, Parameter]
+    number: dict[int, int]
+    origins: dict[int, np.ndarray]
+    parts: list[Part] = field(default_factory=list)
+    faces: dict[tuple, Variable] = field(default_factory=dict)
+    deltas: dict[int, list[Variable | None]] = field(default_factory=dict)
+    attribute_faces: list[np.ndarray] = field(default_factory=list)
+    normal_faces: list[np.ndarray] = field(default_factory=list)
+    normals: list[np.ndarray] = field(default_factory=list)
+    mesh_of_normal: list[np.ndarray] = field(default_factory=list)
+    has_normal: list[np.ndarray] = field(default_factory=list)
+    materials: list[np.ndarray] = field(default_factory=list)
+    rows: list[Instance] = field(default_factory=list)
+    n_rows: int = 0
+    n_normals: int = 0
 
     def add(self, group: list[Instance]) -> None:
         """The primitives of one node."""
@@ -202,9 +200,8 @@ class _Joiner:
         welded = self.welded[mesh]
         corners = [welded.rows[i.part][i.faces] for i in group]
         if key not in self.faces:
-            self.faces[key] = F.leaf(
-                np.concatenate(corners), IVEC3, f"faces:{self.pos[mesh].owner}"
-            )
+            name = f"faces:{self.pos[mesh].owner}"
+            self.faces[key] = F.leaf(np.concatenate(corners), IVEC3, name)
         part: Part = (self._positions(first), self.faces[key])
         placed = first.world @ translation(self.origins[mesh])
         if not np.array_equal(placed, np.eye(4)):
@@ -221,9 +218,7 @@ class _Joiner:
         """Rows of normals: one for each welded vertex and normal of the file."""
         keys, values, known = [], [], []
         for i, rows in zip(group, corners, strict=True):
-            normals = i.normals()
-            has = normals is not None
-            flat = rows.reshape(-1)
+            normals, flat = i.normals(), rows.reshape(-1)
             if normals is None:  # a face each, as glTF wants where a file has none
                 file = np.zeros((len(flat), 3), np.float32)
                 own = -APART * (1 + np.arange(len(flat)) // 3)
@@ -233,7 +228,7 @@ class _Joiner:
                 key = normal_key(flat, file)
             keys.append(key)
             values.append(file)
-            known.append(np.full(len(flat), has))
+            known.append(np.full(len(flat), normals is not None))
         alike = first_alike(np.concatenate(keys), NORMAL_STEP)
         first, inverse = np.unique(alike, return_inverse=True)
         self.normal_faces.append(inverse.reshape(-1, 3) + self.n_normals)
@@ -266,10 +261,11 @@ class _Joiner:
         batch = build_batch(self.parts)
         n_sets = max((len(i.primitive.uvs) for i in self.rows), default=0)
         uvs = [_joined(self.rows, lambda i, k=k: _uv(i, k), 2) for k in range(n_sets)]
-        with_uv: tuple[set[int], ...] = tuple(set() for _ in range(n_sets))
-        for k in range(n_sets):
-            lacking = {self._number(i) for i in self.rows if len(i.primitive.uvs) <= k}
-            with_uv[k].update({self._number(i) for i in self.rows} - lacking)
+        every = {self._number(i) for i in self.rows}
+        with_uv = tuple(
+            every - {self._number(i) for i in self.rows if len(i.primitive.uvs) <= k}
+            for k in range(n_sets)
+        )
         colors = None
         if any(i.primitive.colors is not None for i in self.rows):
             rgba = _joined(self.rows, lambda i: i.primitive.colors, 4, 1.0)
@@ -305,9 +301,7 @@ def _world_tangents(i: Instance) -> np.ndarray | None:
     given = i.primitive.tangents
     if given is None:
         return None
-    along = given[:, :3] @ i.world[:3, :3].T
-    length = np.linalg.norm(along, axis=1, keepdims=True)
-    along = np.divide(along, length, out=np.zeros_like(along), where=length > 0.0)
+    along = unit_or_zero(given[:, :3] @ i.world[:3, :3].T)
     # A mirroring matrix turns the handedness of normal, tangent and bitangent.
     return np.concatenate([along, given[:, 3:] * (-1.0 if i.flips else 1.0)], axis=1)
 

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image as PillowImage
 
 from dressi.errors import GraphError
-from dressi.render.io.images import read_image
+from dressi.render.io.images import read_image, with_colors
 
 Size = tuple[int, int]
 
@@ -66,7 +66,7 @@ def read_targets(targets: Any, size: Size | None = None) -> Targets | None:
     if any(masked) and not all(masked):
         lacking = [n for n, m in zip(names, masked, strict=True) if not m]
         raise GraphError(f"some targets have an alpha channel, {', '.join(lacking)} have none")
-    colors = [p[..., :3] if p.shape[2] >= 3 else np.repeat(p[..., :1], 3, 2) for p in pictures]
+    colors = [with_colors(p)[..., :3] for p in pictures]
     alpha = np.stack([p[..., -1:] for p in pictures]) if masked[0] else None
     return Targets(np.stack(colors), alpha)
 

@@ -16,9 +16,7 @@ import numpy as np
 from dressi.ad import F, Variable
 from dressi.ad.vtype import MAT4, VEC2, VEC3, VEC4, VType
 from dressi.errors import warn
-from dressi.render.camera.camera import Camera
-from dressi.render.camera.eye import eye_of, homogeneous_eye
-from dressi.render.camera.pose import axis_angle_matrix, build_view
+from dressi.render.camera import Camera, axis_angle_matrix, build_view, eye_of, homogeneous_eye
 from dressi.render.pipeline.frame import Frame, tightened
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, log_of
 

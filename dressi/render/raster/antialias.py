@@ -28,6 +28,8 @@ from dressi.render.raster.projection import (
     Size,
     build_screen_faces,
     check_faces,
+    check_size,
+    check_variables,
     pixel_positions,
     project,
     to_screen,
@@ -124,7 +126,15 @@ def build_antialias(
     inner ones (a face in front of a farther one) included; from faces that cross the near or the
     far plane only with clip, which cuts them there. Raises GraphError for wrong types or sizes.
     """
-    _check(vtx_pos, faces, matrix, size)
+    check_variables("antialias", vtx_pos=vtx_pos, faces=faces, matrix=matrix)
+    check_faces(faces)
+    if faces.creator is not None:
+        raise GraphError(f"antialias: faces must be a leaf, got {faces.label()}")
+    if vtx_pos.vtype is not VEC3 or matrix.vtype is not MAT4:
+        raise GraphError(
+            f"antialias needs VEC3 positions and a MAT4, got {vtx_pos.label()}, {matrix.label()}"
+        )
+    check_size("antialias", size)
     if jitter is not None and not isinstance(jitter, Variable):
         jitter = F.constant(jitter)
     screen = build_screen_faces(vtx_pos, faces, matrix, size, jitter, clip)
@@ -155,25 +165,6 @@ def build_antialias(
         weights=weights,
         silhouette=hard + F.dot(around, weights),
     )
-
-
-def _check(vtx_pos: Variable, faces: Variable, matrix: Variable, size: Size) -> None:
-    inputs: dict[str, object] = {"vtx_pos": vtx_pos, "faces": faces, "matrix": matrix}
-    for what, given in inputs.items():
-        if not isinstance(given, Variable):
-            raise GraphError(
-                f"antialias: {what} must be a Variable, got {type(given).__name__}\n"
-                "  hint: make a leaf and send the array to it, or F.leaf(array, vtype)"
-            )
-    check_faces(faces)
-    if faces.creator is not None:
-        raise GraphError(f"antialias: faces must be a leaf, got {faces.label()}")
-    if vtx_pos.vtype is not VEC3 or matrix.vtype is not MAT4:
-        raise GraphError(
-            f"antialias needs VEC3 positions and a MAT4, got {vtx_pos.label()}, {matrix.label()}"
-        )
-    if not isinstance(size, (tuple, list)) or len(size) != 2 or min(size) < 1:
-        raise GraphError(f"antialias needs a size (width, height) of at least 1x1, got {size!r}")
 
 
 def _edge_ends(faces: Variable) -> tuple[Variable, Variable]:

@@ -18,6 +18,7 @@ from dressi.ad import F, Variable
 from dressi.ad.graph import Derived
 from dressi.ad.vtype import INT, IVEC3, MAT4, VEC3
 from dressi.errors import GraphError
+from dressi.render.raster.projection import check_variables
 from dressi.render.raster.topology import MeshFaces, neighbor_table
 
 Part = tuple[Variable, Variable] | tuple[Variable, Variable, Variable]
@@ -117,12 +118,8 @@ def build_batch(meshes: Sequence[Part]) -> MeshBatch:
 def _check_part(k: int, part: object) -> None:
     if not isinstance(part, (list, tuple)) or len(part) not in (2, 3):
         raise GraphError(f"batch: mesh {k} must be (positions, faces[, matrix]), got {part!r}")
-    for what, v in zip(("positions", "faces", "matrix"), part, strict=False):
-        if not isinstance(v, Variable):
-            raise GraphError(
-                f"batch: {what} of mesh {k} must be a Variable, got {type(v).__name__}\n"
-                "  hint: make a leaf and send the array to it, or F.leaf(array, vtype)"
-            )
+    given = zip(("positions", "faces", "matrix"), part, strict=False)
+    check_variables("batch", **{f"{what} of mesh {k}": v for what, v in given})
     positions, faces = part[:2]
     if positions.vtype is not VEC3 or positions.size[1] != 1:
         raise GraphError(f"batch: mesh {k} needs VEC3 positions @ (n, 1), got {positions.label()}")

@@ -18,6 +18,8 @@ from dressi.render.raster.projection import (
     ScreenFaces,
     Size,
     check_faces,
+    check_size,
+    check_variables,
     gather,
     pixel_positions,
 )
@@ -64,11 +66,9 @@ def build_conservative(
     """
     if not isinstance(uv, Variable) or uv.vtype is not VEC2 or uv.size[1] != 1:
         raise GraphError(f"conservative: uv must be VEC2 @ (T, 1), got {uv!r}")
-    if not isinstance(uv_faces, Variable):
-        raise GraphError(f"conservative: uv_faces must be a Variable, got {uv_faces!r}")
+    check_variables("conservative", uv_faces=uv_faces)
     check_faces(uv_faces)
-    if not isinstance(size, (tuple, list)) or len(size) != 2 or min(size) < 1:
-        raise GraphError(f"conservative: size must be (width, height) >= 1x1, got {size!r}")
+    check_size("conservative", size)
     gutter = _checked_gutter(gutter_px)
     m = float(max(size))
     at = uv * (size[0] / m, size[1] / m)

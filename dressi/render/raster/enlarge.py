@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dressi.ad import F, Variable
 from dressi.render.raster.projection import ScreenFaces
+from dressi.render.raster.weights import cross
 
 MIN_AREA = 1e-10
 MIN_INRADIUS = 1e-6
@@ -45,7 +46,7 @@ def build_enlarge(
     a, b, c = (v.xy for v in corners)
     ab, bc, ca = b - a, c - b, a - c
     l_ab, l_bc, l_ca = F.length(ab), F.length(bc), F.length(ca)
-    area2 = F.abs(_cross(ab, -ca))
+    area2 = F.abs(cross(ab, -ca))
     perimeter = l_ab + l_bc + l_ca
     incentre = F.safe_div(a * l_bc + b * l_ca + c * l_ab, perimeter)
     factor = 1.0 + r * F.safe_div(perimeter, area2)  # 1 + r / inradius
@@ -97,10 +98,6 @@ def _beside_edge(
     box.append(p + t * low + n * near)
     usable = F.equal(F.sum_components(edges), 1.0) * (length > MIN_INRADIUS)
     return box, F.where(usable, (high - low) * (near + far), NEVER)
-
-
-def _cross(u: Variable, v: Variable) -> Variable:
-    return u.x * v.y - u.y * v.x
 
 
 def _to_ndc(xy: Variable, screen: ScreenFaces) -> Variable:

@@ -17,7 +17,7 @@ from dressi.kinds import Cull
 from dressi.render.raster.distance import interpolate
 from dressi.render.raster.enlarge import SLACK_PX
 from dressi.render.raster.hardsoftras import FAR_INSIDE, Peel
-from dressi.render.raster.projection import Size, check_faces, gather, project
+from dressi.render.raster.projection import Size, check_faces, check_variables, gather, project
 from dressi.render.raster.weights import clip_weights
 
 Corners = tuple[Variable, Variable, Variable]
@@ -74,13 +74,7 @@ def build_hard_raster(
     through bary and depth; also from the visible part of a face to those of its corners that lie
     behind the camera. Raises GraphError for wrong types, sizes, cull modes and scissors.
     """
-    inputs: dict[str, object] = {"vtx_pos": vtx_pos, "faces": faces, "matrix": matrix}
-    for what, given in inputs.items():
-        if not isinstance(given, Variable):
-            raise GraphError(
-                f"hard raster: {what} must be a Variable, got {type(given).__name__}\n"
-                "  hint: make a leaf and send the array to it, or F.leaf(array, vtype)"
-            )
+    check_variables("hard raster", vtx_pos=vtx_pos, faces=faces, matrix=matrix)
     check_faces(faces)
     if vtx_pos.vtype is not VEC3 or matrix.vtype is not MAT4:
         raise GraphError(
@@ -95,7 +89,7 @@ def build_hard_raster(
         clip = F.vec4(moved, F.swizzle(clip, "zw"))
     corners = gather(clip, faces)
     frag = F.rasterize(corners, size, cull=cull, scissor=scissor)
-    p = _ndc(size, clip.layers)
+    p = F.pixel_coord(size, clip.layers) * (2.0 / size[0], 2.0 / size[1]) - 1.0  # NDC
     a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in corners)
     depth = _depth(_weights((a, b, c), p, size, moving=False), (a, b, c))
     ids = F.resolve(frag, depth, background=-1)
@@ -109,11 +103,6 @@ def build_hard_raster(
         depth=F.where(mask, _depth(bary, (a, b, c)), 1.0),
         mask=mask,
     )
-
-
-def _ndc(size: Size, layers: int) -> Variable:
-    """VEC2 @ size: centres of pixels in NDC."""
-    return F.pixel_coord(size, layers) * (2.0 / size[0], 2.0 / size[1]) - 1.0
 
 
 def _weights(corners: Corners, p: Variable, size: Size, moving: bool = True) -> Variable:

@@ -153,6 +153,23 @@ def pixel_positions(size: Size, layers: int = 1) -> Variable:
     return F.pixel_coord(size, layers) * (1.0 / float(max(size)))
 
 
+def check_variables(who: str, **inputs: object) -> None:
+    """Raise GraphError unless the named inputs of a builder are Variables."""
+    for what, given in inputs.items():
+        if not isinstance(given, Variable):
+            raise GraphError(
+                f"{who}: {what} must be a Variable, got {type(given).__name__}\n"
+                "  hint: make a leaf and send the array to it, or F.leaf(array, vtype)"
+            )
+
+
+def check_size(who: str, size: object, least: int = 1) -> None:
+    """Raise GraphError unless size is a (width, height) of that many pixels at least."""
+    if not isinstance(size, (tuple, list)) or len(size) != 2 or min(size) < least:
+        wanted = f"(width, height) of at least {least}x{least}"
+        raise GraphError(f"{who}: size must be {wanted}, got {size!r}")
+
+
 def check_faces(faces: Variable) -> None:
     """Raise GraphError unless faces is an IVEC3 table."""
     if faces.vtype is not IVEC3 or faces.size[1] != 1 or faces.layers != 1:

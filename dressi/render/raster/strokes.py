@@ -16,7 +16,15 @@ from dressi.ad.vtype import FLOAT, IVEC2, MAT4, VEC3
 from dressi.errors import GraphError
 from dressi.kinds import UNITS, Unit
 from dressi.render.raster.enlarge import SLACK_PX
-from dressi.render.raster.projection import MIN_W, Size, pixel_positions, project, to_screen
+from dressi.render.raster.projection import (
+    MIN_W,
+    Size,
+    check_size,
+    check_variables,
+    pixel_positions,
+    project,
+    to_screen,
+)
 
 FAR_OUTSIDE = 2.0
 """Distance (screen square units, beyond its diagonal) outside of everything that reaches a
@@ -119,13 +127,12 @@ def build_lines(
     t_a, t_b = _cut(a, b)
     seen = F.stop_gradient(t_a) <= F.stop_gradient(t_b)
     start, stop = a + (b - a) * t_a, a + (b - a) * t_b
-    ends = [
+    first, last = (
         (to_screen(c, size), _radius_at(h_a + (h_b - h_a) * t, c, matrix, size, unit))
         for c, t in ((start, t_a), (stop, t_b))
-    ]
-    return _build(
-        _Ends(ends[0][0], ends[1][0], ends[0][1], ends[1][1], seen, t_a, t_b), size, r, sigma
     )
+    ends = _Ends(first[0], last[0], first[1], last[1], seen, t_a, t_b)
+    return _build(ends, size, r, sigma)
 
 
 @dataclass(frozen=True)
@@ -303,14 +310,11 @@ def _table(name: str, value: Variable | float, vtx_pos: Variable) -> Variable:
 
 
 def _check(vtx_pos: Variable, matrix: Variable, size: Size, unit: str) -> None:
-    for what, given in (("vtx_pos", vtx_pos), ("matrix", matrix)):
-        if not isinstance(given, Variable):
-            raise GraphError(f"{what} must be a Variable, got {type(given).__name__}")
+    check_variables("strokes", vtx_pos=vtx_pos, matrix=matrix)
     if vtx_pos.vtype is not VEC3 or vtx_pos.size[1] != 1 or matrix.vtype is not MAT4:
         raise GraphError(
             f"needs VEC3 positions @ (n, 1) and a MAT4, got {vtx_pos.label()}, {matrix.label()}"
         )
-    if not isinstance(size, (tuple, list)) or len(size) != 2 or min(size) < 1:
-        raise GraphError(f"size must be (width, height) of at least 1x1, got {size!r}")
+    check_size("strokes", size)
     if unit not in UNITS:
         raise GraphError(f"unit must be one of {UNITS}, got {unit!r}")

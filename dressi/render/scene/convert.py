@@ -7,11 +7,13 @@ its vertices are doubled at UV seams. In: either one. Out: the other.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import GraphError
+from dressi.render.camera.far import translation
 from dressi.render.scene.flat import instances
 from dressi.render.scene.mesh import Mesh, vertex_normals
 from dressi.render.scene.parts import (
@@ -98,13 +100,26 @@ def scene_of(mesh: Mesh, albedo: npt.ArrayLike | None = None) -> Scene:
     material = Material(
         base_color_map=reference, metallic=0.0, roughness=1.0, name=mesh.name or "material"
     )
+    return one_mesh_scene((primitive_of(mesh, 0),), (material,), images, mesh.name)
+
+
+def one_mesh_scene(
+    primitives: Sequence[Primitive],
+    materials: Sequence[Material],
+    images: Sequence[Image],
+    name: str,
+    origin: npt.ArrayLike = (0.0, 0.0, 0.0),
+    notes: Sequence[str] = (),
+) -> Scene:
+    """Return a scene of one mesh, at a node that stands at ``origin``, (3,) world units."""
     return Scene(
-        nodes=(Node(mesh=0, name=mesh.name),),
+        nodes=(Node(translation(np.asarray(origin)), mesh=0, name=name),),
         roots=(0,),
-        meshes=(SceneMesh((primitive_of(mesh, 0),), name=mesh.name),),
-        materials=(material,),
-        images=images,
-        name=mesh.name,
+        meshes=(SceneMesh(tuple(primitives), name=name),),
+        materials=tuple(materials),
+        images=tuple(images),
+        name=name,
+        notes=tuple(notes),
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from dressi.ad.precision import say_rounded
 from dressi.errors import GraphError
 from dressi.render.camera.camera import Camera, perspective
-from dressi.render.scene.mesh import Mesh
+from dressi.render.scene.mesh import Mesh, unit_or_zero
 from dressi.render.scene.parts import (
     Floats,
     Material,
@@ -84,9 +84,7 @@ class Instance:
         # The rows' cofactors: det times the inverse transpose, which a flat scale leaves finite.
         cofactors = np.stack([np.cross(m[1], m[2]), np.cross(m[2], m[0]), np.cross(m[0], m[1])])
         turned = local @ cofactors.T * (-1.0 if self.flips else 1.0)
-        length = np.linalg.norm(turned, axis=1, keepdims=True)
-        unit = np.divide(turned, length, out=np.zeros_like(turned), where=length > 0.0)
-        return unit.astype(np.float32)
+        return unit_or_zero(turned).astype(np.float32)
 
     def world_mesh(self, uv_set: int = 0) -> Mesh:
         """The ``Mesh`` in the world: blendshapes added, winding turned where the matrix mirrors.

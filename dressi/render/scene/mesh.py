@@ -9,6 +9,7 @@ outside; the UV origin is the top left corner of the texture.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,17 @@ from dressi.errors import GraphError
 
 FloatArray = npt.NDArray[np.floating]
 IntArray = npt.NDArray[np.integer]
+Number = TypeVar("Number", bound=np.floating)
+
+
+def int32_indices(what: str, indices: npt.ArrayLike) -> npt.NDArray[np.int32]:
+    """Return indices as contiguous int32. Raises GraphError for no integers, and beyond int32."""
+    array = np.asarray(indices)
+    if array.size and not np.issubdtype(array.dtype, np.integer):
+        raise GraphError(f"{what} must be integers, not {array.dtype}")
+    if array.size and (array.max() >= 2**31 or array.min() < -(2**31)):
+        raise GraphError(f"{what} hold indices beyond int32")
+    return np.ascontiguousarray(array, dtype=np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,16 +55,9 @@ class Mesh:
                 array = np.ascontiguousarray(getattr(self, field), dtype=np.float32)
                 object.__setattr__(self, field, array)
         for field in ("faces", "uv_faces"):
-            if getattr(self, field) is None:
-                continue
-            array = np.asarray(getattr(self, field))
-            if array.size and not np.issubdtype(array.dtype, np.integer):
-                raise GraphError(
-                    f"{field} of mesh '{self.name}' must be integers, not {array.dtype}"
-                )
-            if array.size and (array.max() >= 2**31 or array.min() < -(2**31)):
-                raise GraphError(f"{field} of mesh '{self.name}' hold indices beyond int32")
-            object.__setattr__(self, field, np.ascontiguousarray(array, dtype=np.int32))
+            if getattr(self, field) is not None:
+                index = int32_indices(f"{field} of mesh '{self.name}'", getattr(self, field))
+                object.__setattr__(self, field, index)
 
     @property
     def corner_faces(self) -> npt.NDArray[np.int32]:
@@ -244,16 +249,15 @@ def area_normals(positions: FloatArray, faces: IntArray) -> npt.NDArray[np.float
     return 0.5 * np.cross(b - a, c - a)
 
 
-def _unit(vectors: FloatArray) -> npt.NDArray[np.float32]:
+def unit_or_zero(vectors: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """Return (N, 3) vectors divided by their lengths; 0 where the length is 0."""
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0).astype(
-        np.float32
-    )
+    return np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0)
 
 
 def face_normals(positions: FloatArray, faces: IntArray) -> npt.NDArray[np.float32]:
     """(F, 3) float32 unit normals, outward for counter-clockwise faces; zero where area is 0."""
-    return _unit(area_normals(positions, faces))
+    return unit_or_zero(area_normals(positions, faces)).astype(np.float32)
 
 
 def vertex_normals(positions: FloatArray, faces: IntArray) -> npt.NDArray[np.float32]:
@@ -261,7 +265,7 @@ def vertex_normals(positions: FloatArray, faces: IntArray) -> npt.NDArray[np.flo
     normals = np.repeat(area_normals(positions, faces), 3, axis=0)
     flat = np.ravel(faces)
     sums = [np.bincount(flat, normals[:, k], minlength=len(positions)) for k in range(3)]
-    return _unit(np.stack(sums, axis=1))
+    return unit_or_zero(np.asarray(np.stack(sums, axis=1), np.float64)).astype(np.float32)
 
 
 def surface_area(positions: FloatArray, faces: IntArray) -> float:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from dressi.ad.precision import say_rounded
 from dressi.errors import GraphError
+from dressi.render.scene.mesh import int32_indices
 
 Floats = npt.NDArray[np.float32]
 Matrix = npt.NDArray[np.float64]
@@ -200,12 +201,8 @@ class Primitive:
             _set_floats(self, name)
         uvs = tuple(np.ascontiguousarray(table, dtype=np.float32) for table in self.uvs)
         object.__setattr__(self, "uvs", uvs)
-        faces = np.asarray(self.faces)
-        if faces.size and not np.issubdtype(faces.dtype, np.integer):
-            raise GraphError(f"faces of primitive '{self.name}' must be integers: {faces.dtype}")
-        if faces.size and (faces.max() >= 2**31 or faces.min() < -(2**31)):
-            raise GraphError(f"faces of primitive '{self.name}' hold indices beyond int32")
-        object.__setattr__(self, "faces", np.ascontiguousarray(faces, dtype=np.int32))
+        faces = int32_indices(f"faces of primitive '{self.name}'", self.faces)
+        object.__setattr__(self, "faces", faces)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT
 from dressi.errors import GraphError
-from dressi.render.raster.blend import probability
-from dressi.render.raster.hardsoftras import HardSoft
+from dressi.render.raster import HardSoft, probability
 from dressi.render.shading.values import Value, as_number, as_variable
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from dressi.ad import F, Variable
 from dressi.kinds import TextureBackward, Wrap, Wraps
-from dressi.render.raster.distance import interpolate
-from dressi.render.raster.hardsoftras import Peel
-from dressi.render.raster.projection import gather
+from dressi.render.raster import Peel, gather, interpolate
 
 
 def surface_uv(peel: Peel, uv: Variable, uv_faces: Variable) -> Variable:

@@ -13,7 +13,7 @@ from typing import Protocol
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.errors import GraphError
-from dressi.render.shading.values import Value, as_number, as_variable, check_number
+from dressi.render.shading.values import Value, as_number, as_variable, check_number, check_positive
 
 MIN_DISTANCE = 1e-3
 """World units. Nearer to a light than that, the inverse square stays what it is there: finite, and
@@ -65,7 +65,7 @@ class PointLight:
     range: Value | None = None
 
     def __post_init__(self) -> None:
-        _check_range("PointLight", self.range)
+        check_positive("PointLight: range", self.range)
 
     def sample(self, position: Variable) -> tuple[Variable, Variable]:
         """(to_light, radiance). On the light itself to_light is 0, so nothing is lit. See
@@ -94,7 +94,7 @@ class SpotLight:
     outer_cone_angle: Value = math.pi / 4
 
     def __post_init__(self) -> None:
-        _check_range("SpotLight", self.range)
+        check_positive("SpotLight: range", self.range)
         check_number("SpotLight: inner_cone_angle", self.inner_cone_angle, 0.0, math.pi / 2)
         check_number("SpotLight: outer_cone_angle", self.outer_cone_angle, 0.0, math.pi / 2)
         inner, outer = as_number(self.inner_cone_angle), as_number(self.outer_cone_angle)
@@ -112,12 +112,6 @@ class SpotLight:
         width = F.maximum(cos_inner - cos_outer, MIN_CONE)
         ramp = F.clamp((F.dot(axis, -to_light) - cos_outer) / width, 0.0, 1.0)
         return to_light, _radiance("SpotLight", self) * (falloff * ramp * ramp)
-
-
-def _check_range(what: str, value: Value | None) -> None:
-    number = as_number(value)
-    if number is not None and not number > 0.0:
-        raise GraphError(f"{what}: range must be positive, got {value!r}")
 
 
 def _unit(what: str, direction: Value) -> Variable:

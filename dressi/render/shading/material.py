@@ -19,6 +19,12 @@ from dressi.render.shading.normal_map import flat_tangent, perturb_normal, smoot
 from dressi.render.shading.surface import Surface, build_surface, towards_eye
 from dressi.render.shading.values import Value, as_variable
 
+_MAPS: dict[str, tuple[VType, ...]] = {  # and the types that they may have
+    "albedo_map": (VEC3, VEC4),
+    **dict.fromkeys(("metallic_map", "roughness_map", "occlusion_map"), (FLOAT,)),
+    **dict.fromkeys(("emissive_map", "normal_map"), (VEC3,)),
+}
+
 
 @dataclass(frozen=True)
 class PbrMaterial:
@@ -47,14 +53,7 @@ class PbrMaterial:
     normal_map: Variable | None = None
 
     def __post_init__(self) -> None:
-        for name, types in (
-            ("albedo_map", (VEC3, VEC4)),
-            ("metallic_map", (FLOAT,)),
-            ("roughness_map", (FLOAT,)),
-            ("occlusion_map", (FLOAT,)),
-            ("emissive_map", (VEC3,)),
-            ("normal_map", (VEC3,)),
-        ):
+        for name, types in _MAPS.items():
             value = getattr(self, name)
             if value is None or (isinstance(value, Variable) and value.vtype in types):
                 continue
@@ -65,33 +64,17 @@ class PbrMaterial:
     @property
     def has_maps(self) -> bool:
         """Whether texture coordinates are needed."""
-        names = ("albedo_map", "metallic_map", "roughness_map", "occlusion_map", "emissive_map")
-        return self.normal_map is not None or any(getattr(self, n) is not None for n in names)
+        return any(getattr(self, name) is not None for name in _MAPS)
 
 
 def _factor(material: PbrMaterial, name: str, vtype: VType = FLOAT) -> Variable:
     return as_variable(f"PbrMaterial: {name}", getattr(material, name), vtype)
 
 
-def _factors(material: PbrMaterial) -> dict[str, Variable]:
-    """What a Surface has of a material without maps, by name."""
-    albedo, emissive = _factor(material, "albedo", VEC3), _factor(material, "emissive", VEC3)
-    alpha, occlusion = _factor(material, "alpha"), F.constant(1.0)
-    metallic, roughness = _factor(material, "metallic"), _factor(material, "roughness")
-    return {
-        "albedo": albedo,
-        "metallic": metallic,
-        "roughness": roughness,
-        "occlusion": occlusion,
-        "emissive": emissive,
-        "alpha": alpha,
-    }
-
-
 def _apply_maps(
     material: PbrMaterial, values: dict[str, Variable], sample: Callable[[Variable], Variable]
 ) -> Variable | None:
-    """Multiply ``_factors`` with the maps of a material; return the texel of its normal map."""
+    """Multiply factors with the maps of a material; return the texel of its normal map."""
     if material.albedo_map is not None:
         base = sample(material.albedo_map)
         if base.vtype is VEC4:
@@ -134,7 +117,9 @@ def material_surface(
     if material.has_maps and uv is None:
         raise GraphError("material_surface: a material with maps needs uv")
 
-    values = _factors(material)
+    values = {name: _factor(material, name, VEC3) for name in ("albedo", "emissive")}
+    values |= {name: _factor(material, name) for name in ("alpha", "metallic", "roughness")}
+    values["occlusion"] = F.constant(1.0)
     texel = None
     if uv is not None and material.has_maps:
         corners = faces if uv_faces is None else uv_faces

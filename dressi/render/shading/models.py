@@ -12,9 +12,7 @@ from dressi.ad import F, Variable
 from dressi.ad.graph import short
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.errors import GraphError
-from dressi.render.raster.distance import interpolate
-from dressi.render.raster.hardsoftras import Peel
-from dressi.render.raster.projection import gather
+from dressi.render.raster import Peel, gather, interpolate
 from dressi.render.shading.lights import Light
 from dressi.render.shading.surface import Surface
 from dressi.render.shading.values import Value, as_variable, check_class

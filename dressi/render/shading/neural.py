@@ -211,16 +211,3 @@ def neural_texture(
     # The encoding fills layers: 4 channels for uv itself, 4 for every frequency.
     network = mlp(4 + 4 * n_frequencies, n_hidden, 3, seed=seed, name="texture")
     return NeuralTexture(network, n_frequencies)
-
-
-__all__ = [
-    "MLP",
-    "Layer",
-    "NeuralTexture",
-    "layer",
-    "mlp",
-    "n_blocks",
-    "neural_texture",
-    "pack_weights",
-    "unpack_weights",
-]

@@ -11,9 +11,7 @@ from __future__ import annotations
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, VEC3, VEC4
 from dressi.errors import GraphError
-from dressi.render.raster.distance import interpolate
-from dressi.render.raster.hardsoftras import Peel
-from dressi.render.raster.projection import gather
+from dressi.render.raster import Peel, gather, interpolate
 from dressi.render.shading.values import Value, as_variable
 
 FLAT_UV = 1e-6

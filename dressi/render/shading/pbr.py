@@ -19,9 +19,8 @@ from dressi.errors import GraphError
 from dressi.kinds import SMITHS, Smith
 from dressi.render.shading.lights import Light
 from dressi.render.shading.models import Shadows, lit
-from dressi.render.shading.ranges import inclusive_clamp
 from dressi.render.shading.surface import Surface
-from dressi.render.shading.values import check_class
+from dressi.render.shading.values import check_class, inclusive_clamp
 
 DIELECTRIC = 0.04
 """Reflectance at normal incidence of an index of refraction of 1.5 (glTF 2.0, appendix B)."""

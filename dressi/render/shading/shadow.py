@@ -21,9 +21,15 @@ from dressi.errors import GraphError
 from dressi.render.raster.blend import probability
 from dressi.render.raster.distance import interpolate
 from dressi.render.raster.hardsoftras import Peel, build_rasterize
-from dressi.render.raster.projection import Size, build_screen_faces, gather
+from dressi.render.raster.projection import Size, build_screen_faces, check_size, gather
 from dressi.render.raster.topology import contour_edges, neighbor_table
-from dressi.render.shading.values import Value, as_number, as_variable, check_class, check_number
+from dressi.render.shading.values import (
+    Value,
+    as_variable,
+    check_class,
+    check_number,
+    check_positive,
+)
 
 MAX_SLOPE = 8.0
 """Largest tangent of the angle between normal and light that the bias follows: beyond, n . l is so
@@ -70,10 +76,7 @@ def build_shadow_map(
     matrix. Raises GraphError for a bad size, r outside [0, 1], and as the rasterizer.
     """
     check_number("build_shadow_map: r", r, 0.0, 1.0)
-    if not isinstance(size, (tuple, list)) or len(size) != 2 or min(size) < 2:
-        raise GraphError(
-            f"build_shadow_map needs a size (width, height) of at least 2x2, got {size!r}"
-        )
+    check_size("build_shadow_map", size, least=2)
     screen = build_screen_faces(vtx_pos, faces, matrix, size)
     # Only the contour needs a rim: behind it nothing else of a closed shape shows.
     edges = contour_edges(screen, neighbor_table(faces, vtx_pos)) if r > 0.0 else None
@@ -135,9 +138,7 @@ def shadow_visibility(
     as_variable("shadow_visibility: position", position, VEC3)
     if not isinstance(taps, int) or taps < 1:
         raise GraphError(f"shadow_visibility needs taps >= 1, got {taps!r}")
-    number = as_number(softness)
-    if number is not None and not number > 0.0:
-        raise GraphError(f"shadow_visibility: softness must be positive, got {softness!r}")
+    check_positive("shadow_visibility: softness", softness)
     if (normal is None) != (to_light is None):
         raise GraphError("shadow_visibility needs normal and to_light, or neither")
     width, height = shadow.size
@@ -223,9 +224,7 @@ def directional_matrix(direction: Value, center: Value, radius: Value) -> Variab
     may be parameters, with layers. Gradient to all. Raises GraphError for a radius that is not
     positive.
     """
-    number = as_number(radius)
-    if number is not None and not number > 0.0:
-        raise GraphError(f"directional_matrix: radius must be > 0, got {radius!r}")
+    check_positive("directional_matrix: radius", radius)
     right, up, forward = _axes(as_variable("directional_matrix: direction", direction, VEC3))
     middle = as_variable("directional_matrix: center", center, VEC3)
     scale = F.safe_div(1.0, as_variable("directional_matrix: radius", radius, FLOAT))
@@ -233,7 +232,7 @@ def directional_matrix(direction: Value, center: Value, radius: Value) -> Variab
         _plane(right * scale, middle, 0.0),
         _plane(-up * scale, middle, 0.0),
         _plane(forward * (0.5 * scale), middle, 0.5),
-        _row(F.constant((0.0, 0.0, 0.0)), F.constant(1.0)),
+        F.vec4(F.constant((0.0, 0.0, 0.0)), F.constant(1.0)),
     )
 
 
@@ -274,8 +273,4 @@ def _axes(direction: Variable) -> tuple[Variable, Variable, Variable]:
 
 def _plane(axis: Variable, through: Variable, offset: float) -> Variable:
     """VEC4 row of a matrix: dot(axis, p - through) + offset."""
-    return _row(axis, offset - F.dot(axis, through))
-
-
-def _row(axis: Variable, last: Variable) -> Variable:
-    return F.vec4(axis, last)
+    return F.vec4(axis, offset - F.dot(axis, through))

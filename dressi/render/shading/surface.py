@@ -12,9 +12,7 @@ from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, MAT4, VEC3, VEC4
 from dressi.errors import GraphError
 from dressi.render.camera.eye import to_eye
-from dressi.render.raster.distance import interpolate
-from dressi.render.raster.hardsoftras import Peel
-from dressi.render.raster.projection import gather
+from dressi.render.raster import Peel, gather, interpolate
 from dressi.render.shading.geometry import flat_normal, smooth_normal
 from dressi.render.shading.values import Value, as_variable
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from dressi.ad import F, Variable
 from dressi.kinds import Footprint
-from dressi.render.raster.hardsoftras import Peel
-from dressi.render.raster.projection import ScreenFaces, gather
+from dressi.render.raster import Peel, ScreenFaces, gather
 
 
 def face_uv_derivatives(

@@ -11,7 +11,7 @@ from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT
 from dressi.errors import GraphError
 from dressi.kinds import CURVES, ENCODINGS, Curve, Encoding
-from dressi.render.shading.values import Value, as_number, as_variable
+from dressi.render.shading.values import Value, as_variable, check_positive
 
 DARKEST = 1e-4
 """Below it ``gamma`` is a straight line through 0: its slope stays below 160 (for 2.2), the value
@@ -32,9 +32,7 @@ def reinhard(color: Variable, white: Value | None = None) -> Variable:
     """
     if white is None:
         return color / (1.0 + color)
-    number = as_number(white)
-    if number is not None and not number > 0.0:
-        raise GraphError(f"reinhard: white must be positive, got {white!r}")
+    check_positive("reinhard: white", white)
     end = as_variable("reinhard: white", white, FLOAT)
     return color * (1.0 + F.safe_div(color, end * end)) / (1.0 + color)
 
@@ -55,9 +53,7 @@ def gamma(color: Variable, exponent: Value = 2.2) -> Variable:
     color: FLOAT or VECn; negative values stay on the line. exponent: FLOAT > 0. Gradient to both.
     Raises GraphError for an exponent that is not positive.
     """
-    number = as_number(exponent)
-    if number is not None and not number > 0.0:
-        raise GraphError(f"gamma: exponent must be positive, got {exponent!r}")
+    check_positive("gamma: exponent", exponent)
     power = 1.0 / as_variable("gamma: exponent", exponent, FLOAT)
     slope = F.pow(F.constant(DARKEST), power) * (1.0 / DARKEST)
     return F.where(color < DARKEST, color * slope, F.pow(F.maximum(color, DARKEST), power))

@@ -1,4 +1,4 @@
-"""Numbers and Variables side by side: what materials and lights are made of."""
+"""Numbers and Variables side by side: what materials and lights are made of, and their ranges."""
 
 from __future__ import annotations
 
@@ -44,9 +44,28 @@ def as_number(value: object) -> float | None:
     return float(value) if isinstance(value, Real) else None
 
 
+def check_positive(what: str, value: object) -> None:
+    """Raise GraphError where value is a number that is not above 0. Variables pass."""
+    number = as_number(value)
+    if number is not None and not number > 0.0:
+        raise GraphError(f"{what} must be positive, got {value!r}")
+
+
 def check_number(what: str, value: object, low: float, high: float) -> None:
     """Raise GraphError where value is a number outside [low, high] (or NaN). Variables pass: what
     is sent later is the sender's."""
     number = as_number(value)
     if number is not None and not low <= number <= high:
         raise GraphError(f"{what} must be in [{low:g}, {high:g}], got {value!r}")
+
+
+def inclusive_clamp(x: Variable | float, low: float, high: float) -> Variable:
+    """x clamped to [low, high], any type of floats, with the whole gradient on both ends.
+
+    ``F.clamp`` has half of it there, which is right for an image that is cut off. A parameter that
+    stands at the end of its range (a roughness of 1) has one side only, and this is its slope.
+    Beyond the ends the gradient is 0.
+    """
+    if not isinstance(x, Variable):
+        return F.constant(min(max(float(x), low), high))
+    return F.where((x >= low) * (x <= high), x, F.clamp(x, low, high))
