@@ -236,9 +236,7 @@ def test_faces_of_two_hundred_pixels_cover_what_they_should(int64_atomics: bool)
     around = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
     xy = np.float32(square @ around.T)
     rows = np.array([[0, 1, 2], [0, 2, 3]])
-    corners = [
-        F.leaf(np.float32([[*xy[i], 0.5, 1.0] for i in rows[:, k]]), VEC4) for k in range(3)
-    ]
+    corners = [F.leaf(np.float32([[*xy[i], 0.5, 1.0] for i in rows[:, k]]), VEC4) for k in range(3)]
     frag = F.rasterize(corners, (n, n))
     limits = {"int64_atomics": int64_atomics}
     with DressiAD(options=Options(lowering="compute"), limits=limits) as ad:
