@@ -192,3 +192,17 @@ def test_reads_through_equal_indices_are_gathered_once() -> None:
         want[min(x + 1, 3)] += 100
     assert (got[0, 0] == want[:, None]).all()
     assert (other[0, 0] == np.ones((3, 1))).all()
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 1), (1, 2), (2, 2), (5, 1), (3, 4)])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_a_number_that_is_broadcast_gets_the_sum_over_its_pixels(
+    size: tuple[int, int], layers: int
+) -> None:
+    """Images of one or two rows and columns among them."""
+    x = Variable(FLOAT, requires_grad=True)
+    image = Variable(FLOAT, size, layers)
+    data = np.random.default_rng(0).normal(size=(layers, size[1], size[0]))
+    g = grad(x * image, x, {x: 2.0, image: data[..., None]})
+    assert g.shape == (1, 1, 1, 1)
+    assert np.isclose(g.item(), data.sum(), rtol=1e-12)

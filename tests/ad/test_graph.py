@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from dressi.ad import F, Variable, build_backward, evaluate, graph_text, simplify
-from dressi.ad.graph import leaves, topological
+from dressi.ad.functions import constant
+from dressi.ad.graph import leaves, short, topological
 from dressi.ad.verify import check_graph, check_indices
 from dressi.ad.vtype import FLOAT, INT, IVEC2, IVEC3, MAT3, MAT4, VEC2, VEC3, VEC4, VType
 from dressi.errors import DressiError, GraphError
@@ -405,3 +406,27 @@ def test_names_of_types_are_complete() -> None:
 
     for kind, n in itertools.product(("VEC", "MAT", "IVEC"), (2, 3, 4)):
         assert getattr(dressi, f"{kind}{n}") is VType[f"{kind}{n}"]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 1), (1, 2), (2, 2)])
+def test_only_one_pixel_is_uniform_sized(size: tuple[int, int]) -> None:
+    assert Variable(FLOAT, size).is_uniform_sized == (size == (1, 1))
+
+
+@pytest.mark.parametrize("length", [1, 38, 39])
+def test_values_in_errors_are_cut_after_40_characters(length: int) -> None:
+    text = "x" * (length - 1)
+    cut = "'" + "x" * 36 + "..."
+    assert short(text) == repr(text)
+    assert short("x" * 39) == cut and len(cut) == 40
+
+
+def test_integers_that_leave_32_bits_are_not_folded() -> None:
+    for factor, folded in ((2**15 - 1, True), (2**15, False)):
+        y = _product(2**16, factor)
+        (out,) = simplify([y])
+        assert (out.creator is None or not out.creator.inputs) == folded
+
+
+def _product(a: int, b: int) -> Variable:
+    return constant(np.int32(a), INT) * constant(np.int32(b), INT)

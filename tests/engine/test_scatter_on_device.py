@@ -152,9 +152,9 @@ def test_a_silhouette_has_the_same_gradient_with_guards_and_subgroups(way: str) 
 
 @pytest.mark.parametrize("wrap", ["clamp", "repeat", "mirror", "border"])
 @pytest.mark.parametrize("texels", [(4, 3), (24, 30), (90, 70)], ids=["coarse", "as fine", "finer"])
-@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(("filter", "layers"), [("linear", 1), ("linear", 2), ("nearest", 1)])
 def test_subgroups_add_to_textures_the_same(
-    wrap: str, texels: tuple[int, int], layers: int
+    wrap: str, texels: tuple[int, int], filter: str, layers: int
 ) -> None:
     """Coarse textures, whose texels a subgroup shares; finer ones, where each lane has its own; a
     seam through the picture, and pixels without a gradient."""
@@ -167,7 +167,7 @@ def test_subgroups_add_to_textures_the_same(
     value = np.random.default_rng(0).normal(size=(layers, h, w, 3)).astype(np.float32)
     value[:, 8:12] = 0
     tex = Variable(VEC3, texels, layers, requires_grad=True)
-    read = F.texture(tex, F.leaf(uv, VEC2), wrap=wrap)
+    read = F.texture(tex, F.leaf(uv, VEC2), filter=filter, wrap=wrap)
     found = []
     for limits in (SUBGROUPS, ALONE):
         with DressiAD(options=COMPUTE, limits=limits) as ad:
