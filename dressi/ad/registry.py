@@ -1,6 +1,6 @@
 """The op registry: one row per op, which says what the op is, apart from how it is run.
 
-In: ``register(Op(...), Kernel(...))`` in ``dressi.ad.functions``. Out: rows that the graph,
+In: ``register(op, Kernel(...), ...)`` in ``dressi.ad.functions``. Out: rows that the graph,
 autodiff, the NumPy evaluator, the packer and the generated tests read. The kernels of a row, which
 run it, are kept in ``ad.kernels``.
 """

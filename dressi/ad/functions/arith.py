@@ -26,58 +26,52 @@ from dressi.ad.vtype import FLOAT, INT, IVEC2, MAT3, VEC2, VEC3, VEC4, vector
 from dressi.errors import GraphError
 from dressi.kinds import Comparison
 
-ADD = register(
-    Op(
-        "add",
-        linear,
-        additive=True,
-        neutral=(0.0, 0.0),
-        zero_if=every_input,
-        backward=lambda f, gy, i: fit(gy, f.inputs[i]),
-        reference=lambda f, xs: xs[0] + xs[1],
-        cases=(
-            Case(lambda a, b: a + b, ((FLOAT, -2, 2), (FLOAT, -2, 2))),
-            Case(lambda a, b: a + b, ((VEC3, -2, 2), (FLOAT, -2, 2))),
-            Case(lambda a, b: a + b, ((IVEC2, -9, 9), (INT, -9, 9)), gradient=False),
-            Case(lambda a, b: a + b, ((MAT3, -2, 2), (MAT3, -2, 2))),
-        ),
+ADD = Op(
+    "add",
+    linear,
+    additive=True,
+    neutral=(0.0, 0.0),
+    zero_if=every_input,
+    backward=lambda f, gy, i: fit(gy, f.inputs[i]),
+    reference=lambda f, xs: xs[0] + xs[1],
+    cases=(
+        Case(lambda a, b: a + b, ((FLOAT, -2, 2), (FLOAT, -2, 2))),
+        Case(lambda a, b: a + b, ((VEC3, -2, 2), (FLOAT, -2, 2))),
+        Case(lambda a, b: a + b, ((IVEC2, -9, 9), (INT, -9, 9)), gradient=False),
+        Case(lambda a, b: a + b, ((MAT3, -2, 2), (MAT3, -2, 2))),
     ),
-    Kernel("{y} = {x0} + {x1};"),
 )
-SUB = register(
-    Op(
-        "sub",
-        linear,
-        additive=True,
-        neutral=(None, 0.0),
-        zero_if=every_input,
-        backward=lambda f, gy, i: fit(gy if i == 0 else neg(gy), f.inputs[i]),
-        reference=lambda f, xs: xs[0] - xs[1],
-        cases=(
-            Case(lambda a, b: a - b, ((VEC2, -2, 2), (VEC2, -2, 2))),
-            Case(lambda a, b: a - b, ((FLOAT, -2, 2), (VEC4, -2, 2))),
-        ),
+register(ADD, Kernel("{y} = {x0} + {x1};"))
+SUB = Op(
+    "sub",
+    linear,
+    additive=True,
+    neutral=(None, 0.0),
+    zero_if=every_input,
+    backward=lambda f, gy, i: fit(gy if i == 0 else neg(gy), f.inputs[i]),
+    reference=lambda f, xs: xs[0] - xs[1],
+    cases=(
+        Case(lambda a, b: a - b, ((VEC2, -2, 2), (VEC2, -2, 2))),
+        Case(lambda a, b: a - b, ((FLOAT, -2, 2), (VEC4, -2, 2))),
     ),
-    Kernel("{y} = {x0} - {x1};"),
 )
-MUL = register(
-    Op(
-        "mul",
-        elementwise,
-        linear_in=(0, 1),
-        neutral=(1.0, 1.0),
-        zero_if=lambda f: next(((i,) for i in (0, 1) if is_constant(f.inputs[1 - i])), None),
-        backward=lambda f, gy, i: fit(zero_mul(gy, f.inputs[1 - i]), f.inputs[i]),
-        reference=lambda f, xs: xs[0] * xs[1],
-        cases=(
-            Case(lambda a, b: a * b, ((FLOAT, -2, 2), (FLOAT, -2, 2))),
-            Case(lambda a, b: a * b, ((FLOAT, -2, 2), (VEC3, -2, 2))),
-            Case(lambda a: a * a, ((VEC3, -2, 2),)),
-            Case(lambda a, b: a * b, ((INT, -9, 9), (INT, -9, 9)), gradient=False),
-        ),
+register(SUB, Kernel("{y} = {x0} - {x1};"))
+MUL = Op(
+    "mul",
+    elementwise,
+    linear_in=(0, 1),
+    neutral=(1.0, 1.0),
+    zero_if=lambda f: next(((i,) for i in (0, 1) if is_constant(f.inputs[1 - i])), None),
+    backward=lambda f, gy, i: fit(zero_mul(gy, f.inputs[1 - i]), f.inputs[i]),
+    reference=lambda f, xs: xs[0] * xs[1],
+    cases=(
+        Case(lambda a, b: a * b, ((FLOAT, -2, 2), (FLOAT, -2, 2))),
+        Case(lambda a, b: a * b, ((FLOAT, -2, 2), (VEC3, -2, 2))),
+        Case(lambda a: a * a, ((VEC3, -2, 2),)),
+        Case(lambda a, b: a * b, ((INT, -9, 9), (INT, -9, 9)), gradient=False),
     ),
-    Kernel("{y} = {x0} * {x1};"),
 )
+register(MUL, Kernel("{y} = {x0} * {x1};"))
 
 
 def _div_glsl(f: Function) -> str:
@@ -100,24 +94,22 @@ def _div_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     return (q + 2.0**31) % 2.0**32 - 2.0**31
 
 
-DIV = register(
-    Op(
-        "div",
-        elementwise,
-        linear_in=(0,),
-        neutral=(None, 1.0),
-        backward=lambda f, gy, i: _div_backward(f, gy, i),
-        reference=_div_ref,
-        cases=(
-            Case(lambda a, b: a / b, ((VEC3, -2, 2), (FLOAT, 0.5, 2))),
-            Case(lambda a, b: a / b, ((FLOAT, -2, 2), (VEC2, 0.5, 2))),
-            Case(lambda a, b: a / b, ((INT, 0, 99), (INT, 1, 9)), gradient=False),
-            Case(lambda a, b: a / b, ((IVEC2, -20, 20), (INT, -2, 2)), gradient=False),
-            Case(lambda a: a / 7, ((IVEC2, -20, 20),), gradient=False),
-        ),
+DIV = Op(
+    "div",
+    elementwise,
+    linear_in=(0,),
+    neutral=(None, 1.0),
+    backward=lambda f, gy, i: _div_backward(f, gy, i),
+    reference=_div_ref,
+    cases=(
+        Case(lambda a, b: a / b, ((VEC3, -2, 2), (FLOAT, 0.5, 2))),
+        Case(lambda a, b: a / b, ((FLOAT, -2, 2), (VEC2, 0.5, 2))),
+        Case(lambda a, b: a / b, ((INT, 0, 99), (INT, 1, 9)), gradient=False),
+        Case(lambda a, b: a / b, ((IVEC2, -20, 20), (INT, -2, 2)), gradient=False),
+        Case(lambda a: a / 7, ((IVEC2, -20, 20),), gradient=False),
     ),
-    Kernel(_div_glsl),
 )
+register(DIV, Kernel(_div_glsl))
 
 
 def _div_backward(f: Function, gy: Variable, i: int) -> Variable:
@@ -125,19 +117,17 @@ def _div_backward(f: Function, gy: Variable, i: int) -> Variable:
     return fit(g if i == 0 else neg(zero_mul(g, f.output)), f.inputs[i])
 
 
-NEG = register(
-    Op(
-        "neg",
-        linear,
-        additive=True,
-        exact=True,
-        zero_if=(0,),
-        backward=lambda f, gy, i: neg(gy),
-        reference=lambda f, xs: -xs[0],
-        cases=(Case(lambda a: -a, ((VEC3, -2, 2),)),),
-    ),
-    Kernel("{y} = -{x0};"),
+NEG = Op(
+    "neg",
+    linear,
+    additive=True,
+    exact=True,
+    zero_if=(0,),
+    backward=lambda f, gy, i: neg(gy),
+    reference=lambda f, xs: -xs[0],
+    cases=(Case(lambda a: -a, ((VEC3, -2, 2),)),),
 )
+register(NEG, Kernel("{y} = -{x0};"))
 
 
 def _tie(
@@ -185,17 +175,17 @@ MAXIMUM = _tie(
 )
 
 
-ADD_N = register(
-    Op(
-        "add_n",
-        linear,
-        additive=True,
-        zero_if=every_input,
-        backward=lambda f, gy, i: fit(gy, f.inputs[i]),
-        reference=lambda f, xs: sum(xs[1:], start=xs[0]),
-        cases=(Case(lambda a, b, c: add_n([a, b, c]), ((VEC2, -2, 2),) * 3),),
-    ),
-    Kernel(lambda f: "{y} = " + " + ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ";"),
+ADD_N = Op(
+    "add_n",
+    linear,
+    additive=True,
+    zero_if=every_input,
+    backward=lambda f, gy, i: fit(gy, f.inputs[i]),
+    reference=lambda f, xs: sum(xs[1:], start=xs[0]),
+    cases=(Case(lambda a, b, c: add_n([a, b, c]), ((VEC2, -2, 2),) * 3),),
+)
+register(
+    ADD_N, Kernel(lambda f: "{y} = " + " + ".join(f"{{x{i}}}" for i in range(len(f.inputs))) + ";")
 )
 
 
