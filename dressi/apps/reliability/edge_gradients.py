@@ -63,9 +63,9 @@ SMALL_WORDS = ("antialias", "coarse ball")
 SMALL_DIRECTIONS = 4
 
 
-def _soft(K: int, r: float) -> Builder:
+def _soft(K: int, r: float, occlusion: bool = False) -> Builder:
     def build(geometry: Geometry, clip: bool) -> tuple[Sequence[Peel], Blend]:
-        hs = build_hardsoftras(*geometry, r, K, clip=clip)
+        hs = build_hardsoftras(*geometry, r, K, clip=clip, occlusion=occlusion)
         return hs.peels, hs.blend
 
     return build
@@ -79,6 +79,7 @@ def _antialias(geometry: Geometry, clip: bool) -> tuple[Sequence[Peel], Blend]:
 REACHES = (0.01, 0.03, 0.1, 0.2)
 BUILDERS: Mapping[str, Builder] = {
     **{f"K={K} r={r}": _soft(K, r) for K in (1, 3) for r in REACHES},
+    **{f"occlusion r={r}": _soft(1, r, occlusion=True) for r in REACHES},
     "antialias": _antialias,
 }
 

@@ -15,7 +15,9 @@ from dressi.errors import GraphError
 from dressi.render.raster.projection import Size
 
 if TYPE_CHECKING:
-    from dressi.render.raster.hardsoftras import HardSoft, Peel
+    from dressi.render.raster.hardsoftras import HardSoft
+    from dressi.render.raster.occlusion import Bands
+    from dressi.render.raster.peel import Peel
 
 
 def edge_mask(hard: Variable, delta: Variable, size: Size, max_delta: float) -> Variable:
@@ -62,11 +64,14 @@ def blend_color(
     colors: one FLOAT or VECn image per peel. In the edge mask the colours are averaged with weights
     D_k, elsewhere the first peel's is taken; the silhouette then mixes it with the background.
     Never 0 / 0: where no face has weight, the background shows. Gradient to colors,
-    background and the distances of the peels. Raises GraphError unless there is one colour per
+    background and the distances of the peels. With occlusion the first colour is what is seen, the
+    second one that of the nearest edge. Raises GraphError unless there is one colour per
     peel.
     """
     if len(colors) != len(hs.peels):
         raise GraphError(f"blend needs {len(hs.peels)} colours, one per peel, got {len(colors)}")
+    if hs.bands is not None:
+        return _blend_bands(hs, hs.bands, colors, background)
     if len(colors) == 1:
         # D C / D = C: nothing to weigh.
         mixed = colors[0]
@@ -76,3 +81,13 @@ def blend_color(
         soft = F.safe_div(F.add_n([c * w for c, w in zip(colors, weights, strict=True)]), total)
         mixed = F.where(hs.edge, soft, colors[0])
     return F.where(hs.silhouette > 0.0, F.mix(background, mixed, hs.silhouette), background)
+
+
+def _blend_bands(
+    hs: HardSoft, bands: Bands, colors: Sequence[Variable], background: Variable | float
+) -> Variable:
+    size, layers = hs.screen.size, hs.screen.layers
+    shown = F.where(hs.hard, colors[0], background)
+    if hs.crossing is not None:
+        shown = shown + hs.crossing.term(shown)
+    return bands.mix(F.expand(shown, size, layers), colors[1])

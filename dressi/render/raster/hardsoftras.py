@@ -17,8 +17,11 @@ from dressi.ad import F, Variable
 from dressi.errors import GraphError
 from dressi.kinds import RIMS, Rims
 from dressi.render.raster.blend import blend_color, blend_silhouette, edge_mask
+from dressi.render.raster.crossing import Crossing, build_crossing
 from dressi.render.raster.distance import face_test, perspective, signed_distance
 from dressi.render.raster.enlarge import SLACK_PX, build_enlarge
+from dressi.render.raster.occlusion import Bands, build_bands, surface_image
+from dressi.render.raster.peel import Peel
 from dressi.render.raster.projection import (
     ScreenFaces,
     Size,
@@ -43,28 +46,10 @@ FAR_INSIDE = 1.0
 
 
 @dataclass(frozen=True)
-class Peel:
-    """One layer of depth peeling, per pixel.
-
-    ids: INT, face number or -1. depth: FLOAT shifted depth, below 0.5 hard, above soft, 1 nothing.
-    distance: FLOAT signed, screen square units. bary: VEC3 perspective-correct weights (of the
-    nearest point of the face for soft pixels). stencil: FLOAT, 1 where there is a face. rows: INT,
-    row of ``ScreenFaces.parts`` or -1; None where faces are not cut. Gradient through distance and
-    bary.
-    """
-
-    ids: Variable
-    depth: Variable
-    distance: Variable
-    bary: Variable
-    stencil: Variable
-    rows: Variable | None = None
-
-
-@dataclass(frozen=True)
 class HardSoft:
     """What ``build_hardsoftras`` gives: the screen faces, K peels, the edge mask E and the
-    silhouette."""
+    silhouette. With occlusion: two peels, of the hard faces and of the edges near them, with E the
+    pixels near an edge, and how they are blended."""
 
     screen: ScreenFaces
     peels: tuple[Peel, ...]
@@ -72,6 +57,8 @@ class HardSoft:
     hard: Variable
     silhouette: Variable
     sigma: Variable
+    bands: Bands | None = None
+    crossing: Crossing | None = None
 
     def blend(self, colors: Sequence[Variable], background: Variable | float = 0.0) -> Variable:
         """Colour image from the colours of the K peels over a background. Gradient to all of
@@ -240,6 +227,7 @@ def build_hardsoftras(
     jitter: Variable | tuple[float, float] | None = None,
     rims: Rims | None = None,
     clip: bool = False,
+    occlusion: bool = False,
 ) -> HardSoft:
     """The whole of HardSoftRas up to the silhouette.
 
@@ -256,7 +244,9 @@ def build_hardsoftras(
     where the silhouette is the same (the nearest point outside a shape lies on its contour) for a
     fraction of the fragments, else all. clip: cut faces at the near and the far plane, so that they
     get a soft rim and gradients from what is left of them, also to corners that are cut off; by
-    default they are drawn hard, without gradient, which is cheaper. Gradient to vtx_pos and matrix.
+    default they are drawn hard, without gradient, which is cheaper. occlusion: soft edges, and
+    gradients, wherever a surface ends in the picture, before another one too: see ``build_bands``.
+    There are two peels then, whatever K is; rims plays no part. Gradient to vtx_pos and matrix.
     Raises GraphError for wrong types, K < 1 or r outside [0, 1].
     """
     lengths = {"r": r, "delta": delta, "sigma": sigma, "max_delta": max_delta}
@@ -276,6 +266,8 @@ def build_hardsoftras(
     rims = ("front" if K == 1 else "all") if rims is None else rims
     if rims not in RIMS:
         raise GraphError(f"rims must be all, contour or front, got {rims!r}")
+    if occlusion:
+        return _with_occlusion(screen, neighbor_table(faces, vtx_pos), radius, reach, softness)
     edges, soft, beyond = None, None, None
     if screen.parts is not None:
         edges = screen.parts.edges(F.constant((1.0, 1.0, 1.0)))
@@ -294,3 +286,16 @@ def build_hardsoftras(
     edge = edge_mask(stencil, reach, screen.size, max_delta)
     silhouette = blend_silhouette(peels, hard, edge, softness)
     return HardSoft(screen, peels, edge, hard, silhouette, softness)
+
+
+def _with_occlusion(
+    screen: ScreenFaces, neighbors: Variable, r: Variable, delta: Variable, sigma: Variable
+) -> HardSoft:
+    """Hard faces, bands at their edges up to r and delta away, and lines where faces meet."""
+    hard = build_rasterize(screen, F.constant(0.0), 1)[0]
+    surface = surface_image(screen.drawn, hard)
+    rim, bands = build_bands(screen, surface, neighbors, F.minimum(r, delta), sigma)
+    rows = hard.ids if hard.rows is None else hard.rows
+    lines = build_crossing(screen.drawn, rows, surface, neighbors if screen.parts is None else None)
+    silhouette = bands.mix(hard.stencil, 1.0)
+    return HardSoft(screen, (hard, rim), bands.has, hard.stencil, silhouette, sigma, bands, lines)
