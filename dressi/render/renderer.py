@@ -128,6 +128,7 @@ class DressiBasicRenderer:
         max_delta: float | None = None,
         mask_softness: float = 0.0,
         clip: bool | None = None,
+        occlusion: bool = False,
     ) -> None:
         """Say how to draw, compare and step.
 
@@ -144,10 +145,10 @@ class DressiBasicRenderer:
         encoding only. normals: ``auto`` (the file's until vertices move), ``file``, ``computed``.
         mipmaps: for samplers that ask for them. shadows: texels per side of shadow maps; 0: none.
         max_delta: the largest delta that will be set. mask_softness: of alpha masks, 0: hard, no
-        gradient. clip: whether faces are cut at the near and far plane, so that what is left of
-        them has a soft rim and gradients; None: where the scene's box crosses one when the graph is
-        built. Raises GraphError before ``load_scene``, for unknown names and numbers out of
-        range.
+        gradient. clip: cut faces at the near and far plane, so that what is left has a soft rim and
+        gradients; None: where the scene's box crosses one. occlusion: of HardSoftRas: soft edges
+        before other surfaces, too, whatever K. Raises GraphError before ``load_scene``, for unknown
+        names and numbers out of range.
         """
         loaded = self._need_loaded("build_graph")
         check_settings(mode, tone, normals, optimizer)
@@ -169,6 +170,7 @@ class DressiBasicRenderer:
             int(shadows),
             optimizer,
             clip,
+            bool(occlusion),
             uniforms,
         )
         self._graph = None
@@ -245,8 +247,7 @@ class DressiBasicRenderer:
     # -- running
 
     def exec_step(self) -> None:
-        """One iteration of the fit. Raises GraphError without ``build_graph``, targets, or a
-        parameter that is on."""
+        """One iteration of the fit. Raises GraphError without graph, targets, or a parameter."""
         self.exec_steps(1)
 
     def exec_steps(self, n: int) -> None:

@@ -76,6 +76,7 @@ def build_picture(
             settings.max_delta,
             rims="front" if K == 1 else None,
             clip=clip,
+            occlusion=settings.occlusion,
         )
         shaded = [appearance.shade(peel, hs.screen) for peel in hs.peels]
         colors = [c for c, _ in shaded]

@@ -39,7 +39,7 @@ from dressi.render.pipeline.objective import (
 class Settings:
     """How to draw, compare and step. uniforms: FLOAT leaves @ 1x1 by name: r, sigma, delta,
     mask_softness, ``loss:``, ``regularizer:`` and ``lr:`` with a name each. clip: None: where the
-    scene crosses a near or far plane."""
+    scene crosses a near or far plane. occlusion: soft edges inside the outline, too."""
 
     K: int
     max_delta: float
@@ -51,6 +51,7 @@ class Settings:
     shadow_texels: int
     optimizer: Any
     clip: bool | None
+    occlusion: bool
     uniforms: dict[str, Variable]
 
     def of(self, prefix: str) -> dict[str, Variable]:

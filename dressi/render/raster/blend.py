@@ -25,13 +25,15 @@ def edge_mask(hard: Variable, delta: Variable, size: Size, max_delta: float) -> 
 
     hard: the stencil, packed by ``F.bits.pack_bits``. delta: FLOAT @ 1x1, screen square units, up
     to max_delta. Pixels on both sides of the border belong to E even for delta = 0; larger ones
-    reach in a square. No gradient.
+    reach in a square; a delta of 1 is everywhere. No gradient.
     """
     m = float(max(size))
     steps = max(0, round(min(max_delta, 1.0) * m) - 1)
     border = F.bits.border_bits(hard, size[0])
     band = F.bits.dilate_bits(border, F.maximum(delta * m - 1.0, 0.0), max_radius=steps)
-    return F.bits.unpack_bits(band, size)
+    mask = F.bits.unpack_bits(band, size)
+    # A view that is covered wholly, or not at all, has no border to start from.
+    return mask if max_delta < 1.0 else F.where(delta >= 1.0, 1.0, mask)
 
 
 def probability(peel: Peel, sigma: Variable) -> Variable:

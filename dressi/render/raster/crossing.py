@@ -23,9 +23,9 @@ known: they are one surface, but for rounding."""
 TIE = 2.0**-20
 """Depths in [0, 1] that differ by less are the same, but for rounding."""
 
-BESIDE_PX = 0.2
-"""Pixels by which the line may lie outside of the faces: of a fine mesh, a face between the two that
-has no pixel of its own may hold it."""
+BESIDE_PX = 0.75
+"""Pixels by which the line may lie outside of the faces: beside the seam of two faces of one
+surface, a pixel and the next one show faces that do not lie before each other."""
 
 _MOVES = ((-1, 0), (0, -1))
 """What moves the right, the lower neighbour to a pixel, for F.image.shift."""

@@ -42,8 +42,8 @@ AT_EDGE_PX = 1e-3
 """Distance below which the direction from the edge to the pixel is not known."""
 
 TURNED = 1e-3
-"""Share of its distance by which an edge that is looked at past its end counts as farther: at a
-corner the edge that the pixel lies beside most squarely tells the side that it lies on."""
+"""Share of the squared distance along itself by which an edge counts as farther: at a corner the
+edge that the pixel lies beside most squarely tells the side that it lies on."""
 
 OFF_SCREEN = (2.0, 2.0, 0.5, 1.0)
 """Clip position of faces without a band."""
@@ -96,7 +96,7 @@ def build_bands(
     near = _nearest(drawn, frag, F.lookup(edges, frag))
     own = F.where(near.inner, F.constant(0.0), _in_front(drawn, surface, near))
     keep = (near.distance <= reach) * _is_seen(drawn, surface, near) * (1.0 - own)
-    rows = F.resolve(frag, F.clamp(near.distance * near.turned, 0.0, 1.0), keep, background=-1)
+    rows = F.resolve(frag, F.clamp(near.rank, 0.0, 1.0), keep, background=-1)
     counted, has = F.lookup(edges, rows), F.to_float(F.compare("gte", rows, 0))
     near = _nearest(drawn, rows, counted)
     a, b, c = (F.lookup(t, rows) for t in drawn.corners)
@@ -107,14 +107,15 @@ def build_bands(
     bary = perspective(face.weights, F.vec3(a.w, b.w, c.w))
     beyond, _ = _pixel(near.point * screen.scale + near.outwards * BEYOND_PX, size)
     share = F.sigmoid(F.safe_div(away, sigma))
-    ids = rows if screen.parts is None else screen.parts.face(rows)
     parts = screen.parts
+    ids = rows if parts is None else parts.face(rows)
     if parts is not None:
         cut = F.lookup(parts.cut, rows)
         of_cut = F.where(cut, rows, -1)
         shares = [F.lookup(t, of_cut) for t in parts.shares]
         bary = F.where(cut, shares[0] * bary.x + shares[1] * bary.y + shares[2] * bary.z, bary)
-    rim = Peel(ids, 0.5 + 0.5 * F.clamp(near.distance, 0.0, 1.0), away, bary, has, rows)
+    depth = F.where(has, 0.5 + 0.5 * F.clamp(near.distance, 0.0, 1.0), 1.0)
+    rim = Peel(ids, depth, away, bary, has, None if parts is None else rows)
     return rim, Bands(has, near.inner, beyond, share)
 
 
@@ -148,18 +149,18 @@ def surface_image(drawn: ScreenFaces, hard: Peel) -> Variable:
 
 @dataclass(frozen=True)
 class _Near:
-    """The nearest point of a face's edges, without gradient. distance: FLOAT. point: VEC2, screen
-    square. z: FLOAT, its depth. span: FLOAT, range of the face's depths. outwards: VEC2, from the surface across the edge. inner: FLOAT
-    mask, pixels on the surface's side. turned: FLOAT >= 1, factor of the distance for
-    comparisons."""
+    """The nearest point of a face's edges, without gradient. distance: FLOAT. rank: FLOAT, the
+    distance by which edges are compared. point: VEC2, screen square. z: FLOAT, its depth. span:
+    FLOAT, range of the face's depths. outwards: VEC2, from the surface across the edge. inner:
+    FLOAT mask, pixels on the surface's side."""
 
     distance: Variable
+    rank: Variable
     point: Variable
     z: Variable
     span: Variable
     outwards: Variable
     inner: Variable
-    turned: Variable
 
 
 def _nearest(drawn: ScreenFaces, rows: Variable, mask: Variable) -> _Near:
@@ -173,26 +174,25 @@ def _nearest(drawn: ScreenFaces, rows: Variable, mask: Variable) -> _Near:
         along = F.normalize(edge.along)
         normal = F.vec2(along.y, -along.x)
         normal = F.where(F.dot(normal, u[(k + 2) % 3] - u[k]) > 0.0, -normal, normal)
-        mine = (F.where(F.swizzle(mask, name), edge.distance2, 4.0), edge.weights, normal)
+        square = F.dot(normal, u[k])
+        rank = edge.distance2 + TURNED * F.maximum(edge.distance2 - square * square, 0.0)
+        mine = (F.where(F.swizzle(mask, name), rank, 4.0), edge.distance2, edge.weights, normal)
         if best is None:
             best = mine
         else:
             first = best[0] <= mine[0]
             best = tuple(F.where(first, a, b) for a, b in zip(best, mine, strict=True))
     assert best is not None
-    distance2, weights, normal = best
+    rank, distance2, weights, normal = best
     to_edge = u[0] * weights.x + u[1] * weights.y + u[2] * weights.z
     depths = F.vec3(*(c.z for c in corners))
     z, span = F.dot(weights, depths), F.max_components(depths) - F.min_components(depths)
     distance = F.sqrt(distance2)
-    outside = F.dot(to_edge, normal)  # negative: the pixel lies beyond the edge
-    inner = outside >= 0.0
-    known = distance * drawn.scale > AT_EDGE_PX
+    inner = F.dot(to_edge, normal) >= 0.0
     straight = F.safe_div(to_edge, distance)
-    outwards = F.where(known, F.where(inner, straight, -straight), normal)
-    cosine = F.safe_div(F.abs(outside), distance)
-    turned = 1.0 + TURNED * F.where(known, 1.0 - F.minimum(cosine, 1.0), 0.0)
-    return _Near(distance, p + to_edge, z, span, outwards, inner, turned)
+    straight = F.where(inner, straight, -straight)
+    outwards = F.where(distance * drawn.scale > AT_EDGE_PX, straight, normal)
+    return _Near(distance, F.sqrt(rank), p + to_edge, z, span, outwards, inner)
 
 
 def _pixel(place_px: Variable, size: Size) -> tuple[Variable, Variable]:

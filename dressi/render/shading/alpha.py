@@ -69,8 +69,11 @@ def peel_alphas(hs: HardSoft, alphas: Sequence[Variable | float]) -> list[Variab
 
     That is D_k = sigmoid(distance / sigma) within the edge mask, and 1 or 0 elsewhere, where soft
     faces do not count. Opaque peels therefore cover exactly ``hs.silhouette`` together. Gradient to
-    alphas, and through D_k to vertices. Raises GraphError unless there is one alpha per peel.
+    alphas, and through D_k to vertices. Raises GraphError unless there is one alpha per peel, and
+    for peels with occlusion, whose edges are not put over each other.
     """
+    if hs.bands is not None:
+        raise GraphError("peel_alphas: with occlusion, blend_peels blends hard faces and edges")
     if len(alphas) != len(hs.peels):
         raise GraphError(
             f"peel_alphas needs {len(hs.peels)} alphas, one per peel, got {len(alphas)}"
@@ -93,8 +96,12 @@ def blend_peels(
     hs: of K peels in the order of their shifted depth: solid faces from the front to the back, then
     rims. colors: FLOAT or VECn a peel. alphas: FLOAT a peel: of the material, of a mask, or their
     product; 1.0 for opaque. What lies behind more than K layers is not seen, so a masked or clear
-    material needs K of at least 2. Gradient to all. Raises GraphError unless there is one of each a
-    peel.
+    material needs K of at least 2; with occlusion it shows the background. Gradient to all. Raises
+    GraphError unless there is one of each a peel.
     """
+    if hs.bands is not None:
+        covers = [a if isinstance(a, Variable) else F.constant(float(a)) for a in alphas]
+        mixed = [F.mix(background, c, a) for c, a in zip(colors, covers, strict=True)]
+        return hs.blend(mixed, background), hs.blend(covers)
     premultiplied, coverage = over(colors, peel_alphas(hs, alphas))
     return composite(premultiplied, coverage, background), coverage
