@@ -81,6 +81,13 @@ def test_edge_before_a_wall_is_soft_and_its_gradient_is_that_of_its_place(ad: Dr
     assert moved == pytest.approx(4 * (0.9 - 0.4), rel=0.01)
 
 
+def test_pixel_that_is_hard_by_a_hair_is_blended_as_its_place_says(ad: DressiAD) -> None:
+    """1 / 500 pixel outside of the edge: half of either colour, not the surface's alone."""
+    scene = Sheets(sheet((14.3, 30.498), (9.4, 31.4), 0.4), WALL, values=(0.9, 0.4))
+    (picture,) = scene.images(ad, scene.picture)
+    assert picture[20, 30] == pytest.approx(0.65, abs=2e-3)
+
+
 @pytest.mark.parametrize("side", [-1, 1])
 def test_gradient_comes_from_as_far_as_r_on_either_side(ad: DressiAD, side: int) -> None:
     scene = Sheets(BOARD, WALL, values=(0.9, 0.4))

@@ -294,7 +294,7 @@ def _with_occlusion(
     """Hard faces, bands at their edges up to r and delta away, and lines where faces meet."""
     hard = build_rasterize(screen, F.constant(0.0), 1)[0]
     surface = surface_image(screen.drawn, hard)
-    rim, bands = build_bands(screen, surface, neighbors, F.minimum(r, delta), sigma)
+    rim, bands = build_bands(screen, hard, surface, neighbors, F.minimum(r, delta), sigma)
     rows = hard.ids if hard.rows is None else hard.rows
     lines = build_crossing(screen.drawn, rows, surface, neighbors if screen.parts is None else None)
     silhouette = bands.mix(hard.stencil, 1.0)

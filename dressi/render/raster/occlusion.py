@@ -56,8 +56,8 @@ LAYER = 5
 class Bands:
     """The nearest edge that is seen, per pixel.
 
-    has: FLOAT mask, pixels within reach of one. inner: FLOAT mask, those on the side of the surface
-    that ends there. beyond: INT, linear index of the pixel right beyond the edge. share: FLOAT, how
+    has: FLOAT mask, pixels within reach of one. inner: FLOAT mask, those that show the surface that
+    ends there. beyond: INT, linear index of the pixel right beyond the edge. share: FLOAT, how
     much of the pixel shows that surface; gradient to vertices.
     """
 
@@ -76,6 +76,7 @@ class Bands:
 
 def build_bands(
     screen: ScreenFaces,
+    hard: Peel,
     surface: Variable,
     neighbors: Variable,
     reach: Variable,
@@ -83,10 +84,10 @@ def build_bands(
 ) -> tuple[Peel, Bands]:
     """The rim, a peel of the faces at the nearest edges, and how it is blended with the hard one.
 
-    screen: faces. surface: as of ``surface_image``. neighbors: table of ``neighbor_table``. reach,
-    sigma: FLOAT @ 1x1, screen square units. An edge counts where it is on the contour of its face
-    and, at its point that is nearest to the pixel, neither hidden nor touched by what is seen
-    beyond it. Gradient to the corners of faces.
+    screen: faces. hard: what is seen. surface: the same as of ``surface_image``. neighbors: table
+    of ``neighbor_table``. reach, sigma: FLOAT @ 1x1, screen square units. An edge counts where it
+    is on the contour of its face and, at its point that is nearest to the pixel, neither hidden nor
+    touched by what is seen beyond it. Gradient to the corners of faces.
     """
     drawn, size = screen.drawn, screen.size
     edges = _edges(screen, neighbors)
@@ -116,7 +117,9 @@ def build_bands(
         bary = F.where(cut, shares[0] * bary.x + shares[1] * bary.y + shares[2] * bary.z, bary)
     depth = F.where(has, 0.5 + 0.5 * F.clamp(near.distance, 0.0, 1.0), 1.0)
     rim = Peel(ids, depth, away, bary, has, None if parts is None else rows)
-    return rim, Bands(has, near.inner, beyond, share)
+    # What is hard by a hair only lies outside, and still shows the surface.
+    by_a_hair = hard.stencil * (hard.depth >= 0.5)
+    return rim, Bands(has, F.maximum(near.inner, by_a_hair), beyond, share)
 
 
 def _edges(screen: ScreenFaces, neighbors: Variable) -> Variable:
