@@ -104,7 +104,7 @@ def test_a_ratio_and_a_cosine_that_are_off_do_not_hold() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    "builder, least, most", [("K=1 r=0.1", 0.9, 1.0), ("occlusion r=0.1", 0.0, 0.03)]
+    "builder, least, most", [("K=1 r=0.1", 0.9, 1.1), ("occlusion r=0.1", 0.0, 0.03)]
 )
 def test_only_occlusion_has_the_edge_of_an_object_before_a_wall(
     builder: str, least: float, most: float, monkeypatch
