@@ -57,7 +57,9 @@ def test_a_far_start_does_not_overlap_its_target() -> None:
 
 def test_verdicts_follow_from_the_figures() -> None:
     def figures(ratio: float, end: float, ms: float) -> dict[str, float]:
-        return {"ratio": ratio, "left": end / 4, "end_px": end, "start_px": 4.0, "ms": ms}
+        off = abs(ratio - 1)
+        left = end / 4
+        return {"ratio": ratio, "off": off, "left": left, "end_px": end, "start_px": 4.0, "ms": ms}
 
     scenes = {
         "inner occlusion": {"K=1": figures(0.0, 3.9, 1.0), "occlusion": figures(1.1, 0.1, 5.0)},
