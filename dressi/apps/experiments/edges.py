@@ -133,7 +133,8 @@ def _row(problem: Problem, fits: Mapping[str, Fitted], samples: int) -> list[np.
 
 
 def _tangents(fits: Mapping[str, Fitted]) -> list[np.ndarray]:
-    """Derivatives of the pictures at the start, grey where there is none."""
+    """Derivatives of the pictures at the start by the first parameter, grey where there is none.
+    They stand below what each method found."""
     none = np.ones_like(next(iter(fits.values())).tangent)
     return [_big(none), _big(none), *(_big(np.clip(0.5 + f.tangent, 0, 1)) for f in fits.values())]
 
@@ -150,7 +151,7 @@ def run(settings: Settings) -> Result:
         found = _fit_all(name, problem, s, True)
         fits[name] = {m: _of_fit(f) for m, f in found.items()}
         rows[name] = _row(problem, found, s.samples)
-        rows["d / dx\n" + name] = _tangents(found)
+        rows[name + ",\nderivative"] = _tangents(found)
     for name in s.scenes:
         problem = SCENES[name]()
         found = _fit_all(name, problem, s, False)
