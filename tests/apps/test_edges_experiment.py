@@ -3,10 +3,12 @@ the figures, and a disc before another one is found."""
 
 from __future__ import annotations
 
+import argparse
+
 import numpy as np
 import pytest
 
-from dressi.apps.experiments.common import make_settings
+from dressi.apps.experiments.common import add_flags, make_settings
 from dressi.apps.experiments.edge_fits import (
     DARK,
     GROUND,
@@ -17,7 +19,7 @@ from dressi.apps.experiments.edge_fits import (
     fit,
     truth,
 )
-from dressi.apps.experiments.edges import Settings, conditions, run, wins
+from dressi.apps.experiments.edges import Settings, conditions, quickly, run, wins
 from dressi.errors import DressiError
 
 
@@ -82,6 +84,16 @@ def test_unknown_names_of_scenes_and_methods_list_the_known_ones() -> None:
         run(make_settings(Settings, scenes=("moon",)))
     with pytest.raises(DressiError, match="--methods: there is no 'K=9'; known: K=1"):
         run(make_settings(Settings, methods=("K=9",)))
+
+
+def test_quick_is_a_flag_without_a_value_and_keeps_where_files_go() -> None:
+    parser = argparse.ArgumentParser()
+    add_flags(parser, Settings)
+    assert vars(parser.parse_args(["--quick"])) == {"quick": True}
+    assert vars(parser.parse_args([])) == {}
+    quick = quickly(make_settings(Settings, quick=True, out="there", fits=("hand",)))
+    assert quick.out == "there" and quick.fits == ("hand",)
+    assert quick.samples < Settings().samples and len(quick.scenes) < len(SCENES)
 
 
 @pytest.mark.gpu
