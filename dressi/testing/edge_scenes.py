@@ -306,7 +306,7 @@ def _directions(scene: EdgeScene, rng: np.random.Generator) -> Array:
     for _ in range(FIELDS):
         k, phase = rng.normal(0, 2.0 / extent, (3, 3)), rng.uniform(0, 6, 3)
         named.append(np.sin(centred @ k.T + phase))
-    return np.stack([_one_pixel(scene, np.asarray(d * moved)) for d in named])
+    return np.stack([one_pixel(scene, np.asarray(d * moved)) for d in named])
 
 
 LEAST_PX = 0.3
@@ -314,7 +314,7 @@ LEAST_PX = 0.3
 from the camera) is not blown up without bound."""
 
 
-def _one_pixel(scene: EdgeScene, d: Array) -> Array:
+def one_pixel(scene: EdgeScene, d: Array) -> Array:
     """Return the displacement, scaled so that the fastest vertex moves one pixel on the screen."""
     h, (w_px, h_px) = 1e-6, scene.size
     ends = []

@@ -35,7 +35,8 @@ def option(
     least: float | None = None,
     type: Callable[[str], Any] | None = None,
 ) -> Any:
-    """Return a field of Settings that is a flag: ``size`` is ``--size``, ``r_px`` ``--r-px``.
+    """Return a field of Settings that is a flag: ``size`` is ``--size``, ``r_px`` ``--r-px``. One
+    whose default is False is a flag without a value.
 
     default: also says the type of the flag's values unless type does; a tuple takes one value or
     more. smoke: default of a smoke run, None: the same. least: smallest value (of each) allowed.
@@ -85,9 +86,17 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Settings]) -> None:
         if not f.metadata:
             continue
         shown: Any = f.default
+        if isinstance(shown, bool):
+            parser.add_argument(
+                flag(f.name),
+                action="store_true",
+                default=argparse.SUPPRESS,
+                help=f.metadata["help"],
+            )
+            continue
         many = isinstance(shown, tuple)
         if many:
-            shown = " ".join(str(value) for value in shown)
+            shown = " ".join(f"'{v}'" if " " in str(v) else str(v) for v in shown)
         parser.add_argument(
             flag(f.name),
             type=f.metadata["type"],
@@ -104,13 +113,15 @@ class Result:
     figures: numbers, strings and lists for the JSON. pictures: file name without ending -> linear
     image (H, W, 3). plots: file name without ending -> function that draws into an empty matplotlib
     Figure; left out, and said so, where matplotlib is missing. conditions: what the paper's figure
-    shows, and whether it holds; a smoke run states none.
+    shows, and whether it holds; a smoke run states none. tables: rows of texts to print, the first
+    one the heading.
     """
 
     figures: Mapping[str, Any]
     pictures: Mapping[str, np.ndarray] = field(default_factory=dict)
     plots: Mapping[str, Callable[[Any], None]] = field(default_factory=dict)
     conditions: Sequence[tuple[str, bool]] = ()
+    tables: Sequence[Sequence[Sequence[str]]] = ()
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from dressi.apps.experiments import (
     camera,
     curves,
+    edges,
     enlarge,
     env_map,
     generalize,
@@ -38,6 +40,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "generalize": Experiment(generalize.HELP, generalize.Settings, generalize.run),
     "curves": Experiment(curves.HELP, curves.Settings, curves.run),
     "heatmap": Experiment(heatmap.HELP, heatmap.Settings, heatmap.run),
+    "edges": Experiment(edges.HELP, edges.Settings, edges.run),
     "real": Experiment(real.HELP, real.Settings, real.run),
 }
 OUT = "out/experiments"
@@ -86,6 +89,11 @@ def run_experiment(name: str, **given: Any) -> dict[str, Any]:
     head = {**who, "copy1024_ms": copy_ms, "seconds": seconds}
     print_table(f"dressi experiment {name}", {**head, **shown})
     console = Console(width=160, highlight=False)
+    for heading, *rows in result.tables:
+        table = Table(*heading)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
     for condition, holds in conditions:
         console.print(f"  {'holds' if holds else 'DOES NOT HOLD'}: {condition}", soft_wrap=True)
     return data

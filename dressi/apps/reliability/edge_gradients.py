@@ -115,7 +115,7 @@ def _shifted(scene: EdgeScene, moves: np.ndarray) -> np.ndarray:
     return out @ scene.matrix
 
 
-def _colour(scene: EdgeScene, peel: Peel, pos: Variable, faces: Variable) -> Variable:
+def scene_colour(scene: EdgeScene, peel: Peel, pos: Variable, faces: Variable) -> Variable:
     """The look of a scene at a peel. FLOAT."""
 
     def attribute(values: np.ndarray) -> Variable:
@@ -186,7 +186,7 @@ def load(ad: DressiAD, scene: EdgeScene, builder: Builder) -> Graph:
     matrix = Variable(MAT4, layers=N_SHIFTS**2, name="matrix")
     weights = Variable(FLOAT, scene.size, name="weights")
     peels, blend = builder((pos, faces, matrix, scene.size), scene.clip)
-    picture = blend([_colour(scene, p, pos, faces) for p in peels], scene.background)
+    picture = blend([scene_colour(scene, p, pos, faces) for p in peels], scene.background)
     ad.set_optimizer(None)
     ad.send_img(faces, scene.faces)
     ad.send_img(matrix, _shifted(scene, shifts(N_SHIFTS)))
