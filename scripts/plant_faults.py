@@ -318,8 +318,9 @@ class Trier:
         command = f"{sys.executable} -B -m pytest -x -q -rfE -p no:cacheprovider {tests} {without}"
         environment = {"DRESSI_PROFILE": "llvmpipe", "LP_NUM_THREADS": "1", **os.environ}
         process = subprocess.Popen(command, shell=True, cwd=tree, env=environment, text=True,
-                                   start_new_session=True, stdin=subprocess.DEVNULL, encoding="utf-8",
-                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
+                                   start_new_session=True, encoding="utf-8",
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL)  # fmt: skip
         self.running.add(process)
         try:
             output = process.communicate(timeout=LIMIT_S)[0]
