@@ -110,3 +110,15 @@ def test_hardsoftras_misses_the_edge_of_an_object_before_a_wall(monkeypatch) -> 
     monkeypatch.setattr(edge_gradients, "scenes", lambda kind: [few])
     row, *_ = measure(Settings().device, True, ("K=1 r=0.1", "wall"))
     assert not row["holds"] and row["value"] > 0.9
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["wall", "crossing"])
+def test_antialias_has_the_gradient_of_edges_before_a_wall_and_of_crossings(
+    monkeypatch, kind: str
+) -> None:
+    few = [replace(s, directions=s.directions[:1]) for s in (edge_scene(kind),)]
+    monkeypatch.setattr(edge_gradients, "scenes", lambda kind: few)
+    row, *_ = measure(Settings().device, True, ("antialias", kind))
+    # SMALL_SAMPLES of the reference know the derivative to some 2 %.
+    assert row["value"] < 0.05
