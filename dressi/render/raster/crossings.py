@@ -117,11 +117,12 @@ def reach_of_colours(
         following = F.image.shift(depth, *to, border="clamp")
         # Over the background no depth is known.
         same = F.swizzle(whole, k) * (F.equal(depth < 1.5, following < 1.5))
-        step = F.where(same, depth - following, 0.0) * px
+        px_following = F.image.shift(px, *to, border="clamp")
+        step = F.where(same, depth - following, 0.0) * (0.5 * (px + px_following))
         mine, others = edge > 0.0, edge < 0.0
         climb = F.where(mine, edge - depth, 0.0) * px
         first = _steps(t, climb, F.image.shift(step, *back), mine)
-        climb = F.where(others, -edge - following, 0.0) * px
+        climb = F.where(others, -edge - following, 0.0) * px_following
         last = _steps(1.0 - t, climb, F.image.shift(step, *to), others)
         last = last * F.image.shift(same, *to)
         out += [first * F.image.shift(same, *back), F.image.shift(last, *back)]
