@@ -115,3 +115,15 @@ def test_only_occlusion_has_the_edge_of_an_object_before_a_wall(
     monkeypatch.setattr(edge_gradients, "scenes", lambda kind: [few])
     row, *_ = measure(Settings().device, True, (builder, "wall"))
     assert least <= row["value"] <= most and row["holds"] == (most <= 0.03)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["wall", "crossing"])
+def test_antialias_has_the_gradient_of_edges_before_a_wall_and_of_crossings(
+    monkeypatch, kind: str
+) -> None:
+    few = [replace(s, directions=s.directions[:1]) for s in (edge_scene(kind),)]
+    monkeypatch.setattr(edge_gradients, "scenes", lambda kind: few)
+    row, *_ = measure(Settings().device, True, ("antialias", kind))
+    # SMALL_SAMPLES of the reference know the derivative to some 2 %.
+    assert row["value"] < 0.05

@@ -277,9 +277,9 @@ SCENES: dict[str, Callable[[], Shown]] = {
     "fold, color": lambda: Shown(*_fold(), look="color"),
     "two cubes": lambda: Shown(*_two()),
     "two cubes, color": lambda: Shown(*_two(), (40, 30), look="color"),
-    "cube, two views, color": lambda: Shown(
+    "cube, two views": lambda: Shown(
         rotated(cube(0.7)[0], 0.5, 0.6), cube()[1], (24, 24),
-        np.stack([camera((24, 24)), camera((24, 24), (2.5, 1.0, 3.0))]), "color"
+        np.stack([camera((24, 24)), camera((24, 24), (2.5, 1.0, 3.0))])
     ),
     "sphere": lambda: Shown(*sphere(1), (22, 20)),
 }  # fmt: skip
@@ -339,9 +339,10 @@ def test_inner_silhouette_pulls_the_occluder_by_the_length_of_its_edge(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("mirror", [1.0, -1.0])
-def test_contact_line_is_no_silhouette(ad: DressiAD, mirror: float) -> None:
-    """A white tilted square goes through a black one. Where they meet nothing is mixed; the right
-    edge of the white one, 10 pixels high, widens it by 0.4 of a pixel's 1 / 256 each 1 / 16."""
+def test_line_where_faces_cross_is_sharp_and_has_a_gradient(ad: DressiAD, mirror: float) -> None:
+    """A white tilted square goes through a black one. Where they meet nothing is mixed. Moved
+    sideways, the white one takes the line of 10 pixels along; moved towards the camera, it wins
+    1 / 0.75 of that; the black one, moved alike, gives back as much."""
     front, size = quad(0.8)[0], (16, 16)
     front[:, 2] = 0.75 * front[:, 0]
     v, f = joined((front, quad()[1]), (quad(1.0)[0], quad()[1]))
@@ -358,9 +359,64 @@ def test_contact_line_is_no_silhouette(ad: DressiAD, mirror: float) -> None:
         image, hard = image[:, ::-1], hard[:, ::-1]
     assert hard[3:13, 8].all() and not hard[3:13, 7].any(), "they meet between columns 7 and 8"
     assert (image[4:12, 7] == 0.0).all() and (image[4:12, 8] == 1.0).all()
-    gradient = ad.recv_grad(scene.pos)
-    assert np.isclose(mirror * gradient[:4, 0].sum(), 10 * (16 / 2.5) / 256, rtol=0.02)
-    assert np.abs(gradient[4:]).max() < 1e-6
+    gradient = ad.recv_grad(scene.pos).astype(np.float64)
+    a_unit = 10 * (16 / 2.5) / 256
+    # Its right edge, 10 pixels high, and the line move alike.
+    assert abs(gradient[:4, 0].sum()) < 0.02 * a_unit
+    assert np.isclose(gradient[:4, 2].sum(), a_unit / 0.75, rtol=0.02)
+    assert np.isclose(gradient[4:, 2].sum(), -a_unit / 0.75, rtol=0.02)
+
+
+@pytest.mark.gpu
+def test_edge_of_a_colour_ramp_has_the_colour_at_the_edge(ad: DressiAD) -> None:
+    """A square whose brightness rises to the right, on grey, averaged over sub-pixel shifts. Each
+    edge that moves out by a pixel adds its colours less the grey: on the left 0.1, on the right
+    0.9, on the others 0.5 in the mean."""
+    half, n = 0.43, 4
+    line = ((np.arange(n) + 0.5) / n - 0.5) * 2 / 32
+    shifts = np.tile(np.eye(4), (n * n, 1, 1))
+    shifts[:, :2, 3] = np.stack(np.meshgrid(line, line), -1).reshape(-1, 2)
+    v = quad(half)[0] + (0, 0, 0.3)
+    scene = Shown(v, quad()[1], (32, 32), shifts)
+    # Linear in the corners: the ramp moves with none of them.
+    ramp = F.leaf(np.float32(0.5 + 0.4 * np.sign(v[:, :1]))[None], FLOAT, "ramp")
+    shaded = interpolate(gather(ramp, _faces_of(scene)), scene.aa.ids, scene.aa.bary)
+    scene.loss = F.sum(scene.aa.blend(F.stop_gradient(shaded), 0.2)) * (1.0 / n**2)
+    gradient = ad.recv_grad(sent(ad, scene).pos).astype(np.float64) * 2 / 32  # a pixel
+    side = 2 * half * 16
+    for axis, outward, colour in ((0, -1, 0.1), (0, 1, 0.9), (1, -1, 0.5), (1, 1, 0.5)):
+        moved = gradient[np.sign(v[:, axis]) == outward, axis].sum() * outward
+        # 1.5 %: at corners, half a pixel of some 14, two edges share a pixel.
+        assert moved == pytest.approx(side * (colour - 0.2), abs=0.015 * side)
+
+
+def _faces_of(scene: Shown) -> Variable:
+    return next(v for v in scene.feeds if v.name == "faces")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("turn", ["mirrored", "transposed"])
+def test_gradients_of_a_turned_picture_are_turned(ad: DressiAD, turn: str) -> None:
+    """A fine ball that goes through a wall: inner silhouettes, faces of about a pixel, crossings.
+    The camera turns, the weights of pixels with it: gradients of vertices stay."""
+    ball, f = sphere(3)
+    v, f = joined((ball * 0.7 + (0.1, 0.05, 0.3), f), (quad(3.0)[0] + (0, 0, -0.1), quad()[1]))
+    n, kept = 32, []
+    for turned in (False, True):
+        view = camera((n, n))
+        if turned:
+            view = view[[1, 0, 2, 3]] if turn == "transposed" else np.diag([-1, 1, 1, 1]) @ view
+        scene = Shown(v, f, (n, n), view[None])
+        white = F.to_float(F.compare("lt", scene.aa.ids, len(f) - 2))
+        weight = next(w for w in scene.feeds if w.name == "weight")
+        if turned:
+            a = scene.feeds[weight]
+            scene.feeds[weight] = a.swapaxes(0, 1) if turn == "transposed" else a[:, ::-1]
+        scene.loss = F.sum(scene.aa.blend(white) * weight)
+        kept.append(ad.recv_grad(sent(ad, scene).pos).astype(np.float64))
+    first, second = kept
+    # Rounding decides of single crossings near a centre, and at 45 degrees for rows or columns.
+    assert np.linalg.norm(first - second) < 0.02 * np.linalg.norm(first)
 
 
 @pytest.mark.gpu

@@ -6,12 +6,14 @@ as they are, and the reach is one pixel. Between two pixels of different faces t
 of the nearer face says how much of each pixel lies beyond it. Source: Dr.Hair (CVPR 2024, arXiv
 2403.17496, eq. 3-5: blend across borders of face ids by the distance to the silhouette edge).
 Differs: the weight is the area that the edge cuts off the square of the pixel, exact for a straight
-edge, not the length that it cuts off the line between the centres; and the edge is sought across
-faces that are too thin to own a pixel.
+edge, not the length that it cuts off the line between the centres; edges are rasterized, so faces
+too thin to own a pixel hide none; and the gradient is that of the mean picture over sub-pixel
+shifts: what an edge uncovers has the colours at the edge, and lines where faces cross count too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,7 +23,16 @@ from dressi.ad import F, Variable
 from dressi.ad.graph import Derived
 from dressi.ad.vtype import INT, MAT4, VEC3
 from dressi.errors import GraphError
-from dressi.render.raster.clip import Parts
+from dressi.render.raster.contours import BEHIND_ALL, BEYOND_PX, Between, Surface, contour_between
+from dressi.render.raster.crossings import (
+    MIN_SLOPE,
+    MOVES,
+    Cuts,
+    depth_px,
+    meeting,
+    planes_of,
+    reach_of_colours,
+)
 from dressi.render.raster.hardsoftras import Peel, build_rasterize
 from dressi.render.raster.projection import (
     ScreenFaces,
@@ -34,31 +45,10 @@ from dressi.render.raster.projection import (
     project,
     to_screen,
 )
-from dressi.render.raster.topology import neighbor_table
-
-N_CROSSED = 3
-"""Faces without a pixel of their own that the search for the silhouette edge crosses. Near the
-silhouette of a fine mesh faces are seen at a slant, thinner than a pixel."""
-
-MIN_SLOPE = 1e-3
-"""Smallest slope of an edge against its axis that is told from none: keeps quotients finite."""
-
-BEYOND_PX = 1e-2
-"""Pixels by which rounding may put the crossing past either pixel's centre. Farther away, it is the
-edge of a surface that passes behind that pixel: the two meet between the pixels, without an edge.
-"""
-
-TIE = 2.0**-21
-"""Depths that differ by less are the same, but for rounding (they lie in [0, 0.5])."""
+from dressi.render.raster.topology import contour_edges, neighbor_table
 
 ROUNDING = 1.0 + 1e-6
 """Keeps sums of weights from ending a hair above 1."""
-
-_MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))
-"""What moves the right, left, lower, upper neighbour to a pixel, for F.image.shift."""
-
-BEHIND_ALL = 2.0
-"""Depth of the background, behind what lies on the far plane."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +57,10 @@ class Antialiased:
 
     peel: the hard layer, for the shading builders. hard: FLOAT mask. depth: FLOAT, z / w in [0, 1],
     1 where nothing is. weights: VEC4, what the pixel takes from its right, left, lower and
-    upper neighbour; they sum to at most 1. silhouette: FLOAT in [0, 1], coverage. Gradient to
-    vertices through weights, silhouette and peel.bary.
+    upper neighbour; they sum to at most 1. silhouette: FLOAT in [0, 1], coverage.
+    crossings: VEC4 of zeros, with the gradient of such weights where two faces cross. reach: VEC4,
+    steps from the opposite neighbour by which a colour goes on to the edge. Gradient to vertices
+    through weights, crossings, silhouette and peel.bary.
     """
 
     screen: ScreenFaces
@@ -77,6 +69,8 @@ class Antialiased:
     depth: Variable
     weights: Variable
     silhouette: Variable
+    crossings: Variable
+    reach: Variable
 
     @property
     def ids(self) -> Variable:
@@ -102,10 +96,25 @@ class Antialiased:
                 f"blend needs a colour image @ {self.screen.size}, got {color.label()}"
             )
         shown = out = F.where(self.hard, color, background)
-        for to, k in zip(_MOVES, "xyzw", strict=True):
+        weights = F.stop_gradient(self.weights)
+        moved = self.weights - weights + self.crossings
+        borders = self._borders(F.stop_gradient(shown))
+        for n, (to, k) in enumerate(zip(MOVES, "xyzw", strict=True)):
             neighbor = F.image.shift(shown, *to, border="clamp")
             # Exactly the hard picture where the weight is 0.
-            out = out + (neighbor - shown) * F.swizzle(self.weights, k)
+            out = out + (neighbor - shown) * F.swizzle(weights, k)
+            # What an edge uncovers has the colours at the edge, not those at the centres.
+            beyond = F.image.shift(borders[n ^ 1], *to, border="clamp")
+            out = out + (beyond - borders[n]) * F.swizzle(moved, k)
+        return out
+
+    def _borders(self, shown: Variable) -> list[Variable]:
+        """The colours halfway to the right, left, lower and upper neighbour, of the surface that
+        the pixel shows: as it goes on from the neighbour on the other side."""
+        out = []
+        for to, k in zip(MOVES, "xyzw", strict=True):
+            other = F.image.shift(shown, -to[0], -to[1], border="clamp")
+            out.append(shown + (shown - other) * F.swizzle(self.reach, k))
         return out
 
 
@@ -123,7 +132,8 @@ def build_antialias(
     fine. matrix: MAT4 @ 1x1, layers = views. size: image size in pixels. jitter: VEC2 @ 1x1 in
     pixels, shifts the projection. An edge is on the silhouette when no face lies across it, or one
     that is turned the other way. Gradient to vtx_pos and matrix, from pixels beside a silhouette,
-    inner ones (a face in front of a farther one) included; from faces that cross the near or the
+    inner ones (a face in front of a farther one) and, in blended pictures, lines where faces cross
+    included; from faces that cross the near or the
     far plane only with clip, which cuts them there. Raises GraphError for wrong types or sizes.
     """
     check_variables("antialias", vtx_pos=vtx_pos, faces=faces, matrix=matrix)
@@ -139,24 +149,28 @@ def build_antialias(
         jitter = F.constant(jitter)
     screen = build_screen_faces(vtx_pos, faces, matrix, size, jitter, clip)
     peel = build_rasterize(screen, F.constant(0.0), 1)[0]
-    neighbors = neighbor_table(faces, vtx_pos)
-    if screen.parts is None:
-        # The same graph as inside build_screen_faces: merged, not run twice.
-        points = to_screen(project(vtx_pos, matrix), size, jitter).xy
-        start, end = (F.lookup(points, v) for v in _edge_ends(faces))
-        ways, lines = _ways(screen, neighbors), _lines(start, end)
-    else:
-        ends = [v.xy for v in screen.parts.corners]
-        ways = _ways_of_parts(screen, screen.parts, neighbors)
-        lines = F.join([_lines(ends[k], ends[(k + 1) % 3]) for k in range(3)])
-    cut = _Search(screen, peel, ways, lines).pairs()
-    mine, others = cut.xy, F.swizzle(cut, "zw")
-    raw = F.vec4(mine.x, F.image.shift(others, 1, 0).x, mine.y, F.image.shift(others, 0, 1).y)
+    drawn, rows = screen.drawn, peel.ids if peel.rows is None else peel.rows
+    edges = contour_edges(screen, neighbor_table(faces, vtx_pos), front=True)
+    depth = F.where(peel.stencil, F.minimum(peel.depth * 2.0, 1.0), BEHIND_ALL)
+    planes = planes_of(drawn)
+    surface = Surface(rows, depth, F.stop_gradient(planes).xy)
+    between = [contour_between(drawn, edges, surface, axis) for axis in (0, 1)]
+    # The same graph as inside build_screen_faces: merged, not run twice.
+    points = to_screen(project(vtx_pos, matrix), size, jitter).xy
+    cut_by = _cuts(screen, between, lambda: [F.lookup(points, v) for v in _edge_ends(faces)])
+    met = meeting(planes, rows, screen)
+    found = cut_by.slope > 0.0
+    raw = _taken(cut_off(cut_by.at, cut_by.slope))
     # A pixel between two edges may be asked for more than all of it.
     total = F.sum_components(raw)
     weights = raw * (1.0 / F.where(total > 1.0, total * ROUNDING, 1.0))
+    # Where two faces cross nothing is blended; only the gradient is that of an edge.
+    crossed = _taken(cut_off(met.at, F.where(found, 0.0, met.slope)))
+    at = F.where(found, cut_by.at, met.at)
     hard = peel.stencil
-    around = F.vec4(*(F.image.shift(hard, *to, border="clamp") for to in _MOVES)) - hard
+    whole = (1.0 - found) * F.equal(met.slope, 0.0)
+    reach = reach_of_colours(whole, at, between, depth, depth_px(matrix, size, depth))
+    around = F.vec4(*(F.image.shift(hard, *to, border="clamp") for to in MOVES)) - hard
     return Antialiased(
         screen=screen,
         peel=peel,
@@ -164,7 +178,16 @@ def build_antialias(
         depth=F.where(hard, F.minimum(peel.depth * 2.0, 1.0), 1.0),
         weights=weights,
         silhouette=hard + F.dot(around, weights),
+        crossings=crossed - F.stop_gradient(crossed),
+        reach=reach,
     )
+
+
+def _taken(cut: Variable) -> Variable:
+    """VEC4: what pixels take from their right, left, lower and upper neighbours, of the areas of
+    ``cut_off``."""
+    mine, others = cut.xy, F.swizzle(cut, "zw")
+    return F.vec4(mine.x, F.image.shift(others, 1, 0).x, mine.y, F.image.shift(others, 0, 1).y)
 
 
 def _edge_ends(faces: Variable) -> tuple[Variable, Variable]:
@@ -198,101 +221,25 @@ def _lines(start: Variable, end: Variable) -> Variable:
     return F.vec3(along - slope * across, slope, size)
 
 
-def _ways(screen: ScreenFaces, neighbors: Variable) -> tuple[Variable, Variable, Variable]:
-    """Tables @ (F, 1), layers, without gradient: VEC4 (y of the corners, turn), VEC4 (x of the
-    corners, -turn), IVEC3: across edges ab, bc, ca the face, or -1 where the edge is a silhouette;
-    plus 2.
-
-    turn: sign of the area on the screen; 0 for faces that cross a plane, which have no edges here:
-    all their corners are at 0.
-    """
-    a, b, c = (F.stop_gradient(v).xy for v in screen.corners)
-    u, v = b - a, c - a
-    kept = 1.0 - screen.crossing
-    turn = F.sign(u.x * v.y - u.y * v.x) * kept
-    onward = []
-    for k in "xyz":
-        index = F.swizzle(neighbors, k)
-        # Nothing across reads 0 and 0: like a face without area, the end of the surface.
-        other, crossing = F.lookup(turn, index), F.lookup(screen.crossing, index)
-        same = F.maximum(F.equal(other, turn), crossing)
-        onward.append(F.where(same, index, -1) + 2)
-    xs = F.where(kept, F.vec3(a.x, b.x, c.x), 0.0)
-    ys = F.where(kept, F.vec3(a.y, b.y, c.y), 0.0)
-    return F.vec4(ys, turn), F.vec4(xs, -turn), F.vec3(*onward)
-
-
-def _ways_of_parts(
-    screen: ScreenFaces, parts: Parts, neighbors: Variable
-) -> tuple[Variable, Variable, Variable]:
-    """The same tables @ (3F, 1) for the parts of faces."""
-    assert screen.turn is not None
-    a, b, c = (F.stop_gradient(v).xy for v in parts.corners)
-    turn = F.join([screen.turn] * 3)
-    onward = parts.across(screen.turn, neighbors)
-    return F.vec4(a.y, b.y, c.y, turn), F.vec4(a.x, b.x, c.x, -turn), onward + 2
-
-
-@dataclass(frozen=True)
-class _Search:
-    """For every pixel, the silhouette edges between its centre and the next ones."""
-
-    screen: ScreenFaces
-    peel: Peel
-    ways: tuple[Variable, Variable, Variable]
-    lines: Variable
-
-    def pairs(self) -> Variable:
-        """VEC4 in [0, 0.5]: what the pixel takes from the next one on the right, on the one below,
-        and what those two take from it. Gradient to the lines."""
-        p = pixel_positions(self.screen.size, self.screen.layers)
-        right, below = (F.lookup(self.lines, self.edge(axis, p)) for axis in (0, 1))
-        place, slope = F.vec2(right.x, below.x), F.vec2(right.y, below.y)
-        at = (place + slope * F.swizzle(p, "yx") - p) * self.screen.scale
-        size = F.vec2(right.z, -below.z)
-        return cut_off(at, size)
-
-    def edge(self, axis: int, p: Variable) -> Variable:
-        """INT: row of the silhouette edge between the pixel and the next one on the right (axis 0)
-        or below (1), -1 where there is none."""
-        ids = self.peel.ids if self.peel.rows is None else self.peel.rows
-        depth = F.where(self.peel.stencil, self.peel.depth, BEHIND_ALL)
-        to = _MOVES[2 * axis]
-        next_ids = F.image.shift(ids, *to, border="clamp")
-        behind = F.image.shift(depth, *to, border="clamp") - depth
-        # Of faces in one plane the first is drawn, on whichever side of the other it lies.
-        tied, first = F.abs(behind) <= TIE, F.compare("lt", ids, next_ids)
-        mine = F.where(tied, first, behind > 0.0)
-        near, far = F.where(mine, ids, next_ids), F.where(mine, next_ids, ids)
-        near = F.where(F.not_equal(ids, next_ids), near, -1)
-        line = F.swizzle(p, "yx"[axis])
-        corners = F.lookup(self.ways[axis], near)
-        # Which way the search goes, times which way faces turn: of the two edges that the line
-        # meets, the one to leave by runs this way across the line. The same test, of the same
-        # numbers, for both faces of an edge: the search cannot lose its way.
-        sense = F.where(mine, corners.w, -corners.w)
-        row, onward = self.leave(corners, near, line, sense)
-        for _ in range(N_CROSSED):
-            goes_on = F.compare("gte", onward, 0) * F.not_equal(onward, far)
-            face = F.where(goes_on, onward, -1)
-            new_row, new_onward = self.leave(F.lookup(self.ways[axis], face), face, line, sense)
-            row, onward = F.where(goes_on, new_row, row), F.where(goes_on, new_onward, onward)
-        # Against the background there is a silhouette, even if it is more faces away.
-        ends = F.maximum(F.equal(onward, -1), F.equal(far, -1) * F.compare("gte", onward, 0))
-        return F.where(ends, row, -1)
-
-    def leave(
-        self, corners: Variable, face: Variable, line: Variable, sense: Variable
-    ) -> tuple[Variable, Variable]:
-        """(row of the edge by which the line leaves the face, face across or -1 for none); -2 for
-        the latter where the line does not meet the face."""
-        before = F.compare("lt", corners.xyz, line)
-        out = (before - F.swizzle(before, "yzx")) * sense > 0.0  # at most one of the three
-        onward = F.sum_components(F.lookup(self.ways[2], face) * F.to_int(out)) - 2
-        number, parts = F.to_int(F.dot(out, (0.0, 1.0, 2.0))), self.screen.parts
-        if parts is not None:
-            return face + number * (3 * parts.n_faces), onward
-        return face * 3 + number, onward
+def _cuts(
+    screen: ScreenFaces, between: Sequence[Between], ends: Callable[[], Sequence[Variable]]
+) -> Cuts:
+    """Where the contour edges that were found cut the pairs. ends: VEC2 @ (3F, 1), of the edges of
+    whole faces. Gradient to them, or to the corners of parts."""
+    if screen.parts is None:
+        lines, step, stride = _lines(*ends()), 3, 1
+    else:
+        points = [v.xy for v in screen.parts.corners]
+        lines = F.join([_lines(points[k], points[(k + 1) % 3]) for k in range(3)])
+        step, stride = 1, points[0].size[0]
+    right, below = (
+        F.lookup(lines, F.where(F.compare("gte", b.face, 0), b.face * step + b.edge * stride, -1))
+        for b in between
+    )
+    p = pixel_positions(screen.size, screen.layers)
+    place, slope = F.vec2(right.x, below.x), F.vec2(right.y, below.y)
+    at = (place + slope * F.swizzle(p, "yx") - p) * screen.scale
+    return Cuts(at, F.vec2(right.z, -below.z))
 
 
 def cut_off(at: Variable, slope: Variable) -> Variable:
@@ -307,7 +254,7 @@ def cut_off(at: Variable, slope: Variable) -> Variable:
     # The areas and their derivatives first, without gradient, and then the tangent: the backward
     # reads one image, not each step of the way.
     x, s = F.stop_gradient(at), F.stop_gradient(slope)
-    valid = (s > 0.0) * (x >= -BEYOND_PX) * (x <= 1.0 + BEYOND_PX)
+    valid = (s > 0.0) * (x >= -2.0 * BEYOND_PX) * (x <= 1.0 + 2.0 * BEYOND_PX)
     held = F.clamp(x, 0.0, 1.0)
     d, s, valid = F.vec4(held, 1.0 - held), F.vec4(s, s), F.vec4(valid, valid)
     rest = 0.5 + 0.5 * s - d

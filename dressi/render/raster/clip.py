@@ -12,10 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from dressi.ad import F, Variable
-from dressi.ad.vtype import INT
 
 Triple = tuple[Variable, Variable, Variable]
 
@@ -57,32 +54,6 @@ class Parts:
         rows = [whole * (1.0 - F.swizzle(self.split, "yzx"))]
         for at in self.fillers:
             rows.append(F.vec3(F.dot(at, F.swizzle(mask, "zxy")), F.sum_components(at), 0.0))
-        return F.join(rows)
-
-    def across(self, turn: Variable, neighbors: Variable) -> Variable:
-        """IVEC3 @ (3 F, 1): across the edges of parts the row there, -1 where the surface ends or
-        turns the other way. turn: FLOAT @ (F, 1), orientation. neighbors: IVEC3 @ (F, 1), faces
-        across the edges of faces."""
-        n = self.n_faces
-        own = F.leaf(np.arange(n)[:, None], INT, "rows")
-        # The part at a corner where one is cut off, which holds the edge that ends there.
-        at_corner = own + n + F.to_int(self.fillers[1]) * n
-        home = F.where(F.swizzle(self.split, "yzx"), F.swizzle(at_corner, "yzx"), own)
-        across = []
-        for k in "xyz":
-            index = F.swizzle(neighbors, k)
-            back = F.to_int(F.equal(F.lookup(neighbors, index), own))
-            # Nothing across reads 0: like a face without area, the end of the surface.
-            same = F.equal(F.lookup(turn, index), turn) * F.compare("gte", index, 0)
-            row = F.where(back.x, F.lookup(home, index).x, F.lookup(home, index).z)
-            row = F.where(back.y * (1 - back.x), F.lookup(home, index).y, row)
-            across.append(F.where(same, row, -1))
-        beyond = F.vec3(*across)
-        whole = F.where(self.kept, beyond, -1)
-        rows = [F.where(F.swizzle(self.split, "yzx"), F.swizzle(at_corner, "yzx"), whole)]
-        for at in self.fillers:
-            edge = F.sum_components(F.to_int(at) * F.swizzle(beyond, "zxy"))
-            rows.append(F.vec3(edge, -1, own))
         return F.join(rows)
 
 
