@@ -26,7 +26,7 @@ from dressi.apps.reliability.validation_works import (
 from dressi.config import child_environment
 from dressi.engine import DressiAD
 from dressi.errors import DeviceError, DressiError
-from dressi.vk import record
+from dressi.vk import hazards, record
 from dressi.vk.api import load
 from dressi.vk.context import Context
 from dressi.vk.instance import Instance
@@ -38,14 +38,15 @@ from dressi.vk.instance import Instance
 def _no_barriers() -> Iterator[None]:
     """Commands without any barrier between them."""
     names = ("barrier", "dispatch_barrier")
-    before = [getattr(record, name) for name in names]
-    for name in names:
-        setattr(record, name, lambda *_, **__: None)
+    modules = (hazards, record)
+    places = [(m, name, vars(m)[name]) for m in modules for name in names if name in vars(m)]
+    for module, name, _ in places:
+        setattr(module, name, lambda *_, **__: None)
     try:
         yield
     finally:
-        for name, real in zip(names, before, strict=True):
-            setattr(record, name, real)
+        for module, name, real in places:
+            setattr(module, name, real)
 
 
 class _NoSource:
