@@ -19,7 +19,8 @@ class Options:
     the old value later. ``fold_constants``: arithmetic on constants is done while packing.
     ``merge_duplicates``: equal Functions of equal inputs become one. ``drop_dead_outputs``: images
     that nothing reads are not written. ``reuse_images``: values whose lifetimes do not meet share
-    an image.
+    an image. ``sparse``: passes skip
+    pixels of which a mask says that most of their work is needless.
 
     ``lowering``: what runs pixels that are not rasterized: ``graphics`` (fragment shaders in
     subpasses) or ``compute`` (dispatches); ``auto`` takes what the device's profile predicts to be
@@ -44,6 +45,7 @@ class Options:
     merge_duplicates: bool = True
     drop_dead_outputs: bool = True
     reuse_images: bool = True
+    sparse: bool = True
     deterministic: bool = False
     lowering: Lowering = "auto"
     peeling: Peeling = "auto"

@@ -6,14 +6,24 @@ its statements are is known to ``glsl`` (one Function at a time) and ``statement
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dressi.ad.graph import Function
 from dressi.ad.registry import RASTER, SAME
 from dressi.ad.workgroups import Workgroup, workgroup
 from dressi.packing.glsl import Generator
+from dressi.packing.guard import Guard
 from dressi.packing.layout import padding_glsl, position_glsl
 from dressi.packing.reads import raster_vertex
-from dressi.packing.shader_text import FULL_SCREEN, Places, Shader, ShaderText, tile
-from dressi.packing.statements import emit_guarded, emit_tail
+from dressi.packing.shader_text import (
+    FULL_SCREEN,
+    FULL_SCREEN_TWICE,
+    Places,
+    Shader,
+    ShaderText,
+    tile,
+)
+from dressi.packing.statements import emit_guarded, emit_outside, emit_tail
 from dressi.packing.substage import Substage
 from dressi.packing.task import Context
 from dressi.packing.units import in_buffer
@@ -28,6 +38,8 @@ def generate(substage: Substage, places: Places, context: Context) -> Shader:
 
 
 def _fragment(g: Generator) -> Shader:
+    if g.substage.guard is not None:
+        return _sparse(g, g.substage.guard)
     shader, text = Shader(vertex=FULL_SCREEN), ShaderText("f")
     body = position_glsl(g.domain, "ivec2(gl_FragCoord.xy)")
     head = ""
@@ -47,14 +59,39 @@ def _fragment(g: Generator) -> Shader:
         # depth test makes what it likes.
         body.append(f"  if ({keep} == 0.0 || !({depth} < 1.0)) discard;")
         body.append(f"  gl_FragDepth = {depth};")
-    # What carries no pixel would read beyond the ends of images, buffers, uniforms of layers.
+    _skip_padding(g, text, body, start)
+    _store(g, shader, text, body)
+    shader.fragment = text.render(body, head)
+    return shader
+
+
+def _skip_padding(g: Generator, text: ShaderText, body: list[str], start: int) -> None:
+    """Let what carries no pixel return: it would read beyond the ends of images, buffers, uniforms
+    of layers."""
     beyond = bool(text.fetches) or g.domain.columns > 1
     beyond = beyond or any(b.kind == "buffer" for b in g.bindings.values())
     if padding_glsl(g.domain) and beyond:
         body.insert(start, f"  if ({padding_glsl(g.domain)}) return;")
-    _store(g, shader, text, body)
-    shader.fragment = text.render(body, head)
-    return shader
+
+
+def _sparse(g: Generator, guard: Guard) -> Shader:
+    """Return the fragments of both draws of a sparse pass: outside of the mask, and inside."""
+    shaders = []
+    for outside in (True, False):
+        shader, text = Shader(vertex=FULL_SCREEN_TWICE), ShaderText("f")
+        g.names = {}
+        body = position_glsl(g.domain, "ivec2(gl_FragCoord.xy)")
+        start = len(body)
+        if outside:
+            emit_outside(g, guard, text, body)
+        else:
+            for f in g.functions:
+                g.emit(f, text, body)
+        _skip_padding(g, text, body, start)
+        _store(g, shader, text, body)
+        shader.fragment = text.render(body, "" if outside else "layout(early_fragment_tests) in;")
+        shaders.append(shader)
+    return replace(shaders[1], outside=shaders[0].fragment)
 
 
 def _store(g: Generator, shader: Shader, text: ShaderText, body: list[str]) -> None:

@@ -76,6 +76,7 @@ class Executable:
             texts = (
                 ("vert", substage.vertex),
                 ("frag", substage.fragment),
+                ("frag", substage.outside),
                 ("comp", substage.compute),
             )
             sources += [t for t in texts if t[1]]
@@ -90,6 +91,7 @@ class Executable:
         render_passes = RenderPasses(ctx, owned, self._device.depths)
         passes: list[RenderPass | None] = []
         jobs: list[Job] = []
+        first: list[Job] = []
         for stage in plan.stages:
             render_pass = None
             if stage.kind == "graphics":
@@ -97,16 +99,23 @@ class Executable:
             passes.append(render_pass)
             handle = None if render_pass is None else render_pass.handle
             jobs += [Job(s, handle, i) for i, s in enumerate(stage.substages)]
+            first += [Job(s, handle, i, True) for i, s in enumerate(stage.substages) if s.outside]
         layouts = Layouts(ctx, owned)
         modules = create_modules(ctx, owned, sources, codes)
         start = time.perf_counter()
         cache = self._device.pipeline_cache
-        pipelines = create_pipelines(ctx, owned, layouts, jobs, modules, cache)
+        pipelines = create_pipelines(ctx, owned, layouts, [*jobs, *first], modules, cache)
         self.build_times["pipelines"] = time.perf_counter() - start
         sets = create_descriptors(ctx, owned, layouts, substages, resources)
+        outside = iter(pipelines[len(jobs) :])
         bound = iter(
-            Bound(pipeline, layouts.get(s.bindings, s.name)[1], descriptors)
-            for pipeline, s, descriptors in zip(pipelines, substages, sets, strict=True)
+            Bound(
+                pipeline,
+                layouts.get(s.bindings, s.name)[1],
+                descriptors,
+                next(outside) if s.outside else None,
+            )
+            for pipeline, s, descriptors in zip(pipelines[: len(jobs)], substages, sets, strict=True)
         )
         by_stage = [[next(bound) for _ in stage.substages] for stage in plan.stages]
         if timestamps:
