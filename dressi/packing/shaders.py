@@ -14,7 +14,7 @@ from dressi.ad.workgroups import Workgroup, workgroup
 from dressi.packing.glsl import Generator
 from dressi.packing.guard import Guard
 from dressi.packing.layout import padding_glsl, position_glsl
-from dressi.packing.reads import raster_vertex
+from dressi.packing.raster import raster_vertex, read_by_vertices
 from dressi.packing.shader_text import (
     FULL_SCREEN,
     FULL_SCREEN_TWICE,
@@ -45,12 +45,12 @@ def _fragment(g: Generator) -> Shader:
     head = ""
     raster = g.substage.kind == RASTER
     if raster:
-        head = "layout(location = 0) flat in int primitive_id;"
-        shader.vertex, shader.n_vertices = raster_vertex(g)
+        shader.vertex, head, shader.n_vertices = raster_vertex(g, read_by_vertices(g))
     start = len(body)
     exit_function: Function | None = None
     for f in g.functions:
-        g.emit(f, text, body)
+        if f.output.uid not in g.names:
+            g.emit(f, text, body)
         if f.op.fragment_exit:
             exit_function = f
     if exit_function is not None:
