@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from dressi.ad.graph import Variable
-from dressi.ad.registry import RASTER
 from dressi.errors import GraphError
 from dressi.packing.defuse import DefUse
 from dressi.packing.layout import layout

@@ -19,9 +19,9 @@ class Options:
     the old value later. ``fold_constants``: arithmetic on constants is done while packing.
     ``merge_duplicates``: equal Functions of equal inputs become one. ``drop_dead_outputs``: images
     that nothing reads are not written. ``reuse_images``: values whose lifetimes do not meet share
-    an image. ``sparse``: passes skip
-    pixels of which a mask says that most of their work is needless. ``per_primitive``: what fragments
-    read by the number of their primitive is read per vertex, where primitives are large.
+    an image. ``sparse``: passes skip pixels of which a mask says that most of their work is
+    needless. ``per_primitive``: what fragments read by the number of their primitive is
+    read per vertex, where primitives are large.
 
     ``lowering``: what runs pixels that are not rasterized: ``graphics`` (fragment shaders in
     subpasses) or ``compute`` (dispatches); ``auto`` takes what the device's profile predicts to be

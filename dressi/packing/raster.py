@@ -1,8 +1,8 @@
 """The vertex shader of a rasterization, and what it reads for the fragments.
 
 In: the generator of a substage. Out: GLSL that fetches the corners of primitives from tables. What
-is read by the number of the primitive alone is the same in all fragments of a primitive: where these
-are many, the vertices read it, and hand it on.
+is read by the number of the primitive alone is the same in all fragments of a primitive: where
+these are many, the vertices read it, and hand it on.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def raster_vertex(g: Generator, handed_on: Sequence[Function]) -> tuple[str, str
     ]
     for k, x in enumerate(raster.inputs):
         body.append(f"  if (corner == {k}) gl_Position = {g.fetch(x, text)}(p, layer);")
-    heads, names = ["layout(location = 0) flat {} int primitive_id;"], {}
+    heads = ["layout(location = 0) flat {} int primitive_id;"]
+    names: dict[int, str] = {}
     for f in handed_on:
         g.names = {raster.output.uid: "primitive_id"}
         lines: list[str] = []

@@ -1,10 +1,10 @@
 """Sparse passes: fragments run what a mask makes needless only where the mask is not 0.
 
-In: substages. Out: the same, those marked with a ``Guard`` of which the guarded Functions are most of
-the work. Such a subpass draws twice: first all pixels, without what is guarded, which leaves out
-those where the mask is not 0; then those, with everything. What the first draw wrote fails the early
-depth test of the second, so that no invocation of it runs there: that is what skips work where a
-branch skips none, as on CPU drivers, which run both sides of it.
+In: substages. Out: the same, those marked with a ``Guard`` of which the guarded Functions are most
+of the work. Such a subpass draws twice: first all pixels, without what is guarded, which leaves out
+those where the mask is not 0; then those, with everything. What the first draw wrote fails the
+early depth test of the second, so that no invocation of it runs there: that is what skips work
+where a branch skips none, as on CPU drivers, which run both sides of it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dressi.ad.registry import FRAG
+from dressi.packing.active import use_of
 from dressi.packing.guard import Guard, find_guard, weight
 from dressi.packing.obstacles import IMAGES, INPUTS
-from dressi.packing.active import use_of
 from dressi.packing.profile import DeviceProfile
 from dressi.packing.substage import Substage
 from dressi.packing.task import Context

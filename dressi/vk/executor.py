@@ -17,7 +17,7 @@ from dressi.vk.descriptors import Layouts, create_descriptors
 from dressi.vk.image import Image, read_all, read_buffer
 from dressi.vk.memory import Buffer
 from dressi.vk.owner import Owner
-from dressi.vk.pipeline import Bound, Job, create_modules, create_pipelines
+from dressi.vk.pipeline import Bound, Job, create_modules, create_pipelines, first_draws
 from dressi.vk.record import Objects, record
 from dressi.vk.renderpass import RenderPass, RenderPasses
 from dressi.vk.resources import check_alive, check_sizes, create_resources
@@ -91,7 +91,6 @@ class Executable:
         render_passes = RenderPasses(ctx, owned, self._device.depths)
         passes: list[RenderPass | None] = []
         jobs: list[Job] = []
-        first: list[Job] = []
         for stage in plan.stages:
             render_pass = None
             if stage.kind == "graphics":
@@ -99,23 +98,18 @@ class Executable:
             passes.append(render_pass)
             handle = None if render_pass is None else render_pass.handle
             jobs += [Job(s, handle, i) for i, s in enumerate(stage.substages)]
-            first += [Job(s, handle, i, True) for i, s in enumerate(stage.substages) if s.outside]
         layouts = Layouts(ctx, owned)
         modules = create_modules(ctx, owned, sources, codes)
         start = time.perf_counter()
         cache = self._device.pipeline_cache
-        pipelines = create_pipelines(ctx, owned, layouts, [*jobs, *first], modules, cache)
+        jobs += first_draws(jobs)
+        pipelines = create_pipelines(ctx, owned, layouts, jobs, modules, cache)
         self.build_times["pipelines"] = time.perf_counter() - start
         sets = create_descriptors(ctx, owned, layouts, substages, resources)
-        outside = iter(pipelines[len(jobs) :])
+        outside = iter(pipelines[len(substages) :])
         bound = iter(
-            Bound(
-                pipeline,
-                layouts.get(s.bindings, s.name)[1],
-                descriptors,
-                next(outside) if s.outside else None,
-            )
-            for pipeline, s, descriptors in zip(pipelines[: len(jobs)], substages, sets, strict=True)
+            Bound(p, layouts.get(s.bindings, s.name)[1], d, next(outside) if s.outside else None)
+            for p, s, d in zip(pipelines, substages, sets, strict=False)
         )
         by_stage = [[next(bound) for _ in stage.substages] for stage in plan.stages]
         if timestamps:

@@ -7,7 +7,7 @@ in two vkCreate*Pipelines calls at most.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dressi.errors import DeviceError
 from dressi.packing.plan import SubstagePlan
@@ -42,6 +42,11 @@ class Job:
     def fragment(self) -> str:
         """GLSL of its fragments."""
         return self.substage.outside if self.is_outside else self.substage.fragment
+
+
+def first_draws(jobs: Sequence[Job]) -> list[Job]:
+    """Return the jobs of the first draws of sparse passes, in the order of these."""
+    return [replace(job, is_outside=True) for job in jobs if job.substage.outside]
 
 
 def create_modules(

@@ -1,5 +1,5 @@
-"""DEODR (an optional peer) in a process of its own: silhouettes of a mesh, and their gradient to the
-vertices.
+"""DEODR (an optional peer) in a process of its own: silhouettes of a mesh, and their gradient to
+the vertices.
 
 Run as a file by an interpreter that has ``deodr``; it imports nothing of ours. In: a line of JSON
 per request on standard input: ``{"file", "size"}`` prepares a mesh of the data folder in its first

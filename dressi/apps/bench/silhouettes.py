@@ -101,10 +101,10 @@ def measure_cell(
     if peer is not None:
         peer.ask(file=str(settings.file(mesh)), size=size)
     with ExitStack() as stack:
-        ads = [
-            stack.enter_context(start(make(data.mesh, matrices, targets, adam=Adam(STILL)), settings))
-            for make in (silhouette_problem, antialias_problem)
-        ]
+        ads = []
+        for make in (silhouette_problem, antialias_problem):
+            problem = make(data.mesh, matrices, targets, adam=Adam(STILL))
+            ads.append(stack.enter_context(start(problem, settings)))
         times: list[list[tuple[float, float]]] = [[], [], []]
         for ad in ads:
             for _ in range(WARM_UP):
