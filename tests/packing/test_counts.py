@@ -8,7 +8,7 @@ from dressi.ad import F, Variable, simplify
 from dressi.ad.vtype import FLOAT, INT, VEC4
 from dressi.packing import check_plan, pack
 from dressi.packing.build import Packed
-from dressi.packing.limits import LLVMPIPE, DeviceLimits
+from dressi.packing.limits import LLVMPIPE, MINIMUM, DeviceLimits
 
 SIZE = (8, 6)
 
@@ -56,4 +56,12 @@ def test_the_depth_of_a_rasterization_is_an_attachment_of_its_stage(
     ids = F.resolve(frag, F.to_float(frag) * 0.1, background=-1)
     product = F.to_float(ids) * Variable(FLOAT, SIZE, name="a")
     p = packed([product], LLVMPIPE.restrict(stage_attachments=attachments))
+    assert len(p.plan.stages) == stages
+
+
+@pytest.mark.parametrize(("attachments", "stages"), [(24, 1), (23, 2)])
+def test_attachments_of_subpasses_without_depth(attachments: int, stages: int) -> None:
+    """Three subpasses of four inputs and four outputs each."""
+    limits = MINIMUM.restrict(stage_attachments=attachments)
+    p = packed([F.sin(Variable(FLOAT, SIZE, name=f"a{k}")) for k in range(12)], limits)
     assert len(p.plan.stages) == stages
