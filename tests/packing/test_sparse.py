@@ -7,15 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from dressi.ad import F, Variable, build_backward, evaluate, simplify
+from dressi.ad import F, Variable, evaluate, simplify
 from dressi.ad.graph import Function
 from dressi.ad.simplify import own_image
-from dressi.ad.vtype import FLOAT, INT, VEC2, VEC4
+from dressi.ad.vtype import FLOAT, INT, VEC4
 from dressi.packing import Options, Packed, check_plan, pack, plan_text, sparse
 from dressi.packing.guard import FEWEST
 from dressi.packing.limits import LLVMPIPE, MINIMUM
 from dressi.packing.profile import PRESETS as PROFILES
 from dressi.packing.substage import Substage
+from dressi.testing.random_graphs import masked_graph
 
 PROFILE = PROFILES["llvmpipe"]
 LARGE = (512, 512)
@@ -45,30 +46,9 @@ def guarded(p: Packed) -> list[Substage]:
 
 
 def masked(seed: int) -> tuple[list[Variable], dict[Variable, np.ndarray]]:
-    """A loss of what a mask chooses from two sides, and its gradients to a table and to images: the
-    mask is a leaf, or made of one; the sides are chains of ops that may be NaN."""
-    rng = np.random.default_rng(seed)
-    ids, c = Variable(INT, SMALL, name="ids"), Variable(FLOAT, SMALL, name="c")
-    table = Variable(VEC2, (5, 1), requires_grad=True, name="table")
-    x, w = (Variable(FLOAT, SMALL, requires_grad=True, name=n) for n in "xw")
-    p = F.lookup(table, F.dynamic(ids))
-    a, b = p.x, x * w
-    for _ in range(FEWEST):
-        op = rng.choice([F.sin, F.sqrt, F.exp, F.neg, lambda v: v * p.y, lambda v: v / p.x])
-        a = op(a)
-    mask = [c, c * x, F.to_float(c > 0.5)][rng.integers(3)]
-    chosen = F.where(mask, a, b) - w
-    loss = chosen * chosen
-    gradients = build_backward(loss)
-    signs = rng.choice([0.0, -0.0, 1.0, 2.0], (8, 16))
-    feeds = {
-        c: signs,
-        ids: rng.integers(-1, 6, (8, 16)),
-        table: rng.normal(size=(5, 2)),
-        x: rng.normal(size=(8, 16)),
-        w: rng.normal(size=(8, 16)),
-    }
-    return simplify([loss, *gradients.values()]), feeds
+    """Return the loss of a graph with a mask, its gradients, and data."""
+    graph = masked_graph(seed)
+    return simplify([graph.loss, *graph.gradients().values()]), graph.feeds
 
 
 def first_draw(s: Substage, values: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
