@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,8 @@ class Peer:
     def close(self) -> None:
         """End its process."""
         assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.close()
+        with suppress(BrokenPipeError):  # it may have ended before
+            self.process.stdin.close()
         self.process.stdout.close()
         self.process.wait()
 
