@@ -13,15 +13,11 @@ from dataclasses import dataclass
 
 from dressi.ad import F, Variable
 from dressi.render.raster.distance import perspective, signed_distance
-from dressi.render.raster.enlarge import SLACK_PX, build_enlarge
+from dressi.render.raster.enlarge import SLACK_PX
+from dressi.render.raster.near_edge import BEYOND_PX, FragmentEdge, build_near_edge, pixel_at
 from dressi.render.raster.peel import Peel
-from dressi.render.raster.projection import ScreenFaces, Size, pixel_positions
+from dressi.render.raster.projection import ScreenFaces, pixel_positions
 from dressi.render.raster.topology import contour_edges
-from dressi.render.raster.weights import edge_point
-
-BEYOND_PX = 0.75
-"""From the nearest point of an edge to the pixels that are read on either side of it: more than the
-half diagonal of a pixel, so that the pixel's centre lies on that side."""
 
 BEHIND_ALL = 2.0
 """Depth of the background, behind what lies on the far plane."""
@@ -37,19 +33,6 @@ LENIENT_PX = 2.0
 """The surface that ends at an edge may lie before it by what the plane that is seen beside the edge
 recedes over so many pixels, and by the depth of the edge's own face: near its outline a surface
 curves away. Of a ball, the depth from the pixel to the edge is twice that of the plane."""
-
-AT_EDGE_PX = 1e-3
-"""Distance below which the direction from the edge to the pixel is not known."""
-
-TURNED = 1e-3
-"""Share of the squared distance along itself by which an edge counts as farther: at a corner the
-edge that the pixel lies beside most squarely tells the side that it lies on."""
-
-OFF_SCREEN = (2.0, 2.0, 0.5, 1.0)
-"""Clip position of faces without a band."""
-
-LAYER = 5
-"""Of the rasterization of bands: tells it from peels of the same corners."""
 
 
 @dataclass(frozen=True)
@@ -89,40 +72,32 @@ def build_bands(
     is on the contour of its face and, at its point that is nearest to the pixel, neither hidden nor
     touched by what is seen beyond it. Gradient to the corners of faces.
     """
-    drawn, size = screen.drawn, screen.size
-    edges = _edges(screen, neighbors)
-    soft = F.max_components(edges)
-    corners = [F.where(soft, c, F.constant(OFF_SCREEN)) for c in build_enlarge(drawn, reach, soft)]
-    frag = F.rasterize(corners, size, LAYER)
-    near = _nearest(drawn, frag, F.lookup(edges, frag))
-    own = F.where(near.inner, F.constant(0.0), _in_front(drawn, surface, near))
-    keep = (near.distance <= reach) * _is_seen(drawn, surface, near) * (1.0 - own)
-    rows = F.resolve(frag, F.clamp(near.rank, 0.0, 1.0), keep, background=-1)
-    counted, has = F.lookup(edges, rows), F.to_float(F.compare("gte", rows, 0))
-    near = _nearest(drawn, rows, counted)
-    a, b, c = (F.lookup(t, rows) for t in drawn.corners)
+    drawn, size, parts = screen.drawn, screen.size, screen.parts
+    near = build_near_edge(
+        drawn, band_edges(screen, neighbors), reach, lambda e: _is_seen(drawn, surface, e)
+    )
     p = pixel_positions(size, screen.layers)
-    face = signed_distance(a.xy, b.xy, c.xy, p, counted, SLACK_PX / screen.scale)
-    away = F.where(face.inside, face.distance, -face.distance)
-    away = F.where(near.inner, away, -away)
+    a, b, c = (F.lookup(t, near.row) for t in drawn.corners)
+    away = near.signed_distance((a, b, c))
+    face = signed_distance(a.xy, b.xy, c.xy, p, near.mask(), SLACK_PX / screen.scale)
     bary = perspective(face.weights, F.vec3(a.w, b.w, c.w))
-    beyond, _ = _pixel(near.point * screen.scale + near.outwards * BEYOND_PX, size)
-    share = F.sigmoid(F.safe_div(away, sigma))
-    parts = screen.parts
-    ids = rows if parts is None else parts.face(rows)
+    place = near.point(p) * screen.scale + near.outwards * BEYOND_PX
+    beyond, _ = pixel_at(place, size)
+    ids = near.row if parts is None else parts.face(near.row)
     if parts is not None:
-        cut = F.lookup(parts.cut, rows)
-        of_cut = F.where(cut, rows, -1)
+        cut = F.lookup(parts.cut, near.row)
+        of_cut = F.where(cut, near.row, -1)
         shares = [F.lookup(t, of_cut) for t in parts.shares]
         bary = F.where(cut, shares[0] * bary.x + shares[1] * bary.y + shares[2] * bary.z, bary)
-    depth = F.where(has, 0.5 + 0.5 * F.clamp(near.distance, 0.0, 1.0), 1.0)
-    rim = Peel(ids, depth, away, bary, has, None if parts is None else rows)
+    depth = F.where(near.has, 0.5 + 0.5 * F.clamp(near.distance, 0.0, 1.0), 1.0)
+    rim = Peel(ids, depth, away, bary, near.has, None if parts is None else near.row)
     # What is hard by a hair only lies outside, and still shows the surface.
     by_a_hair = hard.stencil * (hard.depth >= 0.5)
-    return rim, Bands(has, F.maximum(near.inner, by_a_hair), beyond, share)
+    share = F.sigmoid(F.safe_div(away, sigma))
+    return rim, Bands(near.has, F.maximum(near.inside, by_a_hair), beyond, share)
 
 
-def _edges(screen: ScreenFaces, neighbors: Variable) -> Variable:
+def band_edges(screen: ScreenFaces, neighbors: Variable) -> Variable:
     """VEC3 mask of the edges that may have a band: contour edges of front faces. A face that the
     hardware clips has none, nor has the edge that a neighbour shares with it."""
     edges = contour_edges(screen, neighbors, front=True)
@@ -150,62 +125,6 @@ def surface_image(drawn: ScreenFaces, hard: Peel) -> Variable:
     return F.stop_gradient(F.vec4(depth, F.lookup(table, rows)))
 
 
-@dataclass(frozen=True)
-class _Near:
-    """The nearest point of a face's edges, without gradient. distance: FLOAT. rank: FLOAT, the
-    distance by which edges are compared. point: VEC2, screen square. z: FLOAT, its depth. span:
-    FLOAT, range of the face's depths. outwards: VEC2, from the surface across the edge. inner:
-    FLOAT mask, pixels on the surface's side."""
-
-    distance: Variable
-    rank: Variable
-    point: Variable
-    z: Variable
-    span: Variable
-    outwards: Variable
-    inner: Variable
-
-
-def _nearest(drawn: ScreenFaces, rows: Variable, mask: Variable) -> _Near:
-    """The nearest point of the edges in a VEC3 mask."""
-    p = pixel_positions(drawn.size, drawn.layers)
-    corners = [F.lookup(F.stop_gradient(t), rows) for t in drawn.corners]
-    u = [c.xy - p for c in corners]
-    best: tuple[Variable, ...] | None = None
-    for k, name in enumerate("xyz"):
-        edge = edge_point(u[k], u[(k + 1) % 3], k)
-        along = F.normalize(edge.along)
-        normal = F.vec2(along.y, -along.x)
-        normal = F.where(F.dot(normal, u[(k + 2) % 3] - u[k]) > 0.0, -normal, normal)
-        square = F.dot(normal, u[k])
-        rank = edge.distance2 + TURNED * F.maximum(edge.distance2 - square * square, 0.0)
-        mine = (F.where(F.swizzle(mask, name), rank, 4.0), edge.distance2, edge.weights, normal)
-        if best is None:
-            best = mine
-        else:
-            first = best[0] <= mine[0]
-            best = tuple(F.where(first, a, b) for a, b in zip(best, mine, strict=True))
-    assert best is not None
-    rank, distance2, weights, normal = best
-    to_edge = u[0] * weights.x + u[1] * weights.y + u[2] * weights.z
-    depths = F.vec3(*(c.z for c in corners))
-    z, span = F.dot(weights, depths), F.max_components(depths) - F.min_components(depths)
-    distance = F.sqrt(distance2)
-    inner = F.dot(to_edge, normal) >= 0.0
-    straight = F.safe_div(to_edge, distance)
-    straight = F.where(inner, straight, -straight)
-    outwards = F.where(distance * drawn.scale > AT_EDGE_PX, straight, normal)
-    return _Near(distance, F.sqrt(rank), p + to_edge, z, span, outwards, inner)
-
-
-def _pixel(place_px: Variable, size: Size) -> tuple[Variable, Variable]:
-    """The nearest pixel of the picture to a place: INT, its linear index; VEC2, its centre,
-    pixels."""
-    x = F.floor(F.clamp(place_px.x, 0.0, size[0] - 0.5))
-    y = F.floor(F.clamp(place_px.y, 0.0, size[1] - 0.5))
-    return F.to_int(x) + F.to_int(y) * size[0], F.vec2(x, y) + 0.5
-
-
 def _depth_at(seen: Variable, step: Variable) -> Variable:
     """Depth of the plane that is seen at a pixel, a step away from it, within the depths of its
     face."""
@@ -213,26 +132,30 @@ def _depth_at(seen: Variable, step: Variable) -> Variable:
     return seen.x + F.clamp(change, -seen.w, seen.w)
 
 
-def _is_seen(drawn: ScreenFaces, surface: Variable, near: _Near) -> Variable:
-    """1 where an edge is not hidden, and what is seen beyond it lies behind it without touching."""
+def _is_seen(
+    drawn: ScreenFaces, surface: Variable, near: FragmentEdge
+) -> tuple[Variable, Variable]:
+    """1 where an edge is not hidden, and what is seen beyond it lies behind it without touching;
+    and the side of the edge that the pixel lies on."""
     px, size = 1.0 / drawn.scale, drawn.size
+    p = pixel_positions(size, drawn.layers)
+    place, outwards = (p + near.to_edge) * drawn.scale, near.outwards(near.inner, drawn.scale)
     found = []
     for sign in (1.0, -1.0):
-        place = near.point * drawn.scale
-        index, centre = _pixel(place + near.outwards * (sign * BEYOND_PX), size)
+        index, centre = pixel_at(place + outwards * (sign * BEYOND_PX), size)
         seen = F.lookup(surface, index)
         z = _depth_at(seen, (place - centre) * px)
         found.append((z, F.length(F.vec2(seen.y, seen.z)) * px))
     (beyond, slope), (own, own_slope) = found
     behind = beyond > near.z + TOUCH_PX * slope + TIE
     shown = own > near.z - near.span - LENIENT_PX * own_slope - TIE
-    return behind * shown
+    before = F.where(near.inner, F.constant(0.0), _in_front(drawn, surface, near))
+    return behind * shown * (1.0 - before), near.inner
 
 
-def _in_front(drawn: ScreenFaces, surface: Variable, near: _Near) -> Variable:
+def _in_front(drawn: ScreenFaces, surface: Variable, near: FragmentEdge) -> Variable:
     """1 where what is seen at the pixel itself is nearer than the edge, and where it would meet the
     edge it touches it or is nearer, too."""
-    p = pixel_positions(drawn.size, drawn.layers)
-    change = surface.y * (near.point.x - p.x) + surface.z * (near.point.y - p.y)
+    change = surface.y * near.to_edge.x + surface.z * near.to_edge.y
     touch = TOUCH_PX / drawn.scale * F.length(F.vec2(surface.y, surface.z)) + TIE
     return (surface.x < near.z) * (surface.x + change <= near.z + touch)
