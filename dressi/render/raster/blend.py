@@ -88,8 +88,7 @@ def blend_color(
 def _blend_bands(
     hs: HardSoft, bands: Bands, colors: Sequence[Variable], background: Variable | float
 ) -> Variable:
-    size, layers = hs.screen.size, hs.screen.layers
     shown = F.where(hs.hard, colors[0], background)
     if hs.crossing is not None:
         shown = shown + hs.crossing.term(shown)
-    return bands.mix(F.expand(shown, size, layers), colors[1])
+    return bands.mix(shown, F.where(bands.other, colors[1], background))

@@ -167,17 +167,8 @@ def _shade_geometry(
         within = F.maximum(bary, 0.0)
         bary = F.where(clipped, F.safe_div(within, F.sum_components(within)), bary)
         return Peel(rows, depth, distance, bary, stencil)
-    bary = perspective(face.weights, inv_w)
-    # Of a face that was cut, the weights of its own corners.
-    cut = F.lookup(parts.cut, rows)
-    of_cut = F.where(cut, rows, -1)
-    shares = [F.lookup(t, of_cut) for t in parts.shares]
-    bary = F.where(cut, _mixed(shares, bary), bary)
+    bary = parts.whole_weights(rows, perspective(face.weights, inv_w))
     return Peel(parts.face(rows), depth, distance, bary, stencil, rows)
-
-
-def _mixed(values: Sequence[Variable], weights: Variable) -> Variable:
-    return values[0] * weights.x + values[1] * weights.y + values[2] * weights.z
 
 
 def _check(
@@ -295,7 +286,6 @@ def _with_occlusion(
     hard = build_rasterize(screen, F.constant(0.0), 1)[0]
     surface = surface_image(screen.drawn, hard)
     rim, bands = build_bands(screen, hard, surface, neighbors, F.minimum(r, delta), sigma)
-    rows = hard.ids if hard.rows is None else hard.rows
-    lines = build_crossing(screen.drawn, rows, surface, neighbors if screen.parts is None else None)
-    silhouette = bands.mix(hard.stencil, 1.0)
+    lines = build_crossing(screen.drawn, hard.drawn_rows, surface, neighbors if screen.parts is None else None)
+    silhouette = bands.mix(hard.stencil, bands.other)
     return HardSoft(screen, (hard, rim), bands.has, hard.stencil, silhouette, sigma, bands, lines)

@@ -40,21 +40,20 @@ class Bands:
     """The nearest edge that is seen, per pixel.
 
     has: FLOAT mask, pixels within reach of one. inner: FLOAT mask, those that show the surface that
-    ends there. beyond: INT, linear index of the pixel right beyond the edge. share: FLOAT, how
-    much of the pixel shows that surface; gradient to vertices.
+    ends there. other: FLOAT mask, whether there is a surface on the other side of the edge. share:
+    FLOAT, how much of the pixel shows the surface that ends there; gradient to vertices.
     """
 
     has: Variable
     inner: Variable
-    beyond: Variable
+    other: Variable
     share: Variable
 
-    def mix(self, shown: Variable, edge: Variable | float) -> Variable:
-        """Return the picture with soft edges. shown: the hard one. edge: what is shown at the
-        nearest point of the edge. Gradient to both, and through share."""
-        near = F.where(self.inner, shown, edge)
-        far = F.where(self.inner, F.lookup(shown, self.beyond), shown)
-        return F.where(self.has, F.mix(far, near, self.share), shown)
+    def mix(self, shown: Variable, other: Variable | float) -> Variable:
+        """Return the picture with soft edges. shown: the hard one. other: what is shown at the
+        nearest point of the edge, on its other side. Gradient to both, and through share."""
+        mine = F.where(self.inner, self.share, 1.0 - self.share)
+        return F.where(self.has, F.mix(other, shown, mine), shown)
 
 
 def build_bands(
@@ -65,36 +64,51 @@ def build_bands(
     reach: Variable,
     sigma: Variable,
 ) -> tuple[Peel, Bands]:
-    """The rim, a peel of the faces at the nearest edges, and how it is blended with the hard one.
+    """A peel of what lies on the other side of the nearest edge, at its nearest point, and how it
+    is blended with the hard one.
 
     screen: faces. hard: what is seen. surface: the same as of ``surface_image``. neighbors: table
     of ``neighbor_table``. reach, sigma: FLOAT @ 1x1, screen square units. An edge counts where it
     is on the contour of its face and, at its point that is nearest to the pixel, neither hidden nor
     touched by what is seen beyond it. Gradient to the corners of faces.
     """
-    drawn, size, parts = screen.drawn, screen.size, screen.parts
-    near = build_near_edge(
-        drawn, band_edges(screen, neighbors), reach, lambda e: _is_seen(drawn, surface, e)
-    )
-    p = pixel_positions(size, screen.layers)
-    a, b, c = (F.lookup(t, near.row) for t in drawn.corners)
-    away = near.signed_distance((a, b, c))
-    face = signed_distance(a.xy, b.xy, c.xy, p, near.mask(), SLACK_PX / screen.scale)
-    bary = perspective(face.weights, F.vec3(a.w, b.w, c.w))
-    place = near.point(p) * screen.scale + near.outwards * BEYOND_PX
-    beyond, _ = pixel_at(place, size)
-    ids = near.row if parts is None else parts.face(near.row)
-    if parts is not None:
-        cut = F.lookup(parts.cut, near.row)
-        of_cut = F.where(cut, near.row, -1)
-        shares = [F.lookup(t, of_cut) for t in parts.shares]
-        bary = F.where(cut, shares[0] * bary.x + shares[1] * bary.y + shares[2] * bary.z, bary)
-    depth = F.where(near.has, 0.5 + 0.5 * F.clamp(near.distance, 0.0, 1.0), 1.0)
-    rim = Peel(ids, depth, away, bary, near.has, None if parts is None else near.row)
+    drawn, size = screen.drawn, screen.size
     # What is hard by a hair only lies outside, and still shows the surface.
     by_a_hair = hard.stencil * (hard.depth >= 0.5)
+
+    def test(edge: FragmentEdge) -> tuple[Variable, Variable]:
+        return _is_seen(drawn, surface, edge), F.maximum(edge.inner, by_a_hair)
+
+    near = build_near_edge(drawn, band_edges(screen, neighbors), reach, test)
+    p = pixel_positions(size, screen.layers)
+    corners = tuple(F.lookup(t, near.row) for t in drawn.corners)
+    a, b, c = (v.xy for v in corners)
+    away, least = near.signed_distance(corners), SLACK_PX / screen.scale
+    edge_weights = signed_distance(a, b, c, p, near.mask(), least).weights
+    place = a * edge_weights.x + b * edge_weights.y + c * edge_weights.z
+    beyond, _ = pixel_at(near.point(p) * screen.scale + near.outwards * BEYOND_PX, size)
+    rows = F.lookup(hard.drawn_rows, beyond)
+    others = tuple(F.lookup(t, F.where(near.inside, rows, -1)) for t in drawn.corners)
+    d, e, f = (v.xy for v in others)
+    weights = F.where(near.inside, signed_distance(d, e, f, place, None, least).weights, edge_weights)
+    inv_w = F.where(near.inside, F.vec3(*(v.w for v in others)), F.vec3(*(v.w for v in corners)))
+    rows = F.where(near.has, F.where(near.inside, rows, near.row), -1)
     share = F.sigmoid(F.safe_div(away, sigma))
-    return rim, Bands(near.has, F.maximum(near.inside, by_a_hair), beyond, share)
+    other = peel_of_rows(screen, rows, perspective(weights, inv_w), near.distance, away)
+    return other, Bands(near.has, near.inside, other.stencil, share)
+
+
+def peel_of_rows(
+    screen: ScreenFaces, rows: Variable, bary: Variable, distance: Variable, away: Variable
+) -> Peel:
+    """A peel of rims. rows: INT, of the drawn faces, or -1. bary: VEC3, weights of the corners of
+    the rows. distance: FLOAT, to the edge, without gradient; away: the same, signed."""
+    has = F.to_float(F.compare("gte", rows, 0))
+    depth = F.where(has, 0.5 + 0.5 * F.clamp(distance, 0.0, 1.0), 1.0)
+    parts = screen.parts
+    if parts is None:
+        return Peel(rows, depth, away, bary, has)
+    return Peel(parts.face(rows), depth, away, parts.whole_weights(rows, bary), has, rows)
 
 
 def band_edges(screen: ScreenFaces, neighbors: Variable) -> Variable:
@@ -118,7 +132,7 @@ def surface_image(drawn: ScreenFaces, hard: Peel) -> Variable:
     high = F.maximum(F.maximum(a.z, b.z), c.z)
     span = high - F.minimum(F.minimum(a.z, b.z), c.z)
     table = F.vec3(F.safe_div(slope, area2), span) * (1.0 - drawn.crossing)
-    rows = hard.ids if hard.rows is None else hard.rows
+    rows = hard.drawn_rows
     # What is hard by a hair only is behind all other hard pixels, and counts as outside.
     depth = F.where(hard.depth < 0.5, hard.depth * 2.0, 1.0)
     depth = F.where(hard.stencil, depth, BEHIND_ALL)
@@ -132,11 +146,8 @@ def _depth_at(seen: Variable, step: Variable) -> Variable:
     return seen.x + F.clamp(change, -seen.w, seen.w)
 
 
-def _is_seen(
-    drawn: ScreenFaces, surface: Variable, near: FragmentEdge
-) -> tuple[Variable, Variable]:
-    """1 where an edge is not hidden, and what is seen beyond it lies behind it without touching;
-    and the side of the edge that the pixel lies on."""
+def _is_seen(drawn: ScreenFaces, surface: Variable, near: FragmentEdge) -> Variable:
+    """1 where an edge is not hidden, and what is seen beyond it lies behind it without touching."""
     px, size = 1.0 / drawn.scale, drawn.size
     p = pixel_positions(size, drawn.layers)
     place, outwards = (p + near.to_edge) * drawn.scale, near.outwards(near.inner, drawn.scale)
@@ -150,7 +161,7 @@ def _is_seen(
     behind = beyond > near.z + TOUCH_PX * slope + TIE
     shown = own > near.z - near.span - LENIENT_PX * own_slope - TIE
     before = F.where(near.inner, F.constant(0.0), _in_front(drawn, surface, near))
-    return behind * shown * (1.0 - before), near.inner
+    return behind * shown * (1.0 - before)
 
 
 def _in_front(drawn: ScreenFaces, surface: Variable, near: FragmentEdge) -> Variable:

@@ -24,3 +24,8 @@ class Peel:
     bary: Variable
     stencil: Variable
     rows: Variable | None = None
+
+    @property
+    def drawn_rows(self) -> Variable:
+        """INT, row of ``ScreenFaces.drawn`` or -1."""
+        return self.ids if self.rows is None else self.rows
