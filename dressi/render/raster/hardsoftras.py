@@ -18,10 +18,11 @@ from dressi.errors import GraphError
 from dressi.kinds import RIMS, Rims
 from dressi.render.raster.blend import blend_color, blend_silhouette, edge_mask
 from dressi.render.raster.crossing import Crossing, build_crossing
-from dressi.render.raster.distance import face_test, perspective, signed_distance
+from dressi.render.raster.distance import face_test, signed_distance
 from dressi.render.raster.enlarge import SLACK_PX, build_enlarge
 from dressi.render.raster.occlusion import Bands, build_bands, surface_image
-from dressi.render.raster.peel import Peel
+from dressi.render.raster.outline import build_outline
+from dressi.render.raster.peel import NEAREST_RIM, Peel, face_weights
 from dressi.render.raster.projection import (
     ScreenFaces,
     Size,
@@ -37,9 +38,6 @@ HAIR_PX = 1 / 256
 snaps it, its unclipped neighbour by the exact test; without a hair of overlap a pixel between them
 could belong to neither. Such pixels lie behind all other hard ones, so they only fill holes, and
 only in the first of several layers: behind another face they are rims, not a surface once more."""
-
-NEAREST_RIM = 0.5 + 2.0**-24
-"""The float32 after 0.5: what is outside of a face by less than half of that is not hard yet."""
 
 FAR_INSIDE = 1.0
 """Distance given to faces that are clipped: wholly inside, so hard and without gradient."""
@@ -86,7 +84,6 @@ def build_rasterize(
     enlarge: Callable[..., tuple[Variable, ...]] = build_enlarge,
     shift: Callable[[Variable, Variable], Variable] = shift,
     soft: Variable | None = None,
-    beyond: Variable | None = None,
     layer: int = 0,
 ) -> tuple[Peel, ...]:
     """Rasterize enlarged faces and peel K layers.
@@ -97,16 +94,14 @@ def build_rasterize(
     distance and depth, to the last bit, so it is one layer. Every surface is hard in one layer
     only: of its faces, the one that the pixel lies in. edges:
     VEC3 mask @ (F, 1) of the edges that distances are measured to; only faces with one get a soft
-    rim; default all. soft: FLOAT mask @ (F, 1) of faces with a rim, where it is not that. beyond:
-    VEC3 mask @ (F, 1) of the edges on whose outer side the rims have to be, as of
-    ``build_enlarge``; default all around. enlarge, shift: other functions in the place of
-    ``build_enlarge`` and ``shift``, for ablations. layer: as for F.rasterize, to tell two of one
-    table apart that differ in shift. Gradient to the corners.
+    rim; default all. soft: FLOAT mask @ (F, 1) of faces with a rim, where it is not that. enlarge,
+    shift: other functions in the place of ``build_enlarge`` and ``shift``, for ablations. layer: as
+    for F.rasterize, to tell two of one table apart that differ in shift. Gradient to the corners.
     """
     if soft is None and edges is not None:
         soft = any_edge(edges)
     drawn = screen.drawn
-    corners = enlarge(drawn, r, soft, *([] if beyond is None else [beyond]))
+    corners = enlarge(drawn, r, soft)
     p = pixel_positions(screen.size, screen.layers)
     frag = F.rasterize(corners, screen.size, layer)
     a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in drawn.corners)
@@ -157,17 +152,12 @@ def _shade_geometry(
     parts = screen.parts
     a, b, c = (F.lookup(t, rows) for t in (screen if parts is None else parts).corners)
     face = signed_distance(a.xy, b.xy, c.xy, p, edges, SLACK_PX / screen.scale)
-    inv_w = F.vec3(a.w, b.w, c.w)
     distance, stencil = face.distance, F.to_float(F.compare("gte", rows, 0))
+    bary = face_weights(screen, rows, (a, b, c), face)
     if parts is None:
-        clipped = is_crossing((a, b, c))
-        distance = F.where(clipped, FAR_INSIDE, distance)
-        bary = perspective(F.where(clipped, face.beta, face.weights), inv_w)
-        # Covered as the hardware snaps it: the centre may lie beside the face.
-        within = F.maximum(bary, 0.0)
-        bary = F.where(clipped, F.safe_div(within, F.sum_components(within)), bary)
-        return Peel(rows, depth, distance, bary, stencil)
-    bary = parts.whole_weights(rows, perspective(face.weights, inv_w))
+        return Peel(
+            rows, depth, F.where(is_crossing((a, b, c)), FAR_INSIDE, distance), bary, stencil
+        )
     return Peel(parts.face(rows), depth, distance, bary, stencil, rows)
 
 
@@ -259,24 +249,34 @@ def build_hardsoftras(
         raise GraphError(f"rims must be all, contour or front, got {rims!r}")
     if occlusion:
         return _with_occlusion(screen, neighbor_table(faces, vtx_pos), radius, reach, softness)
-    edges, soft, beyond = None, None, None
-    if screen.parts is not None:
-        edges = screen.parts.edges(F.constant((1.0, 1.0, 1.0)))
-    if rims != "all":
-        neighbors = neighbor_table(faces, vtx_pos)
-        edges = contour_edges(screen, neighbors)
-        if rims == "front":
-            # Distances are measured to all of them: a mesh that is inside out shows its backs.
-            beyond = contour_edges(screen, neighbors, front=True)
-            soft = any_edge(beyond)
-    # With one layer only the nearest point of the outline counts. The face at its edge lies on one
-    # side, what is outside of the outline on the other.
-    peels = build_rasterize(screen, radius, K, edges, soft=soft, beyond=beyond if K == 1 else None)
+    peels: tuple[Peel, ...]
+    if K == 1 and rims == "front":
+        solid = build_rasterize(screen, F.constant(0.0), 1)[0]
+        peels = (build_outline(screen, solid, neighbor_table(faces, vtx_pos), radius),)
+    else:
+        edges, soft = _rims(screen, faces, vtx_pos, rims)
+        peels = build_rasterize(screen, radius, K, edges, soft=soft)
     hard = peels[0].depth <= 0.5
     stencil = F.bits.pack_bits(peels[0].depth, 0.5, below=True)
     edge = edge_mask(stencil, reach, screen.size, max_delta)
     silhouette = blend_silhouette(peels, hard, edge, softness)
     return HardSoft(screen, peels, edge, hard, silhouette, softness)
+
+
+def _rims(
+    screen: ScreenFaces, faces: Variable, vtx_pos: Variable, rims: Rims
+) -> tuple[Variable | None, Variable | None]:
+    """The edges that distances are measured to, VEC3 mask, and the faces with a soft rim; None:
+    all."""
+    if rims == "all":
+        parts = screen.parts
+        return None if parts is None else parts.edges(F.constant((1.0, 1.0, 1.0))), None
+    neighbors = neighbor_table(faces, vtx_pos)
+    edges = contour_edges(screen, neighbors)
+    if rims == "contour":
+        return edges, None
+    # Distances are measured to all of them: a mesh that is inside out shows its backs.
+    return edges, any_edge(contour_edges(screen, neighbors, front=True))
 
 
 def _with_occlusion(
@@ -286,6 +286,8 @@ def _with_occlusion(
     hard = build_rasterize(screen, F.constant(0.0), 1)[0]
     surface = surface_image(screen.drawn, hard)
     rim, bands = build_bands(screen, hard, surface, neighbors, F.minimum(r, delta), sigma)
-    lines = build_crossing(screen.drawn, hard.drawn_rows, surface, neighbors if screen.parts is None else None)
+    lines = build_crossing(
+        screen.drawn, hard.drawn_rows, surface, neighbors if screen.parts is None else None
+    )
     silhouette = bands.mix(hard.stencil, bands.other)
     return HardSoft(screen, (hard, rim), bands.has, hard.stencil, silhouette, sigma, bands, lines)

@@ -1,8 +1,9 @@
-"""The nearest edge that counts, per pixel: contour edges are rasterized as the bands around them.
+"""The nearest edge that counts, per pixel: contour edges are drawn as the bands around them.
 
-In: drawn faces, a mask of their edges, a test of fragments. Out: ``NearEdge``: which edge it is, how
-far away, where on the edge, and a signed distance whose gradient reaches the corners. Everything is
-measured once per fragment and kept for the nearest; what follows per pixel only differentiates.
+In: drawn faces, a mask of their edges, a test of fragments. Out: ``NearEdge``: which edge it is,
+how far away, where on the edge, and a signed distance whose gradient reaches the corners.
+Everything is measured once per fragment and kept for the nearest; what follows per pixel only
+differentiates.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dressi.ad import F, Variable
 from dressi.render.raster.distance import HIDDEN
 from dressi.render.raster.enlarge import SLACK_PX, build_enlarge
 from dressi.render.raster.projection import ScreenFaces, Size, pixel_positions
+from dressi.render.raster.topology import contour_edges
 from dressi.render.raster.weights import TINY, cross
 
 BEYOND_PX = 0.75
@@ -108,9 +110,17 @@ Test = Callable[[FragmentEdge], tuple[Variable, Variable]]
 inside."""
 
 
-def build_near_edge(
-    drawn: ScreenFaces, edges: Variable, reach: Variable, test: Test
-) -> NearEdge:
+def band_edges(screen: ScreenFaces, neighbors: Variable) -> Variable:
+    """VEC3 mask of the edges that may have a band: contour edges of front faces. A face that the
+    hardware clips has none, nor has the edge that a neighbour shares with it."""
+    edges = contour_edges(screen, neighbors, front=True)
+    if screen.parts is not None:
+        return edges
+    across = F.vec3(*(F.lookup(screen.crossing, F.swizzle(neighbors, k)) for k in "xyz"))
+    return edges * (1.0 - across) * (1.0 - screen.crossing)
+
+
+def build_near_edge(drawn: ScreenFaces, edges: Variable, reach: Variable, test: Test) -> NearEdge:
     """Find the nearest edge of those in a VEC3 mask @ (F, 1) that passes a test, up to reach (FLOAT
     @ 1x1, screen square units) away."""
     frag = F.rasterize(band_corners(drawn, edges, reach), drawn.size, LAYER)

@@ -14,10 +14,15 @@ from dataclasses import dataclass
 from dressi.ad import F, Variable
 from dressi.render.raster.distance import perspective, signed_distance
 from dressi.render.raster.enlarge import SLACK_PX
-from dressi.render.raster.near_edge import BEYOND_PX, FragmentEdge, build_near_edge, pixel_at
+from dressi.render.raster.near_edge import (
+    BEYOND_PX,
+    FragmentEdge,
+    band_edges,
+    build_near_edge,
+    pixel_at,
+)
 from dressi.render.raster.peel import Peel
 from dressi.render.raster.projection import ScreenFaces, pixel_positions
-from dressi.render.raster.topology import contour_edges
 
 BEHIND_ALL = 2.0
 """Depth of the background, behind what lies on the far plane."""
@@ -90,7 +95,9 @@ def build_bands(
     rows = F.lookup(hard.drawn_rows, beyond)
     others = tuple(F.lookup(t, F.where(near.inside, rows, -1)) for t in drawn.corners)
     d, e, f = (v.xy for v in others)
-    weights = F.where(near.inside, signed_distance(d, e, f, place, None, least).weights, edge_weights)
+    weights = F.where(
+        near.inside, signed_distance(d, e, f, place, None, least).weights, edge_weights
+    )
     inv_w = F.where(near.inside, F.vec3(*(v.w for v in others)), F.vec3(*(v.w for v in corners)))
     rows = F.where(near.has, F.where(near.inside, rows, near.row), -1)
     share = F.sigmoid(F.safe_div(away, sigma))
@@ -109,16 +116,6 @@ def peel_of_rows(
     if parts is None:
         return Peel(rows, depth, away, bary, has)
     return Peel(parts.face(rows), depth, away, parts.whole_weights(rows, bary), has, rows)
-
-
-def band_edges(screen: ScreenFaces, neighbors: Variable) -> Variable:
-    """VEC3 mask of the edges that may have a band: contour edges of front faces. A face that the
-    hardware clips has none, nor has the edge that a neighbour shares with it."""
-    edges = contour_edges(screen, neighbors, front=True)
-    if screen.parts is not None:
-        return edges
-    across = F.vec3(*(F.lookup(screen.crossing, F.swizzle(neighbors, k)) for k in "xyz"))
-    return edges * (1.0 - across) * (1.0 - screen.crossing)
 
 
 def surface_image(drawn: ScreenFaces, hard: Peel) -> Variable:

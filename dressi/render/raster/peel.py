@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dressi.ad import Variable
+from dressi.ad import F, Variable
+from dressi.render.raster.distance import FaceDistance, perspective
+from dressi.render.raster.projection import ScreenFaces, is_crossing
+
+NEAREST_RIM = 0.5 + 2.0**-24
+"""The float32 after 0.5: what is outside of a face by less than half of that is not hard yet."""
 
 
 @dataclass(frozen=True)
@@ -29,3 +34,21 @@ class Peel:
     def drawn_rows(self) -> Variable:
         """INT, row of ``ScreenFaces.drawn`` or -1."""
         return self.ids if self.rows is None else self.rows
+
+
+def face_weights(
+    screen: ScreenFaces,
+    rows: Variable,
+    corners: tuple[Variable, Variable, Variable],
+    face: FaceDistance,
+) -> Variable:
+    """VEC3: perspective-correct weights of the corners of faces. rows: INT, of the drawn faces.
+    corners: VEC4 of those rows. face: what they are as seen from the pixel."""
+    inv_w = F.vec3(*(v.w for v in corners))
+    if screen.parts is not None:
+        return screen.parts.whole_weights(rows, perspective(face.weights, inv_w))
+    clipped = is_crossing(corners)
+    bary = perspective(F.where(clipped, face.beta, face.weights), inv_w)
+    # Covered as the hardware snaps it: the centre may lie beside the face.
+    within = F.maximum(bary, 0.0)
+    return F.where(clipped, F.safe_div(within, F.sum_components(within)), bary)
