@@ -153,7 +153,7 @@ def _shade_geometry(
     a, b, c = (F.lookup(t, rows) for t in (screen if parts is None else parts).corners)
     face = signed_distance(a.xy, b.xy, c.xy, p, edges, SLACK_PX / screen.scale)
     distance, stencil = face.distance, F.to_float(F.compare("gte", rows, 0))
-    bary = face_weights(screen, rows, (a, b, c), face)
+    bary = face_weights(screen, rows, (a, b, c), face.weights, face.beta)
     if parts is None:
         return Peel(
             rows, depth, F.where(is_crossing((a, b, c)), FAR_INSIDE, distance), bary, stencil
@@ -249,15 +249,15 @@ def build_hardsoftras(
         raise GraphError(f"rims must be all, contour or front, got {rims!r}")
     if occlusion:
         return _with_occlusion(screen, neighbor_table(faces, vtx_pos), radius, reach, softness)
-    peels: tuple[Peel, ...]
     if K == 1 and rims == "front":
-        solid = build_rasterize(screen, F.constant(0.0), 1)[0]
-        peels = (build_outline(screen, solid, neighbor_table(faces, vtx_pos), radius),)
+        first = build_rasterize(screen, F.constant(0.0), 1)[0]
+        peels = (build_outline(screen, first, neighbor_table(faces, vtx_pos), radius),)
     else:
         edges, soft = _rims(screen, faces, vtx_pos, rims)
         peels = build_rasterize(screen, radius, K, edges, soft=soft)
-    hard = peels[0].depth <= 0.5
-    stencil = F.bits.pack_bits(peels[0].depth, 0.5, below=True)
+        first = peels[0]
+    hard = first.depth <= 0.5
+    stencil = F.bits.pack_bits(first.depth, 0.5, below=True)
     edge = edge_mask(stencil, reach, screen.size, max_delta)
     silhouette = blend_silhouette(peels, hard, edge, softness)
     return HardSoft(screen, peels, edge, hard, silhouette, softness)

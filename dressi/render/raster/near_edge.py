@@ -94,11 +94,32 @@ class NearEdge:
         """FLOAT, positive inside. corners: VEC4 of the faces of ``row``, per pixel. The nearest
         point moves along with the edge, and the distance by how far that is outwards. Gradient to
         the corners."""
+        still = F.where(self.inside, self.distance, -self.distance)
+        return still + F.dot(self.outwards, self.moved(corners))
+
+    def moved(self, corners: Sequence[Variable]) -> Variable:
+        """VEC2 of zeros with the gradient of the nearest point, as it moves along with the edge.
+        corners: VEC4 of the faces of ``row``, per pixel. Gradient to the corners."""
         weights = self.weights()
         a, b, c = (v.xy for v in corners)
         place = a * weights.x + b * weights.y + c * weights.z
-        still = F.where(self.inside, self.distance, -self.distance)
-        return still + F.dot(self.outwards, place - F.stop_gradient(place))
+        return place - F.stop_gradient(place)
+
+    def sliding_weights(self, corners: Sequence[Variable], least: float) -> Variable:
+        """VEC3 of zeros with the gradient of ``weights``: the nearest point slides along the edge
+        when that moves along itself, and when it turns. corners: VEC2 of the faces of ``row``, from
+        the pixel. least: width of faces below which gradients grow no more. Gradient to the
+        corners."""
+        mask, fixed = self.mask(), self.weights()
+        ends = F.swizzle(mask, "zxy") - mask
+        a, b, c = corners
+        to_edge = a * fixed.x + b * fixed.y + c * fixed.z
+        along = a * ends.x + b * ends.y + c * ends.z
+        moved, turned = (v - F.stop_gradient(v) for v in (to_edge, along))
+        to_edge, along = F.stop_gradient(to_edge), F.stop_gradient(along)
+        free = (self.t > 0.0) * (self.t < 1.0)
+        usual = F.maximum(F.dot(along, along), F.maximum(self.distance, least) * least)
+        return ends * (-free / usual * (F.dot(along, moved) + F.dot(to_edge, turned)))
 
     def point(self, p: Variable) -> Variable:
         """VEC2: the nearest point of the edge to pixels at p, without gradient."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dressi.ad import F, Variable
-from dressi.render.raster.distance import perspective, signed_distance
 from dressi.render.raster.enlarge import SLACK_PX
 from dressi.render.raster.near_edge import (
     BEYOND_PX,
@@ -21,8 +20,9 @@ from dressi.render.raster.near_edge import (
     build_near_edge,
     pixel_at,
 )
-from dressi.render.raster.peel import Peel
+from dressi.render.raster.peel import Peel, face_weights
 from dressi.render.raster.projection import ScreenFaces, pixel_positions
+from dressi.render.raster.weights import within_weights
 
 BEHIND_ALL = 2.0
 """Depth of the background, behind what lies on the far plane."""
@@ -85,23 +85,21 @@ def build_bands(
         return _is_seen(drawn, surface, edge), F.maximum(edge.inner, by_a_hair)
 
     near = build_near_edge(drawn, band_edges(screen, neighbors), reach, test)
-    p = pixel_positions(size, screen.layers)
-    corners = tuple(F.lookup(t, near.row) for t in drawn.corners)
-    a, b, c = (v.xy for v in corners)
-    away, least = near.signed_distance(corners), SLACK_PX / screen.scale
-    edge_weights = signed_distance(a, b, c, p, near.mask(), least).weights
-    place = a * edge_weights.x + b * edge_weights.y + c * edge_weights.z
+    p, least = pixel_positions(size, screen.layers), SLACK_PX / screen.scale
+    at_edge = tuple(F.lookup(t, near.row) for t in drawn.corners)
+    away = near.signed_distance(at_edge)
     beyond, _ = pixel_at(near.point(p) * screen.scale + near.outwards * BEYOND_PX, size)
-    rows = F.lookup(hard.drawn_rows, beyond)
-    others = tuple(F.lookup(t, F.where(near.inside, rows, -1)) for t in drawn.corners)
-    d, e, f = (v.xy for v in others)
-    weights = F.where(
-        near.inside, signed_distance(d, e, f, place, None, least).weights, edge_weights
-    )
-    inv_w = F.where(near.inside, F.vec3(*(v.w for v in others)), F.vec3(*(v.w for v in corners)))
-    rows = F.where(near.has, F.where(near.inside, rows, near.row), -1)
+    rows = F.where(near.inside, F.lookup(hard.drawn_rows, beyond), near.row)
+    rows = F.where(near.has, rows, -1)
+    a, b, c = (F.lookup(t, rows) for t in drawn.corners)
+    # What lies beyond is shown where it meets the edge, which moves.
+    place = near.point(p) + near.moved(at_edge)
+    far = within_weights((a.xy - place, b.xy - place, c.xy - place), least)
+    u = (a.xy - p, b.xy - p, c.xy - p)
+    weights = F.where(near.inside, far, near.weights() + near.sliding_weights(u, least))
+    bary = face_weights(screen, rows, (a, b, c), weights, weights)
     share = F.sigmoid(F.safe_div(away, sigma))
-    other = peel_of_rows(screen, rows, perspective(weights, inv_w), near.distance, away)
+    other = peel_of_rows(screen, rows, bary, near.distance, away)
     return other, Bands(near.has, near.inside, other.stencil, share)
 
 
@@ -115,7 +113,7 @@ def peel_of_rows(
     parts = screen.parts
     if parts is None:
         return Peel(rows, depth, away, bary, has)
-    return Peel(parts.face(rows), depth, away, parts.whole_weights(rows, bary), has, rows)
+    return Peel(parts.face(rows), depth, away, bary, has, rows)
 
 
 def surface_image(drawn: ScreenFaces, hard: Peel) -> Variable:

@@ -8,7 +8,7 @@ of the one face that a pixel shows.
 from __future__ import annotations
 
 from dressi.ad import F, Variable
-from dressi.render.raster.distance import HIDDEN_DISTANCE, signed_distance
+from dressi.render.raster.distance import HIDDEN_DISTANCE
 from dressi.render.raster.enlarge import SLACK_PX
 from dressi.render.raster.near_edge import (
     BEYOND_PX,
@@ -19,6 +19,7 @@ from dressi.render.raster.near_edge import (
 )
 from dressi.render.raster.peel import NEAREST_RIM, Peel, face_weights
 from dressi.render.raster.projection import ScreenFaces, pixel_positions
+from dressi.render.raster.weights import free_weights, within_weights
 
 
 def build_outline(screen: ScreenFaces, hard: Peel, neighbors: Variable, reach: Variable) -> Peel:
@@ -49,9 +50,10 @@ def build_outline(screen: ScreenFaces, hard: Peel, neighbors: Variable, reach: V
     )
     rows = F.where(solid, hard_rows, near.row)
     a, b, c = (F.lookup(t, rows) for t in drawn.corners)
-    counted = F.where(solid, F.constant((1.0, 1.0, 1.0)), near.mask())
-    face = signed_distance(a.xy, b.xy, c.xy, p, counted, SLACK_PX / screen.scale)
-    bary = face_weights(screen, rows, (a, b, c), face)
+    u, least = (a.xy - p, b.xy - p, c.xy - p), SLACK_PX / screen.scale
+    at_rim = near.weights() + near.sliding_weights(u, least)
+    weights = F.where(solid, within_weights(u, least), at_rim)
+    bary = face_weights(screen, rows, (a, b, c), weights, free_weights(u))
     rim = F.maximum(0.5 + 0.5 * F.clamp(near.distance, 0.0, 1.0), NEAREST_RIM)
     depth = F.where(solid, hard.depth, F.where(near.has, rim, 1.0))
     stencil, parts = F.maximum(solid, near.has), screen.parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dressi.ad import F, Variable
-from dressi.render.raster.distance import FaceDistance, perspective
+from dressi.render.raster.distance import perspective
 from dressi.render.raster.projection import ScreenFaces, is_crossing
 
 NEAREST_RIM = 0.5 + 2.0**-24
@@ -40,15 +40,17 @@ def face_weights(
     screen: ScreenFaces,
     rows: Variable,
     corners: tuple[Variable, Variable, Variable],
-    face: FaceDistance,
+    weights: Variable,
+    beta: Variable,
 ) -> Variable:
     """VEC3: perspective-correct weights of the corners of faces. rows: INT, of the drawn faces.
-    corners: VEC4 of those rows. face: what they are as seen from the pixel."""
+    corners: VEC4 of those rows. weights: VEC3 on the screen. beta: VEC3, not clamped, for faces
+    that the hardware clips, whose corners may lie behind the camera."""
     inv_w = F.vec3(*(v.w for v in corners))
     if screen.parts is not None:
-        return screen.parts.whole_weights(rows, perspective(face.weights, inv_w))
+        return screen.parts.whole_weights(rows, perspective(weights, inv_w))
     clipped = is_crossing(corners)
-    bary = perspective(F.where(clipped, face.beta, face.weights), inv_w)
+    bary = perspective(F.where(clipped, beta, weights), inv_w)
     # Covered as the hardware snaps it: the centre may lie beside the face.
     within = F.maximum(bary, 0.0)
     return F.where(clipped, F.safe_div(within, F.sum_components(within)), bary)
