@@ -8,7 +8,7 @@ blended silhouette and colour. Written purely with F ops; the backward is ordina
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from dressi.render.raster.projection import (
     pixel_positions,
 )
 from dressi.render.raster.topology import contour_edges, neighbor_table
+from dressi.render.raster.weights import free_weights, within_weights
 
 HAIR_PX = 1 / 256
 """Pixels outside a face that still count as its edge. A clipped face is covered as the hardware
@@ -250,7 +251,7 @@ def build_hardsoftras(
     if occlusion:
         return _with_occlusion(screen, neighbor_table(faces, vtx_pos), radius, reach, softness)
     if K == 1 and rims == "front":
-        first = build_rasterize(screen, F.constant(0.0), 1)[0]
+        first = _hard_faces(screen)
         peels = (build_outline(screen, first, neighbor_table(faces, vtx_pos), radius),)
     else:
         edges, soft = _rims(screen, faces, vtx_pos, rims)
@@ -279,11 +280,22 @@ def _rims(
     return edges, any_edge(contour_edges(screen, neighbors, front=True))
 
 
+def _hard_faces(screen: ScreenFaces) -> Peel:
+    """The faces as they are: distances are of no use."""
+    hard = build_rasterize(screen, F.constant(0.0), 1)[0]
+    p, rows = pixel_positions(screen.size, screen.layers), hard.drawn_rows
+    a, b, c = (F.lookup(t, rows) for t in screen.drawn.corners)
+    u = a.xy - p, b.xy - p, c.xy - p
+    weights = within_weights(u, SLACK_PX / screen.scale)
+    bary = face_weights(screen, rows, (a, b, c), weights, free_weights(u))
+    return replace(hard, bary=bary)
+
+
 def _with_occlusion(
     screen: ScreenFaces, neighbors: Variable, r: Variable, delta: Variable, sigma: Variable
 ) -> HardSoft:
     """Hard faces, bands at their edges up to r and delta away, and lines where faces meet."""
-    hard = build_rasterize(screen, F.constant(0.0), 1)[0]
+    hard = _hard_faces(screen)
     surface = surface_image(screen.drawn, hard)
     rim, bands = build_bands(screen, hard, surface, neighbors, F.minimum(r, delta), sigma)
     lines = build_crossing(
