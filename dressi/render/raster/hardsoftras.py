@@ -17,10 +17,9 @@ from dressi.ad import F, Variable
 from dressi.errors import GraphError
 from dressi.kinds import RIMS, Rims
 from dressi.render.raster.blend import blend_color, blend_silhouette, edge_mask
-from dressi.render.raster.crossing import Crossing, build_crossing
 from dressi.render.raster.distance import face_test, signed_distance
 from dressi.render.raster.enlarge import SLACK_PX, build_enlarge
-from dressi.render.raster.occlusion import Bands, build_bands, surface_image
+from dressi.render.raster.occlusion import Bands, build_bands
 from dressi.render.raster.outline import build_outline
 from dressi.render.raster.peel import NEAREST_RIM, Peel, face_weights
 from dressi.render.raster.projection import (
@@ -57,7 +56,6 @@ class HardSoft:
     silhouette: Variable
     sigma: Variable
     bands: Bands | None = None
-    crossing: Crossing | None = None
 
     def blend(self, colors: Sequence[Variable], background: Variable | float = 0.0) -> Variable:
         """Colour image from the colours of the K peels over a background. Gradient to all of
@@ -296,10 +294,6 @@ def _with_occlusion(
 ) -> HardSoft:
     """Hard faces, bands at their edges up to r and delta away, and lines where faces meet."""
     hard = _hard_faces(screen)
-    surface = surface_image(screen.drawn, hard)
-    rim, bands = build_bands(screen, hard, surface, neighbors, F.minimum(r, delta), sigma)
-    lines = build_crossing(
-        screen.drawn, hard.drawn_rows, surface, neighbors if screen.parts is None else None
-    )
-    silhouette = bands.mix(hard.stencil, bands.other)
-    return HardSoft(screen, (hard, rim), bands.has, hard.stencil, silhouette, sigma, bands, lines)
+    rim, bands = build_bands(screen, hard, neighbors, F.minimum(r, delta), sigma)
+    silhouette = bands.cover(hard.stencil)
+    return HardSoft(screen, (hard, rim), bands.has, hard.stencil, silhouette, sigma, bands)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dressi.ad import F, Variable
+from dressi.render.raster.crossing import find_lines
 from dressi.render.raster.enlarge import SLACK_PX
 from dressi.render.raster.near_edge import (
     BEYOND_PX,
@@ -40,44 +41,60 @@ recedes over so many pixels, and by the depth of the edge's own face: near its o
 curves away. Of a ball, the depth from the pixel to the edge is twice that of the plane."""
 
 
+AWAY_SIGMAS = 5.0
+"""Distance from an edge, in sigmas, from which on a line in the pixel counts in its place: what the
+edge mixes into the pixel there is 0.7 %."""
+
+
 @dataclass(frozen=True)
 class Bands:
-    """The nearest edge that is seen, per pixel.
+    """The nearest edge that is seen, per pixel, or a line of ``find_lines``.
 
-    has: FLOAT mask, pixels within reach of one. inner: FLOAT mask, those that show the surface that
-    ends there. other: FLOAT mask, whether there is a surface on the other side of the edge. share:
-    FLOAT, how much of the pixel shows the surface that ends there; gradient to vertices.
+    has: FLOAT mask, pixels within reach of an edge. inner: FLOAT mask, those that show the surface
+    that ends there. other: FLOAT mask, whether there is a surface on the other side of the edge.
+    share: FLOAT, how much of the pixel shows the surface that ends there; gradient to vertices.
+    line: FLOAT mask, pixels with a line and away from edges. moved: FLOAT, 0 with the gradient of
+    the line's place, pixels, away from the pixel's centre.
     """
 
     has: Variable
     inner: Variable
     other: Variable
     share: Variable
+    line: Variable
+    moved: Variable
 
-    def mix(self, shown: Variable, other: Variable | float) -> Variable:
-        """Return the picture with soft edges. shown: the hard one. other: what is shown at the
-        nearest point of the edge, on its other side. Gradient to both, and through share."""
+    def cover(self, hard: Variable) -> Variable:
+        """Return the silhouette with soft edges. hard: FLOAT mask of what is seen."""
         mine = F.where(self.inner, self.share, 1.0 - self.share)
-        return F.where(self.has, F.mix(other, shown, mine), shown)
+        return F.where(self.has, F.mix(self.other, hard, mine), hard)
+
+    def mix(self, shown: Variable, other: Variable) -> Variable:
+        """Return the picture with soft edges. shown: the hard one. other: what is shown on the
+        other side of the edge or line. Gradient to both, and through share and moved."""
+        mine = F.where(self.inner, self.share, 1.0 - self.share)
+        jump = F.stop_gradient(shown - other)
+        crossed = shown + F.where(self.line, jump * self.moved, 0.0)
+        return F.where(self.has * (1.0 - self.line), F.mix(other, shown, mine), crossed)
 
 
 def build_bands(
     screen: ScreenFaces,
     hard: Peel,
-    surface: Variable,
     neighbors: Variable,
     reach: Variable,
     sigma: Variable,
 ) -> tuple[Peel, Bands]:
-    """A peel of what lies on the other side of the nearest edge, at its nearest point, and how it
-    is blended with the hard one.
+    """A peel of what lies on the other side of the nearest edge or line, at its nearest point, and
+    how it is blended with the hard one.
 
-    screen: faces. hard: what is seen. surface: the same as of ``surface_image``. neighbors: table
-    of ``neighbor_table``. reach, sigma: FLOAT @ 1x1, screen square units. An edge counts where it
-    is on the contour of its face and, at its point that is nearest to the pixel, neither hidden nor
+    screen: faces. hard: what is seen. neighbors: table of ``neighbor_table``. reach, sigma: FLOAT @
+    1x1, screen square units. An edge counts where it is on the contour of its face and, at its point that is nearest to the pixel, neither hidden nor
     touched by what is seen beyond it. Gradient to the corners of faces.
     """
     drawn, size = screen.drawn, screen.size
+    slopes = depth_slopes(drawn)
+    surface = surface_image(hard, slopes)
     # What is hard by a hair only lies outside, and still shows the surface.
     by_a_hair = hard.stencil * (hard.depth >= 0.5)
 
@@ -85,22 +102,36 @@ def build_bands(
         return _is_seen(drawn, surface, edge), F.maximum(edge.inner, by_a_hair)
 
     near = build_near_edge(drawn, band_edges(screen, neighbors), reach, test)
+    lines = find_lines(drawn, hard.drawn_rows, surface, neighbors if screen.parts is None else None)
+    far_away = F.maximum(1.0 - near.has, near.distance > sigma * AWAY_SIGMAS)
+    line = F.compare("gte", lines.row, 0) * far_away
     p, least = pixel_positions(size, screen.layers), SLACK_PX / screen.scale
     at_edge = tuple(F.lookup(t, near.row) for t in drawn.corners)
     away = near.signed_distance(at_edge)
     beyond, _ = pixel_at(near.point(p) * screen.scale + near.outwards * BEYOND_PX, size)
     rows = F.where(near.inside, F.lookup(hard.drawn_rows, beyond), near.row)
     rows = F.where(near.has, rows, -1)
+    has_other = F.to_float(F.compare("gte", rows, 0))
+    rows = F.where(line, lines.row, rows)
     a, b, c = (F.lookup(t, rows) for t in drawn.corners)
     # What lies beyond is shown where it meets the edge, which moves.
-    place = near.point(p) + near.moved(at_edge)
+    place = F.where(line, p + lines.step * lines.at, near.point(p) + near.moved(at_edge))
     far = within_weights((a.xy - place, b.xy - place, c.xy - place), least)
     u = (a.xy - p, b.xy - p, c.xy - p)
-    weights = F.where(near.inside, far, near.weights() + near.sliding_weights(u, least))
+    at_rim = near.weights() + near.sliding_weights(u, least)
+    weights = F.where(F.maximum(near.inside, line), far, at_rim)
     bary = face_weights(screen, rows, (a, b, c), weights, weights)
-    share = F.sigmoid(F.safe_div(away, sigma))
-    other = peel_of_rows(screen, rows, bary, near.distance, away)
-    return other, Bands(near.has, near.inside, other.stencil, share)
+    mine = tuple(F.lookup(t, hard.drawn_rows) for t in drawn.corners)
+    steep = (F.lookup(slopes, hard.drawn_rows).xy, F.lookup(slopes, lines.row).xy)
+    bands = Bands(
+        has=near.has,
+        inner=near.inside,
+        other=has_other,
+        share=F.sigmoid(F.safe_div(away, sigma)),
+        line=line,
+        moved=F.where(line, lines.moved(mine, (a, b, c), far, steep, p), 0.0),
+    )
+    return peel_of_rows(screen, rows, bary, near.distance, away), bands
 
 
 def peel_of_rows(
@@ -116,22 +147,25 @@ def peel_of_rows(
     return Peel(parts.face(rows), depth, away, bary, has, rows)
 
 
-def surface_image(drawn: ScreenFaces, hard: Peel) -> Variable:
-    """VEC4 @ size, without gradient: depth of what is seen, by how much it grows along x and y (per
-    screen square unit), and how far at most: the range of the face's depths. Background: depth
-    BEHIND_ALL."""
+def depth_slopes(drawn: ScreenFaces) -> Variable:
+    """VEC3 @ (F, 1), without gradient: by how much the depth of a face grows along x and y, per
+    screen square unit, and the range of its depths. 0 for faces that the hardware clips."""
     a, b, c = (F.stop_gradient(v) for v in drawn.corners)
     u, v = b.xyz - a.xyz, c.xyz - a.xyz
     area2 = u.x * v.y - u.y * v.x
     slope = F.vec2(u.z * v.y - v.z * u.y, v.z * u.x - u.z * v.x)
     high = F.maximum(F.maximum(a.z, b.z), c.z)
     span = high - F.minimum(F.minimum(a.z, b.z), c.z)
-    table = F.vec3(F.safe_div(slope, area2), span) * (1.0 - drawn.crossing)
-    rows = hard.drawn_rows
+    return F.vec3(F.safe_div(slope, area2), span) * (1.0 - drawn.crossing)
+
+
+def surface_image(hard: Peel, slopes: Variable) -> Variable:
+    """VEC4 @ size, without gradient: depth of what is seen, and its ``depth_slopes``, of which the
+    last is how far it changes at most. Background: depth BEHIND_ALL."""
     # What is hard by a hair only is behind all other hard pixels, and counts as outside.
     depth = F.where(hard.depth < 0.5, hard.depth * 2.0, 1.0)
     depth = F.where(hard.stencil, depth, BEHIND_ALL)
-    return F.stop_gradient(F.vec4(depth, F.lookup(table, rows)))
+    return F.stop_gradient(F.vec4(depth, F.lookup(slopes, hard.drawn_rows)))
 
 
 def _depth_at(seen: Variable, step: Variable) -> Variable:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dressi.ad import F, Variable
 from dressi.render.raster.distance import perspective
-from dressi.render.raster.projection import ScreenFaces, is_crossing
+from dressi.render.raster.projection import ScreenFaces
 
 NEAREST_RIM = 0.5 + 2.0**-24
 """The float32 after 0.5: what is outside of a face by less than half of that is not hard yet."""
@@ -49,7 +49,7 @@ def face_weights(
     inv_w = F.vec3(*(v.w for v in corners))
     if screen.parts is not None:
         return screen.parts.whole_weights(rows, perspective(weights, inv_w))
-    clipped = is_crossing(corners)
+    clipped = F.lookup(screen.crossing, rows)
     bary = perspective(F.where(clipped, beta, weights), inv_w)
     # Covered as the hardware snaps it: the centre may lie beside the face.
     within = F.maximum(bary, 0.0)
