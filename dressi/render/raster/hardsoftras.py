@@ -21,7 +21,7 @@ from dressi.render.raster.distance import face_test, signed_distance
 from dressi.render.raster.enlarge import SLACK_PX, build_enlarge
 from dressi.render.raster.occlusion import Bands, build_bands
 from dressi.render.raster.outline import build_outline
-from dressi.render.raster.peel import NEAREST_RIM, Peel, face_weights
+from dressi.render.raster.peel import HAIR_PX, NEAREST_RIM, Peel, face_weights
 from dressi.render.raster.projection import (
     ScreenFaces,
     Size,
@@ -32,12 +32,6 @@ from dressi.render.raster.projection import (
 )
 from dressi.render.raster.topology import contour_edges, neighbor_table
 from dressi.render.raster.weights import free_weights, within_weights
-
-HAIR_PX = 1 / 256
-"""Pixels outside a face that still count as its edge. A clipped face is covered as the hardware
-snaps it, its unclipped neighbour by the exact test; without a hair of overlap a pixel between them
-could belong to neither. Such pixels lie behind all other hard ones, so they only fill holes, and
-only in the first of several layers: behind another face they are rims, not a surface once more."""
 
 FAR_INSIDE = 1.0
 """Distance given to faces that are clipped: wholly inside, so hard and without gradient."""
@@ -284,7 +278,7 @@ def _hard_faces(screen: ScreenFaces) -> Peel:
     p, rows = pixel_positions(screen.size, screen.layers), hard.drawn_rows
     a, b, c = (F.lookup(t, rows) for t in screen.drawn.corners)
     u = a.xy - p, b.xy - p, c.xy - p
-    weights = within_weights(u, SLACK_PX / screen.scale)
+    weights = within_weights(u, HAIR_PX / screen.scale)
     bary = face_weights(screen, rows, (a, b, c), weights, free_weights(u))
     return replace(hard, bary=bary)
 

@@ -141,11 +141,14 @@ def band_edges(screen: ScreenFaces, neighbors: Variable) -> Variable:
     return edges * (1.0 - across) * (1.0 - screen.crossing)
 
 
-def build_near_edge(drawn: ScreenFaces, edges: Variable, reach: Variable, test: Test) -> NearEdge:
+def build_near_edge(
+    drawn: ScreenFaces, edges: Variable, reach: Variable, test: Test, turned: float = 0.0
+) -> NearEdge:
     """Find the nearest edge of those in a VEC3 mask @ (F, 1) that passes a test, up to reach (FLOAT
-    @ 1x1, screen square units) away."""
+    @ 1x1, screen square units) away. turned: TURNED where the edge tells the side that a pixel lies
+    on."""
     frag = F.rasterize(band_corners(drawn, edges, reach), drawn.size, LAYER)
-    near = fragment_edge(drawn, frag, F.lookup(edges, frag))
+    near = fragment_edge(drawn, frag, F.lookup(edges, frag), turned)
     counts, inside = test(near)
     keep = (near.distance <= reach) * counts
     signed = F.where(inside, near.distance, -near.distance)
@@ -166,8 +169,11 @@ def build_near_edge(drawn: ScreenFaces, edges: Variable, reach: Variable, test: 
     )
 
 
-def fragment_edge(drawn: ScreenFaces, rows: Variable, mask: Variable) -> FragmentEdge:
-    """The nearest point of the edges in a VEC3 mask."""
+def fragment_edge(
+    drawn: ScreenFaces, rows: Variable, mask: Variable, turned: float
+) -> FragmentEdge:
+    """The nearest point of the edges in a VEC3 mask. turned: share of the squared distance along
+    itself by which an edge counts as farther."""
     p = pixel_positions(drawn.size, drawn.layers)
     corners = [F.lookup(F.stop_gradient(v), rows) for v in drawn.corners]
     u = [c.xy - p for c in corners]
@@ -181,7 +187,7 @@ def fragment_edge(drawn: ScreenFaces, rows: Variable, mask: Variable) -> Fragmen
         to_edge = first * (1.0 - t) + last * t
         beside = cross(first, last)
         square, distance2 = beside * beside / length2, F.dot(to_edge, to_edge)
-        rank = distance2 + TURNED * F.maximum(distance2 - square, 0.0)
+        rank = distance2 + F.maximum(distance2 - square, 0.0) * turned if turned else distance2
         rank = F.where(F.swizzle(mask, "xyz"[k]), rank, HIDDEN)
         z = corners[k].z * (1.0 - t) + corners[(k + 1) % 3].z * t
         found.append((rank, t, z, to_edge, along))

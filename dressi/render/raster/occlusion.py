@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 from dressi.ad import F, Variable
 from dressi.render.raster.crossing import find_lines
-from dressi.render.raster.enlarge import SLACK_PX
 from dressi.render.raster.near_edge import (
     BEYOND_PX,
+    TURNED,
     FragmentEdge,
     band_edges,
     build_near_edge,
     pixel_at,
 )
-from dressi.render.raster.peel import Peel, face_weights
+from dressi.render.raster.peel import HAIR_PX, Peel, face_weights
 from dressi.render.raster.projection import ScreenFaces, pixel_positions
 from dressi.render.raster.weights import within_weights
 
@@ -89,8 +89,9 @@ def build_bands(
     how it is blended with the hard one.
 
     screen: faces. hard: what is seen. neighbors: table of ``neighbor_table``. reach, sigma: FLOAT @
-    1x1, screen square units. An edge counts where it is on the contour of its face and, at its point that is nearest to the pixel, neither hidden nor
-    touched by what is seen beyond it. Gradient to the corners of faces.
+    1x1, screen square units. An edge counts where it is on the contour of its face and, at its
+    point that is nearest to the pixel, neither hidden nor touched by what is seen beyond it.
+    Gradient to the corners of faces.
     """
     drawn, size = screen.drawn, screen.size
     slopes = depth_slopes(drawn)
@@ -101,11 +102,11 @@ def build_bands(
     def test(edge: FragmentEdge) -> tuple[Variable, Variable]:
         return _is_seen(drawn, surface, edge), F.maximum(edge.inner, by_a_hair)
 
-    near = build_near_edge(drawn, band_edges(screen, neighbors), reach, test)
+    near = build_near_edge(drawn, band_edges(screen, neighbors), reach, test, TURNED)
     lines = find_lines(drawn, hard.drawn_rows, surface, neighbors if screen.parts is None else None)
     far_away = F.maximum(1.0 - near.has, near.distance > sigma * AWAY_SIGMAS)
     line = F.compare("gte", lines.row, 0) * far_away
-    p, least = pixel_positions(size, screen.layers), SLACK_PX / screen.scale
+    p, least = pixel_positions(size, screen.layers), HAIR_PX / screen.scale
     at_edge = tuple(F.lookup(t, near.row) for t in drawn.corners)
     away = near.signed_distance(at_edge)
     beyond, _ = pixel_at(near.point(p) * screen.scale + near.outwards * BEYOND_PX, size)
@@ -190,7 +191,10 @@ def _is_seen(drawn: ScreenFaces, surface: Variable, near: FragmentEdge) -> Varia
     behind = beyond > near.z + TOUCH_PX * slope + TIE
     shown = own > near.z - near.span - LENIENT_PX * own_slope - TIE
     before = F.where(near.inner, F.constant(0.0), _in_front(drawn, surface, near))
-    return behind * shown * (1.0 - before)
+    # Beyond an outline nothing is seen, and what is nearest to nothing is an outline.
+    nothing = surface.x >= BEHIND_ALL
+    seen = F.maximum(behind * shown, beyond >= BEHIND_ALL) * (1.0 - before)
+    return F.where(near.inner, seen, F.maximum(seen, nothing))
 
 
 def _in_front(drawn: ScreenFaces, surface: Variable, near: FragmentEdge) -> Variable:

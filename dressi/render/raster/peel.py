@@ -8,6 +8,13 @@ from dressi.ad import F, Variable
 from dressi.render.raster.distance import perspective
 from dressi.render.raster.projection import ScreenFaces
 
+HAIR_PX = 1 / 256
+"""Pixels outside a face that still count as its edge. A clipped face is covered as the hardware
+snaps it, its unclipped neighbour by the exact test; without a hair of overlap a pixel between them
+could belong to neither. Such pixels lie behind all other hard ones, so they only fill holes, and
+only in the first of several layers: behind another face they are rims, not a surface once more.
+Also the width below which a face moves weights no faster: that of the grid that corners snap to."""
+
 NEAREST_RIM = 0.5 + 2.0**-24
 """The float32 after 0.5: what is outside of a face by less than half of that is not hard yet."""
 
