@@ -244,7 +244,9 @@ def build_hardsoftras(
         return _with_occlusion(screen, neighbor_table(faces, vtx_pos), radius, reach, softness)
     if K == 1 and rims == "front":
         first = _hard_faces(screen)
-        peels = (build_outline(screen, first, neighbor_table(faces, vtx_pos), radius),)
+        peels: tuple[Peel, ...] = (
+            build_outline(screen, first, neighbor_table(faces, vtx_pos), radius),
+        )
     else:
         edges, soft = _rims(screen, faces, vtx_pos, rims)
         peels = build_rasterize(screen, radius, K, edges, soft=soft)
