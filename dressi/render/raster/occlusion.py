@@ -103,7 +103,7 @@ def build_bands(
         return _is_seen(drawn, surface, edge), F.maximum(edge.inner, by_a_hair)
 
     near = build_near_edge(drawn, band_edges(screen, neighbors), reach, test, TURNED)
-    lines = find_lines(drawn, hard.drawn_rows, surface, neighbors if screen.parts is None else None)
+    lines = find_lines(drawn, hard.drawn_rows, surface)
     far_away = F.maximum(1.0 - near.has, near.distance > sigma * AWAY_SIGMAS)
     line = F.compare("gte", lines.row, 0) * far_away
     p, least = pixel_positions(size, screen.layers), HAIR_PX / screen.scale
