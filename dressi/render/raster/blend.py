@@ -89,4 +89,4 @@ def _blend_bands(
     hs: HardSoft, bands: Bands, colors: Sequence[Variable], background: Variable | float
 ) -> Variable:
     shown = F.where(hs.hard, colors[0], background)
-    return bands.mix(shown, F.where(hs.peels[1].stencil, colors[1], background))
+    return bands.mix(shown, colors[1], background)

@@ -53,8 +53,8 @@ class Bands:
     has: FLOAT mask, pixels within reach of an edge. inner: FLOAT mask, those that show the surface
     that ends there. other: FLOAT mask, whether there is a surface on the other side of the edge.
     share: FLOAT, how much of the pixel shows the surface that ends there; gradient to vertices.
-    line: FLOAT mask, pixels with a line and away from edges. moved: FLOAT, 0 with the gradient of
-    the line's place, pixels, away from the pixel's centre.
+    line: FLOAT mask, pixels with a line, of which the second peel shows the other side. moved:
+    FLOAT, 0 with the gradient of the line's place, pixels, away from the pixel's centre.
     """
 
     has: Variable
@@ -69,13 +69,15 @@ class Bands:
         mine = F.where(self.inner, self.share, 1.0 - self.share)
         return F.where(self.has, F.mix(self.other, hard, mine), hard)
 
-    def mix(self, shown: Variable, other: Variable) -> Variable:
-        """Return the picture with soft edges. shown: the hard one. other: what is shown on the
-        other side of the edge or line. Gradient to both, and through share and moved."""
+    def mix(self, shown: Variable, other: Variable, background: Variable | float) -> Variable:
+        """Return the picture with soft edges. shown: the hard one. other: what the second peel
+        shows. Gradient to all, and through share and moved."""
         mine = F.where(self.inner, self.share, 1.0 - self.share)
         jump = F.stop_gradient(shown - other)
         crossed = shown + F.where(self.line, jump * self.moved, 0.0)
-        return F.where(self.has * (1.0 - self.line), F.mix(other, shown, mine), crossed)
+        beyond = F.where(self.other * (1.0 - self.line), other, background)
+        soft = self.has * (1.0 - self.line * self.other)
+        return F.where(soft, F.mix(beyond, crossed, mine), crossed)
 
 
 def build_bands(
@@ -104,8 +106,6 @@ def build_bands(
 
     near = build_near_edge(drawn, band_edges(screen, neighbors), reach, test, TURNED)
     lines = find_lines(drawn, hard.drawn_rows, surface)
-    far_away = F.maximum(1.0 - near.has, near.distance > sigma * AWAY_SIGMAS)
-    line = F.compare("gte", lines.row, 0) * far_away
     p, least = pixel_positions(size, screen.layers), HAIR_PX / screen.scale
     at_edge = tuple(F.lookup(t, near.row) for t in drawn.corners)
     away = near.signed_distance(at_edge)
@@ -113,6 +113,9 @@ def build_bands(
     rows = F.where(near.inside, F.lookup(hard.drawn_rows, beyond), near.row)
     rows = F.where(near.has, rows, -1)
     has_other = F.to_float(F.compare("gte", rows, 0))
+    # The peel shows one of the two. An edge before nothing needs no peel for what lies beyond it.
+    free = F.maximum(1.0 - has_other, near.distance > sigma * AWAY_SIGMAS)
+    line = F.compare("gte", lines.row, 0) * free
     rows = F.where(line, lines.row, rows)
     a, b, c = (F.lookup(t, rows) for t in drawn.corners)
     # What lies beyond is shown where it meets the edge, which moves.
