@@ -143,7 +143,7 @@ def test_scenes_from_seeds_have_three_rows_and_can_fail(
         return Found(times * truth, None, truth, 0.0)
 
     monkeypatch.setattr(edge_gradients, "random_scenes", lambda n: few)
-    monkeypatch.setattr(edge_gradients, "RANDOM_SAMPLES", 2)
+    monkeypatch.setattr(edge_gradients, "FEWER_SAMPLES", 2)
     monkeypatch.setattr(edge_gradients, "measure_scene", measured)
     rows = list(measure(Settings().device, False, ("random", "occlusion r=0.03")))
     assert [r["holds"] for r in rows] == holds

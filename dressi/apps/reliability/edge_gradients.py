@@ -60,11 +60,12 @@ RATIO, COSINE, RATIO_95, COSINE_95 = 0.03, 0.99, 0.10, 0.97
 OWN, ALL, RANDOM = "own", "all", "random"
 """Words of the choice that ask for differences of the builders' own pictures (half an hour more),
 for all builders and looks, and for N_RANDOM scenes from seeds in place of the kinds."""
-N_RANDOM, RANDOM_SAMPLES = 40, 8
+N_RANDOM, FEWER_SAMPLES = 40, 8
 RANDOM_RATIO, RANDOM_RATIO_95 = 0.05, 0.15
 """Allowed against a picture of 64 samples per pixel."""
 SAMPLED = ("K=1 r=0.03", "occlusion r=0.03", "antialias")
-"""Builders of the sample. Of each kind it has one scene, with the looks in turn."""
+"""Builders of the sample. Of each kind it has one scene, with the looks in turn, and the reference
+has FEWER_SAMPLES."""
 OUTLINE = ("coarse ball", "ball", "fine ball", "small ball", "thin", "near", "border")
 """Kinds whose edges all lie before the background: what is promised of one layer without
 occlusion, in looks without a line between faces (not ``facets``)."""
@@ -255,7 +256,8 @@ def measure(device: str | None, small: bool, words: Sequence[str] = ()) -> Itera
             of_kind = [of_kind[n % len(of_kind)]]
         if small:
             of_kind = [replace(s, directions=s.directions[:SMALL_DIRECTIONS]) for s in of_kind]
-        true = [derivatives(s, SMALL_SAMPLES if small else SAMPLES, STEP_PX) for s in of_kind]
+        samples = SMALL_SAMPLES if small else FEWER_SAMPLES if sample else SAMPLES
+        true = [derivatives(s, samples, STEP_PX) for s in of_kind]
         for name in builders:
             with DressiAD(device) as ad:
                 mine = [
@@ -281,9 +283,9 @@ def is_promised(builder: str, scene: EdgeScene) -> bool:
 
 
 def _random_rows(device: str | None, builders: Sequence[str]) -> Iterator[Row]:
-    """Scenes from seeds against a picture of RANDOM_SAMPLES squared samples per pixel."""
+    """Scenes from seeds against a picture of FEWER_SAMPLES squared samples per pixel."""
     some = random_scenes(N_RANDOM)
-    true = [derivatives(s, RANDOM_SAMPLES, STEP_PX) for s in some]
+    true = [derivatives(s, FEWER_SAMPLES, STEP_PX) for s in some]
     for name in builders:
         found = []
         for scene, truth in zip(some, true, strict=True):
