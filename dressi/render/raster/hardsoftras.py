@@ -40,8 +40,8 @@ FAR_INSIDE = 1.0
 @dataclass(frozen=True)
 class HardSoft:
     """What ``build_hardsoftras`` gives: the screen faces, K peels, the edge mask E and the
-    silhouette. With occlusion: two peels, of the hard faces and of the edges near them, with E the
-    pixels near an edge, and how they are blended."""
+    silhouette. With occlusion: two peels, of the hard faces and of what lies on the other side of
+    the nearest edge or line, with E the pixels near an edge, and how they are blended."""
 
     screen: ScreenFaces
     peels: tuple[Peel, ...]
@@ -215,13 +215,13 @@ def build_hardsoftras(
     projection. rims: which faces get a soft rim, ``all``, ``contour`` (those with an edge on the
     contour) or ``front`` (of the two faces at an edge of the contour the one that is seen from its
     front, so that colours beyond the outline are those of what is seen); default front for K = 1,
-    where the silhouette is the same (the nearest point outside a shape lies on its contour) for a
-    fraction of the fragments, else all. clip: cut faces at the near and the far plane, so that they
-    get a soft rim and gradients from what is left of them, also to corners that are cut off; by
-    default they are drawn hard, without gradient, which is cheaper. occlusion: soft edges, and
-    gradients, wherever a surface ends in the picture, before another one too: see ``build_bands``.
-    There are two peels then, whatever K is; rims plays no part. Gradient to vtx_pos and matrix.
-    Raises GraphError for wrong types, K < 1 or r outside [0, 1].
+    which then measures distances to the outline, inside too: see ``build_outline``; else all. clip:
+    cut faces at the near and the far plane, so that they get a soft rim and gradients from what is
+    left of them, also to corners that are cut off; by default they are drawn hard, without
+    gradient, which is cheaper. occlusion: soft edges, and gradients, wherever a surface ends in the
+    picture, before another one too: see ``build_bands``. There are two peels then, whatever K is;
+    rims plays no part. Gradient to vtx_pos and matrix. Raises GraphError for wrong types, K < 1 or
+    r outside [0, 1].
     """
     lengths = {"r": r, "delta": delta, "sigma": sigma, "max_delta": max_delta}
     _check(vtx_pos, faces, matrix, size, K, lengths)
