@@ -14,7 +14,7 @@ shifts: what an edge uncovers has the colours at the edge, and lines where faces
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -45,6 +45,7 @@ from dressi.render.raster.projection import (
     project,
     to_screen,
 )
+from dressi.render.raster.shown import shown_weights
 from dressi.render.raster.topology import contour_edges, neighbor_table
 
 ROUNDING = 1.0 + 1e-6
@@ -96,26 +97,28 @@ class Antialiased:
                 f"blend needs a colour image @ {self.screen.size}, got {color.label()}"
             )
         shown = out = F.where(self.hard, color, background)
-        weights = F.stop_gradient(self.weights)
+        still, weights = F.stop_gradient(shown), F.stop_gradient(self.weights)
         moved = self.weights - weights + self.crossings
-        borders = self._borders(F.stop_gradient(shown))
-        for n, (to, k) in enumerate(zip(MOVES, "xyzw", strict=True)):
-            neighbor = F.image.shift(shown, *to, border="clamp")
-            # Exactly the hard picture where the weight is 0.
-            out = out + (neighbor - shown) * F.swizzle(weights, k)
-            # What an edge uncovers has the colours at the edge, not those at the centres.
-            beyond = F.image.shift(borders[n ^ 1], *to, border="clamp")
-            out = out + (beyond - borders[n]) * F.swizzle(moved, k)
+        for axis in (0, 1):
+            jump = self._jump(still, axis)
+            before = F.image.shift(jump, *MOVES[2 * axis + 1], border="zero")
+            for n, sign, difference in ((2 * axis, 1.0, jump), (2 * axis + 1, -1.0, before)):
+                neighbor = F.image.shift(shown, *MOVES[n], border="clamp")
+                # Exactly the hard picture where the weight is 0.
+                out = out + (neighbor - shown) * F.swizzle(weights, "xyzw"[n])
+                # What an edge uncovers has the colours at the edge, not those at the centres.
+                out = out + difference * (F.swizzle(moved, "xyzw"[n]) * sign)
         return out
 
-    def _borders(self, shown: Variable) -> list[Variable]:
-        """The colours halfway to the right, left, lower and upper neighbour, of the surface that
-        the pixel shows: as it goes on from the neighbour on the other side."""
-        out = []
-        for to, k in zip(MOVES, "xyzw", strict=True):
-            other = F.image.shift(shown, -to[0], -to[1], border="clamp")
-            out.append(shown + (shown - other) * F.swizzle(self.reach, k))
-        return out
+    def _jump(self, shown: Variable, axis: int) -> Variable:
+        """By how much the colour changes across the edge between each pixel and the next one: the
+        surface of either goes on to it from the neighbour on its other side."""
+        to, back = MOVES[2 * axis], MOVES[2 * axis + 1]
+        after = F.image.shift(shown, *to, border="clamp")
+        before = F.image.shift(shown, *back, border="clamp")
+        beyond = F.image.shift(shown, 2 * to[0], 2 * to[1], border="clamp")
+        first, last = (F.swizzle(self.reach, k) for k in ("xz", "yw")[axis])
+        return after + (after - beyond) * last - shown - (shown - before) * first
 
 
 def build_antialias(
@@ -150,6 +153,7 @@ def build_antialias(
     screen = build_screen_faces(vtx_pos, faces, matrix, size, jitter, clip)
     peel = build_rasterize(screen, F.constant(0.0), 1)[0]
     drawn, rows = screen.drawn, peel.ids if peel.rows is None else peel.rows
+    peel = replace(peel, bary=_of_whole(screen, peel, shown_weights(drawn, rows)))
     edges = contour_edges(screen, neighbor_table(faces, vtx_pos), front=True)
     depth = F.where(peel.stencil, F.minimum(peel.depth * 2.0, 1.0), BEHIND_ALL)
     planes = planes_of(drawn)
@@ -181,6 +185,16 @@ def build_antialias(
         crossings=crossed - F.stop_gradient(crossed),
         reach=reach,
     )
+
+
+def _of_whole(screen: ScreenFaces, peel: Peel, weights: Variable) -> Variable:
+    """VEC3: weights of the corners of faces, from those of what is left of them."""
+    parts, rows = screen.parts, peel.rows
+    if parts is None or rows is None:
+        return weights
+    cut = F.lookup(parts.cut, rows)
+    a, b, c = (F.lookup(t, F.where(cut, rows, -1)) for t in parts.shares)
+    return F.where(cut, a * weights.x + b * weights.y + c * weights.z, weights)
 
 
 def _taken(cut: Variable) -> Variable:

@@ -102,8 +102,9 @@ def depth_px(matrix: Variable, size: Size, depth: Variable) -> Variable:
 def reach_of_colours(
     whole: Variable, at: Variable, between: Sequence[Between], depth: Variable, px: Variable
 ) -> Variable:
-    """Return VEC4: how many of the steps from the neighbour on its other side the colour of a pixel
-    goes on until the edge between it and its right, left, lower and upper neighbour.
+    """Return VEC4, of the pairs of each pixel and the next one on the right, and the one below: how
+    many of the steps from the neighbour on its other side the colours of both go on until the edge
+    between them, (right, below) of the pixel, (right, below) of the next.
 
     whole: VEC2 mask of the pairs without an edge. at: VEC2, of ``Cuts``. depth: FLOAT. px: of
     ``depth_px``. A step is as long as it is on the surface: at the limb of a round shape a fraction
@@ -124,9 +125,9 @@ def reach_of_colours(
         first = _steps(t, climb, F.image.shift(step, *back), mine)
         climb = F.where(others, -edge - following, 0.0) * px_following
         last = _steps(1.0 - t, climb, F.image.shift(step, *to), others)
-        last = last * F.image.shift(same, *to)
-        out += [first * F.image.shift(same, *back), F.image.shift(last, *back)]
-    return F.vec4(*out)
+        out += [first * F.image.shift(same, *back), last * F.image.shift(same, *to)]
+    first, last, below_first, below_last = out
+    return F.vec4(first, below_first, last, below_last)
 
 
 def _steps(t: Variable, climb: Variable, step: Variable, inner: Variable) -> Variable:
