@@ -92,7 +92,9 @@ def slopes(problem: Problem, method: Method, s: Settings, true: np.ndarray) -> d
     which the picture changes; ``cosine`` between both; ``off``, the norm of their difference over
     that of the truth."""
     with DressiAD(s.device) as ad:
-        graph = load(ad, problem.scene, lambda g, clip: method(g, problem.r, problem.r, clip))
+        graph = load(
+            ad, problem.scene, lambda g, scene: method(g, problem.r, problem.r, scene.clip)
+        )
         found = graph.gradient(ad)
     tell = np.abs(true) > 0.1 * np.abs(true).max()
     norms = np.linalg.norm(found) * np.linalg.norm(true)

@@ -52,6 +52,11 @@ ROUNDING = 1.0 + 1e-6
 """Keeps sums of weights from ending a hair above 1."""
 
 
+THINNEST_PX = 0.125
+"""A part that is thinner counts no more often than one of this width: no single pixel is to decide
+of a step."""
+
+
 @dataclass(frozen=True)
 class Antialiased:
     """What ``build_antialias`` gives.
@@ -59,9 +64,9 @@ class Antialiased:
     peel: the hard layer, for the shading builders. hard: FLOAT mask. depth: FLOAT, z / w in [0, 1],
     1 where nothing is. weights: VEC4, what the pixel takes from its right, left, lower and
     upper neighbour; they sum to at most 1. silhouette: FLOAT in [0, 1], coverage.
-    crossings: VEC4 of zeros, with the gradient of such weights where two faces cross. reach: VEC4,
-    steps from the opposite neighbour by which a colour goes on to the edge. Gradient to vertices
-    through weights, crossings, silhouette and peel.bary.
+    crossings: VEC4 of zeros, with the gradient of such weights where two faces cross; facets: the
+    same where any two faces meet. reach: VEC4, of ``reach_of_colours``. Gradient to vertices
+    through weights, crossings, facets, silhouette and peel.bary.
     """
 
     screen: ScreenFaces
@@ -71,6 +76,7 @@ class Antialiased:
     weights: Variable
     silhouette: Variable
     crossings: Variable
+    facets: Variable
     reach: Variable
 
     @property
@@ -83,12 +89,16 @@ class Antialiased:
         """VEC3 perspective-correct weights of the pixel in its face. Gradient to the vertices."""
         return self.peel.bary
 
-    def blend(self, color: Variable, background: Variable | float = 0.0) -> Variable:
+    def blend(
+        self, color: Variable, background: Variable | float = 0.0, facets: bool = False
+    ) -> Variable:
         """Antialiased picture.
 
         color: FLOAT or VECn image, shaded at the hard surface. background: the same type, an image,
-        a 1x1 or a number, where nothing is. Gradient to both, and to the vertices where neighbours
-        of different colour meet at a silhouette edge.
+        a 1x1 or a number, where nothing is. facets: whether every face is of one colour, by its own
+        normal, say: then it jumps wherever two faces meet, and those lines have a gradient, too;
+        without it colours go on over a surface. Gradient to both, and to the vertices where
+        neighbours of different colour meet at a silhouette edge.
         """
         if not isinstance(color, Variable) or color.vtype.is_int or color.vtype.is_matrix:
             raise GraphError(f"blend needs one FLOAT or VECn colour image, got {color!r}")
@@ -98,9 +108,9 @@ class Antialiased:
             )
         shown = out = F.where(self.hard, color, background)
         still, weights = F.stop_gradient(shown), F.stop_gradient(self.weights)
-        moved = self.weights - weights + self.crossings
+        moved = self.weights - weights + (self.facets if facets else self.crossings)
         for axis in (0, 1):
-            jump = self._jump(still, axis)
+            jump = self._jump(still, axis, facets)
             before = F.image.shift(jump, *MOVES[2 * axis + 1], border="zero")
             for n, sign, difference in ((2 * axis, 1.0, jump), (2 * axis + 1, -1.0, before)):
                 neighbor = F.image.shift(shown, *MOVES[n], border="clamp")
@@ -110,11 +120,13 @@ class Antialiased:
                 out = out + difference * (F.swizzle(moved, "xyzw"[n]) * sign)
         return out
 
-    def _jump(self, shown: Variable, axis: int) -> Variable:
+    def _jump(self, shown: Variable, axis: int, facets: bool) -> Variable:
         """By how much the colour changes across the edge between each pixel and the next one: the
         surface of either goes on to it from the neighbour on its other side."""
         to, back = MOVES[2 * axis], MOVES[2 * axis + 1]
         after = F.image.shift(shown, *to, border="clamp")
+        if facets:
+            return after - shown
         before = F.image.shift(shown, *back, border="clamp")
         beyond = F.image.shift(shown, 2 * to[0], 2 * to[1], border="clamp")
         first, last = (F.swizzle(self.reach, k) for k in ("xz", "yw")[axis])
@@ -162,14 +174,14 @@ def build_antialias(
     # The same graph as inside build_screen_faces: merged, not run twice.
     points = to_screen(project(vtx_pos, matrix), size, jitter).xy
     cut_by = _cuts(screen, between, lambda: [F.lookup(points, v) for v in _edge_ends(faces)])
-    met = meeting(planes, rows, screen)
+    met, folded = (meeting(planes, rows, screen, folds) for folds in (False, True))
     found = cut_by.slope > 0.0
     raw = _taken(cut_off(cut_by.at, cut_by.slope))
+    sides = found * F.sign(F.vec2(*(b.depth for b in between)))
+    raw = _as_seldom_seen(raw, F.vec4(F.stop_gradient(cut_by.at), sides))
     # A pixel between two edges may be asked for more than all of it.
     total = F.sum_components(raw)
     weights = raw * (1.0 / F.where(total > 1.0, total * ROUNDING, 1.0))
-    # Where two faces cross nothing is blended; only the gradient is that of an edge.
-    crossed = _taken(cut_off(met.at, F.where(found, 0.0, met.slope)))
     at = F.where(found, cut_by.at, met.at)
     hard = peel.stencil
     whole = (1.0 - found) * F.equal(met.slope, 0.0)
@@ -182,7 +194,8 @@ def build_antialias(
         depth=F.where(hard, F.minimum(peel.depth * 2.0, 1.0), 1.0),
         weights=weights,
         silhouette=hard + F.dot(around, weights),
-        crossings=crossed - F.stop_gradient(crossed),
+        crossings=_gradient_alone(met, found),
+        facets=_gradient_alone(folded, found),
         reach=reach,
     )
 
@@ -197,11 +210,49 @@ def _of_whole(screen: ScreenFaces, peel: Peel, weights: Variable) -> Variable:
     return F.where(cut, a * weights.x + b * weights.y + c * weights.z, weights)
 
 
+def _gradient_alone(met: Cuts, found: Variable) -> Variable:
+    """VEC4 of zeros: where faces meet nothing is blended, only the gradient is that of an edge.
+    found: VEC2 mask of the pairs with an edge, which counts in the place of it."""
+    crossed = _taken(cut_off(met.at, F.where(found, 0.0, met.slope)))
+    return crossed - F.stop_gradient(crossed)
+
+
 def _taken(cut: Variable) -> Variable:
     """VEC4: what pixels take from their right, left, lower and upper neighbours, of the areas of
     ``cut_off``."""
     mine, others = cut.xy, F.swizzle(cut, "zw")
     return F.vec4(mine.x, F.image.shift(others, 1, 0).x, mine.y, F.image.shift(others, 0, 1).y)
+
+
+def _as_seldom_seen(raw: Variable, edges: Variable) -> Variable:
+    """VEC4 of ``_taken``, so that a part thinner than a pixel, or a gap, has its area in the mean
+    over sub-pixel shifts. raw: the areas that edges cut off. edges: VEC4, per axis where the edge
+    to the next pixel lies, and the sign of the side that it belongs to, 0 where there is none.
+
+    A part of width a < 1 is seen only where it covers a centre: in a share a of all shifts. There
+    it counts 1 / a times, and so do the derivatives of its edges, whose other shifts have none.
+    """
+    before = F.vec4(*(F.image.shift(F.swizzle(edges, k), *to) for k, to in _BEFORE))
+    width = F.maximum(1.0 + edges.xy - before.xy, THINNEST_PX)
+    thin = (F.swizzle(edges, "zw") * F.swizzle(before, "zw") < 0.0) * (width < 1.0)
+    times = F.where(thin, 1.0 / width, 1.0)
+    still = F.stop_gradient(raw)
+    given = F.swizzle(still, "xz") + F.swizzle(still, "yw")
+    kept = F.clamp(F.safe_div(width - 1.0 + given, width * given), 0.0, 1.0)
+    kept = F.where(thin, kept, 1.0)
+    others = F.vec4(
+        *(
+            F.image.shift(F.swizzle(times, k), *to, border="clamp")
+            for k, to in zip("xxyy", MOVES, strict=True)
+        )
+    )
+    return (
+        still * F.swizzle(kept, "xxyy") * others + (raw - still) * F.swizzle(times, "xxyy") * others
+    )
+
+
+_BEFORE = (("x", (1, 0)), ("y", (0, 1)), ("z", (1, 0)), ("w", (0, 1)))
+"""Of pairs (right, below, right, below): what moves that of the pixel before to a pixel."""
 
 
 def _edge_ends(faces: Variable) -> tuple[Variable, Variable]:
