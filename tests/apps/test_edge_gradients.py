@@ -118,11 +118,15 @@ def test_only_occlusion_has_the_edge_of_an_object_before_a_wall(
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["wall", "crossing"])
-def test_antialias_has_the_gradient_of_edges_before_a_wall_and_of_crossings(
-    monkeypatch, kind: str
+@pytest.mark.parametrize(
+    "kind, look", [("wall", "flat"), ("crossing", "flat"), ("contact", "flat"), ("ball", "facets")]
+)
+def test_antialias_has_the_gradient_of_every_line_that_moves(
+    monkeypatch, kind: str, look: str
 ) -> None:
-    few = [replace(s, directions=s.directions[:1]) for s in (edge_scene(kind),)]
+    """Edges before a wall; lines where boxes cross; a box that stands on a floor, of which one side
+    of a step is a crossing and the other an edge; facets."""
+    few = [replace(s, directions=s.directions[:1]) for s in (edge_scene(kind, 0, look),)]
     monkeypatch.setattr(edge_gradients, "scenes", lambda kind: few)
     row, *_ = measure(Settings().device, True, ("antialias", kind))
     # SMALL_SAMPLES of the reference know the derivative to some 2 %.
