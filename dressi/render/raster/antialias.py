@@ -52,11 +52,6 @@ ROUNDING = 1.0 + 1e-6
 """Keeps sums of weights from ending a hair above 1."""
 
 
-THINNEST_PX = 0.125
-"""A part that is thinner counts no more often than one of this width: no single pixel is to decide
-of a step."""
-
-
 @dataclass(frozen=True)
 class Antialiased:
     """What ``build_antialias`` gives.
@@ -173,7 +168,7 @@ def build_antialias(
     between = [contour_between(drawn, edges, surface, axis) for axis in (0, 1)]
     # The same graph as inside build_screen_faces: merged, not run twice.
     points = to_screen(project(vtx_pos, matrix), size, jitter).xy
-    cut_by, tilt = _cuts(screen, between, lambda: [F.lookup(points, v) for v in _edge_ends(faces)])
+    cut_by = _cuts(screen, between, lambda: [F.lookup(points, v) for v in _edge_ends(faces)])
     touches = F.vec2(*(b.touches for b in between))
     met, folded = (
         _or_half(meeting(planes, rows, screen, folds), cut_by, touches) for folds in (False, True)
@@ -181,8 +176,6 @@ def build_antialias(
     cut_by = Cuts(cut_by.at, F.where(touches, 0.0, cut_by.slope))
     found = cut_by.slope > 0.0
     raw = _taken(cut_off(cut_by.at, cut_by.slope))
-    sides = found * F.sign(F.vec2(*(b.depth for b in between)))
-    raw = _as_seldom_seen(raw, F.vec4(F.stop_gradient(cut_by.at), sides * (2.0 + tilt)))
     # A pixel between two edges may be asked for more than all of it.
     total = F.sum_components(raw)
     weights = raw * (1.0 / F.where(total > 1.0, total * ROUNDING, 1.0))
@@ -235,43 +228,6 @@ def _or_half(met: Cuts, edges: Cuts, touches: Variable) -> Cuts:
     return Cuts((met.at + at) * 0.5, met.slope)
 
 
-def _as_seldom_seen(raw: Variable, edges: Variable) -> Variable:
-    """VEC4 of ``_taken``, so that a part thinner than a pixel, or a gap, has its area in the mean
-    over sub-pixel shifts. raw: the areas that edges cut off. edges: VEC4, per axis where the edge
-    to the next pixel lies, and the sign of the side that it belongs to times 2 + its slope, 0 where
-    there is none.
-
-    A part of width a < 1 is seen only where it covers a centre: in a share a of all shifts. There
-    it counts 1 / a times, and so do the derivatives of its edges, whose other shifts have none.
-    """
-    still, kept, times, others = F.stop_gradient(raw), [], [], []
-    for axis, keys in enumerate(("xz", "yw")):
-        to = MOVES[2 * axis + 1]
-        last, before, at, after = (
-            F.swizzle(F.image.shift(edges, to[0] * k, to[1] * k) if k else edges, keys)
-            for k in (2, 1, 0, -1)
-        )
-        width, thin = _part(before, at)
-        given = still.x + still.y if axis == 0 else still.z + still.w
-        of_part = F.clamp(F.safe_div(width - 1.0 + given, width * given), 0.0, 1.0)
-        kept += [F.where(thin, of_part, 1.0)] * 2
-        times += [F.where(thin, 1.0 / width, 1.0)] * 2
-        for neighbor in (_part(at, after), _part(last, before)):
-            others.append(F.where(neighbor[1], 1.0 / neighbor[0], 1.0))
-    beside = F.vec4(*others)
-    return still * F.vec4(*kept) * beside + (raw - still) * F.vec4(*times) * beside
-
-
-def _part(before: Variable, at: Variable) -> tuple[Variable, Variable]:
-    """The width of what a pixel shows between the edges before it and after it, pixels; and whether
-    it is a part thinner than a pixel, or a gap. A corner is none: its width changes by more within
-    a pixel."""
-    width = F.maximum(1.0 + at.x - before.x, THINNEST_PX)
-    facing = before.y * at.y < 0.0
-    turns = F.abs(F.abs(at.y) - F.abs(before.y))
-    return width, facing * (width < 1.0) * (turns <= width)
-
-
 def _edge_ends(faces: Variable) -> tuple[Variable, Variable]:
     """INT leaves @ (3F, 1): first and second vertex of edge k of face f in row 3 f + k."""
     out = []
@@ -305,10 +261,9 @@ def _lines(start: Variable, end: Variable) -> Variable:
 
 def _cuts(
     screen: ScreenFaces, between: Sequence[Between], ends: Callable[[], Sequence[Variable]]
-) -> tuple[Cuts, Variable]:
-    """Where the contour edges that were found cut the pairs, and VEC2 of their slopes with their
-    signs, without gradient. ends: VEC2 @ (3F, 1), of the edges of whole faces. Gradient to them, or
-    to the corners of parts."""
+) -> Cuts:
+    """Where the contour edges that were found cut the pairs. ends: VEC2 @ (3F, 1), of the edges of
+    whole faces. Gradient to them, or to the corners of parts."""
     if screen.parts is None:
         lines, step, stride = _lines(*ends()), 3, 1
     else:
@@ -322,7 +277,7 @@ def _cuts(
     p = pixel_positions(screen.size, screen.layers)
     place, slope = F.vec2(right.x, below.x), F.vec2(right.y, below.y)
     at = (place + slope * F.swizzle(p, "yx") - p) * screen.scale
-    return Cuts(at, F.vec2(right.z, -below.z)), F.stop_gradient(slope)
+    return Cuts(at, F.vec2(right.z, -below.z))
 
 
 def cut_off(at: Variable, slope: Variable) -> Variable:
