@@ -27,7 +27,7 @@ from dressi.render.raster.hardsoftras import any_edge, build_rasterize
 from dressi.render.raster.projection import ScreenFaces, build_screen_faces, pixel_positions
 from dressi.render.raster.topology import contour_edges, neighbor_table
 from dressi.render.raster.weights import edge_point
-from dressi.testing.edge_scenes import edge_scene
+from dressi.testing.edge_scenes import EdgeScene, edge_scene
 from dressi.testing.supersampled import derivatives
 
 BEYOND_PX = 0.75
@@ -73,9 +73,9 @@ def _nearest(screen: ScreenFaces, rows: Variable, mask: Variable) -> tuple[Varia
 def bands(r: float) -> Builder:
     """Return the builder with a reach, screen square units."""
 
-    def build(geometry: Geometry, clip: bool) -> tuple[Sequence[Peel], object]:
+    def build(geometry: Geometry, scene: EdgeScene) -> tuple[Sequence[Peel], object]:
         pos, faces, matrix, size = geometry
-        screen = build_screen_faces(pos, faces, matrix, size, None, clip)
+        screen = build_screen_faces(pos, faces, matrix, size, None, scene.clip)
         (hard,) = build_rasterize(screen, F.constant(0.0), 1)
         depth = F.where(hard.depth < 0.5, hard.depth * 2.0, HAIR_DEPTH)
         depth = F.stop_gradient(F.where(hard.stencil, depth, BEHIND_ALL))
