@@ -72,6 +72,24 @@ def split_functions(packed: Packed, dirty: Collection[int]) -> Split | None:
     packed: the whole step. None when too little is clean."""
     task = packed.task
     assert task is not None
+    clean, rest = _by_cleanness(task, dirty)
+    share = [sum(len(u.functions) * _pixels(u.domain) for u in part) for part in (clean, rest)]
+    if share[0] < MIN_CLEAN * sum(share):
+        return None
+    split = _split_units(packed, clean, rest)
+    return None if split.gain < MIN_GAIN else split
+
+
+def split_changing(packed: Packed) -> Split:
+    """The Functions that depend on none of the leaves that were packed as ``changing``, and the
+    others, however few either are: the forward pass and the backward pass of a graph whose upstream
+    gradients are leaves."""
+    assert packed.task is not None
+    return _split_units(packed, *_by_cleanness(packed.task, ()))
+
+
+def _by_cleanness(task: Task, dirty: Collection[int]) -> tuple[list[Unit], list[Unit]]:
+    """Return the units that depend on nothing that changes, and the others."""
     changed = _always_dirty(task) | set(dirty)
     units = make_units(task.wanted, set(task.inline))
     stale: set[int] = set()
@@ -83,17 +101,18 @@ def split_functions(packed: Packed, dirty: Collection[int]) -> Split | None:
             rest.append(unit)
         else:
             clean.append(unit)
-    share = [sum(len(u.functions) * _pixels(u.domain) for u in part) for part in (clean, rest)]
-    if share[0] < MIN_CLEAN * sum(share):
-        return None
+    return clean, rest
+
+
+def _split_units(packed: Packed, clean: Sequence[Unit], rest: Sequence[Unit]) -> Split:
+    task = packed.task
+    assert task is not None
     read = {v.uid for u in rest for v, _ in u.reads}
     cut = _cut({v.uid: v for u in clean for v in u.outputs}, read, task)
     if task.options.rematerialize:
         cut = _cheaper(cut, clean, rest, task)
     static = pack_functions(task, list(cut.values()))
     step = pack_functions(task, task.wanted, set(cut))
-    if work(step) > (1.0 - MIN_GAIN) * work(packed.substages):
-        return None
     return _halves(packed, static, step, cut)
 
 
