@@ -161,7 +161,10 @@ class _Call(torch.autograd.Function):
         arrays = [_array(t) for t in tensors]
         seeds = [None if g is None else _array(g) for g in upstream]
         found = ctx.compiled.backward(ctx.call, arrays, ctx.needs, seeds)
-        out = [None if g is None else torch.from_numpy(g) for g in found]
+        out = [
+            None if g is None else torch.from_numpy(g).reshape(t.shape)
+            for g, t in zip(found, tensors, strict=True)
+        ]
         if twice:
             kept = [t for t in (*tensors, *upstream) if t is not None and t.requires_grad]
             out = [None if g is None else _Once.apply(g, *kept) for g in out]
