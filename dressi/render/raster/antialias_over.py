@@ -33,8 +33,8 @@ def build_edge_weights(
     pos_clip: VEC4 @ (N, 1), z in [0, w]. faces: IVEC3 @ (F, 1), one table or one per layer. ids:
     INT, the row of faces at each pixel, -1 for none. depth: FLOAT, z / w in [0, 1] there.
     neighbors: IVEC3 like faces, the face across edge 01, 12, 20 of each, -1 for none (see
-    ``face_neighbors``); default: of the faces, which must then be one leaf. Gradient to pos_clip, not
-    from faces that cross the near or the far plane. Raises GraphError for other types.
+    ``face_neighbors``); default: of the faces, which must then be one leaf. Gradient to pos_clip,
+    not from faces that cross the near or the far plane. Raises GraphError for other types.
     """
     check_variables("edge weights", pos_clip=pos_clip, faces=faces, ids=ids, depth=depth)
     wanted = ((pos_clip, VEC4), (faces, IVEC3), (ids, INT), (depth, FLOAT))

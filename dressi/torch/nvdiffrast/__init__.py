@@ -7,6 +7,7 @@ and the paper (Laine et al. 2020, "Modular Primitives for High-Performance Diffe
 Rendering").
 """
 
+from dressi.torch.nvdiffrast.antialias import antialias, antialias_construct_topology_hash
 from dressi.torch.nvdiffrast.contexts import (
     RasterizeCudaContext,
     RasterizeGLContext,
@@ -15,13 +16,18 @@ from dressi.torch.nvdiffrast.contexts import (
 )
 from dressi.torch.nvdiffrast.interpolate import interpolate
 from dressi.torch.nvdiffrast.rasterize import DepthPeeler, rasterize
+from dressi.torch.nvdiffrast.texture import texture, texture_construct_mip
 
 __all__ = [
     "DepthPeeler",
     "RasterizeCudaContext",
     "RasterizeGLContext",
+    "antialias",
+    "antialias_construct_topology_hash",
     "get_log_level",
     "interpolate",
     "rasterize",
     "set_log_level",
+    "texture",
+    "texture_construct_mip",
 ]

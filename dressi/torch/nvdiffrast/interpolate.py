@@ -101,6 +101,7 @@ def _chosen(diff_attrs: Any, n: int) -> list[int]:
         chosen = [n]
     if any(not 0 <= i < n for i in chosen):
         raise GraphError(
-            f"interpolate: diff_attrs must be 'all' or numbers from 0 to {n - 1}, got {diff_attrs!r}"
+            f"interpolate: diff_attrs must be 'all' or numbers from 0 to {n - 1}, "
+            f"got {diff_attrs!r}"
         )
     return chosen

@@ -154,9 +154,7 @@ def _graph(
     return [image, weight_derivatives(corners, raster.ids, size)]
 
 
-def tables_of_ranges(
-    tri: torch.Tensor, ranges: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def tables_of_ranges(tri: torch.Tensor, ranges: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """(N, most, 3) int32: the rows of tri of each range, filled up with triangles without area; and
     (N, 1, 1) int32, where each range begins. ranges: (N, 2) on the CPU, start and count."""
     start, count = ranges[:, 0], ranges[:, 1]
