@@ -76,16 +76,33 @@ def split_functions(packed: Packed, dirty: Collection[int]) -> Split | None:
     share = [sum(len(u.functions) * _pixels(u.domain) for u in part) for part in (clean, rest)]
     if share[0] < MIN_CLEAN * sum(share):
         return None
-    split = _split_units(packed, clean, rest)
-    return None if split.gain < MIN_GAIN else split
+    read = {v.uid for u in rest for v, _ in u.reads}
+    cut = _cut({v.uid: v for u in clean for v in u.outputs}, read, task)
+    if task.options.rematerialize:
+        cut = _cheaper(cut, clean, rest, task)
+    static = pack_functions(task, list(cut.values()))
+    step = pack_functions(task, task.wanted, set(cut))
+    if work(step) > (1.0 - MIN_GAIN) * work(packed.substages):
+        return None
+    return _halves(packed, static, step, cut)
 
 
 def split_changing(packed: Packed) -> Split:
-    """The Functions that depend on none of the leaves that were packed as ``changing``, and the
-    others, however few either are: the forward pass and the backward pass of a graph whose upstream
-    gradients are leaves."""
-    assert packed.task is not None
-    return _split_units(packed, *_by_cleanness(packed.task, ()))
+    """What depends on leaves that were packed as ``changing``, and what the other outputs need: the
+    backward and the forward pass of a graph whose upstream gradients are leaves.
+
+    The forward pass is packed as if there were no other, and what it writes to images anyway
+    (rasterizations, masks, tables) is what the backward pass reads; values that never leave a
+    shader are computed again there. Kept in images, they would cost more: a branch that leaves a
+    shader's work out at most pixels cannot leave out what is written.
+    """
+    task = packed.task
+    assert task is not None
+    stale = {v.uid for u in _by_cleanness(task, ())[1] for v in u.outputs}
+    static = pack_functions(task, [v for v in task.wanted if v.uid not in stale])
+    written = {v.uid: v for s in static for v in s.outputs}
+    step = pack_functions(task, [v for v in task.wanted if v.uid in stale], set(written))
+    return _halves(packed, static, step, _cut(written, _read_by(step), task))
 
 
 def _by_cleanness(task: Task, dirty: Collection[int]) -> tuple[list[Unit], list[Unit]]:
@@ -102,18 +119,6 @@ def _by_cleanness(task: Task, dirty: Collection[int]) -> tuple[list[Unit], list[
         else:
             clean.append(unit)
     return clean, rest
-
-
-def _split_units(packed: Packed, clean: Sequence[Unit], rest: Sequence[Unit]) -> Split:
-    task = packed.task
-    assert task is not None
-    read = {v.uid for u in rest for v, _ in u.reads}
-    cut = _cut({v.uid: v for u in clean for v in u.outputs}, read, task)
-    if task.options.rematerialize:
-        cut = _cheaper(cut, clean, rest, task)
-    static = pack_functions(task, list(cut.values()))
-    step = pack_functions(task, task.wanted, set(cut))
-    return _halves(packed, static, step, cut)
 
 
 def work(substages: Iterable[Substage]) -> float:

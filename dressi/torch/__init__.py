@@ -6,5 +6,7 @@
 from __future__ import annotations
 
 from dressi.torch.function import Compiled, apply, engine
+from dressi.torch.inputs import Input
+from dressi.torch.layer import Layer, compile
 
-__all__ = ["Compiled", "apply", "engine"]
+__all__ = ["Compiled", "Input", "Layer", "apply", "compile", "engine"]

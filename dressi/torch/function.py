@@ -136,20 +136,24 @@ def apply(compiled: Compiled, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...
     tensors: on the CPU, float32 or int32, shaped as ``send_img`` takes them, one per input. Returns
     tensors shaped as ``recv_img`` gives them. Second derivatives are refused with GraphError.
     """
-    return _Call.apply(compiled, *tensors)  # type: ignore[no-any-return]
+    needs = tuple(t.requires_grad for t in tensors) if torch.is_grad_enabled() else ()
+    if not any(needs):
+        values, _ = compiled.forward([_array(t) for t in tensors])
+        return tuple(torch.from_numpy(a) for a in values)
+    return _Call.apply(compiled, needs, *tensors)  # type: ignore[no-any-return]
 
 
 class _Call(torch.autograd.Function):
     """A call of a Compiled."""
 
     @staticmethod
-    def forward(ctx: Any, compiled: Compiled, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(
+        ctx: Any, compiled: Compiled, needs: tuple[bool, ...], *tensors: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         ctx.set_materialize_grads(False)
-        needs = tuple(ctx.needs_input_grad[1:])
         values, call = compiled.forward([_array(t) for t in tensors], needs)
-        if any(needs):
-            ctx.compiled, ctx.call, ctx.needs = compiled, call, needs
-            ctx.save_for_backward(*tensors)
+        ctx.compiled, ctx.call, ctx.needs = compiled, call, needs
+        ctx.save_for_backward(*tensors)
         out = tuple(torch.from_numpy(a) for a in values)
         ctx.mark_non_differentiable(*(t for t in out if not t.is_floating_point()))
         return out
@@ -168,7 +172,7 @@ class _Call(torch.autograd.Function):
         if twice:
             kept = [t for t in (*tensors, *upstream) if t is not None and t.requires_grad]
             out = [None if g is None else _Once.apply(g, *kept) for g in out]
-        return (None, *out)
+        return (None, None, *out)
 
 
 class _Once(torch.autograd.Function):
