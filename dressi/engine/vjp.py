@@ -64,7 +64,9 @@ class VJP:
         check_graph(self.outputs)
         self._runtime, self._lock = runtime, lock
         self._upstream = {
-            k: Variable(v.vtype, v.size, v.layers, name=f"upstream gradient of {v.name or f'%{v.uid}'}")
+            k: Variable(
+                v.vtype, v.size, v.layers, name=f"upstream gradient of {v.name or f'%{v.uid}'}"
+            )
             for k, v in enumerate(self.outputs)
             if not v.vtype.is_int
         }

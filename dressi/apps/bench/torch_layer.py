@@ -130,7 +130,9 @@ def measure(settings: Settings, copies: Copies) -> Table:
     try:
         import torch  # noqa: F401
     except ImportError:
-        raise DressiError("bench torch needs PyTorch\n  hint: pip install 'dressi[torch]'") from None
+        raise DressiError(
+            "bench torch needs PyTorch\n  hint: pip install 'dressi[torch]'"
+        ) from None
     sizes = SMOKE_SIZES if settings.smoke else SIZES
     rows = [measure_size(size, settings, copies) for size in sizes]
     holds = all(row["ratio"] <= AT_MOST for row in rows)
