@@ -5,14 +5,13 @@ Usage: cube.py [RESOLUTION] [ITERATIONS]. Each step shows the cube from random s
 
 import sys
 
-import nvdiffrast.torch as dr
 import numpy as np
+import nvdiffrast.torch as dr
 import torch
-
 from shapes import cube, moved_back, projection, random_rotations, to_clip
 
 resolution = int(sys.argv[1]) if len(sys.argv) > 1 else 16
-iterations = int(sys.argv[2]) if len(sys.argv) > 2 else 400
+iterations = int(sys.argv[2]) if len(sys.argv) > 2 else 300
 n_views = 16
 
 rng = np.random.default_rng(0)
@@ -37,7 +36,7 @@ def render(matrices, pos, colors):
     return dr.antialias(shaded, rast, clip, triangles)
 
 
-optimizer = torch.optim.Adam([pos, colors], lr=1e-2)
+optimizer = torch.optim.Adam([pos, colors], lr=4e-2)
 schedule = torch.optim.lr_scheduler.LambdaLR(
     optimizer, lambda i: max(0.01, 10 ** (-2.0 * i / iterations))
 )

@@ -2,8 +2,8 @@
 
 import sys
 
-import nvdiffrast.torch as dr
 import numpy as np
+import nvdiffrast.torch as dr
 import torch
 from PIL import Image
 
