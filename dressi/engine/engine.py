@@ -27,6 +27,7 @@ from dressi.engine.leafstore import present
 from dressi.engine.program import Program
 from dressi.engine.runtime import Runtime
 from dressi.engine.step_builder import StepBuilder
+from dressi.engine.vjp import VJP
 from dressi.errors import DeviceError, GraphError
 from dressi.inspect.draw import GraphView, graph_view
 from dressi.inspect.dumps import set_up_log
@@ -157,6 +158,16 @@ class Engine:
         self.runtime.enter()
         need_variable("recv_grad", var)
         return self.recv_img(self._program.gradient(var))
+
+    @_exclusive
+    def vjp(self, outputs: Sequence[Variable], wrt: Sequence[Variable]) -> VJP:
+        """Return the outputs and their vector-Jacobian product as two plans, for a program whose
+        loss is computed elsewhere: ``forward()`` gives values, ``backward(upstream)`` the gradients
+        of the leaves ``wrt``. Intermediates stay on the device in between; the loss and optimizer
+        of this engine have no part in it. Raises GraphError for a leaf without a gradient, and for
+        outputs that read a state."""
+        self.runtime.enter()
+        return VJP(self.runtime, self.lock, outputs, wrt)
 
     # -- running
 
