@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.autodiff import build_vjp
 from dressi.ad.graph import Variable, leaves
 from dressi.ad.verify import check_graph
+from dressi.ad.vjp import build_vjp
 from dressi.engine.checks import need_variable
 from dressi.engine.runtime import Runtime
 from dressi.engine.stepper import Part
