@@ -22,6 +22,7 @@ from dressi.apps.bench import (
     table2,
     table3,
     table4,
+    torch_layer,
 )
 from dressi.apps.bench.common import Copies, Settings, Table, print_table
 from dressi.apps.report import check_outputs, identity, write_json
@@ -42,11 +43,12 @@ TABLES: dict[str, Callable[[Settings, Copies], Table]] = {
     "kbuffer": kbuffer.measure,
     "parallel": parallel.measure,
     "reliability": reliability.measure,
+    "torch": torch_layer.measure,
 }
 ALL = "all"
-LARGE = ("table3", "table4", "silhouettes", "parallel", "kbuffer")
+LARGE = ("table3", "table4", "silhouettes", "parallel", "kbuffer", "torch")
 """Asked for by name: the tables take minutes on a GPU, but the better part of an hour on a CPU;
-``parallel`` takes all devices."""
+``parallel`` takes all devices, ``torch`` needs PyTorch."""
 OUT = "out/bench"
 
 ONLY = {"scaling": tuple(scaling.AXES), "table3": table3.ONLY, "table4": table4.ONLY}
@@ -103,6 +105,8 @@ def run_bench(
     names = [name]
     if name == ALL:
         names = [n for n in TABLES if settings.smoke or n not in LARGE]
+        if not torch_layer.is_available():
+            names = [n for n in names if n != "torch"]
     if {"steps", "table1", "table2", "table3", "table4", "roofline", "silhouettes"} & set(names):
         settings.check_data()  # before minutes of work
     with DressiAD(settings.device) as ad:
