@@ -69,10 +69,14 @@ class Lines:
         return -F.safe_div(moved, F.dot(first - second, self.step))
 
 
-def find_lines(drawn: ScreenFaces, rows: Variable, surface: Variable) -> Lines:
-    """Find the lines. rows: INT, what is seen. surface: as of ``surface_image``."""
+def find_lines(
+    drawn: ScreenFaces, rows: Variable, surface: Variable, neighbors: Variable | None
+) -> Lines:
+    """Find the lines. rows: INT, what is seen. surface: as of ``surface_image``. neighbors: IVEC3
+    table of the rows across edges, where faces are not cut: faces that share an edge and are not
+    seen well enough to know their colours at it are left out."""
     px = 1.0 / drawn.scale
-    code, at = _first(rows, surface, px)
+    code, at = _first(rows, surface, px, neighbors)
     has = F.to_float(F.compare("gte", code, 0))
     # Planes meet everywhere: the line has to lie where both faces are.
     place = pixel_positions(drawn.size, drawn.layers) + _step(code - code / N * N, px) * at
@@ -91,7 +95,9 @@ def _step(which: Variable, px: float) -> Variable:
     return F.vec2(x, F.equal(which, 2) - F.equal(which, 3)) * px
 
 
-def _first(rows: Variable, surface: Variable, px: float) -> tuple[Variable, Variable]:
+def _first(
+    rows: Variable, surface: Variable, px: float, neighbors: Variable | None
+) -> tuple[Variable, Variable]:
     """INT: row across the first line, times N, plus its step, or -1; FLOAT, where it lies."""
     out: tuple[Variable, ...] | None = None
     for k, (x, y) in enumerate(STEPS):
@@ -110,6 +116,15 @@ def _first(rows: Variable, surface: Variable, px: float) -> tuple[Variable, Vari
         meet = F.where(here * there < 0.0, known * steep * mine, 0.0)
         meet = meet * F.not_equal(rows, other) * F.compare("gte", rows, 0)
         meet = meet * F.compare("gte", other, 0)
+        before = F.equal(F.image.shift(rows, x, y, border="clamp"), rows)
+        behind = F.equal(F.image.shift(rows, -2 * x, -2 * y, border="clamp"), other)
+        # Surfaces that pass through each other show the nearer one on either side.
+        through = (here < 0.0) * (there > 0.0)
+        if neighbors is not None:
+            across_edges = F.lookup(neighbors, F.where(meet, rows, -1))
+            shared = F.max_components(F.to_float(F.equal(across_edges, other)))
+            through = through * (1.0 - shared)
+        meet = meet * F.maximum(through, before * behind)
         found = (F.where(meet, other * N + k, -1), F.where(meet, at, 0.0))
         if out is None:
             out = found

@@ -25,8 +25,9 @@ from dressi.render.raster.peel import HAIR_PX, Peel, face_weights
 from dressi.render.raster.projection import ScreenFaces, pixel_positions
 from dressi.render.raster.weights import within_weights
 
-BEHIND_ALL = 2.0
-"""Depth of the background, behind what lies on the far plane."""
+HAIR_DEPTH, BEHIND_ALL = 1.0, 2.0
+"""Depth of what is hard by a hair only, and of the background, behind what lies on the far
+plane."""
 
 TOUCH_PX = 1 / 16
 """A surface touches an edge that it passes behind by less than it recedes over so many pixels: the
@@ -98,14 +99,16 @@ def build_bands(
     drawn, size = screen.drawn, screen.size
     slopes = depth_slopes(drawn)
     surface = surface_image(hard, slopes)
-    # What is hard by a hair only lies outside, and still shows the surface.
-    by_a_hair = hard.stencil * (hard.depth >= 0.5)
 
     def test(edge: FragmentEdge) -> tuple[Variable, Variable]:
-        return _is_seen(drawn, surface, edge), F.maximum(edge.inner, by_a_hair)
+        here = edge.at_pixel(surface)
+        # What is hard by a hair only lies outside, and still shows the surface.
+        by_a_hair = F.equal(here.x, HAIR_DEPTH)
+        return _is_seen(drawn, surface, here, edge), F.maximum(edge.inner, by_a_hair)
 
     near = build_near_edge(drawn, band_edges(screen, neighbors), reach, test, TURNED)
-    lines = find_lines(drawn, hard.drawn_rows, surface)
+    across = neighbors if screen.parts is None else None
+    lines = find_lines(drawn, hard.drawn_rows, surface, across)
     p, least = pixel_positions(size, screen.layers), HAIR_PX / screen.scale
     at_edge = tuple(F.lookup(t, near.row) for t in drawn.corners)
     away = near.signed_distance(at_edge)
@@ -167,7 +170,7 @@ def surface_image(hard: Peel, slopes: Variable) -> Variable:
     """VEC4 @ size, without gradient: depth of what is seen, and its ``depth_slopes``, of which the
     last is how far it changes at most. Background: depth BEHIND_ALL."""
     # What is hard by a hair only is behind all other hard pixels, and counts as outside.
-    depth = F.where(hard.depth < 0.5, hard.depth * 2.0, 1.0)
+    depth = F.where(hard.depth < 0.5, hard.depth * 2.0, HAIR_DEPTH)
     depth = F.where(hard.stencil, depth, BEHIND_ALL)
     return F.stop_gradient(F.vec4(depth, F.lookup(slopes, hard.drawn_rows)))
 
@@ -179,8 +182,9 @@ def _depth_at(seen: Variable, step: Variable) -> Variable:
     return seen.x + F.clamp(change, -seen.w, seen.w)
 
 
-def _is_seen(drawn: ScreenFaces, surface: Variable, near: FragmentEdge) -> Variable:
-    """1 where an edge is not hidden, and what is seen beyond it lies behind it without touching."""
+def _is_seen(drawn: ScreenFaces, surface: Variable, here: Variable, near: FragmentEdge) -> Variable:
+    """1 where an edge is not hidden, and what is seen beyond it lies behind it without touching.
+    here: the surface at the pixel."""
     px, size = 1.0 / drawn.scale, drawn.size
     p = pixel_positions(size, drawn.layers)
     place, outwards = (p + near.to_edge) * drawn.scale, near.outwards(near.inner, drawn.scale)
@@ -193,9 +197,9 @@ def _is_seen(drawn: ScreenFaces, surface: Variable, near: FragmentEdge) -> Varia
     (beyond, slope), (own, own_slope) = found
     behind = beyond > near.z + TOUCH_PX * slope + TIE
     shown = own > near.z - near.span - LENIENT_PX * own_slope - TIE
-    before = F.where(near.inner, F.constant(0.0), _in_front(drawn, surface, near))
+    before = F.where(near.inner, F.constant(0.0), _in_front(drawn, here, near))
     # Beyond an outline nothing is seen, and what is nearest to nothing is an outline.
-    nothing = surface.x >= BEHIND_ALL
+    nothing = here.x >= BEHIND_ALL
     seen = F.maximum(behind * shown, beyond >= BEHIND_ALL) * (1.0 - before)
     return F.where(near.inner, seen, F.maximum(seen, nothing))
 
