@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dressi.ad import F, Variable
-from dressi.render.raster.crossing import find_lines
+from dressi.render.raster.crossing import find_lines, reaches
 from dressi.render.raster.near_edge import (
     BEYOND_PX,
     TURNED,
@@ -23,7 +23,7 @@ from dressi.render.raster.near_edge import (
 )
 from dressi.render.raster.peel import HAIR_PX, Peel, face_weights
 from dressi.render.raster.projection import ScreenFaces, pixel_positions
-from dressi.render.raster.weights import within_weights
+from dressi.render.raster.weights import free_weights, within_weights
 
 HAIR_DEPTH, BEHIND_ALL = 1.0, 2.0
 """Depth of what is hard by a hair only, and of the background, behind what lies on the far
@@ -127,6 +127,8 @@ def build_bands(
     u = (a.xy - p, b.xy - p, c.xy - p)
     at_rim = near.weights() + near.sliding_weights(u, least)
     weights = F.where(F.maximum(near.inside, line), far, at_rim)
+    # The jump at a line is that of both colours at the pixel, where the other one is known there.
+    weights = F.where(line * reaches((a, b, c), p), free_weights(u), weights)
     bary = face_weights(screen, rows, (a, b, c), weights, weights)
     mine = tuple(F.lookup(t, hard.drawn_rows) for t in drawn.corners)
     steep = (F.lookup(slopes, hard.drawn_rows).xy, F.lookup(slopes, lines.row).xy)
@@ -136,7 +138,7 @@ def build_bands(
         other=has_other,
         share=F.sigmoid(F.safe_div(away, sigma)),
         line=line,
-        moved=F.where(line, lines.moved(mine, (a, b, c), far, steep, p), 0.0),
+        moved=F.where(line, lines.moved(mine, (a, b, c), steep, p), 0.0),
     )
     return peel_of_rows(screen, rows, bary, near.distance, away), bands
 
