@@ -31,7 +31,7 @@ HALF = 0.5
 """Pixels from a centre to the border of its square."""
 
 STEPS = ((1, 0), (-1, 0), (0, 1), (0, -1))
-"""To the pixels beside a pixel. Of several lines in its square the first one counts."""
+"""To the pixels beside a pixel. Of several lines in its square the nearest one counts."""
 
 FARTHEST = 0.5
 """Of a face, as a weight of its corners, by which its colours are extrapolated to the pixel."""
@@ -78,7 +78,7 @@ def find_lines(
     table of the rows across edges, where faces are not cut: faces that share an edge and are not
     seen well enough to know their colours at it are left out."""
     px = 1.0 / drawn.scale
-    code, at, known = _first(rows, surface, px, neighbors)
+    code, at, known = _nearest(rows, surface, px, neighbors)
     has = F.to_float(F.compare("gte", code, 0))
     # Planes meet everywhere: the line has to lie where both faces are.
     p = pixel_positions(drawn.size, drawn.layers)
@@ -107,10 +107,10 @@ def _step(which: Variable, px: float) -> Variable:
     return F.vec2(x, F.equal(which, 2) - F.equal(which, 3)) * px
 
 
-def _first(
+def _nearest(
     rows: Variable, surface: Variable, px: float, neighbors: Variable | None
 ) -> tuple[Variable, Variable, Variable]:
-    """INT: row across the first line, times N, plus its step, or -1; FLOAT, where it lies; FLOAT
+    """INT: row across the nearest line, times N, plus its step, or -1; FLOAT, where it lies; FLOAT
     mask, whether the jump at the line is known from the faces that are seen."""
     out: tuple[Variable, ...] | None = None
     for k, (x, y) in enumerate(STEPS):
@@ -138,11 +138,11 @@ def _first(
             shared = F.max_components(F.to_float(F.equal(across_edges, other)))
             through = through * (1.0 - shared)
         seen = F.maximum(through, before * behind)
-        found = (F.where(meet, other * N + k, -1), F.where(meet, at, 0.0), seen)
+        found = (F.where(meet, other * N + k, -1), F.where(meet, at, 1.0), seen)
         if out is None:
             out = found
         else:
-            first = F.compare("gte", out[0], 0)
+            first = out[1] <= found[1]
             out = tuple(F.where(first, a, b) for a, b in zip(out, found, strict=True))
     assert out is not None
     return out[0], out[1], out[2]
