@@ -102,9 +102,9 @@ def test_a_ratio_and_a_cosine_that_are_off_do_not_hold() -> None:
     assert [r["holds"] for r in rows] == [False] * 4
 
 
-def _few(monkeypatch, kind: str) -> None:
+def _few(monkeypatch, kind: str, look: str = "flat") -> None:
     """One scene, which grows, and one timed step."""
-    few = [replace(s, directions=s.directions[:1]) for s in (edge_scene(kind),)]
+    few = [replace(s, directions=s.directions[:1]) for s in (edge_scene(kind, 0, look),)]
     monkeypatch.setattr(edge_gradients, "scenes", lambda kind: few)
     monkeypatch.setattr(edge_gradients, "TIMED", 1)
 
@@ -125,9 +125,16 @@ def test_the_edge_of_an_object_before_a_wall_is_what_occlusion_and_antialias_hav
 
 
 @pytest.mark.gpu
-def test_antialias_has_the_gradient_of_crossings(monkeypatch) -> None:
-    _few(monkeypatch, "crossing")
-    row, *_ = measure(Settings().device, True, ("antialias", "crossing"))
+@pytest.mark.parametrize(
+    "kind, look", [("crossing", "flat"), ("contact", "flat"), ("ball", "facets")]
+)
+def test_antialias_has_the_gradient_of_every_line_that_moves(
+    monkeypatch, kind: str, look: str
+) -> None:
+    """Lines where boxes cross; a box that stands on a floor, of which one side of a step is a
+    crossing and the other an edge; facets."""
+    _few(monkeypatch, kind, look)
+    row, *_ = measure(Settings().device, True, ("antialias", kind))
     assert row["value"] < 0.05
 
 

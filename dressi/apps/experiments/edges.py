@@ -2,14 +2,16 @@
 
 Six scenes (outline only, inner occlusion, crossing, thin parts, far start, texture): the derivative
 of the picture by AD over that of a float64 reference of another make, a fit of place and size, and
-the time of a step. Then three fits that only edges inside the outline can tell: a disc before a
-larger one, a ring whose hole closes, a hand before a body.
+the time of a step. Then four fits that only edges inside the outline can tell: a disc before a
+larger one, the depth order of two discs, a ring whose hole closes, a hand before a body. A run that
+was interrupted goes on where it was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -28,7 +30,9 @@ from dressi.apps.experiments.edge_fits import (
     fit,
     truth,
 )
+from dressi.apps.experiments.parts import Parts
 from dressi.apps.reliability.edge_gradients import STEP_PX, load
+from dressi.apps.report import identity
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.render.io import contact_sheet
@@ -92,7 +96,9 @@ def slopes(problem: Problem, method: Method, s: Settings, true: np.ndarray) -> d
     which the picture changes; ``cosine`` between both; ``off``, the norm of their difference over
     that of the truth."""
     with DressiAD(s.device) as ad:
-        graph = load(ad, problem.scene, lambda g, clip: method(g, problem.r, problem.r, clip))
+        graph = load(
+            ad, problem.scene, lambda g, scene: method(g, problem.r, problem.r, scene.clip)
+        )
         found = graph.gradient(ad)
     tell = np.abs(true) > 0.1 * np.abs(true).max()
     norms = np.linalg.norm(found) * np.linalg.norm(true)
@@ -103,12 +109,45 @@ def slopes(problem: Problem, method: Method, s: Settings, true: np.ndarray) -> d
     }
 
 
-def _fit_all(name: str, problem: Problem, s: Settings, tangents: bool) -> dict[str, Fitted]:
+def _fit_all(
+    name: str, problem: Problem, s: Settings, tangents: bool, parts: Parts
+) -> dict[str, Fitted]:
     target = truth(problem, np.zeros(len(problem.start)), s.samples)
-    return {
-        m: fit(problem, METHODS[m], target, s.iterations, s.device, tangents)
-        for m in tqdm(s.methods, desc=f"fits, {name}")
-    }
+
+    def one(method: str) -> Fitted:
+        def compute() -> dict[str, object]:
+            return vars(fit(problem, METHODS[method], target, s.iterations, s.device, tangents))
+
+        return Fitted.of(parts.get(f"fit, {name}, {method}", compute))
+
+    return {m: one(m) for m in tqdm(s.methods, desc=f"fits, {name}")}
+
+
+def _slopes_all(
+    name: str, problem: Problem, s: Settings, parts: Parts
+) -> dict[str, dict[str, float]]:
+    short = replace(problem.scene, directions=problem.scene.directions[: s.displacements])
+    narrow = replace(problem, scene=short)
+    true = parts.get(f"truth, {name}", lambda: {"true": derivatives(short, s.samples, STEP_PX)})[
+        "true"
+    ]
+
+    def one(method: str) -> dict[str, float]:
+        found = parts.get(
+            f"derivative, {name}, {method}", lambda: slopes(narrow, METHODS[method], s, true)
+        )
+        return {k: float(v) for k, v in found.items()}
+
+    return {m: one(m) for m in tqdm(s.methods, desc=f"derivatives, {name}")}
+
+
+def _parts(s: Settings) -> Parts:
+    """What the parts of a run depend on: the settings, the program, the device."""
+    with DressiAD(s.device) as ad:
+        who = identity(ad)
+    chosen = {"out", "json", "scenes", "fits", "methods"}
+    stamp = {k: v for k, v in asdict(s).items() if k not in chosen} | who
+    return Parts(None if s.out is None else Path(s.out) / "parts", repr(sorted(stamp.items())))
 
 
 def _of_fit(found: Fitted) -> dict[str, float]:
@@ -143,25 +182,23 @@ def run(settings: Settings) -> Result:
     """Return derivatives, fits and times of every method in every scene; a sheet of pictures."""
     s = quickly(settings) if settings.quick else settings
     _check(s)
+    parts = _parts(s)
     scenes: Table = {}
     fits: Table = {}
     rows: dict[str, list[np.ndarray]] = {}
     for name in s.fits:
         problem = INNER[name]()
-        found = _fit_all(name, problem, s, True)
+        found = _fit_all(name, problem, s, True, parts)
         fits[name] = {m: _of_fit(f) for m, f in found.items()}
         rows[name] = _row(problem, found, s.samples)
         rows[name + ",\nderivative"] = _tangents(found)
     for name in s.scenes:
         problem = SCENES[name]()
-        found = _fit_all(name, problem, s, False)
-        short = replace(problem.scene, directions=problem.scene.directions[: s.displacements])
-        true = derivatives(short, s.samples, STEP_PX)
-        narrow = replace(problem, scene=short)
-        scenes[name] = {
-            m: slopes(narrow, METHODS[m], s, true) | _of_fit(f) for m, f in found.items()
-        }
+        found = _fit_all(name, problem, s, False, parts)
+        measured = _slopes_all(name, problem, s, parts)
+        scenes[name] = {m: measured[m] | _of_fit(f) for m, f in found.items()}
         rows[name] = _row(problem, found, s.samples)
+    parts.remove()
     return Result(
         {"scenes": scenes, "fits": fits, "wins": wins(scenes)},
         {"edges": contact_sheet(rows, columns=("start", "target", *s.methods))},

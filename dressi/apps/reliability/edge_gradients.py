@@ -44,7 +44,7 @@ from dressi.testing.supersampled import derivatives
 
 Geometry = tuple[Variable, Variable, Variable, tuple[int, int]]
 Blend = Callable[[Sequence[Variable], float], Variable]
-Builder = Callable[[Geometry, bool], tuple[Sequence[Peel], Blend]]
+Builder = Callable[[Geometry, EdgeScene], tuple[Sequence[Peel], Blend]]
 
 N_SHIFTS = 4
 """Sub-pixel shifts along either axis, for AD."""
@@ -76,16 +76,16 @@ SMALL_DIRECTIONS = 4
 
 
 def _soft(K: int, r: float, occlusion: bool = False) -> Builder:
-    def build(geometry: Geometry, clip: bool) -> tuple[Sequence[Peel], Blend]:
-        hs = build_hardsoftras(*geometry, r, K, clip=clip, occlusion=occlusion)
+    def build(geometry: Geometry, scene: EdgeScene) -> tuple[Sequence[Peel], Blend]:
+        hs = build_hardsoftras(*geometry, r, K, clip=scene.clip, occlusion=occlusion)
         return hs.peels, hs.blend
 
     return build
 
 
-def _antialias(geometry: Geometry, clip: bool) -> tuple[Sequence[Peel], Blend]:
-    aa = build_antialias(*geometry, clip=clip)
-    return [aa.peel], lambda colors, background: aa.blend(colors[0], background)
+def _antialias(geometry: Geometry, scene: EdgeScene) -> tuple[Sequence[Peel], Blend]:
+    aa, facets = build_antialias(*geometry, clip=scene.clip), scene.look == "facets"
+    return [aa.peel], lambda colors, background: aa.blend(colors[0], background, facets)
 
 
 REACHES = (0.01, 0.03, 0.1, 0.2)
@@ -197,7 +197,7 @@ def load(ad: DressiAD, scene: EdgeScene, builder: Builder) -> Graph:
     faces = Variable(IVEC3, (len(scene.faces), 1), name="faces")
     matrix = Variable(MAT4, layers=N_SHIFTS**2, name="matrix")
     weights = Variable(FLOAT, scene.size, name="weights")
-    peels, blend = builder((pos, faces, matrix, scene.size), scene.clip)
+    peels, blend = builder((pos, faces, matrix, scene.size), scene)
     picture = blend([scene_colour(scene, p, pos, faces) for p in peels], scene.background)
     ad.set_optimizer(None)
     ad.send_img(faces, scene.faces)
