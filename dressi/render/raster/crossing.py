@@ -31,7 +31,10 @@ HALF = 0.5
 """Pixels from a centre to the border of its square."""
 
 STEPS = ((1, 0), (-1, 0), (0, 1), (0, -1))
-"""To the pixels beside a pixel. Of several lines in its square the first one counts."""
+"""To the pixels beside a pixel. Of several lines in its square the nearest one counts."""
+
+FARTHEST = 0.5
+"""Of a face, as a weight of its corners, by which its colours are extrapolated to the pixel."""
 
 N = len(STEPS)
 
@@ -50,17 +53,16 @@ class Lines:
         self,
         mine: Sequence[Variable],
         others: Sequence[Variable],
-        weights: Variable,
         slopes: tuple[Variable, Variable],
         p: Variable,
     ) -> Variable:
         """FLOAT of zeros with the gradient of ``at``. mine, others: VEC4, corners of the pixel's
-        face and of the one across. weights: VEC3, of the latter at the line. slopes: VEC2 of both,
-        as of ``depth_slopes``. p: VEC2, the pixel. Gradient to the corners."""
-        place = p + self.step * self.at
-        a, b, c = (v.xy - place for v in mine)
-        change = []
-        for corners, w in ((mine, free_weights((a, b, c))), (others, F.stop_gradient(weights))):
+        face and of the one across. slopes: VEC2 of both, as of ``depth_slopes``. p: VEC2, the
+        pixel. Gradient to the corners."""
+        place, change = p + self.step * self.at, []
+        for corners in (mine, others):
+            a, b, c = (v.xy - place for v in corners)
+            w = free_weights((a, b, c))
             a, b, c = (v.xyz for v in corners)
             at = a * w.x + b * w.y + c * w.z
             change.append(at - F.stop_gradient(at))
@@ -69,20 +71,34 @@ class Lines:
         return -F.safe_div(moved, F.dot(first - second, self.step))
 
 
-def find_lines(drawn: ScreenFaces, rows: Variable, surface: Variable) -> Lines:
-    """Find the lines. rows: INT, what is seen. surface: as of ``surface_image``."""
+def find_lines(
+    drawn: ScreenFaces, rows: Variable, surface: Variable, neighbors: Variable | None
+) -> Lines:
+    """Find the lines. rows: INT, what is seen. surface: as of ``surface_image``. neighbors: IVEC3
+    table of the rows across edges, where faces are not cut: faces that share an edge and are not
+    seen well enough to know their colours at it are left out."""
     px = 1.0 / drawn.scale
-    code, at = _first(rows, surface, px)
+    code, at, known = _nearest(rows, surface, px, neighbors)
     has = F.to_float(F.compare("gte", code, 0))
     # Planes meet everywhere: the line has to lie where both faces are.
-    place = pixel_positions(drawn.size, drawn.layers) + _step(code - code / N * N, px) * at
+    p = pixel_positions(drawn.size, drawn.layers)
+    place = p + _step(code - code / N * N, px) * at
     for of in (F.where(has, rows, -1), F.where(has, code / N, -1)):
         corners = [F.lookup(t, of) for t in drawn.corners]
         has = has * _covers(corners, place, BESIDE_PX * px)
+    has = has * F.maximum(known, reaches(corners, p))
     # Fetched, so that all of the above is a pass of its own: few pixels have a line.
     code, at = (F.image.shift(v, 0, 0) for v in (F.where(has, code, -1), at))
     row = F.where(F.compare("gte", code, 0), code / N, -1)
     return Lines(row, _step(code - row * N, px), at)
+
+
+def reaches(corners: Sequence[Variable], p: Variable) -> Variable:
+    """1 where the colours of a face are known at a pixel that it does not cover, from its slopes.
+    corners: VEC4."""
+    a, b, c = (F.stop_gradient(v.xy) - p for v in corners)
+    weights = free_weights((a, b, c))
+    return (F.min_components(weights) >= -FARTHEST) * F.not_equal(F.max_components(weights), 0.0)
 
 
 def _step(which: Variable, px: float) -> Variable:
@@ -91,8 +107,11 @@ def _step(which: Variable, px: float) -> Variable:
     return F.vec2(x, F.equal(which, 2) - F.equal(which, 3)) * px
 
 
-def _first(rows: Variable, surface: Variable, px: float) -> tuple[Variable, Variable]:
-    """INT: row across the first line, times N, plus its step, or -1; FLOAT, where it lies."""
+def _nearest(
+    rows: Variable, surface: Variable, px: float, neighbors: Variable | None
+) -> tuple[Variable, Variable, Variable]:
+    """INT: row across the nearest line, times N, plus its step, or -1; FLOAT, where it lies; FLOAT
+    mask, whether the jump at the line is known from the faces that are seen."""
     out: tuple[Variable, ...] | None = None
     for k, (x, y) in enumerate(STEPS):
         other = F.image.shift(rows, -x, -y, border="clamp")
@@ -110,14 +129,23 @@ def _first(rows: Variable, surface: Variable, px: float) -> tuple[Variable, Vari
         meet = F.where(here * there < 0.0, known * steep * mine, 0.0)
         meet = meet * F.not_equal(rows, other) * F.compare("gte", rows, 0)
         meet = meet * F.compare("gte", other, 0)
-        found = (F.where(meet, other * N + k, -1), F.where(meet, at, 0.0))
+        before = F.equal(F.image.shift(rows, x, y, border="clamp"), rows)
+        behind = F.equal(F.image.shift(rows, -2 * x, -2 * y, border="clamp"), other)
+        # Surfaces that pass through each other show the nearer one on either side.
+        through = (here < 0.0) * (there > 0.0)
+        if neighbors is not None:
+            across_edges = F.lookup(neighbors, F.where(meet, rows, -1))
+            shared = F.max_components(F.to_float(F.equal(across_edges, other)))
+            through = through * (1.0 - shared)
+        seen = F.maximum(through, before * behind)
+        found = (F.where(meet, other * N + k, -1), F.where(meet, at, 1.0), seen)
         if out is None:
             out = found
         else:
-            first = F.compare("gte", out[0], 0)
+            first = out[1] <= found[1]
             out = tuple(F.where(first, a, b) for a, b in zip(out, found, strict=True))
     assert out is not None
-    return out[0], out[1]
+    return out[0], out[1], out[2]
 
 
 def _covers(corners: Sequence[Variable], at: Variable, slack: float) -> Variable:

@@ -56,6 +56,10 @@ class FragmentEdge:
     normal: Variable
     inner: Variable
 
+    def at_pixel(self, image: Variable) -> Variable:
+        """An image at the pixel, as a value per fragment: what is made of it then is not stored."""
+        return F.where(self.distance >= 0.0, image, 0.0)
+
     def outwards(self, inside: Variable, scale: float) -> Variable:
         """VEC2: from the surface across the edge, through the pixel, which lies inside or not.
         scale: pixels per unit of the screen square."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dressi.ad import F, Variable
-from dressi.render.raster.crossing import find_lines
+from dressi.render.raster.crossing import find_lines, reaches
 from dressi.render.raster.near_edge import (
     BEYOND_PX,
     TURNED,
@@ -23,10 +23,11 @@ from dressi.render.raster.near_edge import (
 )
 from dressi.render.raster.peel import HAIR_PX, Peel, face_weights
 from dressi.render.raster.projection import ScreenFaces, pixel_positions
-from dressi.render.raster.weights import within_weights
+from dressi.render.raster.weights import free_weights, within_weights
 
-BEHIND_ALL = 2.0
-"""Depth of the background, behind what lies on the far plane."""
+HAIR_DEPTH, BEHIND_ALL = 1.0, 2.0
+"""Depth of what is hard by a hair only, and of the background, behind what lies on the far
+plane."""
 
 TOUCH_PX = 1 / 16
 """A surface touches an edge that it passes behind by less than it recedes over so many pixels: the
@@ -98,14 +99,16 @@ def build_bands(
     drawn, size = screen.drawn, screen.size
     slopes = depth_slopes(drawn)
     surface = surface_image(hard, slopes)
-    # What is hard by a hair only lies outside, and still shows the surface.
-    by_a_hair = hard.stencil * (hard.depth >= 0.5)
 
     def test(edge: FragmentEdge) -> tuple[Variable, Variable]:
-        return _is_seen(drawn, surface, edge), F.maximum(edge.inner, by_a_hair)
+        here = edge.at_pixel(surface)
+        # What is hard by a hair only lies outside, and still shows the surface.
+        by_a_hair = F.equal(here.x, HAIR_DEPTH)
+        return _is_seen(drawn, surface, here, edge), F.maximum(edge.inner, by_a_hair)
 
     near = build_near_edge(drawn, band_edges(screen, neighbors), reach, test, TURNED)
-    lines = find_lines(drawn, hard.drawn_rows, surface)
+    across = neighbors if screen.parts is None else None
+    lines = find_lines(drawn, hard.drawn_rows, surface, across)
     p, least = pixel_positions(size, screen.layers), HAIR_PX / screen.scale
     at_edge = tuple(F.lookup(t, near.row) for t in drawn.corners)
     away = near.signed_distance(at_edge)
@@ -124,6 +127,8 @@ def build_bands(
     u = (a.xy - p, b.xy - p, c.xy - p)
     at_rim = near.weights() + near.sliding_weights(u, least)
     weights = F.where(F.maximum(near.inside, line), far, at_rim)
+    # The jump at a line is that of both colours at the pixel, where the other one is known there.
+    weights = F.where(line * reaches((a, b, c), p), free_weights(u), weights)
     bary = face_weights(screen, rows, (a, b, c), weights, weights)
     mine = tuple(F.lookup(t, hard.drawn_rows) for t in drawn.corners)
     steep = (F.lookup(slopes, hard.drawn_rows).xy, F.lookup(slopes, lines.row).xy)
@@ -133,7 +138,7 @@ def build_bands(
         other=has_other,
         share=F.sigmoid(F.safe_div(away, sigma)),
         line=line,
-        moved=F.where(line, lines.moved(mine, (a, b, c), far, steep, p), 0.0),
+        moved=F.where(line, lines.moved(mine, (a, b, c), steep, p), 0.0),
     )
     return peel_of_rows(screen, rows, bary, near.distance, away), bands
 
@@ -167,7 +172,7 @@ def surface_image(hard: Peel, slopes: Variable) -> Variable:
     """VEC4 @ size, without gradient: depth of what is seen, and its ``depth_slopes``, of which the
     last is how far it changes at most. Background: depth BEHIND_ALL."""
     # What is hard by a hair only is behind all other hard pixels, and counts as outside.
-    depth = F.where(hard.depth < 0.5, hard.depth * 2.0, 1.0)
+    depth = F.where(hard.depth < 0.5, hard.depth * 2.0, HAIR_DEPTH)
     depth = F.where(hard.stencil, depth, BEHIND_ALL)
     return F.stop_gradient(F.vec4(depth, F.lookup(slopes, hard.drawn_rows)))
 
@@ -179,8 +184,9 @@ def _depth_at(seen: Variable, step: Variable) -> Variable:
     return seen.x + F.clamp(change, -seen.w, seen.w)
 
 
-def _is_seen(drawn: ScreenFaces, surface: Variable, near: FragmentEdge) -> Variable:
-    """1 where an edge is not hidden, and what is seen beyond it lies behind it without touching."""
+def _is_seen(drawn: ScreenFaces, surface: Variable, here: Variable, near: FragmentEdge) -> Variable:
+    """1 where an edge is not hidden, and what is seen beyond it lies behind it without touching.
+    here: the surface at the pixel."""
     px, size = 1.0 / drawn.scale, drawn.size
     p = pixel_positions(size, drawn.layers)
     place, outwards = (p + near.to_edge) * drawn.scale, near.outwards(near.inner, drawn.scale)
@@ -193,9 +199,9 @@ def _is_seen(drawn: ScreenFaces, surface: Variable, near: FragmentEdge) -> Varia
     (beyond, slope), (own, own_slope) = found
     behind = beyond > near.z + TOUCH_PX * slope + TIE
     shown = own > near.z - near.span - LENIENT_PX * own_slope - TIE
-    before = F.where(near.inner, F.constant(0.0), _in_front(drawn, surface, near))
+    before = F.where(near.inner, F.constant(0.0), _in_front(drawn, here, near))
     # Beyond an outline nothing is seen, and what is nearest to nothing is an outline.
-    nothing = surface.x >= BEHIND_ALL
+    nothing = here.x >= BEHIND_ALL
     seen = F.maximum(behind * shown, beyond >= BEHIND_ALL) * (1.0 - before)
     return F.where(near.inner, seen, F.maximum(seen, nothing))
 

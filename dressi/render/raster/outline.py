@@ -20,6 +20,9 @@ from dressi.render.raster.peel import HAIR_PX, NEAREST_RIM, Peel, face_weights
 from dressi.render.raster.projection import ScreenFaces, pixel_positions
 from dressi.render.raster.weights import free_weights, within_weights
 
+NOTHING = 0.75
+"""Between the shifted depths of what is hard by a hair, 0.5, and of nothing, 1."""
+
 
 def build_outline(screen: ScreenFaces, hard: Peel, neighbors: Variable, reach: Variable) -> Peel:
     """The hard faces, and around them the faces at the nearest edges up to reach away.
@@ -36,15 +39,17 @@ def build_outline(screen: ScreenFaces, hard: Peel, neighbors: Variable, reach: V
     solid = hard.stencil - by_a_hair
 
     def test(edge: FragmentEdge) -> tuple[Variable, Variable]:
-        outwards = edge.outwards(solid, drawn.scale)
+        depth = edge.at_pixel(hard.depth)
+        inside, hair = depth < 0.5, (depth >= 0.5) * (depth < NOTHING)
+        outwards = edge.outwards(inside, drawn.scale)
         place = (p + edge.to_edge) * drawn.scale + outwards * BEYOND_PX
         index, centre = pixel_at(place, size)
         nothing = F.compare("lt", F.lookup(hard_rows, index), 0)
         # Beyond the frame nothing is known to be there.
         away = F.abs(place - centre)
         beyond = F.maximum(F.maximum(away.x, away.y) > 0.5, F.to_float(nothing))
-        beside = F.maximum(1.0 - by_a_hair, edge.distance <= 2.0 * HAIR_PX / drawn.scale)
-        return F.where(solid, beyond, beside), solid
+        beside = F.maximum(1.0 - hair, edge.distance <= 2.0 * HAIR_PX / drawn.scale)
+        return F.where(inside, beyond, beside), inside
 
     near = build_near_edge(drawn, band_edges(screen, neighbors), reach, test)
     at_edge = tuple(F.lookup(t, near.row) for t in drawn.corners)
