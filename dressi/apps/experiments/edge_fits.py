@@ -152,8 +152,8 @@ def _moves(scene: EdgeScene) -> list[np.ndarray]:
 
 
 def far_start() -> Problem:
-    """Return a ball that starts beside its target, without overlap: from four places, since a method
-    that sees nothing of the target drifts, and may come upon it."""
+    """Return a ball that starts beside its target, without overlap: from four places, since a
+    method that sees nothing of the target drifts, and may come upon it."""
     parts = [(ball(3, 0.4), np.eye(3), (0.5, 0.3, 0.0), True)]
     scene = _put_together("far start", parts)
     y, x = np.mgrid[: scene.size[1], : scene.size[0]] / 64.0
