@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_LIBRARIES = ("dressi", "numpy", "scipy")
-"""No line in these is the user's: Dressi calls the latter two, and they call its operators."""
+_LIBRARIES = ("dressi", "numpy", "scipy", "torch")
+"""No line in these is the user's: Dressi calls the others, and they call what it defines."""
 
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*")

@@ -6,7 +6,7 @@ BuildBackward in A.6. Differs: the listing tests ``gy`` where it must test ``gx`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dressi.ad.functions._common import constant
@@ -42,10 +42,18 @@ def sweep(
     gy: the gradient of y; default 1 at every pixel. cut: uids of Variables that count as leaves. A
     Variable of ``wrt`` that y does not reach differentiably has no gradient.
     """
-    targets = list(wrt)
-    functions = topological([y], cut)
+    return sweep_from([(y, constant(1.0, y.vtype) if gy is None else gy)], list(wrt), cut)
+
+
+def sweep_from(
+    starts: Sequence[tuple[Variable, Variable]], targets: Sequence[Variable], cut: Collection[int]
+) -> Sweep:
+    """Accumulate from several Variables at once. starts: (Variable, its gradient)."""
+    functions = topological([y for y, _ in starts], cut)
     on_path = dependents(functions, {v.uid for v in targets})
-    parts = {y.uid: [constant(1.0, y.vtype) if gy is None else gy]}
+    parts: dict[int, list[Variable]] = {}
+    for y, gy in starts:
+        parts.setdefault(y.uid, []).append(gy)
     result = Sweep()
     with streams(functions):
         for f in reversed(functions):

@@ -59,6 +59,8 @@ class LeafStore:
         """Bytes of all images of leaves."""
         self._sources: dict[int, set[int]] = {}  # of each derived leaf in use: what it follows
         self._changed: set[int] = set()
+        self._written: dict[int, int] = {}  # count of writes after the last one to each leaf
+        self._n_written = 0
 
     def __len__(self) -> int:
         """Number of leaves that something is known about."""
@@ -100,10 +102,10 @@ class LeafStore:
             self._upload(v, array)
         self._keep(v, array)
         self.version += 1
-        self._changed.add(v.uid)
+        self._note([v.uid])
         for uid, sources in self._sources.items():
             if v.uid in sources:
-                self._changed.add(uid)
+                self._note([uid])
                 resident = self._resident.get(uid)
                 other = None if resident is None else resident.leaf()
                 if other is not None:
@@ -130,7 +132,18 @@ class LeafStore:
             self._known.pop(uid, None)
             self._host.pop(uid, None)
             self._changed.discard(uid)
+            self._written.pop(uid, None)
             self._drop(uid)
+
+    def _note(self, uids: Iterable[int]) -> None:
+        self._n_written += 1
+        self._changed.update(uids)
+        self._written.update(dict.fromkeys(uids, self._n_written))
+
+    def newest(self, uids: Iterable[int]) -> int:
+        """A number that is another one after each write to one of these leaves by the host, or by
+        a plan that says so (``mark_changed``)."""
+        return max((self._written.get(uid, 0) for uid in uids), default=0)
 
     @property
     def changed(self) -> Set[int]:
@@ -215,7 +228,7 @@ class LeafStore:
 
     def mark_changed(self, variables: Iterable[Variable]) -> None:
         """Leaves that another plan than the one that asks ``take_changed`` has written."""
-        self._changed.update(v.uid for v in variables)
+        self._note([v.uid for v in variables])
 
     def _derive(self, v: Variable) -> np.ndarray:
         assert v.derived is not None

@@ -9,6 +9,8 @@ from __future__ import annotations
 import gc
 import logging
 import time
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -69,6 +71,11 @@ class Runtime:
         """Times that steps were run: what was evaluated before is old."""
         self.phases: list[tuple[str, float, float]] = []
         """(name, start, seconds) of each phase of the last build."""
+        self.users: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Objects with plans of their own: ``outputs``, their graph, and ``parts()``."""
+        self.orphans: deque[Any] = deque()
+        """What dropped objects held on the device, to be closed; filled by the garbage collector,
+        in any thread."""
         self._collect_at = COLLECT_BYTES
 
     @property
@@ -136,8 +143,9 @@ class Runtime:
 
     def send(self, v: Variable, value: Any, checked: Iterable[Variable]) -> None:
         """Send data to a leaf. checked: graphs whose static indices are checked against it, beside
-        those that were evaluated."""
-        graphs = [*checked, *self.evaluations.asked()]
+        those that were evaluated or belong to ``users``."""
+        used = [out for user in self.users for out in user.outputs]
+        graphs = [*checked, *self.evaluations.asked(), *used]
         self.with_room(lambda: self.store.send(v, value, graphs))
 
     def evaluate(self, asked: tuple[Variable, ...]) -> list[np.ndarray]:
@@ -186,7 +194,8 @@ class Runtime:
     def memory(self, parts: Iterable[Part]) -> MemoryUse:
         """Bytes that leaves, evaluations and these parts of steps take."""
         images, buffers, depth = self.device.stored_bytes()
-        for part in (*(e.part for e in self.evaluations.values()), *parts):
+        of_users = [p for user in self.users for p in user.parts()]
+        for part in (*(e.part for e in self.evaluations.values()), *of_users, *parts):
             own = part.packed.plan.own_bytes
             images, buffers = images + own[0], buffers + own[1]
         taken, limit = self.device.taken_bytes(), self.device.memory_limit
@@ -197,11 +206,12 @@ class Runtime:
         call."""
         if self.closed:
             raise DeviceError("this DressiAD is closed")
-        self.evaluations.release()
-        self.store.release()
+        self.release()
 
     def release(self) -> None:
         """Free what belonged to Variables that are gone."""
+        while self.orphans:
+            self.orphans.popleft().close()
         self.evaluations.release()
         self.store.release()
 

@@ -72,17 +72,7 @@ def split_functions(packed: Packed, dirty: Collection[int]) -> Split | None:
     packed: the whole step. None when too little is clean."""
     task = packed.task
     assert task is not None
-    changed = _always_dirty(task) | set(dirty)
-    units = make_units(task.wanted, set(task.inline))
-    stale: set[int] = set()
-    clean: list[Unit] = []
-    rest: list[Unit] = []
-    for unit in units:
-        if any(v.uid in changed or v.uid in stale for v, _ in unit.reads):
-            stale |= {v.uid for v in unit.outputs}
-            rest.append(unit)
-        else:
-            clean.append(unit)
+    clean, rest = _by_cleanness(task, dirty)
     share = [sum(len(u.functions) * _pixels(u.domain) for u in part) for part in (clean, rest)]
     if share[0] < MIN_CLEAN * sum(share):
         return None
@@ -95,6 +85,40 @@ def split_functions(packed: Packed, dirty: Collection[int]) -> Split | None:
     if work(step) > (1.0 - MIN_GAIN) * work(packed.substages):
         return None
     return _halves(packed, static, step, cut)
+
+
+def split_changing(packed: Packed) -> Split:
+    """What depends on leaves that were packed as ``changing``, and what the other outputs need: the
+    backward and the forward pass of a graph whose upstream gradients are leaves.
+
+    The forward pass is packed as if there were no other, and what it writes to images anyway
+    (rasterizations, masks, tables) is what the backward pass reads; values that never leave a
+    shader are computed again there. Kept in images, they would cost more: a branch that leaves a
+    shader's work out at most pixels cannot leave out what is written.
+    """
+    task = packed.task
+    assert task is not None
+    stale = {v.uid for u in _by_cleanness(task, ())[1] for v in u.outputs}
+    static = pack_functions(task, [v for v in task.wanted if v.uid not in stale])
+    written = {v.uid: v for s in static for v in s.outputs}
+    step = pack_functions(task, [v for v in task.wanted if v.uid in stale], set(written))
+    return _halves(packed, static, step, _cut(written, _read_by(step), task))
+
+
+def _by_cleanness(task: Task, dirty: Collection[int]) -> tuple[list[Unit], list[Unit]]:
+    """Return the units that depend on nothing that changes, and the others."""
+    changed = _always_dirty(task) | set(dirty)
+    units = make_units(task.wanted, set(task.inline))
+    stale: set[int] = set()
+    clean: list[Unit] = []
+    rest: list[Unit] = []
+    for unit in units:
+        if any(v.uid in changed or v.uid in stale for v, _ in unit.reads):
+            stale |= {v.uid for v in unit.outputs}
+            rest.append(unit)
+        else:
+            clean.append(unit)
+    return clean, rest
 
 
 def work(substages: Iterable[Substage]) -> float:

@@ -16,11 +16,13 @@ from dressi.apps.bench import (
     reliability,
     roofline,
     scaling,
+    silhouettes,
     steps,
     table1,
     table2,
     table3,
     table4,
+    torch_layer,
 )
 from dressi.apps.bench.common import Copies, Settings, Table, print_table
 from dressi.apps.report import check_outputs, identity, write_json
@@ -33,6 +35,7 @@ TABLES: dict[str, Callable[[Settings, Copies], Table]] = {
     "table2": table2.measure,
     "table3": table3.measure,
     "table4": table4.measure,
+    "silhouettes": silhouettes.measure,
     "roofline": roofline.measure,
     "scaling": scaling.measure,
     "packing": packing.measure,
@@ -40,11 +43,12 @@ TABLES: dict[str, Callable[[Settings, Copies], Table]] = {
     "kbuffer": kbuffer.measure,
     "parallel": parallel.measure,
     "reliability": reliability.measure,
+    "torch": torch_layer.measure,
 }
 ALL = "all"
-LARGE = ("table3", "table4", "parallel", "kbuffer")
+LARGE = ("table3", "table4", "silhouettes", "parallel", "kbuffer", "torch")
 """Asked for by name: the tables take minutes on a GPU, but the better part of an hour on a CPU;
-``parallel`` takes all devices."""
+``parallel`` takes all devices, ``torch`` needs PyTorch."""
 OUT = "out/bench"
 
 ONLY = {"scaling": tuple(scaling.AXES), "table3": table3.ONLY, "table4": table4.ONLY}
@@ -91,6 +95,8 @@ def run_bench(
         check_only(name, settings.only)
     if settings.results is not None:
         check_results(name, settings)
+    if settings.peer is not None and (name != "silhouettes" or settings.smoke):
+        raise DressiError("bench: --peer goes with silhouettes, not with --smoke")
     out = settings.out
     if out is None and name in (ALL, "scaling") and not settings.smoke:
         out = OUT  # a smoke run leaves nothing behind unless it is asked to
@@ -99,7 +105,9 @@ def run_bench(
     names = [name]
     if name == ALL:
         names = [n for n in TABLES if settings.smoke or n not in LARGE]
-    if {"steps", "table1", "table2", "table3", "table4", "roofline"} & set(names):
+        if not torch_layer.is_available():
+            names = [n for n in names if n != "torch"]
+    if {"steps", "table1", "table2", "table3", "table4", "roofline", "silhouettes"} & set(names):
         settings.check_data()  # before minutes of work
     with DressiAD(settings.device) as ad:
         who = identity(ad)

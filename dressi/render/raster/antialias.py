@@ -168,17 +168,14 @@ def build_antialias(
     between = [contour_between(drawn, edges, surface, axis) for axis in (0, 1)]
     # The same graph as inside build_screen_faces: merged, not run twice.
     points = to_screen(project(vtx_pos, matrix), size, jitter).xy
-    cut_by = _cuts(screen, between, lambda: [F.lookup(points, v) for v in _edge_ends(faces)])
+    cut_by = edge_cuts(screen, between, lambda: [F.lookup(points, v) for v in _edge_ends(faces)])
     touches = F.vec2(*(b.touches for b in between))
     met, folded = (
         _or_half(meeting(planes, rows, screen, folds), cut_by, touches) for folds in (False, True)
     )
     cut_by = Cuts(cut_by.at, F.where(touches, 0.0, cut_by.slope))
     found = cut_by.slope > 0.0
-    raw = _taken(cut_off(cut_by.at, cut_by.slope))
-    # A pixel between two edges may be asked for more than all of it.
-    total = F.sum_components(raw)
-    weights = raw * (1.0 / F.where(total > 1.0, total * ROUNDING, 1.0))
+    weights = neighbor_weights(cut_by)
     at = F.where(found, cut_by.at, met.at)
     hard = peel.stencil
     whole = (1.0 - found) * F.equal(met.slope, 0.0)
@@ -259,15 +256,26 @@ def _lines(start: Variable, end: Variable) -> Variable:
     return F.vec3(along - slope * across, slope, size)
 
 
-def _cuts(
-    screen: ScreenFaces, between: Sequence[Between], ends: Callable[[], Sequence[Variable]]
+def neighbor_weights(cuts: Cuts) -> Variable:
+    """VEC4, sum at most 1: what each pixel takes from its right, left, lower and upper neighbour,
+    of where edges cut the pairs. Gradient to the cuts."""
+    raw = _taken(cut_off(cuts.at, cuts.slope))
+    # A pixel between two edges may be asked for more than all of it.
+    total = F.sum_components(raw)
+    return raw * (1.0 / F.where(total > 1.0, total * ROUNDING, 1.0))
+
+
+def edge_cuts(
+    screen: ScreenFaces,
+    between: Sequence[Between],
+    ends: Callable[[], Sequence[Variable]] | None = None,
 ) -> Cuts:
     """Where the contour edges that were found cut the pairs. ends: VEC2 @ (3F, 1), of the edges of
-    whole faces. Gradient to them, or to the corners of parts."""
-    if screen.parts is None:
+    whole faces. Gradient to them, or to the corners of what is drawn where there are none."""
+    if ends is not None and screen.parts is None:
         lines, step, stride = _lines(*ends()), 3, 1
     else:
-        points = [v.xy for v in screen.parts.corners]
+        points = [v.xy for v in screen.drawn.corners]
         lines = F.join([_lines(points[k], points[(k + 1) % 3]) for k in range(3)])
         step, stride = 1, points[0].size[0]
     right, below = (

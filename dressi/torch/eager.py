@@ -1,0 +1,78 @@
+"""Eager calls of graphs on tensors: a compiled plan per shapes and options, with gradients.
+
+In: a function that builds a graph from leaves, tensors. Out: tensors, part of torch's graph. Plans
+share one engine and are kept by a key, the latest used ones.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+
+import torch
+
+from dressi.ad.graph import Variable
+from dressi.ad.vtype import INT, IVEC3, VType, vector
+from dressi.torch.function import Compiled, apply
+
+Build = Callable[..., Sequence[Variable]]
+
+KEPT_PLANS = 128
+"""Plans that are kept: a script calls a few operations at a few sizes."""
+
+_lock = threading.Lock()
+_plans: OrderedDict[Hashable, Compiled] = OrderedDict()
+
+
+def call(
+    key: Hashable, build: Build, images: Sequence[torch.Tensor], tables: Sequence[torch.Tensor] = ()
+) -> list[torch.Tensor]:
+    """Return the outputs of a graph at tensors, each (layers, height, width, channels), on the
+    device of the first input.
+
+    key: what ``build`` depends on beside the shapes of the inputs. build: leaves of images, then of
+    tables -> outputs. images: (layers, height, width, channels). tables: (layers, rows, channels)
+    or (rows, channels). float32 of 1 to 4 channels, or int32 of 1 or 3. Gradient to the float
+    inputs, from where the graph has one.
+    """
+    device = (*images, *tables)[0].device
+    shaped = [*images, *(t.reshape(1, 1, *t.shape) if t.ndim == 2 else t[:, None] for t in tables)]
+    shaped = [t.to("cpu") for t in shaped]
+    full_key = (key, len(images), tuple((tuple(t.shape), t.dtype) for t in shaped))
+    with _lock:
+        compiled = _plans.get(full_key)
+        # The shared engine is opened anew after someone closed it.
+        if compiled is None or compiled.ad.runtime.closed:
+            leaves = [_leaf(t) for t in shaped]
+            compiled = _plans[full_key] = Compiled(leaves, list(build(*leaves)))
+            while len(_plans) > KEPT_PLANS:
+                _plans.popitem(last=False)
+        _plans.move_to_end(full_key)
+    outputs = apply(compiled, *shaped)
+    return [
+        out.reshape(v.layers, v.size[1], v.size[0], v.vtype.n).to(device)
+        for out, v in zip(outputs, compiled.outputs, strict=True)
+    ]
+
+
+def n_plans() -> int:
+    """Number of plans that are kept."""
+    return len(_plans)
+
+
+def groups(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The channels (last axis) in groups of up to four, as one Variable holds them."""
+    return [tensor] if tensor.shape[-1] <= 4 else list(torch.split(tensor, 4, dim=-1))
+
+
+def _leaf(tensor: torch.Tensor) -> Variable:
+    """A leaf for tensors of this shape (layers, height, width, channels)."""
+    layers, height, width, n = tensor.shape
+    return Variable(_vtype(tensor, n), (width, height), layers)
+
+
+def _vtype(tensor: torch.Tensor, n: int) -> VType:
+    if tensor.dtype == torch.int32:
+        return INT if n == 1 else IVEC3
+    return vector(n)

@@ -1,0 +1,196 @@
+"""A compiled graph as a function of torch tensors with a gradient.
+
+In: a graph from input leaves to outputs. Out: ``Compiled``, which takes and returns NumPy arrays,
+and ``apply``, which does so for tensors under autograd. Intermediates stay on the device between
+the forward and the backward pass.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from dressi.ad.graph import Variable
+from dressi.engine import DressiAD
+from dressi.engine.vjp import VJP
+from dressi.errors import DeviceError, GraphError
+
+_opening = threading.Lock()
+_shared: DressiAD | None = None
+_opened_by = -1  # process
+
+
+def engine() -> DressiAD:
+    """Return the engine that layers share in this process: the device that ``DRESSI_DEVICE`` names,
+    else the best. It is opened by the first call, and again after it was closed.
+
+    Raises DeviceError when no device can be had, and in a forked child of the process that opened
+    it.
+    """
+    global _shared, _opened_by
+    if _shared is not None and _opened_by != os.getpid():
+        raise DeviceError(
+            f"the device of dressi.torch was opened by process {_opened_by}; this is its forked "
+            "child, which cannot use it\n"
+            "  hint: render in the main process, or give the DataLoader "
+            "multiprocessing_context='spawn'"
+        )
+    with _opening:
+        if _shared is None or _shared.runtime.closed:
+            _shared, _opened_by = DressiAD(), os.getpid()
+        return _shared
+
+
+class Compiled:
+    """A graph from some leaves to some outputs, compiled on an engine, for NumPy arrays.
+
+    inputs: leaves, in the order of the arrays. outputs: Variables that depend on them. ad: the
+    engine; default the shared one. Plans are compiled when they are first needed: one for values
+    alone, one for values and gradients per set of inputs that need one.
+
+    One set of intermediates is on the device. Where another call came between a forward and its
+    backward, that backward sends its inputs again and runs the forward plan again.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Variable],
+        outputs: Sequence[Variable],
+        ad: DressiAD | None = None,
+    ) -> None:
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        self.ad = engine() if ad is None else ad
+        self._vjps: dict[tuple[bool, ...], VJP] = {}
+        self._sent: dict[int, np.ndarray] = {}  # integer inputs, by number
+        self._n_calls = 0
+        self._current = 0  # the call whose inputs lie in the leaves
+
+    def forward(
+        self, arrays: Sequence[np.ndarray], needs: Sequence[bool] = ()
+    ) -> tuple[list[np.ndarray], int]:
+        """Return the outputs, shaped as ``recv_img`` gives them, and the number of this call, for
+        ``backward``.
+
+        arrays: float32 or int32, as ``send_img`` takes them. needs: which inputs need a gradient;
+        default none. Integer inputs are sent only where their values changed.
+        """
+        with self.ad.lock:
+            self._send(arrays)
+            self._n_calls += 1
+            self._current = self._n_calls
+            if not any(needs):
+                return self.ad.recv_imgs(self.outputs), self._n_calls
+            return self._vjp(needs).forward(), self._n_calls
+
+    def backward(
+        self,
+        call: int,
+        arrays: Sequence[np.ndarray],
+        needs: Sequence[bool],
+        upstream: Sequence[np.ndarray | None],
+    ) -> list[np.ndarray | None]:
+        """Return the gradients of the inputs, None where none is needed or there is none.
+
+        call: what ``forward`` returned. arrays, needs: as ``forward`` got them. upstream: the
+        gradient of each output, or None for zeros.
+        """
+        with self.ad.lock:
+            if self._current != call:
+                self._send(arrays)
+                self._current = call
+            found = iter(self._vjp(needs).backward(upstream))
+            return [next(found) if needed else None for needed in needs]
+
+    def close(self) -> None:
+        """Free the plans for gradients; they are compiled again when they are needed."""
+        for vjp in self._vjps.values():
+            vjp.close()
+
+    def _vjp(self, needs: Sequence[bool]) -> VJP:
+        key = tuple(needs)
+        if key not in self._vjps:
+            wrt = [v for v, needed in zip(self.inputs, key, strict=True) if needed]
+            self._vjps[key] = self.ad.vjp(self.outputs, wrt)
+        return self._vjps[key]
+
+    def _send(self, arrays: Sequence[np.ndarray]) -> None:
+        if len(arrays) != len(self.inputs):
+            raise GraphError(f"{len(arrays)} arrays for {len(self.inputs)} inputs")
+        self._current = -1  # where one cannot be sent, the leaves hold a mixture
+        for k, (v, a) in enumerate(zip(self.inputs, arrays, strict=True)):
+            if not v.vtype.is_int:
+                self.ad.send_img(v, a)
+            elif k not in self._sent or not np.array_equal(self._sent[k], a):
+                self.ad.send_img(v, a)
+                self._sent[k] = a.copy()
+
+
+def apply(compiled: Compiled, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the outputs of a compiled graph as tensors with a gradient.
+
+    tensors: on the CPU, float32 or int32, shaped as ``send_img`` takes them, one per input. Returns
+    tensors shaped as ``recv_img`` gives them. Second derivatives are refused with GraphError.
+    """
+    needs = tuple(t.requires_grad for t in tensors) if torch.is_grad_enabled() else ()
+    if not any(needs):
+        values, _ = compiled.forward([_array(t) for t in tensors])
+        return tuple(torch.from_numpy(a) for a in values)
+    return _Call.apply(compiled, needs, *tensors)
+
+
+class _Call(torch.autograd.Function):
+    """A call of a Compiled."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, compiled: Compiled, needs: tuple[bool, ...], *tensors: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        values, call = compiled.forward([_array(t) for t in tensors], needs)
+        ctx.compiled, ctx.call, ctx.needs = compiled, call, needs
+        ctx.save_for_backward(*tensors)
+        out = tuple(torch.from_numpy(a) for a in values)
+        ctx.mark_non_differentiable(*(t for t in out if not t.is_floating_point()))
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[Any, ...]:
+        tensors = ctx.saved_tensors
+        twice = torch.is_grad_enabled()
+        arrays = [_array(t) for t in tensors]
+        seeds = [None if g is None else _array(g) for g in upstream]
+        found = ctx.compiled.backward(ctx.call, arrays, ctx.needs, seeds)
+        out = [
+            None if g is None else torch.from_numpy(g).reshape(t.shape)
+            for g, t in zip(found, tensors, strict=True)
+        ]
+        if twice:
+            kept = [t for t in (*tensors, *upstream) if t is not None and t.requires_grad]
+            out = [None if g is None else _Once.apply(g, *kept) for g in out]
+        return (None, None, *out)
+
+
+class _Once(torch.autograd.Function):
+    """A gradient that has none of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        return gradient
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise GraphError(
+            "dressi.torch: second derivatives are not there: the gradient of a layer has no "
+            "gradient of its own\n"
+            "  hint: leave create_graph off, or build the gradient into the graph"
+        )
+
+
+def _array(t: torch.Tensor) -> np.ndarray:
+    """Return the memory of a CPU tensor."""
+    return t.detach().numpy()
