@@ -84,12 +84,13 @@ OLD = ("K=1", "K=3")
 @dataclass(frozen=True)
 class Problem:
     """A scene to fit. scene: the truth. rows: its displacements that are parameters. start: of
-    these, pixels. r: reach at the start."""
+    these, pixels. r: reach at the start. also: more starts, where the outcome of one is chance."""
 
     scene: EdgeScene
     rows: tuple[int, ...]
     start: tuple[float, ...]
     r: float = NEAR_R
+    also: tuple[tuple[float, ...], ...] = ()
 
     @property
     def basis(self) -> np.ndarray:
@@ -151,13 +152,15 @@ def _moves(scene: EdgeScene) -> list[np.ndarray]:
 
 
 def far_start() -> Problem:
-    """Return a ball that starts beside its target, without overlap."""
+    """Return a ball that starts beside its target, without overlap: from four places, since a
+    method that sees nothing of the target drifts, and may come upon it."""
     parts = [(ball(3, 0.4), np.eye(3), (0.5, 0.3, 0.0), True)]
     scene = _put_together("far start", parts)
     y, x = np.mgrid[: scene.size[1], : scene.size[0]] / 64.0
     # Not all alike, or a move would not change their sum.
     scene = replace(scene, weights=0.5 + 0.6 * x + 0.4 * y)
-    return replace(_with(scene, _moves(scene), (-24.0, -14.0)), rows=(0, 1), r=FAR_R)
+    also = ((-24.0, -14.0), (-30.0, -4.0), (-14.0, -24.0))
+    return replace(_with(scene, _moves(scene), (-24.0, 14.0)), rows=(0, 1), r=FAR_R, also=also)
 
 
 SCENES: Mapping[str, Callable[[], Problem]] = {
