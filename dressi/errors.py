@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LIBRARIES = ("dressi", "numpy", "scipy", "torch")
-"""No line in these is the user's: Dressi calls the others, and they call its operators and layers."""
+"""No line in these is the user's: Dressi calls the others, and they call what it defines."""
 
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*")

@@ -17,6 +17,7 @@ from dressi.ad.optim import (
     state,
     step_counter,
 )
+from dressi.ad.optim_groups import GradientClipping, ParameterGroups
 from dressi.ad.show import graph_text
 from dressi.ad.simplify import simplify
 from dressi.ad.vtype import (
@@ -53,8 +54,10 @@ __all__ = [
     "F",
     "Function",
     "GradCheck",
+    "GradientClipping",
     "GradientOnly",
     "Momentum",
+    "ParameterGroups",
     "VType",
     "Variable",
     "build_backward",

@@ -42,10 +42,10 @@ def sweep(
     gy: the gradient of y; default 1 at every pixel. cut: uids of Variables that count as leaves. A
     Variable of ``wrt`` that y does not reach differentiably has no gradient.
     """
-    return _sweep([(y, constant(1.0, y.vtype) if gy is None else gy)], list(wrt), cut)
+    return sweep_from([(y, constant(1.0, y.vtype) if gy is None else gy)], list(wrt), cut)
 
 
-def _sweep(
+def sweep_from(
     starts: Sequence[tuple[Variable, Variable]], targets: Sequence[Variable], cut: Collection[int]
 ) -> Sweep:
     """Accumulate from several Variables at once. starts: (Variable, its gradient)."""
@@ -106,19 +106,6 @@ def build_backward(
     targets = list(wrt) if wrt is not None else parameters(loss)
     gradients = sweep(loss, targets).gradients
     return {v: gradients[v.uid] for v in targets if v.uid in gradients}
-
-
-def build_vjp(
-    outputs: Sequence[Variable], upstream: Sequence[Variable], wrt: Sequence[Variable]
-) -> dict[Variable, Variable]:
-    """Return the vector-Jacobian product: the gradients of sum over k and pixels of
-    ``outputs[k] * upstream[k]``.
-
-    outputs: FLOAT, VECn or MATn @ any size, any layers; upstream: for each a Variable of the same
-    type, size and layers. Returns as ``build_backward``.
-    """
-    gradients = _sweep(list(zip(outputs, upstream, strict=True)), wrt, ()).gradients
-    return {v: gradients[v.uid] for v in wrt if v.uid in gradients}
 
 
 def _total(gradients: list[Variable], like: Variable) -> Variable:

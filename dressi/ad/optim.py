@@ -8,6 +8,7 @@ the update back into the leaf after every step.
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -26,8 +27,8 @@ from dressi.ad.functions import (
 )
 from dressi.ad.functions import max as extreme_max
 from dressi.ad.functions.matrix import by_columns, column
-from dressi.ad.graph import Variable, leaves
-from dressi.ad.vtype import INT, VType
+from dressi.ad.graph import Variable, leaves, short
+from dressi.ad.vtype import FLOAT, INT, VType
 from dressi.errors import GraphError
 
 Value = float | Variable
@@ -56,11 +57,35 @@ def step_counter(name: str = "step") -> Variable:
     return counter
 
 
-def _rate(lr: float | Variable) -> float | Variable:
-    """The learning rate. Raises GraphError for a number that is negative or not finite."""
-    if not isinstance(lr, Variable) and not (np.isfinite(lr) and lr >= 0):
-        raise GraphError(f"the learning rate must be finite and not negative, got {lr!r}")
-    return lr
+def need_number(
+    who: object, name: str, low: float = 0.0, high: float = math.inf, above: bool = False
+) -> None:
+    """Raise GraphError, naming the argument, unless the attribute ``name`` of an optimizer is a
+    number in [low, high), or in (low, high) where it has to be ``above``."""
+    value = getattr(who, name)
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if number and math.isfinite(value) and low <= value < high and not (above and value == low):
+        return
+    words = f"above {low:g}" if above else f"at least {low:g}"
+    words += "" if high == math.inf else f" and below {high:g}"
+    what = f"{name}, the learning rate," if name == "lr" else name
+    raise GraphError(
+        f"{type(who).__name__}: {what} must be a finite number, {words}, got {short(value)}"
+    )
+
+
+def _need_rate(who: object) -> None:
+    """Raise GraphError unless the learning rate is a number or FLOAT @ 1x1."""
+    lr = who.lr  # type: ignore[attr-defined]
+    if not isinstance(lr, Variable):
+        need_number(who, "lr")
+    elif lr.vtype != FLOAT or not lr.is_uniform_sized or lr.layers != 1:
+        raise GraphError(f"{type(who).__name__}: lr must be FLOAT@1x1, got {lr.label()}")
+
+
+def _decayed(g: Variable, x: Variable, decay: float) -> Variable:
+    """The gradient of the loss with decay / 2 * |x|^2 added."""
+    return g + x * decay if decay else g
 
 
 def _average(mean: Variable, new: Variable, beta: float, t: Variable) -> Variable:
@@ -88,35 +113,51 @@ class GradientOnly:
 class SGD:
     """Gradient descent: x - lr * g.
 
-    lr: number, or FLOAT @ 1x1 (send a new value at any time without a rebuild); GraphError for a
-    number that is negative or not finite.
+    lr: number, or FLOAT @ 1x1 (send a new value at any time without a rebuild). weight_decay: is
+    added to the gradient, times x; for this optimizer that is decoupled weight decay too.
+    GraphError for a number that is negative or not finite.
     """
 
     lr: float | Variable = 0.01
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _need_rate(self)
+        need_number(self, "weight_decay")
 
     def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
-        lr = _rate(self.lr)
-        return [x - g * lr for x, g in zip(xs, gxs, strict=True)]
+        _need_rate(self)  # it may have been replaced
+        decay = self.weight_decay
+        return [x - _decayed(g, x, decay) * self.lr for x, g in zip(xs, gxs, strict=True)]
 
 
 @dataclass
 class Momentum:
     """Gradient descent with momentum: v = momentum * v + g, then x - lr * v (Polyak 1964).
 
-    lr: number, or FLOAT @ 1x1; GraphError for a number that is negative or not finite. State: v, of
-    each parameter's size.
+    lr: number, or FLOAT @ 1x1. momentum: in [0, 1). weight_decay: is added to g, times x (coupled,
+    as an L2 penalty). GraphError for a number that is negative or not finite. State: v, of each
+    parameter's size.
     """
 
     lr: float | Variable = 0.01
     momentum: float = 0.9
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _need_rate(self)
+        need_number(self, "momentum", high=1.0)
+        need_number(self, "weight_decay")
 
     def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
-        lr, out = _rate(self.lr), []
+        _need_rate(self)
+        out = []
         for x, g in zip(xs, gxs, strict=True):
+            g = _decayed(g, x, self.weight_decay)
             v = state(x.vtype, x.size, x.layers, f"{x.name or 'x'}.velocity")
             # v * momentum would round momentum near 1, and 1 - momentum counts in the long run.
             v.update = (v - v * (1.0 - self.momentum)) + g
-            out.append(x - v.update * lr)
+            out.append(x - v.update * self.lr)
         return out
 
 
@@ -126,14 +167,14 @@ class _AdamSettings:
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
+    weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
-        who = type(self).__name__
-        for name, beta in (("beta1", self.beta1), ("beta2", self.beta2)):
-            if not 0.0 <= beta < 1.0:
-                raise GraphError(f"{who}: {name} must be in [0, 1), got {beta!r}")
-        if not 0.0 < self.eps < math.inf:
-            raise GraphError(f"{who}: eps must be above 0, got {self.eps!r}")
+        _need_rate(self)
+        need_number(self, "beta1", high=1.0)
+        need_number(self, "beta2", high=1.0)
+        need_number(self, "eps", above=True)
+        need_number(self, "weight_decay")
 
 
 @dataclass
@@ -141,8 +182,10 @@ class Adam(_AdamSettings):
     """Adam (Kingma and Ba 2015) with bias correction; RMSprop for beta1 = 0.
 
     lr: number, or FLOAT @ 1x1 (send a new value at any time without a rebuild). beta1, beta2: in
-    [0, 1); eps: above 0; GraphError else. State: two moments of each parameter's size, kept
-    corrected for their bias (exact also for beta near 1), and one step counter.
+    [0, 1); eps: above 0. weight_decay: decoupled from the gradient (AdamW, Loshchilov and Hutter
+    2019): lr * weight_decay * x is subtracted beside the step, and the moments do not see it; not
+    negative. GraphError else. State: two moments of each parameter's size, kept corrected for their
+    bias (exact also for beta near 1), and one step counter.
     """
 
     def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
@@ -160,13 +203,13 @@ class AdamUniform(_AdamSettings):
     Adam divides each component by its own root mean square, which undoes the smoothness of a
     gradient; this one keeps its direction. Made for the parameters of
     ``dressi.render.fit.large_steps``. lr: number, or FLOAT @ 1x1 (send a new value at any time
-    without a rebuild). beta1, beta2: in [0, 1); eps: above 0; GraphError else. State: two moments
-    of each parameter's size and one step counter.
+    without a rebuild). beta1, beta2: in [0, 1); eps: above 0; weight_decay: as in ``Adam``;
+    GraphError else. State: two moments of each parameter's size and one step counter.
     """
 
     def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
         def change(m: Variable, v: Variable, rate: Value) -> Variable:
-            step = rate / (sqrt(_largest(v)) + self.eps)
+            step = rate / (sqrt(largest_entry(v)) + self.eps)
             return by_columns(lambda m: m * step, m)
 
         return _adam(self, xs, gxs, change)
@@ -181,7 +224,8 @@ def _adam(
     """The updated parameters of both variants. change: (first moment, second moment, rate) -> what
     is subtracted from the parameter."""
     t = to_float(step_counter("adam.step")) + 1.0
-    rate = _rate(settings.lr)
+    _need_rate(settings)
+    rate, decay = settings.lr, settings.weight_decay
     out = []
     for x, g in zip(xs, gxs, strict=True):
         name = x.name or "x"
@@ -189,11 +233,12 @@ def _adam(
         v = state(x.vtype, x.size, x.layers, f"{name}.v")
         m.update = _average(m, g, settings.beta1, t)
         v.update = _average(v, by_columns(lambda g: g * g, g), settings.beta2, t)
-        out.append(x - change(m.update, v.update, rate))
+        step = change(m.update, v.update, rate)
+        out.append(x - (step + x * (rate * decay) if decay else step))
     return out
 
 
-def _largest(x: Variable) -> Variable:
+def largest_entry(x: Variable) -> Variable:
     """FLOAT @ 1x1: the largest entry over components, pixels and layers."""
     n = x.vtype.n
     columns = [column(x, k) for k in range(n)] if x.vtype.is_matrix else [x]

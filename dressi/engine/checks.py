@@ -3,13 +3,28 @@ call."""
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, cast
 
 from dressi.ad.graph import Variable
 from dressi.errors import GraphError
 from dressi.packing import Options
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def exclusive(method: Method) -> Method:
+    """Let one thread at a time into a method of an object with a ``lock``; others wait for their
+    turn."""
+
+    @functools.wraps(method)
+    def locked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with self.lock:
+            return method(self, *args, **kwargs)
+
+    return cast(Method, locked)
 
 
 def need_variable(what: str, value: object) -> None:

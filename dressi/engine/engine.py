@@ -6,52 +6,43 @@ execution. The first six (``step_builder``) run when something changed; a steady
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dressi.ad.graph import Variable
 from dressi.ad.optim import Optimizer
-from dressi.ad.show import graph_text
 from dressi.ad.verify import check_graph
-from dressi.engine.checks import check_options, checked_limit, need_variable, positive_int
+from dressi.engine.checkpoint import checked, keys
+from dressi.engine.checks import (
+    check_options,
+    checked_limit,
+    exclusive,
+    need_variable,
+    positive_int,
+)
 from dressi.engine.device import Device, opened
 from dressi.engine.leafstore import present
 from dressi.engine.program import Program
+from dressi.engine.reports import Reports
 from dressi.engine.runtime import Runtime
 from dressi.engine.step_builder import StepBuilder
 from dressi.engine.vjp import VJP
 from dressi.errors import DeviceError, GraphError
-from dressi.inspect.draw import GraphView, graph_view
 from dressi.inspect.dumps import set_up_log
-from dressi.inspect.report import MemoryUse, Rebuild, Report, build_report, median_ms
-from dressi.inspect.trace import chrome_trace, write_trace
-from dressi.packing import DeviceLimits, Options, Plan, shaders_text
+from dressi.inspect.report import Rebuild
+from dressi.packing import DeviceLimits, Options, Plan
 from dressi.vk import DeviceInfo
 
-Method = TypeVar("Method", bound=Callable[..., Any])
 Self = TypeVar("Self", bound="Engine")
 
 
-def _exclusive(method: Method) -> Method:
-    """Let one thread at a time into a method; others wait for their turn."""
-
-    @functools.wraps(method)
-    def locked(self: Engine, *args: Any, **kwargs: Any) -> Any:
-        with self.lock:
-            return method(self, *args, **kwargs)
-
-    return cast(Method, locked)
-
-
-class Engine:
+class Engine(Reports):
     """A program on a runtime, as users see it. ``DressiAD`` makes one; so does each replica of a
     ``DataParallel``, with a program that it steps itself."""
 
@@ -67,7 +58,7 @@ class Engine:
 
     # -- setting up
 
-    @_exclusive
+    @exclusive
     def set_loss_var(self, loss: Variable) -> None:
         """Set the Variable to minimize: FLOAT or VECn, any size (1 is seeded at every pixel).
         Raises GraphError for an integer or per-fragment loss."""
@@ -78,7 +69,7 @@ class Engine:
         check_graph([loss])
         self._program.set_loss(loss)
 
-    @_exclusive
+    @exclusive
     def set_optimizer(self, optimizer: Optimizer | None) -> None:
         """Set ``optimizer(xs, gxs) -> updated xs``, a graph builder; None: forward only."""
         self.runtime.enter()
@@ -108,7 +99,7 @@ class Engine:
         """What packing keeps to: limits of the device, or the stricter ones that were given."""
         return self.runtime.limits
 
-    @_exclusive
+    @exclusive
     def send_img(self, var: Variable, array: Any) -> None:
         """Send data to a leaf.
 
@@ -122,7 +113,7 @@ class Engine:
 
     # -- reading back
 
-    @_exclusive
+    @exclusive
     def recv_img(self, var: Variable) -> np.ndarray:
         """Data of a Variable as float32 or int32: (H, W, C), (layers, H, W, C), (N, C) for tables.
 
@@ -139,7 +130,7 @@ class Engine:
             return self.runtime.read(*place, var)
         return self.runtime.evaluate((var,))[0]
 
-    @_exclusive
+    @exclusive
     def recv_imgs(self, variables: Sequence[Variable]) -> list[np.ndarray]:
         """Data of many Variables as ``recv_img`` gives it. What is computed is evaluated by one
         plan, which shares what the graphs have in common; it takes one compilation, however many
@@ -151,7 +142,7 @@ class Engine:
         values = iter(self.runtime.evaluate(computed) if computed else ())
         return [self.recv_img(v) if v.creator is None else next(values) for v in variables]
 
-    @_exclusive
+    @exclusive
     def recv_grad(self, var: Variable) -> np.ndarray:
         """Gradient of the (summed) loss to a leaf at the current data of all leaves, shaped like
         the leaf. Raises GraphError when no loss is set or the loss does not depend on the leaf."""
@@ -159,7 +150,7 @@ class Engine:
         need_variable("recv_grad", var)
         return self.recv_img(self._program.gradient(var))
 
-    @_exclusive
+    @exclusive
     def vjp(self, outputs: Sequence[Variable], wrt: Sequence[Variable]) -> VJP:
         """Return the outputs and their vector-Jacobian product as two plans, for a program whose
         loss is computed elsewhere: ``forward()`` gives values, ``backward(upstream)`` the gradients
@@ -208,7 +199,7 @@ class Engine:
         return self.runtime.device.info
 
     @property
-    @_exclusive
+    @exclusive
     def plan(self) -> Plan:
         """The Plan of what a step runs (built now if need be). ``print(plan_text(ad.plan))`` shows
         it."""
@@ -216,13 +207,13 @@ class Engine:
         return self._program.build().step.main.packed.plan
 
     @property
-    @_exclusive
+    @exclusive
     def plans(self) -> dict[str, Plan]:
         """``step``, and, once the cache acts, ``static``: the clean part, run after changes."""
         self.runtime.enter()
         return {k: p.packed.plan for k, p in self._program.build().step.parts().items()}
 
-    @_exclusive
+    @exclusive
     def plan_of(self, variables: Sequence[Variable]) -> Plan:
         """The Plan by which ``recv_imgs`` would evaluate these computed Variables; nothing is
         compiled or run."""
@@ -230,7 +221,7 @@ class Engine:
         return self.runtime.pack(variables, [], "evaluation")[0].plan
 
     @property
-    @_exclusive
+    @exclusive
     def ran(self) -> tuple[str, ...]:
         """Names of the stages that the last ``exec_steps`` ran, in order: plan and stage."""
         built = self._program.built
@@ -247,7 +238,7 @@ class Engine:
         return self.runtime.n_rebuilds
 
     @property
-    @_exclusive
+    @exclusive
     def parameters(self) -> list[Variable]:
         """Leaves that the optimizer updates, in the order of making (the step is built now if need
         be)."""
@@ -257,7 +248,7 @@ class Engine:
         return [] if graph is None else list(graph.parameters)
 
     @property
-    @_exclusive
+    @exclusive
     def optimizer_states(self) -> tuple[Variable, ...]:
         """Leaves that the optimizer made for the current step (moments, counters), in the order of
         their making; none before the step is built. ``recv_img`` and ``send_img`` take them: a
@@ -267,84 +258,31 @@ class Engine:
         graph = self._program.graph
         return () if graph is None else tuple(graph.states)
 
-    def graph_text(self) -> str:
-        """The user's graph as text."""
-        return graph_text([self._program.need_loss()])
+    @exclusive
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """Copies of the parameters and of all that the optimizer and the loss keep from step to
+        step (moments, counters), by name; ``np.savez(path, **state)`` writes them. The step is
+        built now if need be. Data that you send (targets, a learning rate) is not in it."""
+        return {k: self.recv_img(v) for k, v in self._updated().items()}
 
-    def glsl_text(self) -> str:
-        """All generated shaders of a step."""
-        return "\n".join(shaders_text(plan) for plan in self.plans.values())
+    @exclusive
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where ``state_dict`` was taken, to the bit where a step's bits are reproducible
+        (``Options.deterministic``): in this engine or one with the same loss and optimizer. Takes
+        what ``np.load`` gives. Raises GraphError, with nothing changed, for other names or shapes.
+        """
+        for leaf, value in checked(state, self._updated()).items():
+            self.send_img(leaf, value)
 
-    def show_graph(self) -> GraphView:
-        """Functions in substages in stages, clean ones pale (paper, figure on stage packing).
-        Shows itself in a notebook; ``save("graph.svg")`` or ``save("graph.dot")``."""
-        return graph_view(self.plans)
-
-    @_exclusive
-    def memory(self) -> MemoryUse:
-        """Bytes of live images, buffers and depth attachments, and what is held and allowed, the
-        host buffers through which data moves left out."""
+    def _updated(self) -> dict[str, Variable]:
         self.runtime.enter()
-        return self.runtime.memory(self._program.parts())
-
-    @_exclusive
-    def stage_times_ms(self, n: int = 5) -> list[tuple[str, float]]:
-        """Median time of each stage of a step in ms over n runs, by timestamps, copies last. The
-        data of leaves is what it was before."""
-        self.runtime.enter()
-        return self.runtime.stage_times_ms(self._program.build().step.main, n)
-
-    @_exclusive
-    def report(self, times: bool = True, n: int = 5) -> Report:
-        """Stages, substages, traffic, times, memory, cache and rebuilds of a step, as text or in a
-        notebook. times: measure each stage over n runs (data stays as it is)."""
-        self.runtime.enter()
-        step, runtime = self._program.build().step, self.runtime
-        parts = step.parts() if times else {}
-        measured = {k: runtime.stage_times_ms(p, n) for k, p in parts.items()}
-        return build_report(
-            self.plans,
-            measured,
-            self.memory(),
-            self._program.rebuilds,
-            device=runtime.device.info.name,
-            driver=runtime.device.info.driver,
-            steps=step.steps,
-            static_runs=step.static_runs,
-            step_ms=median_ms(self._wall_s) if self._wall_s else None,
-            build_times={name: seconds for name, _, seconds in runtime.phases},
-        )
-
-    @_exclusive
-    def trace(self, path: str | Path, n: int = 5) -> None:
-        """Write the last build and one step as a Chrome trace, for Perfetto."""
-        report = self.report(n=n)
-        host = self.host_ms() * 1e-3
-        trace = chrome_trace(
-            self.runtime.phases,
-            report.stage_times(),
-            host=[("submit", 0.0, host), ("wait", host, (report.gpu_ms or 0.0) * 1e-3)],
-            static_stages=report.stage_times(clean=True),
-            traffic=report.traffic_by_name(),
-            gpu_delay_s=host,
-            device=self.runtime.device.info.name,
-        )
-        write_trace(path, trace)
-
-    def host_ms(self) -> float:
-        """Median ms of a step, over the last calls of ``exec_step`` and ``exec_steps``, outside the
-        wait for the device; 0 before the first."""
-        return median_ms(self._host_s)
-
-    @_exclusive
-    def build_times(self) -> dict[str, float]:
-        """Seconds that the last build of a step spent in its parts on the Vulkan side."""
-        self.runtime.enter()
-        return dict(self._program.build().step.main.executable.build_times)
+        self._program.build()
+        graph = self._program.graph
+        return {} if graph is None else keys(graph.parameters, [v for v, _ in graph.updates])
 
     # -- life
 
-    @_exclusive
+    @exclusive
     def close(self) -> None:
         """Free everything on the device. May be called twice."""
         self.runtime.close()

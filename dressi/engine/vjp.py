@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.autodiff import build_vjp
 from dressi.ad.graph import Variable, leaves
 from dressi.ad.verify import check_graph
+from dressi.ad.vjp import build_vjp
 from dressi.engine.checks import need_variable
 from dressi.engine.runtime import Runtime
 from dressi.engine.stepper import Part
@@ -63,15 +63,7 @@ class VJP:
         _check_differentiable(self.outputs, self.wrt)
         check_graph(self.outputs)
         self._runtime, self._lock = runtime, lock
-        self._upstream = {
-            k: Variable(
-                v.vtype, v.size, v.layers, name=f"upstream gradient of {v.name or f'%{v.uid}'}"
-            )
-            for k, v in enumerate(self.outputs)
-            if not v.vtype.is_int
-        }
-        for leaf in self._upstream.values():
-            leaf.data = _zeros(leaf)
+        self._upstream = {k: _upstream(v) for k, v in enumerate(self.outputs) if not v.vtype.is_int}
         self._zero = set(self._upstream)  # upstream gradients that are zero
         seeded = [self.outputs[k] for k in self._upstream]
         made = build_vjp(seeded, list(self._upstream.values()), self.wrt)
@@ -189,6 +181,14 @@ class VJP:
 
     def _read(self, part: Part, v: Variable) -> np.ndarray:
         return self._runtime.read(part, v, v)
+
+
+def _upstream(v: Variable) -> Variable:
+    """Return a leaf of zeros for the upstream gradient of an output."""
+    name = v.name or f"%{v.uid}"
+    leaf = Variable(v.vtype, v.size, v.layers, name=f"upstream gradient of {name}")
+    leaf.data = _zeros(leaf)
+    return leaf
 
 
 def _zeros(v: Variable) -> np.ndarray:

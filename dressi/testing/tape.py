@@ -2,8 +2,8 @@
 
 It shares no formula with ``dressi.ad``: each operation here is written down anew, with its own
 derivative. In: arrays (layers, H, W, components). Out: values and gradients in float64. With
-``noise`` every result is rounded at random (Monte Carlo arithmetic): how far such runs spread tells
-what rounding alone may do to a graph, so chaos can be told from a fault.
+``noise`` every result, and every term of a sum, is rounded at random (Monte Carlo arithmetic): how
+far such runs spread tells what rounding alone may do to a graph, so chaos can be told from a fault.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Tape:
             if gradient is None:
                 continue
             for x, back in node.inputs:
-                part = self._rounded(_fit(back(gradient), x.value.shape), 1.0)
+                part = self._rounded(self._fit(back(gradient), x.value.shape), 1.0)
                 have = found.get(id(x))
                 found[id(x)] = part if have is None else self._rounded(have + part, 1.0)
         return [found.get(id(x), np.zeros_like(x.value)) for x in leaves]
@@ -113,16 +113,16 @@ class Tape:
 
     def dot(self, a: Node, b: Node) -> Node:
         return self._make(
-            (a.value * b.value).sum(-1, keepdims=True),
+            self._sum(a.value * b.value, -1),
             (a, lambda g: g * b.value),
             (b, lambda g: g * a.value),
         )
 
     def cross(self, a: Node, b: Node) -> Node:
         return self._make(
-            np.cross(a.value, b.value),
-            (a, lambda g: np.cross(b.value, g)),
-            (b, lambda g: np.cross(g, a.value)),
+            self._cross(a.value, b.value),
+            (a, lambda g: self._cross(b.value, g)),
+            (b, lambda g: self._cross(g, a.value)),
         )
 
     def unit(self, a: Node) -> Node:
@@ -130,16 +130,19 @@ class Tape:
         v = a.value + 2.0
         length = np.sqrt((v * v).sum(-1, keepdims=True))
         y = v / length
-        return self._make(
-            y, (a, lambda g: (g - y * (g * y).sum(-1, keepdims=True)) / length), error=FUNCTIONS
-        )
+
+        def back(g: Array) -> Array:
+            along = self._rounded(y * self._sum(g * y, -1), 1.0)
+            return (g - along) / length
+
+        return self._make(y, (a, back), error=FUNCTIONS)
 
     def turn(self, m: Node, a: Node) -> Node:
         """Return matrix times vector; m (layers, H, W, 3, 3)."""
         return self._make(
-            np.einsum("...ij,...j->...i", m.value, a.value),
+            self._sum(m.value * a.value[..., None, :], -1)[..., 0],
             (m, lambda g: g[..., :, None] * a.value[..., None, :]),
-            (a, lambda g: np.einsum("...ij,...i->...j", m.value, g)),
+            (a, lambda g: self._sum(m.value * g[..., :, None], -2)[..., 0, :]),
         )
 
     def cast(self, a: Node, n: int) -> Node:
@@ -166,8 +169,9 @@ class Tape:
 
     def mean(self, a: Node, per_layer: bool) -> Node:
         axes = (1, 2) if per_layer else (0, 1, 2)
-        y = a.value.mean(axes, keepdims=True)
-        count = a.value.size // y.size
+        total = self._sum(a.value, axes)
+        count = a.value.size // total.size
+        y = total / count
         return self._make(y, (a, lambda g: np.broadcast_to(g / count, a.value.shape)), error=4.0)
 
     def shift(self, a: Node, dx: int, dy: int) -> Node:
@@ -205,7 +209,7 @@ class Tape:
 
         def sums(x: Array) -> Array:
             out = np.zeros((n_rows, x.shape[-1]))
-            kept = np.where(inside, x, 0.0)
+            kept = self._rounded(np.where(inside, x, 0.0), 1.0)
             np.add.at(out, np.broadcast_to(np.maximum(at, 0), (len(x), *at.shape[1:])), kept)
             return np.where(inside, out[np.maximum(at, 0)], 0.0)
 
@@ -226,14 +230,24 @@ class Tape:
         self.largest = max(self.largest, float(np.abs(node.value).max(initial=0.0)))
         return node
 
+    def _sum(self, terms: Array, axes: int | tuple[int, ...]) -> Array:
+        """Return the sum along axes, which stay. Each term is rounded: where terms cancel, what is
+        left is off by as much as they are."""
+        return np.asarray(self._rounded(terms, 1.0).sum(axes, keepdims=True))
+
+    def _cross(self, a: Array, b: Array) -> Array:
+        """Return the cross product, of rounded products of components."""
+        after, before = [1, 2, 0], [2, 0, 1]
+        there = self._rounded(a[..., after] * b[..., before], 1.0)
+        return there - self._rounded(a[..., before] * b[..., after], 1.0)
+
+    def _fit(self, gradient: Array, shape: tuple[int, ...]) -> Array:
+        """Return the gradient summed over the axes along which an input was repeated."""
+        extra = tuple(k for k, n in enumerate(shape) if n == 1 and gradient.shape[k] != 1)
+        return self._sum(gradient, extra) if extra else gradient
+
     def _rounded(self, value: Array, error: float) -> Array:
         self.largest = max(self.largest, float(np.abs(value).max(initial=0.0)))
         if not self.noise:
             return value
         return value * (1.0 + self.noise * error * self.rng.uniform(-1.0, 1.0, value.shape))
-
-
-def _fit(gradient: Array, shape: tuple[int, ...]) -> Array:
-    """Return the gradient summed over the axes along which an input was repeated."""
-    extra = tuple(k for k, n in enumerate(shape) if n == 1 and gradient.shape[k] != 1)
-    return gradient.sum(extra, keepdims=True) if extra else gradient

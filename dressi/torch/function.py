@@ -140,7 +140,7 @@ def apply(compiled: Compiled, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...
     if not any(needs):
         values, _ = compiled.forward([_array(t) for t in tensors])
         return tuple(torch.from_numpy(a) for a in values)
-    return _Call.apply(compiled, needs, *tensors)  # type: ignore[no-any-return]
+    return _Call.apply(compiled, needs, *tensors)
 
 
 class _Call(torch.autograd.Function):

@@ -31,10 +31,10 @@ class Input:
 
     vtype: type of a pixel, row or value; default FLOAT to VEC4, or INT to IVEC4, by the last extent
     (of images in layout NCHW: by the channels). form: ``image`` (H, W, C), ``table`` (N, C) or
-    ``value`` (C,), each also with a batch in front; default by the number of dimensions: 3 and 4 are
-    an image, 2 a table, 1 and 0 a value, and a matrix type is a value. capacity: rows of a table
-    whose number of rows changes: it is padded with zeros to so many, and the function may take
-    ``<name>_count``, INT @ 1x1, the rows that count. Raises GraphError for anything else.
+    ``value`` (C,), each also with a batch in front; default by the number of dimensions: 3 and 4
+    are an image, 2 a table, 1 and 0 a value, and a matrix type is a value. capacity: rows of a
+    table whose number of rows changes: it is padded with zeros to so many, and the function may
+    take ``<name>_count``, INT @ 1x1, the rows that count. Raises GraphError for anything else.
     """
 
     vtype: VType | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 from warnings import warn
@@ -63,9 +63,9 @@ class Layer(torch.nn.Module):
                     raise GraphError(f"{what}: {_call_name(build)} takes no {name!r}")
         self._said = {name: as_input(name, inputs.get(name, Input())) for name in self._names}
         for name, value in parameters.items():
-            tensor = torch.as_tensor(value)
-            known = isinstance(tensor, torch.nn.Parameter)
-            self.register_parameter(name, tensor if known else torch.nn.Parameter(tensor))
+            if not isinstance(value, torch.nn.Parameter):
+                value = torch.nn.Parameter(torch.as_tensor(value))
+            self.register_parameter(name, value)
         for name, value in constants.items():
             self.register_buffer(name, torch.as_tensor(value))
         self._own = (*parameters, *constants)
@@ -172,7 +172,8 @@ class Layer(torch.nn.Module):
         made = self._build(**arguments)
         names = tuple(made) if isinstance(made, Mapping) else None
         single = isinstance(made, Variable)
-        outputs = [made] if single else list(made.values() if names is not None else made)
+        several = made.values() if isinstance(made, Mapping) else made
+        outputs = list(several) if isinstance(several, Iterable) else [made]
         if not outputs or not all(isinstance(v, Variable) for v in outputs):
             raise GraphError(
                 f"{_call_name(self._build)} must return a Variable, or a sequence or mapping of "
@@ -231,7 +232,7 @@ def _argument_names(
         if name not in names:
             raise GraphError(f"inputs: {_call_name(build)} takes no {name!r}")
     counts = {n for n in names if f"{n}_count" in names and _has_capacity(n, inputs)}
-    return tuple(n for n in names if n.removesuffix("_count") not in counts), counts
+    return tuple(n for n in names if n not in {f"{c}_count" for c in counts}), counts
 
 
 def _has_capacity(name: str, inputs: Mapping[str, object]) -> bool:
@@ -259,7 +260,7 @@ def _shaped(t: torch.Tensor, v: Variable, batched: bool, layout: Layout) -> torc
     value = v.size == (1, 1)
     batch = (v.layers,) if v.layers > 1 or (batched and not value) else ()
     if value:
-        return t.reshape(*batch, *(() if tail == (1,) else tail))
+        return t.reshape((*batch, *(() if tail == (1,) else tail)))
     if v.is_table:
         return t.reshape(*batch, v.size[0], *tail)
     t = t.reshape(*batch, v.size[1], v.size[0], *tail)

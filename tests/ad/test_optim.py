@@ -244,12 +244,39 @@ def test_learning_rate_may_be_a_variable() -> None:
         assert np.isclose(1 - fast, 2 * (1 - slow))
 
 
-@pytest.mark.parametrize("lr", [-0.1, float("nan"), float("inf")])
-@pytest.mark.parametrize("kind", [SGD, Momentum, Adam])
-def test_bad_learning_rate_raises(kind: Callable[[float], Optimizer], lr: float) -> None:
-    x = Variable(FLOAT, requires_grad=True)
+BAD = (-0.1, float("nan"), float("inf"), "0.1", None, True)
+
+
+@pytest.mark.parametrize("lr", [*BAD, Variable(VEC3), Variable(FLOAT, (2, 2))])
+@pytest.mark.parametrize("kind", [SGD, Momentum, Adam, AdamUniform])
+def test_bad_learning_rate_raises(kind: Callable[..., Optimizer], lr: object) -> None:
+    with pytest.raises(GraphError, match=f"{kind.__name__} at .*: lr.* must be"):
+        kind(lr)
+
+
+def test_a_learning_rate_that_is_replaced_is_checked_too() -> None:
+    x, optimizer = Variable(FLOAT, requires_grad=True), Adam()
+    optimizer.lr = -1.0
     with pytest.raises(GraphError, match="learning rate"):
-        run(kind(lr), x * 2.0, {x: 1.0}, 1)
+        run(optimizer, x * 2.0, {x: 1.0}, 1)
+
+
+@pytest.mark.parametrize("value", BAD)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (SGD, "weight_decay"),
+        (Momentum, "weight_decay"),
+        (Momentum, "momentum"),
+        *((kind, n) for kind in (Adam, AdamUniform) for n in ("beta1", "beta2", "eps")),
+        (Adam, "weight_decay"),
+    ],
+)
+def test_bad_numbers_raise_and_are_named(
+    kind: Callable[..., Optimizer], name: str, value: object
+) -> None:
+    with pytest.raises(GraphError, match=f"{kind.__name__} at .*: {name} must be a finite number"):
+        kind(**{name: value})
 
 
 def test_step_counter_counts_the_steps_done_before() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from dressi import FLOAT, SGD, DressiAD, F, Variable
 from dressi.ad.evaluate import evaluate
+from dressi.ad.registry import OPS
 from dressi.engine.leafstore import LeafStore
 from dressi.testing.programs import Program, build, random_program, run
 from dressi.testing.sequences import Outcome, Sequence, hunt
@@ -70,6 +71,20 @@ def test_a_float64_fault_is_told_from_rounding(monkeypatch: pytest.MonkeyPatch) 
     for module in (program, step_builder):
         monkeypatch.setattr(module, "build_backward", off)
     assert any("rounding at random" in fault for fault in faults_of(range(10)))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("digits_lost", [False, True])
+def test_a_slope_that_loses_its_digits_is_told_from_rounding(
+    monkeypatch: pytest.MonkeyPatch, digits_lost: bool
+) -> None:
+    """The slope of tanh as 1 - y^2, which float32 rounds to multiples of 2^-24 where y is near 1:
+    this sequence receives a gradient through tanh(4.19)."""
+    if digits_lost:
+        row = vars(OPS["tanh"])
+        monkeypatch.setitem(row, "backward", lambda f, gy, i: gy * (1.0 - f.output * f.output))
+    found = hunt([97306], n_actions=5)
+    assert any("gradient of matrix" in fault for fault in found.faults) == digits_lost
 
 
 @pytest.mark.gpu
@@ -135,3 +150,29 @@ def test_random_rounding_spreads_like_float32() -> None:
         one, x = tape.leaf(np.ones((1, 1, 1, 1))), tape.leaf(np.full((1, 1, 1, 1), 1e-9))
         values.append(tape.sub(tape.add(one, x), one).value.item())
     assert 1e-9 < max(values) - min(values) < 2.0**-22
+
+
+def one_minus_one(kind: str, tape: Tape) -> np.ndarray:
+    """The sum of 1 and -1 that an operation or its gradient forms inside."""
+    a, b = tape.leaf([[[[1.0, 1.0, 0.0]]]]), tape.leaf([[[[1.0, -1.0, 0.0]]]])
+    image, index = tape.leaf([[[[1.0], [-1.0]]]]), np.zeros((1, 1, 2, 1), int)
+    number, table = tape.leaf([[[[1.0]]]]), tape.leaf(np.ones((1, 1, 3, 1)))
+    turned = tape.turn(tape.leaf(np.ones((1, 1, 1, 3, 3))), b)
+    made = {
+        "dot": tape.dot(a, b).value,
+        "turn": turned.value,
+        "cross": tape.cross(a, a).value[..., 2],
+        "mean": tape.mean(image, False).value,
+        "pile": tape.pile(image, index, 1, np.empty((1, 1, 2, 1))).value,
+        "number": tape.gradients(tape.mul(number, image), [number])[0],
+        "table": tape.gradients(tape.mul(tape.take(table, index), image), [table])[0][0, 0, 0],
+    }
+    return made[kind]
+
+
+@pytest.mark.parametrize("kind", ["dot", "turn", "cross", "mean", "pile", "number", "table"])
+def test_terms_that_cancel_leave_their_rounding(kind: str) -> None:
+    """Exactly 0 in float64; in float32 what the terms were rounded by, not a share of the sum."""
+    assert (one_minus_one(kind, Tape()) == 0.0).all()
+    values = np.array([one_minus_one(kind, Tape(ROUNDING, seed)) for seed in range(8)])
+    assert 1e-9 < np.ptp(values, 0).min() <= np.ptp(values, 0).max() < 2.0**-21

@@ -1,9 +1,9 @@
-// plan dispatches: 10 functions, 2 substages, 2 stages, 6 images, 1 buffers, 0.0 MB
+// plan dispatches: 11 functions, 2 substages, 2 stages, 6 images, 1 buffers, 0.0 MB
 // stage 0 compute 8x6
-//   dynamic,lookup,sigmoid,+6 (9 functions) <- pixel index, texture table, buffer %0 -> buffers
+//   dynamic,lookup,sigmoid,+7 (10 functions) <- pixel index, texture table, buffer %0 -> buffers
 // stage 1 compute 2x1
 //   sparse_matmul (1 functions) <- buffer %0, texture csr.offsets, texture csr.columns, texture csr.values -> %1 RGBA32F
-// ===== stage 0, substage 0, compute: dynamic,lookup,sigmoid,+6
+// ===== stage 0, substage 0, compute: dynamic,lookup,sigmoid,+7
 #version 450
 #extension GL_EXT_samplerless_texture_functions : require
 layout(local_size_x = 8, local_size_y = 8) in;
@@ -54,12 +54,12 @@ void main() {
     vec3 v5_e = exp(-abs(v4)); v5 = mix(v5_e, vec3(1.0), greaterThanEqual_(v4, vec3(0.0))) / (vec3(1.0) + v5_e);
     precise vec3 v6;  // zero_mul  test_golden.py
     v6 = v0 * v5; v6 = mix(v6, vec3(0.0), equal_(vec3(v0), vec3(0.0)));
-    precise float v8;
-    v8 = 1.0;
-    precise vec3 v7;  // sub  test_golden.py
-    v7 = v8 - v5;
+    precise vec3 v7;  // neg  test_golden.py
+    v7 = -v4;
+    precise vec3 v8;  // sigmoid  test_golden.py
+    vec3 v8_e = exp(-abs(v7)); v8 = mix(v8_e, vec3(1.0), greaterThanEqual_(v7, vec3(0.0))) / (vec3(1.0) + v8_e);
     precise vec3 v9;  // mul  test_golden.py
-    v9 = v5 * v7;
+    v9 = v5 * v8;
     precise vec3 v10;  // add_n  test_golden.py
     v10 = v6 + v6;
     precise vec3 v11;  // zero_mul  test_golden.py

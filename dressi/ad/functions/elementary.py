@@ -128,12 +128,12 @@ def fract(x: Any) -> Variable:
     "{T} {y}_e = exp(-abs({x0})); "
     "{y} = mix({y}_e, {T}(1.0), greaterThanEqual_({x0}, {T}(0.0))) / ({T}(1.0) + {y}_e);",
     _sigmoid,
-    lambda x, y, gy: zero_mul(gy, y * (1.0 - y)),
+    lambda x, y, gy: zero_mul(gy, y * sigmoid(-x)),  # 1 - y has few digits where y is near 1
     -5.0,
     5.0,
 )
 def sigmoid(x: Any) -> Variable:
-    """1 / (1 + exp(-x)) in the two-sided form that never overflows. Gradient: gy * y * (1 - y)."""
+    """1 / (1 + exp(-x)), two-sided: it never overflows. Gradient: gy * y * sigmoid(-x)."""
 
 
 @unary(

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions.elementary import exp, sqrt
+from dressi.ad.functions.elementary import exp, sigmoid, sqrt
 from dressi.ad.functions.select import compare, where, zero_div, zero_mul
 from dressi.ad.functions.unary import log_glsl, number_glsl, unary
 from dressi.ad.graph import Variable
@@ -130,11 +130,11 @@ def cosh(x: Any) -> Variable:
     "  {y} = mix({y}_s / {y}_c, sign({x0}) * (({T}(1.0) - {y}_e) / ({T}(1.0) + {y}_e)),\n"
     "    greaterThan_(abs({x0}), {T}(0.5)));",
     np.tanh,
-    lambda x, y, gy: zero_mul(gy, 1.0 - y * y),
+    lambda x, y, gy: zero_mul(gy, 4.0 * sigmoid(2.0 * x) * sigmoid(-2.0 * x)),  # 1 - y^2 is coarse
     more=_near("tanh"),
 )
 def tanh(x: Any) -> Variable:
-    """Hyperbolic tangent. FLOAT, VECn. Gradient: gy * (1 - y^2)."""
+    """Hyperbolic tangent. FLOAT, VECn. Gradient: gy / cosh(x)^2, exact far from 0 too."""
 
 
 @unary(

@@ -101,6 +101,8 @@ def run_bench(
     names = [name]
     if name == ALL:
         names = [n for n in TABLES if settings.smoke or n not in LARGE]
+        if not torch_layer.is_available():
+            names = [n for n in names if n != "torch"]
     if {"steps", "table1", "table2", "table3", "table4", "roofline"} & set(names):
         settings.check_data()  # before minutes of work
     with DressiAD(settings.device) as ad:

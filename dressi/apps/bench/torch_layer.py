@@ -8,6 +8,7 @@ torch needs for those alone. The steps take turns.
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from dressi.ad import F, Variable
 from dressi.ad.optim import Adam
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3
 from dressi.apps.bench.common import Copies, Settings, Table
-from dressi.apps.timing import alternating_ms
+from dressi.apps.timing import Steps, alternating_ms
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.render.raster import build_hardsoftras
@@ -112,7 +113,7 @@ def measure_size(size: int, settings: Settings, copies: Copies) -> dict[str, Any
     before = copies.measure()
     with DressiAD(settings.device) as ad, DressiAD(settings.device) as own:
         native(mesh, matrices, target, ad)
-        steps = [ad, LayerStep(mesh, matrices, target, own), TorchStep(mesh, target)]
+        steps: list[Steps] = [ad, LayerStep(mesh, matrices, target, own), TorchStep(mesh, target)]
         times = dict(zip(("native", "layer", "torch"), alternating_ms(steps, rounds), strict=True))
     share = times["layer"] - times["torch"]
     return {
@@ -125,14 +126,15 @@ def measure_size(size: int, settings: Settings, copies: Copies) -> dict[str, Any
     }
 
 
+def is_available() -> bool:
+    """Whether torch is installed."""
+    return importlib.util.find_spec("torch") is not None
+
+
 def measure(settings: Settings, copies: Copies) -> Table:
     """Return all rows. Raises DressiError where torch is not installed."""
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        raise DressiError(
-            "bench torch needs PyTorch\n  hint: pip install 'dressi[torch]'"
-        ) from None
+    if not is_available():
+        raise DressiError("bench torch needs PyTorch\n  hint: pip install 'dressi[torch]'")
     sizes = SMOKE_SIZES if settings.smoke else SIZES
     rows = [measure_size(size, settings, copies) for size in sizes]
     holds = all(row["ratio"] <= AT_MOST for row in rows)
