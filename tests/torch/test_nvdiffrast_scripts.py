@@ -59,7 +59,7 @@ def test_scripts_converge(script, arguments, share):
     assert error < share * first
 
 
-FOR_CUDA = '''
+FOR_CUDA = """
 import sys
 import threading
 import nvdiffrast.torch as dr
@@ -102,7 +102,7 @@ pos = torch.tensor([[[-1, -1, 0, 1], [3, -1, 0, 1], [-1, 3, 0, 1.0]]]).cuda()
 tri = torch.tensor([[0, 1, 2]], dtype=torch.int32, device=device)
 assert (dr.rasterize(glctx, pos, tri, [4, 4])[0][..., 3] == 1).all()
 print("done")
-'''
+"""
 
 
 def test_scripts_for_cuda_run_where_there_is_none(tmp_path):
