@@ -66,6 +66,11 @@ def groups(tensor: torch.Tensor) -> list[torch.Tensor]:
     return [tensor] if tensor.shape[-1] <= 4 else list(torch.split(tensor, 4, dim=-1))
 
 
+def joined(images: list[torch.Tensor]) -> torch.Tensor:
+    """One tensor of the channels of all."""
+    return images[0] if len(images) == 1 else torch.cat(images, -1)
+
+
 def _leaf(tensor: torch.Tensor) -> Variable:
     """A leaf for tensors of this shape (layers, height, width, channels)."""
     layers, height, width, n = tensor.shape
