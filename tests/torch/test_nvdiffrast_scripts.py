@@ -50,7 +50,7 @@ def test_the_triangle_is_drawn_and_saved(tmp_path):
         ("cube.py", ("8", "150"), 0.1),
         ("cube.py", ("4", "150"), 0.3),
         ("pose.py", ("48", "75", "6"), 0.02),
-        ("earth.py", ("32", "60"), 0.4),
+        ("earth.py", ("48", "80"), 0.35),
         ("envphong.py", ("48", "60"), 0.2),
     ],
 )

@@ -97,6 +97,7 @@ def raster_image(raster: HardRaster, first_face: Variable | None = None) -> Vari
 
     first_face: INT @ 1x1, any layers, added to the numbers of faces (ranges of one long list).
     Numbers above 2^24 are not exact. Gradient through u and v; none through z / w and the number.
+    Raises GraphError for another first_face.
     """
     numbers = raster.ids + 1
     if first_face is not None:

@@ -59,11 +59,11 @@ from dressi.render.shading.tone import aces, exposure, gamma, reinhard, tone_map
 from dressi.render.shading.values import Value
 
 __all__ = [
+    "MLP",
     "DirectionalLight",
     "Environment",
     "Layer",
     "Light",
-    "MLP",
     "NeuralTexture",
     "PbrMaterial",
     "PointLight",

@@ -55,7 +55,8 @@ def texture_cube_mip(
     levels: FLOAT or VECn @ (n, n), (n / 2, n / 2), ..., layers=6 (6 k with index), level 0 first.
     direction, index: as of F.texture_cube. lod: FLOAT @ the size of direction, or a number; clamped
     to the chain. nearest_level: read the nearest level, not two mixed. Every level is read at every
-    pixel. Gradient to the levels, to direction, and to lod unless nearest_level.
+    pixel. Gradient to the levels, to direction, and to lod unless nearest_level. Raises GraphError
+    for no levels, and as F.texture_cube.
     """
     if not levels:
         raise GraphError("texture_cube_mip needs at least one level")

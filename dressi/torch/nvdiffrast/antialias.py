@@ -14,7 +14,7 @@ from dressi.errors import GraphError
 from dressi.render.raster.antialias_over import blend_edges, build_edge_weights
 from dressi.render.raster.clip_space import opengl_to_vulkan
 from dressi.render.raster.topology import face_neighbors
-from dressi.torch.eager import call, groups
+from dressi.torch.eager import call, groups, joined
 from dressi.torch.nvdiffrast.checks import check_indices, check_minibatch, check_tensor, check_tri
 
 
@@ -77,7 +77,7 @@ def antialias(
         # Each image shows triangles of its own, and what the others show must not hide them.
         tables[1:] = _tables_per_image(rast, tri, neighbors)
     out = call(("antialias", len(tables)), lambda *v: _graph(len(images), v), images, tables)
-    return out[0] if len(out) == 1 else torch.cat(out, -1)
+    return joined(out)
 
 
 def _graph(n_images: int, leaves: Sequence[Variable]) -> list[Variable]:

@@ -13,7 +13,7 @@ from dressi.errors import GraphError
 from dressi.render.raster.clip_space import image_derivatives
 from dressi.render.raster.distance import interpolate as mix_corners
 from dressi.render.raster.projection import gather
-from dressi.torch.eager import call, groups
+from dressi.torch.eager import call, groups, joined
 from dressi.torch.nvdiffrast.checks import check_indices, check_minibatch, check_tensor, check_tri
 
 
@@ -65,17 +65,13 @@ def interpolate(
         [tri, *values, *picked],
     )
     n = len(values)
-    result = out[0] if n == 1 else torch.cat(out[:n], -1)
-    if not chosen:
-        return result, attr.new_zeros(0)
-    pairs = [torch.stack(xy, -1).flatten(-2) for xy in zip(out[n::2], out[n + 1 :: 2], strict=True)]
-    return result, pairs[0] if len(pairs) == 1 else torch.cat(pairs, -1)
+    return joined(out[:n]), joined(out[n:]) if chosen else attr.new_zeros(0)
 
 
 def _graph(
     n_values: int, n_picked: int, is_all: bool, n_images: int, leaves: Sequence[Variable]
 ) -> list[Variable]:
-    """Images of the groups, then for each group of derivatives those along X and along Y."""
+    """Images of the groups, then those of the derivatives, in pairs along X and along Y."""
     rast, tri = leaves[0], leaves[n_images]
     tables = leaves[n_images + 1 :]
     ids = F.to_int(F.stop_gradient(rast.w) + 0.5) - 1
@@ -85,8 +81,16 @@ def _graph(
     out = [mix_corners(c, ids, bary) for c in corners[:n_values]]
     if n_images == 2:
         for c in corners[:n_values] if is_all else corners[n_values : n_values + n_picked]:
-            out += image_derivatives(c, ids, leaves[1])
+            out += _pairs(*image_derivatives(c, ids, leaves[1]))
     return out
+
+
+def _pairs(dx: Variable, dy: Variable) -> list[Variable]:
+    """Components of both in turn, as Variables of up to four."""
+    if dx.vtype.n == 1:
+        return [F.vec2(dx, dy)]
+    both = [F.swizzle(d, k) for k in "xyzw"[: dx.vtype.n] for d in (dx, dy)]
+    return [F.vec(*both[i : i + 4]) for i in range(0, len(both), 4)]
 
 
 def _chosen(diff_attrs: Any, n: int) -> list[int]:

@@ -12,7 +12,7 @@ from dressi.ad import F, Variable
 from dressi.errors import GraphError
 from dressi.kinds import Filter, MipFilter, Wrap
 from dressi.render.shading.cube_detail import cube_derivatives, texture_cube_mip
-from dressi.torch.eager import call, groups
+from dressi.torch.eager import call, groups, joined
 from dressi.torch.nvdiffrast.checks import check_minibatch, check_tensor
 
 FILTERS = ("auto", "nearest", "linear", "linear-mipmap-nearest", "linear-mipmap-linear")
@@ -91,7 +91,7 @@ def texture(
         filter_mode = "linear"
     places = [uv]
     if is_mip and uv_da is not None:
-        places += [uv_da[..., 0::2], uv_da[..., 1::2]]
+        places += groups(uv_da)
     if is_mip and mip_level_bias is not None:
         places.append(mip_level_bias[..., None])
     texels = [g for t in levels for g in groups(t.flatten(0, 1) if cube else t)]
@@ -105,7 +105,7 @@ def texture(
         many=cube and tex.shape[0] > 1,
     )
     out = call(("texture", options), lambda *v: _graph(options, v), [*places, *texels])
-    whole = out[0] if len(out) == 1 else torch.cat(out, -1)
+    whole = joined(out)
     return whole if whole.shape[0] == n else whole.expand(n, -1, -1, -1)
 
 
@@ -126,7 +126,13 @@ class _Options:
 def _graph(o: _Options, leaves: Sequence[Variable]) -> list[Variable]:
     """Images of the groups of channels."""
     places, rest = [leaves[0]], list(leaves[1:])
-    da = (rest.pop(0), rest.pop(0)) if o.has_da else None
+    da = None
+    if o.has_da:
+        first = rest.pop(0)
+        da = F.vec2(first.x, first.z), F.vec2(first.y, first.w)
+        if o.boundary == "cube":
+            third = rest.pop(0)
+            da = F.vec3(da[0], third.x), F.vec3(da[1], third.y)
     bias = rest.pop(0) if o.has_bias else None
     n_groups = len(rest) // o.n_levels
     texels = [rest[k::n_groups] for k in range(n_groups)]
