@@ -30,6 +30,7 @@ from dressi.apps.bench import (
     table1,
     table2,
     table3,
+    torch_layer,
 )
 from dressi.apps.bench.common import Copies, Table, start
 from dressi.apps.bench.reliability import FIGURES
