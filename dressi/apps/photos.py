@@ -176,6 +176,10 @@ def _task(options: PhotoOptions) -> _Task:
     iterations = DEFAULT_ITERATIONS if options.iterations is None else options.iterations
     if not Path(options.images).is_dir():
         raise LoadError(f"{options.images}: no such folder", options.images)
+    if options.masks is not None and not Path(options.masks).is_dir():
+        raise LoadError(f"--masks {options.masks}: no such folder", options.masks)
+    if options.threshold is not None and not 0.0 < options.threshold < 1.0:
+        raise GraphError(f"--threshold must be in (0, 1), got {options.threshold}")
     if size < 16 or iterations < 2 or options.texture_iterations < 0:
         raise GraphError(
             "fit needs size >= 16, iterations >= 2, texture_iterations >= 0, got "

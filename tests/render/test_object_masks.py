@@ -11,10 +11,11 @@ from dressi.errors import GraphError
 from dressi.render.fit import iou
 from dressi.render.io import histogram_threshold, object_masks, photo_mask, srgb_to_linear
 
-SIZE = (192, 256)
-K = np.array([[320.0, 0, 127.5], [0, 320.0, 95.5], [0, 0, 1]])
+SIZE = (96, 128)
+K = np.array([[160.0, 0, 63.5], [0, 160.0, 47.5], [0, 0, 1]])
+N_CELLS = 56
 BOX = np.array([[-1.1, -0.5, -1.1], [1.1, 0.5, 1.1]])
-N = 12
+N = 9
 
 Cameras = tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]
 
@@ -39,7 +40,7 @@ def torus(radius: float, tube: float) -> list[np.ndarray]:
 def _torus(radius: float, tube: float) -> list[np.ndarray]:
     """Rays are marched by the distance to the torus."""
     y, x = np.mgrid[: SIZE[0], : SIZE[1]]
-    ray = np.stack([(x - 127.5) / 320, (y - 95.5) / 320, np.ones(SIZE)], -1).reshape(-1, 3)
+    ray = np.stack([(x - 63.5) / 160, (y - 47.5) / 160, np.ones(SIZE)], -1).reshape(-1, 3)
     ray /= np.linalg.norm(ray, axis=1, keepdims=True)
     out = []
     for r, t in zip(*cameras()[1:], strict=True):
@@ -65,7 +66,7 @@ def overlap(got: list[np.ndarray], wanted: list[np.ndarray]) -> float:
 
 def test_the_hole_of_a_torus_stays_open() -> None:
     shapes = torus(0.7, 0.25)
-    found = object_masks(pictures(shapes), *cameras(), BOX)
+    found = object_masks(pictures(shapes), *cameras(), BOX, resolution=N_CELLS)
     assert overlap(found.masks, shapes) > 0.99
     assert found.n_openings > 0 and not found.cut
 
@@ -74,10 +75,10 @@ def test_shadows_on_a_body_are_closed() -> None:
     """Black spots in two photos of a torus without a hole: no other photo looks through there."""
     shapes = torus(0.0, 0.45)
     photos = pictures(shapes)
-    photos[2, 90:104, 118:136] = 0.0
-    photos[5, 95:110, 130:140] = 0.0
-    photos[6, 60:64, 100:104] = 0.0
-    found = object_masks(photos, *cameras(), BOX)
+    photos[2, 45:52, 59:68] = 0.0
+    photos[5, 47:55, 65:70] = 0.0
+    photos[6, 40:42, 60:62] = 0.0
+    found = object_masks(photos, *cameras(), BOX, resolution=N_CELLS)
     assert overlap(found.masks, shapes) > 0.99
     assert found.n_shadows >= 2 and found.n_openings == 0
 
@@ -86,8 +87,8 @@ def test_a_shadow_beside_the_hole_is_closed_and_the_hole_is_not() -> None:
     shapes = torus(0.7, 0.25)
     photos = pictures(shapes)
     y, x = np.argwhere(shapes[2])[len(np.argwhere(shapes[2])) // 8]
-    photos[2, y : y + 6, x - 4 : x + 4] = 0.0
-    assert overlap(object_masks(photos, *cameras(), BOX).masks, shapes) > 0.985
+    photos[2, y : y + 3, x - 2 : x + 2] = 0.0
+    assert overlap(object_masks(photos, *cameras(), BOX, resolution=N_CELLS).masks, shapes) > 0.985
 
 
 @pytest.mark.parametrize(("background", "shape"), [(0.5, 0.9), (0.5, 0.15), (0.9, 0.2), (0.1, 0.4)])
@@ -95,36 +96,36 @@ def test_the_background_may_be_grey_or_bright(background: float, shape: float) -
     shapes = torus(0.7, 0.25)
     rng = np.random.default_rng(1)
     photos = pictures(shapes, background, shape) + rng.normal(0, 0.004, (N, *SIZE, 3))
-    assert overlap(object_masks(photos, *cameras(), BOX).masks, shapes) > 0.97
+    assert overlap(object_masks(photos, *cameras(), BOX, resolution=N_CELLS).masks, shapes) > 0.97
 
 
 def test_a_cloth_behind_the_object_is_background() -> None:
     """It reaches the frame, and shows through the hole."""
     shapes = torus(0.7, 0.25)
     cloth = np.zeros(SIZE, bool)
-    cloth[:, 60:170] = True
+    cloth[:, 30:85] = True
     photos = np.maximum(pictures(shapes), 0.0)
     values = float(srgb_to_linear(np.float32(0.2)))
     for photo, seen in zip(photos, shapes, strict=True):
         photo[cloth & ~seen] = values
-    assert overlap(object_masks(photos, *cameras(), BOX).masks, shapes) > 0.97
+    assert overlap(object_masks(photos, *cameras(), BOX, resolution=N_CELLS).masks, shapes) > 0.97
 
 
 def test_a_lamp_in_one_photo_does_not_raise_its_threshold() -> None:
     shapes = torus(0.7, 0.25)
     photos = pictures(shapes, 0.05, 0.5)
-    photos[3, :, 5:25] = float(srgb_to_linear(np.float32(0.45)))
-    photos[3][shapes[3] & (np.arange(SIZE[1]) > 150)] = float(srgb_to_linear(np.float32(0.2)))
-    found = object_masks(photos, *cameras(), BOX)
+    photos[3, :, 3:12] = float(srgb_to_linear(np.float32(0.45)))
+    photos[3][shapes[3] & (np.arange(SIZE[1]) > 75)] = float(srgb_to_linear(np.float32(0.2)))
+    found = object_masks(photos, *cameras(), BOX, resolution=N_CELLS)
     assert iou(found.masks[3], shapes[3]) > 0.97
 
 
 def test_nothing_outside_the_box_is_in_a_mask() -> None:
     shapes = torus(0.7, 0.25)
     photos = pictures(shapes)
-    photos[:, 4:14, 4:200] = 0.9  # joined to nothing, or to the outline's top
-    masks = object_masks(photos, *cameras(), BOX * 0.9).masks
-    assert not any(m[4:14, 4:30].any() for m in masks)
+    photos[:, 2:7, 2:100] = 0.9  # joined to nothing, or to the outline's top
+    masks = object_masks(photos, *cameras(), BOX * 0.9, resolution=N_CELLS).masks
+    assert not any(m[2:7, 2:15].any() for m in masks)
 
 
 def test_a_strip_that_reaches_the_frame_is_no_object() -> None:
@@ -143,10 +144,10 @@ def test_a_strip_that_reaches_the_frame_is_no_object() -> None:
 
 
 def test_an_object_that_reaches_the_frame_is_told() -> None:
-    shapes = [np.roll(s, 100, axis=1) for s in torus(0.7, 0.25)]
-    shapes[0][90:100, 120:] = True
+    shapes = [np.roll(s, 50, axis=1) for s in torus(0.7, 0.25)]
+    shapes[0][45:50, 60:] = True
     box = np.array([[-3.0, -3, -3], [3, 3, 3]])
-    found = object_masks(pictures(shapes), *cameras(), box)
+    found = object_masks(pictures(shapes), *cameras(), box, resolution=N_CELLS)
     assert 0 in found.cut
 
 

@@ -21,8 +21,8 @@ BACKGROUND_SHARE = 99.0
 """Per cent of the background that lies below the threshold."""
 NOISE = 0.03
 """And how far, in sRGB, the threshold lies above that: what noise and blur add."""
-LEAST = 0.05
-"""Smallest threshold: a background may be darker than any noise."""
+LEAST = 0.1
+"""Smallest threshold: what differs less is blur, or as good as the background."""
 
 
 def photo_mask(
@@ -65,7 +65,7 @@ def photo_mask(
         raise GraphError(f"photo_mask needs radii >= 0, got {dilate_px}, {erode_px}, {edge_px}")
     allowed = np.ones(array.shape[:2], bool) if within is None else np.asarray(within) > 0.5
     if array.ndim == 3 and array.shape[2] == 4 and array[..., 3].min() < 1.0:
-        return np.float32((array[..., 3] > 0.5) & allowed)
+        return ((array[..., 3] > 0.5) & allowed).astype(np.float32)
     difference, value = _differences(array, linear)
     if threshold is None:
         threshold = histogram_threshold(array, linear=linear)

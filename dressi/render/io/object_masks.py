@@ -177,7 +177,7 @@ def _views(
         pixel = pixels_of(cells, k, r, t)
         depth = float((np.asarray(r) @ box.mean(0) + np.asarray(t))[2])
         side = max(CELL_PX * step * float(np.asarray(k)[0, 0]) / max(depth, 1e-9), 1.0)
-        seen = ((pixel > -0.5) & (pixel < (width - 0.5, height - 0.5))).all(1)
+        seen = np.asarray(((pixel > -0.5) & (pixel < (width - 0.5, height - 0.5))).all(1))
         at = np.rint(np.where(seen[:, None], pixel, 0.0)).astype(np.int64)[:, ::-1]
         n_rows, n_columns = int(height / side) + 1, int(width / side) + 1
         square = (at[:, 0] / side).astype(np.int64) * n_columns + (at[:, 1] / side).astype(np.int64)
