@@ -33,7 +33,7 @@ def photo_mask(
     fill_holes: bool = False,
     *,
     max_hole_px: int | None = None,
-    edge_px: float = 3.0,
+    edge_px: float = 4.0,
     linear: bool = True,
     within: npt.ArrayLike | None = None,
 ) -> Mask:
