@@ -101,6 +101,18 @@ def _add_fit(commands: Commands) -> None:
         metavar="I",
         help="the two photos to keep out, from 0 (default: at 1/4 and 3/4 of the list)",
     )
+    fit.add_argument(
+        "--masks",
+        metavar="DIR",
+        help="a picture per photo, bright (or opaque) on the object (default: the photos' alpha, "
+        "or what is unlike the background)",
+    )
+    fit.add_argument(
+        "--threshold",
+        type=float,
+        help="difference to the background, sRGB in 0..1, from which a pixel is the object's "
+        "(default: from the histogram)",
+    )
     fit.set_defaults(run=_fit)
 
 
@@ -239,6 +251,8 @@ def _fit(args: argparse.Namespace) -> None:
             args.size,
             args.device,
             None if args.holdout is None else tuple(args.holdout),
+            args.masks,
+            args.threshold,
         )
     )
 
