@@ -2,7 +2,7 @@
 
 In: nothing. Out: changed modules of this process: ``nvdiffrast.torch`` is
 ``dressi.torch.nvdiffrast``; ``device="cuda"``, ``.cuda()``, ``torch.cuda.synchronize`` and the like
-work without a GPU.
+work without a GPU. A script sees its tensors on ``cuda:0``; torch and Dressi see the truth.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ def map_cuda_to_cpu() -> None:
         setattr(cuda, f"{kind}Tensor", getattr(torch, f"{kind}Tensor"))
     for name in ("range_push", "range_pop", "mark"):
         setattr(cuda.nvtx, name, _constant(None))
-    for name in ("device", "Generator"):
-        setattr(torch, name, _constructor(getattr(torch, name)))
+    torch.Generator = _constructor(torch.Generator)  # type: ignore[assignment, misc]
     for name in ("set_default_device", "set_default_tensor_type", "load", "autocast"):
         setattr(torch, name, _mapped(getattr(torch, name)))
     torch.load = _loading(torch.load)
@@ -111,12 +110,9 @@ def _on_cpu(value: Any) -> Any:
         if value == "cuda" or value.startswith("cuda:"):
             return "cpu"
         return value.replace("torch.cuda.", "torch.") if value.startswith("torch.cuda.") else value
-    if isinstance(value, _TORCH_DEVICE) and value.type == "cuda":
-        return _TORCH_DEVICE("cpu")
+    if isinstance(value, torch.device) and value.type == "cuda":
+        return torch.device("cpu")
     return value
-
-
-_TORCH_DEVICE = torch.device
 
 
 def _mapped(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -143,11 +139,7 @@ def _constructor(kind: type) -> type:
 
     class OnCpu(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            if args and isinstance(args[0], int) and kind is _TORCH_DEVICE:  # device(0): a GPU
-                args = ("cpu",)
-            if args and _on_cpu(args[0]) is not args[0]:  # device("cuda", 1)
-                args = ("cpu", *args[2:])
-            return kind(*args, **{k: _on_cpu(v) for k, v in kwargs.items() if k != "index"})
+            return kind(*map(_on_cpu, args), **{k: _on_cpu(v) for k, v in kwargs.items()})
 
         def __instancecheck__(cls, instance: Any) -> bool:
             return isinstance(instance, kind)
@@ -165,10 +157,10 @@ class _OnCpu(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name == "cuda" and args and isinstance(args[0], torch.Tensor):
             return args[0]
-        if func == _IS_CUDA:
-            return True
-        if name == "get_device":
-            return 0
+        if func is torch.device:  # a name, which is mapped where it is used
+            return func(*args, **(kwargs or {}))
+        if func in _WHERE and _asked_by_script(sys._getframe(1)):
+            return _WHERE[func]
         kwargs = {k: _on_cpu(v) for k, v in (kwargs or {}).items()}
         if name == "pin_memory":
             return args[0]
@@ -177,7 +169,22 @@ class _OnCpu(TorchFunctionMode):
         return func(*map(_on_cpu, args), **kwargs)
 
 
-_IS_CUDA: Any = getattr(torch.Tensor.is_cuda, "__get__", None)
+_WHERE: dict[Any, Any] = {
+    torch.Tensor.device.__get__: torch.device("cuda", 0),
+    torch.Tensor.is_cuda.__get__: True,  # type: ignore[attr-defined]
+    torch.Tensor.get_device: 0,
+}
+"""What a script is told of where a tensor is."""
+
+
+def _asked_by_script(frame: types.FrameType | None) -> bool:
+    """Whether the frame belongs to neither torch nor Dressi, modes of torch aside."""
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module not in ("torch.overrides", "torch.utils._device"):
+            return module.partition(".")[0] not in ("torch", "dressi")
+        frame = frame.f_back
+    return True
 
 
 class _Event:

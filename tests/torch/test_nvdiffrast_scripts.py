@@ -78,7 +78,11 @@ tensors = [
     torch.rand(3, generator=torch.Generator(device="cuda"), device="cuda"),
     torch.cuda.FloatTensor([1, 2, 3]), torch.ones(3).to(0),
 ]
-assert all(t.is_cuda and t.device == device for t in tensors)
+assert all(t.is_cuda and t.device == device and t.get_device() == 0 for t in tensors)
+assert tensors[0].device.type == "cuda" and tensors[0].device.index == 0
+with torch.device("cuda"):
+    assert torch.zeros(2).device == device
+assert torch.zeros(2, device=tensors[1].device).sum().cpu().numpy() == 0
 model = torch.nn.Linear(3, 3).cuda().to("cuda")
 optimizer = torch.optim.Adam(model.parameters())
 begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
