@@ -101,6 +101,18 @@ def _add_fit(commands: Commands) -> None:
         metavar="I",
         help="the two photos to keep out, from 0 (default: at 1/4 and 3/4 of the list)",
     )
+    fit.add_argument(
+        "--masks",
+        metavar="DIR",
+        help="a picture per photo, bright (or opaque) on the object (default: the photos' alpha, "
+        "or what is unlike the background)",
+    )
+    fit.add_argument(
+        "--threshold",
+        type=float,
+        help="difference to the background, sRGB in 0..1, from which a pixel is the object's "
+        "(default: from the histogram)",
+    )
     fit.set_defaults(run=_fit)
 
 
@@ -110,8 +122,8 @@ def _add_bench(commands: Commands) -> None:
         "table",
         nargs="?",
         metavar="TABLE",
-        help="steps, table1 to table4, roofline, scaling, packing, antialias, kbuffer, "
-        "torch, parallel, reliability or all (default steps; with --smoke all)",
+        help="steps, table1 to table4, silhouettes, roofline, scaling, packing, antialias, "
+        "kbuffer, torch, parallel, reliability or all (default steps; with --smoke all)",
     )
     bench.add_argument("--smoke", action="store_true", help="tiny sizes: only to see that it runs")
     bench.add_argument("--json", metavar="FILE", help="write the figures as one JSON object")
@@ -136,6 +148,11 @@ def _add_bench(commands: Commands) -> None:
         metavar="FILE",
         help="reliability, R7: a NumPy file of what this device draws; written when there is none, "
         "else compared with",
+    )
+    bench.add_argument(
+        "--peer",
+        metavar="PYTHON",
+        help="silhouettes: a Python that has deodr, which takes turns with us",
     )
     bench.set_defaults(run=_bench)
 
@@ -234,6 +251,8 @@ def _fit(args: argparse.Namespace) -> None:
             args.size,
             args.device,
             None if args.holdout is None else tuple(args.holdout),
+            args.masks,
+            args.threshold,
         )
     )
 
@@ -241,7 +260,9 @@ def _fit(args: argparse.Namespace) -> None:
 def _bench(args: argparse.Namespace) -> None:
     from dressi.apps.bench import Settings, run_bench
 
-    settings = Settings(args.smoke, args.device, args.data, args.out, args.only, args.results)
+    settings = Settings(
+        args.smoke, args.device, args.data, args.out, args.only, args.results, args.peer
+    )
     run_bench(args.table, settings, args.json)
 
 

@@ -1,9 +1,8 @@
-"""``dressi fit``: a shape and its texture from calibrated photos of an object before a dark
-background.
+"""``dressi fit``: a shape and its texture from calibrated photos of an object.
 
-Masks by thresholding and filling; the shape from a sphere scaled to the bounding box, coarse to
-fine in reach, resolution and mesh; then the texture. Two photos are kept out of the fit and used to
-report.
+Masks from files, alpha or the photos themselves (``object_masks``); the shape from a sphere scaled
+to the bounding box, coarse to fine in reach, resolution and mesh; then the texture. Two photos are
+kept out of the fit and used to report.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from dressi.apps.fitting import (
     fit_shape,
     fit_texture,
 )
+from dressi.apps.photo_masks import estimate_box, found_masks, given_masks
 from dressi.apps.report import (
     check_outputs,
     copy1024_ms,
@@ -37,7 +37,7 @@ from dressi.engine import DressiAD
 from dressi.errors import GraphError, LoadError
 from dressi.render.camera import from_opencv
 from dressi.render.fit import iou, psnr
-from dressi.render.io import contact_sheet, photo_mask
+from dressi.render.io import contact_sheet
 from dressi.render.io.files import write_glb
 from dressi.render.io.images import write_png
 from dressi.render.io.middlebury import Photo, load_photos, read_bounding_box
@@ -59,6 +59,8 @@ class PhotoOptions:
     size: int | None = None
     device: str | None = None
     holdout: tuple[int, int] | None = None
+    masks: str | None = None
+    threshold: float | None = None
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,10 @@ def _task(options: PhotoOptions) -> _Task:
     iterations = DEFAULT_ITERATIONS if options.iterations is None else options.iterations
     if not Path(options.images).is_dir():
         raise LoadError(f"{options.images}: no such folder", options.images)
+    if options.masks is not None and not Path(options.masks).is_dir():
+        raise LoadError(f"--masks {options.masks}: no such folder", options.masks)
+    if options.threshold is not None and not 0.0 < options.threshold < 1.0:
+        raise GraphError(f"--threshold must be in (0, 1), got {options.threshold}")
     if size < 16 or iterations < 2 or options.texture_iterations < 0:
         raise GraphError(
             "fit needs size >= 16, iterations >= 2, texture_iterations >= 0, got "
@@ -185,7 +191,9 @@ def _task(options: PhotoOptions) -> _Task:
     if len(photos) < 4:
         raise GraphError(f"fit needs at least 4 photos (2 are kept out), got {len(photos)}")
     check_outputs(options.out, options.json)
-    masks, images, box, matrices = prepare(photos, options.cameras)
+    masks, images, box, matrices = prepare(
+        photos, options.cameras, options.masks, options.threshold
+    )
     kept = list(options.holdout or (len(photos) // 4 - 1, 3 * len(photos) // 4 - 1))
     if len(set(kept)) != 2 or not all(0 <= i < len(photos) for i in kept):
         raise GraphError(f"holdout needs two photos out of 0..{len(photos) - 1}, got {kept}")
@@ -262,28 +270,43 @@ def _write_pictures(
         "fit": [shrink(colour[i], 160) for i in task.train[:7]],
     }
     write_png(out / "contact_sheet.png", contact_sheet(sheet))
+    write_png(out / "masks.png", contact_sheet(_mask_sheet(task)))
+
+
+def _mask_sheet(task: _Task) -> dict[str, list[np.ndarray]]:
+    """Return all photos, four a row, red where their masks are not: to be looked at."""
+    red = np.array([1.0, 0.0, 0.0], np.float32)
+    shown = [
+        shrink(np.where(m > 0.5, p.image, 0.3 * p.image + 0.3 * red), 240)
+        for p, m in zip(task.photos, task.masks, strict=True)
+    ]
+    names = [p.name for p in task.photos]
+    return {names[k]: shown[k : k + 4] for k in range(0, len(shown), 4)}
 
 
 def prepare(
-    photos: list[Photo], cameras: str
+    photos: list[Photo], cameras: str, masks_dir: str | None = None, threshold: float | None = None
 ) -> tuple[np.ndarray, np.ndarray, npt.NDArray[np.float64], np.ndarray]:
     """Return what a fit needs of photos: masks (n, H, W, 1), images times masks (n, H, W, 3), the
     box (2, 3) around the object (from the README.txt beside the camera file, else estimated),
     matrices (n, 4, 4) to clip space for positions that are centred and scaled to EXTENT.
 
-    Raises GraphError where sizes differ or an object is not found, LoadError where the calibration
-    is none.
+    masks_dir: of masks, see ``given_masks``; None: alpha, or what the photos show. threshold: of
+    ``object_masks``. Raises GraphError where sizes differ or an object is not found, LoadError
+    where the calibration is none or a mask is missing.
     """
     shapes = {p.image.shape for p in photos}
     if len(shapes) > 1:
         raise GraphError(f"the photos must have one size, got {sorted(shapes)}")
     for photo in photos:
         _check_calibration(photo, cameras)
-    masks = np.stack([_mask(p) for p in photos])[..., None]
-    images = np.stack([p.image for p in photos]) * masks
     box = read_bounding_box(Path(cameras).parent / "README.txt")
+    masks = given_masks(photos, masks_dir)
+    if masks is None:
+        masks = found_masks(photos, box, threshold)
     if box is None:
         box = estimate_box(photos, masks)
+    images = np.stack([p.image for p in photos]) * masks
     return masks, images, box, np.stack([_matrix(p, box) for p in photos])
 
 
@@ -294,24 +317,6 @@ def _check_calibration(photo: Photo, cameras: str) -> None:
         from_opencv(photo.K, photo.R, photo.t, width, height, 1.0, 2.0, name=photo.name)
     except GraphError as error:
         raise LoadError(f"{cameras}: {error.reason}", cameras, photo.name) from None
-
-
-MOST_COVERED = 0.95
-"""Share of a photo above which its mask is no object before a dark background."""
-
-
-def _mask(photo: Photo) -> np.ndarray:
-    """Return the mask of a photo; GraphError naming the photo when there is no object to be
-    found."""
-    try:
-        mask = photo_mask(photo.image)
-    except GraphError as error:
-        raise GraphError(f"{photo.name}: {error.reason}") from None
-    if mask.mean() > MOST_COVERED:
-        raise GraphError(
-            f"{photo.name}: {mask.mean():.0%} of the photo is brighter than a background should be"
-        )
-    return mask
 
 
 def _scale(box: npt.NDArray[np.float64]) -> float:
@@ -362,26 +367,3 @@ def _overlay(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     mask."""
     a, b = got[..., 0] > 0.5, wanted[..., 0] > 0.5
     return np.stack([a, a & b, b], -1).astype(np.float32)
-
-
-def estimate_box(photos: list[Photo], masks: np.ndarray) -> npt.NDArray[np.float64]:
-    """Return a box (2, 3) around the object where none is given: the point nearest to all rays
-    through the masks' centres, and the largest radius that the masks' areas ask for."""
-    a, b = np.zeros((3, 3)), np.zeros(3)
-    rays = []
-    for photo, mask in zip(photos, masks, strict=True):
-        y, x = np.nonzero(mask[..., 0] > 0.5)
-        direction = photo.R.T @ np.linalg.solve(photo.K, [x.mean(), y.mean(), 1.0])
-        direction /= np.linalg.norm(direction)
-        eye = -photo.R.T @ photo.t
-        project = np.eye(3) - np.outer(direction, direction)
-        a += project
-        b += project @ eye
-        rays.append((photo, x, y))
-    centre = np.linalg.solve(a, b)
-    radius = 0.0
-    for photo, x, y in rays:
-        depth = float((photo.R @ centre + photo.t)[2])
-        extent = max(np.ptp(x), np.ptp(y)) / 2
-        radius = max(radius, extent * depth / float(photo.K[0, 0]))
-    return np.stack([centre - radius, centre + radius])

@@ -40,6 +40,13 @@ class SubstageRow:
     n_functions: int
     functions: tuple[str, ...]
     traffic: Traffic
+    mask: str = ""
+    """Where it is 0, most of the functions are not run: of a sparse pass."""
+
+    @property
+    def text(self) -> str:
+        """Name, and whether it is a sparse pass."""
+        return f"sparse: {self.name}" if self.mask else self.name
 
 
 @dataclass(frozen=True)
@@ -202,7 +209,7 @@ class Report:
             f"{'size':<11}{'sub':>4}{'fun':>6}  first ops"
         )
         for r in self.stages:
-            ops = ",".join(s.name for s in r.substages)
+            ops = ",".join(s.text for s in r.substages)
             size = f"{r.width}x{r.height}"
             yield (
                 f"{r.full_name:<18}{ms_text(r.ms):>9}{self._share(r):>6}{_columns(r.traffic)}  "
@@ -212,7 +219,7 @@ class Report:
                 for k, s in enumerate(r.substages):
                     yield (
                         f"  {f'substage {k}':<16}{'':>15}{_columns(s.traffic)}  {'':<15}"
-                        f"{s.n_functions:>6}  {s.name}"
+                        f"{s.n_functions:>6}  {s.text}"
                     )
         for u in self.updates:
             if u.copied:
@@ -263,7 +270,7 @@ class Report:
             cells = [ms_text(r.ms), self._share(r), *_sizes(r.traffic)]
             cells += [f"{r.width}x{r.height}", str(len(r.substages)), str(r.n_functions)]
             inside = "".join(
-                f"<li>{_html(s.name)}: {s.n_functions} functions, reads "
+                f"<li>{_html(s.text)}: {s.n_functions} functions, reads "
                 f"{size_text(s.traffic.read)}, writes {size_text(s.traffic.written)}</li>"
                 for s in r.substages
             )
@@ -324,7 +331,7 @@ def build_report(
 
 def _stage_row(plan: Plan, name: str, stage: StagePlan, times: Mapping[str, float]) -> StageRow:
     members = tuple(
-        SubstageRow(s.name, s.n_functions, s.functions, substage_traffic(plan, s))
+        SubstageRow(s.name, s.n_functions, s.functions, substage_traffic(plan, s), s.mask)
         for s in stage.substages
     )
     return StageRow(

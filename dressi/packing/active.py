@@ -387,7 +387,7 @@ def count_input(use: Use, how: str, n_planes: int, leaf: bool, sign: int = 1) ->
 
 def broken_limit(s: Substage, limits: DeviceLimits) -> Obstacle | None:
     """Return the limit of the device that a substage breaks, if any."""
-    return limit_obstacle(use_of(s), limits, s.kind == RASTER, s.is_dispatch, s.lowered)
+    return limit_obstacle(use_of(s), limits, s.has_depth, s.is_dispatch, s.lowered)
 
 
 def rebuilt_within(s: Substage, context: Context, **changes: Any) -> Substage | None:

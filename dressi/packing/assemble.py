@@ -52,6 +52,8 @@ def _dispatch(s: Substage, shader: Shader, lay: Layout) -> SubstagePlan:
 def _subpass(s: Substage, shader: Shader, lay: Layout) -> SubstagePlan:
     cull = "none"
     draws: tuple[DrawPlan, ...] = (DrawPlan(0, 0, *lay.physical),)
+    if s.guard is not None:
+        draws = (DrawPlan(0, 0, *lay.physical), DrawPlan(0, 0, *lay.physical, first_instance=1))
     if s.kind == RASTER:
         raster = next(f for u in s.units for f in u.functions if f.op.kind == RASTER)
         cull, scissors = raster.attr("cull"), raster.attr("scissor") or (None,)
@@ -67,8 +69,10 @@ def _subpass(s: Substage, shader: Shader, lay: Layout) -> SubstagePlan:
         shader.vertex,
         shader.fragment,
         draws=draws,
-        depth=s.kind == RASTER,
+        depth=s.has_depth,
         cull=cull,
+        outside=shader.outside,
+        mask="" if s.guard is None else s.guard.condition.label(),
         n_functions=s.n_functions,
         functions=_function_names(s),
     )

@@ -24,5 +24,5 @@ def buffers_written(plan: Plan, substage: SubstagePlan) -> set[int]:
 
 def _readonly(substage: SubstagePlan, b: Binding) -> bool:
     declaration = f"binding = {b.binding}) readonly buffer"
-    texts = (substage.vertex, substage.fragment, substage.compute)
+    texts = (substage.vertex, substage.outside, substage.fragment, substage.compute)
     return any(declaration in text for text in texts)

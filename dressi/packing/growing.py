@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from dressi.ad.graph import Variable
-from dressi.ad.registry import RASTER
 from dressi.errors import GraphError
 from dressi.packing.defuse import DefUse
 from dressi.packing.layout import layout
@@ -85,7 +84,7 @@ class Growing:
     def _more(self, item: Joining) -> int:
         """Return the attachments that the substage adds to those that the stage has."""
         new = (n for uid, n in item.planes.items() if uid not in self.attached)
-        return sum(new) + (item.substage.kind == RASTER)
+        return sum(new) + item.substage.has_depth
 
     def add(self, item: Joining) -> None:
         """Take a substage."""

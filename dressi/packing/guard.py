@@ -48,7 +48,7 @@ def find_guard(functions: Sequence[Function], kept: Collection[int]) -> Guard | 
     best: tuple[int, Variable, set[int]] | None = None
     for condition in _candidates(functions):
         needless = _needless(condition, functions, users, kept)
-        saved = sum(_weight(f) for f in functions if f.output.uid in needless)
+        saved = sum(weight(f) for f in functions if f.output.uid in needless)
         if saved >= FEWEST and (best is None or saved > best[0]):
             best = (saved, condition, needless)
     if best is None:
@@ -75,7 +75,8 @@ def find_guard(functions: Sequence[Function], kept: Collection[int]) -> Guard | 
     return Guard(condition, runs, outside, before)
 
 
-def _weight(f: Function) -> int:
+def weight(f: Function) -> int:
+    """Return how many Functions one counts for."""
     near = all(f.op.read(i) == SAME for i in range(len(f.inputs)))
     return 1 if near and not f.op.scatter else FAR
 

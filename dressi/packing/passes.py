@@ -18,6 +18,7 @@ from dressi.packing.fold import fold
 from dressi.packing.inspection import check_program, log_pass
 from dressi.packing.program import Program
 from dressi.packing.rematerialize import dissolve, drop_dead, recompute
+from dressi.packing.sparse import mark_sparse
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,12 @@ SUBSTAGES = (
         "epilogues",
         append_epilogues,
         "Operations on the one pixel that a workgroup sums run in its dispatch.",
+    ),
+    Pass(
+        "sparse",
+        steps.over_substages(mark_sparse),
+        "A pass of which a mask makes most of the work needless runs that where the mask is not 0.",
+        ("sparse",),
     ),
 )
 

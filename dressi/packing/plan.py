@@ -120,6 +120,11 @@ class SubstagePlan:
     cull: str = "none"
     """Triangles that are not drawn: ``none``, ``back`` or ``front`` (one of CULL_MODES); those
     that run counter-clockwise on the screen are front faces."""
+    outside: str = ""
+    """GLSL of the fragments of the first draw, which leaves out the pixels where a mask is not 0;
+    ``fragment`` is that of the others. Empty: ``fragment`` is that of all draws."""
+    mask: str = ""
+    """Name of that mask."""
     groups: tuple[int, int, int] = (1, 1, 1)
     """Work groups of the dispatch."""
     n_functions: int = 0

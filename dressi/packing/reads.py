@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dressi.ad.graph import Function, Variable
-from dressi.ad.registry import RASTER
 from dressi.ad.vtype import VType
 from dressi.packing.exact import INT64, exact_sum
 from dressi.packing.layout import Layout, layout
@@ -243,22 +242,3 @@ class Reads:
         planes = self.places.images[v.uid]
         parts = [self.texel(i, v.vtype.plane, text, at, "pixel") for i in planes]
         return f"{v.vtype.glsl}({', '.join(parts)})" if v.vtype.is_matrix else parts[0]
-
-
-def raster_vertex(g: Reads) -> tuple[str, int]:
-    """Return a vertex shader that fetches the corners of primitives from tables, and the number of
-    vertices."""
-    raster = next(f for f in g.functions if f.op.kind == RASTER)
-    text = ShaderText("v")
-    n_corners = len(raster.inputs)
-    per = 3 if n_corners == 3 else 6
-    body = [
-        f"  primitive_id = gl_VertexIndex / {per}; int layer = gl_InstanceIndex;",
-        f"  int k = gl_VertexIndex % {per};",
-        "  int corner = k < 3 ? k : (k == 3 ? 0 : k - 2);  // 0 1 2, then 0 2 3",
-        "  ivec2 p = ivec2(primitive_id, 0);",
-    ]
-    for k, x in enumerate(raster.inputs):
-        body.append(f"  if (corner == {k}) gl_Position = {g.fetch(x, text)}(p, layer);")
-    source = text.render(body, "layout(location = 0) flat out int primitive_id;")
-    return source, per * raster.inputs[0].size[0]

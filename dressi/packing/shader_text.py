@@ -28,6 +28,9 @@ void main() {
 """
 
 
+FULL_SCREEN_TWICE = FULL_SCREEN.replace("0.0, 1.0);", "0.5 * gl_InstanceIndex, 1.0);")
+"""The second triangle lies behind the first."""
+
 LARGE = 2**17
 """Pixels of an image that fills a large device with groups of 128 lanes."""
 
@@ -63,6 +66,8 @@ class Shader:
 
     vertex: str = ""
     fragment: str = ""
+    outside: str = ""
+    """Of the first draw of a sparse pass."""
     compute: str = ""
     bindings: list[Binding] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)

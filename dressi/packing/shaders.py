@@ -9,9 +9,10 @@ from __future__ import annotations
 from dressi.ad.graph import Function
 from dressi.ad.registry import RASTER, SAME
 from dressi.ad.workgroups import Workgroup, workgroup
+from dressi.packing.fragments import skip_padding, sparse_shader, store_outputs
 from dressi.packing.glsl import Generator
 from dressi.packing.layout import padding_glsl, position_glsl
-from dressi.packing.reads import raster_vertex
+from dressi.packing.raster import raster_vertex, read_by_vertices
 from dressi.packing.shader_text import FULL_SCREEN, Places, Shader, ShaderText, tile
 from dressi.packing.statements import emit_guarded, emit_tail
 from dressi.packing.substage import Substage
@@ -28,17 +29,19 @@ def generate(substage: Substage, places: Places, context: Context) -> Shader:
 
 
 def _fragment(g: Generator) -> Shader:
+    if g.substage.guard is not None:
+        return sparse_shader(g, g.substage.guard)
     shader, text = Shader(vertex=FULL_SCREEN), ShaderText("f")
     body = position_glsl(g.domain, "ivec2(gl_FragCoord.xy)")
     head = ""
     raster = g.substage.kind == RASTER
     if raster:
-        head = "layout(location = 0) flat in int primitive_id;"
-        shader.vertex, shader.n_vertices = raster_vertex(g)
+        shader.vertex, head, shader.n_vertices = raster_vertex(g, read_by_vertices(g))
     start = len(body)
     exit_function: Function | None = None
     for f in g.functions:
-        g.emit(f, text, body)
+        if f.output.uid not in g.names:
+            g.emit(f, text, body)
         if f.op.fragment_exit:
             exit_function = f
     if exit_function is not None:
@@ -47,38 +50,10 @@ def _fragment(g: Generator) -> Shader:
         # depth test makes what it likes.
         body.append(f"  if ({keep} == 0.0 || !({depth} < 1.0)) discard;")
         body.append(f"  gl_FragDepth = {depth};")
-    # What carries no pixel would read beyond the ends of images, buffers, uniforms of layers.
-    beyond = bool(text.fetches) or g.domain.columns > 1
-    beyond = beyond or any(b.kind == "buffer" for b in g.bindings.values())
-    if padding_glsl(g.domain) and beyond:
-        body.insert(start, f"  if ({padding_glsl(g.domain)}) return;")
-    _store(g, shader, text, body)
+    skip_padding(g, text, body, start)
+    store_outputs(g, shader, text, body)
     shader.fragment = text.render(body, head)
     return shader
-
-
-def _store(g: Generator, shader: Shader, text: ShaderText, body: list[str]) -> None:
-    """Declare and write the colour outputs."""
-    for v in g.substage.outputs:
-        if in_buffer(v):
-            continue
-        t = v.vtype
-        clear = None
-        if v.creator is not None and v.creator.op.fragment_exit:
-            clear = (v.creator.attr("background"),) * 4
-        for k, image in enumerate(g.places.images[v.uid]):
-            location = len(shader.outputs)
-            wide = ("ivec" if t.is_int else "vec") + str(t.plane.channels)
-            wide = wide if t.plane.channels > 1 else t.plane.glsl
-            text.declarations.append(
-                f"layout(location = {location}) out {wide} o{location};  // {v.label()}"
-            )
-            value = g.names[v.uid] + (f"[{k}]" if t.is_matrix else "")
-            if t.plane.n == 3:
-                value = f"{wide}({value}, 0)"
-            body.append(f"  o{location} = {value};")
-            shader.outputs.append(image)
-            shader.clears.append(clear)
 
 
 def _compute(g: Generator) -> Shader:

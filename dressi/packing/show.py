@@ -16,7 +16,7 @@ def plan_text(plan: Plan) -> str:
         lines.append(f"{stage.name} {stage.kind} {stage.width}x{stage.height}")
         for s in stage.substages:
             lines.append(
-                f"  {s.name} ({s.n_functions} functions){_raster(s)}{_inputs(plan, s)} -> "
+                f"  {s.name} ({s.n_functions} functions){_drawn(s)}{_inputs(plan, s)} -> "
                 f"{_outputs(plan, s)}"
             )
     for source, target in plan.updates:
@@ -24,11 +24,12 @@ def plan_text(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _raster(s: SubstagePlan) -> str:
+def _drawn(s: SubstagePlan) -> str:
     """What is not drawn."""
+    sparse = f" sparse by {s.mask}" if s.outside else ""
     culled = f" cull {s.cull}" if s.cull != "none" else ""
     rectangles = [d.scissor for d in s.draws if d.scissor is not None]
-    return culled + (f" scissor {', '.join(map(str, rectangles))}" if rectangles else "")
+    return sparse + culled + (f" scissor {', '.join(map(str, rectangles))}" if rectangles else "")
 
 
 def _inputs(plan: Plan, s: SubstagePlan) -> str:
@@ -60,6 +61,7 @@ def shaders_text(plan: Plan) -> str:
         for k, s in enumerate(stage.substages):
             for what, text in (
                 ("vertex", s.vertex),
+                ("fragment outside", s.outside),
                 ("fragment", s.fragment),
                 ("compute", s.compute),
             ):

@@ -18,7 +18,7 @@ from dressi.ad.template import Value
 from dressi.ad.workgroups import workgroup
 from dressi.packing.accumulate import ATOMIC, adder, reduced, reducer
 from dressi.packing.exact import INT64, exact_adder
-from dressi.packing.guard import find_guard
+from dressi.packing.guard import Guard, find_guard
 from dressi.packing.shader_text import ShaderText
 from dressi.packing.units import is_exact
 
@@ -142,6 +142,26 @@ def emit_guarded(g: Generator, text: ShaderText, body: list[str]) -> None:
         body.append(f"  if ({condition} != {zero}) {{")
         body += ["  " + line.replace("\n", "\n  ") for line in inner]
         body.append("  }")
+
+
+def emit_outside(g: Generator, guard: Guard, text: ShaderText, body: list[str]) -> None:
+    """Append the statements of the fragments where the condition of a guard is 0, which discard the
+    others. What is guarded is 0 in them: nothing takes it there."""
+    tested = False
+    for guarded, run in guard.runs:
+        if not guarded:
+            for f in run:
+                g.emit(f, text, body)
+            continue
+        if not tested:
+            condition = g.operand(guard.condition, text, body)
+            body.append(f"  if ({condition} != {guard.condition.vtype.glsl}(0)) discard;")
+            tested = True
+        for f in run:
+            if f.output.uid in guard.outside:
+                name = g.names[f.output.uid] = f"v{len(g.names)}"
+                t = f.output.vtype.glsl
+                body.append(f"  {t} {name} = {t}(0);  // {f.op.name}")
 
 
 def emit_tail(g: Generator, own: Function, text: ShaderText, body: list[str]) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dressi.ad.graph import Variable
-from dressi.ad.registry import COMP, SAME
+from dressi.ad.registry import COMP, RASTER, SAME
+from dressi.packing.guard import Guard
 from dressi.packing.task import Context
 from dressi.packing.units import (
     ATTACHMENT,
@@ -58,6 +59,8 @@ class Substage:
     """Whether the fragment Functions run in a dispatch."""
     computed: Mapping[int, tuple[Unit, ...]] = field(default_factory=dict)
     """Variables by uid that are computed where they are read at any pixel: by these units."""
+    guard: Guard | None = None
+    """Of a sparse pass: see ``sparse``."""
 
     def __repr__(self) -> str:
         return f"Substage({self.name} over {domain_text(self.domain)})"
@@ -81,6 +84,11 @@ class Substage:
         """The one access by which the shader reads v (an image that is read at other pixels too is
         no attachment)."""
         return one_access(accesses, v.uid not in self.as_textures and not self.is_dispatch)
+
+    @property
+    def has_depth(self) -> bool:
+        """Whether it has a depth attachment."""
+        return self.kind == RASTER or self.guard is not None
 
     @property
     def n_pixels(self) -> int:
@@ -121,8 +129,9 @@ def make_substage(
 
 
 def rebuilt(s: Substage, context: Context, **changes: Any) -> Substage:
-    """Return the substage with some fields replaced, and the reads that follow from them."""
-    s = replace(s, **changes)
+    """Return the substage with some fields replaced, and the reads that follow from them. It is no
+    sparse pass."""
+    s = replace(s, **changes, guard=None)
     accesses: dict[int, tuple[Variable, set[str]]] = {}
 
     def add(unit: Unit, known: Collection[int], attach: bool) -> None:

@@ -39,6 +39,8 @@ class Context:
     inline: Collection[int] = frozenset()
     """Variables that every shader recomputes."""
     deterministic: bool = False
+    per_primitive: bool = True
+    """As in Options."""
     lowering: str = "graphics"
     """As in Options; ``auto`` asks the profile."""
     profile: DeviceProfile | None = None
@@ -105,6 +107,7 @@ class Task:
             uniforms={v.uid for v in self.uniforms},
             inline=set(self.inline),
             deterministic=self.options.deterministic,
+            per_primitive=self.options.per_primitive,
             lowering=self.options.lowering,
             profile=self.profile,
         )

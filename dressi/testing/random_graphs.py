@@ -119,3 +119,36 @@ def random_graph(seed: int, n_ops: int = 25) -> RandomGraph:
     picked = [b.values[-1], b.values[len(b.values) // 2]]
     outputs = [v for v in picked if v.creator is not None]
     return RandomGraph(total, [total, *outputs], b.feeds)
+
+
+def masked_graph(seed: int, n_ops: int = 16) -> RandomGraph:
+    """Return a graph in which a mask chooses between two sides, one of them long, before a loss per
+    pixel: the rest of its backward is zeros. The mask is a leaf, or is computed; it holds -0, too.
+    The long side may be NaN or infinite where it is not taken."""
+    rng = np.random.default_rng(seed)
+    size, layers = [((16, 8), 1), ((7, 5), 3), ((9, 4), 1)][seed % 3]
+    w, h = size
+    index = Variable(INT, size, layers, name="index")
+    feeds: dict[Variable, np.ndarray] = {index: rng.integers(-1, 6, (layers, h, w, 1))}
+
+    def leaf(t: VType, at: tuple[int, int], n: int, name: str, data: np.ndarray) -> Variable:
+        v = Variable(t, at, n, requires_grad=name != "mask", name=name)
+        feeds[v] = data.astype(np.float32)
+        return v
+
+    shape = (layers, h, w, 1)
+    table = leaf(VEC2, (5, 1), 1, "table", rng.normal(size=(1, 1, 5, 2)))
+    x, y = (leaf(FLOAT, size, layers, name, rng.normal(size=shape)) for name in ("x", "y"))
+    c = leaf(FLOAT, size, layers, "mask", rng.choice([0.0, -0.0, 1.0, 2.0], shape))
+    p = F.lookup(table, F.dynamic(index))
+    long, short = p.x, x * y
+    for _ in range(n_ops):
+        k = rng.integers(6)
+        if k < 4:
+            long = (F.sin, F.sqrt, F.exp, F.neg)[k](long)
+        else:
+            long = long * p.y if k == 4 else long / p.x
+    mask = (c, c * x, F.to_float(c > 0.5))[rng.integers(3)]
+    d = F.where(mask, long, short) - y
+    loss = d * d
+    return RandomGraph(loss, [loss], feeds)

@@ -17,7 +17,7 @@ from dressi.vk.descriptors import Layouts, create_descriptors
 from dressi.vk.image import Image, read_all, read_buffer
 from dressi.vk.memory import Buffer
 from dressi.vk.owner import Owner
-from dressi.vk.pipeline import Bound, Job, create_modules, create_pipelines
+from dressi.vk.pipeline import Bound, Job, create_modules, create_pipelines, first_draws
 from dressi.vk.record import Objects, record
 from dressi.vk.renderpass import RenderPass, RenderPasses
 from dressi.vk.resources import check_alive, check_sizes, create_resources
@@ -76,6 +76,7 @@ class Executable:
             texts = (
                 ("vert", substage.vertex),
                 ("frag", substage.fragment),
+                ("frag", substage.outside),
                 ("comp", substage.compute),
             )
             sources += [t for t in texts if t[1]]
@@ -101,12 +102,14 @@ class Executable:
         modules = create_modules(ctx, owned, sources, codes)
         start = time.perf_counter()
         cache = self._device.pipeline_cache
+        jobs += first_draws(jobs)
         pipelines = create_pipelines(ctx, owned, layouts, jobs, modules, cache)
         self.build_times["pipelines"] = time.perf_counter() - start
         sets = create_descriptors(ctx, owned, layouts, substages, resources)
+        outside = iter(pipelines[len(substages) :])
         bound = iter(
-            Bound(pipeline, layouts.get(s.bindings, s.name)[1], descriptors)
-            for pipeline, s, descriptors in zip(pipelines, substages, sets, strict=True)
+            Bound(p, layouts.get(s.bindings, s.name)[1], d, next(outside) if s.outside else None)
+            for p, s, d in zip(pipelines, substages, sets, strict=False)
         )
         by_stage = [[next(bound) for _ in stage.substages] for stage in plan.stages]
         if timestamps:

@@ -7,7 +7,7 @@ in two vkCreate*Pipelines calls at most.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dressi.errors import DeviceError
 from dressi.packing.plan import SubstagePlan
@@ -24,6 +24,8 @@ class Bound:
     layout: CData
     descriptors: CData
     """Pointer to one VkDescriptorSet, or None when the substage has no bindings."""
+    outside: CData = None
+    """Pipeline of the first draw of a sparse pass."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,18 @@ class Job:
     substage: SubstagePlan
     render_pass: CData = None
     subpass: int = 0
+    is_outside: bool = False
+    """Whether it is the first draw of a sparse pass."""
+
+    @property
+    def fragment(self) -> str:
+        """GLSL of its fragments."""
+        return self.substage.outside if self.is_outside else self.substage.fragment
+
+
+def first_draws(jobs: Sequence[Job]) -> list[Job]:
+    """Return the jobs of the first draws of sparse passes, in the order of these."""
+    return [replace(job, is_outside=True) for job in jobs if job.substage.outside]
 
 
 def create_modules(
@@ -71,7 +85,7 @@ def create_pipelines(
         s = job.substage
         kind = "Compute" if job.render_pass is None else "Graphics"
         layout = layouts.get(s.bindings, f"substage '{s.name}'")[1]
-        shaders = (s.vertex, s.fragment, s.compute)
+        shaders = (s.vertex, job.fragment, s.compute)
         key = (layout, job.render_pass, job.subpass, len(s.outputs), s.depth, s.cull, shaders)
         keys.append((kind, key))
         if key in infos[kind]:
@@ -154,7 +168,7 @@ def _graphics_info(
     c, substage = ctx.api.c, job.substage
     stages = [
         _stage_info(arena, c.VK_SHADER_STAGE_VERTEX_BIT, modules[("vert", substage.vertex)]),
-        _stage_info(arena, c.VK_SHADER_STAGE_FRAGMENT_BIT, modules[("frag", substage.fragment)]),
+        _stage_info(arena, c.VK_SHADER_STAGE_FRAGMENT_BIT, modules[("frag", job.fragment)]),
     ]
     n_outputs = len(substage.outputs)
     blend = arena.struct(

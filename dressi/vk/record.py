@@ -114,7 +114,10 @@ def _graphics(
         if i:
             lib.vkCmdNextSubpass(commands, inline)
         _bind(ctx, commands, bound[i], c.VK_PIPELINE_BIND_POINT_GRAPHICS)
-        for draw in substage.draws:
+        for k, draw in enumerate(substage.draws):
+            if bound[i].outside is not None and k < 2:
+                pipeline = bound[i].pipeline if k else bound[i].outside
+                lib.vkCmdBindPipeline(commands, c.VK_PIPELINE_BIND_POINT_GRAPHICS, pipeline)
             rectangle = (draw.x, draw.y, draw.width, draw.height, draw.scissor)
             if rectangle != current:
                 _set_rectangle(ctx, commands, draw)

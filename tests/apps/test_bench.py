@@ -4,6 +4,7 @@ about bad input. Nothing here looks at a time."""
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +20,12 @@ from dressi.apps.bench import (
     antialias,
     packing,
     pear,
+    peer_deodr,
     roofline,
     run,
     run_bench,
     scaling,
+    silhouettes,
     steps,
     table1,
     table2,
@@ -31,6 +34,7 @@ from dressi.apps.bench import (
 )
 from dressi.apps.bench.common import Copies, Table, start
 from dressi.apps.bench.reliability import FIGURES
+from dressi.apps.bench.table3 import MESHES
 from dressi.apps.fitting import ShapeSchedule
 from dressi.apps.problems import (
     bumpy_stand_in,
@@ -61,6 +65,7 @@ KEYS = {
     "table2": "target name ms substages stages rel_diff ratio_to_copy",
     "table3": "case ms ms_per_view gpu_ms stages ratio_to_copy",
     "table4": "case ms gpu_ms adam_ms peer_ms times_peer ratio_to_copy",
+    "silhouettes": "case ms antialias_ms peer_ms times_hardsoftras cpu_ms ratio_to_copy",
     "roofline": "case stage kind functions ms megabytes roofline_ms",
     "scaling": "views resolution faces K ms stages ratio_to_copy",
     "antialias": "case ms ratio_to_copy times_hardsoftras error error_hard",
@@ -119,6 +124,7 @@ def test_smoke_leaves_nothing_behind_unless_asked(
         (["table3", "--only", "7"], "--only 7: table3 has no such rows; known: hardsoftras"),
         (["table4", "--only", "6"], "known: anew, once"),
         (["reliability", "--only", "R1,R0"], f"no figure R0; known: {', '.join(FIGURES)}"),
+        (["steps", "--peer", "python"], "--peer goes with silhouettes"),
         (["--smoke", "--json", "."], "--json"),
         (["--smoke", "--out", "afile"], "--out"),
         (["packing", "--smoke", "--device", "no such device"], "no such device"),
@@ -244,6 +250,57 @@ def test_antialiasing_is_compared_on_the_same_picture(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(antialias, "antialias_problem", hard)
     assert antialias.measure_case(case, SMOKE, Copies(SMOKE))["times_smaller"] == 1.0
+
+
+PEER = """
+import json, sys
+for line in sys.stdin:
+    n = json.loads(line).get("steps")
+    answer = {"area": 0.5, "version": "0"} if n is None else {"ms": [9.0] + [2.0] * (n - 1)}
+    if n is not None:
+        answer["cpu_ms"] = answer["ms"]
+    print(json.dumps(answer), flush=True)
+"""
+"""A peer whose first step of a turn takes 9 ms, and each other 2 ms."""
+
+
+@pytest.mark.gpu
+def test_a_peer_takes_turns_in_every_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_data: Path
+) -> None:
+    (tmp_path / "peer.py").write_text(PEER)
+    monkeypatch.setattr(peer_deodr, "__file__", str(tmp_path / "peer.py"))
+    settings = Settings(smoke=True, data=str(shared_data / "bench"))
+    peer = silhouettes.Peer(sys.executable)
+    try:
+        row = silhouettes.measure_cell(MESHES[0], 32, settings, Copies(SMOKE), peer)
+        assert row["peer_ms"] == row["peer_cpu_ms"] == 2.0  # a turn's first step does not count
+        assert row["times_peer"] == row["ms"] / 2.0
+    finally:
+        peer.close()
+
+
+def test_a_peer_that_cannot_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DressiError, match=r"--peer .*no such python"):
+        silhouettes.Peer(str(tmp_path / "no such python"))
+    (tmp_path / "peer.py").write_text("raise SystemExit(1)")
+    monkeypatch.setattr(peer_deodr, "__file__", str(tmp_path / "peer.py"))
+    peer = silhouettes.Peer(sys.executable)
+    with pytest.raises(DressiError, match="import deodr"):
+        peer.ask(steps=1)
+    peer.close()
+
+
+def test_conditions_of_silhouettes_count_cells() -> None:
+    def row(times: float, antialias: float = 1.4) -> dict[str, Any]:
+        return {"times_hardsoftras": antialias, "peer_ms": 1.0, "times_peer": times}
+
+    rows = [row(0.9)] * 6 + [row(1.2)] * 3
+    assert [holds for _, holds in silhouettes.conditions(rows)] == [True] * 3
+    rows = [row(0.9)] * 5 + [row(1.2)] * 3 + [row(1.4, 1.6)]
+    assert [holds for _, holds in silhouettes.conditions(rows)] == [False] * 3
+    alone = [{**row(1.0), "peer_ms": None}]
+    assert len(silhouettes.conditions(alone)) == 1
 
 
 def _row2(name: str, ms: float, rel_diff: float = 0.0) -> dict[str, Any]:

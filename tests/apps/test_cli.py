@@ -70,6 +70,8 @@ def test_fit_reports_the_photos_that_it_never_saw(shared_data: Path, tmp_path: P
         (["fit", "--images", ".", "--cameras", "nothing.txt"], "nothing.txt"),
         (["fit", "--images", ".", "--cameras", "x", "--iterations", "0"], "iterations 0"),
         (["fit", "--images", ".", "--cameras", "x", "--views", "-3"], "-3"),
+        (["fit", "--images", ".", "--cameras", "x", "--masks", "gone"], "gone: no such folder"),
+        (["fit", "--images", ".", "--cameras", "x", "--threshold", "2"], "--threshold"),
     ],
     ids=lambda v: " ".join(v) if isinstance(v, list) else "",
 )

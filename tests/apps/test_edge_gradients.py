@@ -10,7 +10,7 @@ import pytest
 from dressi.apps.bench import Settings
 from dressi.apps.bench.reliability import chosen as chosen_figures
 from dressi.apps.reliability import edge_gradients
-from dressi.apps.reliability.edge_gradients import BUILDERS, Found, chosen, measure
+from dressi.apps.reliability.edge_gradients import BUILDERS, Found, chosen, is_promised, measure
 from dressi.errors import DressiError
 from dressi.testing.edge_scenes import (
     KINDS,
@@ -102,28 +102,70 @@ def test_a_ratio_and_a_cosine_that_are_off_do_not_hold() -> None:
     assert [r["holds"] for r in rows] == [False] * 4
 
 
+def _few(monkeypatch, kind: str, look: str = "flat") -> None:
+    """One scene, which grows, and one timed step."""
+    few = [replace(s, directions=s.directions[:1]) for s in (edge_scene(kind, 0, look),)]
+    monkeypatch.setattr(edge_gradients, "scenes", lambda kind: few)
+    monkeypatch.setattr(edge_gradients, "TIMED", 1)
+
+
+@pytest.mark.gpu
+def test_the_edge_of_an_object_before_a_wall_is_what_occlusion_and_antialias_have(
+    monkeypatch,
+) -> None:
+    """What R16 is for. SMALL_SAMPLES of the reference know the derivative to some 2 %."""
+    _few(monkeypatch, "wall")
+    words = ("K=1 r=0.1", "occlusion r=0.1", "antialias", "wall")
+    old, occlusion, antialias, *verdicts = measure(Settings().device, True, words)
+    assert 0.9 <= old["value"] <= 1.1 and not old["holds"]
+    assert occlusion["value"] <= 0.03 and occlusion["holds"]
+    assert antialias["value"] < 0.05
+    # One layer without occlusion does not promise it.
+    assert {v["figure"].split(",")[0] for v in verdicts} == {"R16 occlusion r=0.1", "R16 antialias"}
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    "builder, least, most", [("K=1 r=0.1", 0.9, 1.1), ("occlusion r=0.1", 0.0, 0.03)]
+    "kind, look", [("crossing", "flat"), ("contact", "flat"), ("ball", "facets")]
 )
-def test_only_occlusion_has_the_edge_of_an_object_before_a_wall(
-    builder: str, least: float, most: float, monkeypatch
+def test_antialias_has_the_gradient_of_every_line_that_moves(
+    monkeypatch, kind: str, look: str
 ) -> None:
-    """What R16 is for."""
-    scene = edge_scene("wall")
-    few = replace(scene, directions=scene.directions[:1])
-    monkeypatch.setattr(edge_gradients, "scenes", lambda kind: [few])
-    row, *_ = measure(Settings().device, True, (builder, "wall"))
-    assert least <= row["value"] <= most and row["holds"] == (most <= 0.03)
+    """Lines where boxes cross; a box that stands on a floor, of which one side of a step is a
+    crossing and the other an edge; facets."""
+    _few(monkeypatch, kind, look)
+    row, *_ = measure(Settings().device, True, ("antialias", kind))
+    assert row["value"] < 0.05
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["wall", "crossing"])
-def test_antialias_has_the_gradient_of_edges_before_a_wall_and_of_crossings(
-    monkeypatch, kind: str
+@pytest.mark.parametrize("times, holds", [(1.02, [True] * 3), (-1.0, [False] * 3)])
+def test_scenes_from_seeds_have_three_rows_and_can_fail(
+    monkeypatch, times: float, holds: list[bool]
 ) -> None:
-    few = [replace(s, directions=s.directions[:1]) for s in (edge_scene(kind),)]
-    monkeypatch.setattr(edge_gradients, "scenes", lambda kind: few)
-    row, *_ = measure(Settings().device, True, ("antialias", kind))
-    # SMALL_SAMPLES of the reference know the derivative to some 2 %.
-    assert row["value"] < 0.05
+    """A builder whose gradient is a multiple of the truth."""
+    few = [replace(s, directions=s.directions[:2]) for s in random_scenes(2)]
+
+    def measured(ad, scene, builder, truth, own) -> Found:
+        return Found(times * truth, None, truth, 0.0)
+
+    monkeypatch.setattr(edge_gradients, "random_scenes", lambda n: few)
+    monkeypatch.setattr(edge_gradients, "FEWER_SAMPLES", 2)
+    monkeypatch.setattr(edge_gradients, "measure_scene", measured)
+    rows = list(measure(Settings().device, False, ("random", "occlusion r=0.03")))
+    assert [r["holds"] for r in rows] == holds
+    assert [r["value"] for r in rows] == pytest.approx([abs(times - 1)] * 2 + [2 * (times < 0)])
+
+
+@pytest.mark.parametrize(
+    "builder, kind, look, promised",
+    [
+        ("K=1 r=0.03", "thin", "waves", True),
+        ("K=1 r=0.03", "thin", "facets", False),
+        ("K=1 r=0.03", "wall", "flat", False),
+        ("K=3 r=0.03", "wall", "flat", True),
+        ("occlusion r=0.03", "wall", "facets", True),
+    ],
+)
+def test_one_layer_promises_the_outline(builder: str, kind: str, look: str, promised: bool) -> None:
+    assert is_promised(builder, edge_scene(kind, 0, look)) == promised

@@ -20,6 +20,7 @@ from dressi.apps.experiments.edge_fits import (
     truth,
 )
 from dressi.apps.experiments.edges import Settings, conditions, quickly, run, wins
+from dressi.apps.experiments.parts import Parts
 from dressi.errors import DressiError
 
 
@@ -94,6 +95,24 @@ def test_quick_is_a_flag_without_a_value_and_keeps_where_files_go() -> None:
     quick = quickly(make_settings(Settings, quick=True, out="there", fits=("hand",)))
     assert quick.out == "there" and quick.fits == ("hand",)
     assert quick.samples < Settings().samples and len(quick.scenes) < len(SCENES)
+
+
+def test_parts_are_computed_once_until_the_run_ends_or_something_changes(tmp_path) -> None:
+    calls: list[str] = []
+
+    def compute(value: float) -> dict[str, object]:
+        calls.append("computed")
+        return {"value": value}
+
+    folder = tmp_path / "parts"
+    first = Parts(folder, "a")
+    assert first.get("fit, K=1", lambda: compute(1.5))["value"] == 1.5
+    assert Parts(folder, "a").get("fit, K=1", lambda: compute(2.5))["value"] == 1.5
+    assert Parts(folder, "b").get("fit, K=1", lambda: compute(3.5))["value"] == 3.5
+    assert len(calls) == 2
+    first.remove()
+    assert not folder.exists()
+    assert Parts(None, "a").get("fit, K=1", lambda: compute(4.5))["value"] == 4.5
 
 
 @pytest.mark.gpu

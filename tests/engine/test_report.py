@@ -70,6 +70,12 @@ def hand_made(name: str = "sub", **more: Any) -> Report:
     return build_report(plans(name), times, MEMORY, rebuilds, **arguments)
 
 
+def test_a_sparse_pass_says_so() -> None:
+    row = hand_made().stages[0].substages[0]
+    assert row.text == row.name
+    assert replace(row, mask="edge").text == f"sparse: {row.name}"
+
+
 def test_the_text_has_a_line_for_everything() -> None:
     text = str(hand_made())
     for line in (

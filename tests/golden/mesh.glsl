@@ -76,6 +76,7 @@ void main() {
 #version 450
 #extension GL_EXT_samplerless_texture_functions : require
 layout(location = 0) flat out int primitive_id;
+layout(location = 1) flat out vec4 flat0;
 layout(set = 0, binding = 0) uniform texture2D x0;
 layout(set = 0, binding = 1) uniform texture2D x1;
 layout(set = 0, binding = 2) uniform texture2D x2;
@@ -90,12 +91,18 @@ void main() {
   if (corner == 0) gl_Position = fetch0(p, layer);
   if (corner == 1) gl_Position = fetch1(p, layer);
   if (corner == 2) gl_Position = fetch2(p, layer);
+  {
+  precise vec4 v1;  // lookup  test_golden.py
+  v1 = fetch0(ivec2(primitive_id, 0), layer);
+  flat0 = v1;
+  }
 }
 
 // ===== stage 2, substage 0, fragment: rasterize,lookup,swizzle,+1
 #version 450
 #extension GL_EXT_samplerless_texture_functions : require
 layout(location = 0) flat in int primitive_id;
+layout(location = 1) flat in vec4 flat0;
 layout(set = 0, binding = 0) uniform texture2D x0;
 layout(set = 0, binding = 1) uniform texture2D x1;
 layout(set = 0, binding = 2) uniform texture2D x2;
@@ -105,16 +112,14 @@ vec4 fetch1(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & 1), (p.x >> 1))
 vec4 fetch2(ivec2 p, int l) { return texelFetch(x2, ivec2((p.x & 1), (p.x >> 1)), 0); }  // %3 VEC4@3x1
 void main() {
   ivec2 pos = ivec2(gl_FragCoord.xy); int layer = 0;
-  precise int v0;  // rasterize  test_golden.py
-  v0 = primitive_id;
-  precise vec4 v1;  // lookup  test_golden.py
-  v1 = fetch0(ivec2(v0, 0), layer);
+  precise int v1;  // rasterize  test_golden.py
+  v1 = primitive_id;
   precise float v2;  // swizzle  test_golden.py
-  v2 = v1.z;
+  v2 = flat0.z;
   precise float v4;
   v4 = 1.0;
   precise int v3;  // resolve  test_golden.py
-  v3 = v0;
+  v3 = v1;
   if (v4 == 0.0 || !(v2 < 1.0)) discard;
   gl_FragDepth = v2;
   o0 = v3;

@@ -729,7 +729,7 @@ def test_depth_is_hardwares_z_over_w(ad: DressiAD) -> None:
 @pytest.mark.gpu
 def test_rims_of_front_faces_give_the_silhouette_of_all_rims(ad: DressiAD) -> None:
     """A box, the same inside out, an open square seen from behind: each edge of the contour has a
-    rim, and inside distances stay what they were."""
+    rim outside, and inside no pixel is farther from the outline than in the face that it shows."""
     from dressi.testing.scenes import camera, cube, quad
 
     box, faces = cube(0.5)
@@ -747,5 +747,7 @@ def test_rims_of_front_faces_give_the_silhouette_of_all_rims(ad: DressiAD) -> No
         ]
         for x, a in ((pos, v), (table, f), (matrix, camera((40, 32), eye))):
             ad.send_img(x, a)
-        a, b = (ad.recv_img(hs.silhouette) for hs in made)
-        assert np.abs(a - b).max() < 1e-6 and ((a > 0.01) & (a < 0.99)).sum() > 20
+        a, b, hard = (ad.recv_img(x) for x in (*(hs.silhouette for hs in made), made[1].hard))
+        assert np.abs(a - b)[hard == 0].max() < 1e-6 and ((a > 0.01) & (a < 0.99)).sum() > 20
+        # 1e-3: beyond r it is hard, and a sigmoid of 7 in the face alone.
+        assert (b <= a + 1e-3).all() and (b[hard == 1] >= 0.5).all()

@@ -55,6 +55,7 @@ class Settings:
     out: str | None = None
     only: str | None = None
     results: str | None = None
+    peer: str | None = None
 
     def with_out(self, out: str | None) -> Settings:
         return replace(self, out=out)

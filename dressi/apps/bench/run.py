@@ -16,6 +16,7 @@ from dressi.apps.bench import (
     reliability,
     roofline,
     scaling,
+    silhouettes,
     steps,
     table1,
     table2,
@@ -34,6 +35,7 @@ TABLES: dict[str, Callable[[Settings, Copies], Table]] = {
     "table2": table2.measure,
     "table3": table3.measure,
     "table4": table4.measure,
+    "silhouettes": silhouettes.measure,
     "roofline": roofline.measure,
     "scaling": scaling.measure,
     "packing": packing.measure,
@@ -44,7 +46,7 @@ TABLES: dict[str, Callable[[Settings, Copies], Table]] = {
     "torch": torch_layer.measure,
 }
 ALL = "all"
-LARGE = ("table3", "table4", "parallel", "kbuffer", "torch")
+LARGE = ("table3", "table4", "silhouettes", "parallel", "kbuffer", "torch")
 """Asked for by name: the tables take minutes on a GPU, but the better part of an hour on a CPU;
 ``parallel`` takes all devices, ``torch`` needs PyTorch."""
 OUT = "out/bench"
@@ -93,6 +95,8 @@ def run_bench(
         check_only(name, settings.only)
     if settings.results is not None:
         check_results(name, settings)
+    if settings.peer is not None and (name != "silhouettes" or settings.smoke):
+        raise DressiError("bench: --peer goes with silhouettes, not with --smoke")
     out = settings.out
     if out is None and name in (ALL, "scaling") and not settings.smoke:
         out = OUT  # a smoke run leaves nothing behind unless it is asked to
@@ -103,7 +107,7 @@ def run_bench(
         names = [n for n in TABLES if settings.smoke or n not in LARGE]
         if not torch_layer.is_available():
             names = [n for n in names if n != "torch"]
-    if {"steps", "table1", "table2", "table3", "table4", "roofline"} & set(names):
+    if {"steps", "table1", "table2", "table3", "table4", "roofline", "silhouettes"} & set(names):
         settings.check_data()  # before minutes of work
     with DressiAD(settings.device) as ad:
         who = identity(ad)

@@ -41,6 +41,10 @@ LAST_R = 0.01
 RATE = 0.1
 """Learning rate at the start, of the largest parameter at the start; at the end a tenth of it."""
 
+NOTHING = 1e-3
+"""A derivative of the loss by a pixel that is rounding alone: an edge of a few pixels has some 1.
+Adam would make full steps of it."""
+
 CHUNK = 5
 """Steps between two changes of the learning rate and the reach."""
 
@@ -80,12 +84,13 @@ OLD = ("K=1", "K=3")
 @dataclass(frozen=True)
 class Problem:
     """A scene to fit. scene: the truth. rows: its displacements that are parameters. start: of
-    these, pixels. r: reach at the start."""
+    these, pixels. r: reach at the start. also: more starts, where the outcome of one is chance."""
 
     scene: EdgeScene
     rows: tuple[int, ...]
     start: tuple[float, ...]
     r: float = NEAR_R
+    also: tuple[tuple[float, ...], ...] = ()
 
     @property
     def basis(self) -> np.ndarray:
@@ -97,12 +102,14 @@ class Problem:
         return np.asarray(self.scene.positions + np.tensordot(parameters, self.basis, 1))
 
     def error_px(self, parameters: np.ndarray) -> float:
-        """Return how far the moved vertices are from the truth on the screen, root mean square."""
-        moved = self.scene.moved
-        ends = [p[moved] for p in (self.positions(parameters), self.scene.positions)]
-        clip = [np.concatenate([p, np.ones((len(p), 1))], 1) @ self.scene.matrix.T for p in ends]
-        a, b = (q[:, :2] / q[:, 3:] * 0.5 * np.array(self.scene.size) for q in clip)
-        return float(np.sqrt(((a - b) ** 2).sum(1).mean()))
+        """Return how far the moved vertices are from the truth, root mean square, in pixels' widths
+        where they truly are: moves along the ray of a pixel count, too."""
+        moved, scene = self.scene.moved, self.scene
+        true = scene.positions[moved]
+        w = true @ scene.matrix[3, :3] + scene.matrix[3, 3]
+        px = np.linalg.norm(scene.matrix[0, :3]) * 0.5 * scene.size[0] / w
+        off = np.linalg.norm(self.positions(parameters)[moved] - true, axis=1) * px
+        return float(np.sqrt((off**2).mean()))
 
 
 def _kind(
@@ -145,13 +152,15 @@ def _moves(scene: EdgeScene) -> list[np.ndarray]:
 
 
 def far_start() -> Problem:
-    """Return a ball that starts beside its target, without overlap."""
+    """Return a ball that starts beside its target, without overlap: from four places, since a
+    method that sees nothing of the target drifts, and may come upon it."""
     parts = [(ball(3, 0.4), np.eye(3), (0.5, 0.3, 0.0), True)]
     scene = _put_together("far start", parts)
     y, x = np.mgrid[: scene.size[1], : scene.size[0]] / 64.0
     # Not all alike, or a move would not change their sum.
     scene = replace(scene, weights=0.5 + 0.6 * x + 0.4 * y)
-    return replace(_with(scene, _moves(scene), (-24.0, -14.0)), rows=(0, 1), r=FAR_R)
+    also = ((-24.0, -14.0), (-30.0, -4.0), (-14.0, -24.0))
+    return replace(_with(scene, _moves(scene), (-24.0, 14.0)), rows=(0, 1), r=FAR_R, also=also)
 
 
 SCENES: Mapping[str, Callable[[], Problem]] = {
@@ -183,6 +192,21 @@ def discs() -> Problem:
     ]
     scene = _put_together("discs", parts)
     return _with(scene, _moves(scene)[:2], (-9.0, -6.0))
+
+
+def depth_order() -> Problem:
+    """Return two discs that go through each other, tilted to either side. The light one moves along
+    the rays of its pixels, so that no outline changes: what changes is which one is before the
+    other, on which side of the line where they cross."""
+    eye, tilt, turn = np.array((0.0, 0.0, 4.0)), 0.6, 0.3
+    parts = [
+        (disc(0.9), rotation(0, tilt, turn), (0.12, 0.1, 0.25), True),
+        (disc(0.9), rotation(0, -tilt, turn), (-0.12, -0.1, 0.0), False),
+    ]
+    scene = _put_together("order", parts)
+    px = scene.matrix[0, 0] * 0.5 * scene.size[0] / eye[2]
+    along = (scene.positions - eye) / eye[2] * scene.moved[:, None]
+    return Problem(replace(scene, directions=along[None] / px), (0,), (14.0,))
 
 
 def closing_torus() -> Problem:
@@ -218,6 +242,7 @@ def hand() -> Problem:
 
 INNER: Mapping[str, Callable[[], Problem]] = {
     "two discs": discs,
+    "depth order": depth_order,
     "torus hole": closing_torus,
     "hand": hand,
 }
@@ -240,6 +265,12 @@ class Fitted:
     def left(self) -> float:
         """Return the error at the end over that of the start."""
         return self.end_px / self.start_px
+
+    @staticmethod
+    def of(part: Mapping[str, np.ndarray]) -> Fitted:
+        """Return what ``vars`` of one was, after it was an array each."""
+        start, end, ms = (float(part[k]) for k in ("start_px", "end_px", "ms"))
+        return Fitted(start, end, ms, part["parameters"], part["tangent"])
 
 
 def fit(
@@ -274,7 +305,7 @@ def fit(
             (tangent,) = F.jvp([drawn], {ps[0]: F.constant(1.0)})
             seen = ad.recv_img(tangent).reshape(target.shape)
         ad.set_loss_var(F.sum((drawn - goal) * (drawn - goal)))
-        ad.set_optimizer(Adam(rate, beta2=0.95))
+        ad.set_optimizer(Adam(rate, beta2=0.95, eps=NOTHING))
         ms, largest = [], RATE * np.abs(start).max()
         for i in range(0, iterations, CHUNK):
             done = i / max(iterations - CHUNK, 1)

@@ -2,14 +2,16 @@
 
 Six scenes (outline only, inner occlusion, crossing, thin parts, far start, texture): the derivative
 of the picture by AD over that of a float64 reference of another make, a fit of place and size, and
-the time of a step. Then three fits that only edges inside the outline can tell: a disc before a
-larger one, a ring whose hole closes, a hand before a body.
+the time of a step. Then four fits that only edges inside the outline can tell: a disc before a
+larger one, the depth order of two discs, a ring whose hole closes, a hand before a body. A run that
+was interrupted goes on where it was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -28,7 +30,9 @@ from dressi.apps.experiments.edge_fits import (
     fit,
     truth,
 )
+from dressi.apps.experiments.parts import Parts
 from dressi.apps.reliability.edge_gradients import STEP_PX, load
+from dressi.apps.report import identity
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.render.io import contact_sheet
@@ -92,7 +96,9 @@ def slopes(problem: Problem, method: Method, s: Settings, true: np.ndarray) -> d
     which the picture changes; ``cosine`` between both; ``off``, the norm of their difference over
     that of the truth."""
     with DressiAD(s.device) as ad:
-        graph = load(ad, problem.scene, lambda g, clip: method(g, problem.r, problem.r, clip))
+        graph = load(
+            ad, problem.scene, lambda g, scene: method(g, problem.r, problem.r, scene.clip)
+        )
         found = graph.gradient(ad)
     tell = np.abs(true) > 0.1 * np.abs(true).max()
     norms = np.linalg.norm(found) * np.linalg.norm(true)
@@ -103,20 +109,59 @@ def slopes(problem: Problem, method: Method, s: Settings, true: np.ndarray) -> d
     }
 
 
-def _fit_all(name: str, problem: Problem, s: Settings, tangents: bool) -> dict[str, Fitted]:
+def _fit_all(
+    name: str, problem: Problem, s: Settings, tangents: bool, parts: Parts
+) -> dict[str, list[Fitted]]:
+    """The fits of each method, one per start."""
     target = truth(problem, np.zeros(len(problem.start)), s.samples)
-    return {
-        m: fit(problem, METHODS[m], target, s.iterations, s.device, tangents)
-        for m in tqdm(s.methods, desc=f"fits, {name}")
-    }
+
+    def one(method: str, k: int, start: tuple[float, ...]) -> Fitted:
+        begun = replace(problem, start=start)
+
+        def compute() -> dict[str, object]:
+            return vars(fit(begun, METHODS[method], target, s.iterations, s.device, tangents))
+
+        return Fitted.of(parts.get(f"fit, {name}, {method}, {k}", compute))
+
+    starts = list(enumerate((problem.start, *problem.also)))
+    return {m: [one(m, *k) for k in starts] for m in tqdm(s.methods, desc=f"fits, {name}")}
 
 
-def _of_fit(found: Fitted) -> dict[str, float]:
+def _slopes_all(
+    name: str, problem: Problem, s: Settings, parts: Parts
+) -> dict[str, dict[str, float]]:
+    short = replace(problem.scene, directions=problem.scene.directions[: s.displacements])
+    narrow = replace(problem, scene=short)
+    true = parts.get(f"truth, {name}", lambda: {"true": derivatives(short, s.samples, STEP_PX)})[
+        "true"
+    ]
+
+    def one(method: str) -> dict[str, float]:
+        found = parts.get(
+            f"derivative, {name}, {method}", lambda: slopes(narrow, METHODS[method], s, true)
+        )
+        return {k: float(v) for k, v in found.items()}
+
+    return {m: one(m) for m in tqdm(s.methods, desc=f"derivatives, {name}")}
+
+
+def _parts(s: Settings) -> Parts:
+    """What the parts of a run depend on: the settings, the program, the device."""
+    with DressiAD(s.device) as ad:
+        who = identity(ad)
+    chosen = {"out", "json", "scenes", "fits", "methods"}
+    stamp = {k: v for k, v in asdict(s).items() if k not in chosen} | who
+    return Parts(None if s.out is None else Path(s.out) / "parts", repr(sorted(stamp.items())))
+
+
+def _of_fit(found: list[Fitted]) -> dict[str, float]:
+    """The figures of the fits of a method: of the first start, and what is left of the error, the
+    median over starts."""
     return {
-        "start_px": found.start_px,
-        "end_px": found.end_px,
-        "left": found.left,
-        "ms": found.ms,
+        "start_px": found[0].start_px,
+        "end_px": found[0].end_px,
+        "left": float(np.median([f.left for f in found])),
+        "ms": min(f.ms for f in found),
     }
 
 
@@ -125,43 +170,42 @@ def _big(image: np.ndarray) -> np.ndarray:
     return np.asarray(grey.repeat(3, 2))
 
 
-def _row(problem: Problem, fits: Mapping[str, Fitted], samples: int) -> list[np.ndarray]:
+def _row(problem: Problem, fits: Mapping[str, list[Fitted]], samples: int) -> list[np.ndarray]:
     """The start, the target, what each method found."""
     ends = [np.array(problem.start), np.zeros(len(problem.start))]
-    ends += [f.parameters for f in fits.values()]
+    ends += [f.parameters for f, *_ in fits.values()]
     return [_big(truth(problem, p, samples)) for p in ends]
 
 
-def _tangents(fits: Mapping[str, Fitted]) -> list[np.ndarray]:
+def _tangents(fits: Mapping[str, list[Fitted]]) -> list[np.ndarray]:
     """Derivatives of the pictures at the start by the first parameter, grey where there is none.
     They stand below what each method found."""
-    none = np.ones_like(next(iter(fits.values())).tangent)
-    return [_big(none), _big(none), *(_big(np.clip(0.5 + f.tangent, 0, 1)) for f in fits.values())]
+    seen = [f.tangent for f, *_ in fits.values()]
+    none = np.ones_like(seen[0])
+    return [_big(none), _big(none), *(_big(np.clip(0.5 + t, 0, 1)) for t in seen)]
 
 
 def run(settings: Settings) -> Result:
     """Return derivatives, fits and times of every method in every scene; a sheet of pictures."""
     s = quickly(settings) if settings.quick else settings
     _check(s)
+    parts = _parts(s)
     scenes: Table = {}
     fits: Table = {}
     rows: dict[str, list[np.ndarray]] = {}
     for name in s.fits:
         problem = INNER[name]()
-        found = _fit_all(name, problem, s, True)
+        found = _fit_all(name, problem, s, True, parts)
         fits[name] = {m: _of_fit(f) for m, f in found.items()}
         rows[name] = _row(problem, found, s.samples)
         rows[name + ",\nderivative"] = _tangents(found)
     for name in s.scenes:
         problem = SCENES[name]()
-        found = _fit_all(name, problem, s, False)
-        short = replace(problem.scene, directions=problem.scene.directions[: s.displacements])
-        true = derivatives(short, s.samples, STEP_PX)
-        narrow = replace(problem, scene=short)
-        scenes[name] = {
-            m: slopes(narrow, METHODS[m], s, true) | _of_fit(f) for m, f in found.items()
-        }
+        found = _fit_all(name, problem, s, False, parts)
+        measured = _slopes_all(name, problem, s, parts)
+        scenes[name] = {m: measured[m] | _of_fit(f) for m, f in found.items()}
         rows[name] = _row(problem, found, s.samples)
+    parts.remove()
     return Result(
         {"scenes": scenes, "fits": fits, "wins": wins(scenes)},
         {"edges": contact_sheet(rows, columns=("start", "target", *s.methods))},
@@ -178,7 +222,7 @@ def wins(scenes: Table) -> dict[str, dict[str, str]]:
         came = [m for m in of if of[m]["left"] <= CONVERGED]
         out[name] = {
             "derivative": min(of, key=lambda m: of[m]["off"]),
-            "fit": min(of, key=lambda m: of[m]["end_px"]),
+            "fit": min(of, key=lambda m: of[m]["left"]),
             "fastest that converged": min(came, key=lambda m: of[m]["ms"]) if came else "none",
         }
     return out
@@ -230,10 +274,11 @@ def conditions(scenes: Table, fits: Table) -> list[tuple[str, bool]]:
     far = scenes.get("far start", {})
     for m in far:
         left = far[m]["left"]
+        what = f"{100 * left:.1f} % is left, the median over starts"
         if m == "antialias":
-            said = f"far start: {m} does not find it, {100 * left:.1f} % is left"
+            said = f"far start: {m} does not find it, {what}"
             made.append((f"{said} (at least {100 * STAYED:g} %)", left >= STAYED))
         else:
-            said = f"far start (r = {FAR_R:g}): {m} converges, {100 * left:.1f} % is left"
+            said = f"far start (r = {FAR_R:g}): {m} converges, {what}"
             made.append((f"{said} (at most {100 * CONVERGED:g} %)", left <= CONVERGED))
     return made

@@ -4,7 +4,8 @@ derivative of the mean picture, per builder and kind of scene.
 Two truths: central differences of the builder's own pictures, averaged over shifts (the rule: AD
 differentiates what is drawn), and those of ``dressi.testing.supersampled``, a renderer of another
 make (what is drawn is the scene). Gradients of vertices are projected onto the scene's directions,
-each of which moves the fastest vertex by a pixel.
+each of which moves the fastest vertex by a pixel. By default a sample is measured; words ask for
+more.
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ from dressi.testing.edge_scenes import (
     WAVES,
     EdgeScene,
     edge_scene,
+    random_scenes,
 )
 from dressi.testing.supersampled import derivatives
 
 Geometry = tuple[Variable, Variable, Variable, tuple[int, int]]
 Blend = Callable[[Sequence[Variable], float], Variable]
-Builder = Callable[[Geometry, bool], tuple[Sequence[Peel], Blend]]
+Builder = Callable[[Geometry, EdgeScene], tuple[Sequence[Peel], Blend]]
 
 N_SHIFTS = 4
 """Sub-pixel shifts along either axis, for AD."""
@@ -55,8 +57,18 @@ SAMPLES, SMALL_SAMPLES = 16, 4
 what moves. With 16 the derivatives of a ball are known to 0.4 % of their norm, with 8 to 1 %."""
 RATIO, COSINE, RATIO_95, COSINE_95 = 0.03, 0.99, 0.10, 0.97
 """Allowed in the median and at the 95th percentile: what the ratio is off from 1, the cosine."""
-OWN = "own"
-"""Word of the choice that asks for differences of the builders' own pictures: half an hour more."""
+OWN, ALL, RANDOM = "own", "all", "random"
+"""Words of the choice that ask for differences of the builders' own pictures (half an hour more),
+for all builders and looks, and for N_RANDOM scenes from seeds in place of the kinds."""
+N_RANDOM, FEWER_SAMPLES = 40, 8
+RANDOM_RATIO, RANDOM_RATIO_95 = 0.05, 0.15
+"""Allowed against a picture of 64 samples per pixel."""
+SAMPLED = ("K=1 r=0.03", "occlusion r=0.03", "antialias")
+"""Builders of the sample. Of each kind it has one scene, with the looks in turn, and the reference
+has FEWER_SAMPLES."""
+OUTLINE = ("coarse ball", "ball", "fine ball", "small ball", "thin", "near", "border")
+"""Kinds whose edges all lie before the background: what is promised of one layer without
+occlusion, in looks without a line between faces (not ``facets``)."""
 TIMED = 4
 """Steps of which the quickest is told; the first one may build a plan."""
 SMALL_WORDS = ("antialias", "coarse ball")
@@ -64,16 +76,16 @@ SMALL_DIRECTIONS = 4
 
 
 def _soft(K: int, r: float, occlusion: bool = False) -> Builder:
-    def build(geometry: Geometry, clip: bool) -> tuple[Sequence[Peel], Blend]:
-        hs = build_hardsoftras(*geometry, r, K, clip=clip, occlusion=occlusion)
+    def build(geometry: Geometry, scene: EdgeScene) -> tuple[Sequence[Peel], Blend]:
+        hs = build_hardsoftras(*geometry, r, K, clip=scene.clip, occlusion=occlusion)
         return hs.peels, hs.blend
 
     return build
 
 
-def _antialias(geometry: Geometry, clip: bool) -> tuple[Sequence[Peel], Blend]:
-    aa = build_antialias(*geometry, clip=clip)
-    return [aa.peel], lambda colors, background: aa.blend(colors[0], background)
+def _antialias(geometry: Geometry, scene: EdgeScene) -> tuple[Sequence[Peel], Blend]:
+    aa, facets = build_antialias(*geometry, clip=scene.clip), scene.look == "facets"
+    return [aa.peel], lambda colors, background: aa.blend(colors[0], background, facets)
 
 
 REACHES = (0.01, 0.03, 0.1, 0.2)
@@ -185,7 +197,7 @@ def load(ad: DressiAD, scene: EdgeScene, builder: Builder) -> Graph:
     faces = Variable(IVEC3, (len(scene.faces), 1), name="faces")
     matrix = Variable(MAT4, layers=N_SHIFTS**2, name="matrix")
     weights = Variable(FLOAT, scene.size, name="weights")
-    peels, blend = builder((pos, faces, matrix, scene.size), scene.clip)
+    peels, blend = builder((pos, faces, matrix, scene.size), scene)
     picture = blend([scene_colour(scene, p, pos, faces) for p in peels], scene.background)
     ad.set_optimizer(None)
     ad.send_img(faces, scene.faces)
@@ -218,8 +230,8 @@ def chosen(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return names of builders and kinds of scenes: those that a word is part of, all where no word
     is. Raises DressiError for a word that is part of none."""
     for word in words:
-        if word != OWN and not any(word in name for name in (*BUILDERS, *KINDS)):
-            known = ", ".join((*BUILDERS, *KINDS, OWN))
+        if word not in (OWN, ALL, RANDOM) and not any(word in name for name in (*BUILDERS, *KINDS)):
+            known = ", ".join((*BUILDERS, *KINDS, OWN, ALL, RANDOM))
             raise DressiError(f"bench: R16: {word} is no builder and no kind; known: {known}")
     builders = [b for b in BUILDERS if any(w in b for w in words)]
     kinds = [k for k in KINDS if k in words] or [k for k in KINDS if any(w in k for w in words)]
@@ -227,15 +239,25 @@ def chosen(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def measure(device: str | None, small: bool, words: Sequence[str] = ()) -> Iterator[Row]:
-    """Yield a row per builder and kind, then four per builder over all kinds. words: parts of names
-    that choose, and OWN."""
+    """Yield a row per builder and kind, then four per builder over all kinds, or three over scenes
+    from seeds. words: parts of names that choose; OWN, ALL, RANDOM. Without words a sample."""
     builders, kinds = chosen(words or (SMALL_WORDS if small else ()))
+    sample = not words and not small
+    if sample or set(words) == {RANDOM}:
+        builders = list(SAMPLED)
+    if RANDOM in words:
+        yield from _random_rows(device, [b for b in builders if b in SAMPLED[1:]] or builders)
+        return
     found: dict[str, list[Found]] = {b: [] for b in builders}
-    for kind in kinds:
+    promised: dict[str, list[Found]] = {b: [] for b in builders}
+    for n, kind in enumerate(kinds):
         of_kind = scenes(kind)[: 1 if small else None]
+        if sample:
+            of_kind = [of_kind[n % len(of_kind)]]
         if small:
             of_kind = [replace(s, directions=s.directions[:SMALL_DIRECTIONS]) for s in of_kind]
-        true = [derivatives(s, SMALL_SAMPLES if small else SAMPLES, STEP_PX) for s in of_kind]
+        samples = SMALL_SAMPLES if small else FEWER_SAMPLES if sample else SAMPLES
+        true = [derivatives(s, samples, STEP_PX) for s in of_kind]
         for name in builders:
             with DressiAD(device) as ad:
                 mine = [
@@ -243,9 +265,38 @@ def measure(device: str | None, small: bool, words: Sequence[str] = ()) -> Itera
                     for s, t in zip(of_kind, true, strict=True)
                 ]
             found[name] += mine
+            promised[name] += [
+                f for f, s in zip(mine, of_kind, strict=True) if is_promised(name, s)
+            ]
             yield from _rows_of_kind(f"R16 {name}, {kind}", mine)
-    for name, all_of in found.items():
-        yield from _verdicts(f"R16 {name}", all_of)
+    for name, all_of in promised.items():
+        partly = len(all_of) < len(found[name])
+        if all_of:
+            yield from _verdicts(f"R16 {name}{', outlines' if partly else ''}", all_of)
+
+
+def is_promised(builder: str, scene: EdgeScene) -> bool:
+    """Return whether a builder is meant to have the gradient of its picture of a scene."""
+    if not builder.startswith("K=1"):
+        return True
+    return scene.kind in OUTLINE and scene.look != "facets"
+
+
+def _random_rows(device: str | None, builders: Sequence[str]) -> Iterator[Row]:
+    """Scenes from seeds against a picture of FEWER_SAMPLES squared samples per pixel."""
+    some = random_scenes(N_RANDOM)
+    true = [derivatives(s, FEWER_SAMPLES, STEP_PX) for s in some]
+    for name in builders:
+        found = []
+        for scene, truth in zip(some, true, strict=True):
+            with DressiAD(device) as ad:
+                found.append(measure_scene(ad, scene, BUILDERS[name], truth, False))
+        ratio = np.array([f.against(f.true)[0] for f in found])
+        off, n, title = np.abs(ratio - 1), len(found), f"R16 {name}, scenes from seeds"
+        yield at_most(f"{title}, |ratio - 1|, median", float(np.median(off)), RANDOM_RATIO, n)
+        worst = float(np.percentile(off, 95))
+        yield at_most(f"{title}, |ratio - 1|, 95 %", worst, RANDOM_RATIO_95, n)
+        yield at_most(f"{title}, with the wrong sign", int((ratio <= 0).sum()), 0, n)
 
 
 def _rows_of_kind(name: str, found: Sequence[Found]) -> Iterator[Row]:

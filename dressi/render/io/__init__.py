@@ -22,9 +22,16 @@ from dressi.render.io.images import (
     write_image,
     write_png,
 )
-from dressi.render.io.masks import hull_mask, photo_mask, visual_hull, voxel_centers
+from dressi.render.io.masks import (
+    histogram_threshold,
+    hull_mask,
+    photo_mask,
+    visual_hull,
+    voxel_centers,
+)
 from dressi.render.io.middlebury import Photo, load_photos, read_bounding_box, read_par
 from dressi.render.io.obj import read_obj
+from dressi.render.io.object_masks import ObjectMasks, object_masks
 from dressi.render.io.sheet import contact_sheet, loss_curves, write_plot
 from dressi.render.io.transforms import read_transforms, write_transforms
 
@@ -44,6 +51,9 @@ __all__ = [
     "load_scene",
     "loss_curves",
     "photo_mask",
+    "object_masks",
+    "ObjectMasks",
+    "histogram_threshold",
     "read_bounding_box",
     "read_colmap",
     "read_gltf",

@@ -17,33 +17,43 @@ from dressi.render.io.images import linear_to_srgb, srgb_to_linear
 
 Mask = npt.NDArray[np.float32]
 
+BACKGROUND_SHARE = 99.0
+"""Per cent of the background that lies below the threshold."""
+NOISE = 0.03
+"""And how far, in sRGB, the threshold lies above that: what noise and blur add."""
+LEAST = 0.1
+"""Smallest threshold: what differs less is blur, or as good as the background."""
+
 
 def photo_mask(
     image: npt.ArrayLike,
-    threshold: float = 0.14,
-    dilate_px: float = 5.0,
-    erode_px: float = 5.0,
-    fill_holes: bool = True,
+    threshold: float | None = None,
+    dilate_px: float = 0.0,
+    erode_px: float = 0.0,
+    fill_holes: bool = False,
     *,
     max_hole_px: int | None = None,
-    edge_px: float = 3.0,
+    edge_px: float = 4.0,
     linear: bool = True,
+    within: npt.ArrayLike | None = None,
 ) -> Mask:
-    """(H, W) float32 mask, 1 on the object: the largest bright region, with its shadows closed.
+    """(H, W) float32 mask, 1 on the object: the largest region that is unlike the background.
 
-    image: (H, W, 3) or (H, W), colours in [0, 1]. threshold: on the brightest channel as an sRGB
-    value, low enough for the object's shadows. dilate_px, erode_px: radii of discs. Dilating closes
-    shadows that are open to the background; eroding by as much takes the outline back to its place.
-    fill_holes: fill enclosed holes (shadows); with max_hole_px only those of at most so many pixels
-    after dilating, which leaves larger openings of the object. How dark a hole is does not decide:
-    in the Middlebury photos, shadows are as dark as the background. edge_px: a low threshold lies
-    on the outer foot of a blurred edge, so up to this many pixels are taken off where they are
-    darker than half of the brightest linear value near them, which is where the outline is; 0
-    leaves them. linear: the image is linear (what ``read_image`` gives); False: it holds sRGB
-    values.
+    image: (H, W, 3) or (H, W), colours in [0, 1]; an alpha channel (H, W, 4) is the mask. The
+    background is what lies along the frame, dark, grey or bright. threshold: on the largest
+    difference of a channel to it, as an sRGB value; None: ``histogram_threshold``, low enough for
+    the object's shadows and above what reaches the frame. dilate_px, erode_px: radii of discs.
+    Dilating closes shadows that are open to the background; eroding by as much takes the outline
+    back to its place. fill_holes: fill enclosed holes; with max_hole_px only those of at most so
+    many pixels after dilating. One photo cannot tell a shadow from an opening: where there are
+    several, ``object_masks`` asks the others. edge_px: a low threshold lies on the outer foot of a
+    blurred edge, so up to this many pixels are taken off where they differ less from the background
+    than half of the largest linear difference near them, which is where the outline is; 0 leaves
+    them. linear: the image is linear (what ``read_image`` gives); False: it holds sRGB values.
+    within: (H, W), pixels that can be in the mask; None: all.
 
-    The frame's border is no background: the object is not eroded from there where it leaves the
-    frame, and a dark region that touches the border is no hole, so it stays background.
+    The frame's border is no background for that: the object is not eroded from there where it
+    leaves the frame, and a region that touches the border is no hole.
     Raises GraphError (shape, NaN, negative radius, nothing above the threshold).
     """
     array = np.asarray(image, dtype=np.float64)
@@ -53,11 +63,17 @@ def photo_mask(
         raise GraphError("photo_mask: the image holds NaN or infinity")
     if not min(dilate_px, erode_px, edge_px) >= 0.0:
         raise GraphError(f"photo_mask needs radii >= 0, got {dilate_px}, {erode_px}, {edge_px}")
-    brightest = array if array.ndim == 2 else array[..., :3].max(axis=2)
-    encoded = linear_to_srgb(brightest) if linear else brightest
-    mask = encoded > threshold
+    allowed = np.ones(array.shape[:2], bool) if within is None else np.asarray(within) > 0.5
+    if array.ndim == 3 and array.shape[2] == 4 and array[..., 3].min() < 1.0:
+        return ((array[..., 3] > 0.5) & allowed).astype(np.float32)
+    difference, value = _differences(array, linear)
+    if threshold is None:
+        threshold = histogram_threshold(array, linear=linear)
+    mask = (difference > threshold) & allowed
     if not mask.any():
-        raise GraphError(f"photo_mask: no pixel is brighter than {threshold} (sRGB)")
+        raise GraphError(
+            f"photo_mask: no pixel differs from the background by {threshold:.3g} (sRGB)"
+        )
     mask = _largest(mask)  # first, or dilating would join dust and reflections to the object
     if dilate_px > 0.0:
         mask = ndimage.distance_transform_edt(~mask) <= dilate_px
@@ -67,7 +83,6 @@ def photo_mask(
     if erode_px > 0.0 and not mask.all():
         mask = ndimage.distance_transform_edt(mask) > erode_px
     if edge_px > 0.0 and mask.any() and not mask.all():
-        value = brightest if linear else srgb_to_linear(brightest)
         near = ndimage.maximum_filter(value, size=2 * int(np.ceil(edge_px)) + 3)
         inner = ndimage.distance_transform_edt(mask) > edge_px
         mask = mask & (inner | (value > 0.5 * near))
@@ -75,7 +90,59 @@ def photo_mask(
             mask = mask | _holes(mask, max_hole_px)
     if not mask.any():
         raise GraphError(f"photo_mask: eroding by {erode_px} pixels leaves nothing")
-    return _largest(mask).astype(np.float32)
+    return _largest(mask & allowed).astype(np.float32)
+
+
+def histogram_threshold(image: npt.ArrayLike, *, linear: bool = True) -> float:
+    """The difference to the background, an sRGB value, above which a pixel is the object's.
+
+    image, linear: as for ``photo_mask``. Otsu's threshold (1979) tells what is plainly the object.
+    What lies below it and is joined to the frame is background, whatever it looks like: a table, a
+    cloth. The threshold is just above nearly all of that, so that the object's shadows stay with
+    the object.
+    """
+    difference, _ = _differences(np.asarray(image, dtype=np.float64), linear)
+    plain = _otsu(difference)
+    below = difference <= plain
+    labels, _ = ndimage.label(below)
+    frame = np.concatenate([labels[0], labels[-1], labels[:, 0], labels[:, -1]])
+    joined = np.isin(labels, np.setdiff1d(frame, [0]))
+    away = max(0.01 * max(difference.shape), 2.0)
+    if below.all() or not joined.any():
+        return plain
+    far = joined & (ndimage.distance_transform_edt(below) > away)
+    if not far.any():
+        return plain
+    level = float(np.percentile(difference[far], BACKGROUND_SHARE))
+    return float(min(max(level + NOISE, LEAST), plain))
+
+
+def _otsu(values: npt.NDArray[np.float64]) -> float:
+    """The threshold that splits values in [0, 1] into two classes farthest apart."""
+    counts, edges = np.histogram(values, 256, (0.0, 1.0))
+    middle = 0.5 * (edges[1:] + edges[:-1])
+    below = np.cumsum(counts)[:-1]
+    above = below[-1] + counts[-1] - below
+    sums = np.cumsum(counts * middle)
+    total = sums[-1]
+    means = sums[:-1] / np.maximum(below, 1), (total - sums[:-1]) / np.maximum(above, 1)
+    spread = below * above * (means[1] - means[0]) ** 2.0
+    best = np.flatnonzero(spread == spread.max())  # a gap in the histogram: its middle
+    return float(0.5 * (edges[best[0] + 1] + edges[best[-1] + 1]))
+
+
+def _differences(
+    array: npt.NDArray[np.float64], linear: bool
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """(H, W) largest difference of a channel to the background's colour, sRGB and linear."""
+    colors = array[..., None] if array.ndim == 2 else array[..., :3]
+    encoded = linear_to_srgb(colors) if linear else colors
+    value = colors if linear else srgb_to_linear(colors)
+    out = []
+    for a in (encoded, value):
+        frame = np.concatenate([a[0], a[-1], a[:, 0], a[:, -1]])
+        out.append(np.abs(a - np.median(frame, axis=0)).max(axis=-1))
+    return out[0], out[1]
 
 
 def _largest(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -96,7 +163,7 @@ def _holes(mask: npt.NDArray[np.bool_], max_px: int | None) -> npt.NDArray[np.bo
     return np.asarray(is_hole[labels])
 
 
-def _pixels(
+def pixels_of(
     points: npt.NDArray[np.float64], K: npt.ArrayLike, R: npt.ArrayLike, t: npt.ArrayLike
 ) -> npt.NDArray[np.float64]:
     """(N, 2) pixel (x, y) in K's own coordinates; NaN behind the camera."""
@@ -140,7 +207,7 @@ def visual_hull(
     for mask, k, rotation, translation in zip(masks, Ks, Rs, ts, strict=True):
         inside = np.asarray(mask) > 0.5
         height, width = inside.shape
-        pixel = _pixels(centers[alive], k, rotation, translation)
+        pixel = pixels_of(centers[alive], k, rotation, translation)
         seen = ((pixel > -0.5) & (pixel < (width - 0.5, height - 0.5))).all(axis=1)
         x, y = np.rint(pixel[seen]).astype(np.int64).T
         keep = np.ones(len(alive), dtype=bool)
@@ -172,14 +239,14 @@ def hull_mask(
     n = np.array(hull.shape)
     cell = (box[1] - box[0]) / n
     low = box[0] + np.argwhere(surface) * cell
-    spread = _pixels(low, K, R, t) - _pixels(low + cell, K, R, t)
+    spread = pixels_of(low, K, R, t) - pixels_of(low + cell, K, R, t)
     per_axis = int(np.clip(np.nanmax(np.abs(spread)) * 1.5, 1, 64)) + 1
     steps = (np.arange(per_axis) + 0.5) / per_axis
     mask = np.zeros((height, width), np.float32)
     for x in steps:
         for y in steps:
             for z in steps:
-                pixel = _pixels(low + np.array([x, y, z]) * cell, K, R, t)
+                pixel = pixels_of(low + np.array([x, y, z]) * cell, K, R, t)
                 seen = ((pixel > -0.5) & (pixel < (width - 0.5, height - 0.5))).all(axis=1)
                 at_x, at_y = np.rint(pixel[seen]).astype(np.int64).T
                 mask[at_y.clip(0, height - 1), at_x.clip(0, width - 1)] = 1.0

@@ -24,13 +24,15 @@ Matrix = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Photo:
-    """One calibrated photo: image (H, W, 3) float32 linear; pixel ~ K (R x + t), world units."""
+    """One calibrated photo: image (H, W, 3) float32 linear; pixel ~ K (R x + t), world units.
+    alpha: (H, W) of a picture that has one and is not opaque everywhere."""
 
     name: str
     image: npt.NDArray[np.float32]
     K: Matrix
     R: Matrix
     t: Matrix
+    alpha: npt.NDArray[np.float32] | None = None
 
 
 def read_par(path: PathLike) -> list[tuple[str, Matrix, Matrix, Matrix]]:
@@ -72,14 +74,16 @@ def read_par(path: PathLike) -> list[tuple[str, Matrix, Matrix, Matrix]]:
 
 
 def load_photos(images_dir: PathLike, par_file: PathLike) -> list[Photo]:
-    """All photos that ``par_file`` lists, read from ``images_dir``; grey and alpha become RGB.
+    """All photos that ``par_file`` lists, read from ``images_dir``; grey becomes RGB.
 
     Raises LoadError naming the par file and line, or the image file that is missing or broken.
     """
     photos = []
     for name, k, rotation, translation in read_par(par_file):
         image = with_colors(read_image(Path(images_dir) / name))
-        photos.append(Photo(name, np.ascontiguousarray(image[..., :3]), k, rotation, translation))
+        alpha = image[..., 3] if image.shape[2] == 4 and image[..., 3].min() < 1.0 else None
+        colors = np.ascontiguousarray(image[..., :3])
+        photos.append(Photo(name, colors, k, rotation, translation, alpha))
     return photos
 
 

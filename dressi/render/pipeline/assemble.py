@@ -102,7 +102,7 @@ def load(
     table = ParameterTable()
     materials = build_materials(scene, used_materials(scene), table)
     geometry, welded, pos, weights = build_geometry(scene, [m.row for m in materials], table)
-    lights = build_lights(scene, table, ambient, headlight, geometry.frame.origin)
+    lights = build_lights(scene, table, ambient, headlight, geometry.frame)
     nodes: list[int] | None = None
     notes: list[str] = []
     if cameras is None:

@@ -32,6 +32,14 @@ MIN_SEEN = 0.05
 """Share of the largest outline, over the directions tried, that the first one must show."""
 
 
+def unit_of(low: np.ndarray, high: np.ndarray) -> float:
+    """Half the longest side of a box, 1 for an empty one: what lengths are measured in by learning
+    rates and regularizers, so that a fit is the same one in metres and in millimetres. low, high:
+    (3,) corners."""
+    half = 0.5 * float((np.asarray(high, np.float64) - np.asarray(low, np.float64)).max())
+    return half if half > 0.0 else 1.0
+
+
 @dataclass(frozen=True, eq=False)
 class Frame:
     """origin: (3,) float64, where the frame's zero lies in the world; each is a float32. low, high:
@@ -46,6 +54,11 @@ class Frame:
     radius: float
     edge: float
     front: np.ndarray
+
+    @property
+    def unit(self) -> float:
+        """``unit_of`` the scene."""
+        return unit_of(self.low, self.high)
 
     @property
     def corners(self) -> np.ndarray:

@@ -19,6 +19,7 @@ from dressi.errors import GraphError
 from dressi.render.camera.far import relative
 from dressi.render.ibl import brdf_table, build_environment, read_brdf
 from dressi.render.io.images import with_colors
+from dressi.render.pipeline.frame import Frame
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, log_of, unique_names
 from dressi.render.pipeline.tables import Geometry
 from dressi.render.scene import PlacedLight, Scene
@@ -105,14 +106,14 @@ def build_lights(
     table: ParameterTable,
     ambient: float | Sequence[float] | None = None,
     headlight: float | None = None,
-    origin: np.ndarray = WORLD,
+    frame: Frame | None = None,
 ) -> LightLeaves:
     """Leaves of the lights; adds them to the parameters.
 
     ambient: radiance from all around where there is no environment; headlight: lux. None: 0 where
-    the scene has lights or an environment, else ``AMBIENT`` and ``HEADLIGHT``. origin: (3,) of the
-    frame that positions of lights are kept in (``Frame``). Raises GraphError for negative
-    numbers.
+    the scene has lights or an environment, else ``AMBIENT`` and ``HEADLIGHT``. frame: where the
+    positions of lights are kept; None: the world, with 1 as the unit of their learning rates.
+    Raises GraphError for negative numbers.
     """
     placed = placed_lights(scene)
     dark = not placed and scene.environment is None
@@ -127,6 +128,7 @@ def build_lights(
     named = unique_names([scene.lights[r].name for r in used], "light")
     names = dict(zip(used, named, strict=True))
     places = unique_names([scene.nodes[n].name for n in nodes], "node")
+    origin, unit = (WORLD, 1.0) if frame is None else (frame.origin, frame.unit)
     to_leaf, to_user = relative(origin)
     out = LightLeaves(placed, numbers, {}, {}, {}, {}, None, None, power)
     for row in used:
@@ -142,7 +144,7 @@ def build_lights(
         if p.light.kind != "directional":
             leaf = _vec3(p.position - origin, f"light_position:{name}")
             out.position[p.node] = table.add(
-                Parameter("light_position", name, leaf, to_leaf=to_leaf, to_user=to_user)
+                Parameter("light_position", name, leaf, to_leaf=to_leaf, to_user=to_user, unit=unit)
             ).leaf
         if p.light.kind != "point":
             leaf = _vec3(p.direction, f"light_direction:{name}")

@@ -51,6 +51,8 @@ MASK_LOSSES: dict[str, Callable[[Variable, Variable], Variable]] = {
     "silhouette": l2_loss,
     "silhouette_l1": l1_loss,
 }
+SQUARED_LENGTHS = ("laplacian", "edge_length")
+"""Regularizers that grow with the square of a mesh's size."""
 OPTIMIZERS: dict[str, Callable[[Variable], Optimizer]] = {
     "adam": lambda lr: Adam(lr),
     "adam_uniform": lambda lr: AdamUniform(lr),
@@ -109,8 +111,9 @@ def regularizer_terms(
     mesh_faces: Mapping[str, np.ndarray],
     weights: Mapping[str, Variable],
 ) -> list[Variable]:
-    """Weighted regularizers of the parameters that are fitted: of vertices by mesh, tv of maps and
-    environments. mesh_faces: (F, 3) rows of ``vtx_pos``, by owner."""
+    """Weighted regularizers of the parameters that are fitted: of vertices by mesh, in units of its
+    size (``Parameter.unit``), tv of maps and environments. mesh_faces: (F, 3) rows of ``vtx_pos``,
+    by owner."""
     terms = []
     for p in active:
         if p.kind == "vtx_pos":
@@ -122,7 +125,9 @@ def regularizer_terms(
                 ),
                 "edge_length": lambda v, f=faces: edge_length_loss(v, edge_table(f)),
             }
-            terms += [make(p.leaf) * weights[n] for n, make in made.items() if n in weights]
+            for name in [n for n in made if n in weights]:
+                term = made[name](p.leaf) * weights[name]
+                terms.append(term * p.unit**-2 if name in SQUARED_LENGTHS else term)
         elif "tv" in weights and p.kind in (*FIELDS, "environment"):
             terms.append(total_variation(p.leaf) * weights["tv"])
     return terms
@@ -160,13 +165,17 @@ def grouped_optimizer(
 
     def update(xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
         new: dict[Variable, Variable] = {}
-        groups: dict[str, list[int]] = {}
+        groups: dict[tuple[str, float], list[int]] = {}
         for k, x in enumerate(xs):
-            name = rate_name(by_leaf[x], rates, table) if x in by_leaf else "default"
-            groups.setdefault("" if own else name, []).append(k)
-        for name, members in groups.items():
+            p = by_leaf.get(x)
+            name = "default" if p is None else rate_name(p, rates, table)
+            unit = 1.0 if p is None else p.unit
+            groups.setdefault(("", 1.0) if own else (name, unit), []).append(k)
+        for (name, unit), members in groups.items():
             mine, grads = [xs[k] for k in members], [gxs[k] for k in members]
-            step = make if own else make(rates[name])
+            step = make if own else make(rates[name] if unit == 1.0 else rates[name] * unit)
+            if unit != 1.0:  # what an optimizer of x / unit would do, whichever it is
+                grads = [g * unit for g in grads]
             new.update(zip(mine, step(mine, grads), strict=True))
         return [clamped(by_leaf.get(x), new[x]) for x in xs]
 

@@ -59,7 +59,8 @@ class Parameter:
     kind: what it is, e.g. ``albedo``. owner: whose: a mesh, material, node or light; empty for what
     a scene has once. owners: all whose it is (a map may serve several materials). low, high: range
     that it is clamped to after each step; None: no bound. to_leaf, to_user: between what users see
-    and what the leaf holds. in_use: not constant in the graph: sent or fitted at least once.
+    and what the leaf holds. in_use: not constant in the graph: sent or fitted at least once. unit:
+    of learning rates and regularizers, in units of the leaf (``unit_of``); 1 for what is no length.
     """
 
     kind: str
@@ -71,6 +72,7 @@ class Parameter:
     to_leaf: Convert = as_it_is
     to_user: Convert = as_it_is
     in_use: bool = False
+    unit: float = 1.0
 
     @property
     def name(self) -> str:

@@ -19,7 +19,7 @@ from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3, VEC4
 from dressi.errors import GraphError
 from dressi.kinds import Normals
 from dressi.render.camera.far import far_origin, relative, translation
-from dressi.render.pipeline.frame import Frame, build_frame
+from dressi.render.pipeline.frame import Frame, build_frame, unit_of
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, unique_names
 from dressi.render.raster import Part, build_batch, gather
 from dressi.render.scene import Instance, Scene, SceneMesh, first_alike, instances, weld
@@ -152,7 +152,10 @@ def build_geometry(
     for m in used:
         to_leaf, to_user = relative(origins[m])
         leaf = F.leaf(to_leaf(welded[m].positions), VEC3, f"vtx_pos:{names[m]}")
-        pos[m] = table.add(Parameter("vtx_pos", names[m], leaf, to_leaf=to_leaf, to_user=to_user))
+        placed = welded[m].positions
+        row = Parameter("vtx_pos", names[m], leaf, to_leaf=to_leaf, to_user=to_user)
+        row.unit = unit_of(placed.min(axis=0), placed.max(axis=0))
+        pos[m] = table.add(row)
     shaped = sorted({i.node for i in found if welded[i.mesh].deltas})
     node_names = unique_names([scene.nodes[n].name for n in shaped], "node")
     weights: dict[int, Parameter] = {}

@@ -114,7 +114,7 @@ def build_views(
         cameras,
         drawn,
         add("camera_rotation", VEC3, n),
-        add("camera_translation", VEC3, n),
+        add("camera_translation", VEC3, n, unit=frame.unit),
         add("camera_zoom", VEC2, n_lenses, to_leaf=log_of, to_user=np.exp),
         add("camera_shift", VEC2, n_lenses),
     )

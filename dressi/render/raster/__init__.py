@@ -7,8 +7,16 @@ projection, clip, enlarge, distance, weights, topology, blend.
 """
 
 from dressi.render.raster.antialias import Antialiased, build_antialias
+from dressi.render.raster.antialias_over import blend_edges, build_edge_weights
 from dressi.render.raster.batch import MeshBatch, Part, build_batch
 from dressi.render.raster.blend import blend_color, blend_silhouette, edge_mask, probability
+from dressi.render.raster.clip_space import (
+    build_clip_raster,
+    image_derivatives,
+    opengl_to_vulkan,
+    raster_image,
+    weight_derivatives,
+)
 from dressi.render.raster.conservative import Baked, Charts, build_bake, build_conservative
 from dressi.render.raster.distance import interpolate, signed_distance
 from dressi.render.raster.enlarge import build_enlarge
@@ -39,11 +47,14 @@ __all__ = [
     "Size",
     "Strokes",
     "blend_color",
+    "blend_edges",
     "blend_silhouette",
     "build_antialias",
     "build_bake",
     "build_batch",
+    "build_clip_raster",
     "build_conservative",
+    "build_edge_weights",
     "build_enlarge",
     "build_hard_raster",
     "build_hardsoftras",
@@ -55,10 +66,14 @@ __all__ = [
     "edge_mask",
     "face_neighbors",
     "gather",
+    "image_derivatives",
     "interpolate",
     "neighbor_table",
+    "opengl_to_vulkan",
     "pixel_positions",
     "probability",
+    "raster_image",
     "signed_distance",
     "to_screen",
+    "weight_derivatives",
 ]

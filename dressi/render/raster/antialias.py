@@ -14,7 +14,7 @@ shifts: what an edge uncovers has the colours at the edge, and lines where faces
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -45,6 +45,7 @@ from dressi.render.raster.projection import (
     project,
     to_screen,
 )
+from dressi.render.raster.shown import shown_weights
 from dressi.render.raster.topology import contour_edges, neighbor_table
 
 ROUNDING = 1.0 + 1e-6
@@ -58,9 +59,9 @@ class Antialiased:
     peel: the hard layer, for the shading builders. hard: FLOAT mask. depth: FLOAT, z / w in [0, 1],
     1 where nothing is. weights: VEC4, what the pixel takes from its right, left, lower and
     upper neighbour; they sum to at most 1. silhouette: FLOAT in [0, 1], coverage.
-    crossings: VEC4 of zeros, with the gradient of such weights where two faces cross. reach: VEC4,
-    steps from the opposite neighbour by which a colour goes on to the edge. Gradient to vertices
-    through weights, crossings, silhouette and peel.bary.
+    crossings: VEC4 of zeros, with the gradient of such weights where two faces cross; facets: the
+    same where any two faces meet. reach: VEC4, of ``reach_of_colours``. Gradient to vertices
+    through weights, crossings, facets, silhouette and peel.bary.
     """
 
     screen: ScreenFaces
@@ -70,6 +71,7 @@ class Antialiased:
     weights: Variable
     silhouette: Variable
     crossings: Variable
+    facets: Variable
     reach: Variable
 
     @property
@@ -82,12 +84,16 @@ class Antialiased:
         """VEC3 perspective-correct weights of the pixel in its face. Gradient to the vertices."""
         return self.peel.bary
 
-    def blend(self, color: Variable, background: Variable | float = 0.0) -> Variable:
+    def blend(
+        self, color: Variable, background: Variable | float = 0.0, facets: bool = False
+    ) -> Variable:
         """Antialiased picture.
 
         color: FLOAT or VECn image, shaded at the hard surface. background: the same type, an image,
-        a 1x1 or a number, where nothing is. Gradient to both, and to the vertices where neighbours
-        of different colour meet at a silhouette edge.
+        a 1x1 or a number, where nothing is. facets: whether every face is of one colour, by its own
+        normal, say: then it jumps wherever two faces meet, and those lines have a gradient, too;
+        without it colours go on over a surface. Gradient to both, and to the vertices where
+        neighbours of different colour meet at a silhouette edge.
         """
         if not isinstance(color, Variable) or color.vtype.is_int or color.vtype.is_matrix:
             raise GraphError(f"blend needs one FLOAT or VECn colour image, got {color!r}")
@@ -96,26 +102,30 @@ class Antialiased:
                 f"blend needs a colour image @ {self.screen.size}, got {color.label()}"
             )
         shown = out = F.where(self.hard, color, background)
-        weights = F.stop_gradient(self.weights)
-        moved = self.weights - weights + self.crossings
-        borders = self._borders(F.stop_gradient(shown))
-        for n, (to, k) in enumerate(zip(MOVES, "xyzw", strict=True)):
-            neighbor = F.image.shift(shown, *to, border="clamp")
-            # Exactly the hard picture where the weight is 0.
-            out = out + (neighbor - shown) * F.swizzle(weights, k)
-            # What an edge uncovers has the colours at the edge, not those at the centres.
-            beyond = F.image.shift(borders[n ^ 1], *to, border="clamp")
-            out = out + (beyond - borders[n]) * F.swizzle(moved, k)
+        still, weights = F.stop_gradient(shown), F.stop_gradient(self.weights)
+        moved = self.weights - weights + (self.facets if facets else self.crossings)
+        for axis in (0, 1):
+            jump = self._jump(still, axis, facets)
+            before = F.image.shift(jump, *MOVES[2 * axis + 1], border="zero")
+            for n, sign, difference in ((2 * axis, 1.0, jump), (2 * axis + 1, -1.0, before)):
+                neighbor = F.image.shift(shown, *MOVES[n], border="clamp")
+                # Exactly the hard picture where the weight is 0.
+                out = out + (neighbor - shown) * F.swizzle(weights, "xyzw"[n])
+                # What an edge uncovers has the colours at the edge, not those at the centres.
+                out = out + difference * (F.swizzle(moved, "xyzw"[n]) * sign)
         return out
 
-    def _borders(self, shown: Variable) -> list[Variable]:
-        """The colours halfway to the right, left, lower and upper neighbour, of the surface that
-        the pixel shows: as it goes on from the neighbour on the other side."""
-        out = []
-        for to, k in zip(MOVES, "xyzw", strict=True):
-            other = F.image.shift(shown, -to[0], -to[1], border="clamp")
-            out.append(shown + (shown - other) * F.swizzle(self.reach, k))
-        return out
+    def _jump(self, shown: Variable, axis: int, facets: bool) -> Variable:
+        """By how much the colour changes across the edge between each pixel and the next one: the
+        surface of either goes on to it from the neighbour on its other side."""
+        to, back = MOVES[2 * axis], MOVES[2 * axis + 1]
+        after = F.image.shift(shown, *to, border="clamp")
+        if facets:
+            return after - shown
+        before = F.image.shift(shown, *back, border="clamp")
+        beyond = F.image.shift(shown, 2 * to[0], 2 * to[1], border="clamp")
+        first, last = (F.swizzle(self.reach, k) for k in ("xz", "yw")[axis])
+        return after + (after - beyond) * last - shown - (shown - before) * first
 
 
 def build_antialias(
@@ -150,6 +160,7 @@ def build_antialias(
     screen = build_screen_faces(vtx_pos, faces, matrix, size, jitter, clip)
     peel = build_rasterize(screen, F.constant(0.0), 1)[0]
     drawn, rows = screen.drawn, peel.ids if peel.rows is None else peel.rows
+    peel = replace(peel, bary=_of_whole(screen, peel, shown_weights(drawn, rows)))
     edges = contour_edges(screen, neighbor_table(faces, vtx_pos), front=True)
     depth = F.where(peel.stencil, F.minimum(peel.depth * 2.0, 1.0), BEHIND_ALL)
     planes = planes_of(drawn)
@@ -157,15 +168,14 @@ def build_antialias(
     between = [contour_between(drawn, edges, surface, axis) for axis in (0, 1)]
     # The same graph as inside build_screen_faces: merged, not run twice.
     points = to_screen(project(vtx_pos, matrix), size, jitter).xy
-    cut_by = _cuts(screen, between, lambda: [F.lookup(points, v) for v in _edge_ends(faces)])
-    met = meeting(planes, rows, screen)
+    cut_by = edge_cuts(screen, between, lambda: [F.lookup(points, v) for v in _edge_ends(faces)])
+    touches = F.vec2(*(b.touches for b in between))
+    met, folded = (
+        _or_half(meeting(planes, rows, screen, folds), cut_by, touches) for folds in (False, True)
+    )
+    cut_by = Cuts(cut_by.at, F.where(touches, 0.0, cut_by.slope))
     found = cut_by.slope > 0.0
-    raw = _taken(cut_off(cut_by.at, cut_by.slope))
-    # A pixel between two edges may be asked for more than all of it.
-    total = F.sum_components(raw)
-    weights = raw * (1.0 / F.where(total > 1.0, total * ROUNDING, 1.0))
-    # Where two faces cross nothing is blended; only the gradient is that of an edge.
-    crossed = _taken(cut_off(met.at, F.where(found, 0.0, met.slope)))
+    weights = neighbor_weights(cut_by)
     at = F.where(found, cut_by.at, met.at)
     hard = peel.stencil
     whole = (1.0 - found) * F.equal(met.slope, 0.0)
@@ -178,9 +188,27 @@ def build_antialias(
         depth=F.where(hard, F.minimum(peel.depth * 2.0, 1.0), 1.0),
         weights=weights,
         silhouette=hard + F.dot(around, weights),
-        crossings=crossed - F.stop_gradient(crossed),
+        crossings=_gradient_alone(met, found),
+        facets=_gradient_alone(folded, found),
         reach=reach,
     )
+
+
+def _of_whole(screen: ScreenFaces, peel: Peel, weights: Variable) -> Variable:
+    """VEC3: weights of the corners of faces, from those of what is left of them."""
+    parts, rows = screen.parts, peel.rows
+    if parts is None or rows is None:
+        return weights
+    cut = F.lookup(parts.cut, rows)
+    a, b, c = (F.lookup(t, F.where(cut, rows, -1)) for t in parts.shares)
+    return F.where(cut, a * weights.x + b * weights.y + c * weights.z, weights)
+
+
+def _gradient_alone(met: Cuts, found: Variable) -> Variable:
+    """VEC4 of zeros: where faces meet nothing is blended, only the gradient is that of an edge.
+    found: VEC2 mask of the pairs with an edge, which counts in the place of it."""
+    crossed = _taken(cut_off(met.at, F.where(found, 0.0, met.slope)))
+    return crossed - F.stop_gradient(crossed)
 
 
 def _taken(cut: Variable) -> Variable:
@@ -188,6 +216,13 @@ def _taken(cut: Variable) -> Variable:
     ``cut_off``."""
     mine, others = cut.xy, F.swizzle(cut, "zw")
     return F.vec4(mine.x, F.image.shift(others, 1, 0).x, mine.y, F.image.shift(others, 0, 1).y)
+
+
+def _or_half(met: Cuts, edges: Cuts, touches: Variable) -> Cuts:
+    """Where faces meet at an edge of one of them, the line follows the edge when that is lifted,
+    and the planes when it is pressed in: half of either derivative is that of both sides."""
+    at = F.where(touches * (met.slope > 0.0), edges.at, met.at)
+    return Cuts((met.at + at) * 0.5, met.slope)
 
 
 def _edge_ends(faces: Variable) -> tuple[Variable, Variable]:
@@ -221,15 +256,26 @@ def _lines(start: Variable, end: Variable) -> Variable:
     return F.vec3(along - slope * across, slope, size)
 
 
-def _cuts(
-    screen: ScreenFaces, between: Sequence[Between], ends: Callable[[], Sequence[Variable]]
+def neighbor_weights(cuts: Cuts) -> Variable:
+    """VEC4, sum at most 1: what each pixel takes from its right, left, lower and upper neighbour,
+    of where edges cut the pairs. Gradient to the cuts."""
+    raw = _taken(cut_off(cuts.at, cuts.slope))
+    # A pixel between two edges may be asked for more than all of it.
+    total = F.sum_components(raw)
+    return raw * (1.0 / F.where(total > 1.0, total * ROUNDING, 1.0))
+
+
+def edge_cuts(
+    screen: ScreenFaces,
+    between: Sequence[Between],
+    ends: Callable[[], Sequence[Variable]] | None = None,
 ) -> Cuts:
     """Where the contour edges that were found cut the pairs. ends: VEC2 @ (3F, 1), of the edges of
-    whole faces. Gradient to them, or to the corners of parts."""
-    if screen.parts is None:
+    whole faces. Gradient to them, or to the corners of what is drawn where there are none."""
+    if ends is not None and screen.parts is None:
         lines, step, stride = _lines(*ends()), 3, 1
     else:
-        points = [v.xy for v in screen.parts.corners]
+        points = [v.xy for v in screen.drawn.corners]
         lines = F.join([_lines(points[k], points[(k + 1) % 3]) for k in range(3)])
         step, stride = 1, points[0].size[0]
     right, below = (

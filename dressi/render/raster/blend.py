@@ -67,8 +67,8 @@ def blend_color(
     D_k, elsewhere the first peel's is taken; the silhouette then mixes it with the background.
     Never 0 / 0: where no face has weight, the background shows. Gradient to colors,
     background and the distances of the peels. With occlusion the first colour is what is seen, the
-    second one that of the nearest edge. Raises GraphError unless there is one colour per
-    peel.
+    second one that of the other side of the nearest edge. Raises GraphError unless there is one
+    colour per peel.
     """
     if len(colors) != len(hs.peels):
         raise GraphError(f"blend needs {len(hs.peels)} colours, one per peel, got {len(colors)}")
@@ -88,8 +88,5 @@ def blend_color(
 def _blend_bands(
     hs: HardSoft, bands: Bands, colors: Sequence[Variable], background: Variable | float
 ) -> Variable:
-    size, layers = hs.screen.size, hs.screen.layers
     shown = F.where(hs.hard, colors[0], background)
-    if hs.crossing is not None:
-        shown = shown + hs.crossing.term(shown)
-    return bands.mix(F.expand(shown, size, layers), colors[1])
+    return bands.mix(shown, colors[1], background)

@@ -46,6 +46,12 @@ class Parts:
         second = F.to_int(F.compare("gte", rows, n)) + F.to_int(F.compare("gte", rows, 2 * n))
         return rows - second * n
 
+    def whole_weights(self, rows: Variable, weights: Variable) -> Variable:
+        """VEC3: weights of the corners of faces, from those of the corners of rows."""
+        cut = F.lookup(self.cut, rows)
+        a, b, c = (F.lookup(t, F.where(cut, rows, -1)) for t in self.shares)
+        return F.where(cut, a * weights.x + b * weights.y + c * weights.z, weights)
+
     def edges(self, mask: Variable) -> Variable:
         """VEC3 mask @ (3 F, 1) of the edges of parts, from a VEC3 mask of the edges ab, bc, ca of
         faces: an edge along a plane counts, one between two parts does not. No gradient."""

@@ -66,11 +66,14 @@ def lies_along(corners: Triple, axis: int) -> Variable:
 @dataclass(frozen=True)
 class Between:
     """The nearest visible contour edge between each pixel and the next one, @ size. face: INT row
-    of the drawn faces, -1 where there is none. edge: INT, 0 to 2. depth: FLOAT of the crossing,
-    negative where the edge's face lies on the side of the next pixel, 0 where there is none."""
+    of the drawn faces, -1 where there is none. edge: INT, 0 to 2. touches: FLOAT mask: the edge
+    lies on what is seen on its outer side, so that nothing ends there. depth: FLOAT of the
+    crossing, negative where the edge's face lies on the side of the next pixel, 0 where there is
+    none or it touches."""
 
     face: Variable
     edge: Variable
+    touches: Variable
     depth: Variable
 
 
@@ -78,7 +81,7 @@ def contour_between(drawn: ScreenFaces, edges: Variable, surface: Surface, axis:
     """Find the contour edges between pixels and the next ones on the right (axis 0) or below (1).
 
     edges: VEC3 mask of the contour edges of the drawn faces. An edge is visible where the face that
-    is seen on its outer side lies behind it. No gradient.
+    is seen on its outer side lies behind it, or touches it. No gradient.
     """
     a, b, c = (F.stop_gradient(v) for v in drawn.corners)
     edges = edges * lies_along((a, b, c), axis)
@@ -92,13 +95,21 @@ def contour_between(drawn: ScreenFaces, edges: Variable, surface: Surface, axis:
     inner = here + F.to_int(1.0 - is_first) * onward
     away = crossing.away - is_first * (1.0 / drawn.scale)
     away = F.vec2(away, 0.0) if axis == 0 else F.vec2(0.0, away)
-    keep = crossing.found * (surface.depth_at(outer, away) > crossing.depth + TIE)
+    behind = surface.depth_at(outer, away) - crossing.depth
+    touches = behind <= TIE
+    keep = crossing.found * (behind >= -TIE)
     keep = keep * F.not_equal(F.lookup(surface.rows, outer), F.lookup(surface.rows, inner))
     keep = keep * (F.swizzle(pixel, "xy"[axis]) < drawn.size[axis] - 1.0)
-    code = F.resolve(frag * 3 + crossing.edge, crossing.depth, keep, background=-1)
-    depth = F.where(is_first, crossing.depth, -crossing.depth)
-    face = F.where(F.compare("gte", code, 0), code / 3, -1)
-    return Between(face, code - face * 3, F.resolve(depth, crossing.depth, keep))
+    code = frag * 6 + crossing.edge * 2 + F.to_int(touches)
+    # Behind all others: of an edge that touches only the gradient is asked.
+    order = crossing.depth * 0.5 + touches * 0.5
+    code = F.resolve(code, order, keep, background=-1)
+    depth = F.where(is_first, crossing.depth, -crossing.depth) * (1.0 - touches)
+    face = F.where(F.compare("gte", code, 0), code / 6, -1)
+    rest = code - face * 6
+    edge = rest / 2
+    touches = F.compare("gte", code, 0) * F.equal(rest - edge * 2, 1)
+    return Between(face, edge, touches, F.resolve(depth, order, keep))
 
 
 @dataclass(frozen=True)

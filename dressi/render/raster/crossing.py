@@ -2,9 +2,9 @@
 faces pass through or touch each other, and where the normal turns. The picture jumps there, and the
 jump moves with the planes of both faces.
 
-In: what is seen, per pixel. Out: a term whose value is 0 and whose gradient is that of the line.
-Between two pixels beside each other that show faces a and b, f = z_a - z_b is linear on the screen
-and changes its sign on the line.
+In: what is seen, per pixel. Out: ``Lines``: the line that cuts a pixel's square, the face on its
+other side, and how the line moves. Between a pixel and the next one, which show faces a and b, f =
+z_a - z_b is linear on the screen and changes its sign on the line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dressi.ad import F, Variable
 from dressi.render.raster.projection import ScreenFaces, pixel_positions
-from dressi.render.raster.weights import areas
+from dressi.render.raster.weights import areas, free_weights
 
 FLAT = 0.02
 """Difference of the slopes of two planes, in slopes, below which the line where they meet is not
@@ -27,112 +27,125 @@ BESIDE_PX = 0.75
 """Pixels by which the line may lie outside of the faces: beside the seam of two faces of one
 surface, a pixel and the next one show faces that do not lie before each other."""
 
-_MOVES = ((-1, 0), (0, -1))
-"""What moves the right, the lower neighbour to a pixel, for F.image.shift."""
+HALF = 0.5
+"""Pixels from a centre to the border of its square."""
+
+STEPS = ((1, 0), (-1, 0), (0, 1), (0, -1))
+"""To the pixels beside a pixel. Of several lines in its square the nearest one counts."""
+
+FARTHEST = 0.5
+"""Of a face, as a weight of its corners, by which its colours are extrapolated to the pixel."""
+
+N = len(STEPS)
 
 
 @dataclass(frozen=True)
-class Crossing:
-    """The line between a pixel and the next one on the right or below.
+class Lines:
+    """The line in the square of a pixel. row: INT, row of the drawn faces on its other side, or -1.
+    step: VEC2, to the pixel that shows it, screen square units. at: FLOAT, steps from the pixel's
+    centre to the line. No gradient."""
 
-    right, below: FLOAT masks, where there is a line between the two; of a pixel one at most. place:
-    FLOAT in [0, 1], pixels from the pixel's centre to the line; gradient to the corners of both
-    faces. before, behind: FLOAT masks, whether the pixel before this one, and the one behind the
-    next, shows the same face as its neighbour.
-    """
+    row: Variable
+    step: Variable
+    at: Variable
 
-    right: Variable
-    below: Variable
-    place: Variable
-    before: Variable
-    behind: Variable
-
-    def term(self, shown: Variable) -> Variable:
-        """Return an image of zeros with the gradient of the lines in a hard picture: the jump of
-        colours times the area that the line sweeps. Gradient to corners, not to shown."""
-        c = F.stop_gradient(shown)
-        at = F.stop_gradient(self.place)
-        moved, out = self.place - at, None
-        first = at < 0.5
-        for mask, (x, y) in zip((self.right, self.below), _MOVES, strict=True):
-            back = F.image.shift(c, -x, -y, border="clamp")
-            after = F.image.shift(c, x, y, border="clamp")
-            later = F.image.shift(c, 2 * x, 2 * y, border="clamp")
-            mine = c + F.where(self.before, (c - back) * at, 0.0)
-            other = after + F.where(self.behind, (after - later) * (1.0 - at), 0.0)
-            swept = F.where(mask, (mine - other) * moved, 0.0)
-            # The line lies in the square of the pixel or of the next one.
-            term = F.where(first, swept, 0.0)
-            term = term + F.image.shift(F.where(first, 0.0, swept), -x, -y)
-            out = term if out is None else out + term
-        assert out is not None
-        return out
+    def moved(
+        self,
+        mine: Sequence[Variable],
+        others: Sequence[Variable],
+        slopes: tuple[Variable, Variable],
+        p: Variable,
+    ) -> Variable:
+        """FLOAT of zeros with the gradient of ``at``. mine, others: VEC4, corners of the pixel's
+        face and of the one across. slopes: VEC2 of both, as of ``depth_slopes``. p: VEC2, the
+        pixel. Gradient to the corners."""
+        place, change = p + self.step * self.at, []
+        for corners in (mine, others):
+            a, b, c = (v.xy - place for v in corners)
+            w = free_weights((a, b, c))
+            a, b, c = (v.xyz for v in corners)
+            at = a * w.x + b * w.y + c * w.z
+            change.append(at - F.stop_gradient(at))
+        first, second = slopes
+        moved = F.dot(F.vec3(-first, 1.0), change[0]) - F.dot(F.vec3(-second, 1.0), change[1])
+        return -F.safe_div(moved, F.dot(first - second, self.step))
 
 
-def build_crossing(
+def find_lines(
     drawn: ScreenFaces, rows: Variable, surface: Variable, neighbors: Variable | None
-) -> Crossing:
+) -> Lines:
     """Find the lines. rows: INT, what is seen. surface: as of ``surface_image``. neighbors: IVEC3
     table of the rows across edges, where faces are not cut: faces that share an edge and are not
     seen well enough to know their colours at it are left out."""
     px = 1.0 / drawn.scale
-    found = [_between(rows, surface, axis, px, neighbors) for axis in (0, 1)]
-    right = found[0][0]
-    below = found[1][0] * (1.0 - right)
-    other = F.where(right, found[0][1], found[1][1])
-    a, b = (F.where(F.maximum(right, below), v, -1) for v in (rows, other))
-    p = pixel_positions(drawn.size, drawn.layers)
-    step = F.where(right, F.constant((px, 0.0)), F.constant((0.0, px)))
-    corners = [[F.lookup(t, row) for t in drawn.corners] for row in (a, b)]
-    mine, others = (_plane(c, p) for c in corners)
-    here = mine.x - others.x
-    there = here + F.dot(mine.yz - others.yz, step)
-    place = F.clamp(F.safe_div(here, here - there), 0.0, 1.0)
-    before, behind = (F.where(right, found[0][k], found[1][k]) for k in (2, 3))
+    code, at, known = _nearest(rows, surface, px, neighbors)
+    has = F.to_float(F.compare("gte", code, 0))
     # Planes meet everywhere: the line has to lie where both faces are.
-    at = p + F.stop_gradient(place) * step
-    there = _covers(corners[0], at, BESIDE_PX * px) * _covers(corners[1], at, BESIDE_PX * px)
-    return Crossing(right * there, below * there, place, before, behind)
+    p = pixel_positions(drawn.size, drawn.layers)
+    place = p + _step(code - code / N * N, px) * at
+    for of in (F.where(has, rows, -1), F.where(has, code / N, -1)):
+        corners = [F.lookup(t, of) for t in drawn.corners]
+        has = has * _covers(corners, place, BESIDE_PX * px)
+    has = has * F.maximum(known, reaches(corners, p))
+    # Fetched, so that all of the above is a pass of its own: few pixels have a line.
+    code, at = (F.image.shift(v, 0, 0) for v in (F.where(has, code, -1), at))
+    row = F.where(F.compare("gte", code, 0), code / N, -1)
+    return Lines(row, _step(code - row * N, px), at)
 
 
-def _between(
-    rows: Variable, surface: Variable, axis: int, px: float, neighbors: Variable | None
-) -> tuple[Variable, Variable, Variable, Variable]:
-    """Mask of lines between pixels and the next ones along an axis; the row there; whether the
-    pixels before and behind the two show the same faces. No gradient."""
-    x, y = _MOVES[axis]
-    other = F.image.shift(rows, x, y, border="clamp")
-    theirs = F.image.shift(surface, x, y, border="clamp")
-    slope = F.swizzle(surface, "yz"[axis]), F.swizzle(theirs, "yz"[axis])
-    here = surface.x - theirs.x + slope[1] * px
-    there = surface.x + slope[0] * px - theirs.x
-    turn = F.abs(theirs.yz - surface.yz)
-    along, across = F.swizzle(turn, "xy"[axis]), F.swizzle(turn, "yx"[axis])
-    steep = along >= across if axis == 0 else along > across
-    steepest = F.length(surface.yz) + F.length(theirs.yz)
-    known = along * px > FLAT * px * steepest + TIE
-    meet = F.where(here * there < 0.0, known * steep, 0.0)
-    meet = meet * F.not_equal(rows, other) * F.compare("gte", rows, 0) * F.compare("gte", other, 0)
-    before = F.equal(F.image.shift(rows, -x, -y, border="clamp"), rows)
-    behind = F.equal(F.image.shift(rows, 2 * x, 2 * y, border="clamp"), other)
-    # Surfaces that pass through each other show the nearer one on either side.
-    through = (here < 0.0) * (there > 0.0)
-    if neighbors is not None:
-        across_edges = F.lookup(neighbors, F.where(meet, rows, -1))
-        shared = F.max_components(F.to_float(F.equal(across_edges, other)))
-        through = through * (1.0 - shared)
-    return meet * F.maximum(through, before * behind), other, before, behind
+def reaches(corners: Sequence[Variable], p: Variable) -> Variable:
+    """1 where the colours of a face are known at a pixel that it does not cover, from its slopes.
+    corners: VEC4."""
+    a, b, c = (F.stop_gradient(v.xy) - p for v in corners)
+    weights = free_weights((a, b, c))
+    return (F.min_components(weights) >= -FARTHEST) * F.not_equal(F.max_components(weights), 0.0)
 
 
-def _plane(corners: Sequence[Variable], p: Variable) -> Variable:
-    """VEC3: depth of the plane of a face at p, and its slopes along x and y. Gradient to the
-    corners."""
-    a, b, c = corners
-    u, v = b.xyz - a.xyz, c.xyz - a.xyz
-    area2 = u.x * v.y - u.y * v.x
-    slope = F.vec2(u.z * v.y - v.z * u.y, v.z * u.x - u.z * v.x)
-    slope = F.safe_div(slope, area2)
-    return F.vec3(a.z + F.dot(slope, p - a.xy), slope)
+def _step(which: Variable, px: float) -> Variable:
+    """VEC2: of STEPS."""
+    x = F.equal(which, 0) - F.equal(which, 1)
+    return F.vec2(x, F.equal(which, 2) - F.equal(which, 3)) * px
+
+
+def _nearest(
+    rows: Variable, surface: Variable, px: float, neighbors: Variable | None
+) -> tuple[Variable, Variable, Variable]:
+    """INT: row across the nearest line, times N, plus its step, or -1; FLOAT, where it lies; FLOAT
+    mask, whether the jump at the line is known from the faces that are seen."""
+    out: tuple[Variable, ...] | None = None
+    for k, (x, y) in enumerate(STEPS):
+        other = F.image.shift(rows, -x, -y, border="clamp")
+        theirs = F.image.shift(surface, -x, -y, border="clamp")
+        here = surface.x - theirs.x + (theirs.y * x + theirs.z * y) * px
+        there = surface.x - theirs.x + (surface.y * x + surface.z * y) * px
+        turn = F.abs(theirs.yz - surface.yz)
+        along, across = (turn.x, turn.y) if x else (turn.y, turn.x)
+        steep = along >= across if x else along > across
+        steepest = F.length(surface.yz) + F.length(theirs.yz)
+        known = along * px > FLAT * px * steepest + TIE
+        at = F.safe_div(here, here - there)
+        # What lies exactly between two centres belongs to one of them.
+        mine = at < HALF if x + y > 0 else at <= HALF
+        meet = F.where(here * there < 0.0, known * steep * mine, 0.0)
+        meet = meet * F.not_equal(rows, other) * F.compare("gte", rows, 0)
+        meet = meet * F.compare("gte", other, 0)
+        before = F.equal(F.image.shift(rows, x, y, border="clamp"), rows)
+        behind = F.equal(F.image.shift(rows, -2 * x, -2 * y, border="clamp"), other)
+        # Surfaces that pass through each other show the nearer one on either side.
+        through = (here < 0.0) * (there > 0.0)
+        if neighbors is not None:
+            across_edges = F.lookup(neighbors, F.where(meet, rows, -1))
+            shared = F.max_components(F.to_float(F.equal(across_edges, other)))
+            through = through * (1.0 - shared)
+        seen = F.maximum(through, before * behind)
+        found = (F.where(meet, other * N + k, -1), F.where(meet, at, 1.0), seen)
+        if out is None:
+            out = found
+        else:
+            first = out[1] <= found[1]
+            out = tuple(F.where(first, a, b) for a, b in zip(out, found, strict=True))
+    assert out is not None
+    return out[0], out[1], out[2]
 
 
 def _covers(corners: Sequence[Variable], at: Variable, slack: float) -> Variable:

@@ -55,13 +55,15 @@ def planes_of(drawn: ScreenFaces) -> Variable:
     return F.vec3(slopes, a.z - F.dot(slopes, a.xy))
 
 
-def meeting(planes: Variable, rows: Variable, screen: ScreenFaces) -> Cuts:
-    """Return where the faces that two pixels show meet: each is in front on its own side.
+def meeting(planes: Variable, rows: Variable, screen: ScreenFaces, folds: bool = False) -> Cuts:
+    """Return where the faces that two pixels show meet: each is in front on its own side, or, at a
+    fold, behind: two faces of one surface that faces the camera.
 
-    planes: VEC3 table, of ``planes_of``. rows: INT @ size. Gradient to the planes.
+    planes: VEC3 table, of ``planes_of``. rows: INT @ size. folds: whether those count. Gradient to
+    the planes.
     """
     fixed = F.lookup(F.stop_gradient(planes), rows)
-    met = [_met(fixed, rows, axis, screen.scale) for axis in (0, 1)]
+    met = [_met(fixed, rows, axis, screen.scale, folds) for axis in (0, 1)]
     before = (F.image.shift(m, -to[0], -to[1]) for m, to in zip(met, MOVES[::2], strict=True))
     involved = F.maximum(F.maximum(*met), F.maximum(*before))
     # Of all pixels few get a gradient, so the backward adds few to the table.
@@ -78,15 +80,21 @@ def meeting(planes: Variable, rows: Variable, screen: ScreenFaces) -> Cuts:
     return Cuts(F.vec2(*at), F.vec2(*slopes))
 
 
-def _met(plane: Variable, rows: Variable, axis: int, scale: float) -> Variable:
-    """FLOAT mask of the pixels whose face and that of the next one cross: along the axis, the face
-    of either pixel falls behind the other's. plane: VEC3 of what each pixel shows."""
+def _met(plane: Variable, rows: Variable, axis: int, scale: float, folds: bool) -> Variable:
+    """FLOAT mask of the pixels whose face and that of the next one meet: along the axis, the face
+    of either pixel falls behind the other's; with folds, or comes before it between the two
+    centres. plane: VEC3 of what each pixel shows."""
     to, (across, along) = MOVES[2 * axis], AXES[axis]
     next_rows = F.image.shift(rows, *to, border="clamp")
     gap = plane - F.image.shift(plane, *to, border="clamp")
     opens, turns = F.swizzle(gap, across), F.abs(F.swizzle(gap, along))
-    steep = (opens >= turns) if axis == 0 else (opens > turns)
     differ = F.not_equal(rows, next_rows) * F.compare("gte", F.minimum(rows, next_rows), 0)
+    if folds:
+        here = F.dot(gap.xy, pixel_positions(plane.size, plane.layers)) + gap.z
+        between = (here >= 0.0) * (here + opens * (1.0 / scale) <= 0.0)
+        differ = differ * F.where(opens < 0.0, between, 1.0)
+        opens = F.abs(opens)
+    steep = (opens >= turns) if axis == 0 else (opens > turns)
     return steep * differ * (opens > PARALLEL * scale)
 
 
@@ -102,8 +110,9 @@ def depth_px(matrix: Variable, size: Size, depth: Variable) -> Variable:
 def reach_of_colours(
     whole: Variable, at: Variable, between: Sequence[Between], depth: Variable, px: Variable
 ) -> Variable:
-    """Return VEC4: how many of the steps from the neighbour on its other side the colour of a pixel
-    goes on until the edge between it and its right, left, lower and upper neighbour.
+    """Return VEC4, of the pairs of each pixel and the next one on the right, and the one below: how
+    many of the steps from the neighbour on its other side the colours of both go on until the edge
+    between them, (right, below) of the pixel, (right, below) of the next.
 
     whole: VEC2 mask of the pairs without an edge. at: VEC2, of ``Cuts``. depth: FLOAT. px: of
     ``depth_px``. A step is as long as it is on the surface: at the limb of a round shape a fraction
@@ -124,9 +133,9 @@ def reach_of_colours(
         first = _steps(t, climb, F.image.shift(step, *back), mine)
         climb = F.where(others, -edge - following, 0.0) * px_following
         last = _steps(1.0 - t, climb, F.image.shift(step, *to), others)
-        last = last * F.image.shift(same, *to)
-        out += [first * F.image.shift(same, *back), F.image.shift(last, *back)]
-    return F.vec4(*out)
+        out += [first * F.image.shift(same, *back), last * F.image.shift(same, *to)]
+    first, last, below_first, below_last = out
+    return F.vec4(first, below_first, last, below_last)
 
 
 def _steps(t: Variable, climb: Variable, step: Variable, inner: Variable) -> Variable:

@@ -4,8 +4,7 @@ In: ScreenFaces, r. Out: four clip positions per face (two triangles; the second
 unless they are its box). With F ops on per-face tables, because some devices have no geometry
 shader. No gradient. Differs: the paper stretches from the centroid; a homothety about the incentre
 moves all three edges by exactly r, with less area. The paper takes the box of faces with an angle
-below 30 degrees; here that of faces whose box is smaller than the grown triangle. Where only what
-lies beyond one edge is asked for, a box along that edge leaves the other half out.
+below 30 degrees; here that of faces whose box is smaller than the grown triangle.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dressi.render.raster.weights import cross
 MIN_AREA = 1e-10
 MIN_INRADIUS = 1e-6
 """Twice the area, and the radius of the inscribed circle (screen square units), below which a face
-has no usable incentre: its box is used. Also the length of an edge without a direction."""
+has no usable incentre: its box is used."""
 
 
 SLACK_PX = 0.0625
@@ -29,15 +28,12 @@ def build_enlarge(
     screen: ScreenFaces,
     r: Variable,
     soft: Variable | None = None,
-    beyond: Variable | None = None,
 ) -> tuple[Variable, Variable, Variable, Variable]:
     """Corners of the enlarged faces as VEC4 clip positions @ (F, 1).
 
     r: FLOAT @ 1x1, screen square units, a run-time value. soft: FLOAT mask @ (F, 1), the faces that
-    are enlarged; default all. beyond: VEC3 mask @ (F, 1) of the edges ab, bc, ca; of a soft face
-    with one of them only the face and what lies within r on the outer side of that edge is sure to
-    be covered; default the whole band around all faces. Crossing faces come back as they are, in
-    clip space, for the hardware to clip. No gradient.
+    are enlarged; default all. Crossing faces come back as they are, in clip space, for the hardware
+    to clip. No gradient.
     """
     if soft is not None:
         r = r * soft
@@ -61,43 +57,11 @@ def build_enlarge(
     )
     box = [low, F.vec2(high.x, low.y), high, F.vec2(low.x, high.y)]
     quad = [F.where(boxed, box[k], grown[min(k, 2)]) for k in range(4)]
-    if beyond is not None:
-        area = F.where(boxed, sides.x * sides.y, 0.5 * area2 * factor * factor)
-        along, its_area = _beside_edge((a, b, c), beyond, r, SLACK_PX / screen.scale)
-        quad = [F.where(its_area < area, new, old) for new, old in zip(along, quad, strict=True)]
     out = [
         F.where(screen.crossing, _clip_of(corners[min(k, 2)], screen), _flat(quad[k], screen))
         for k in range(4)
     ]
     return out[0], out[1], out[2], out[3]
-
-
-NEVER = 1e9
-"""Area (screen square units) of a box that is not to be taken."""
-
-
-def _beside_edge(
-    corners: tuple[Variable, Variable, Variable], edges: Variable, r: Variable, slack: float
-) -> tuple[list[Variable], Variable]:
-    """The corners of a box along the one edge in a mask, around the face and what lies within r on
-    the outer side of the edge; and its area, NEVER where there is not one edge alone."""
-    a, b, c = corners
-    first, second = edges.x, edges.y
-    p = F.where(first, a, F.where(second, b, c))
-    q = F.where(first, b, F.where(second, c, a))
-    apex = F.where(first, c, F.where(second, a, b)) - p
-    length = F.length(q - p)
-    t = F.safe_div(q - p, length)
-    n = F.vec2(t.y, -t.x)
-    height = F.dot(apex, n)
-    n = F.where(height > 0.0, -n, n)
-    near, far = r + slack, F.abs(height) + slack
-    foot = F.dot(apex, t)
-    low, high = F.minimum(-near, foot - slack), F.maximum(length + near, foot + slack)
-    box = [p + t * low - n * far, p + t * high - n * far, p + t * high + n * near]
-    box.append(p + t * low + n * near)
-    usable = F.equal(F.sum_components(edges), 1.0) * (length > MIN_INRADIUS)
-    return box, F.where(usable, (high - low) * (near + far), NEVER)
 
 
 def _to_ndc(xy: Variable, screen: ScreenFaces) -> Variable:

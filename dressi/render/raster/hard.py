@@ -87,12 +87,26 @@ def build_hard_raster(
             raise GraphError(f"jitter must be two numbers or a VEC2 @ 1x1, got {offset.label()}")
         moved = clip.xy + offset * (2.0 / size[0], 2.0 / size[1]) * clip.w
         clip = F.vec4(moved, F.swizzle(clip, "zw"))
-    corners = gather(clip, faces)
+    return rasterize_corners(gather(clip, faces), size, cull, scissor)
+
+
+def rasterize_corners(
+    corners: Corners,
+    size: Size,
+    cull: Cull | None = None,
+    scissor: Sequence[int] | Sequence[Sequence[int]] | None = None,
+    peel: int = 0,
+) -> HardRaster:
+    """Rasterize faces by their corners.
+
+    corners: three VEC4 tables @ (F, 1), clip positions. peel: number of the depth layer, 0 the
+    nearest. The rest as in ``build_hard_raster``. Gradient to the corners through bary and depth.
+    """
     frag = F.rasterize(corners, size, cull=cull, scissor=scissor)
-    p = F.pixel_coord(size, clip.layers) * (2.0 / size[0], 2.0 / size[1]) - 1.0  # NDC
+    p = F.pixel_coord(size, corners[0].layers) * (2.0 / size[0], 2.0 / size[1]) - 1.0  # NDC
     a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in corners)
     depth = _depth(_weights((a, b, c), p, size, moving=False), (a, b, c))
-    ids = F.resolve(frag, depth, background=-1)
+    ids = F.resolve(frag, depth, background=-1, peel=peel)
     mask = F.to_float(F.compare("gte", ids, 0))
     a, b, c = (F.lookup(t, ids) for t in corners)
     bary = _weights((a, b, c), p, size)

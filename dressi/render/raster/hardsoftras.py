@@ -8,7 +8,7 @@ blended silhouette and colour. Written purely with F ops; the backward is ordina
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,11 @@ from dressi.ad import F, Variable
 from dressi.errors import GraphError
 from dressi.kinds import RIMS, Rims
 from dressi.render.raster.blend import blend_color, blend_silhouette, edge_mask
-from dressi.render.raster.crossing import Crossing, build_crossing
-from dressi.render.raster.distance import face_test, perspective, signed_distance
+from dressi.render.raster.distance import face_test, signed_distance
 from dressi.render.raster.enlarge import SLACK_PX, build_enlarge
-from dressi.render.raster.occlusion import Bands, build_bands, surface_image
-from dressi.render.raster.peel import Peel
+from dressi.render.raster.occlusion import Bands, build_bands
+from dressi.render.raster.outline import build_outline
+from dressi.render.raster.peel import HAIR_PX, NEAREST_RIM, Peel, face_weights
 from dressi.render.raster.projection import (
     ScreenFaces,
     Size,
@@ -31,15 +31,7 @@ from dressi.render.raster.projection import (
     pixel_positions,
 )
 from dressi.render.raster.topology import contour_edges, neighbor_table
-
-HAIR_PX = 1 / 256
-"""Pixels outside a face that still count as its edge. A clipped face is covered as the hardware
-snaps it, its unclipped neighbour by the exact test; without a hair of overlap a pixel between them
-could belong to neither. Such pixels lie behind all other hard ones, so they only fill holes, and
-only in the first of several layers: behind another face they are rims, not a surface once more."""
-
-NEAREST_RIM = 0.5 + 2.0**-24
-"""The float32 after 0.5: what is outside of a face by less than half of that is not hard yet."""
+from dressi.render.raster.weights import free_weights, within_weights
 
 FAR_INSIDE = 1.0
 """Distance given to faces that are clipped: wholly inside, so hard and without gradient."""
@@ -48,8 +40,8 @@ FAR_INSIDE = 1.0
 @dataclass(frozen=True)
 class HardSoft:
     """What ``build_hardsoftras`` gives: the screen faces, K peels, the edge mask E and the
-    silhouette. With occlusion: two peels, of the hard faces and of the edges near them, with E the
-    pixels near an edge, and how they are blended."""
+    silhouette. With occlusion: two peels, of the hard faces and of what lies on the other side of
+    the nearest edge or line, with E the pixels near an edge, and how they are blended."""
 
     screen: ScreenFaces
     peels: tuple[Peel, ...]
@@ -58,7 +50,6 @@ class HardSoft:
     silhouette: Variable
     sigma: Variable
     bands: Bands | None = None
-    crossing: Crossing | None = None
 
     def blend(self, colors: Sequence[Variable], background: Variable | float = 0.0) -> Variable:
         """Colour image from the colours of the K peels over a background. Gradient to all of
@@ -86,7 +77,6 @@ def build_rasterize(
     enlarge: Callable[..., tuple[Variable, ...]] = build_enlarge,
     shift: Callable[[Variable, Variable], Variable] = shift,
     soft: Variable | None = None,
-    beyond: Variable | None = None,
     layer: int = 0,
 ) -> tuple[Peel, ...]:
     """Rasterize enlarged faces and peel K layers.
@@ -97,16 +87,14 @@ def build_rasterize(
     distance and depth, to the last bit, so it is one layer. Every surface is hard in one layer
     only: of its faces, the one that the pixel lies in. edges:
     VEC3 mask @ (F, 1) of the edges that distances are measured to; only faces with one get a soft
-    rim; default all. soft: FLOAT mask @ (F, 1) of faces with a rim, where it is not that. beyond:
-    VEC3 mask @ (F, 1) of the edges on whose outer side the rims have to be, as of
-    ``build_enlarge``; default all around. enlarge, shift: other functions in the place of
-    ``build_enlarge`` and ``shift``, for ablations. layer: as for F.rasterize, to tell two of one
-    table apart that differ in shift. Gradient to the corners.
+    rim; default all. soft: FLOAT mask @ (F, 1) of faces with a rim, where it is not that. enlarge,
+    shift: other functions in the place of ``build_enlarge`` and ``shift``, for ablations. layer: as
+    for F.rasterize, to tell two of one table apart that differ in shift. Gradient to the corners.
     """
     if soft is None and edges is not None:
         soft = any_edge(edges)
     drawn = screen.drawn
-    corners = enlarge(drawn, r, soft, *([] if beyond is None else [beyond]))
+    corners = enlarge(drawn, r, soft)
     p = pixel_positions(screen.size, screen.layers)
     frag = F.rasterize(corners, screen.size, layer)
     a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in drawn.corners)
@@ -157,27 +145,13 @@ def _shade_geometry(
     parts = screen.parts
     a, b, c = (F.lookup(t, rows) for t in (screen if parts is None else parts).corners)
     face = signed_distance(a.xy, b.xy, c.xy, p, edges, SLACK_PX / screen.scale)
-    inv_w = F.vec3(a.w, b.w, c.w)
     distance, stencil = face.distance, F.to_float(F.compare("gte", rows, 0))
+    bary = face_weights(screen, rows, (a, b, c), face.weights, face.beta)
     if parts is None:
-        clipped = is_crossing((a, b, c))
-        distance = F.where(clipped, FAR_INSIDE, distance)
-        bary = perspective(F.where(clipped, face.beta, face.weights), inv_w)
-        # Covered as the hardware snaps it: the centre may lie beside the face.
-        within = F.maximum(bary, 0.0)
-        bary = F.where(clipped, F.safe_div(within, F.sum_components(within)), bary)
-        return Peel(rows, depth, distance, bary, stencil)
-    bary = perspective(face.weights, inv_w)
-    # Of a face that was cut, the weights of its own corners.
-    cut = F.lookup(parts.cut, rows)
-    of_cut = F.where(cut, rows, -1)
-    shares = [F.lookup(t, of_cut) for t in parts.shares]
-    bary = F.where(cut, _mixed(shares, bary), bary)
+        return Peel(
+            rows, depth, F.where(is_crossing((a, b, c)), FAR_INSIDE, distance), bary, stencil
+        )
     return Peel(parts.face(rows), depth, distance, bary, stencil, rows)
-
-
-def _mixed(values: Sequence[Variable], weights: Variable) -> Variable:
-    return values[0] * weights.x + values[1] * weights.y + values[2] * weights.z
 
 
 def _check(
@@ -241,13 +215,13 @@ def build_hardsoftras(
     projection. rims: which faces get a soft rim, ``all``, ``contour`` (those with an edge on the
     contour) or ``front`` (of the two faces at an edge of the contour the one that is seen from its
     front, so that colours beyond the outline are those of what is seen); default front for K = 1,
-    where the silhouette is the same (the nearest point outside a shape lies on its contour) for a
-    fraction of the fragments, else all. clip: cut faces at the near and the far plane, so that they
-    get a soft rim and gradients from what is left of them, also to corners that are cut off; by
-    default they are drawn hard, without gradient, which is cheaper. occlusion: soft edges, and
-    gradients, wherever a surface ends in the picture, before another one too: see ``build_bands``.
-    There are two peels then, whatever K is; rims plays no part. Gradient to vtx_pos and matrix.
-    Raises GraphError for wrong types, K < 1 or r outside [0, 1].
+    which then measures distances to the outline, inside too: see ``build_outline``; else all. clip:
+    cut faces at the near and the far plane, so that they get a soft rim and gradients from what is
+    left of them, also to corners that are cut off; by default they are drawn hard, without
+    gradient, which is cheaper. occlusion: soft edges, and gradients, wherever a surface ends in the
+    picture, before another one too: see ``build_bands``. There are two peels then, whatever K is;
+    rims plays no part. Gradient to vtx_pos and matrix. Raises GraphError for wrong types, K < 1 or
+    r outside [0, 1].
     """
     lengths = {"r": r, "delta": delta, "sigma": sigma, "max_delta": max_delta}
     _check(vtx_pos, faces, matrix, size, K, lengths)
@@ -268,34 +242,54 @@ def build_hardsoftras(
         raise GraphError(f"rims must be all, contour or front, got {rims!r}")
     if occlusion:
         return _with_occlusion(screen, neighbor_table(faces, vtx_pos), radius, reach, softness)
-    edges, soft, beyond = None, None, None
-    if screen.parts is not None:
-        edges = screen.parts.edges(F.constant((1.0, 1.0, 1.0)))
-    if rims != "all":
-        neighbors = neighbor_table(faces, vtx_pos)
-        edges = contour_edges(screen, neighbors)
-        if rims == "front":
-            # Distances are measured to all of them: a mesh that is inside out shows its backs.
-            beyond = contour_edges(screen, neighbors, front=True)
-            soft = any_edge(beyond)
-    # With one layer only the nearest point of the outline counts. The face at its edge lies on one
-    # side, what is outside of the outline on the other.
-    peels = build_rasterize(screen, radius, K, edges, soft=soft, beyond=beyond if K == 1 else None)
-    hard = peels[0].depth <= 0.5
-    stencil = F.bits.pack_bits(peels[0].depth, 0.5, below=True)
+    if K == 1 and rims == "front":
+        first = _hard_faces(screen)
+        peels: tuple[Peel, ...] = (
+            build_outline(screen, first, neighbor_table(faces, vtx_pos), radius),
+        )
+    else:
+        edges, soft = _rims(screen, faces, vtx_pos, rims)
+        peels = build_rasterize(screen, radius, K, edges, soft=soft)
+        first = peels[0]
+    hard = first.depth <= 0.5
+    stencil = F.bits.pack_bits(first.depth, 0.5, below=True)
     edge = edge_mask(stencil, reach, screen.size, max_delta)
     silhouette = blend_silhouette(peels, hard, edge, softness)
     return HardSoft(screen, peels, edge, hard, silhouette, softness)
+
+
+def _rims(
+    screen: ScreenFaces, faces: Variable, vtx_pos: Variable, rims: Rims
+) -> tuple[Variable | None, Variable | None]:
+    """The edges that distances are measured to, VEC3 mask, and the faces with a soft rim; None:
+    all."""
+    if rims == "all":
+        parts = screen.parts
+        return None if parts is None else parts.edges(F.constant((1.0, 1.0, 1.0))), None
+    neighbors = neighbor_table(faces, vtx_pos)
+    edges = contour_edges(screen, neighbors)
+    if rims == "contour":
+        return edges, None
+    # Distances are measured to all of them: a mesh that is inside out shows its backs.
+    return edges, any_edge(contour_edges(screen, neighbors, front=True))
+
+
+def _hard_faces(screen: ScreenFaces) -> Peel:
+    """The faces as they are: distances are of no use."""
+    hard = build_rasterize(screen, F.constant(0.0), 1)[0]
+    p, rows = pixel_positions(screen.size, screen.layers), hard.drawn_rows
+    a, b, c = (F.lookup(t, rows) for t in screen.drawn.corners)
+    u = a.xy - p, b.xy - p, c.xy - p
+    weights = within_weights(u, HAIR_PX / screen.scale)
+    bary = face_weights(screen, rows, (a, b, c), weights, free_weights(u))
+    return replace(hard, bary=bary)
 
 
 def _with_occlusion(
     screen: ScreenFaces, neighbors: Variable, r: Variable, delta: Variable, sigma: Variable
 ) -> HardSoft:
     """Hard faces, bands at their edges up to r and delta away, and lines where faces meet."""
-    hard = build_rasterize(screen, F.constant(0.0), 1)[0]
-    surface = surface_image(screen.drawn, hard)
-    rim, bands = build_bands(screen, hard, surface, neighbors, F.minimum(r, delta), sigma)
-    rows = hard.ids if hard.rows is None else hard.rows
-    lines = build_crossing(screen.drawn, rows, surface, neighbors if screen.parts is None else None)
-    silhouette = bands.mix(hard.stencil, 1.0)
-    return HardSoft(screen, (hard, rim), bands.has, hard.stencil, silhouette, sigma, bands, lines)
+    hard = _hard_faces(screen)
+    rim, bands = build_bands(screen, hard, neighbors, F.minimum(r, delta), sigma)
+    silhouette = bands.cover(hard.stencil)
+    return HardSoft(screen, (hard, rim), bands.has, hard.stencil, silhouette, sigma, bands)

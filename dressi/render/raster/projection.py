@@ -113,7 +113,21 @@ def build_screen_faces(
     @ x). size: image size in pixels. clip: cut faces at the near and far plane. Gradient to vtx_pos
     and matrix; through crossing faces only with clip.
     """
-    place = project(vtx_pos, matrix)
+    return screen_faces_of_clip(project(vtx_pos, matrix), faces, size, jitter, clip)
+
+
+def screen_faces_of_clip(
+    place: Variable,
+    faces: Variable,
+    size: Size,
+    jitter: Variable | None = None,
+    clip: bool = False,
+) -> ScreenFaces:
+    """Gather the corners of faces whose vertices are given in clip space.
+
+    place: VEC4 @ (N, 1), clip positions, z in [0, w]. faces: IVEC3 @ (F, 1), one table or one per
+    layer. The rest, and gradients, as in ``build_screen_faces``.
+    """
     corners = gather(to_screen(place, size, jitter), faces)
     crossing = is_crossing(corners)
     a, b, c = (F.where(crossing, F.stop_gradient(v), v) for v in corners)

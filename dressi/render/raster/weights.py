@@ -123,6 +123,28 @@ def edge_slope(edge: EdgePoint, least: Variable | float) -> Variable:
     return -edge.free / F.maximum(edge.length2, away * least)
 
 
+def free_weights(corners: Triple) -> Variable:
+    """VEC3, sum 1: weights of the pixel, or 0 for a face without area. corners: VEC2, from the
+    pixel. No gradient."""
+    spans = F.stop_gradient(areas(*corners))
+    return F.safe_div(spans, F.sum_components(spans))
+
+
+def within_weights(corners: Triple, least: Variable | float) -> Variable:
+    """VEC3 in [0, 1], sum 1: weights of the pixel in a face that it lies in; of one that it lies
+    beside by a little, about those of the nearest point.
+
+    corners: VEC2, from the pixel. least: width below which gradients grow no more. Gradient to the
+    corners.
+    """
+    inner = F.maximum(free_weights(corners), 0.0)
+    total = F.sum_components(inner)
+    fixed = F.where(total > 0.0, F.safe_div(inner, total), 1.0 / 3.0)
+    residual = corners[0] * fixed.x + corners[1] * fixed.y + corners[2] * fixed.z
+    moved = residual - F.stop_gradient(residual)
+    return fixed + F.vec3(*(F.dot(g, moved) for g in slopes(corners, least)))
+
+
 def clip_weights(corners: Triple, w: Variable, least_px: float, moving: bool = True) -> Variable:
     """VEC3 in [0, 1], sum 1: perspective-correct weights of the pixel, or of the nearest point of
     the face where the pixel lies outside or the face is too thin to tell.

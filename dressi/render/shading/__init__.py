@@ -3,11 +3,13 @@
 geometry (texture coordinates, normals, plain unlit and Lambert), surface (what models read),
 material (factors and maps), lights, models (Lambert, Blinn-Phong, Gouraud), pbr
 (metallic-roughness), normal_map, alpha (masks, blending of peels), shadow (maps), tone (curves,
-exposure, gamma), neural (textures made by an MLP), texture_detail (derivatives of uv).
+exposure, gamma), neural (textures made by an MLP), texture_detail (derivatives of uv), cube_detail
+(level of detail and mip chains of cube maps).
 """
 
 from dressi.render.camera.eye import eye_position, homogeneous_eye, to_eye
 from dressi.render.shading.alpha import alpha_mask, blend_peels, composite, over, peel_alphas
+from dressi.render.shading.cube_detail import cube_derivatives, texture_cube_mip
 from dressi.render.shading.geometry import (
     face_normals,
     flat_normal,
@@ -77,6 +79,7 @@ __all__ = [
     "build_shadow_map",
     "build_surface",
     "composite",
+    "cube_derivatives",
     "decode_normal",
     "directional_matrix",
     "exposure",
@@ -110,6 +113,7 @@ __all__ = [
     "smooth_tangent",
     "spot_matrix",
     "surface_uv",
+    "texture_cube_mip",
     "to_eye",
     "tone_map",
     "towards_eye",

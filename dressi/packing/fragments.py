@@ -1,0 +1,69 @@
+"""What the fragment shaders of all kinds have in common, and those of sparse passes.
+
+In: the generator of a substage. Out: statements that leave out padding and write the colour
+outputs; both fragment shaders of a sparse pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dressi.packing.glsl import Generator
+from dressi.packing.guard import Guard
+from dressi.packing.layout import padding_glsl, position_glsl
+from dressi.packing.shader_text import FULL_SCREEN_TWICE, Shader, ShaderText
+from dressi.packing.statements import emit_outside
+from dressi.packing.units import in_buffer
+
+
+def skip_padding(g: Generator, text: ShaderText, body: list[str], start: int) -> None:
+    """Let what carries no pixel return: it would read beyond the ends of images, buffers, uniforms
+    of layers."""
+    beyond = bool(text.fetches) or g.domain.columns > 1
+    beyond = beyond or any(b.kind == "buffer" for b in g.bindings.values())
+    if padding_glsl(g.domain) and beyond:
+        body.insert(start, f"  if ({padding_glsl(g.domain)}) return;")
+
+
+def store_outputs(g: Generator, shader: Shader, text: ShaderText, body: list[str]) -> None:
+    """Declare and write the colour outputs."""
+    for v in g.substage.outputs:
+        if in_buffer(v):
+            continue
+        t = v.vtype
+        clear = None
+        if v.creator is not None and v.creator.op.fragment_exit:
+            clear = (v.creator.attr("background"),) * 4
+        for k, image in enumerate(g.places.images[v.uid]):
+            location = len(shader.outputs)
+            wide = ("ivec" if t.is_int else "vec") + str(t.plane.channels)
+            wide = wide if t.plane.channels > 1 else t.plane.glsl
+            text.declarations.append(
+                f"layout(location = {location}) out {wide} o{location};  // {v.label()}"
+            )
+            value = g.names[v.uid] + (f"[{k}]" if t.is_matrix else "")
+            if t.plane.n == 3:
+                value = f"{wide}({value}, 0)"
+            body.append(f"  o{location} = {value};")
+            shader.outputs.append(image)
+            shader.clears.append(clear)
+
+
+def sparse_shader(g: Generator, guard: Guard) -> Shader:
+    """Return the fragments of both draws of a sparse pass: outside of the mask, and inside."""
+    shaders = []
+    for outside in (True, False):
+        shader, text = Shader(vertex=FULL_SCREEN_TWICE), ShaderText("f")
+        g.names = {}
+        body = position_glsl(g.domain, "ivec2(gl_FragCoord.xy)")
+        start = len(body)
+        if outside:
+            emit_outside(g, guard, text, body)
+        else:
+            for f in g.functions:
+                g.emit(f, text, body)
+        skip_padding(g, text, body, start)
+        store_outputs(g, shader, text, body)
+        shader.fragment = text.render(body, "" if outside else "layout(early_fragment_tests) in;")
+        shaders.append(shader)
+    return replace(shaders[1], outside=shaders[0].fragment)

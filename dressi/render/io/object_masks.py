@@ -1,0 +1,211 @@
+"""Masks of one object in calibrated photos: what a photo alone cannot tell, the others decide.
+
+In: photos with OpenCV cameras. Out: masks for the silhouette loss. A spot within an outline that
+looks like the background is a shadow or an opening; in one photo they look alike. An opening is
+empty space along a whole cone of rays: other photos look through that space, too, and emptying it
+takes away nothing that one of them plainly shows. A spot is kept open where both hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import ndimage
+
+from dressi.errors import GraphError
+from dressi.render.io.masks import (
+    Mask,
+    histogram_threshold,
+    photo_mask,
+    pixels_of,
+    visual_hull,
+    voxel_centers,
+)
+
+RESOLUTION = 112
+"""Cells of the hull along each axis."""
+CELL_PX = 1.5
+"""Side, in cells of the hull, of the squares that photos are compared by: none is skipped."""
+CLOSING = 0.008
+"""Radius, as a share of the longer side, up to which a shadow that is open to the background is
+closed: 5 pixels of 640."""
+SMALLEST = 1e-5
+"""Share of a photo below which a doubtful spot belongs to the object, unasked: noise."""
+TAKEN = 0.02
+"""Share of the squares that emptying a spot touches in another photo above which too much of what
+is plainly there would be gone."""
+UNUSUAL = 1.5
+"""How far the threshold of a photo may lie above the median of all: something bright that stands in
+the background of one photo must not raise it there."""
+AGREED = 0.5
+"""Share of the space behind an opening that other photos look through, too."""
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectMasks:
+    """masks: (H, W) float32 each. thresholds: on the difference to the background, of each photo.
+    n_shadows, n_openings: spots within outlines that were closed and kept open. cut: names of the
+    photos whose object reaches the frame."""
+
+    masks: list[Mask]
+    thresholds: list[float]
+    n_shadows: int
+    n_openings: int
+    cut: list[int]
+
+
+def object_masks(
+    images: Sequence[npt.ArrayLike],
+    Ks: Sequence[npt.ArrayLike],
+    Rs: Sequence[npt.ArrayLike],
+    ts: Sequence[npt.ArrayLike],
+    bbox: npt.ArrayLike,
+    threshold: float | None = None,
+    resolution: int = RESOLUTION,
+) -> ObjectMasks:
+    """Return masks of the object that all photos show.
+
+    images: (H, W, 3) linear, before a background that is alike within each photo. Ks, Rs, ts:
+    OpenCV cameras. bbox: (2, 3) around the object, world units: nothing outside of it is in a mask.
+    threshold: of ``photo_mask``; None: from each photo's histogram. Raises GraphError for lists of
+    unequal length, photos without an object and an empty box.
+    """
+    photos = [np.asarray(image, np.float64) for image in images]
+    if not len(photos) == len(Ks) == len(Rs) == len(ts) > 0:
+        raise GraphError(
+            f"object_masks needs one camera per photo, got {len(photos)} photos, {len(Ks)} Ks"
+        )
+    cameras = list(zip(Ks, Rs, ts, strict=True))
+    inside = [box_mask(bbox, *c, i.shape[:2]) for c, i in zip(cameras, photos, strict=True)]
+    thresholds = [histogram_threshold(i) if threshold is None else threshold for i in photos]
+    usual = float(np.median(thresholds))
+    thresholds = [min(used, UNUSUAL * usual) for used in thresholds]
+    sure, full, cut = [], [], []
+    for k, (image, used, within) in enumerate(zip(photos, thresholds, inside, strict=True)):
+        found = photo_mask(image, used, within=within)
+        radius = CLOSING * max(image.shape[:2])
+        closed = photo_mask(image, used, radius, radius, fill_holes=True, within=within)
+        sure.append(found > 0.5)
+        full.append((closed > 0.5) | sure[-1])
+        edge = np.concatenate([found[0], found[-1], found[:, 0], found[:, -1]])
+        if edge.any():
+            cut.append(k)
+    spots = [_labelled(f & ~s) for f, s in zip(full, sure, strict=True)]
+    views = _views(sure, full, spots, cameras, bbox, resolution)
+    n_shadows = n_openings = 0
+    masks: list[Mask] = []
+    for k, labels in enumerate(spots):
+        shadow = np.bincount(labels.ravel()) < SMALLEST * labels.size
+        shadow[0] = False
+        for spot in np.flatnonzero(~shadow)[1:]:
+            shadow[spot] = _is_shadow(views, k, int(spot))
+            n_shadows, n_openings = n_shadows + shadow[spot], n_openings + (not shadow[spot])
+        masks.append((sure[k] | shadow[labels]).astype(np.float32))
+    return ObjectMasks(masks, thresholds, int(n_shadows), int(n_openings), cut)
+
+
+def _labelled(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+    labels, _ = ndimage.label(mask)
+    return np.asarray(labels, np.int32)
+
+
+def box_mask(
+    bbox: npt.ArrayLike,
+    K: npt.ArrayLike,
+    R: npt.ArrayLike,
+    t: npt.ArrayLike,
+    shape: tuple[int, ...],
+) -> npt.NDArray[np.bool_]:
+    """Return (H, W), the pixels that a box (2, 3) can be seen in: all where it reaches behind the
+    camera."""
+    low, high = np.asarray(bbox, np.float64)
+    corners = np.array(np.meshgrid(*np.stack([low, high], 1))).reshape(3, -1).T
+    height, width = shape[:2]
+    pixel = pixels_of(corners, K, R, t)
+    if not np.isfinite(pixel).all():
+        return np.ones((height, width), bool)
+    y, x = np.mgrid[:height, :width]
+    inside = np.ones((height, width), bool)
+    # The convex outline of eight points: an edge between two of them has all others on one side.
+    for a in range(8):
+        for b in range(a + 1, 8):
+            along = pixel[b] - pixel[a]
+            side = _cross(along, pixel - pixel[a])
+            if np.abs(along).max() > 0.0 and (side.min() >= -1e-9 or side.max() <= 1e-9):
+                sign = 1.0 if side.max() > -side.min() else -1.0
+                off = sign * (along[0] * (y - pixel[a, 1]) - along[1] * (x - pixel[a, 0]))
+                inside &= off >= -np.hypot(*along)  # a pixel of margin
+    return inside
+
+
+def _cross(u: npt.NDArray[np.float64], v: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.asarray(u[0] * v[:, 1] - u[1] * v[:, 0])
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """One photo. square: of each cell of the hull, where it is seen, -1 where it is not. spot: the
+    doubtful spot that it is seen in, 0 for none. n_cells: of each square. plain: squares that the
+    object plainly covers."""
+
+    square: npt.NDArray[np.int64]
+    spot: npt.NDArray[np.int32]
+    n_cells: npt.NDArray[np.int64]
+    plain: npt.NDArray[np.bool_]
+
+
+def _views(
+    sure: Sequence[npt.NDArray[np.bool_]],
+    full: Sequence[npt.NDArray[np.bool_]],
+    spots: Sequence[npt.NDArray[np.int32]],
+    cameras: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]],
+    bbox: npt.ArrayLike,
+    resolution: int,
+) -> list[_View]:
+    """The cells of the hull of the full masks, seen by each photo."""
+    Ks, Rs, ts = zip(*cameras, strict=True)
+    hull = visual_hull(full, Ks, Rs, ts, bbox, resolution)
+    box = np.asarray(bbox, np.float64)
+    cells = voxel_centers(box, resolution).reshape(-1, 3)[hull.ravel()]
+    step = (box[1] - box[0]).max() / resolution
+    out = []
+    for mask, labels, (k, r, t) in zip(sure, spots, cameras, strict=True):
+        height, width = mask.shape
+        pixel = pixels_of(cells, k, r, t)
+        depth = float((np.asarray(r) @ box.mean(0) + np.asarray(t))[2])
+        side = max(CELL_PX * step * float(np.asarray(k)[0, 0]) / max(depth, 1e-9), 1.0)
+        seen = np.asarray(((pixel > -0.5) & (pixel < (width - 0.5, height - 0.5))).all(1))
+        at = np.rint(np.where(seen[:, None], pixel, 0.0)).astype(np.int64)[:, ::-1]
+        n_rows, n_columns = int(height / side) + 1, int(width / side) + 1
+        square = (at[:, 0] / side).astype(np.int64) * n_columns + (at[:, 1] / side).astype(np.int64)
+        square[~seen] = -1
+        y, x = (np.indices(mask.shape) / side).astype(np.int64)
+        share = np.bincount((y * n_columns + x).ravel(), mask.ravel(), n_rows * n_columns)
+        whole = np.bincount((y * n_columns + x).ravel(), minlength=n_rows * n_columns)
+        n_cells = np.bincount(square[seen], minlength=n_rows * n_columns)
+        spot = np.where(seen, labels[at[:, 0], at[:, 1]], 0)
+        out.append(_View(square, spot, n_cells, share > 0.9 * np.maximum(whole, 1)))
+    return out
+
+
+def _is_shadow(views: Sequence[_View], k: int, spot: int) -> bool:
+    """Whether a spot of photo k is none that other photos look through, or one whose cone cannot be
+    emptied without taking away what another photo shows."""
+    emptied = views[k].spot == spot
+    if not emptied.any():  # the others have emptied it
+        return False
+    others = [view for j, view in enumerate(views) if j != k]
+    agreed = np.any([view.spot[emptied] > 0 for view in others], axis=0)
+    if agreed.mean() < AGREED:
+        return True
+    for other in others:
+        squares = other.square[emptied]
+        gone = np.bincount(squares[squares >= 0], minlength=len(other.n_cells))
+        touched = gone > 0
+        lost = touched & (gone == other.n_cells) & other.plain
+        if lost.sum() > max(TAKEN * touched.sum(), 1):
+            return True
+    return False

@@ -1,0 +1,115 @@
+"""Eager calls of graphs on tensors: a compiled plan per shapes and options, with gradients.
+
+In: a function that builds a graph from leaves, tensors. Out: tensors, part of torch's graph. Plans
+share one engine and are kept by a key, the latest used ones. Tables whose number of rows keeps
+changing (a mesh that is remeshed) are padded, so that a plan serves many numbers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+
+import torch
+
+from dressi.ad.graph import Variable
+from dressi.ad.vtype import INT, IVEC3, VType, vector
+from dressi.torch.function import Compiled, apply
+
+Build = Callable[..., Sequence[Variable]]
+
+KEPT_PLANS = 128
+"""Plans that are kept: a script calls a few operations at a few sizes."""
+
+EXACT_ROWS = 2
+"""Numbers of rows that get plans of their own, per operation and images; others are padded."""
+
+Rows = tuple[int, ...]
+
+_lock = threading.Lock()
+_rows: OrderedDict[Hashable, list[Rows]] = OrderedDict()
+_plans: OrderedDict[Hashable, Compiled] = OrderedDict()
+
+
+def call(
+    key: Hashable, build: Build, images: Sequence[torch.Tensor], tables: Sequence[torch.Tensor] = ()
+) -> list[torch.Tensor]:
+    """Return the outputs of a graph at tensors, each (layers, height, width, channels), on the
+    device of the first input.
+
+    key: what ``build`` depends on beside the shapes of the inputs. build: leaves of images, then of
+    tables -> outputs. images: (layers, height, width, channels). tables: (layers, rows, channels)
+    or (rows, channels); rows of zeros at their end must change nothing. float32 of 1 to 4 channels,
+    or int32 of 1 or 3. Gradient to the float inputs, from where the graph has one.
+    """
+    device = (*images, *tables)[0].device
+    shaped = [t.reshape(1, 1, *t.shape) if t.ndim == 2 else t[:, None] for t in tables]
+    shaped = [t.to("cpu") for t in (*images, *_padded(key, images, shaped))]
+    full_key = (key, len(images), tuple((tuple(t.shape), t.dtype) for t in shaped))
+    with _lock:
+        compiled = _plans.get(full_key)
+        # The shared engine is opened anew after someone closed it.
+        if compiled is None or compiled.ad.runtime.closed:
+            leaves = [_leaf(t) for t in shaped]
+            compiled = _plans[full_key] = Compiled(leaves, list(build(*leaves)))
+            while len(_plans) > KEPT_PLANS:
+                _plans.popitem(last=False)
+        _plans.move_to_end(full_key)
+    outputs = apply(compiled, *shaped)
+    return [
+        out.reshape(v.layers, v.size[1], v.size[0], v.vtype.n).to(device)
+        for out, v in zip(outputs, compiled.outputs, strict=True)
+    ]
+
+
+def n_plans() -> int:
+    """Number of plans that are kept."""
+    return len(_plans)
+
+
+def _padded(
+    key: Hashable, images: Sequence[torch.Tensor], tables: list[torch.Tensor]
+) -> list[torch.Tensor]:
+    """The tables, with rows of zeros where their numbers of rows keep changing."""
+    rows = tuple(t.shape[2] for t in tables)
+    shapes = tuple(tuple(t.shape) for t in images), tuple((len(t), t.shape[-1]) for t in tables)
+    with _lock:
+        known = _rows.setdefault((key, shapes), [])
+        _rows.move_to_end((key, shapes))
+        if len(_rows) > KEPT_PLANS:
+            _rows.popitem(last=False)
+        if rows not in known and len(known) < EXACT_ROWS:
+            known.append(rows)
+        if rows in known:
+            return tables
+    more = [_room(n) - n for n in rows]
+    return [torch.nn.functional.pad(t, (0, 0, 0, k)) for t, k in zip(tables, more, strict=True)]
+
+
+def _room(n: int) -> int:
+    """The least of 1, 2, 3, 4, 6, 8, 12, 16, ... that is at least n: two per octave."""
+    power = 1 << max(0, n - 1).bit_length()
+    return power * 3 // 4 if n <= power * 3 // 4 and power > 2 else power
+
+
+def groups(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The channels (last axis) in groups of up to four, as one Variable holds them."""
+    return [tensor] if tensor.shape[-1] <= 4 else list(torch.split(tensor, 4, dim=-1))
+
+
+def joined(images: list[torch.Tensor]) -> torch.Tensor:
+    """One tensor of the channels of all."""
+    return images[0] if len(images) == 1 else torch.cat(images, -1)
+
+
+def _leaf(tensor: torch.Tensor) -> Variable:
+    """A leaf for tensors of this shape (layers, height, width, channels)."""
+    layers, height, width, n = tensor.shape
+    return Variable(_vtype(tensor, n), (width, height), layers)
+
+
+def _vtype(tensor: torch.Tensor, n: int) -> VType:
+    if tensor.dtype == torch.int32:
+        return INT if n == 1 else IVEC3
+    return vector(n)

@@ -1,0 +1,235 @@
+"""Scripts written for CUDA on a machine without: what they ask to be on a GPU stays on the CPU.
+
+In: nothing. Out: changed modules of this process: ``nvdiffrast.torch`` is
+``dressi.torch.nvdiffrast``; ``device="cuda"``, ``.cuda()``, ``torch.cuda.synchronize`` and the like
+work without a GPU.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+import dressi.torch.nvdiffrast as implementation
+
+
+def alias_nvdiffrast() -> None:
+    """Let ``import nvdiffrast.torch`` give ``dressi.torch.nvdiffrast``."""
+    package = types.ModuleType("nvdiffrast", "Stands for nvdiffrast: see dressi.torch.nvdiffrast.")
+    package.__path__ = []
+    package.torch = implementation  # type: ignore[attr-defined]
+    sys.modules["nvdiffrast"] = package
+    sys.modules["nvdiffrast.torch"] = implementation
+
+
+_modes: list[_OnCpu] = []
+
+
+def map_cuda_to_cpu() -> None:
+    """Map every CUDA device to the CPU, in this thread and those that it starts. For processes that
+    run one script: it changes torch. A second call does nothing."""
+    if _modes:
+        return
+    cuda: Any = torch.cuda
+    for name, value in _CONSTANTS.items():
+        setattr(cuda, name, _constant(value))
+    cuda.manual_seed = cuda.manual_seed_all = _seed
+    cuda.get_device_properties = lambda device=None: _properties()
+    cuda.Event, cuda.Stream = _Event, _Stream
+    cuda.stream = lambda stream=None: _Stream()
+    cuda.current_stream = cuda.default_stream = lambda device=None: _Stream()
+    cuda.device = lambda device=None: _Stream()
+    for kind in ("Float", "Double", "Half", "Int", "Long", "Short", "Byte", "Bool"):
+        setattr(cuda, f"{kind}Tensor", getattr(torch, f"{kind}Tensor"))
+    for name in ("range_push", "range_pop", "mark"):
+        setattr(cuda.nvtx, name, _constant(None))
+    for name in ("device", "Generator"):
+        setattr(torch, name, _constructor(getattr(torch, name)))
+    for name in ("set_default_device", "set_default_tensor_type", "load", "autocast"):
+        setattr(torch, name, _mapped(getattr(torch, name)))
+    torch.load = _loading(torch.load)
+    run = threading.Thread.run
+
+    def run_on_cpu(self: threading.Thread) -> None:
+        with _OnCpu():
+            run(self)
+
+    threading.Thread.run = run_on_cpu  # type: ignore[method-assign]
+    _modes.append(_OnCpu())
+    _modes[0].__enter__()
+
+
+_CONSTANTS: dict[str, Any] = {
+    "is_available": True,
+    "is_initialized": True,
+    "init": None,
+    "device_count": 1,
+    "current_device": 0,
+    "set_device": None,
+    "synchronize": None,
+    "empty_cache": None,
+    "ipc_collect": None,
+    "get_device_name": "CPU (no CUDA)",
+    "get_device_capability": (8, 0),
+    "memory_allocated": 0,
+    "max_memory_allocated": 0,
+    "memory_reserved": 0,
+    "max_memory_reserved": 0,
+    "reset_peak_memory_stats": None,
+    "mem_get_info": (1 << 32, 1 << 32),
+    "get_rng_state_all": [],
+    "set_rng_state_all": None,
+}
+"""What functions of ``torch.cuda`` return."""
+
+
+def _constant(value: Any) -> Callable[..., Any]:
+    return lambda *_, **__: value
+
+
+def _properties() -> types.SimpleNamespace:
+    return types.SimpleNamespace(
+        name="CPU (no CUDA)", total_memory=1 << 32, major=8, minor=0, multi_processor_count=1
+    )
+
+
+def _seed(seed: int) -> None:
+    # Not torch.manual_seed, which calls this.
+    torch.default_generator.manual_seed(int(seed))
+
+
+def _on_cpu(value: Any) -> Any:
+    """``cpu`` for a CUDA device, or the CPU's type for the name of a CUDA tensor type."""
+    if isinstance(value, str):
+        if value == "cuda" or value.startswith("cuda:"):
+            return "cpu"
+        return value.replace("torch.cuda.", "torch.") if value.startswith("torch.cuda.") else value
+    if isinstance(value, _TORCH_DEVICE) and value.type == "cuda":
+        return _TORCH_DEVICE("cpu")
+    return value
+
+
+_TORCH_DEVICE = torch.device
+
+
+def _mapped(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with CUDA devices among its arguments mapped."""
+
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        return f(*map(_on_cpu, args), **{k: _on_cpu(v) for k, v in kwargs.items()})
+
+    mapped.__name__, mapped.__doc__ = f.__name__, f.__doc__
+    return mapped
+
+
+def _loading(load: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.load, which puts on the CPU what was saved from a GPU."""
+
+    def loading(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return load(f, "cpu" if map_location is None else map_location, *args, **kwargs)
+
+    return loading
+
+
+def _constructor(kind: type) -> type:
+    """A class whose calls make a ``kind`` on the CPU, and whose instances are those of ``kind``."""
+
+    class OnCpu(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            if args and isinstance(args[0], int) and kind is _TORCH_DEVICE:  # device(0): a GPU
+                args = ("cpu",)
+            if args and _on_cpu(args[0]) is not args[0]:  # device("cuda", 1)
+                args = ("cpu", *args[2:])
+            return kind(*args, **{k: _on_cpu(v) for k, v in kwargs.items() if k != "index"})
+
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, kind)
+
+        def __subclasscheck__(cls, other: type) -> bool:
+            return issubclass(other, kind)
+
+    return OnCpu(kind.__name__, (), {"__doc__": kind.__doc__})
+
+
+class _OnCpu(TorchFunctionMode):
+    """Maps CUDA devices among the arguments of every function of torch."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name == "cuda" and args and isinstance(args[0], torch.Tensor):
+            return args[0]
+        if func == _IS_CUDA:
+            return True
+        if name == "get_device":
+            return 0
+        kwargs = {k: _on_cpu(v) for k, v in (kwargs or {}).items()}
+        if name == "pin_memory":
+            return args[0]
+        if name == "to" and len(args) > 1 and type(args[1]) is int:  # .to(0): a GPU
+            args = (args[0], "cpu", *args[2:])
+        return func(*map(_on_cpu, args), **kwargs)
+
+
+_IS_CUDA: Any = getattr(torch.Tensor.is_cuda, "__get__", None)
+
+
+class _Event:
+    """A point in time. torch.cuda.Event."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.at = 0.0
+
+    def record(self, stream: Any = None) -> None:
+        self.at = time.perf_counter()
+
+    def elapsed_time(self, end: _Event) -> float:
+        return (end.at - self.at) * 1e3
+
+    def synchronize(self) -> None:
+        """Do nothing: what was called is done."""
+
+    def wait(self, stream: Any = None) -> None:
+        """Do nothing: what was called is done."""
+
+    def query(self) -> bool:
+        return True
+
+
+class _Stream:
+    """A queue that is always empty. torch.cuda.Stream, and the context of ``torch.cuda.stream`` and
+    ``torch.cuda.device``."""
+
+    cuda_stream = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        """Do nothing: what was called is done."""
+
+    def wait_stream(self, stream: Any) -> None:
+        """Do nothing: what was called is done."""
+
+    def wait_event(self, event: Any) -> None:
+        """Do nothing: what was called is done."""
+
+    def record_event(self, event: _Event | None = None) -> _Event:
+        event = event or _Event()
+        event.record()
+        return event
+
+    def query(self) -> bool:
+        return True

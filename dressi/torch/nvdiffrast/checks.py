@@ -1,0 +1,66 @@
+"""Checks of arguments, by name. In: what a user gave. Out: nothing, or GraphError."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from dressi.errors import GraphError
+
+MOST_FACES = 1 << 24
+"""Numbers of triangles are stored in float32, where larger ones are not exact."""
+
+
+def check_tensor(
+    who: str,
+    name: str,
+    tensor: Any,
+    dims: Sequence[str],
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | None = None,
+) -> None:
+    """Raise GraphError unless it is a tensor of that dtype on that device, with axes like dims: a
+    number in dims is a length, anything else a name."""
+    if not isinstance(tensor, torch.Tensor):
+        raise GraphError(f"{who}: {name} must be a torch tensor, got {type(tensor).__name__}")
+    if tensor.dtype != dtype:
+        raise GraphError(
+            f"{who}: {name} must be {str(dtype).removeprefix('torch.')}, got "
+            f"{str(tensor.dtype).removeprefix('torch.')}"
+        )
+    shape = tuple(tensor.shape)
+    wanted = f"[{', '.join(dims)}]"
+    fits = len(shape) == len(dims) and all(
+        not d.isdigit() or int(d) == n for d, n in zip(dims, shape, strict=True)
+    )
+    if not fits:
+        raise GraphError(f"{who}: {name} must be {wanted}, got {list(shape)}")
+    if device is not None and tensor.device != device:
+        raise GraphError(
+            f"{who}: {name} must be on {device} as the other tensors, got {tensor.device}"
+        )
+
+
+def check_tri(who: str, tri: Any, device: torch.device | None = None) -> None:
+    """Raise GraphError unless tri is a table of triangles."""
+    check_tensor(who, "tri", tri, ("F", "3"), torch.int32, device)
+    if tri.shape[0] >= MOST_FACES:
+        raise GraphError(f"{who}: tri has {tri.shape[0]} triangles, more than {MOST_FACES - 1}")
+
+
+def check_minibatch(who: str, name: str, tensor: torch.Tensor, n: int) -> None:
+    """Raise GraphError unless the first axis is 1 or n."""
+    if tensor.shape[0] not in (1, n):
+        raise GraphError(f"{who}: {name} must have a minibatch of 1 or {n}, got {tensor.shape[0]}")
+
+
+def check_indices(who: str, tri: torch.Tensor, n_vertices: int) -> None:
+    """Raise GraphError unless all indices are those of vertices."""
+    low, high = (int(v) for v in torch.aminmax(tri))
+    if low < 0 or high >= n_vertices:
+        raise GraphError(
+            f"{who}: tri must have indices from 0 to {n_vertices - 1}, of {n_vertices} vertices, "
+            f"got {low} to {high}"
+        )

@@ -1,0 +1,131 @@
+"""Sparse passes, and what vertices read for fragments: the same bits as without, on a device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dressi import Adam, DressiAD, F, Options, Variable
+from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3
+from dressi.packing import sparse
+from dressi.render.raster import build_hardsoftras
+from dressi.render.scene import icosphere
+from dressi.testing.problems import (
+    antialias_problem,
+    hard_silhouettes,
+    silhouette_problem,
+    squashed,
+    view_matrices,
+)
+from dressi.testing.random_graphs import masked_graph
+
+pytestmark = pytest.mark.gpu
+
+PLAIN = Options(deterministic=True, sparse=False, per_primitive=False)
+"""Additions commute, so that all bits can be compared."""
+FAST = Options(deterministic=True)
+STEPS = 12
+"""Enough for both rebuilds of the cache."""
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all devices take passes, and a second draw pay at the small sizes of tests."""
+    monkeypatch.setenv("DRESSI_PROFILE", "llvmpipe")
+    monkeypatch.setattr(sparse, "pays", lambda profile, n_pixels, n_saved: True)
+
+
+def n_sparse(ad: DressiAD) -> int:
+    return sum(bool(s.outside) for stage in ad.plan.stages for s in stage.substages)
+
+
+def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("views", [1, 3])
+@pytest.mark.parametrize("method", ["K = 1", "K = 3", "antialias"])
+def test_steps_of_silhouettes_have_the_same_bits(method: str, views: int) -> None:
+    """Parameters, moments and loss after steps; a size that no power of two divides."""
+    mesh, matrices = icosphere(2, 0.6), view_matrices(views)
+    targets = hard_silhouettes(squashed(mesh), matrices, 44)
+    results = []
+    for options in (PLAIN, FAST):
+        if method == "antialias":
+            problem = antialias_problem(mesh, matrices, targets, adam=Adam(1e-2))
+        else:
+            K = int(method[-1])
+            problem = silhouette_problem(mesh, matrices, targets, K, adam=Adam(1e-2))
+        with DressiAD(options=options) as ad:
+            problem.load(ad)
+            ad.exec_steps(STEPS)
+            assert (n_sparse(ad) > 0) == options.sparse
+            shown = [problem.parameter, problem.loss, problem.picture]
+            results.append([ad.recv_img(v) for v in shown])
+    for a, b in zip(*results, strict=True):
+        assert same_bits(a, b)
+
+
+def test_random_graphs_with_masks_have_the_same_bits() -> None:
+    """Loss and gradients of graphs with sides that are NaN, and steps, in which updates are written
+    in place."""
+    values: list[list[list[np.ndarray]]] = []
+    n = 0
+    for options in (PLAIN, FAST):
+        values.append([])
+        with DressiAD(options=options) as ad:
+            for seed in range(18):
+                graph = masked_graph(seed)
+                gradients = list(graph.gradients().values())
+                for v, data in graph.feeds.items():
+                    ad.send_img(v, data)
+                values[-1].append(ad.recv_imgs([graph.loss, *gradients]))
+                ad.set_loss_var(F.sum(graph.loss))
+                ad.set_optimizer(Adam(1e-2))
+                ad.exec_steps(3)
+                n += n_sparse(ad)
+                values[-1].append([ad.recv_img(v) for v in graph.feeds])
+    assert n >= 9
+    for a, b in zip(*values, strict=True):
+        assert all(same_bits(x, y) for x, y in zip(a, b, strict=True))
+
+
+def test_a_mask_of_any_value_chooses_the_same() -> None:
+    """-0, NaN and denormals in the mask, infinity and NaN on the side that is not taken."""
+    size = (7, 5)
+    c, x = Variable(FLOAT, size, name="c"), Variable(FLOAT, size, name="x")
+    y = x
+    for _ in range(30):
+        y = F.sqrt(y) * 1.5
+    chosen = F.where(c / c * c, y, x)  # NaN where c is 0
+    other = F.where(c, y, x + 1.0)
+    mask = np.resize(np.float32([0.0, -0.0, 1.0, 1e-42, -3.0]), (5, 7, 1))
+    data = np.linspace(-2, 2, 35, dtype=np.float32).reshape(5, 7, 1)
+    shown = []
+    for options in (PLAIN, FAST):
+        with DressiAD(options=options) as ad:
+            ad.send_img(c, mask)
+            ad.send_img(x, data)
+            shown.append(ad.recv_imgs([chosen, other]))
+    for a, b in zip(*shown, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_vertices_read_the_same_for_fragments() -> None:
+    """Faces that reach behind the camera and out of the picture, two views."""
+    rng = np.random.default_rng(5)
+    pos, faces = rng.normal(size=(12, 3)), rng.integers(0, 12, (9, 3))
+    leaf, index = Variable(VEC3, (12, 1), name="pos"), Variable(IVEC3, (9, 1), name="faces")
+    matrix = Variable(MAT4, (1, 1), 2, name="matrix")
+    hs = build_hardsoftras(leaf, index, matrix, (48, 40), 0.05, K=2)
+    shown = []
+    for options in (PLAIN, FAST):
+        with DressiAD(options=options) as ad:
+            ad.send_img(leaf, pos)
+            ad.send_img(index, faces)
+            ad.send_img(matrix, view_matrices(2))
+            values = [hs.silhouette, *(v for p in hs.peels for v in (p.ids, p.depth, p.bary))]
+            shown.append(ad.recv_imgs(values))
+    assert (shown[0][1] >= 0).mean() > 0.2
+    for a, b in zip(*shown, strict=True):
+        assert same_bits(a, b)

@@ -1,0 +1,86 @@
+"""Plans of eager calls: kept, bounded, and shared by tables of many sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="dressi.torch needs torch")
+
+import dressi.torch.nvdiffrast as dr  # noqa: E402
+from dressi import F  # noqa: E402
+from dressi.torch import eager  # noqa: E402
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def no_plans(monkeypatch):
+    for name in ("_plans", "_rows"):
+        monkeypatch.setattr(eager, name, type(getattr(eager, name))())
+
+
+def doubled(x):
+    return [x * 2.0]
+
+
+def test_a_call_of_known_shapes_builds_nothing(no_plans):
+    for k in range(4):
+        out = eager.call("double", doubled, [torch.full((1, 3, 4, 2), float(k))])
+        assert eager.n_plans() == 1
+        assert out[0].shape == (1, 3, 4, 2) and (out[0] == 2.0 * k).all()
+
+
+def test_the_latest_plans_are_kept(no_plans, monkeypatch):
+    monkeypatch.setattr(eager, "KEPT_PLANS", 2)
+    for width in (1, 2, 3, 2, 3):
+        out = eager.call("double", doubled, [torch.ones(1, 2, width, 1)])
+        assert out[0].sum() == 4.0 * width and eager.n_plans() <= 2
+
+
+@pytest.mark.parametrize(
+    ("n", "room"), [(1, 1), (2, 2), (3, 3), (5, 6), (7, 8), (97, 128), (96, 96)]
+)
+def test_room_has_two_sizes_per_octave(n, room):
+    assert eager._room(n) == room
+
+
+def test_tables_that_keep_changing_share_plans_and_give_what_exact_ones_give(no_plans):
+    """A mesh that grows by a triangle per step: values and gradients are those of its own plan."""
+    ctx, rng = dr.RasterizeCudaContext(), np.random.default_rng(0)
+
+    def step(n):
+        pos = torch.tensor(
+            np.random.default_rng(n).uniform(-1, 1, (1, 3 * n, 4)) * (1, 1, 0.5, 0) + (0, 0, 0, 1),
+            dtype=torch.float32,
+            requires_grad=True,
+        )
+        tri = torch.arange(3 * n, dtype=torch.int32).reshape(n, 3)
+        rast, db = dr.rasterize(ctx, pos, tri, (8, 9))
+        out, _ = dr.interpolate(pos[..., :3], rast, tri)
+        out = dr.antialias(out, rast, pos, tri)
+        (out * weights).sum().backward()
+        assert pos.grad.shape == pos.shape
+        return out.detach(), db.detach(), pos.grad
+
+    weights = torch.tensor(rng.uniform(-1, 1, (1, 8, 9, 3)), dtype=torch.float32)
+    shared = [step(n) for n in (20, 21, 25, 29, 31, 32)]  # the last four in the room of 32
+    assert eager.n_plans() == 9
+    eager._plans.clear()
+    eager._rows.clear()
+    for padded, n in zip(shared[2:4], (25, 29), strict=True):
+        for a, b in zip(padded, step(n), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-5 * max(1.0, b.abs().max().item()))
+
+
+def test_gradient_reaches_tables_and_images(no_plans):
+    table = torch.tensor([[1.0], [2.0], [3.0]], requires_grad=True)
+    image = torch.ones(1, 1, 2, 1, requires_grad=True)
+
+    def build(x, t):
+        return [x * F.mean(t)]
+
+    out = eager.call("mean", build, [image], [table])[0]
+    out.sum().backward()
+    np.testing.assert_allclose(table.grad, np.full((3, 1), 2 / 3), atol=1e-6)
+    np.testing.assert_allclose(image.grad, np.full((1, 1, 2, 1), 2.0), atol=1e-6)

@@ -1,0 +1,120 @@
+"""Whole scripts written for nvdiffrast and CUDA run to the end and converge, without a change."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="dressi.torch needs torch")
+
+pytestmark = pytest.mark.gpu
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "examples" / "nvdiffrast"
+
+
+def run(script: Path, *arguments: str, timeout: float = 600) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "dressi.torch", str(script), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def figures(text: str) -> list[float]:
+    """Numbers after ``error`` and ``first`` of the last line."""
+    words = text.strip().splitlines()[-1].split()
+    return [float(words[words.index(name) + 1]) for name in ("error", "first")]
+
+
+def test_the_triangle_is_drawn_and_saved(tmp_path):
+    out = run(SCRIPTS / "triangle.py", str(tmp_path / "triangle.png"))
+    assert float(out.split()[1]) < 1e-5
+    assert (tmp_path / "triangle.png").stat().st_size > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "arguments", "share"),
+    [
+        # Shares of the first error that may be left. What is left at 4 pixels is what noise of the
+        # random views leaves at the last rate.
+        ("cube.py", ("16", "150"), 0.1),
+        ("cube.py", ("8", "150"), 0.1),
+        ("cube.py", ("4", "150"), 0.3),
+        ("pose.py", ("48", "75", "6"), 0.02),
+        ("earth.py", ("48", "80"), 0.35),
+        ("envphong.py", ("48", "60"), 0.2),
+    ],
+)
+def test_scripts_converge(script, arguments, share):
+    error, first = figures(run(SCRIPTS / script, *arguments))
+    assert error < share * first
+
+
+FOR_CUDA = """
+import sys
+import threading
+import nvdiffrast.torch as dr
+import torch
+
+assert sys.argv[1:] == ["--flag", "3"] and __name__ == "__main__"
+assert torch.cuda.is_available() and torch.cuda.device_count() == 1
+device = torch.device("cuda", 0)
+assert isinstance(device, torch.device)
+torch.manual_seed(1)
+torch.cuda.manual_seed_all(1)
+tensors = [
+    torch.zeros(3, device="cuda"), torch.ones(3).cuda(), torch.ones(3).to(device),
+    torch.rand(3).to("cuda:0"), torch.tensor([1.0, 2, 3], device=device),
+    torch.ones(3).cuda(non_blocking=True), torch.zeros(3).new_ones(3, device="cuda"),
+    torch.rand(3, generator=torch.Generator(device="cuda"), device="cuda"),
+    torch.cuda.FloatTensor([1, 2, 3]), torch.ones(3).to(0),
+]
+assert all(t.is_cuda and t.device == device for t in tensors)
+model = torch.nn.Linear(3, 3).cuda().to("cuda")
+optimizer = torch.optim.Adam(model.parameters())
+begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+begin.record()
+model(sum(tensors)).sum().backward()
+optimizer.step()
+end.record()
+torch.cuda.synchronize()
+torch.cuda.empty_cache()
+assert begin.elapsed_time(end) > 0
+with torch.cuda.stream(torch.cuda.Stream()), torch.autocast("cuda", enabled=False):
+    model(tensors[0])
+torch.save(model.state_dict(), "model.pt")
+model.load_state_dict(torch.load("model.pt", map_location="cuda:0"))
+thread = threading.Thread(target=lambda: tensors.append(torch.zeros(3, device="cuda")))
+thread.start()
+thread.join()
+assert len(tensors) == 11
+glctx = dr.RasterizeGLContext(device=device)
+pos = torch.tensor([[[-1, -1, 0, 1], [3, -1, 0, 1], [-1, 3, 0, 1.0]]]).cuda()
+tri = torch.tensor([[0, 1, 2]], dtype=torch.int32, device=device)
+assert (dr.rasterize(glctx, pos, tri, [4, 4])[0][..., 3] == 1).all()
+print("done")
+"""
+
+
+def test_scripts_for_cuda_run_where_there_is_none(tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("torch has CUDA here: nothing is mapped")
+    script = tmp_path / "script.py"
+    script.write_text(FOR_CUDA.replace('"model.pt"', repr(str(tmp_path / "model.pt"))))
+    assert run(script, "--flag", "3") == "done\n"
+
+
+def test_a_missing_script_is_named():
+    done = subprocess.run(
+        [sys.executable, "-m", "dressi.torch", "none.py"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode != 0 and "no file none.py" in done.stderr
