@@ -108,11 +108,12 @@ class LeafStore:
             if v.uid in sources:
                 resident = self._resident.get(uid)
                 other = None if resident is None else resident.leaf()
-                if other is None:
-                    self._note([uid])
-                elif not np.array_equal(data := self._derive(other), self._derived.get(uid)):
-                    # Vertices that move keep their neighbours.
-                    self._note([uid])
+                data = None if other is None else self._derive(other)
+                known = self._derived.get(uid)
+                if data is not None and known is not None and np.array_equal(data, known):
+                    continue  # vertices that move keep their neighbours
+                self._note([uid])
+                if other is not None and data is not None:
                     self._upload(other, data)
 
     def _keep(self, v: Variable, array: np.ndarray) -> None:
