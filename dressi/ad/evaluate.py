@@ -18,8 +18,9 @@ from dressi.ad.registry import RASTER
 from dressi.errors import GraphError
 
 
-def as_array(value: Any, like: Variable) -> np.ndarray:
-    """An array in any shape that users may pass -> (layers, H, W, *tail), float64 or int64.
+def as_array(value: Any, like: Variable, double: bool = True) -> np.ndarray:
+    """An array in any shape that users may pass -> (layers, H, W, *tail), float64 or int64. double:
+    else an array of float32 stays one, and may share the user's memory.
 
     Accepts (H, W, C), (layers, H, W, C), tables (N, C) and (layers, N, C), without C where it is 1,
     and matrices (n, n) or (layers, n, n) for 1x1. Raises GraphError naming both shapes, and for
@@ -58,6 +59,8 @@ def as_array(value: Any, like: Variable) -> np.ndarray:
     limit = float(np.finfo(np.float32).max)
     if a.dtype.itemsize > 4 and (np.abs(a) > limit).any():  # half floats cannot hold the limit
         raise GraphError(f"{name}: values beyond float32")
+    if not double and a.dtype == np.float32:
+        return a.reshape(full)
     return a.astype(np.float64).reshape(full)
 
 

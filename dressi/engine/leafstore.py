@@ -58,6 +58,7 @@ class LeafStore:
         self.n_bytes = 0
         """Bytes of all images of leaves."""
         self._sources: dict[int, set[int]] = {}  # of each derived leaf in use: what it follows
+        self._derived: dict[int, np.ndarray] = {}  # what was uploaded last of each derived leaf
         self._changed: set[int] = set()
         self._written: dict[int, int] = {}  # count of writes after the last one to each leaf
         self._n_written = 0
@@ -68,7 +69,7 @@ class LeafStore:
 
     def host_bytes(self) -> int:
         """Bytes of what is kept on the host."""
-        return sum(a.nbytes for a in self._host.values())
+        return sum(a.nbytes for a in (*self._host.values(), *self._derived.values()))
 
     @property
     def resident(self) -> set[int]:
@@ -89,7 +90,7 @@ class LeafStore:
             raise GraphError(
                 f"send_img: {v.label()} is computed by {v.creator.where}; only leaves hold data"
             )
-        array = as_array(value, v)
+        array = as_array(value, v, double=False)
         try:
             layout(v.size, v.layers, self.limits)
         except GraphError as error:
@@ -105,11 +106,15 @@ class LeafStore:
         self._note([v.uid])
         for uid, sources in self._sources.items():
             if v.uid in sources:
-                self._note([uid])
                 resident = self._resident.get(uid)
                 other = None if resident is None else resident.leaf()
-                if other is not None:
-                    self._upload(other, self._derive(other))
+                data = None if other is None else self._derive(other)
+                known = self._derived.get(uid)
+                if data is not None and known is not None and np.array_equal(data, known):
+                    continue  # vertices that move keep their neighbours
+                self._note([uid])
+                if other is not None and data is not None:
+                    self._upload(other, data)
 
     def _keep(self, v: Variable, array: np.ndarray) -> None:
         """What is needed on the host beside the images: numbers for uniforms, indices to be
@@ -188,6 +193,7 @@ class LeafStore:
 
     def _drop(self, uid: int) -> None:
         self._sources.pop(uid, None)
+        self._derived.pop(uid, None)
         self._images_only.discard(uid)
         resident = self._resident.pop(uid, None)
         if resident is not None:
@@ -255,6 +261,8 @@ class LeafStore:
             self._resident[v.uid] = _Resident(self._known[v.uid], keys, size)
             self.n_bytes += size
         self._follow(v)
+        if v.derived is not None:
+            self._derived[v.uid] = array
 
     def _follow(self, v: Variable) -> None:
         self._know(v)
