@@ -83,6 +83,9 @@ def test_a_slope_that_loses_its_digits_is_told_from_rounding(
     if digits_lost:
         row = vars(OPS["tanh"])
         monkeypatch.setitem(row, "backward", lambda f, gy, i: gy * (1.0 - f.output * f.output))
+    with DressiAD() as ad:
+        if "llvmpipe" not in ad.limits.name:
+            pytest.skip(f"another driver rounds y elsewhere: {ad.limits.name}")
     found = hunt([97306], n_actions=5)
     assert any("gradient of matrix" in fault for fault in found.faults) == digits_lost
 

@@ -115,7 +115,7 @@ def test_a_lamp_in_one_photo_does_not_raise_its_threshold() -> None:
     shapes = torus(0.7, 0.25)
     photos = pictures(shapes, 0.05, 0.5)
     photos[3, :, 3:12] = float(srgb_to_linear(np.float32(0.45)))
-    photos[3][shapes[3] & (np.arange(SIZE[1]) > 75)] = float(srgb_to_linear(np.float32(0.2)))
+    photos[3][shapes[3] & (np.arange(SIZE[1]) > 75)] = float(srgb_to_linear(np.float32(0.3)))
     found = object_masks(photos, *cameras(), BOX, resolution=N_CELLS)
     assert iou(found.masks[3], shapes[3]) > 0.97
 

@@ -46,7 +46,9 @@ AGREED = 0.5
 
 @dataclass(frozen=True, eq=False)
 class ObjectMasks:
-    """masks: (H, W) float32 each. thresholds: on the difference to the background, of each photo.
+    """The masks of a set of photos, and how they were found.
+
+    masks: (H, W) float32 each. thresholds: on the difference to the background, of each photo.
     n_shadows, n_openings: spots within outlines that were closed and kept open. cut: names of the
     photos whose object reaches the frame."""
 
