@@ -5,12 +5,13 @@ In: calibrated photos. Out: (n, H, W, 1) masks, and the box around the object.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from dressi.errors import GraphError, LoadError, warn
+from dressi.errors import GraphError, LoadError
 from dressi.render.io import object_masks, photo_mask
 from dressi.render.io.images import read_image
 from dressi.render.io.middlebury import Photo
@@ -62,8 +63,8 @@ def found_masks(
     photos: list[Photo], box: npt.NDArray[np.float64] | None, threshold: float | None
 ) -> np.ndarray:
     """Return (n, H, W, 1) masks from what the photos show. box: None: estimated. Raises GraphError
-    naming the photo in which there is no object to be found. Warns of an object that reaches the
-    frame."""
+    naming the photo in which there is no object to be found. Prints a note about an object that
+    reaches the frame."""
     if box is None:
         box = estimate_box(photos, np.stack([_mask(p, threshold) for p in photos])[..., None])
         box = box.mean(0) + (box - box.mean(0)) * BOX_MARGIN
@@ -79,7 +80,8 @@ def found_masks(
         _check_mask(photo, mask)
     if found.cut:
         names = ", ".join(photos[k].name for k in found.cut)
-        warn(f"the object reaches the frame in {names}: what lies beyond is not seen there")
+        text = f"note: the object reaches the frame in {names}: what lies beyond is not seen there"
+        print(text, file=sys.stderr)
     return np.stack(found.masks)[..., None]
 
 
