@@ -167,7 +167,8 @@ def _one_face(
     the face draws a pixel, and whether the pixel lies inside by more than the hair."""
     pos, faces = Variable(VEC3, (3, 1)), Variable(IVEC3, (1, 1))
     matrix = Variable(MAT4, layers=n_views)
-    hs = build_hardsoftras(pos, faces, matrix, size, 0.0, sigma=0.01)
+    # Distances to the edges of the face, not to the outline within r of it.
+    hs = build_hardsoftras(pos, faces, matrix, size, 0.0, sigma=0.01, rims="all")
     hair = HAIR_PX / max(size)
     ad.send_img(faces, np.array([[0, 1, 2]]))
 

@@ -32,8 +32,9 @@ CELL_PX = 1.5
 CLOSING = 0.008
 """Radius, as a share of the longer side, up to which a shadow that is open to the background is
 closed: 5 pixels of 640."""
-SMALLEST = 1e-5
-"""Share of a photo below which a doubtful spot belongs to the object, unasked: noise."""
+JUDGED = 4.0
+"""Squares that a spot must have to be judged: cells of the hull tell nothing about smaller ones,
+which are the object's."""
 TAKEN = 0.02
 """Share of the squares that emptying a spot touches in another photo above which too much of what
 is plainly there would be gone."""
@@ -100,9 +101,8 @@ def object_masks(
     n_shadows = n_openings = 0
     masks: list[Mask] = []
     for k, labels in enumerate(spots):
-        shadow = np.bincount(labels.ravel()) < SMALLEST * labels.size
-        shadow[0] = False
-        for spot in np.flatnonzero(~shadow)[1:]:
+        shadow = np.zeros(labels.max() + 1, bool)
+        for spot in range(1, len(shadow)):
             shadow[spot] = _is_shadow(views, k, int(spot))
             n_shadows, n_openings = n_shadows + shadow[spot], n_openings + (not shadow[spot])
         masks.append((sure[k] | shadow[labels]).astype(np.float32))
@@ -151,12 +151,14 @@ def _cross(u: npt.NDArray[np.float64], v: npt.NDArray[np.float64]) -> npt.NDArra
 class _View:
     """One photo. square: of each cell of the hull, where it is seen, -1 where it is not. spot: the
     doubtful spot that it is seen in, 0 for none. n_cells: of each square. plain: squares that the
-    object plainly covers."""
+    object plainly covers. side: of a square, pixels. sizes: of the spots, pixels."""
 
     square: npt.NDArray[np.int64]
     spot: npt.NDArray[np.int32]
     n_cells: npt.NDArray[np.int64]
     plain: npt.NDArray[np.bool_]
+    side: float
+    sizes: npt.NDArray[np.int64]
 
 
 def _views(
@@ -189,7 +191,8 @@ def _views(
         whole = np.bincount((y * n_columns + x).ravel(), minlength=n_rows * n_columns)
         n_cells = np.bincount(square[seen], minlength=n_rows * n_columns)
         spot = np.where(seen, labels[at[:, 0], at[:, 1]], 0)
-        out.append(_View(square, spot, n_cells, share > 0.9 * np.maximum(whole, 1)))
+        plain = share > 0.9 * np.maximum(whole, 1)
+        out.append(_View(square, spot, n_cells, plain, side, np.bincount(labels.ravel())))
     return out
 
 
@@ -197,6 +200,8 @@ def _is_shadow(views: Sequence[_View], k: int, spot: int) -> bool:
     """Whether a spot of photo k is none that other photos look through, or one whose cone cannot be
     emptied without taking away what another photo shows."""
     emptied = views[k].spot == spot
+    if views[k].sizes[spot] < JUDGED * views[k].side ** 2:
+        return True
     if not emptied.any():  # the others have emptied it
         return False
     others = [view for j, view in enumerate(views) if j != k]
