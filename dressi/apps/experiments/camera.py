@@ -34,6 +34,9 @@ HELP = "the pose of a camera found again from 20 degrees away, by silhouette and
 DISTANCE = 4.5
 """Of the camera from the object, world units; the object is 2 wide."""
 
+LAST_R_PX = 1.4
+"""Reach at the end, in pixels: the diagonal of one, so that no pixel that an edge touches is out of
+reach."""
 SUPERSAMPLE = 4
 """Samples per side of a pixel of the target pictures: they are no picture of the soft renderer."""
 
@@ -164,7 +167,7 @@ def fit_poses(
     colour = Variable(VEC3, (size, size), n, name="target_colour")
     outline = Variable(FLOAT, (size, size), n, name="target_outline")
     view = build_view(axis_angle_matrix(turn), origin + move * DISTANCE) @ base
-    silhouette, picture, _ = scene.pictures(fixed @ view, size, r, max(s.r, 1.0 / size))
+    silhouette, picture, _ = scene.pictures(fixed @ view, size, r, max(s.r, LAST_R_PX / size))
     loss = silhouette_loss(silhouette, outline) + l2_loss(picture, colour)
     ad.set_loss_var(loss)
     ad.set_optimizer(Adam(lr, beta2=0.95))
@@ -188,7 +191,7 @@ def fit_poses(
     way, losses = [], []
     for i in tqdm(range(s.iterations), desc="camera", unit="it"):
         t = i / max(s.iterations - 1, 1)
-        ad.send_img(r, s.r * (1.0 / size / s.r) ** min(t / 0.7, 1.0))
+        ad.send_img(r, s.r * (LAST_R_PX / size / s.r) ** min(t / 0.7, 1.0))
         ad.send_img(lr, s.lr * 0.02**t)
         ad.exec_step()
         if i % 10 == 0:
