@@ -74,7 +74,7 @@ def read_ply(path: PathLike, notes: list[str] | None = None, moved: bool = False
     _check_corners(corners, len(positions), broken)
     rows, owners = split_polygons(positions, corners.counts, corners.values, broken)
     faces = corners.values[rows]
-    with np.errstate(over="ignore"):  # what is beyond float32 becomes infinite, and is refused
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite or NaN is refused
         origin = far_origin(positions) if moved else np.zeros(3)
         points = (positions - origin).astype(np.float32)
     with blamed_on(file):

@@ -49,7 +49,7 @@ def read_stl_moved(
     corners = _ascii(file, data, notes) if _is_ascii(data) else _binary(file, data, notes)
     if not len(corners):
         raise LoadError(f"{file}: there are no triangles", file, "faces")
-    with np.errstate(over="ignore"):  # what is beyond float32 becomes infinite, and is refused
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite or NaN is refused
         world = corners.reshape(-1, 3)
         origin = far_origin(world) if moved and np.isfinite(world).all() else np.zeros(3)
         points = (world - origin).astype(np.float32)
