@@ -183,7 +183,8 @@ def test_shift_by_a_run_time_value_of_each_layer_and_back() -> None:
 @pytest.mark.parametrize("border", SCIPY)
 @pytest.mark.parametrize("size", [(7, 5), (31, 1), (1, 6)])
 def test_blurs_are_scipys(border: str, size: tuple[int, int]) -> None:
-    ndimage = pytest.importorskip("scipy.ndimage")
+    from scipy import ndimage
+
     x, data = image(size, n=1)
     for radius in (0, 1, 4):
         n = 2 * radius + 1
@@ -207,7 +208,8 @@ def test_blurs_are_scipys(border: str, size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("border", SCIPY)
 def test_convolve_is_scipys_correlation(border: str) -> None:
-    ndimage = pytest.importorskip("scipy.ndimage")
+    from scipy import ndimage
+
     x, data = image()
     kernel = np.array([[1.0, 2.0, -3.0], [0.5, 0.0, 4.0], [-1.0, 0.25, 7.0]])
     want = ndimage.correlate(data, kernel[None, :, :, None], mode=SCIPY[border])
@@ -264,7 +266,8 @@ def test_neighbourhoods_stop_at_the_border_of_a_layer(k: int) -> None:
 
 
 def test_erosion_is_the_minimum_over_the_square_inside_of_the_layer() -> None:
-    ndimage = pytest.importorskip("scipy.ndimage")
+    from scipy import ndimage
+
     x, data = image((20, 13), n=1)
     for radius in (0, 1, 3):
         n = 2 * radius + 1

@@ -29,7 +29,8 @@ CODE = frag("y = 1.0;")
 
 def test_listed_handles_outlive_the_array_that_held_them() -> None:
     """What is freed is overwritten at once here: cffi's slices do not keep their array."""
-    cffi = pytest.importorskip("cffi")
+    import cffi
+
     ffi = Poisoned(cffi.FFI())
     api = Api(SimpleNamespace(ffi=ffi, lib=None, VK_INCOMPLETE=5))
 
@@ -45,7 +46,8 @@ def test_listed_handles_outlive_the_array_that_held_them() -> None:
 
 def test_freed_memory_is_poisoned() -> None:
     """The test above can fail."""
-    cffi = pytest.importorskip("cffi")
+    import cffi
+
     ffi = Poisoned(cffi.FFI())
     part = ffi.new("uint8_t[]", [1, 2, 3])[0:2]
     assert list(part) == [POISON, POISON]
