@@ -58,7 +58,9 @@ def build_enlarge(
     box = [low, F.vec2(high.x, low.y), high, F.vec2(low.x, high.y)]
     quad = [F.where(boxed, box[k], grown[min(k, 2)]) for k in range(4)]
     out = [
-        F.where(screen.crossing, _clip_of(corners[min(k, 2)], screen), _flat(quad[k], screen))
+        F.where(
+            screen.crossing, _clip_of(corners[min(k, 2)], screen), flat_position(quad[k], screen)
+        )
         for k in range(4)
     ]
     return out[0], out[1], out[2], out[3]
@@ -70,7 +72,7 @@ def _to_ndc(xy: Variable, screen: ScreenFaces) -> Variable:
     return xy * (2.0 * m / w, 2.0 * m / h) - 1.0
 
 
-def _flat(xy: Variable, screen: ScreenFaces) -> Variable:
+def flat_position(xy: Variable, screen: ScreenFaces) -> Variable:
     """Clip position in the middle of the depth range: the depth comes from the fragment."""
     return F.vec4(_to_ndc(xy, screen), 0.5, 1.0)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dressi.ad import F, Variable
 from dressi.render.raster.distance import HIDDEN
-from dressi.render.raster.enlarge import SLACK_PX, build_enlarge
+from dressi.render.raster.enlarge import SLACK_PX, build_enlarge, flat_position
 from dressi.render.raster.projection import ScreenFaces, Size, pixel_positions
 from dressi.render.raster.topology import contour_edges
 from dressi.render.raster.weights import TINY, cross
@@ -233,14 +233,10 @@ def band_corners(drawn: ScreenFaces, edges: Variable, reach: Variable) -> list[V
     several = build_enlarge(drawn, reach, F.to_float(n > 1.0))
     out = []
     for place, grown in zip(alone, several, strict=True):
-        place = F.vec4(_to_ndc(place, drawn.scale, drawn.size), 0.5, 1.0)
+        place = flat_position(place, drawn)
         drawn_place = F.where(n > 1.0, grown, place)
         out.append(F.where(n > 0.0, drawn_place, F.constant(OFF_SCREEN)))
     return out
-
-
-def _to_ndc(xy: Variable, scale: float, size: Size) -> Variable:
-    return xy * (2.0 * scale / size[0], 2.0 * scale / size[1]) - 1.0
 
 
 def pixel_at(place_px: Variable, size: Size) -> tuple[Variable, Variable]:
