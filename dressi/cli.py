@@ -122,8 +122,9 @@ def _add_bench(commands: Commands) -> None:
         "table",
         nargs="?",
         metavar="TABLE",
-        help="steps, table1 to table4, silhouettes, roofline, scaling, packing, antialias, "
-        "kbuffer, torch, parallel, reliability or all (default steps; with --smoke all)",
+        help="steps, limits, ablation, silhouettes, textures (the paper's tables 2 to 5), deodr, "
+        "roofline, scaling, packing, antialias, kbuffer, torch, parallel, reliability or all "
+        "(default steps; with --smoke all)",
     )
     bench.add_argument("--smoke", action="store_true", help="tiny sizes: only to see that it runs")
     bench.add_argument("--json", metavar="FILE", help="write the figures as one JSON object")
@@ -140,8 +141,8 @@ def _add_bench(commands: Commands) -> None:
     bench.add_argument(
         "--only",
         metavar="WHAT",
-        help="scaling: views, resolution, faces or K alone; table3: hardsoftras, antialias, 1 or 6 "
-        "(views); table4: anew or once; reliability: figures like R1,R9",
+        help="scaling: views, resolution, faces or K alone; silhouettes: hardsoftras, antialias, "
+        "1 or 6 (views); textures: anew or once; reliability: figures like R1,R9",
     )
     bench.add_argument(
         "--results",
@@ -152,7 +153,7 @@ def _add_bench(commands: Commands) -> None:
     bench.add_argument(
         "--peer",
         metavar="PYTHON",
-        help="silhouettes: a Python that has deodr, which takes turns with us",
+        help="deodr: a Python that has deodr, which takes turns with us",
     )
     bench.set_defaults(run=_bench)
 

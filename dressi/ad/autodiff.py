@@ -1,7 +1,7 @@
 """Reverse mode: from a loss to the gradients of its leaves, as more graph.
 
 In: a loss Variable. Out: a dict from each differentiable leaf to its gradient Variable. Paper:
-BuildBackward in A.6. Differs: the listing tests ``gy`` where it must test ``gx``.
+BuildBackward in A.7. Differs: the listing tests ``gy`` where it must test ``gx``.
 """
 
 from __future__ import annotations

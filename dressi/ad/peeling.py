@@ -2,7 +2,7 @@
 
 In: a graph whose ``F.resolve`` calls ask for peels 0, 1, 2 ... of the same fragments. Out: an equal
 graph where every ``F.resolve`` takes the nearest: peel k is drawn again, without what does not lie
-behind peel k - 1 (depth peeling; paper, 3.3.4). This is how graphics hardware gets at hidden
+behind peel k - 1 (depth peeling; paper, 3.4.2). This is how graphics hardware gets at hidden
 layers. A compute shader can find all of them at once (``functions.raster_kbuffer``), and then the
 graph stays as it is.
 """

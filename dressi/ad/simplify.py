@@ -1,7 +1,7 @@
 """Graph to graph, before packing: macros are expanded, duplicates merged, constants folded.
 
 In: outputs of a graph. Out: the same number of outputs of an equal graph without MACRO ops. The
-user's graph is not touched. Paper, 3.2.3: duplicated function removal.
+user's graph is not touched. Paper, 3.3.3: duplicated function removal.
 """
 
 from __future__ import annotations

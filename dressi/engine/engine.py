@@ -1,4 +1,4 @@
-"""The engine: a loss and an optimizer in, optimized data out (paper, A.5: DressiAD).
+"""The engine: a loss and an optimizer in, optimized data out (paper, A.6: DressiAD).
 
 ``exec_step`` is seven phases: backward, optimizer, traverse, substages, stages, Vulkan objects,
 execution. The first six (``step_builder``) run when something changed; a steady step is one submit.

@@ -1,4 +1,4 @@
-"""From a loss and an optimizer to a step on the device: phases 1 to 6 of the seven (paper, A.5).
+"""From a loss and an optimizer to a step on the device: phases 1 to 6 of the seven (paper, A.6).
 
 In: a loss, an optimizer, a ``Runtime``. Out: a ``Step``, which runs it, and what it leaves to be
 read. Phases 1 to 3 (backward, optimizer, traverse) make graphs and are ``trace``; 4 to 6

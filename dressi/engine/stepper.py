@@ -1,4 +1,4 @@
-"""A step and its halves: what runs, what is clean, when to rebuild (paper, 3.2.3: reactive cache).
+"""A step and its halves: what runs, what is clean, when to rebuild (paper, 3.3.3: reactive cache).
 
 In: a packed step, a compiler, the store of leaves. Out: iterations. Nothing here walks a graph in a
 steady step: what changed is a set of uids that the store collects.

@@ -3,7 +3,7 @@
 What is counted is what the shaders ask for; a cache, or the on-chip memory of a tiled GPU, may
 serve part of it. A fetched image counts once however many taps a shader makes, so ``textures_read``
 is a lower bound for shaders that visit all of it. Depth attachments and uniforms are not counted.
-Paper, 3.2.3: packing is about bytes moved.
+Paper, 3.3.3: packing is about bytes moved.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Packing: a graph into as few Vulkan render passes and subpasses as the limits allow (paper,
-3.2.3)."""
+3.3.3)."""
 
 from dressi.packing.build import Packed, pack
 from dressi.packing.limits import PRESETS, DeviceLimits

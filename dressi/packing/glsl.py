@@ -2,7 +2,7 @@
 
 In: a Substage, the layouts, where each Variable lies. Out: lines of GLSL, and bindings; ``shaders``
 makes whole shaders of them. The text is meant to be read: every snippet carries the op and the
-user's line it came from. Paper, 3.2.3: function objects expanded into GLSL with loading and saving
+user's line it came from. Paper, 3.3.3: function objects expanded into GLSL with loading and saving
 of images.
 """
 

@@ -1,5 +1,5 @@
 """Greedy packing, from the last outputs backwards: units into substages, substages into stages
-(paper, A.7 and A.8).
+(paper, A.8 and A.9).
 
 In: items (units or substages) in order of execution. Out: groups of them (substages or stages), in
 order of execution. Of the items all of whose users are packed, the one with the most edges to the

@@ -1,5 +1,5 @@
 """Plan to Plan: updates written in place, and images shared by values whose lifetimes do not meet
-(paper, 3.2.3: automatic reuse of VkImage).
+(paper, 3.3.3: automatic reuse of VkImage).
 
 In: a Plan. Out: an equal Plan with fewer copies and images, and where each old image went.
 """

@@ -3,7 +3,7 @@
 In: nothing (presets) or the numbers that ``dressi.vk`` read from a driver. Out: ``DeviceLimits``,
 the only thing that flows back from the device to the packer. Packing tests run on the presets, with
 no device. Any device can be limited further (``dataclasses.replace``) to stand in for a weaker one,
-as in the paper's table 1.
+as in the paper's table 2.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ LLVMPIPE = DeviceLimits(
     linear_float32=True,
 )
 
-# Intel UHD 620 (paper, table 1: 8 input attachments).
+# Intel UHD 620 (paper, table 2: 8 input attachments).
 INTEL = LLVMPIPE.restrict(
     name="intel", float_atomics=False, int64_atomics=False, combined_outputs=16
 )
 
-# Arm Mali-G76 (paper, table 1: 4 input attachments).
+# Arm Mali-G76 (paper, table 2: 4 input attachments).
 MALI = DeviceLimits(
     "mali",
     image_dim=8192,

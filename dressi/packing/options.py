@@ -10,7 +10,7 @@ from dressi.kinds import LOWERINGS, PEELINGS, Lowering, Peeling
 
 @dataclass(frozen=True)
 class Options:
-    """Every lever has a switch, and results do not depend on them (paper, table 2).
+    """Every lever has a switch, and results do not depend on them (paper, table 3).
 
     ``pack_substages``: several Functions per shader. ``pack_stages``: several substages per render
     pass. ``cache``: parts of the graph that did not change are not run again. ``rematerialize``:
@@ -64,7 +64,7 @@ class Options:
 
     @classmethod
     def baseline(cls) -> Options:
-        """Return Options with all off: one Function per render pass, as in the paper's table 2."""
+        """Return Options with all off: one Function per render pass, as in the paper's table 3."""
         switches = {f.name: False for f in fields(cls) if f.default is True}
         return replace(cls(lowering="graphics"), **switches)  # type: ignore[arg-type]
 

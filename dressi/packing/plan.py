@@ -2,7 +2,7 @@
 
 In: the packer's stages. Out: strings, numbers and tuples that ``dressi.vk`` executes without
 knowing a single op, and that print, compare and pickle. A test can write a Plan by hand. Paper: the
-result of A.8 (stage packing), before A.9 (Vulkan object creation).
+result of A.9 (stage packing), before A.10 (Vulkan object creation).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The reactive cache, as far as packing goes: which part of a step is clean, and a Plan for each
-part (paper, 3.2.3 and figure on reactivity).
+part (paper, 3.3.3 and figure on reactivity).
 
 In: a Task or the substages it was packed into, and the uids of the leaves that change from step to
 step. Out: ``Split``: a static Plan, run when something that it depends on changed, and a step Plan

@@ -1,4 +1,4 @@
-"""Stage packing: substages into render passes, by the strategy of substage packing (paper, A.8).
+"""Stage packing: substages into render passes, by the strategy of substage packing (paper, A.9).
 
 In: substages in order of execution, their def-use index. Out: stages in order of execution, each a
 list of substages in order.

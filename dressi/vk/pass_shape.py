@@ -1,7 +1,7 @@
 """The form of a render pass as plain data: attachments, subpasses, dependencies, preserved
 attachments.
 
-In: a graphics StagePlan. Out: ``PassShape`` (paper, A.9). Needs no Vulkan.
+In: a graphics StagePlan. Out: ``PassShape`` (paper, A.10). Needs no Vulkan.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Recording of a plan's command buffer: fills, stages in order, copies.
 
 In: the plan and the Vulkan objects made for it. Out: a recorded VkCommandBuffer that may be
-submitted any number of times (paper, A.9).
+submitted any number of times (paper, A.10).
 """
 
 from __future__ import annotations

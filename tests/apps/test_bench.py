@@ -17,7 +17,10 @@ from dressi.ad import Adam, Variable
 from dressi.apps.bench import (
     TABLES,
     Settings,
+    ablation,
     antialias,
+    deodr,
+    limits,
     packing,
     pear,
     peer_deodr,
@@ -27,14 +30,11 @@ from dressi.apps.bench import (
     scaling,
     silhouettes,
     steps,
-    table1,
-    table2,
-    table3,
     torch_layer,
 )
 from dressi.apps.bench.common import Copies, Table, start
 from dressi.apps.bench.reliability import FIGURES
-from dressi.apps.bench.table3 import MESHES
+from dressi.apps.bench.silhouettes import MESHES
 from dressi.apps.fitting import ShapeSchedule
 from dressi.apps.problems import (
     bumpy_stand_in,
@@ -61,11 +61,11 @@ from dressi.testing.problems import (
 HEAD = {"device", "driver", "commit", "copy1024_ms", "rows"}
 KEYS = {
     "steps": "case ms gpu_ms host_ms bytes stages ratio_to_copy",
-    "table1": "target limit substages stages substages_cached stages_cached max_inputs",
-    "table2": "target name ms substages stages rel_diff ratio_to_copy",
-    "table3": "case ms ms_per_view gpu_ms stages ratio_to_copy",
-    "table4": "case ms gpu_ms adam_ms peer_ms times_peer ratio_to_copy",
-    "silhouettes": "case ms antialias_ms peer_ms times_hardsoftras cpu_ms ratio_to_copy",
+    "limits": "target limit substages stages substages_cached stages_cached max_inputs",
+    "ablation": "target name ms substages stages rel_diff ratio_to_copy",
+    "silhouettes": "case ms ms_per_view gpu_ms stages ratio_to_copy",
+    "textures": "case ms gpu_ms adam_ms peer_ms times_peer ratio_to_copy",
+    "deodr": "case ms antialias_ms peer_ms times_hardsoftras cpu_ms ratio_to_copy",
     "roofline": "case stage kind functions ms megabytes roofline_ms",
     "scaling": "views resolution faces K ms stages ratio_to_copy",
     "antialias": "case ms ratio_to_copy times_hardsoftras error error_hard",
@@ -117,14 +117,18 @@ def test_smoke_leaves_nothing_behind_unless_asked(
     [
         (["nothing"], f"no table 'nothing'; known: {', '.join(TABLES)}, all"),
         (["steps", "--data", "nowhere"], "pear_fit.npz: no such file"),
-        (["table1", "--data", "nowhere"], "--data"),
+        (["limits", "--data", "nowhere"], "--data"),
         (["--data", "nowhere"], "--data"),
         (["scaling", "--only", "colour"], "--only colour"),
         (["steps", "--only", "views"], "--only goes with scaling"),
-        (["table3", "--only", "7"], "--only 7: table3 has no such rows; known: hardsoftras"),
-        (["table4", "--only", "6"], "known: anew, once"),
+        (
+            ["silhouettes", "--only", "7"],
+            "--only 7: silhouettes has no such rows; known: hardsoftras",
+        ),
+        (["textures", "--only", "6"], "known: anew, once"),
+        (["table4", "--only", "6"], "--only 6: textures has no such rows"),  # a name of before
         (["reliability", "--only", "R1,R0"], f"no figure R0; known: {', '.join(FIGURES)}"),
-        (["steps", "--peer", "python"], "--peer goes with silhouettes"),
+        (["steps", "--peer", "python"], "--peer goes with deodr"),
         (["--smoke", "--json", "."], "--json"),
         (["--smoke", "--out", "afile"], "--out"),
         (["packing", "--smoke", "--device", "no such device"], "no such device"),
@@ -163,13 +167,13 @@ def test_without_matplotlib_figures_come_and_a_line_says_why_plots_do_not(
 
 
 @pytest.mark.gpu
-def test_table2_has_five_variants_of_two_targets_with_equal_gradients() -> None:
+def test_ablation_has_five_variants_of_two_targets_with_equal_gradients() -> None:
     """The gradient is read from Adam's first moment, so it is that of the measured step."""
-    rows = table2.measure(SMOKE, Copies(SMOKE)).rows
+    rows = ablation.measure(SMOKE, Copies(SMOKE)).rows
     assert [(r["target"], r["name"]) for r in rows] == [
-        (target, name) for target in ("vertex", "texture") for name in table2.VARIANTS
+        (target, name) for target in ("vertex", "texture") for name in ablation.VARIANTS
     ]
-    assert all(r["rel_diff"] < table2.REL_DIFF_BELOW for r in rows)
+    assert all(r["rel_diff"] < ablation.REL_DIFF_BELOW for r in rows)
     assert all(r["rel_diff"] == 0 for r in rows if r["name"] == "full")
     for target in ("vertex", "texture"):
         n = {r["name"]: r["stages"] for r in rows if r["target"] == target}
@@ -178,9 +182,9 @@ def test_table2_has_five_variants_of_two_targets_with_equal_gradients() -> None:
 
 @pytest.mark.gpu
 def test_a_first_moment_after_one_step_is_the_gradient() -> None:
-    problem = table2.problems(SMOKE)["vertex"]
+    problem = ablation.problems(SMOKE)["vertex"]
     kept: list[Any] = []
-    kept_problem = replace(problem, optimizer=table2.keeping_moments(problem.optimizer, kept))
+    kept_problem = replace(problem, optimizer=ablation.keeping_moments(problem.optimizer, kept))
     with start(problem, SMOKE) as ad:
         gradient = ad.recv_grad(problem.parameter)
     with start(kept_problem, SMOKE) as ad:
@@ -191,20 +195,20 @@ def test_a_first_moment_after_one_step_is_the_gradient() -> None:
     np.testing.assert_allclose(moment, gradient, rtol=1e-4, atol=1e-6 * np.abs(gradient).max())
 
 
-def test_table1_packs_without_running_and_keeps_to_the_limit() -> None:
-    for target, problem in table1.problems(SMOKE).items():
+def test_limits_packs_without_running_and_keeps_to_the_limit() -> None:
+    for target, problem in limits.problems(SMOKE).items():
         rows = [
-            table1.measure_limit(target, problem, PRESETS["llvmpipe"].restrict(input_attachments=n))
-            for n in table1.LIMITS
+            limits.measure_limit(target, problem, PRESETS["llvmpipe"].restrict(input_attachments=n))
+            for n in limits.LIMITS
         ]
         assert [r["limit"] for r in rows] == [1048576, 8, 4]
         assert all(0 < r["max_inputs"] <= r["limit"] for r in rows)
         assert rows[0]["substages"] < rows[1]["substages"] < rows[2]["substages"]
 
 
-def test_table1_without_packing_is_over_the_tight_count() -> None:
+def test_limits_without_packing_is_over_the_tight_count() -> None:
     """What the table shows is the packer's doing: unpacked, limits make no difference."""
-    outputs, updates = table1.problems(SMOKE)["geometry"].graph()
+    outputs, updates = limits.problems(SMOKE)["geometry"].graph()
     counts = {
         n: pack(
             outputs,
@@ -212,7 +216,7 @@ def test_table1_without_packing_is_over_the_tight_count() -> None:
             PRESETS["llvmpipe"].restrict(input_attachments=n),
             Options.baseline(),
         ).plan.n_substages
-        for n in table1.LIMITS
+        for n in limits.LIMITS
     }
     assert len(set(counts.values())) == 1
 
@@ -271,9 +275,9 @@ def test_a_peer_takes_turns_in_every_cell(
     (tmp_path / "peer.py").write_text(PEER)
     monkeypatch.setattr(peer_deodr, "__file__", str(tmp_path / "peer.py"))
     settings = Settings(smoke=True, data=str(shared_data / "bench"))
-    peer = silhouettes.Peer(sys.executable)
+    peer = deodr.Peer(sys.executable)
     try:
-        row = silhouettes.measure_cell(MESHES[0], 32, settings, Copies(SMOKE), peer)
+        row = deodr.measure_cell(MESHES[0], 32, settings, Copies(SMOKE), peer)
         assert row["peer_ms"] == row["peer_cpu_ms"] == 2.0  # a turn's first step does not count
         assert row["times_peer"] == row["ms"] / 2.0
     finally:
@@ -282,46 +286,58 @@ def test_a_peer_takes_turns_in_every_cell(
 
 def test_a_peer_that_cannot_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DressiError, match=r"--peer .*no such python"):
-        silhouettes.Peer(str(tmp_path / "no such python"))
+        deodr.Peer(str(tmp_path / "no such python"))
     (tmp_path / "peer.py").write_text("raise SystemExit(1)")
     monkeypatch.setattr(peer_deodr, "__file__", str(tmp_path / "peer.py"))
-    peer = silhouettes.Peer(sys.executable)
+    peer = deodr.Peer(sys.executable)
     with pytest.raises(DressiError, match="import deodr"):
         peer.ask(steps=1)
     peer.close()
 
 
-def test_conditions_of_silhouettes_count_cells() -> None:
+def test_conditions_of_deodr_count_cells() -> None:
     def row(times: float, antialias: float = 1.4) -> dict[str, Any]:
         return {"times_hardsoftras": antialias, "peer_ms": 1.0, "times_peer": times}
 
     rows = [row(0.9)] * 6 + [row(1.2)] * 3
-    assert [holds for _, holds in silhouettes.conditions(rows)] == [True] * 3
+    assert [holds for _, holds in deodr.conditions(rows)] == [True] * 3
     rows = [row(0.9)] * 5 + [row(1.2)] * 3 + [row(1.4, 1.6)]
-    assert [holds for _, holds in silhouettes.conditions(rows)] == [False] * 3
+    assert [holds for _, holds in deodr.conditions(rows)] == [False] * 3
     alone = [{**row(1.0), "peer_ms": None}]
-    assert len(silhouettes.conditions(alone)) == 1
+    assert len(deodr.conditions(alone)) == 1
 
 
 def _row2(name: str, ms: float, rel_diff: float = 0.0) -> dict[str, Any]:
     return {"target": "vertex", "name": name, "ms": ms, "rel_diff": rel_diff}
 
 
-def test_table3_has_every_cell_of_the_peers() -> None:
-    cells = list(table3.cells(Settings()))
+def test_silhouettes_has_every_cell_of_the_peers() -> None:
+    cells = list(silhouettes.cells(Settings()))
     assert len(cells) == len({c.name for c in cells}) == 2 * 2 * 3 * 4
     for only, n in (("antialias", 24), ("6", 24)):
-        assert len(list(table3.cells(Settings(only=only)))) == n
-    assert {c.views for c in table3.cells(Settings(only="6"))} == {6}
+        assert len(list(silhouettes.cells(Settings(only=only)))) == n
+    assert {c.views for c in silhouettes.cells(Settings(only="6"))} == {6}
     row = {"times_eager": 4.1, "ms_per_view": 0.25, "batch_ms": 0.27}
-    assert [h for _, h in table3.conditions(table3.Cell(0, 0, 1, "antialias"), row)] == [True]
+    assert [h for _, h in silhouettes.conditions(silhouettes.Cell(0, 0, 1, "antialias"), row)] == [
+        True
+    ]
     slow = {"times_eager": 2.4, "ms_per_view": 0.28, "batch_ms": 0.27}
-    assert [h for _, h in table3.conditions(table3.Cell(0, 2, 1, "antialias"), slow)] == [False]
-    assert [h for _, h in table3.conditions(table3.Cell(0, 3, 1, "antialias"), slow)] == [False]
-    assert [h for _, h in table3.conditions(table3.Cell(0, 3, 6, "antialias"), slow)] == [False]
+    assert [h for _, h in silhouettes.conditions(silhouettes.Cell(0, 2, 1, "antialias"), slow)] == [
+        False
+    ]
+    assert [h for _, h in silhouettes.conditions(silhouettes.Cell(0, 3, 1, "antialias"), slow)] == [
+        False
+    ]
+    assert [h for _, h in silhouettes.conditions(silhouettes.Cell(0, 3, 6, "antialias"), slow)] == [
+        False
+    ]
     fast = {**slow, "times_eager": 2.6, "ms_per_view": 0.2}
-    assert [h for _, h in table3.conditions(table3.Cell(0, 3, 1, "antialias"), fast)] == [True]
-    assert [h for _, h in table3.conditions(table3.Cell(0, 3, 6, "antialias"), fast)] == [True]
+    assert [h for _, h in silhouettes.conditions(silhouettes.Cell(0, 3, 1, "antialias"), fast)] == [
+        True
+    ]
+    assert [h for _, h in silhouettes.conditions(silhouettes.Cell(0, 3, 6, "antialias"), fast)] == [
+        True
+    ]
 
 
 def test_the_bandwidth_is_that_of_the_faster_copy() -> None:
@@ -379,13 +395,13 @@ def test_all_leaves_the_large_tables_out(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert measured == list(TABLES)
 
 
-def test_conditions_of_table2_say_what_holds() -> None:
+def test_conditions_of_ablation_say_what_holds() -> None:
     good = [_row2("full", 10), _row2("no_stage_pack", 11), _row2("baseline", 151, 1e-7)]
-    assert [holds for _, holds in table2.conditions(good)] == [True] * 4
+    assert [holds for _, holds in ablation.conditions(good)] == [True] * 4
     bad = [_row2("full", 10), _row2("no_stage_pack", 9), _row2("baseline", 149, 1e-5)]
-    assert [holds for _, holds in table2.conditions(bad)] == [False, True, False, False]
+    assert [holds for _, holds in ablation.conditions(bad)] == [False, True, False, False]
     slow = [_row2("full", 10), _row2("no_stage_pack", 200), _row2("baseline", 199)]
-    assert [holds for _, holds in table2.conditions(slow)] == [True, False, True, True]
+    assert [holds for _, holds in ablation.conditions(slow)] == [True, False, True, True]
 
 
 def test_the_peer_is_compared_over_each_ones_own_copy() -> None:

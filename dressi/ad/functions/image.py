@@ -355,5 +355,5 @@ def dilate(mask: Variable, radius: Any, max_radius: int) -> Variable:
 
 def sobol(index: Variable) -> Variable:
     """VEC2 in [0, 1)^2: point ``index`` (INT, from 0) of the two-dimensional Sobol sequence.
-    No gradient. Source: Sobol 1967; paper, 3.2.2."""
+    No gradient. Source: Sobol 1967; paper, 3.3.2."""
     return apply(SOBOL, (index,))

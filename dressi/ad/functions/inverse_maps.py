@@ -4,7 +4,7 @@ A compute pass of the pixels writes, for each element, the largest key of those 
 how many they are; then elements gather. Keys are a bijection of pixel numbers that changes with a
 step counter, so the largest belongs to a pixel drawn uniformly, whose number can be told from it,
 and the gradient of that pixel times the count is the sum over all of them in expectation. Source:
-paper, 3.2.2. Differs: there the last writer wins and does not know how many it stands for.
+paper, 3.3.2. Differs: there the last writer wins and does not know how many it stands for.
 Ops of one graph that share a counter draw apart: each has a stream, by its place in the graph.
 """
 

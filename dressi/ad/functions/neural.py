@@ -5,7 +5,7 @@ of MAT4: row o, column t * C + c is the block from input layer c at tap t to out
 layers; taps row by row; a dense layer has one tap). So one pass computes four outputs a pixel from
 blocks of 4 x 4, and the whole layer is one op, however wide. Weights, inputs and gradients are one
 bilinear map in three directions, so every backward is one of the other two.
-``dressi.render.shading.neural`` makes weights and stacks layers. Paper: left for later (section 6).
+``dressi.render.shading.neural`` makes weights and stacks layers. Paper: left for later (section 7).
 """
 
 from __future__ import annotations

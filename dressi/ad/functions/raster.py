@@ -140,7 +140,7 @@ def resolve(
     fragments of equal depth share a layer. Layers are drawn one by one (depth peeling), or found
     all at once in a compute shader (a k-buffer): the same ones. All resolves of one rasterization
     share depth and keep. No gradient. Raises GraphError for a peel below 0. Source: Everitt 2001,
-    Interactive Order-Independent Transparency; paper, 3.3.
+    Interactive Order-Independent Transparency; paper, 3.4.2.
     """
     value, depth, keep = lift("resolve", value, depth, keep)
     peel = needs_int("resolve", "peel", peel)

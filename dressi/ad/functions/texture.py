@@ -196,7 +196,7 @@ def texture(
     clamp, mirror or border, or a pair of them for u and v. border: the value of texels beyond a
     border, numbers or FLOAT or tex's type @ 1x1, linear. srgb: tex holds sRGB values (an alpha
     aside), which are decoded before they are filtered. backward: how the gradient reaches tex,
-    ``exact`` (scatter-add to the texels read) or ``inverse_uv`` (paper, 3.2.2: one pixel a texel,
+    ``exact`` (scatter-add to the texels read) or ``inverse_uv`` (paper, 3.3.2: one pixel a texel,
     unbiased over steps; give ``step``, an INT @ 1x1 that counts steps; ops that share one draw
     independently, and the same again when the graph is built again). hardware: sample with the
     device's sampler where it can (one layer, linear filtering of 32-bit floats): faster on GPUs,

@@ -14,8 +14,8 @@ from typing import Any
 from dressi.ad import Adam
 from dressi.apps.bench.antialias import antialias_problem
 from dressi.apps.bench.common import Copies, Settings, Table, in_a_row_ms, start
+from dressi.apps.bench.silhouettes import STILL
 from dressi.apps.bench.steps import bumpy
-from dressi.apps.bench.table3 import STILL
 from dressi.apps.timing import WARM_UP
 from dressi.engine import DressiAD
 from dressi.inspect.traffic import stage_traffic, update_traffic

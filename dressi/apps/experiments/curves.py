@@ -1,5 +1,5 @@
 """``dressi experiment curves``: distance to the target over iterations and over time, HardSoftRas
-against antialiasing (paper, 5.1 and its error curves).
+against antialiasing (paper, 4.3 and its error curves).
 
 Pictures of a complex target from random views; a sphere; for each seed the same views, lights and
 order, and the same rates and Laplacian for all methods. HardSoftRas with the pair that ends best in

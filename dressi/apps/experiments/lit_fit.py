@@ -1,4 +1,4 @@
-"""The paper's validation fit (5.1): vertices of a sphere by random views under random lights.
+"""The paper's validation fit (4.3): vertices of a sphere by random views under random lights.
 
 In: a target mesh, a way to draw soft edges. Out: mean distance of the vertices to the target at
 every so many iterations, times, positions at checkpoints. Each iteration draws one view; the loss

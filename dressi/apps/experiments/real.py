@@ -1,5 +1,5 @@
 """``dressi experiment real``: a shape and its texture from photos, silhouettes and colours jointly,
-in trials that start differently (paper, 5.4: real data, 10 trials).
+in trials that start differently (paper, 5.2: real data, 10 trials).
 
 Photos with calibrated cameras before a dark background, 200 pixels wide as in the paper; a white
 sphere; r = 2 pixels, K = 1, unlit. Each trial fits all photos, as in the paper, and starts from a

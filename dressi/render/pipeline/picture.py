@@ -1,7 +1,7 @@
 """From everything to pictures: rasterize, shade, blend, tone.
 
 In: geometry, materials, lights, views, settings. Out: ``Picture``: colours and coverage of all
-views, one layer each (paper, A.6: BuildBasicRenderGraph).
+views, one layer each (paper, A.3: BuildBasicRenderGraph).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Blend: probabilities, edge mask, silhouettes and colours of peels (paper, 3.3.3 and A.3:
+"""Blend: probabilities, edge mask, silhouettes and colours of peels (paper, 3.4.3 and A.3:
 BuildBlend).
 
 Differs from the listing, which divides by the number of stencils: as in the text, colours are

@@ -1,4 +1,4 @@
-"""SignedDist and barycentrics of a pixel against one face (paper, 3.3.2, fig. 4b).
+"""SignedDist and barycentrics of a pixel against one face (paper, 3.4.2, fig. 5b).
 
 In: positions in the screen square. Out: ``FaceDistance``. Positive inside; the distance is to the
 nearest point of the three edges.

@@ -1,4 +1,4 @@
-"""Enlarge: every projected face grown so that its edges move out by r (paper, 3.3.2, fig. 4a).
+"""Enlarge: every projected face grown so that its edges move out by r (paper, 3.4.2, fig. 5a).
 
 In: ScreenFaces, r. Out: four clip positions per face (two triangles; the second is degenerate
 unless they are its box). With F ops on per-face tables, because some devices have no geometry

@@ -1,4 +1,4 @@
-"""HardSoftRas: far-range gradients with a hardware rasterizer (paper, 3.3).
+"""HardSoftRas: far-range gradients with a hardware rasterizer (paper, 3.4).
 
 In: vertex positions, faces, matrices, r. Out: K peels (ids, distances, barycentrics), then a
 blended silhouette and colour. Written purely with F ops; the backward is ordinary AD through
@@ -58,7 +58,7 @@ class HardSoft:
 
 
 def shift(depth: Variable, distance: Variable) -> Variable:
-    """Shift (paper, eq. 3): hard faces in [0, 0.5], soft faces behind, nearer edges first.
+    """Shift (paper, eq. 4): hard faces in [0, 0.5], soft faces behind, nearer edges first.
     Differs: the listing has edge_dist * 0.5 + 0.5, which needs |edge_dist|."""
     soft = F.maximum(F.abs(distance) * 0.5 + 0.5, NEAREST_RIM)
     return F.where(distance >= 0.0, depth * 0.5, soft)
@@ -207,7 +207,7 @@ def build_hardsoftras(
 
     vtx_pos: VEC3 @ (N, 1), world units. faces: IVEC3 @ (F, 1). matrix: MAT4 @ 1x1, layers = views.
     size: image size in pixels. r: reach of gradients, screen square units (1 = the longer side). K:
-    layers. sigma: softness, default r / 7 (paper, A.1). delta: reach of the edge mask, default r;
+    layers. sigma: softness, default r / 7 (paper, 3.4.3). delta: reach of the edge mask, default r;
     delta of one pixel with K = 1 is antialiasing mode, delta = 1 is SoftRas mode. r, sigma and
     delta are run-time values when given as Variables @ 1x1: changing them rebuilds nothing (r is
     then clamped to [0, 1]).

@@ -2,7 +2,7 @@
 
 In: channels as a feature map (VEC4, layer c holds channels 4c to 4c + 3; ``F.nn.dense``). Out: the
 same. Weights are kept as blocks of 4 x 4; ``pack_weights`` and ``unpack_weights`` convert arrays of
-other libraries. Paper: left for later (section 6).
+other libraries. Paper: left for later (section 7).
 """
 
 from __future__ import annotations

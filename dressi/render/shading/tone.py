@@ -1,7 +1,7 @@
 """From linear radiance to a picture: exposure, tone curves, gamma and sRGB.
 
 In: VEC3 linear colours, 0 and more. Out: VEC3 in [0, 1]. The paper applies "tone-map and gamma
-correction" to its blended image (A.6, BuildToneMap) and prints no formula; ``tone_map`` is that
+correction" to its blended image (A.3, BuildToneMap) and prints no formula; ``tone_map`` is that
 step with the curves that people use.
 """
 

@@ -1,5 +1,5 @@
-"""``dressi bench table2``: the paper's ablation (its table 2). Vertices or a texture of the mesh of
-682 triangles in one view at 256 x 256, with parts of the packer switched off.
+"""``dressi bench ablation``: the paper's table 3. Vertices or a texture of the mesh of 682
+triangles in one view at 256 x 256, with parts of the packer switched off.
 
 The variants take turns, in another order every round, so that what else the machine does hits all
 of them alike.

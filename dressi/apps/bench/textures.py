@@ -1,9 +1,9 @@
-"""``dressi bench table4``: the paper's table on textures. Two meshes in a window of 2048 x 2048,
+"""``dressi bench textures``: the paper's table 5. Two meshes in a window of 2048 x 2048,
 textures of three sizes: forward and backward with the loss, the gradient of the albedo left on the
 device; everything rasterized anew in each step (jitter), and rasterized once (the reactive cache);
 beside them the same with Adam on the albedo, and what others need.
 
-``ms`` and ``single_ms`` as for table3; so are the peers, without an optimizer.
+``ms`` and ``single_ms`` as for silhouettes; so are the peers, without an optimizer.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from dressi.apps.bench.common import (
     start,
     timed_steps,
 )
+from dressi.apps.bench.silhouettes import on_peer_card
 from dressi.apps.bench.steps import bumpy
-from dressi.apps.bench.table3 import on_peer_card
 from dressi.testing.problems import colours, texture_problem
 
 WINDOW = 2048

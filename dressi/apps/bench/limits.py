@@ -1,5 +1,5 @@
-"""``dressi bench table1``: substages and stages under three limits on input attachments (the
-paper's table 1), geometry and texture of six views at 256 x 256.
+"""``dressi bench limits``: substages and stages under three limits on input attachments (the
+paper's table 2), geometry and texture of six views at 256 x 256.
 
 Only packing: nothing runs, so a limit may be wider than the device's. All other limits are the
 device's own. The cached figures are those of the part of a step that is left when everything that
