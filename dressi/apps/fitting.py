@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.stats import qmc
 from tqdm.auto import tqdm
 
-from dressi.ad import Adam, F, Variable, step_counter
+from dressi.ad import Adam, Variable
 from dressi.ad.optim import Optimizer
-from dressi.ad.vtype import FLOAT, VEC3, VType
+from dressi.ad.vtype import FLOAT, VEC2, VEC3, VType
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.kinds import TextureBackward
@@ -131,7 +132,8 @@ class TextureSchedule:
     """Schedule of a texture fit. lr: Adam's learning rate, linear albedo. size: (width, height)
     texels. backward: of F.texture. shape_lr: not None: the vertices move too, by the colours, the
     silhouettes and the regularizers of ``shape``, with this learning rate. r_px: reach in pixels; 1
-    is antialiasing mode."""
+    is antialiasing mode. hold: steps with one shift of the projection, while nothing is rasterized
+    again; 1 where the vertices move, which have to be rasterized anyway."""
 
     iterations: int = 100
     lr: tuple[float, float] = (0.06, 0.01)
@@ -140,6 +142,7 @@ class TextureSchedule:
     start: float = 1.0
     shape_lr: tuple[float, float] | None = None
     r_px: float = 1.0
+    hold: int = 3
     shape: ShapeSchedule = field(default_factory=ShapeSchedule)
 
 
@@ -169,10 +172,9 @@ def fit_texture(
     lr, shape_lr = Variable(FLOAT, name="lr"), Variable(FLOAT, name="shape_lr")
     target = Variable(VEC3, size, n_views, name="target_colour")
     reach = schedule.r_px / max(size)
-    # A Sobol point per step shifts the projection within a pixel, so that texels between pixel
-    # centres are painted too, and the mean over steps is the box-filtered picture that a camera
-    # takes.
-    jitter = F.sobol(step_counter("jitter.step")) - 0.5
+    # Sobol points shift the projection within a pixel, so that texels between pixel centres are
+    # painted too, and the mean over steps is the box-filtered picture that a camera takes.
+    jitter = Variable(VEC2, name="jitter")
     hs = build_hardsoftras(leaves.pos, leaves.faces, leaves.matrix, size, reach, jitter=jitter)
     picture = hs.blend(
         [unlit(hs.peels[0], leaves.uv, leaves.uv_faces, albedo, schedule.backward, wrap="clamp")]
@@ -198,7 +200,11 @@ def fit_texture(
     result = FitResult(np.empty(0))
     last = max(schedule.iterations - 1, 1)
 
+    shifts = _shifts(schedule.iterations, 1 if joint else schedule.hold)
+
     def send(i: int) -> None:
+        if i in shifts:
+            ad.send_img(jitter, shifts[i])
         ad.send_img(lr, _between(schedule.lr, i / last))
         if joint and schedule.shape_lr is not None:
             ad.send_img(shape_lr, _between(schedule.shape_lr, i / last))
@@ -209,6 +215,18 @@ def fit_texture(
     if joint:
         result.positions = ad.recv_img(leaves.pos)
     return result
+
+
+FIRST_HOLD = 10
+"""Steps with the first shift: by then the engine has seen that it may leave rasterization out."""
+
+
+def _shifts(iterations: int, hold: int) -> dict[int, np.ndarray]:
+    """Return the shifts of the projection, (2,) pixels within half of one, by the steps at which
+    they begin."""
+    begins = [0, *range(FIRST_HOLD if hold > 1 else 1, iterations, hold)]
+    points = qmc.Sobol(2, scramble=False).random_base2(max(len(begins) - 1, 1).bit_length())
+    return dict(zip(begins, points.astype(np.float32) - 0.5, strict=False))
 
 
 def _regularized(
