@@ -1,0 +1,150 @@
+"""The pipeline: a start, rounds that grow finer, a check, then shape and texture together.
+
+In: ``Pictures`` of an object, in any units. Out: ``Reconstruction``: a mesh with a texture, and how
+it came to be. No parameter depends on the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from dressi.apps.reconstruct.pictures import Pictures
+from dressi.apps.reconstruct.rounds import Course, LossWeights, Round, fit_round
+from dressi.apps.reconstruct.texture import Painting, paint
+from dressi.engine import DressiAD
+from dressi.errors import GraphError
+from dressi.render.fit import remesh, visual_hull
+from dressi.render.scene import Mesh, icosphere, surface_area
+
+EXTENT = 2.0
+"""Longest side of the object's box while it is fitted; learning rates are in these units."""
+
+WITHOUT = ("hull", "remesh", "preconditioning", "shading", "occlusion")
+"""What can be left out, to see what it is good for."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a reconstruction is made. start: hull, sphere, or a mesh in the world. hull_cells: cells
+    of the hull's grid along its longest side. rounds: one after another. painting: the last one;
+    None: no texture. texture: texels on a side. without: of WITHOUT."""
+
+    rounds: tuple[Round, ...]
+    painting: Painting | None
+    start: str | Mesh = "hull"
+    weights: LossWeights = field(default_factory=LossWeights)
+    hull_cells: int = 96
+    texture: int = 512
+    without: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """mesh: in the world; with UVs where there is a texture. texture: (H, W, 3) linear, or None.
+    start: the mesh of the start, in the world. gains: (n, 3), exposure of each view. courses: of
+    each round, by its label. said: what a reader should know, a sentence each."""
+
+    mesh: Mesh
+    texture: np.ndarray | None
+    start: Mesh
+    gains: np.ndarray
+    courses: dict[str, Course]
+    said: tuple[str, ...] = ()
+
+
+def rounds_of(iterations: int, size: int) -> tuple[Round, ...]:
+    """Return the rounds of a fit to pictures with normals. iterations: of all rounds together.
+    size: longer side of the finest pictures, pixels. Raises GraphError for numbers below 1, 8."""
+    if iterations < 1 or size < 8:
+        raise GraphError(
+            f"rounds_of needs iterations >= 1 and size >= 8, got {iterations} and {size}"
+        )
+
+    def part(share: float) -> int:
+        return max(round(iterations * share), 1)
+
+    return (
+        Round(3000, max(size // 2, 8), part(0.3), (3.0, 1.0), (0.15, 0.015), smoothness=3.0),
+        Round(8000, size, part(0.35), (2.0, 1.0), (0.1, 0.01), smoothness=1.0),
+        Round(16000, size, part(0.35), (1.5, 1.0), (0.1, 0.005), smoothness=1.0),
+    )
+
+
+FAR_ROUND = Round(2500, 128, 150, (16.0, 2.0), (0.3, 0.03), smoothness=20.0)
+"""What comes before the others where the start is a sphere: silhouettes pull from afar."""
+
+
+def reconstruct(
+    pictures: Pictures, plan: Plan, device: str | int | None = None
+) -> Reconstruction:
+    """Reconstruct an object from its pictures. Raises GraphError (no object in the masks, a bad
+    start) and DressiError (a loss that is not finite)."""
+    unknown = plan.without - set(WITHOUT)
+    if unknown:
+        raise GraphError(f"reconstruct: without {sorted(unknown)}; known: {', '.join(WITHOUT)}")
+    if "shading" in plan.without:
+        pictures = replace(pictures, normals=None)
+    start = started(pictures, plan)
+    place, scale = placement(start)
+    seen = pictures.placed(place * scale)  # w, too, is in units of the box then
+    if seen.depth is not None:
+        seen = replace(seen, depth=seen.depth * np.float32(scale))
+    mesh = moved(start, np.linalg.inv(place))
+    courses: dict[str, Course] = {}
+    sphere = plan.start == "sphere" or "hull" in plan.without
+    rounds = ((FAR_ROUND, *plan.rounds) if sphere else plan.rounds)
+    with DressiAD(device) as ad:
+        for k, one in enumerate(rounds):
+            if one.faces is not None and (k == 0 or "remesh" not in plan.without):
+                mesh = remesh(mesh, edge_for(mesh, one.faces))
+            label = f"shape {k + 1} of {len(rounds)}"
+            mesh, courses[label] = fit_round(
+                ad, mesh, seen, one, plan.weights, label,
+                preconditioned="preconditioning" not in plan.without,
+                occlusion="occlusion" not in plan.without,
+                seed=k,
+            )  # fmt: skip
+    return Reconstruction(moved(mesh, place), None, start, np.ones((len(pictures), 3)), courses)
+
+
+def started(pictures: Pictures, plan: Plan) -> Mesh:
+    """Return the start of a reconstruction, in the world."""
+    if isinstance(plan.start, Mesh):
+        return replace(plan.start, uvs=None, uv_faces=None).check()
+    hull = visual_hull(pictures.coverage, pictures.matrices, plan.hull_cells)
+    if plan.start == "hull" and "hull" not in plan.without:
+        return hull
+    if plan.start not in ("hull", "sphere"):
+        raise GraphError(f"reconstruct: the start is hull, sphere or a mesh, got {plan.start!r}")
+    low, high = hull.positions.min(0), hull.positions.max(0)
+    ball = icosphere(4)
+    return Mesh(ball.positions * (high - low) / 4.0 + (low + high) / 2.0, ball.faces, name="sphere")
+
+
+def placement(mesh: Mesh) -> tuple[npt.NDArray[np.float64], float]:
+    """Return (4, 4) from a box of side EXTENT around the origin to the mesh's place in the world,
+    and the scale from the world to that box. Raises GraphError where the mesh has no extent."""
+    low, high = mesh.positions.min(0).astype(np.float64), mesh.positions.max(0).astype(np.float64)
+    longest = float((high - low).max())
+    if not longest > 0.0:
+        raise GraphError(f"mesh '{mesh.name}' has no extent: all its vertices coincide")
+    scale = EXTENT / longest
+    place = np.diag([1.0 / scale, 1.0 / scale, 1.0 / scale, 1.0])
+    place[:3, 3] = (low + high) / 2.0
+    return place, scale
+
+
+def moved(mesh: Mesh, place: npt.NDArray[np.float64]) -> Mesh:
+    """Return the mesh with ``place @ p`` for each position p."""
+    return replace(mesh, positions=mesh.positions @ place[:3, :3].T + place[:3, 3])
+
+
+def edge_for(mesh: Mesh, faces: int) -> float:
+    """Return the edge of even triangles of which the surface of a mesh takes so many."""
+    # An even triangle of side h has the area sqrt(3) / 4 h^2.
+    area = surface_area(mesh.positions, mesh.faces)
+    return float(np.sqrt(area / (0.4330127 * faces)))
