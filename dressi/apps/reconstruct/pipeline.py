@@ -17,7 +17,8 @@ from dressi.apps.reconstruct.rounds import Course, LossWeights, Round, fit_round
 from dressi.apps.reconstruct.texture import Painting, paint
 from dressi.engine import DressiAD
 from dressi.errors import GraphError
-from dressi.render.fit import remesh, visual_hull
+from dressi.render.fit import remesh
+from dressi.render.fit.hull import visual_hull
 from dressi.render.scene import Mesh, icosphere, surface_area
 
 EXTENT = 2.0
@@ -115,7 +116,8 @@ def started(pictures: Pictures, plan: Plan) -> Mesh:
     """Return the start of a reconstruction, in the world."""
     if isinstance(plan.start, Mesh):
         return replace(plan.start, uvs=None, uv_faces=None).check()
-    hull = visual_hull(pictures.coverage, pictures.matrices, plan.hull_cells)
+    masks, matrices = widened(pictures.coverage, pictures.matrices)
+    hull = visual_hull(masks, matrices, plan.hull_cells)
     if plan.start == "hull" and "hull" not in plan.without:
         return hull
     if plan.start not in ("hull", "sphere"):
@@ -123,6 +125,22 @@ def started(pictures: Pictures, plan: Plan) -> Mesh:
     low, high = hull.positions.min(0), hull.positions.max(0)
     ball = icosphere(4)
     return Mesh(ball.positions * (high - low) / 4.0 + (low + high) / 2.0, ball.faces, name="sphere")
+
+
+def widened(
+    masks: npt.NDArray[np.floating], matrices: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.float64]]:
+    """Return masks (n, 2 H, 2 W, 1) and matrices of pictures with as much again around them.
+
+    Borders are repeated outwards: where a mask does not reach the frame there is nothing beyond it,
+    and a hull may be carved there; where it does, what lies beyond is not known and stays.
+    """
+    height, width = masks.shape[1:3]
+    # Even sides: what is added above is added below.
+    rows, columns = -(-height // 2), -(-width // 2)
+    wide = np.pad(masks, ((0, 0), (rows, rows), (columns, columns), (0, 0)), mode="edge")
+    shrink = np.diag([width / (width + 2 * columns), height / (height + 2 * rows), 1.0, 1.0])
+    return wide, shrink @ matrices
 
 
 def placement(mesh: Mesh) -> tuple[npt.NDArray[np.float64], float]:
