@@ -58,15 +58,24 @@ def _add_demo(commands: Commands) -> None:
     demo = commands.add_parser(
         "demo", help="fit a sphere and its texture to views of a pear or a mesh"
     )
-    demo.add_argument("--target", metavar="OBJ", help="mesh to fit instead of the pear")
+    demo.add_argument(
+        "--target",
+        metavar="FILE",
+        help="mesh to reconstruct instead of the pear: .obj, .ply, .stl, .glb or .gltf",
+    )
     _common(demo, "out/demo")
     demo.add_argument(
-        "--iterations", type=int, default=150, help="on vertex positions (default 150)"
+        "--iterations",
+        type=int,
+        default=None,
+        help="on vertex positions (default 150; with --target 300)",
     )
     demo.add_argument(
         "--texture-iterations", type=int, default=100, help="on the texture (default 100; 0: none)"
     )
-    demo.add_argument("--views", type=int, default=6, help="number of views (default 6)")
+    demo.add_argument(
+        "--views", type=int, default=None, help="number of views (default 6; with --target 24)"
+    )
     demo.add_argument(
         "--size", type=int, default=256, help="pixels on a side of a view (default 256)"
     )
@@ -75,6 +84,16 @@ def _add_demo(commands: Commands) -> None:
         action=argparse.BooleanOptionalAction,
         default=None,
         help="move vertices by colour too while painting (default: with --target only)",
+    )
+    demo.add_argument(
+        "--start",
+        default="hull",
+        metavar="START",
+        help="with --target: hull (what the silhouettes leave), sphere, or a file of a mesh "
+        "(default hull)",
+    )
+    demo.add_argument(
+        "--depth", action="store_true", help="with --target: depth is among the pictures too"
     )
     demo.set_defaults(run=_demo)
 
@@ -232,6 +251,8 @@ def _demo(args: argparse.Namespace) -> None:
             args.size,
             args.device,
             args.refine,
+            args.start,
+            args.depth,
         )
     )
 
