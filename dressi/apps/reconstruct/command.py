@@ -33,7 +33,7 @@ from dressi.apps.report import (
 )
 from dressi.engine import DressiAD
 from dressi.errors import GraphError, LoadError
-from dressi.render.io import contact_sheet
+from dressi.render.io import contact_sheet, write_report
 from dressi.render.io.files import load_mesh, write_glb
 from dressi.render.io.images import write_png
 
@@ -178,6 +178,18 @@ def write_outcome(out: Path, name: str, outcome: Outcome, result: dict[str, Any]
         write_png(out / f"{file}.png", contact_sheet(rows_of(both)))
     curves = {label: course.losses for label, course in made.courses.items()}
     try_loss_curves(out / "loss_curves.png", curves, f"{name}, {result['views']} views")
+    write_report(
+        out,
+        f"dressi demo: {name}",
+        figures={"figures": {k: v for k, v in result.items() if not isinstance(v, (list, dict))}},
+        pictures={
+            "views that were fitted": contact_sheet(rows_of(outcome.fitted)),
+            "views that were not": contact_sheet(rows_of(outcome.held)),
+        },
+        curves={label: {label: values} for label, values in curves.items()},
+        models={name: out / f"{name}.glb"},
+        notes=sentences(outcome),
+    )
 
 
 def rows_of(both: Compared, n: int = 6) -> dict[str, list[np.ndarray]]:

@@ -14,10 +14,9 @@ import numpy.typing as npt
 
 from dressi.apps.reconstruct.pictures import Floats, Pictures
 from dressi.apps.reconstruct.targets import Target, draw, target_of_mesh
-from dressi.errors import GraphError
 from dressi.render.camera import Camera
-from dressi.render.fit import iou, psnr, ssim, surface_metrics, surface_problems
-from dressi.render.scene import Mesh
+from dressi.render.fit import iou, psnr, ssim, surface_metrics
+from dressi.render.scene import Mesh, surface_problems
 
 AMBIENT, KEY = 0.25, 0.75
 TO_LIGHT = np.array([0.48, 0.64, 0.6])
@@ -75,7 +74,14 @@ def surface_figures(mesh: Mesh, target: Mesh, matrices: npt.ArrayLike) -> dict[s
 
     matrices: of the views that were fitted: what none of them sees does not count.
     """
-    return {**metric_figures(mesh, target, matrices), **problem_figures(mesh)}
+    of_target = surface_problems(target)
+    return {
+        **metric_figures(mesh, target, matrices),
+        **problem_figures(mesh),
+        "target_watertight": of_target.is_closed,
+        "target_genus": of_target.genus,
+        "target_components": of_target.n_components,
+    }
 
 
 def metric_figures(mesh: Mesh, target: Mesh, matrices: npt.ArrayLike) -> dict[str, Any]:
@@ -85,5 +91,14 @@ def metric_figures(mesh: Mesh, target: Mesh, matrices: npt.ArrayLike) -> dict[st
 
 
 def problem_figures(mesh: Mesh) -> dict[str, Any]:
-    """Return counts of flipped and intersecting faces, of borders, and the genus."""
-    raise GraphError(str(surface_problems(mesh)))
+    """Return counts of what is wrong with a mesh as a surface, and its genus."""
+    found = surface_problems(mesh)
+    return {
+        "flipped_faces": len(found.flipped_faces),
+        "intersecting_faces": len(np.unique(found.intersections)),
+        "degenerate_faces": len(found.degenerate_faces),
+        "spikes": len(found.spikes),
+        "watertight": found.is_closed,
+        "components": found.n_components,
+        "genus": found.genus,
+    }

