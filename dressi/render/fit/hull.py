@@ -278,5 +278,7 @@ def _guessed_ball(views: Silhouettes) -> tuple[Floats, float]:
     ]  # fmt: skip
     radius = 1.25 * max(radii)  # the middle of a mask is not the middle of the object
     if not radius > 0.0:
-        raise GraphError("visual_hull: the masks alone do not tell where the object is; give the box")
+        raise GraphError(
+            "visual_hull: the masks alone do not tell where the object is; give the box"
+        )
     return middle, radius
