@@ -199,9 +199,7 @@ def _collapsible(surface: WorkingSurface, table: EdgeTable) -> tuple[Ints, Float
     return table.edges[allowed], ratio[allowed]
 
 
-def _may_collapse(
-    surface: WorkingSurface, table: EdgeTable, edges: Ints
-) -> tuple[Bools, Floats]:
+def _may_collapse(surface: WorkingSurface, table: EdgeTable, edges: Ints) -> tuple[Bools, Floats]:
     """Which edges may be collapsed, and to which points (N, 3)."""
     p, f, n = surface.positions, surface.faces, len(surface.positions)
     a, b = edges.T
@@ -241,7 +239,9 @@ def _normals(corners: Floats) -> Floats:
 
 def _collapse(surface: WorkingSurface, edges: Ints, place: Floats) -> WorkingSurface:
     a, b = edges.T
-    positions, lengths, rank = (x.copy() for x in (surface.positions, surface.lengths, surface.rank))
+    positions, lengths, rank = (
+        x.copy() for x in (surface.positions, surface.lengths, surface.rank)
+    )
     positions[a], lengths[a] = place, 0.5 * (lengths[a] + lengths[b])
     rank[a] = np.maximum(rank[a], rank[b])
     to, n = np.arange(len(positions)), len(positions)

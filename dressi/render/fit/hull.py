@@ -59,11 +59,10 @@ def visual_hull(
 
     disagreeing_views: where at most so many views carve, against all others that see the place, and
     deeper than error_depth times the box's longest side, their masks are taken to be wrong and the
-    other views decide (half of all, and five times as many, must see the place): a hole in one mask makes no hole in
-    the hull. None: one for every 24 views;
-    0: each view is believed. smoothing_px: see ``contour_distance``. smallest_part: parts whose
-    volume is below this share of the largest part's are dropped, and so are cavities, which no
-    silhouette can show.
+    other views decide (half of all, and five times as many, must see the place): a hole in one mask
+    makes no hole in the hull. None: one for every 24 views; 0: each view is believed. smoothing_px:
+    see ``contour_distance``. smallest_part: parts whose volume is below this share of the largest
+    part's are dropped, and so are cavities, which no silhouette can show.
 
     Raises GraphError (shapes, values, nothing inside, the object reaches the box's sides).
     """
@@ -84,9 +83,9 @@ def visual_hull(
     inside = values > 0.0
     if not inside.any():
         raise GraphError(
-            f"visual_hull: no point of the grid is inside of all {views.n_views} silhouettes in the "
-            f"box {sides.tolist()}\n  hint: check the matrices (world to clip, y down), the box, or "
-            "raise tolerance_px or the resolution"
+            f"visual_hull: no point of the grid is inside of all {views.n_views} silhouettes in "
+            f"the box {sides.tolist()}\n  hint: check the matrices (world to clip, y down), the "
+            "box, or raise tolerance_px or the resolution"
         )
     if touches_sides(inside):
         raise GraphError(
@@ -241,8 +240,8 @@ def _found_box(views: Silhouettes) -> Floats:
             return low + spacing * np.stack([at.min(axis=0) - 1.5, at.max(axis=0) + 1.5])
         radius *= 2.0
     raise GraphError(
-        "visual_hull: the masks alone do not tell where the object is (they are empty, do not meet, "
-        "or leave a side open)\n  hint: give the box"
+        "visual_hull: the masks alone do not tell where the object is (they are empty, do not "
+        "meet, or leave a side open)\n  hint: give the box"
     )
 
 

@@ -25,7 +25,7 @@ NEAREST_CROSSING = 0.02
 one point for float32, and their triangles have no area. Still no triangle leaves its tetrahedron.
 """
 
-_STEPS = np.array(
+GRID_STEPS = np.array(
     [[0, 0, 1], [0, 1, 0], [0, 1, 1], [1, 0, 0], [1, 0, 1], [1, 1, 0], [1, 1, 1]]
 )  # the edges that begin at a point, by 4 dx + 2 dy + dz - 1
 
@@ -66,7 +66,7 @@ def isosurface(
         )
     keys, faces = _triangles(inside)
     n_yz = np.array([v.shape[1] * v.shape[2], v.shape[2], 1])
-    start, step = keys // 7, _STEPS[keys % 7]
+    start, step = keys // 7, GRID_STEPS[keys % 7]
     flat = v.ravel()
     a, b = flat[start], flat[start + step @ n_yz]
     along = np.clip(a / (a - b), NEAREST_CROSSING, 1.0 - NEAREST_CROSSING)
