@@ -75,7 +75,8 @@ def _check(
 def _vertex_areas(positions: Floats, faces: npt.NDArray[np.integer]) -> Floats:
     a, b, c = np.moveaxis(positions[faces], 1, 0)
     third = np.linalg.norm(np.cross(b - a, c - a), axis=1) / 6.0
-    return np.bincount(np.ravel(faces), np.repeat(third, 3), minlength=len(positions))
+    total = np.bincount(np.ravel(faces), np.repeat(third, 3), minlength=len(positions))
+    return np.asarray(total, np.float64)
 
 
 def _curvature(

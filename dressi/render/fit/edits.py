@@ -239,9 +239,8 @@ def _normals(corners: Floats) -> Floats:
 
 def _collapse(surface: WorkingSurface, edges: Ints, place: Floats) -> WorkingSurface:
     a, b = edges.T
-    positions, lengths, rank = (
-        x.copy() for x in (surface.positions, surface.lengths, surface.rank)
-    )
+    positions, lengths = surface.positions.copy(), surface.lengths.copy()
+    rank = surface.rank.copy()
     positions[a], lengths[a] = place, 0.5 * (lengths[a] + lengths[b])
     rank[a] = np.maximum(rank[a], rank[b])
     to, n = np.arange(len(positions)), len(positions)

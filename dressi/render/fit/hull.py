@@ -137,7 +137,7 @@ def _grid_values(
     n = max(wrong + 1, least_views, voters)
     lowest, first = lowest_distances(views, low + at * spacing, n, tolerance_px)
     lowest[:, np.isinf(lowest[least_views - 1])] = -_BLOCK * spacing
-    full = np.kron(state, np.ones((_BLOCK,) * 3)) * (_BLOCK * spacing)
+    full = np.asarray(np.kron(state, np.ones((_BLOCK,) * 3)), np.float64) * (_BLOCK * spacing)
     full[tuple(at.T)] = lowest[0]
     if wrong:
         lowest[wrong, np.isinf(lowest[voters - 1])] = -_BLOCK * spacing
@@ -187,7 +187,7 @@ def _block_states(
     """(blocks): 1 certainly inside, -1 certainly outside, 0 not known."""
     n = int(np.prod(blocks))
     half = 0.5 * (_BLOCK - 1) * spacing
-    centers = low + np.indices(blocks).reshape(3, -1).T * (_BLOCK * spacing) + half
+    centers = low + np.indices(tuple(blocks)).reshape(3, -1).T * (_BLOCK * spacing) + half
     corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * half
     state = np.zeros(n, np.int8)
     size = max(1, 200_000 // views.n_views)
@@ -280,4 +280,4 @@ def _guessed_ball(views: Silhouettes) -> tuple[Floats, float]:
         raise GraphError(
             "visual_hull: the masks alone do not tell where the object is; give the box"
         )
-    return middle, radius
+    return np.asarray(middle, np.float64), radius

@@ -24,6 +24,7 @@ from dressi.render.fit.edits import (
 )
 from dressi.render.fit.relaxation import Reference, relaxed
 from dressi.render.scene import Mesh, area_normals, surface_area, weld
+from dressi.render.scene.mesh import int32_indices
 
 MAX_FACES = 2_000_000
 """Largest mesh that is asked for: an edge length given in the wrong unit would fill the memory."""
@@ -129,7 +130,9 @@ def _by_lengths(
     for _ in range(iterations):
         surface = flip_uneven(collapse_short(split_long(surface)))
         surface = relaxed(surface, reference)
-    return Mesh(surface.positions.astype(np.float32), surface.faces, name=mesh.name).check()
+    return Mesh(
+        surface.positions.astype(np.float32), int32_indices("faces", surface.faces), name=mesh.name
+    ).check()
 
 
 def _cleaned(

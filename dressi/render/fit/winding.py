@@ -37,7 +37,7 @@ def winding_numbers(
     one is taken, so holes and faces seen edge-on do no harm to all that lies behind them.
     """
     p = (np.asarray(positions, np.float64) - np.asarray(low, np.float64)) / spacing
-    index, found = np.asarray(faces), []
+    index, found = np.asarray(faces).astype(np.int64), []
     for axis in range(3):
         order = [(axis + 1) % 3, (axis + 2) % 3, axis]
         sizes = tuple(shape[k] for k in order)
@@ -46,9 +46,7 @@ def winding_numbers(
     return np.median(np.stack(found), axis=0).astype(np.int32)
 
 
-def _along_last_axis(
-    p: Floats, faces: npt.NDArray[np.integer], shape: tuple[int, ...]
-) -> npt.NDArray[np.int32]:
+def _along_last_axis(p: Floats, faces: Ints, shape: tuple[int, ...]) -> npt.NDArray[np.int32]:
     """Winding numbers by the crossings of the lines along the last axis. p: in cells."""
     corners = p[faces]
     low = np.ceil(corners[..., :2].min(axis=1)).astype(np.int64)
@@ -69,16 +67,14 @@ def _along_last_axis(
     return np.cumsum(steps, axis=2, dtype=np.int32)
 
 
-def _add_crossings(
-    steps: npt.NDArray[np.int32], p: Floats, faces: npt.NDArray[np.integer], x: Ints, y: Ints
-) -> None:
+def _add_crossings(steps: npt.NDArray[np.int32], p: Floats, faces: Ints, x: Ints, y: Ints) -> None:
     """Add -1 or 1 behind each crossing of the lines at (x, y) with their faces (in place)."""
     at = np.stack([x, y], axis=1)
     turns = np.stack(
         [_turn(p, faces[:, i], faces[:, j], at) for i, j in ((1, 2), (2, 0), (0, 1))], axis=1
     )
-    up, down = (turns > 0.0).all(axis=1), (turns < 0.0).all(axis=1)
-    hit = up | down
+    up = turns.min(axis=1) > 0.0
+    hit = up | (turns.max(axis=1) < 0.0)
     weights = turns[hit] / turns[hit].sum(axis=1, keepdims=True)
     height = np.einsum("nk,nk->n", weights, p[faces[hit], 2])
     behind = np.clip(np.floor(height).astype(np.int64) + 1, 0, steps.shape[2] - 1)
@@ -90,7 +86,7 @@ def _add_crossings(
     )
 
 
-def _turn(p: Floats, i: Ints, j: Ints, at: Floats | Ints) -> Floats:
+def _turn(p: Floats, i: Ints, j: Ints, at: Ints) -> Floats:
     """Twice the signed areas of the triangles (p_i, p_j, at), never 0.
 
     Both faces of an edge compute it with the same rounding, and a point on it counts as on the

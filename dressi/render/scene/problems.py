@@ -165,10 +165,9 @@ def _genera(table: EdgeTable, faces: Ints) -> tuple[int, tuple[int, ...]]:
     )
     bad = np.bincount(component_of_edge, (table.count > 2) | table.turned, minlength=n) > 0
     border = table.count == 1
-    _, loop = _components(*table.edges[border].T, int(faces.max()) + 1)
-    loops = np.unique(
-        np.stack([component_of_edge[border], loop[table.edges[border, 0]]], axis=1), axis=0
-    )
+    first, second = table.edges[border].T
+    _, loop = _components(first, second, int(faces.max()) + 1)
+    loops = np.unique(np.stack([component_of_edge[border], loop[first]], axis=1), axis=0)
     twice = 2 - euler - np.bincount(loops[:, 0].astype(np.int64), minlength=n)
     bad |= (twice % 2 != 0) | (twice < 0)
     return n, tuple(np.where(bad, -1, twice // 2).tolist())
