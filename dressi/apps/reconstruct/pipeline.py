@@ -15,9 +15,8 @@ from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.rounds import Course, LossWeights, Round, fit_round
 from dressi.apps.reconstruct.texture import Painting, paint
 from dressi.engine import DressiAD
-from dressi.errors import GraphError
-from dressi.render.fit import bake_texture, remesh, unwrap
-from dressi.render.fit.hull import visual_hull
+from dressi.errors import DressiError, GraphError
+from dressi.render.fit import bake_texture, remesh, untangle, unwrap, visual_hull
 from dressi.render.scene import Mesh, icosphere, surface_area, surface_problems
 
 EXTENT = 2.0
@@ -68,9 +67,9 @@ def rounds_of(iterations: int, size: int) -> tuple[Round, ...]:
         return max(round(iterations * share), 1)
 
     return (
-        Round(3000, max(size // 2, 8), part(0.3), (3.0, 1.0), (0.15, 0.015), smoothness=3.0),
-        Round(8000, size, part(0.35), (2.0, 1.0), (0.1, 0.01), smoothness=1.0),
-        Round(16000, size, part(0.35), (1.5, 1.0), (0.1, 0.005), smoothness=1.0),
+        Round(2500, max(size // 2, 8), part(0.35), (3.0, 1.0), (0.15, 0.015), smoothness=3.0),
+        Round(6000, size, part(0.35), (2.0, 1.0), (0.1, 0.01), smoothness=1.0),
+        Round(12000, size, part(0.3), (1.5, 1.0), (0.1, 0.005), smoothness=1.0),
     )
 
 
@@ -101,6 +100,8 @@ def reconstruct(
         for k, one in enumerate(rounds):
             if one.faces is not None and (k == 0 or "remesh" not in plan.without):
                 mesh = remesh(mesh, edge_for(mesh, one.faces))
+            if k:
+                mesh = repaired(mesh)
             label = f"shape {k + 1} of {len(rounds)}"
             mesh, courses[label] = fit_round(
                 ad, mesh, seen, one, plan.weights, label,
@@ -117,15 +118,19 @@ def reconstruct(
         baked, _ = bake_texture(ad, mesh, seen.colour, seen.coverage, seen.matrices, square)
         painted = paint(ad, mesh, baked, seen, plan.painting, plan.weights)
     courses["texture"] = painted.course
-    mesh = repaired(painted.mesh)
+    mesh = repaired(painted.mesh, rebuild=False)
     return Reconstruction(
         moved(mesh, place), painted.texture, start, painted.gains, courses, said(mesh)
     )
 
 
-def repaired(mesh: Mesh) -> Mesh:
-    """Return the mesh without folds and crossings; UVs and faces stay."""
-    return mesh
+def repaired(mesh: Mesh, rebuild: bool = True) -> Mesh:
+    """Return the mesh without folds and crossings. rebuild: whether faces may become others where
+    moving vertices is not enough; else such a mesh is returned as it came."""
+    try:
+        return untangle(mesh, rebuild=rebuild)
+    except DressiError:  # what is left is counted, and said
+        return mesh
 
 
 def said(mesh: Mesh) -> tuple[str, ...]:

@@ -59,11 +59,10 @@ def visual_hull(
 
     disagreeing_views: where at most so many views carve, against all others that see the place, and
     deeper than error_depth times the box's longest side, their masks are taken to be wrong and the
-    other views decide (half of all, and five times as many, must see the place): a hole in one mask makes no hole in
-    the hull. None: one for every 24 views;
-    0: each view is believed. smoothing_px: see ``contour_distance``. smallest_part: parts whose
-    volume is below this share of the largest part's are dropped, and so are cavities, which no
-    silhouette can show.
+    other views decide (half of all, and five times as many, must see the place): a hole in one mask
+    makes no hole in the hull. None: one for every 24 views; 0: each view is believed. smoothing_px:
+    see ``contour_distance``. smallest_part: parts whose volume is below this share of the largest
+    part's are dropped, and so are cavities, which no silhouette can show.
 
     Raises GraphError (shapes, values, nothing inside, the object reaches the box's sides).
     """
@@ -84,9 +83,9 @@ def visual_hull(
     inside = values > 0.0
     if not inside.any():
         raise GraphError(
-            f"visual_hull: no point of the grid is inside of all {views.n_views} silhouettes in the "
-            f"box {sides.tolist()}\n  hint: check the matrices (world to clip, y down), the box, or "
-            "raise tolerance_px or the resolution"
+            f"visual_hull: no point of the grid is inside of all {views.n_views} silhouettes in "
+            f"the box {sides.tolist()}\n  hint: check the matrices (world to clip, y down), the "
+            "box, or raise tolerance_px or the resolution"
         )
     if touches_sides(inside):
         raise GraphError(
@@ -138,7 +137,7 @@ def _grid_values(
     n = max(wrong + 1, least_views, voters)
     lowest, first = lowest_distances(views, low + at * spacing, n, tolerance_px)
     lowest[:, np.isinf(lowest[least_views - 1])] = -_BLOCK * spacing
-    full = np.kron(state, np.ones((_BLOCK,) * 3)) * (_BLOCK * spacing)
+    full = np.asarray(np.kron(state, np.ones((_BLOCK,) * 3)), np.float64) * (_BLOCK * spacing)
     full[tuple(at.T)] = lowest[0]
     if wrong:
         lowest[wrong, np.isinf(lowest[voters - 1])] = -_BLOCK * spacing
@@ -188,7 +187,7 @@ def _block_states(
     """(blocks): 1 certainly inside, -1 certainly outside, 0 not known."""
     n = int(np.prod(blocks))
     half = 0.5 * (_BLOCK - 1) * spacing
-    centers = low + np.indices(blocks).reshape(3, -1).T * (_BLOCK * spacing) + half
+    centers = low + np.indices(tuple(blocks)).reshape(3, -1).T * (_BLOCK * spacing) + half
     corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * half
     state = np.zeros(n, np.int8)
     size = max(1, 200_000 // views.n_views)
@@ -241,8 +240,8 @@ def _found_box(views: Silhouettes) -> Floats:
             return low + spacing * np.stack([at.min(axis=0) - 1.5, at.max(axis=0) + 1.5])
         radius *= 2.0
     raise GraphError(
-        "visual_hull: the masks alone do not tell where the object is (they are empty, do not meet, "
-        "or leave a side open)\n  hint: give the box"
+        "visual_hull: the masks alone do not tell where the object is (they are empty, do not "
+        "meet, or leave a side open)\n  hint: give the box"
     )
 
 
@@ -278,5 +277,7 @@ def _guessed_ball(views: Silhouettes) -> tuple[Floats, float]:
     ]  # fmt: skip
     radius = 1.25 * max(radii)  # the middle of a mask is not the middle of the object
     if not radius > 0.0:
-        raise GraphError("visual_hull: the masks alone do not tell where the object is; give the box")
-    return middle, radius
+        raise GraphError(
+            "visual_hull: the masks alone do not tell where the object is; give the box"
+        )
+    return np.asarray(middle, np.float64), radius

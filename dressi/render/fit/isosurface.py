@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from dressi.errors import GraphError
 from dressi.render.scene import Mesh
+from dressi.render.scene.mesh import int32_indices
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -25,7 +26,7 @@ NEAREST_CROSSING = 0.02
 one point for float32, and their triangles have no area. Still no triangle leaves its tetrahedron.
 """
 
-_STEPS = np.array(
+GRID_STEPS = np.array(
     [[0, 0, 1], [0, 1, 0], [0, 1, 1], [1, 0, 0], [1, 0, 1], [1, 1, 0], [1, 1, 1]]
 )  # the edges that begin at a point, by 4 dx + 2 dy + dz - 1
 
@@ -66,12 +67,13 @@ def isosurface(
         )
     keys, faces = _triangles(inside)
     n_yz = np.array([v.shape[1] * v.shape[2], v.shape[2], 1])
-    start, step = keys // 7, _STEPS[keys % 7]
+    start, step = keys // 7, GRID_STEPS[keys % 7]
     flat = v.ravel()
     a, b = flat[start], flat[start + step @ n_yz]
     along = np.clip(a / (a - b), NEAREST_CROSSING, 1.0 - NEAREST_CROSSING)
     at = np.stack(np.unravel_index(start, v.shape), axis=1) + along[:, None] * step
-    return Mesh((np.asarray(low, np.float64) + at * spacing).astype(np.float32), faces, name=name)
+    positions = np.asarray(low, np.float64) + at * spacing
+    return Mesh(positions.astype(np.float32), int32_indices("faces", faces), name=name)
 
 
 def touches_sides(inside: npt.NDArray[np.bool_]) -> bool:
@@ -86,7 +88,7 @@ def _triangles(inside: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
     corner = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)])
     parts = [inside[x : shape[0] - 1 + x, y : shape[1] - 1 + y, z : shape[2] - 1 + z]
              for x, y, z in corner]  # fmt: skip
-    count = sum(part.astype(np.int8) for part in parts)
+    count = np.sum(parts, axis=0, dtype=np.int8)
     cells = np.stack(np.nonzero((count > 0) & (count < 8)), axis=1) @ strides
     flat = inside.ravel()
     found = []

@@ -120,7 +120,10 @@ def distances_in_views(
     seen = front & ((pixel >= 0.0) & (pixel <= [width, height])).all(axis=2)
     x = np.clip(np.where(front, pixel[..., 0], 0.0) - 0.5, 0.0, width - 1.0)
     y = np.clip(np.where(front, pixel[..., 1], 0.0) - 0.5, 0.0, height - 1.0)
-    column, row = np.minimum(x.astype(np.int64), width - 2), np.minimum(y.astype(np.int64), height - 2)
+    column, row = (
+        np.minimum(x.astype(np.int64), width - 2),
+        np.minimum(y.astype(np.int64), height - 2),
+    )
     u, v = x - column, y - row
     flat = views.distances_px.ravel()
     at = (np.arange(views.n_views)[:, None] * height + row) * width + column

@@ -141,20 +141,21 @@ def _apart_meet(points: ExactPoints, a: Ints, b: Ints) -> Bools:
 
 def _sides(points: ExactPoints, faces: Ints, of: Ints) -> npt.NDArray[np.int8]:
     """(N, 3): on which sides of the faces' planes the corners of the others lie."""
-    return np.stack([orient3d(points, *faces.T, of[:, k]) for k in range(3)], axis=1)
+    a, b, c = faces.T
+    return np.stack([orient3d(points, a, b, c, of[:, k]) for k in range(3)], axis=1)
 
 
 def _edges_meet(points: ExactPoints, edges: Ints, faces: Ints) -> Bools:
-    """(N,) bool: the edge pq and the face abc, ends and borders included, have a point in common."""
-    p, q = edges.T
-    side_p, side_q = (orient3d(points, *faces.T, end) for end in (p, q))
+    """(N,) bool: the edge pq and the face abc, ends and borders included, have a common point."""
+    (p, q), (a, b, c) = edges.T, faces.T
+    side_p, side_q = (orient3d(points, a, b, c, end) for end in (p, q))
     hit = side_p * side_q <= 0
     flat = (side_p == 0) & (side_q == 0)
     rows = np.flatnonzero(hit & ~flat)
     if len(rows):
         a, b, c = faces[rows].T
         turns = np.stack(
-            [orient3d(points, p[rows], q[rows], *pair) for pair in ((a, b), (b, c), (c, a))]
+            [orient3d(points, p[rows], q[rows], i, j) for i, j in ((a, b), (b, c), (c, a))]
         )
         hit[rows] = (turns.min(axis=0) >= 0) | (turns.max(axis=0) <= 0)
     rows = np.flatnonzero(flat)
@@ -201,7 +202,7 @@ def _corner_between(points: ExactPoints, axes: Ints, p: Ints, q: Ints, faces: In
 
 
 def _kept_axes(points: ExactPoints, faces: Ints) -> Ints:
-    """(N, 2): axes along which the faces, which have an area, keep one when the third is dropped."""
+    """(N, 2): axes along which faces with an area keep one when the third axis is dropped."""
     a, b, c = np.moveaxis(points.positions[faces], 1, 0)
     order = np.abs(np.cross(b - a, c - a)).argsort(axis=1)
     choice = np.array([[1, 2], [2, 0], [0, 1]])

@@ -1,8 +1,9 @@
 """Signs of orientation tests that are right always: float64 with an error bound, else integers.
 
-In: points and numbers of points. Out: int8 signs, -1, 0 or 1. Each determinant is computed in float64 first; where
-it is smaller than what rounding may have done (Shewchuk 1997, the A bounds), it is computed again
-with Python's integers, to which all coordinates are scaled by one power of two, without an error.
+In: points and numbers of points. Out: int8 signs, -1, 0 or 1. Each determinant is
+computed in float64 first; where it is smaller than what rounding may have done (Shewchuk 1997, the
+A bounds), it is computed again with Python's integers, to which all coordinates are scaled by one
+power of two, without an error.
 """
 
 from __future__ import annotations

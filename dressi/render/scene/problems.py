@@ -14,6 +14,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from dressi.errors import GraphError
+from dressi.render.scene.half_edges import EdgeTable
 from dressi.render.scene.intersections import intersecting_faces
 from dressi.render.scene.mesh import Mesh, flipped_faces, unit_or_zero
 from dressi.render.scene.predicates import ExactPoints, has_area
@@ -124,42 +125,6 @@ def surface_problems(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class EdgeTable:
-    """Edges of faces. Half-edge 3 f + k goes from corner k of face f to the next one.
-
-    edges: (E, 2), lower vertex first. edge: (3 F,), of each half-edge. count: (E,), faces at each.
-    turned: (E,) bool, two faces that run along it in one direction. half_edges: (P, 2), those of
-    edges with two faces.
-    """
-
-    edges: Ints
-    edge: Ints
-    count: Ints
-    turned: npt.NDArray[np.bool_]
-    half_edges: Ints
-
-    @staticmethod
-    def of(faces: npt.NDArray[np.integer]) -> EdgeTable:
-        """Return the table of faces (F, 3), whose corners are three vertices."""
-        directed = faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2).astype(np.int64)
-        ascending = np.sort(directed, axis=1)
-        n = int(ascending.max(initial=0)) + 1
-        key, edge, count = np.unique(
-            ascending[:, 0] * n + ascending[:, 1], return_inverse=True, return_counts=True
-        )
-        forward = np.bincount(edge, directed[:, 0] < directed[:, 1], minlength=len(key))
-        by_edge = np.argsort(edge, kind="stable")
-        start = (np.cumsum(count) - count)[count == 2]
-        return EdgeTable(
-            np.stack([key // n, key % n], axis=1),
-            edge,
-            count,
-            (count == 2) & (forward != 1),
-            np.stack([by_edge[start], by_edge[start + 1]], axis=1),
-        )
-
-
 def _components(i: Ints, j: Ints, n: int) -> tuple[int, Ints]:
     n_found, label = connected_components(
         coo_matrix((np.ones(len(i), np.int8), (i, j)), shape=(n, n)), directed=False
@@ -200,10 +165,9 @@ def _genera(table: EdgeTable, faces: Ints) -> tuple[int, tuple[int, ...]]:
     )
     bad = np.bincount(component_of_edge, (table.count > 2) | table.turned, minlength=n) > 0
     border = table.count == 1
-    _, loop = _components(*table.edges[border].T, int(faces.max()) + 1)
-    loops = np.unique(
-        np.stack([component_of_edge[border], loop[table.edges[border, 0]]], axis=1), axis=0
-    )
+    first, second = table.edges[border].T
+    _, loop = _components(first, second, int(faces.max()) + 1)
+    loops = np.unique(np.stack([component_of_edge[border], loop[first]], axis=1), axis=0)
     twice = 2 - euler - np.bincount(loops[:, 0].astype(np.int64), minlength=n)
     bad |= (twice % 2 != 0) | (twice < 0)
     return n, tuple(np.where(bad, -1, twice // 2).tolist())
