@@ -51,7 +51,9 @@ class Settings(common.Settings):
         ("all",), "names of objects, or all", smoke=("torus", "notched_box")
     )
     without: tuple[str, ...] = option(("nothing",), f"what to leave out: {', '.join(WITHOUT)}")
-    quick: bool = option(False, "pictures of half the size and half the steps, in a third of the time")
+    quick: bool = option(
+        False, "pictures of half the size and half the steps, in a third of the time"
+    )
 
 
 LIMITS = {
@@ -65,10 +67,21 @@ LIMITS = {
 }
 """What is asked for of 24 views of 256 x 256 pixels."""
 
-COLUMNS = (
-    "chamfer_percent f_score normal_deg flipped_faces intersecting_faces target_genus genus "
-    "heldout_iou heldout_psnr_db heldout_ssim faces fit_processor_s"
-).split()
+COLUMNS = {
+    "chamfer_percent": "Chamfer %",
+    "f_score": "F-score",
+    "normal_deg": "normals deg",
+    "flipped_faces": "flipped",
+    "intersecting_faces": "crossing",
+    "target_genus": "genus of target",
+    "genus": "genus",
+    "heldout_iou": "IoU",
+    "heldout_psnr_db": "PSNR dB",
+    "heldout_ssim": "SSIM",
+    "faces": "faces",
+    "fit_processor_s": "processor s",
+}
+"""Of the table; IoU, PSNR and SSIM are those of views that were not fitted."""
 
 
 def run(settings: Settings) -> Result:
@@ -91,7 +104,7 @@ def run(settings: Settings) -> Result:
     rows = {name: _row(folder, name) for name in names}
     sheet = _stacked([rows[name] for name in names])
     figures = {"objects": all_figures, **summary(all_figures)}
-    table = [["object", *COLUMNS]]
+    table = [["object", *COLUMNS.values()]]
     for name, one in all_figures.items():
         table.append([name, *(f"{one[c]:.4g}" for c in COLUMNS)])
     write_report(
@@ -104,7 +117,11 @@ def run(settings: Settings) -> Result:
     # Conditions are about the defaults, where nothing is left out.
     stated = conditions(all_figures) if not options.without else []
     return Result(
-        figures, {"shapes": sheet}, conditions=stated, tables=[table], files=["objects", "report.html"]
+        figures,
+        {"shapes": sheet},
+        conditions=stated,
+        tables=[table],
+        files=["objects", "report.html"],
     )
 
 

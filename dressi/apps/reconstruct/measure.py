@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.apps.reconstruct.pictures import Floats, Pictures
-from dressi.apps.reconstruct.targets import Target, draw, target_of_mesh
+from dressi.apps.reconstruct.targets import draw, target_of_mesh
 from dressi.render.camera import Camera
 from dressi.render.fit import iou, psnr, ssim, surface_metrics
 from dressi.render.scene import Mesh, surface_problems

@@ -77,9 +77,7 @@ FAR_ROUND = Round(2500, 128, 150, (16.0, 2.0), (0.3, 0.03), smoothness=20.0)
 """What comes before the others where the start is a sphere: silhouettes pull from afar."""
 
 
-def reconstruct(
-    pictures: Pictures, plan: Plan, device: str | int | None = None
-) -> Reconstruction:
+def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None) -> Reconstruction:
     """Reconstruct an object from its pictures. Raises GraphError (no object in the masks, a bad
     start) and DressiError (a loss that is not finite)."""
     unknown = plan.without - set(WITHOUT)
@@ -95,7 +93,7 @@ def reconstruct(
     mesh = moved(start, np.linalg.inv(place))
     courses: dict[str, Course] = {}
     sphere = plan.start == "sphere" or "hull" in plan.without
-    rounds = ((FAR_ROUND, *plan.rounds) if sphere else plan.rounds)
+    rounds = (FAR_ROUND, *plan.rounds) if sphere else plan.rounds
     with DressiAD(device) as ad:
         for k, one in enumerate(rounds):
             if one.faces is not None and (k == 0 or "remesh" not in plan.without):

@@ -1,7 +1,7 @@
 """One round of a fit of a shape: a mesh of one topology moves until its pictures match.
 
-Positions are v = (I + lambda L)^-1 u (Large Steps) and u moves by AdamUniform; each step sees a part
-of the views. The loss is one sum with stated weights (``LossWeights``).
+Positions are v = (I + lambda L)^-1 u (Large Steps) and u moves by AdamUniform; each step sees a
+part of the views. The loss is one sum with stated weights (``LossWeights``).
 """
 
 from __future__ import annotations

@@ -154,7 +154,9 @@ def texels(pixels: Floats, ref: TextureRef, uv: npt.NDArray[np.floating]) -> npt
     for k, (n, wrap) in enumerate(((width, ref.wrap_u), (height, ref.wrap_v))):
         at = uv[:, k] * n - 0.5
         first = np.floor(at).astype(np.int64)
-        taps.append(((_wrapped(first, n, wrap), _wrapped(first + 1, n, wrap)), (at - first)[:, None]))
+        taps.append(
+            ((_wrapped(first, n, wrap), _wrapped(first + 1, n, wrap)), (at - first)[:, None])
+        )
     (columns, a), (rows, b) = taps
     top = pixels[rows[0], columns[0]] * (1.0 - a) + pixels[rows[0], columns[1]] * a
     low = pixels[rows[1], columns[0]] * (1.0 - a) + pixels[rows[1], columns[1]] * a

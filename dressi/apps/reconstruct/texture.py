@@ -32,7 +32,6 @@ from dressi.render.raster import build_hardsoftras
 from dressi.render.scene import Mesh
 from dressi.render.shading import unlit
 
-
 GAUGE = 0.01
 """Weight of the mean square of the logarithms of gains: they stay around 1."""
 
@@ -46,7 +45,7 @@ class Painting:
     box of side 2; None: they stay. smoothness: lambda of Large Steps. variation: weight of the
     total variation of the texture, which keeps salt and pepper out of texels that few pixels see.
     gains: whether each view has a gain per channel of its own (exposure of photos). views: per
-    step."""
+    step. size: longer side of the pictures, pixels; None: as they are."""
 
     iterations: int = 100
     lr: tuple[float, float] = (0.03, 0.005)
@@ -55,6 +54,7 @@ class Painting:
     variation: float = 0.01
     gains: bool = False
     views: int = 6
+    size: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +81,8 @@ def paint(
     UVs, DressiError where the loss is not finite."""
     if pictures.colour is None or mesh.uvs is None:
         raise GraphError("paint needs pictures with colour and a mesh with UVs")
+    if how.size is not None:
+        pictures = pictures.shrunk(how.size)
     size, n = pictures.size, len(pictures)
     n_views = min(how.views, n)
     leaves = leaves_of(mesh, pictures, n_views)
@@ -97,9 +99,7 @@ def paint(
     # A Sobol point per step shifts the projection within a pixel: texels between pixel centres are
     # painted too, and the mean over steps is the box-filtered picture that a camera takes.
     jitter = F.sobol(step_counter("jitter.step")) - 0.5
-    hs = build_hardsoftras(
-        pos, leaves.faces, leaves.matrix, size, 1.0 / max(size), jitter=jitter
-    )
+    hs = build_hardsoftras(pos, leaves.faces, leaves.matrix, size, 1.0 / max(size), jitter=jitter)
     picture = hs.blend([unlit(p, uv, uv_faces, albedo, wrap="clamp") for p in hs.peels])
     view = Variable(INT, layers=n_views, name="view")
     stops = Variable(VEC3, (n, 1), requires_grad=True, name="stops")
