@@ -120,11 +120,12 @@ def revolved(profile: npt.NDArray[np.float64], around: int) -> Mesh:
     a, b = i * around + j, i * around + k
     c, d = (i + 1) * around + k, (i + 1) * around + j
     sides = np.stack([a, b, c, a, c, d], -1).reshape(-1, 3)
-    j, k = np.arange(around), (np.arange(around) + 1) % around
+    here = np.arange(around)
+    after = (here + 1) % around
     first, last, top = len(positions) - 2, len(positions) - 1, (len(rings) - 1) * around
     caps = [
-        np.stack([np.full(around, first), k, j], -1),
-        np.stack([np.full(around, last), top + j, top + k], -1),
+        np.stack([np.full(around, first), after, here], -1),
+        np.stack([np.full(around, last), top + here, top + after], -1),
     ]
     return Mesh(positions.astype(np.float32), np.concatenate([sides, *caps]), name="revolved")
 
@@ -141,8 +142,8 @@ def boundary_of(solid: npt.NDArray[np.bool_]) -> Mesh:
             low = np.argwhere(wide & empty) - 1 + side * np.eye(3, dtype=int)[axis]
             corners = [low, low + u, low + u + v, low + v]
             quads.append(np.stack(corners if side else corners[::-1], 1))
-    corners = np.concatenate(quads)
-    positions, rows = np.unique(corners.reshape(-1, 3), axis=0, return_inverse=True)
-    rows = rows.reshape(-1, 4)
+    places = np.concatenate(quads).reshape(-1, 3)
+    positions, inverse = np.unique(places, axis=0, return_inverse=True)
+    rows = inverse.reshape(-1, 4)
     faces = np.concatenate([rows[:, [0, 1, 2]], rows[:, [0, 2, 3]]])
     return Mesh(positions.astype(np.float32), faces, name="cubes")

@@ -49,7 +49,7 @@ def lit(pictures: Pictures) -> Floats:
     cosine = np.maximum(pictures.normals @ TO_LIGHT.astype(np.float32), 0.0)[..., None]
     # Normals are times coverage, and so is the colour.
     facing = cosine / np.maximum(pictures.coverage, 1e-6)
-    return pictures.colour * (AMBIENT + KEY * np.minimum(facing, 1.0))
+    return np.asarray(pictures.colour * (AMBIENT + KEY * np.minimum(facing, 1.0)), np.float32)
 
 
 def picture_figures(both: Compared) -> dict[str, float]:

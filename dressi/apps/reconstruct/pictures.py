@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -53,11 +52,11 @@ class Pictures:
     def __len__(self) -> int:
         return len(self.coverage)
 
-    def take(self, views: Sequence[int]) -> Pictures:
+    def take(self, views: npt.ArrayLike) -> Pictures:
         """Return some of the views."""
         rows = np.asarray(views, np.int64)
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Pictures(**{k: None if v is None else v[rows] for k, v in given.items()})
+        some = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{k: v[rows] for k, v in some.items() if v is not None})
 
     def placed(self, place: npt.NDArray[np.float64]) -> Pictures:
         """Return the pictures for positions p with ``place @ p`` in the world that they are of.

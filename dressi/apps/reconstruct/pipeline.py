@@ -90,7 +90,7 @@ def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None)
     seen = pictures.placed(place * scale)  # w, too, is in units of the box then
     if seen.depth is not None:
         seen = replace(seen, depth=seen.depth * np.float32(scale))
-    mesh = moved(start, np.linalg.inv(place))
+    mesh = moved(start, np.asarray(np.linalg.inv(place), np.float64))
     courses: dict[str, Course] = {}
     sphere = plan.start == "sphere" or "hull" in plan.without
     rounds = (FAR_ROUND, *plan.rounds) if sphere else plan.rounds
@@ -191,7 +191,8 @@ def placement(mesh: Mesh) -> tuple[npt.NDArray[np.float64], float]:
 
 def moved(mesh: Mesh, place: npt.NDArray[np.float64]) -> Mesh:
     """Return the mesh with ``place @ p`` for each position p."""
-    return replace(mesh, positions=mesh.positions @ place[:3, :3].T + place[:3, 3])
+    positions = mesh.positions @ place[:3, :3].T + place[:3, 3]
+    return replace(mesh, positions=positions.astype(np.float32))
 
 
 def edge_for(mesh: Mesh, faces: int) -> float:

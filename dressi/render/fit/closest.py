@@ -205,3 +205,32 @@ def mean_distance_to_surface(
 ) -> float:
     """Mean of ``distance_to_surface`` over the points, world units (points to surface only)."""
     return float(distance_to_surface(points, mesh_positions, faces).mean())
+
+
+def weights_of_closest(p: Points, a: Points, b: Points, c: Points) -> Points:
+    """(N, 3): barycentric coordinates of the point of each triangle abc that is closest to p."""
+
+    def dot(u: Points, v: Points) -> Points:
+        return np.asarray(np.einsum("ij,ij->i", u, v))
+
+    corners = (a, b, c)
+    best, weights = np.full(len(p), np.inf), np.zeros((len(p), 3))
+    for i, j in ((0, 1), (1, 2), (2, 0)):
+        edge = corners[j] - corners[i]
+        length = dot(edge, edge)
+        s = np.clip(dot(p - corners[i], edge) / np.where(length > 0.0, length, 1.0), 0.0, 1.0)
+        rest = p - corners[i] - s[:, None] * edge
+        nearer = dot(rest, rest) < best
+        best = np.where(nearer, dot(rest, rest), best)
+        on_edge = np.zeros((len(p), 3))
+        on_edge[:, i], on_edge[:, j] = 1.0 - s, s
+        weights[nearer] = on_edge[nearer]
+    normal = np.cross(b - a, c - a)
+    square = dot(normal, normal)
+    parts = np.stack(
+        [dot(np.cross(end - start, p - start), normal) for start, end in ((b, c), (c, a), (a, b))],
+        axis=1,
+    )
+    inside = (square > 0.0) & (parts >= 0.0).all(axis=1)
+    weights[inside] = parts[inside] / parts[inside].sum(axis=1, keepdims=True)
+    return weights

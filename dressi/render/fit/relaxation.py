@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from dressi.render.fit.closest import closest_on_surface
+from dressi.render.fit.closest import closest_on_surface, weights_of_closest
 from dressi.render.fit.edits import WorkingSurface, steady_normals
 from dressi.render.scene.half_edges import EdgeTable
 from dressi.render.scene.mesh import area_normals, unit_or_zero
@@ -78,6 +78,7 @@ def onto(surface: WorkingSurface, reference: Reference) -> WorkingSurface:
             continue
         near = closest_on_surface(p[rows], reference.positions, triangles)
         corners = triangles[near.face]
+        weights = weights_of_closest(p[rows], *np.moveaxis(reference.positions[corners], 1, 0))
         facing = np.ones(len(rows), bool)
         if triangles is reference.faces:
             toward = area_normals(reference.positions, corners)
