@@ -3,8 +3,8 @@
 losses and regularizers (in the graph), reparameterization (Large Steps, with its sparse inverse
 factor in dissection), hull (a start from silhouettes; silhouettes, isosurface), remeshing between
 rounds (edits, relaxation, edge_lengths), untangling (winding); atlas, bake and fill (textures;
-their linear system in texel_system); metrics of pictures, surface_metrics of surfaces (by closest and
-visibility); views (what each view shows, as arrays) and pictures of a surface for people.
+their linear system in texel_system); metrics of pictures, surface_metrics of surfaces (by closest
+and visibility); views (what each view shows, as arrays) and pictures of a surface for people.
 """
 
 from dressi.render.fit.atlas import unwrap
