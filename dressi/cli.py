@@ -68,7 +68,7 @@ def _add_demo(commands: Commands) -> None:
         "--iterations",
         type=int,
         default=None,
-        help="on vertex positions (default 150; with --target 300)",
+        help="on vertex positions (default 150; with --target 240)",
     )
     demo.add_argument(
         "--texture-iterations", type=int, default=100, help="on the texture (default 100; 0: none)"

@@ -40,7 +40,7 @@ from dressi.render.io.images import write_png
 VIEWS, HELD_OUT = 24, 8
 """Views that are fitted, and those that only measure."""
 
-ITERATIONS, TEXTURE_ITERATIONS = 240, 80
+ITERATIONS, TEXTURE_ITERATIONS = 240, 100
 """Steps of all rounds together, and of shape and texture together."""
 
 
