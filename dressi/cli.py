@@ -101,7 +101,12 @@ def _add_demo(commands: Commands) -> None:
 def _add_fit(commands: Commands) -> None:
     fit = commands.add_parser("fit", help="fit a shape and its texture to calibrated photos")
     fit.add_argument("--images", required=True, metavar="DIR", help="folder of the photos")
-    fit.add_argument("--cameras", required=True, metavar="FILE", help="Middlebury *_par.txt")
+    fit.add_argument(
+        "--cameras",
+        required=True,
+        metavar="FILE",
+        help="a Middlebury *_par.txt, the folder of a COLMAP model, or a transforms.json",
+    )
     _common(fit, "out/fit")
     fit.add_argument(
         "--iterations", type=int, default=None, help="on vertex positions, over all levels"
@@ -131,6 +136,11 @@ def _add_fit(commands: Commands) -> None:
         type=float,
         help="difference to the background, sRGB in 0..1, from which a pixel is the object's "
         "(default: from the histogram)",
+    )
+    fit.add_argument(
+        "--mesh",
+        metavar="FILE",
+        help="start from this mesh, in the units of the cameras (default: the hull of the masks)",
     )
     fit.set_defaults(run=_fit)
 
@@ -274,6 +284,7 @@ def _fit(args: argparse.Namespace) -> None:
             None if args.holdout is None else tuple(args.holdout),
             args.masks,
             args.threshold,
+            args.mesh,
         )
     )
 

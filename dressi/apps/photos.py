@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy import ndimage
 
 from dressi.apps.demo import EXTENT
+from dressi.apps.photo_files import read_photos
 from dressi.apps.photo_masks import estimate_box, found_masks, given_masks
 from dressi.apps.reconstruct.measure import problem_figures
 from dressi.apps.reconstruct.pictures import Pictures
@@ -36,10 +37,10 @@ from dressi.engine import DressiAD
 from dressi.errors import GraphError, LoadError
 from dressi.render.camera import from_opencv
 from dressi.render.fit import iou, psnr
-from dressi.render.io import contact_sheet
+from dressi.render.io import contact_sheet, load_mesh
 from dressi.render.io.files import write_glb
 from dressi.render.io.images import write_png
-from dressi.render.io.middlebury import Photo, load_photos, read_bounding_box
+from dressi.render.io.middlebury import Photo, read_bounding_box
 from dressi.render.scene import Mesh
 from dressi.testing.views import render
 
@@ -60,6 +61,7 @@ class PhotoOptions:
     holdout: tuple[int, int] | None = None
     masks: str | None = None
     threshold: float | None = None
+    mesh: str | None = None
 
 
 DEFAULT_SIZE = 480
@@ -151,6 +153,8 @@ def _task(options: PhotoOptions) -> _Task:
         raise LoadError(f"{options.images}: no such folder", options.images)
     if options.masks is not None and not Path(options.masks).is_dir():
         raise LoadError(f"--masks {options.masks}: no such folder", options.masks)
+    if options.mesh is not None and not Path(options.mesh).is_file():
+        raise LoadError(f"--mesh {options.mesh}: no such file", options.mesh)
     if options.threshold is not None and not 0.0 < options.threshold < 1.0:
         raise GraphError(f"--threshold must be in (0, 1), got {options.threshold}")
     if size < 16 or iterations < 2 or options.texture_iterations < 0:
@@ -160,7 +164,7 @@ def _task(options: PhotoOptions) -> _Task:
         )
     if options.views is not None and options.views < 4:
         raise GraphError(f"fit needs at least 4 views (2 are kept out), got {options.views}")
-    photos = load_photos(options.images, options.cameras)[: options.views]
+    photos = read_photos(options.images, options.cameras)[: options.views]
     if len(photos) < 4:
         raise GraphError(f"fit needs at least 4 photos (2 are kept out), got {len(photos)}")
     check_outputs(options.out, options.json)
@@ -188,6 +192,8 @@ def _fit(task: _Task, options: PhotoOptions) -> tuple[dict[str, str], Reconstruc
         painting = Painting(options.texture_iterations, gains=True, size=task.size)
     rounds = photo_rounds(task.iterations, task.size)
     plan = Plan(rounds, painting, weights=PHOTO_WEIGHTS)
+    if options.mesh is not None:
+        plan = replace(plan, start=_start(options.mesh, task.box))
     with DressiAD(options.device) as ad:
         who = identity(ad)
     return who, reconstruct(pictures, plan, options.device)
@@ -283,6 +289,14 @@ def prepare(
         box = estimate_box(photos, masks)
     images = np.stack([p.image for p in photos]) * masks
     return masks, images, box, np.stack([_matrix(p, box) for p in photos])
+
+
+def _start(file: str, box: npt.NDArray[np.float64]) -> Mesh:
+    """Return the mesh of a file, which is in the units of the cameras, centred and scaled to
+    EXTENT. Raises LoadError, GraphError."""
+    mesh = load_mesh(file)
+    place = (mesh.positions - box.mean(0)) * _scale(box)
+    return replace(mesh, positions=place.astype(np.float32))
 
 
 def _one_uv(mesh: Mesh) -> Mesh:
