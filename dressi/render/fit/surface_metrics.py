@@ -42,6 +42,21 @@ class SurfaceMetrics:
     seen_share: float
     n_samples: int
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """Return the figures under names for people, as rows of a table."""
+        threshold = f"{self.threshold_percent:.3g} % of the diagonal"
+        return {
+            "Chamfer distance, % of the diagonal": self.chamfer_percent,
+            "distance from the result to the target, %": self.to_target_percent,
+            "distance from the target to the result, %": self.from_target_percent,
+            f"F-score at {threshold}": self.f_score,
+            "precision": self.precision,
+            "recall": self.recall,
+            "angle between normals, degrees": self.normal_deg,
+            "share of the target that counts": self.seen_share,
+        }
+
 
 def sample_surface(
     mesh: Mesh, n: int, seed: int = 0
