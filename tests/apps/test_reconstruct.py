@@ -207,13 +207,20 @@ def test_pictures_of_other_shapes_are_named() -> None:
         )  # fmt: skip
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("ending", ["ply", "stl", "glb"])
-def test_the_demo_takes_every_format_of_meshes(ending: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", ["obj", "ply", "stl", "glb", "gltf"])
+def test_targets_are_read_from_every_format_of_meshes(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"ball.{ending}"
     save_mesh(path, Mesh(icosphere(2).positions * 30.0, icosphere(2).faces))
+    mesh = load_target(path).mesh
+    assert np.isclose(np.linalg.norm(mesh.positions, axis=1), 30.0, rtol=1e-5).all()
+    assert surface_problems(mesh).is_closed and len(mesh.faces) == 320
+
+
+@pytest.mark.gpu
+def test_the_demo_writes_mesh_page_and_pictures_of_views_held_out(tmp_path: Path) -> None:
+    path, out = tmp_path / "ball.ply", tmp_path / "out"
+    save_mesh(path, Mesh(icosphere(2).positions * 30.0, icosphere(2).faces))
     small = ["--size", "24", "--views", "4", "--iterations", "3", "--texture-iterations", "0"]
-    out = tmp_path / "out"
     assert main(["demo", "--target", str(path), "--out", str(out), *small]) == 0
     data = json.loads((out / "result.json").read_text())
     assert data["genus"] == 0 and data["watertight"] and not data["refined"]

@@ -40,6 +40,9 @@ from dressi.render.io.images import write_png
 VIEWS, HELD_OUT = 24, 8
 """Views that are fitted, and those that only measure."""
 
+LEAST_SIZE = 16
+"""Pixels on a side: structural similarity takes windows of 11."""
+
 ITERATIONS, TEXTURE_ITERATIONS = 240, 100
 """Steps of all rounds together, and of shape and texture together."""
 
@@ -97,9 +100,9 @@ def run_target(path: str, options: TargetOptions, out: str, json: str | None) ->
 
 def plan_of(options: TargetOptions) -> Plan:
     """Return the plan of the options. Raises GraphError, LoadError (a start that is no file)."""
-    if options.views < 1 or options.size < 8 or options.iterations < 1:
+    if options.views < 1 or options.size < LEAST_SIZE or options.iterations < 1:
         raise GraphError(
-            "demo needs views >= 1, size >= 8, iterations >= 1, texture_iterations >= 0, got "
+            "demo --target needs views >= 1, size >= 16, iterations >= 1, texture_iterations >= 0, got "
             f"views {options.views}, size {options.size}, iterations {options.iterations}, "
             f"texture_iterations {options.texture_iterations}"
         )

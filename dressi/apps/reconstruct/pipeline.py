@@ -66,12 +66,24 @@ def rounds_of(iterations: int, size: int) -> tuple[Round, ...]:
     def part(share: float) -> int:
         return max(round(iterations * share), 1)
 
+    def faces(most: int) -> int:
+        # Edges of the same length in pixels; smaller pictures cannot say more.
+        return max(round(most * min(size / FULL_SIZE, 1.0) ** 2), FEWEST_FACES)
+
     return (
-        Round(2500, max(size // 2, 8), part(0.35), (3.0, 1.0), (0.15, 0.015), smoothness=3.0),
-        Round(6000, size, part(0.35), (2.0, 1.0), (0.1, 0.01), smoothness=1.0),
-        Round(12000, size, part(0.3), (1.5, 1.0), (0.1, 0.005), smoothness=1.0),
+        Round(
+            faces(2500), max(size // 2, 8), part(0.35), (3.0, 1.0), (0.15, 0.015), smoothness=3.0
+        ),
+        Round(faces(6000), size, part(0.35), (2.0, 1.0), (0.1, 0.01), smoothness=1.0),
+        Round(faces(12000), size, part(0.3), (1.5, 1.0), (0.1, 0.005), smoothness=1.0),
     )
 
+
+FULL_SIZE = 256
+"""Longer side of pictures, pixels, from which on the last round has all its faces."""
+
+FEWEST_FACES = 400
+"""What small pictures still get: enough for limbs and holes."""
 
 FAR_ROUND = Round(2500, 128, 150, (16.0, 2.0), (0.3, 0.03), smoothness=20.0)
 """What comes before the others where the start is a sphere: silhouettes pull from afar."""

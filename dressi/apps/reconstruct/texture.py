@@ -17,6 +17,7 @@ from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.rounds import (
     BETA2,
     Course,
+    Leaves,
     LossWeights,
     between,
     leaves_of,
@@ -83,58 +84,45 @@ def paint(
         raise GraphError("paint needs pictures with colour and a mesh with UVs")
     if how.size is not None:
         pictures = pictures.shrunk(how.size)
-    size, n = pictures.size, len(pictures)
+    n = len(pictures)
     n_views = min(how.views, n)
     leaves = leaves_of(mesh, pictures, n_views)
     uv = Variable(VEC2, (len(mesh.uvs), 1), name="vtx_uv")
     uv_faces = Variable(IVEC3, (len(mesh.faces), 1), name="uv_faces")
     albedo = Variable(VEC3, (texture.shape[1], texture.shape[0]), requires_grad=True, name="albedo")
     lr = Variable(FLOAT, name="texture_lr")
-    steps, u = None, None
-    pos = Variable(VEC3, (len(mesh.positions), 1), name="vtx_pos")
-    if how.shape_lr is not None:
-        steps = large_steps(Mesh(mesh.positions, mesh.faces), how.smoothness)
-        u = Variable(VEC3, (steps.n_places, 1), requires_grad=True, name="u")
-        pos = steps.vertices(u)
-    # A Sobol point per step shifts the projection within a pixel: texels between pixel centres are
-    # painted too, and the mean over steps is the box-filtered picture that a camera takes.
-    jitter = F.sobol(step_counter("jitter.step")) - 0.5
-    hs = build_hardsoftras(pos, leaves.faces, leaves.matrix, size, 1.0 / max(size), jitter=jitter)
-    picture = hs.blend([unlit(p, uv, uv_faces, albedo, wrap="clamp") for p in hs.peels])
+    parameter, pos, first = _positions(mesh, how)
     view = Variable(INT, layers=n_views, name="view")
     stops = Variable(VEC3, (n, 1), requires_grad=True, name="stops")
-    assert leaves.colour is not None
-    if how.gains:
-        picture = picture * F.exp(F.lookup(stops, view))
-    loss = l1_loss(picture, leaves.colour, leaves.weights) * weights.colour
-    loss = loss + total_variation(albedo, isotropic=True) * how.variation
-    loss = loss + shape_loss(hs, pos, leaves, weights)
+    gain = F.exp(F.lookup(stops, view)) if how.gains else None
+    loss = _loss(pos, leaves, (uv, uv_faces, albedo), gain, how, weights)
     if how.gains:  # all gains times a number, the texture divided by it: the same pictures
         loss = loss + F.mean(F.dot(stops, stops)) * GAUGE
     ad.set_loss_var(loss)
     own: dict[str, Optimizer] = {"albedo": Adam(lr, beta2=BETA2)}
-    if u is not None:
+    if how.shape_lr is not None:
         own["u"] = AdamUniform(leaves.lr, beta2=BETA2)
     ad.set_optimizer(ParameterGroups(own, default=Adam(GAIN_LR, beta2=BETA2)))
-    if u is None or steps is None:
-        ad.send_img(pos, mesh.positions)
-    else:
-        ad.send_img(u, steps.parameters(mesh.positions))
-    ad.send_img(leaves.faces, mesh.faces)
-    ad.send_img(uv, mesh.uvs)
-    ad.send_img(uv_faces, mesh.corner_faces)
-    ad.send_img(albedo, texture)
+    sent = {
+        parameter: first,
+        leaves.faces: mesh.faces,
+        uv: mesh.uvs,
+        uv_faces: mesh.corner_faces,
+        albedo: texture,
+    }
     if how.gains:
-        ad.send_img(stops, np.zeros((n, 3), np.float32))
+        sent[stops] = np.zeros((n, 3), np.float32)
+    for leaf, data in sent.items():
+        ad.send_img(leaf, data)
     last = max(how.iterations - 1, 1)
 
     def send(i: int, views: np.ndarray) -> None:
-        ad.send_img(leaves.r, 1.0 / max(size))
         ad.send_img(lr, between(how.lr, i / last))
         if how.shape_lr is not None:
             ad.send_img(leaves.lr, between(how.shape_lr, i / last))
         if how.gains:
-            ad.send_img(view, views.astype(np.int32).reshape(-1, 1, 1, 1))
+            layers = (-1, 1, 1, 1) if n_views > 1 else (1, 1, 1)
+            ad.send_img(view, views.astype(np.int32).reshape(layers))
         send_views(ad, leaves, pictures.take(views))
 
     course = run(ad, loss, how.iterations, turns(n, n_views, seed), send, label)
@@ -142,3 +130,39 @@ def paint(
         mesh = replace(mesh, positions=ad.recv_img(pos))
     gains = np.exp(ad.recv_img(stops)).reshape(n, 3) if how.gains else np.ones((n, 3))
     return Painted(mesh, np.clip(ad.recv_img(albedo), 0.0, 1.0), gains, course)
+
+
+def _positions(mesh: Mesh, how: Painting) -> tuple[Variable, Variable, np.ndarray]:
+    """Return the leaf that positions come from, the positions, and what is sent to the leaf first:
+    parameters of Large Steps where vertices move, else positions."""
+    if how.shape_lr is None:
+        pos = Variable(VEC3, (len(mesh.positions), 1), name="vtx_pos")
+        return pos, pos, mesh.positions
+    steps = large_steps(Mesh(mesh.positions, mesh.faces), how.smoothness)
+    u = Variable(VEC3, (steps.n_places, 1), requires_grad=True, name="u")
+    return u, steps.vertices(u), steps.parameters(mesh.positions)
+
+
+def _loss(
+    pos: Variable,
+    leaves: Leaves,
+    surface: tuple[Variable, Variable, Variable],
+    gain: Variable | None,
+    how: Painting,
+    weights: LossWeights,
+) -> Variable:
+    """FLOAT @ 1x1: colours, the variation of the texture, and the loss of the shape. surface: UVs,
+    their faces, and the texture. gain: VEC3 per view."""
+    assert leaves.colour is not None
+    uv, uv_faces, albedo = surface
+    size = leaves.target.size
+    # A Sobol point per step shifts the projection within a pixel: texels between pixel centres are
+    # painted too, and the mean over steps is the box-filtered picture that a camera takes.
+    jitter = F.sobol(step_counter("jitter.step")) - 0.5
+    hs = build_hardsoftras(pos, leaves.faces, leaves.matrix, size, 1.0 / max(size), jitter=jitter)
+    picture = hs.blend([unlit(p, uv, uv_faces, albedo, wrap="clamp") for p in hs.peels])
+    if gain is not None:
+        picture = picture * gain
+    loss = l1_loss(picture, leaves.colour, leaves.weights) * weights.colour
+    loss = loss + total_variation(albedo, isotropic=True) * how.variation
+    return loss + shape_loss(hs, pos, leaves, weights)

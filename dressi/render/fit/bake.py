@@ -54,7 +54,7 @@ def bake_texture(
     masks: npt.ArrayLike | None,
     matrices: npt.ArrayLike,
     size: Size = (1024, 1024),
-    smoothness: float = 1e-3,
+    smoothness: float = 1e-2,
     supersample: int = 2,
     feather_px: float = 2.0,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:

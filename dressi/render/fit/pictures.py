@@ -32,9 +32,9 @@ class SurfacePictures:
     """What ``surface_pictures`` gives, each (views, H, W, 3) linear over white, or None where its
     input was not given.
 
-    shaded: Lambert, grey, smooth normals, a light beside the eye. normals: world normals n drawn as
-    the sRGB values (n + 1) / 2. wire: the edges of faces over ``shaded``. error: ``heat_colors`` of
-    the values, slightly shaded. texture: unlit.
+    shaded: Lambert, grey, smooth normals, a light beside the eye. normals: normals n in the camera
+    (x right, y up, z to the eye), drawn as the sRGB values (n + 1) / 2. wire: the edges of faces
+    over ``shaded``. error: ``heat_colors`` of the values, slightly shaded. texture: unlit.
     """
 
     shaded: Pictures
@@ -85,7 +85,7 @@ def surface_pictures(
         lines = _lines(raster, mesh, matrix, LINE_PX * supersample)[..., None]
         shades: dict[str, npt.NDArray] = {
             "shaded": np.repeat(0.8 * light, 3, axis=2),
-            "normals": srgb_to_linear(0.5 + 0.5 * normal),
+            "normals": srgb_to_linear(0.5 + 0.5 * normal @ _camera_axes(matrix).T),
             "wire": 0.8 * light * (1.0 - 0.85 * lines) * np.ones(3),
         }
         if table is not None:
@@ -118,15 +118,22 @@ def _read(texture: Floats, uv: Floats) -> Floats:
     return colour * np.ones(3)
 
 
+def _camera_axes(matrix: Floats) -> Floats:
+    """(3, 3): unit vectors to the right, up and to the eye in the world, as rows."""
+    rows = np.stack([matrix[0, :3], -matrix[1, :3]])  # clip y points down
+    right, up = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.stack([right, up, np.cross(right, up)])
+
+
 def _headlight(raster: ViewRaster, mesh: Mesh, matrix: Floats, normal: Floats) -> Floats:
     """(H, W, 1) in [0, 1]: Lambert from the upper left of the eye, both sides of faces alike."""
     places = raster.interpolate(mesh.positions, mesh.faces)
     eye = np.linalg.svd(matrix[[0, 1, 3]])[2][3]  # homogeneous
     to_eye = eye[:3] - eye[3] * places
     to_eye /= np.maximum(np.linalg.norm(to_eye, axis=2, keepdims=True), 1e-12)
-    facing = (to_eye * matrix[3, :3]).sum(axis=2, keepdims=True)
-    to_eye = np.where(facing > 0.0, -to_eye, to_eye)  # the null vector has either sign
-    right, up = (row[:3] / np.linalg.norm(row[:3]) for row in (matrix[0], -matrix[1]))
+    right, up, back = _camera_axes(matrix)
+    facing = (to_eye * back).sum(axis=2, keepdims=True)
+    to_eye = np.where(facing < 0.0, -to_eye, to_eye)  # the null vector has either sign
     light = to_eye - 0.35 * right + 0.45 * up
     light /= np.linalg.norm(light, axis=2, keepdims=True)
     side = np.where((normal * to_eye).sum(axis=2, keepdims=True) < 0.0, -1.0, 1.0)

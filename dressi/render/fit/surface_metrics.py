@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from dressi.errors import GraphError
 from dressi.render.fit.closest import closest_on_surface
+from dressi.render.fit.views import checked_matrices
 from dressi.render.fit.visibility import seen_points
 from dressi.render.scene import Mesh, area_normals, face_normals
 
@@ -41,6 +42,21 @@ class SurfaceMetrics:
     threshold_percent: float
     seen_share: float
     n_samples: int
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """Return the figures under names for people, as rows of a table."""
+        threshold = f"{self.threshold_percent:.3g} % of the diagonal"
+        return {
+            "Chamfer distance, % of the diagonal": self.chamfer_percent,
+            "distance from the result to the target, %": self.to_target_percent,
+            "distance from the target to the result, %": self.from_target_percent,
+            f"F-score at {threshold}": self.f_score,
+            "precision": self.precision,
+            "recall": self.recall,
+            "angle between normals, degrees": self.normal_deg,
+            "share of the target that counts": self.seen_share,
+        }
 
 
 def sample_surface(
@@ -89,7 +105,9 @@ def surface_metrics(
     theirs, their_face = sample_surface(target, n_samples, seed + 1)
     seen = np.ones(n_samples, dtype=bool)
     if visible_from is not None:
-        seen = np.asarray(seen_points(theirs, target, visible_from).any(axis=0))
+        seen[:] = False
+        for view in checked_matrices("surface_metrics", visible_from):
+            seen[~seen] = seen_points(theirs[~seen], target, view[None])[0]
         if not seen.any():
             raise GraphError(f"surface_metrics: no view sees a point of target '{target.name}'")
     diagonal = float(np.linalg.norm(np.ptp(target.positions.astype(np.float64), axis=0)))

@@ -67,16 +67,18 @@ def _seen(points: Floats, corners: Floats, matrix: Floats, slack: float) -> npt.
     q = np.ascontiguousarray(at[rows][:, [0, 1, 3]])
     for who, face in _pairs(at[rows], faces, np.flatnonzero(before), across):
         # The weights l with l_a (x, y, w)_a + l_b ... + l_c ... = (x, y, w) of the point are all
-        # >= 0 where the line from the eye meets the face, whichever signs the w have. Their sum is
-        # how many times farther than the face the point lies.
+        # >= 0 where the line from the eye meets the face, whichever signs the w have; l_a z_a + ...
+        # over the point's w is the depth there, also without perspective, where all w are 1.
         weights = np.einsum("ij,ikj->ik", q[who], inverse[face])
-        meets = np.flatnonzero((weights.min(axis=1) >= 0.0) & (weights.sum(axis=1) > 1.0))
+        meets = np.flatnonzero(weights.min(axis=1) >= 0.0)
         who, face, weights = who[meets], face[meets], weights[meets]
-        weights = weights / weights.sum(axis=1, keepdims=True)
         z = np.einsum("ij,ij->i", weights, faces[face, :, 2])
+        before_it = (z >= 0.0) & (z < at[rows[who], 2])
+        who, face, weights = who[before_it], face[before_it], weights[before_it]
+        weights = weights / weights.sum(axis=1, keepdims=True)
         foot = np.einsum("ij,ijk->ik", weights, corners[face])
         apart = np.linalg.norm(foot - points[rows[who]], axis=1)
-        seen[rows[who[(z >= 0.0) & (apart > slack)]]] = False
+        seen[rows[who[apart > slack]]] = False
     return seen
 
 

@@ -38,20 +38,21 @@ def heat_colors(values: npt.ArrayLike, limit: float) -> npt.NDArray[np.float32]:
     return srgb_to_linear(np.stack([np.interp(at, stops, c) for c in STOPS.T], axis=-1))
 
 
-def heat_bar(limit: float, unit: str, size: tuple[int, int] = (320, 40)) -> npt.NDArray[np.float32]:
-    """Return a bar of the colours from 0 to the limit with figures below, (H, W, 3) linear.
+def heat_bar(limit: float, unit: str, size: tuple[int, int] = (320, 54)) -> npt.NDArray[np.float32]:
+    """Return a bar of the colours from 0 to the limit, with figures and the unit below.
 
-    unit: written after the last figure. size: (width, height) in pixels, at least (160, 24).
-    Raises GraphError for a smaller size and a limit that is not above 0.
+    Result: (H, W, 3) linear. unit: what is measured and in what. size: (width, height) in pixels,
+    at least (160, 40). Raises GraphError for a smaller size and a limit that is not above 0.
     """
     width, height = size
-    if width < 160 or height < 24:
-        raise GraphError(f"heat_bar needs at least 160 x 24 pixels, got {width} x {height}")
+    if width < 160 or height < 40:
+        raise GraphError(f"heat_bar needs at least 160 x 40 pixels, got {width} x {height}")
     image = np.ones((height, width, 3), np.float32)
-    image[: height - LINE_PX] = heat_colors(np.linspace(0.0, limit, width), limit)
-    texts = ["0", f"{limit / 2:.3g}", f"{limit:.3g} {unit} or more"]
-    for share, text in zip((0.0, 0.5, 1.0), texts, strict=True):
-        label = label_image(text, LINE_PX)
-        left = int(share * (width - label.shape[1]))
-        image[height - LINE_PX :, left : left + label.shape[1]] *= 1.0 - label[..., None]
+    top = height - 2 * LINE_PX
+    image[:top] = heat_colors(np.linspace(0.0, limit, width), limit)
+    texts = [(0.0, top, "0"), (0.5, top, f"{limit / 2:.3g}"), (1.0, top, f"{limit:.3g} or more")]
+    for share, row, text in [*texts, (0.5, top + LINE_PX, unit)]:
+        label = label_image(text, LINE_PX)[:, :width]
+        left = round(share * (width - label.shape[1]))
+        image[row : row + LINE_PX, left : left + label.shape[1]] *= 1.0 - label[..., None]
     return image

@@ -50,11 +50,11 @@ def svg_curves(curves: Mapping[str, Sequence[float]], size: tuple[int, int] = (8
         parts.append(
             f'<text x="{left - 6}" y="{tick_y + 4:.1f}" text-anchor="end">{value:.3g}</text>'
         )
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        x = left + share * (right - left)
-        parts.append(
-            f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{share * last:.5g}</text>'
-        )
+    for number in _ticks(np.array([0.0, last]), False):
+        x = left + number / last * (right - left)
+        if number > last:
+            break
+        parts.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{number:g}</text>')
     for k, (name, values) in enumerate(tables.items()):
         color = COLORS[k % len(COLORS)]
         xs = left + np.arange(len(values)) / last * (right - left)

@@ -34,7 +34,8 @@
       if (look == 3) {
         vec3 width = fwidth(weights);
         vec3 inside = smoothstep(vec3(0.0), 1.2 * width, weights);
-        shown *= mix(0.25, 1.0, min(min(inside.x, inside.y), inside.z));
+        float faint = clamp(0.15 / max(max(width.x, width.y), width.z), 0.2, 0.8);
+        shown *= 1.0 - faint * (1.0 - min(min(inside.x, inside.y), inside.z));
       }
       colour = vec4(shown, 1.0);
     }`;
@@ -230,7 +231,7 @@
       return;
     }
     const glb = parse(bytesOf(canvas.dataset.source)), parts = triangles(glb);
-    const shaders = program(gl), place = box(parts), start = { turn: 0.5, tilt: 0.3, zoom: 1 };
+    const shaders = program(gl), place = box(parts), start = { turn: 0.5, tilt: 0.3, zoom: 0.9 };
     const camera = { ...start, look: 0 };
     let waiting = false;
     const redraw = () => {
