@@ -58,15 +58,24 @@ def _add_demo(commands: Commands) -> None:
     demo = commands.add_parser(
         "demo", help="fit a sphere and its texture to views of a pear or a mesh"
     )
-    demo.add_argument("--target", metavar="OBJ", help="mesh to fit instead of the pear")
+    demo.add_argument(
+        "--target",
+        metavar="FILE",
+        help="mesh to reconstruct instead of the pear: .obj, .ply, .stl, .glb or .gltf",
+    )
     _common(demo, "out/demo")
     demo.add_argument(
-        "--iterations", type=int, default=150, help="on vertex positions (default 150)"
+        "--iterations",
+        type=int,
+        default=None,
+        help="on vertex positions (default 150; with --target 240)",
     )
     demo.add_argument(
         "--texture-iterations", type=int, default=100, help="on the texture (default 100; 0: none)"
     )
-    demo.add_argument("--views", type=int, default=6, help="number of views (default 6)")
+    demo.add_argument(
+        "--views", type=int, default=None, help="number of views (default 6; with --target 24)"
+    )
     demo.add_argument(
         "--size", type=int, default=256, help="pixels on a side of a view (default 256)"
     )
@@ -76,13 +85,28 @@ def _add_demo(commands: Commands) -> None:
         default=None,
         help="move vertices by colour too while painting (default: with --target only)",
     )
+    demo.add_argument(
+        "--start",
+        default="hull",
+        metavar="START",
+        help="with --target: hull (what the silhouettes leave), sphere, or a file of a mesh "
+        "(default hull)",
+    )
+    demo.add_argument(
+        "--depth", action="store_true", help="with --target: depth is among the pictures too"
+    )
     demo.set_defaults(run=_demo)
 
 
 def _add_fit(commands: Commands) -> None:
     fit = commands.add_parser("fit", help="fit a shape and its texture to calibrated photos")
     fit.add_argument("--images", required=True, metavar="DIR", help="folder of the photos")
-    fit.add_argument("--cameras", required=True, metavar="FILE", help="Middlebury *_par.txt")
+    fit.add_argument(
+        "--cameras",
+        required=True,
+        metavar="FILE",
+        help="a Middlebury *_par.txt, the folder of a COLMAP model, or a transforms.json",
+    )
     _common(fit, "out/fit")
     fit.add_argument(
         "--iterations", type=int, default=None, help="on vertex positions, over all levels"
@@ -112,6 +136,11 @@ def _add_fit(commands: Commands) -> None:
         type=float,
         help="difference to the background, sRGB in 0..1, from which a pixel is the object's "
         "(default: from the histogram)",
+    )
+    fit.add_argument(
+        "--mesh",
+        metavar="FILE",
+        help="start from this mesh, in the units of the cameras (default: the hull of the masks)",
     )
     fit.set_defaults(run=_fit)
 
@@ -233,6 +262,8 @@ def _demo(args: argparse.Namespace) -> None:
             args.size,
             args.device,
             args.refine,
+            args.start,
+            args.depth,
         )
     )
 
@@ -254,6 +285,7 @@ def _fit(args: argparse.Namespace) -> None:
             None if args.holdout is None else tuple(args.holdout),
             args.masks,
             args.threshold,
+            args.mesh,
         )
     )
 

@@ -1,8 +1,7 @@
-"""``dressi demo``: the paper's cross-platform application (4.1). A white sphere becomes a pear, or
-any mesh.
+"""``dressi demo``: the paper's cross-platform application (4.1). A white sphere becomes a pear.
 
 Six views: 150 iterations on vertex positions by silhouettes, then 100 on the albedo texture by
-colours.
+colours. With a target of one's own the pipeline of ``dressi.apps.reconstruct`` runs instead.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from dressi.apps.fitting import (
     fit_shape,
     fit_texture,
 )
+from dressi.apps.reconstruct.command import TargetOptions, run_target
 from dressi.apps.report import (
     check_outputs,
     copy1024_ms,
@@ -30,7 +30,7 @@ from dressi.apps.report import (
     write_json,
 )
 from dressi.engine import DressiAD
-from dressi.errors import GraphError, LoadError
+from dressi.errors import GraphError
 from dressi.render.fit import iou, mean_distance_to_surface, psnr
 from dressi.render.io import contact_sheet
 from dressi.render.io.files import write_glb
@@ -45,19 +45,26 @@ EXTENT = 2.0
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """Options of the command; see ``dressi demo --help``."""
+    """Options of the command; see ``dressi demo --help``. iterations, views: None is the default of
+    the pear, or of a given target. start, depth: of a given target only."""
 
     target: str | None = None
     out: str = "out/demo"
     json: str | None = None
-    iterations: int = 150
+    iterations: int | None = None
     texture_iterations: int = 100
-    views: int = 6
+    views: int | None = None
     size: int = 256
     device: str | None = None
     refine: bool | None = None
     """Whether vertices go on moving while the texture is painted; None: for a given target mesh
     only."""
+    start: str = "hull"
+    depth: bool = False
+
+
+PEAR_VIEWS, PEAR_ITERATIONS = 6, 150
+"""Of the paper's application."""
 
 
 def load_target(path: str | None) -> tuple[Mesh, np.ndarray]:
@@ -88,10 +95,42 @@ def centred(mesh: Mesh) -> tuple[Mesh, np.ndarray, float]:
 def run_demo(options: DemoOptions) -> dict[str, Any]:
     """Run the demo; write its files and return the figures. Raises LoadError, GraphError,
     DeviceError."""
+    if options.target is not None:
+        return _run_target(options.target, options)
+    options = replace(
+        options,
+        views=PEAR_VIEWS if options.views is None else options.views,
+        iterations=PEAR_ITERATIONS if options.iterations is None else options.iterations,
+    )
+    return _run_pear(options)
+
+
+def _run_target(target: str, options: DemoOptions) -> dict[str, Any]:
+    """Reconstruct an object of the user's."""
+    given = {
+        name: getattr(options, name)
+        for name in ("views", "iterations")
+        if getattr(options, name) is not None
+    }
+    asked = TargetOptions(
+        size=options.size,
+        texture_iterations=options.texture_iterations,
+        start=options.start,
+        refine=options.refine is not False,
+        depth=options.depth,
+        device=options.device,
+        **given,
+    )
+    return run_target(target, asked, options.out, options.json)
+
+
+def _run_pear(options: DemoOptions) -> dict[str, Any]:
+    """Run the paper's schedule; write its files and return the figures."""
     begin = time.perf_counter()
+    assert options.views is not None and options.iterations is not None
     _check(options)
     out = Path(options.out)
-    original, texture = load_target(options.target)
+    original, texture = make_pear()
     target, centre, scale = centred(original)
     size = (options.size, options.size)
     matrices = np.stack([c.matrix for c in spread_views(options.views)])
@@ -122,7 +161,7 @@ def run_demo(options: DemoOptions) -> dict[str, Any]:
         "flipped_faces": figures["flipped_faces"],
         "finite": bool(np.isfinite(fitted.positions).all()),
         "refined": refined,
-        "target": "pear" if options.target is None else Path(options.target).name,
+        "target": "pear",
         "views": options.views,
         "size": options.size,
         "iterations": options.iterations,
@@ -131,7 +170,7 @@ def run_demo(options: DemoOptions) -> dict[str, Any]:
     if refined:
         final = _shape_figures(fitted, target, final_coverage, coverage)
         result.update({f"final_{k}": v for k, v in final.items()})
-    name = "pear" if options.target is None else Path(options.target).stem
+    name = "pear"
     world = replace(fitted, positions=fitted.positions / scale + centre, name=name)
     write_glb(out / f"{name}.glb", world, picture)
     rows = {"target": colour, "start": start_shaded, "geometry": got_shaded, "texture": got_colour}
@@ -141,7 +180,8 @@ def run_demo(options: DemoOptions) -> dict[str, Any]:
 
 
 def _check(options: DemoOptions) -> None:
-    """Raise GraphError or LoadError where the options do not make a demo."""
+    """Raise GraphError where the options do not make a demo."""
+    assert options.views is not None and options.iterations is not None
     if (
         options.views < 1
         or options.size < 8
@@ -153,9 +193,6 @@ def _check(options: DemoOptions) -> None:
             f"views {options.views}, size {options.size}, iterations {options.iterations}, "
             f"texture_iterations {options.texture_iterations}"
         )
-    if options.target is not None and not Path(options.target).is_file():
-        kind = "it is a folder" if Path(options.target).is_dir() else "no such file"
-        raise LoadError(f"{options.target}: {kind}", options.target)
     check_outputs(options.out, options.json)
 
 
@@ -167,8 +204,9 @@ def _fit(
     colour: np.ndarray,
 ) -> tuple[dict[str, str], FitResult, FitResult | None]:
     """Fit the shape, then the texture; return the identity of the device, both courses."""
+    assert options.iterations is not None
     schedule = ShapeSchedule(iterations=options.iterations, r=(0.03, 1.0 / options.size))
-    refine = options.target is not None if options.refine is None else options.refine
+    refine = bool(options.refine)
     paint = TextureSchedule(
         iterations=max(options.texture_iterations, 1),
         shape_lr=(0.01, 0.0015) if refine else None,
@@ -200,7 +238,7 @@ def _write(
     curves = {"geometry (silhouette L2 + Laplacian)": shape.losses}
     if albedo is not None:
         curves["texture (colour L2)"] = albedo.losses
-    name = "pear" if options.target is None else Path(options.target).stem
+    name = "pear"
     try_loss_curves(out / "loss_curves.png", curves, f"{name}, {options.views} views")
     result["total_s"] = time.perf_counter() - begin
     write_json(out / "result.json", result)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from dressi.apps.photo_files import undistorted
 from dressi.errors import GraphError, LoadError
 from dressi.render.io import object_masks, photo_mask
 from dressi.render.io.images import read_image
@@ -49,6 +50,8 @@ def _read_mask(photo: Photo, masks_dir: str) -> npt.NDArray[np.bool_]:
     if not files:
         raise LoadError(f"{masks_dir}: no mask for the photo {photo.name}", masks_dir, photo.name)
     image = read_image(files[0])
+    if photo.lens is not None and image.shape[:2] == photo.image.shape[:2]:
+        image = undistorted(image, photo.lens)
     if image.shape[:2] != photo.image.shape[:2]:
         raise LoadError(
             f"{files[0]}: the mask is {image.shape[1]}x{image.shape[0]}, the photo "

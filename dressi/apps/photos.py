@@ -1,8 +1,9 @@
 """``dressi fit``: a shape and its texture from calibrated photos of an object.
 
-Masks from files, alpha or the photos themselves (``object_masks``); the shape from a sphere scaled
-to the bounding box, coarse to fine in reach, resolution and mesh; then the texture. Two photos are
-kept out of the fit and used to report.
+Masks from files, alpha or the photos themselves (``object_masks``); then the pipeline of
+``dressi.apps.reconstruct``: the shape from the hull of the masks, coarse to fine, by silhouettes,
+then shape and texture together by colours, with a gain per photo and channel. Two photos are kept
+out of the fit and used to report.
 """
 
 from __future__ import annotations
@@ -17,14 +18,13 @@ import numpy.typing as npt
 from scipy import ndimage
 
 from dressi.apps.demo import EXTENT
-from dressi.apps.fitting import (
-    FitResult,
-    ShapeSchedule,
-    TextureSchedule,
-    fit_shape,
-    fit_texture,
-)
+from dressi.apps.photo_files import read_photos
 from dressi.apps.photo_masks import estimate_box, found_masks, given_masks
+from dressi.apps.reconstruct.measure import problem_figures
+from dressi.apps.reconstruct.pictures import Pictures
+from dressi.apps.reconstruct.pipeline import Plan, Reconstruction, reconstruct
+from dressi.apps.reconstruct.rounds import LossWeights, Round
+from dressi.apps.reconstruct.texture import Painting
 from dressi.apps.report import (
     check_outputs,
     copy1024_ms,
@@ -37,11 +37,11 @@ from dressi.engine import DressiAD
 from dressi.errors import GraphError, LoadError
 from dressi.render.camera import from_opencv
 from dressi.render.fit import iou, psnr
-from dressi.render.io import contact_sheet
+from dressi.render.io import contact_sheet, load_mesh
 from dressi.render.io.files import write_glb
 from dressi.render.io.images import write_png
-from dressi.render.io.middlebury import Photo, load_photos, read_bounding_box
-from dressi.render.scene import Mesh, flipped_faces, icosphere, subdivide
+from dressi.render.io.middlebury import Photo, read_bounding_box
+from dressi.render.scene import Mesh
 from dressi.testing.views import render
 
 
@@ -61,49 +61,35 @@ class PhotoOptions:
     holdout: tuple[int, int] | None = None
     masks: str | None = None
     threshold: float | None = None
+    mesh: str | None = None
 
 
-@dataclass(frozen=True)
-class Level:
-    """One level of the fit: longer side in pixels, whether to subdivide first, schedule."""
+DEFAULT_SIZE = 480
+DEFAULT_ITERATIONS = 240
 
-    size: int
-    refine: bool
-    schedule: ShapeSchedule
+PHOTO_WEIGHTS = LossWeights(bend=0.01, colour=0.5)
+"""Photos show no normals: the surface between contours is left to the bend, which is heavier."""
 
-
-DEFAULT_SIZE = 320
-DEFAULT_ITERATIONS = 400
+LEAST_SHARE, MOST_SHARE = 0.5, 2.0
+"""Weight of a view at least and at most, beside that of the mean view."""
 
 
-def levels(size: int, iterations: int) -> list[Level]:
-    """Return the levels, coarse to fine: reach and resolution first find the parts, then the
-    outline."""
-    coarse = max(size // 2, 16)
-    return [
-        Level(
-            coarse,
-            False,
-            ShapeSchedule(
-                max(round(iterations * 0.5), 1),
-                (0.05, 1.5 / coarse),
-                (0.012, 0.004),
-                (30.0, 20.0),
-                (0.01, 0.01),
-            ),
-        ),
-        Level(
-            size,
-            True,
-            ShapeSchedule(
-                max(round(iterations * 0.5), 1),
-                (0.012, 1.0 / size),
-                (0.004, 0.0015),
-                (60.0, 60.0),
-                (0.02, 0.02),
-            ),
-        ),
-    ]
+def photo_rounds(iterations: int, size: int) -> tuple[Round, ...]:
+    """Return the rounds of a fit to silhouettes. iterations: of both rounds together. size: longer
+    side of the finest pictures, pixels."""
+    half = max(iterations // 2, 1)
+    return (
+        Round(4000, max(size // 2, 16), half, (4.0, 1.5), (0.1, 0.02), smoothness=10.0),
+        Round(8000, size, half, (3.0, 1.0), (0.05, 0.01), smoothness=10.0),
+    )
+
+
+def view_weights(masks: np.ndarray) -> np.ndarray:
+    """Return (n, H, W, 1): the weight of each view's pixels, so that views count alike however much
+    of them the object covers. Their mean is about 1."""
+    area = masks.mean((1, 2, 3))
+    share = np.clip(area.mean() / np.maximum(area, 1e-6), LEAST_SHARE, MOST_SHARE)
+    return np.broadcast_to(share[:, None, None, None], masks.shape).astype(np.float32)
 
 
 def run_fit(options: PhotoOptions) -> dict[str, Any]:
@@ -113,6 +99,8 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
     task = _task(options)
     figures, fit = _fit(task, options)
     full = task.images.shape[2:0:-1]
+    if fit.texture is None:
+        fit = replace(fit, texture=np.full((4, 4, 3), 0.5, np.float32), mesh=_one_uv(fit.mesh))
     coverage, colour = render(fit.mesh, task.matrices, full, fit.texture, 1, options.device)
     shaded = render(fit.mesh, task.matrices[task.kept], full, None, 2, options.device)[1]
     copy_ms = copy1024_ms(options.device)
@@ -125,9 +113,7 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
     }
     out = Path(options.out)
     _write_pictures(out, task, coverage, colour, shaded)
-    curves = {f"shape, level {k}": r.losses for k, r in enumerate(fit.shape)}
-    if fit.paint is not None:
-        curves["texture"] = fit.paint.losses
+    curves = {label: course.losses for label, course in fit.courses.items()}
     try_loss_curves(out / "loss_curves.png", curves, f"fit to {len(task.train)} photos")
     positions = fit.mesh.positions / _scale(task.box) + task.box.mean(0)
     write_glb(out / "fit.glb", replace(fit.mesh, positions=positions, name="fit"), fit.texture)
@@ -159,17 +145,6 @@ class _Task:
         return [i for i in range(len(self.photos)) if i not in self.kept]
 
 
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    """What a fit leads to: the mesh, centred and scaled to EXTENT, its texture (H, W, 3), and the
-    course of each level and of the texture (None: there was no texture to fit)."""
-
-    mesh: Mesh
-    texture: np.ndarray
-    shape: list[FitResult]
-    paint: FitResult | None
-
-
 def _task(options: PhotoOptions) -> _Task:
     """Read the photos and check the options. Raises LoadError, GraphError."""
     size = DEFAULT_SIZE if options.size is None else options.size
@@ -178,6 +153,8 @@ def _task(options: PhotoOptions) -> _Task:
         raise LoadError(f"{options.images}: no such folder", options.images)
     if options.masks is not None and not Path(options.masks).is_dir():
         raise LoadError(f"--masks {options.masks}: no such folder", options.masks)
+    if options.mesh is not None and not Path(options.mesh).is_file():
+        raise LoadError(f"--mesh {options.mesh}: no such file", options.mesh)
     if options.threshold is not None and not 0.0 < options.threshold < 1.0:
         raise GraphError(f"--threshold must be in (0, 1), got {options.threshold}")
     if size < 16 or iterations < 2 or options.texture_iterations < 0:
@@ -187,7 +164,7 @@ def _task(options: PhotoOptions) -> _Task:
         )
     if options.views is not None and options.views < 4:
         raise GraphError(f"fit needs at least 4 views (2 are kept out), got {options.views}")
-    photos = load_photos(options.images, options.cameras)[: options.views]
+    photos = read_photos(options.images, options.cameras)[: options.views]
     if len(photos) < 4:
         raise GraphError(f"fit needs at least 4 photos (2 are kept out), got {len(photos)}")
     check_outputs(options.out, options.json)
@@ -201,34 +178,36 @@ def _task(options: PhotoOptions) -> _Task:
     return _Task(photos, masks, images, box, matrices, kept, size, iterations)
 
 
-def _fit(task: _Task, options: PhotoOptions) -> tuple[dict[str, str], _Fitted]:
-    """Fit the shape level by level, then the texture; return the identity of the device, too."""
-    mesh, train = start_mesh(task.box), task.train
-    shape: list[FitResult] = []
+def _fit(task: _Task, options: PhotoOptions) -> tuple[dict[str, str], Reconstruction]:
+    """Reconstruct the object; return the identity of the device, too."""
+    train = task.train
+    pictures = Pictures(
+        task.matrices[train],
+        task.masks[train],
+        colour=task.images[train],
+        weights=view_weights(task.masks[train]),
+    )
+    painting = None
+    if options.texture_iterations:
+        painting = Painting(options.texture_iterations, gains=True, size=task.size)
+    rounds = photo_rounds(task.iterations, task.size)
+    plan = Plan(rounds, painting, weights=PHOTO_WEIGHTS)
+    if options.mesh is not None:
+        plan = replace(plan, start=_start(options.mesh, task.box))
     with DressiAD(options.device) as ad:
         who = identity(ad)
-        for level in levels(task.size, task.iterations):
-            if level.refine:
-                mesh = subdivide(mesh)
-            small = np.stack([shrink(task.masks[i], level.size) for i in train])
-            label = f"shape {small.shape[2]}x{small.shape[1]}"
-            result = fit_shape(ad, mesh, task.matrices[train], small, level.schedule, label)
-            mesh = replace(mesh, positions=result.data)
-            shape.append(result)
-        if not options.texture_iterations:
-            return who, _Fitted(mesh, np.full((4, 4, 3), 0.5, np.float32), shape, None)
-        colours = np.stack([shrink(task.images[i], task.size) for i in train])
-        cover = np.stack([shrink(task.masks[i], task.size) for i in train])
-        schedule = TextureSchedule(options.texture_iterations, start=0.3)
-        paint = fit_texture(ad, mesh, task.matrices[train], colours, schedule, "texture", cover)
-    return who, _Fitted(mesh, paint.data, shape, paint)
+    return who, reconstruct(pictures, plan, options.device)
 
 
-def _figures(task: _Task, fit: _Fitted, coverage: np.ndarray, colour: np.ndarray) -> dict[str, Any]:
+def _figures(
+    task: _Task, fit: Reconstruction, coverage: np.ndarray, colour: np.ndarray
+) -> dict[str, Any]:
     """Return the figures of the command. coverage: (n, H, W, 1) and colour: (n, H, W, 3) are the
     renderings beside the photos."""
     ious = [iou(a, b) for a, b in zip(coverage, task.masks, strict=True)]
-    train, kept, shape, paint = task.train, task.kept, fit.shape, fit.paint
+    train, kept = task.train, task.kept
+    shape = [c for k, c in fit.courses.items() if k.startswith("shape")]
+    paint = fit.courses.get("texture")
     both = {i: (coverage[i] > 0.5) & (task.masks[i] > 0.5) for i in kept}
 
     def mean_psnr(photos: list[int], inside: Any) -> float:
@@ -242,11 +221,13 @@ def _figures(task: _Task, fit: _Fitted, coverage: np.ndarray, colour: np.ndarray
         "mean_distance_rel": None,
         "psnr_db": mean_psnr(train, task.masks),
         "heldout_psnr_db": mean_psnr(kept, both),
-        "geometry_ms": float(np.median([t for r in shape for t in r.times_ms])),
-        "texture_ms": paint.median_ms if paint is not None else 0.0,
-        "build_s": sum(r.build_s for r in shape) + (paint.build_s if paint is not None else 0.0),
+        "geometry_ms": float(np.median([t for c in shape for t in c.ms])),
+        "texture_ms": float(np.median(paint.ms)) if paint is not None else 0.0,
+        "build_s": sum(c.build_s for c in fit.courses.values()),
         "total_s": 0.0,
-        "flipped_faces": int(flipped_faces(fit.mesh.positions, fit.mesh.faces).sum()),
+        "gains_spread": float(np.log2(fit.gains).std()),
+        **problem_figures(fit.mesh),
+        "said": list(fit.said),
     }
 
 
@@ -310,6 +291,19 @@ def prepare(
     return masks, images, box, np.stack([_matrix(p, box) for p in photos])
 
 
+def _start(file: str, box: npt.NDArray[np.float64]) -> Mesh:
+    """Return the mesh of a file, which is in the units of the cameras, centred and scaled to
+    EXTENT. Raises LoadError, GraphError."""
+    mesh = load_mesh(file)
+    place = (mesh.positions - box.mean(0)) * _scale(box)
+    return replace(mesh, positions=place.astype(np.float32))
+
+
+def _one_uv(mesh: Mesh) -> Mesh:
+    """Return the mesh with one texture coordinate for all: what a texture of one colour needs."""
+    return replace(mesh, uvs=np.zeros((1, 2), np.float32), uv_faces=np.zeros_like(mesh.faces))
+
+
 def _check_calibration(photo: Photo, cameras: str) -> None:
     """LoadError naming file and photo when K, R, t are no camera."""
     height, width = photo.image.shape[:2]
@@ -337,13 +331,6 @@ def _matrix(photo: Photo, box: npt.NDArray[np.float64]) -> np.ndarray:
     place[:3, :3] /= _scale(box)
     place[:3, 3] = centre
     return camera.matrix @ place
-
-
-def start_mesh(box: npt.NDArray[np.float64]) -> Mesh:
-    """Return a sphere of 2562 vertices scaled to the box (normalized units)."""
-    mesh = icosphere(4)
-    half = (box[1] - box[0]) / 2 * _scale(box)
-    return replace(mesh, positions=mesh.positions * half.astype(np.float32))
 
 
 def shrink(image: np.ndarray, longer: int) -> np.ndarray:

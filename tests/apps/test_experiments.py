@@ -20,8 +20,8 @@ from dressi.apps.experiments.enlarge import CORNERS, signed_distances
 from dressi.apps.experiments.heatmap import summary, trends
 from dressi.apps.experiments.lit_fit import Fit, Trace, run_fit, stage_at
 from dressi.apps.experiments.lit_views import Method, random_views, with_targets
+from dressi.apps.experiments.meshes import horned, merged
 from dressi.apps.experiments.real import Photos, hull_masks, middle_distances, pairs, start_mesh
-from dressi.apps.experiments.shapes import horned, merged
 from dressi.cli import main
 from dressi.errors import DressiError
 from dressi.render.fit import iou, mean_distance_to_surface

@@ -10,7 +10,7 @@ import pytest
 
 from dressi.apps.experiments import env_map, normal_map
 from dressi.apps.experiments.common import make_settings
-from dressi.apps.experiments.shapes import torus
+from dressi.apps.experiments.meshes import torus
 from dressi.errors import DressiError, GraphError, LoadError
 from dressi.render import ibl
 from dressi.render.scene import area_normals, vertex_neighbors

@@ -15,7 +15,7 @@ from dressi.apps.experiments.lit_views import (
     random_views,
     with_targets,
 )
-from dressi.apps.experiments.shapes import horned
+from dressi.apps.experiments.meshes import horned
 from dressi.errors import DressiError
 from dressi.packing import Options
 from dressi.render.scene import icosphere

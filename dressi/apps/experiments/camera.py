@@ -21,7 +21,7 @@ from dressi.ad import Adam, F, Variable
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
-from dressi.apps.experiments.shapes import bunny_file, target_mesh
+from dressi.apps.experiments.meshes import bunny_file, target_mesh
 from dressi.engine import DressiAD
 from dressi.render.camera import axis_angle_matrix, build_view, look_at, perspective
 from dressi.render.fit import l2_loss, silhouette_loss

@@ -114,7 +114,7 @@ class Result:
     image (H, W, 3). plots: file name without ending -> function that draws into an empty matplotlib
     Figure; left out, and said so, where matplotlib is missing. conditions: what the paper's figure
     shows, and whether it holds; a smoke run states none. tables: rows of texts to print, the first
-    one the heading.
+    one the heading. files: names of what the experiment has written into its folder itself.
     """
 
     figures: Mapping[str, Any]
@@ -122,6 +122,7 @@ class Result:
     plots: Mapping[str, Callable[[Any], None]] = field(default_factory=dict)
     conditions: Sequence[tuple[str, bool]] = ()
     tables: Sequence[Sequence[Sequence[str]]] = ()
+    files: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

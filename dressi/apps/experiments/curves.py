@@ -28,7 +28,7 @@ from dressi.apps.experiments.lit_fit import (
     draw_fits,
 )
 from dressi.apps.experiments.lit_views import LOOK_HELP, Method, Painter, random_views
-from dressi.apps.experiments.shapes import target_mesh
+from dressi.apps.experiments.meshes import target_mesh
 from dressi.render.scene import flipped_faces, icosphere
 
 HELP = "mean distance over iterations and time: HardSoftRas, AA mode, screen-space antialiasing"

@@ -25,7 +25,7 @@ from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
-from dressi.apps.experiments.shapes import torus
+from dressi.apps.experiments.meshes import torus
 from dressi.apps.fitting import adam_of_each
 from dressi.engine import DressiAD
 from dressi.errors import DressiError

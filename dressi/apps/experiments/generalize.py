@@ -19,7 +19,7 @@ from dressi.ad import SGD, F, Variable
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
-from dressi.apps.experiments.shapes import bunny_file, target_mesh
+from dressi.apps.experiments.meshes import bunny_file, target_mesh
 from dressi.engine import DressiAD
 from dressi.render.camera import look_at, perspective
 from dressi.render.fit import l2_loss

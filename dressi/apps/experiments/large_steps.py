@@ -24,7 +24,7 @@ from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3
 from dressi.apps.demo import EXTENT
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
-from dressi.apps.experiments.shapes import bunny_file, target_mesh
+from dressi.apps.experiments.meshes import bunny_file, target_mesh
 from dressi.engine import DressiAD
 from dressi.render.fit import (
     LargeSteps,

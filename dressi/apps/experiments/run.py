@@ -23,6 +23,7 @@ from dressi.apps.experiments import (
     large_steps,
     normal_map,
     real,
+    shapes,
 )
 from dressi.apps.experiments.common import Experiment, Result, add_flags, make_settings
 from dressi.apps.report import check_outputs, copy1024_ms, identity, print_table, write_json
@@ -42,6 +43,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "heatmap": Experiment(heatmap.HELP, heatmap.Settings, heatmap.run),
     "edges": Experiment(edges.HELP, edges.Settings, edges.run),
     "real": Experiment(real.HELP, real.Settings, real.run),
+    "shapes": Experiment(shapes.HELP, shapes.Settings, shapes.run),
 }
 OUT = "out/experiments"
 
@@ -68,7 +70,7 @@ def run_experiment(name: str, **given: Any) -> dict[str, Any]:
     begin = time.perf_counter()
     result = experiment.run(settings)
     seconds = time.perf_counter() - begin
-    files = _write(Path(settings.out), result)
+    files = [*_write(Path(settings.out), result), *result.files]
     own = {k: v for k, v in asdict(settings).items() if k not in ("out", "json", "device")}
     # What is asked of the figures is asked for the sizes of a whole run.
     conditions = () if settings.smoke else result.conditions

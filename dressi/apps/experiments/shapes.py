@@ -1,108 +1,203 @@
-"""Meshes of the experiments: a complex one built by code, those of files, all of one size."""
+"""``dressi experiment shapes``: objects that nothing was tuned on, reconstructed with the defaults.
+
+Each object is drawn, reconstructed and measured as ``dressi demo --target`` does it, with the same
+settings for all. The result of an object is kept in the folder and taken from there by the next
+run with the same settings, so that a run that was stopped goes on.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-import dressi
-from dressi.apps.demo import centred, load_target
-from dressi.errors import LoadError
-from dressi.render.scene import Mesh, icosphere
+from dressi.apps.experiments import common
+from dressi.apps.experiments.common import Result, option
+from dressi.apps.experiments.gallery import objects
+from dressi.apps.reconstruct.command import (
+    ITERATIONS,
+    TEXTURE_ITERATIONS,
+    VIEWS,
+    Outcome,
+    TargetOptions,
+    reconstruct_target,
+    rows_of,
+    sentences,
+)
+from dressi.apps.reconstruct.pipeline import WITHOUT
+from dressi.apps.report import write_json
+from dressi.errors import DressiError
+from dressi.render.io import contact_sheet, write_report
+from dressi.render.io.images import read_image, write_png
 
-HORNS = np.array(
-    [
-        [0.0, 1.0, 0.15], [0.9, 0.35, 0.3], [-0.85, 0.45, 0.1], [0.5, -0.6, 0.65],
-        [-0.6, -0.55, 0.6], [0.1, 0.25, -1.0], [0.65, -0.55, -0.6], [-0.65, -0.7, -0.45],
-    ]
-)  # fmt: skip
-"""Directions; spread by eye, so that some hide others in most views."""
-
-DENTS = np.array([[0.35, 0.35, 0.9], [-0.35, 0.35, 0.9], [0.0, -0.3, 1.0], [0.6, 0.5, -0.7]])
-
-
-def horned(subdivisions: int = 5) -> Mesh:
-    """Return a ball with eight horns, four dents and waves, EXTENT wide: uneven, with parts that
-    hide each other in most views, as the paper's skull. 20 * 4^subdivisions faces."""
-    ball = icosphere(subdivisions)
-    unit = ball.positions.astype(np.float64)
-    radius = np.full(len(unit), 0.5)
-    for k, horn in enumerate(HORNS):
-        angle = np.arccos(np.clip(unit @ (horn / np.linalg.norm(horn)), -1.0, 1.0))
-        radius += (0.35 + 0.08 * (k % 3)) * np.exp(-((angle / 0.26) ** 2))
-    for dent in DENTS:
-        angle = np.arccos(np.clip(unit @ (dent / np.linalg.norm(dent)), -1.0, 1.0))
-        radius -= 0.17 * np.exp(-((angle / 0.24) ** 2))
-    x, y, z = unit.T
-    radius += 0.015 * (np.sin(11 * x + 3 * y) + np.sin(9 * y - 5 * z) + np.sin(10 * z + 4 * x))
-    mesh = replace(ball, positions=unit * radius[:, None], uvs=None, uv_faces=None, name="horned")
-    return centred(mesh)[0]
+HELP = "a gallery of objects reconstructed with one set of defaults: distance, normals, topology"
 
 
-def torus(around: int, through: int, ring: float = 0.7, tube: float = 0.3) -> Mesh:
-    """Return a torus about the y axis. around, through: vertices along the ring and along the tube,
-    at least 3; ring, tube: radii. 2 * around * through faces, outward; no UVs."""
-    i, j = np.meshgrid(np.arange(around), np.arange(through), indexing="ij")
-    a, b = 2 * np.pi * i / around, 2 * np.pi * j / through
-    out = ring + tube * np.cos(b)
-    positions = np.stack([out * np.sin(a), tube * np.sin(b), out * np.cos(a)], -1).reshape(-1, 3)
-    right, over = (i + 1) % around, (j + 1) % through
-    p, q, r, s = (u * through + v for u, v in ((i, j), (right, j), (right, over), (i, over)))
-    faces = np.stack([p, q, r, p, r, s], -1).reshape(-1, 3)
-    return Mesh(positions.astype(np.float32), faces, name="torus")
+@dataclass(frozen=True)
+class Settings(common.Settings):
+    """Options of the experiment."""
 
-
-def bunny_file() -> str | None:
-    """Return the Stanford bunny of the data folder beside the checkout, where there is one."""
-    path = Path(dressi.__file__).resolve().parents[2] / "shared/data/meshes/stanford-bunny.obj"
-    return str(path) if path.is_file() else None
-
-
-def target_mesh(path: str | None, faces: int | None = None) -> Mesh:
-    """Return the mesh of an OBJ file, or ``horned``; centred, EXTENT wide, no UVs. faces: at most
-    so many (a coarser ``horned``, or vertices of the file merged). Raises LoadError, GraphError."""
-    if path is None:
-        level = 5
-        while faces is not None and level > 1 and 20 * 4**level > faces:
-            level -= 1
-        return horned(level)
-    if not Path(path).is_file():
-        raise LoadError(f"{path}: no such file", path)
-    mesh = replace(load_target(path)[0], uvs=None, uv_faces=None)
-    mesh = centred(mesh)[0]
-    return mesh if faces is None or len(mesh.faces) <= faces else merged(mesh, faces)
-
-
-def merged(mesh: Mesh, faces: int) -> Mesh:
-    """Return the mesh with its vertices merged in the cells of the finest grid that leaves at most
-    this many faces (each cell's mean; faces that collapse or fall together are dropped)."""
-    low, high = 1, 1024
-    best = None
-    while low < high:
-        n = (low + high + 1) // 2
-        one = _merged_on_grid(mesh, n)
-        if len(one.faces) <= faces:
-            low, best = n, one
-        else:
-            high = n - 1
-    return best if best is not None else _merged_on_grid(mesh, low)
-
-
-def _merged_on_grid(mesh: Mesh, n: int) -> Mesh:
-    """Return the mesh with one vertex per cell of a grid. n: cells along the longest side."""
-    start = mesh.positions.min(0)
-    cell = np.ptp(mesh.positions, axis=0).max() / n
-    keys = np.floor((mesh.positions - start) / cell).astype(np.int64)
-    _, index = np.unique(keys, axis=0, return_inverse=True)
-    index = index.reshape(-1)
-    counts = np.bincount(index)
-    positions = np.stack(
-        [np.bincount(index, mesh.positions[:, k].astype(np.float64)) / counts for k in range(3)], 1
+    size: int = option(256, "pixels on a side of a view", smoke=32, least=16)
+    views: int = option(VIEWS, "views that are fitted", smoke=6, least=1)
+    iterations: int = option(ITERATIONS, "steps of the shape", smoke=6, least=1)
+    texture_iterations: int = option(
+        TEXTURE_ITERATIONS, "steps of shape and texture together", smoke=2, least=0
     )
-    faces = index[mesh.faces]
-    a, b, c = faces.T
-    faces = faces[(a != b) & (b != c) & (c != a)]
-    _, first = np.unique(np.sort(faces, 1), axis=0, return_index=True)
-    return replace(mesh, positions=positions.astype(np.float32), faces=faces[np.sort(first)])
+    objects: tuple[str, ...] = option(
+        ("all",), "names of objects, or all", smoke=("torus", "notched_box")
+    )
+    without: tuple[str, ...] = option(("nothing",), f"what to leave out: {', '.join(WITHOUT)}")
+    quick: bool = option(
+        False, "pictures of half the size and half the steps, in a third of the time"
+    )
+
+
+LIMITS = {
+    # figure: (median at most or at least, the worst, whether less is better), of the defaults
+    "chamfer_percent": (0.4, 1.0, True),
+    "f_score": (0.85, 0.6, False),
+    "normal_deg": (12.0, 20.0, True),
+    "flipped_faces": (0, 0, True),
+    "intersecting_faces": (0, 0, True),
+    "heldout_psnr_db": (27.0, 22.0, False),
+}
+"""What is asked for of 24 views of 256 x 256 pixels."""
+
+COLUMNS = {
+    "chamfer_percent": "Chamfer %",
+    "f_score": "F-score",
+    "normal_deg": "normals deg",
+    "flipped_faces": "flipped",
+    "intersecting_faces": "crossing",
+    "target_genus": "genus of target",
+    "genus": "genus",
+    "heldout_iou": "IoU",
+    "heldout_psnr_db": "PSNR dB",
+    "heldout_ssim": "SSIM",
+    "faces": "faces",
+    "fit_processor_s": "processor s",
+}
+"""Of the table; IoU, PSNR and SSIM are those of views that were not fitted."""
+
+
+def run(settings: Settings) -> Result:
+    """Reconstruct each object; return its figures, pictures and a table."""
+    assert settings.out is not None
+    known = objects()
+    names = list(known) if settings.objects == ("all",) else list(settings.objects)
+    for name in names:
+        if name not in known:
+            raise DressiError(f"shapes: there is no object '{name}'; known: {', '.join(known)}")
+    options = options_of(settings)
+    folder = Path(settings.out) / "objects"
+    all_figures: dict[str, dict[str, Any]] = {}
+    for name in names:
+        kept = kept_figures(folder, name, options)
+        if kept is None:
+            outcome = reconstruct_target(known[name](), options)
+            kept = keep(folder, name, options, outcome)
+        all_figures[name] = kept
+    rows = {name: _row(folder, name) for name in names}
+    sheet = _stacked([rows[name] for name in names])
+    figures = {"objects": all_figures, **summary(all_figures)}
+    table = [["object", *COLUMNS.values()]]
+    for name, one in all_figures.items():
+        table.append([name, *(f"{one[c]:.4g}" for c in COLUMNS)])
+    write_report(
+        settings.out,
+        "dressi experiment shapes",
+        figures={"objects": {"": table[0][1:], **{row[0]: row[1:] for row in table[1:]}}},
+        pictures=rows,
+        notes=[f"{name}: {s}" for name, one in all_figures.items() for s in one["said"]],
+    )
+    # Conditions are about the defaults, where nothing is left out.
+    stated = conditions(all_figures) if not options.without else []
+    return Result(
+        figures,
+        {"shapes": sheet},
+        conditions=stated,
+        tables=[table],
+        files=["objects", "report.html"],
+    )
+
+
+def options_of(settings: Settings) -> TargetOptions:
+    """Return the options of each reconstruction. Raises DressiError for what cannot be left out."""
+    without = frozenset(settings.without) - {"nothing"}
+    if without - set(WITHOUT):
+        raise DressiError(
+            f"--without {' '.join(sorted(without))}: known are {', '.join(WITHOUT)}, nothing"
+        )
+    part = 2 if settings.quick else 1
+    return TargetOptions(
+        settings.views,
+        max(settings.size // part, 16),
+        max(settings.iterations // part, 1),
+        settings.texture_iterations // part,
+        device=settings.device,
+        without=without,
+    )
+
+
+def _asked(options: TargetOptions) -> dict[str, Any]:
+    """Return what the figures of an object depend on, as JSON holds it."""
+    return {**asdict(options), "without": sorted(options.without)}
+
+
+def kept_figures(folder: Path, name: str, options: TargetOptions) -> dict[str, Any] | None:
+    """Return the figures that an earlier run with the same options kept, or None."""
+    try:
+        data = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        same = data["options"] == _asked(options) and (folder / f"{name}.png").is_file()
+        return dict(data["figures"]) if same else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def keep(folder: Path, name: str, options: TargetOptions, outcome: Outcome) -> dict[str, Any]:
+    """Write picture and figures of an object, the latter last; return the figures."""
+    rows = rows_of(outcome.held, 4)
+    write_png(folder / f"{name}.png", contact_sheet(rows))
+    figures = {**outcome.figures, "said": list(sentences(outcome))}
+    write_json(folder / f"{name}.json", {"options": _asked(options), "figures": figures})
+    return figures
+
+
+def _row(folder: Path, name: str) -> np.ndarray:
+    return read_image(folder / f"{name}.png")[..., :3]
+
+
+def _stacked(pictures: list[np.ndarray]) -> np.ndarray:
+    """Return pictures one below the other, on black."""
+    wide = max(p.shape[1] for p in pictures)
+    return np.concatenate([np.pad(p, ((0, 4), (0, wide - p.shape[1]), (0, 0))) for p in pictures])
+
+
+def summary(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Return the median and the worst of each figure that is asked for, and sums of costs."""
+    out: dict[str, float] = {}
+    for name, (_, _, less) in LIMITS.items():
+        values = [float(one[name]) for one in figures.values()]
+        out[f"{name}_median"] = float(np.median(values))
+        out[f"{name}_worst"] = max(values) if less else min(values)
+    out["fit_processor_s_most"] = max(float(one["fit_processor_s"]) for one in figures.values())
+    return out
+
+
+def conditions(figures: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, bool]]:
+    """Return what is asked for of the medians, of the worst object, and of the topology."""
+    found, out = summary(figures), []
+    for name, (middle, worst, less) in LIMITS.items():
+        for what, limit in (("median", middle), ("worst", worst)):
+            value = found[f"{name}_{what}"]
+            holds = value <= limit if less else value >= limit
+            sign = "<=" if less else ">="
+            out.append((f"{name}, {what}: {value:.4g} {sign} {limit:g}", holds))
+    pierced = {k: one for k, one in figures.items() if one["target_genus"] > 0}
+    right = [k for k, one in pierced.items() if one["genus"] == one["target_genus"]]
+    said = f"the genus is right where there are holes ({len(right)} of {len(pierced)})"
+    return [*out, (said, len(right) == len(pierced))]

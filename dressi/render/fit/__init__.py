@@ -1,11 +1,27 @@
-"""What a fit needs beside a picture: losses, regularizers, steps, remeshing and metrics.
+"""What a fit needs beside a picture: losses, regularizers, steps, remeshing, textures and metrics.
 
 losses and regularizers (in the graph), reparameterization (Large Steps, with its sparse inverse
-factor in dissection), remeshing between rounds, metrics (how good a fit is, on the host).
+factor in dissection), hull (a start from silhouettes; silhouettes, isosurface), remeshing between
+rounds (edits, relaxation, edge_lengths), untangling (winding); atlas, bake and fill (textures;
+their linear system in texel_system); metrics of pictures, surface_metrics of surfaces (by closest
+and visibility); views (what each view shows, as arrays) and pictures of a surface for people.
 """
 
+from dressi.render.fit.atlas import unwrap
+from dressi.render.fit.bake import bake_texture
+from dressi.render.fit.closest import (
+    Closest,
+    closest_on_surface,
+    distance_to_surface,
+    mean_distance_to_surface,
+)
+from dressi.render.fit.edge_lengths import adaptive_edge_lengths
+from dressi.render.fit.fill import fill_seams, push_pull
+from dressi.render.fit.hull import visual_hull
+from dressi.render.fit.isosurface import isosurface
 from dressi.render.fit.losses import l1_loss, l2_loss, silhouette_loss
-from dressi.render.fit.metrics import distance_to_surface, iou, mean_distance_to_surface, psnr
+from dressi.render.fit.metrics import iou, psnr, ssim
+from dressi.render.fit.pictures import SurfacePictures, rows_of, surface_pictures
 from dressi.render.fit.regularizers import (
     cotangent_matrix,
     edge_length_loss,
@@ -17,14 +33,31 @@ from dressi.render.fit.regularizers import (
 )
 from dressi.render.fit.remeshing import mean_edge_length, remesh
 from dressi.render.fit.reparameterization import LargeSteps, large_steps
+from dressi.render.fit.surface_metrics import SurfaceMetrics, sample_surface, surface_metrics
+from dressi.render.fit.untangling import untangle
+from dressi.render.fit.views import Evaluator, ViewRaster, chart_texels, view_rasters
+from dressi.render.fit.visibility import seen_points
+from dressi.render.fit.winding import enclosed_surface, winding_numbers
 
 __all__ = [
+    "Closest",
+    "Evaluator",
     "LargeSteps",
+    "SurfaceMetrics",
+    "SurfacePictures",
+    "ViewRaster",
+    "adaptive_edge_lengths",
+    "bake_texture",
+    "chart_texels",
+    "closest_on_surface",
     "cotangent_matrix",
     "distance_to_surface",
     "edge_length_loss",
     "edge_table",
+    "enclosed_surface",
+    "fill_seams",
     "iou",
+    "isosurface",
     "l1_loss",
     "l2_loss",
     "laplacian_loss",
@@ -34,7 +67,19 @@ __all__ = [
     "mean_edge_length",
     "normal_consistency",
     "psnr",
+    "push_pull",
     "remesh",
+    "rows_of",
+    "sample_surface",
+    "seen_points",
     "silhouette_loss",
+    "ssim",
+    "surface_metrics",
+    "surface_pictures",
     "total_variation",
+    "untangle",
+    "unwrap",
+    "view_rasters",
+    "visual_hull",
+    "winding_numbers",
 ]

@@ -1,4 +1,4 @@
-"""Numbers that say how good a fit is: overlap, picture difference, distance to a surface.
+"""Numbers that say how alike two pictures are: overlap, difference, structural similarity.
 
 In: NumPy arrays. Out: floats. Nothing here is differentiated.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial import cKDTree
+from scipy.ndimage import gaussian_filter
 
 from dressi.errors import GraphError
+from dressi.render.fit.closest import distance_to_surface, mean_distance_to_surface
 
-Points = npt.NDArray[np.float64]
-_CHUNK = 2_000_000  # point-triangle pairs at a time: about 500 MB at worst
+__all__ = ["distance_to_surface", "iou", "mean_distance_to_surface", "psnr", "ssim"]
 
 
 def iou(mask_a: npt.ArrayLike, mask_b: npt.ArrayLike) -> float:
@@ -51,90 +51,45 @@ def psnr(
     return float("inf") if error == 0.0 else -10.0 * float(np.log10(error))
 
 
-def _squared_distance(p: Points, a: Points, b: Points, c: Points) -> npt.NDArray[np.float64]:
-    """(N,) squared distances of points to triangles, pair by pair; degenerate triangles too.
-
-    The smallest over the three edges, or over the plane where the foot point lies inside.
-    """
-
-    def dot(u: Points, v: Points) -> npt.NDArray[np.float64]:
-        return np.asarray(np.einsum("ij,ij->i", u, v))
-
-    def to_edge(start: Points, end: Points) -> npt.NDArray[np.float64]:
-        edge, offset = end - start, p - start
-        length = dot(edge, edge)
-        s = np.clip(dot(offset, edge) / np.where(length > 0.0, length, 1.0), 0.0, 1.0)
-        rest = offset - s[:, None] * edge
-        return dot(rest, rest)
-
-    best = np.minimum(np.minimum(to_edge(a, b), to_edge(b, c)), to_edge(c, a))
-    normal = np.cross(b - a, c - a)
-    square = dot(normal, normal)
-    inside = square > 0.0
-    for start, end in ((a, b), (b, c), (c, a)):
-        inside &= dot(np.cross(end - start, p - start), normal) >= 0.0
-    height = dot(p - a, normal)
-    plane = height * height / np.where(square > 0.0, square, 1.0)
-    return np.where(inside, np.minimum(plane, best), best)
+SSIM_SIGMA_PX = 1.5
+SSIM_RADIUS_PX = 5
+"""The window of Wang et al. 2004: 11 x 11 pixels, Gaussian."""
 
 
-def distance_to_surface(
-    points: npt.ArrayLike, mesh_positions: npt.ArrayLike, faces: npt.ArrayLike
-) -> npt.NDArray[np.float64]:
-    """(N,) float64: the exact distance of each point to the closest point of the surface.
-
-    points: (N, 3). mesh_positions: (V, 3). faces: (F, 3) int. World units, never negative.
-    Exact because no triangle is skipped that could be closer: with d the distance to the triangles
-    whose centroids are nearest, every triangle whose bounding sphere comes within d is tried;
-    triangles are sorted in classes by size, so a few large ones do not widen the search for all.
-    Raises GraphError (shapes, no points, no faces, NaN, index out of range).
-    """
-    p = np.asarray(points, dtype=np.float64)
-    vertices, index = np.asarray(mesh_positions, dtype=np.float64), np.asarray(faces)
-    for label, table in (("points", p), ("mesh_positions", vertices), ("faces", index)):
-        if table.ndim != 2 or table.shape[1] != 3 or len(table) == 0:
-            raise GraphError(
-                f"distance_to_surface: {label} must be (N, 3), N > 0, got {table.shape}"
-            )
-        if not np.isfinite(table).all():
-            row = int((~np.isfinite(table).all(axis=1)).argmax())
-            raise GraphError(f"distance_to_surface: row {row} of {label} is not finite")
-    if index.min() < 0 or index.max() >= len(vertices):
-        raise GraphError(f"distance_to_surface: faces index beyond {len(vertices)} vertices")
-
-    corners = vertices[index]
-    centroids = corners.mean(axis=1)
-    radii = np.linalg.norm(corners - centroids[:, None], axis=2).max(axis=1)
-    _, near = cKDTree(centroids).query(p, k=min(4, len(centroids)))
-    near = np.reshape(near, (len(p), -1))
-    best = np.full(len(p), np.inf)
-    for column in near.T:
-        best = np.minimum(best, _squared_distance(p, *np.moveaxis(corners[column], 1, 0)))
-
-    size_class = np.floor(np.log2(np.maximum(radii, 1e-30)))
-    for one in np.unique(size_class):
-        rows = np.flatnonzero(size_class == one)
-        tree = cKDTree(centroids[rows])
-        # The margin covers rounding of centroids and radii.
-        reach = (np.sqrt(best) + radii[rows].max()) * (1.0 + 1e-9) + 1e-12
-        counts = tree.query_ball_point(p, reach, return_length=True)
-        chunk = (np.cumsum(counts) // _CHUNK).astype(np.int64)
-        for part in range(int(chunk[-1]) + 1):
-            of_part = np.flatnonzero((chunk == part) & (counts > 0))
-            if len(of_part) == 0:
-                continue
-            found = tree.query_ball_point(p[of_part], reach[of_part])
-            owner = np.repeat(of_part, counts[of_part])
-            triangles = corners[
-                rows[np.concatenate([np.asarray(f, dtype=np.int64) for f in found])]
-            ]
-            squared = _squared_distance(p[owner], *np.moveaxis(triangles, 1, 0))
-            np.minimum.at(best, owner, squared)
-    return np.sqrt(best)
-
-
-def mean_distance_to_surface(
-    points: npt.ArrayLike, mesh_positions: npt.ArrayLike, faces: npt.ArrayLike
+def ssim(
+    image_a: npt.ArrayLike, image_b: npt.ArrayLike, mask: npt.ArrayLike | None = None
 ) -> float:
-    """Mean of ``distance_to_surface`` over the points, world units (points to surface only)."""
-    return float(distance_to_surface(points, mesh_positions, faces).mean())
+    """Structural similarity, 1 for equal pictures (Wang et al. 2004, K1 = 0.01, K2 = 0.03).
+
+    image_a, image_b: (H, W, C) or (H, W), at least 11 x 11, values as given, range 1. Windows that
+    lie wholly within the picture count; channels are averaged. mask: (H, W), only windows whose
+    centre is > 0.5 count; None: all. Raises GraphError (shapes differ, too small, no window).
+    """
+    a, b = np.asarray(image_a, np.float64), np.asarray(image_b, np.float64)
+    if a.shape != b.shape or a.ndim not in (2, 3):
+        raise GraphError(f"ssim needs two images of one shape, got {a.shape} and {b.shape}")
+    side = 2 * SSIM_RADIUS_PX + 1
+    if min(a.shape[:2]) < side or a.size == 0:
+        raise GraphError(f"ssim needs images of at least {side} x {side} pixels, got {a.shape}")
+
+    def mean(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        truncate = SSIM_RADIUS_PX / SSIM_SIGMA_PX
+        blurred = gaussian_filter(x, SSIM_SIGMA_PX, axes=(0, 1), truncate=truncate)
+        inner = slice(SSIM_RADIUS_PX, -SSIM_RADIUS_PX)
+        return np.asarray(blurred[inner, inner])
+
+    mean_a, mean_b = mean(a), mean(b)
+    variance_a, variance_b = mean(a * a) - mean_a**2, mean(b * b) - mean_b**2
+    covariance = mean(a * b) - mean_a * mean_b
+    c1, c2 = 0.01**2, 0.03**2
+    similarity = (2.0 * mean_a * mean_b + c1) * (2.0 * covariance + c2)
+    similarity /= (mean_a**2 + mean_b**2 + c1) * (variance_a + variance_b + c2)
+    if mask is not None:
+        inside = np.asarray(mask) > 0.5
+        if inside.shape != a.shape[:2]:
+            raise GraphError(f"ssim needs a mask of {a.shape[:2]}, got {inside.shape}")
+        inside = inside[SSIM_RADIUS_PX:-SSIM_RADIUS_PX, SSIM_RADIUS_PX:-SSIM_RADIUS_PX]
+        if not inside.any():
+            raise GraphError("ssim: the mask holds no centre of a whole window")
+        similarity = similarity[inside]
+    return float(similarity.mean())

@@ -1,9 +1,10 @@
 """Remeshing between the rounds of a fit: a new mesh of the same surface with even triangles.
 
-In: a mesh and an edge length. Out: another mesh. The work is done by gpytoolbox (the extra
-``remesh``), after Botsch and Kobbelt 2004: edges are split, collapsed and flipped, vertices move
-within the surface, then back onto it. A library that stops the process at a mesh it cannot take is
-no good in a notebook, so meshes are checked first and the answer afterwards.
+In: a mesh and an edge length, or one per vertex. Out: another mesh, after Botsch and Kobbelt 2004:
+edges are split, collapsed and flipped, vertices move within the surface, then back onto it. One
+length is the work of gpytoolbox (the extra ``remesh``), lengths per vertex that of ``edits`` and
+``relaxation``. A library that stops the process at a mesh it cannot take is no good in a notebook,
+so meshes are checked first and the answer afterwards.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import DressiError, GraphError
+from dressi.render.fit.edits import (
+    WorkingSurface,
+    collapse_short,
+    flip_uneven,
+    split_long,
+    with_creases,
+)
+from dressi.render.fit.relaxation import Reference, relaxed
 from dressi.render.scene import Mesh, area_normals, surface_area, weld
+from dressi.render.scene.mesh import int32_indices
 
 MAX_FACES = 2_000_000
 """Largest mesh that is asked for: an edge length given in the wrong unit would fill the memory."""
@@ -26,32 +36,41 @@ def mean_edge_length(mesh: Mesh) -> float:
     return float(np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).mean())
 
 
-def remesh(mesh: Mesh, target_edge_length: float, iterations: int = 10) -> Mesh:
-    """The same surface with edges of about one length.
+def remesh(
+    mesh: Mesh,
+    target_edge_length: float | npt.ArrayLike,
+    iterations: int = 10,
+    sharp_angle_deg: float | None = 50.0,
+) -> Mesh:
+    """The same surface with edges of about one length, or of one length per vertex.
 
     mesh: closed or with borders, whose vertices stay as they are; two faces at most at an edge,
     turned alike. Vertices at the same place (see ``weld``) become one; lone vertices and faces
     without area are dropped. UVs are dropped too: triangles of the result lie across the seams of
     the old charts; paint a texture after the last remeshing, with new UVs. target_edge_length:
-    world units, above 0. iterations: rounds of splitting, collapsing and flipping, at least 1.
+    world units, above 0: one number, or (V,) per vertex of the mesh, see
+    ``adaptive_edge_lengths``. iterations: rounds of splitting, collapsing and flipping, at least 1.
     Vertex numbers change: the leaves, Laplacians and the optimizer's state have to be made anew.
+
+    One number is the work of gpytoolbox. Lengths per vertex need no extra: edges are split,
+    collapsed and flipped (``edits``), vertices move within the surface and back onto the input
+    (``relaxation``), and what would turn a face by more than 60 degrees is not done.
+    sharp_angle_deg, for these: edges whose faces' normals differ by more stay edges; None: no such.
 
     Raises DressiError where gpytoolbox is not installed or gives back what is no mesh, GraphError
     for a bad mesh (named: which edge has three faces) or bad numbers.
     """
     mesh.check()
-    if not (np.isfinite(target_edge_length) and target_edge_length > 0.0):
-        raise GraphError(f"remesh: target_edge_length must be > 0, got {target_edge_length}")
     if iterations < 1:
         raise GraphError(f"remesh: iterations must be at least 1, got {iterations}")
-    positions, faces = _cleaned(mesh)
+    if np.ndim(target_edge_length) > 0:
+        return _by_lengths(mesh, target_edge_length, iterations, sharp_angle_deg)
+    length = float(np.asarray(target_edge_length))
+    if not (np.isfinite(length) and length > 0.0):
+        raise GraphError(f"remesh: target_edge_length must be > 0, got {length}")
+    positions, faces, _ = _cleaned(mesh)
     # An even triangle of side h has the area sqrt(3) / 4 h^2.
-    expected = surface_area(positions, faces) / (0.4330127 * target_edge_length**2)
-    if not 4.0 <= expected <= MAX_FACES:
-        raise GraphError(
-            f"remesh: edges of {target_edge_length:.4g} on '{mesh.name}' make about {expected:.3g} "
-            f"faces, 4 to {MAX_FACES} are allowed; its mean edge is {mean_edge_length(mesh):.4g}"
-        )
+    _check_count(mesh, surface_area(positions, faces) / (0.4330127 * length**2), length)
     try:
         with warnings.catch_warnings():  # it imports old names of SciPy
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -61,9 +80,7 @@ def remesh(mesh: Mesh, target_edge_length: float, iterations: int = 10) -> Mesh:
             f"remesh needs gpytoolbox: pip install 'dressi[remesh]' ({error})"
         ) from error
     try:
-        made, triangles = remesh_botsch(
-            positions, faces, int(iterations), float(target_edge_length)
-        )
+        made, triangles = remesh_botsch(positions, faces, int(iterations), length)
     except (RuntimeError, ValueError) as error:
         raise DressiError(f"remesh: gpytoolbox cannot remesh '{mesh.name}': {error}") from error
     result = Mesh(np.asarray(made), np.asarray(triangles), name=mesh.name)
@@ -75,8 +92,56 @@ def remesh(mesh: Mesh, target_edge_length: float, iterations: int = 10) -> Mesh:
         ) from error
 
 
-def _cleaned(mesh: Mesh) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]:
-    """Welded positions (float64, contiguous) and faces with area. Raises GraphError (edges)."""
+def _check_count(mesh: Mesh, expected: float, length: float) -> None:
+    """Raise GraphError unless the number of faces to come is possible."""
+    if not 4.0 <= expected <= MAX_FACES:
+        raise GraphError(
+            f"remesh: edges of {length:.4g} on '{mesh.name}' make about {expected:.3g} "
+            f"faces, 4 to {MAX_FACES} are allowed; its mean edge is {mean_edge_length(mesh):.4g}"
+        )
+
+
+def _by_lengths(
+    mesh: Mesh, lengths: npt.ArrayLike, iterations: int, sharp_angle_deg: float | None
+) -> Mesh:
+    """``remesh`` with a length per vertex."""
+    wanted = np.asarray(lengths, np.float64)
+    if wanted.shape != (len(mesh.positions),):
+        raise GraphError(
+            f"remesh: target_edge_length must be a number or ({len(mesh.positions)},), one per "
+            f"vertex, got {wanted.shape}"
+        )
+    if not (np.isfinite(wanted) & (wanted > 0.0)).all():
+        i = int((~(np.isfinite(wanted) & (wanted > 0.0))).argmax())
+        raise GraphError(f"remesh: target_edge_length of vertex {i} must be > 0, got {wanted[i]}")
+    if sharp_angle_deg is not None and not 0.0 < sharp_angle_deg <= 180.0:
+        raise GraphError(f"remesh: sharp_angle_deg must be in (0, 180], got {sharp_angle_deg}")
+    positions, faces, used = _cleaned(mesh)
+    wanted, index = wanted[used], faces.astype(np.int64)
+    area = np.linalg.norm(area_normals(positions, faces), axis=1)
+    expected = float((area / (0.4330127 * wanted[index].mean(axis=1) ** 2)).sum())
+    _check_count(mesh, expected, float(np.median(wanted)))
+    none = np.zeros(0, np.int64)
+    surface = WorkingSurface(positions, index, wanted, np.zeros(len(positions), np.int64), none)
+    surface = with_creases(surface, sharp_angle_deg)
+    n = len(positions)
+    creases = np.stack([surface.creases // n, surface.creases % n], axis=1)
+    reference = Reference(positions, index, wanted, creases)
+    for _ in range(iterations):
+        surface = flip_uneven(collapse_short(split_long(surface)))
+        surface = relaxed(surface, reference)
+    return Mesh(
+        surface.positions.astype(np.float32), int32_indices("faces", surface.faces), name=mesh.name
+    ).check()
+
+
+def _cleaned(
+    mesh: Mesh,
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Welded positions (float64, contiguous), faces with area, and the vertices that they are.
+
+    Raises GraphError (edges).
+    """
     faces = weld(mesh.positions, mesh.faces)[mesh.faces]
     faces = faces[np.linalg.norm(area_normals(mesh.positions, faces), axis=1) > 0.0]
     if len(faces) == 0:
@@ -99,4 +164,5 @@ def _cleaned(mesh: Mesh) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]
             f"remesh: all vertices of mesh '{mesh.name}' lie on borders, which stay as they are; "
             "subdivide it first"
         )
-    return np.ascontiguousarray(mesh.positions[used], np.float64), faces.astype(np.int32)
+    positions = np.ascontiguousarray(mesh.positions[used], np.float64)
+    return positions, faces.astype(np.int32), used.astype(np.int64)

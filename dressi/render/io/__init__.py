@@ -14,6 +14,7 @@ from dressi.render.io.colmap_data import (
 from dressi.render.io.files import load_mesh, load_scene, save_mesh, save_scene, write_glb
 from dressi.render.io.gltf import read_gltf
 from dressi.render.io.gltf_write import write_gltf
+from dressi.render.io.heat import heat_bar, heat_colors
 from dressi.render.io.images import (
     atomic_write,
     linear_to_srgb,
@@ -32,6 +33,8 @@ from dressi.render.io.masks import (
 from dressi.render.io.middlebury import Photo, load_photos, read_bounding_box, read_par
 from dressi.render.io.obj import read_obj
 from dressi.render.io.object_masks import ObjectMasks, object_masks
+from dressi.render.io.page import write_report
+from dressi.render.io.plot import svg_curves
 from dressi.render.io.sheet import contact_sheet, loss_curves, write_plot
 from dressi.render.io.transforms import read_transforms, write_transforms
 
@@ -44,6 +47,8 @@ __all__ = [
     "atomic_write",
     "colmap_model",
     "contact_sheet",
+    "heat_bar",
+    "heat_colors",
     "hull_mask",
     "linear_to_srgb",
     "load_mesh",
@@ -64,6 +69,7 @@ __all__ = [
     "save_mesh",
     "save_scene",
     "srgb_to_linear",
+    "svg_curves",
     "visual_hull",
     "voxel_centers",
     "write_colmap",
@@ -72,5 +78,6 @@ __all__ = [
     "write_image",
     "write_plot",
     "write_png",
+    "write_report",
     "write_transforms",
 ]

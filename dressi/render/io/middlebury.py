@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import LoadError
+from dressi.render.camera import Calibration
 from dressi.render.io.images import PathLike, read_image, with_colors
 from dressi.render.io.sources import fail, is_number, read_text
 
@@ -25,7 +26,8 @@ Matrix = npt.NDArray[np.float64]
 @dataclass(frozen=True, eq=False)
 class Photo:
     """One calibrated photo: image (H, W, 3) float32 linear; pixel ~ K (R x + t), world units.
-    alpha: (H, W) of a picture that has one and is not opaque everywhere."""
+    alpha: (H, W) of a picture that has one and is not opaque everywhere. lens: the calibration that
+    it was undistorted from; masks that lie beside it need the same."""
 
     name: str
     image: npt.NDArray[np.float32]
@@ -33,6 +35,7 @@ class Photo:
     R: Matrix
     t: Matrix
     alpha: npt.NDArray[np.float32] | None = None
+    lens: Calibration | None = None
 
 
 def read_par(path: PathLike) -> list[tuple[str, Matrix, Matrix, Matrix]]:

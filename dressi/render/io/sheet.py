@@ -20,8 +20,9 @@ LINE_PX = 15
 """Height of a line of a heading."""
 
 
-def _label(text: str, height: int) -> npt.NDArray[np.float32]:
-    """(height, W) coverage in [0, 1] of one or more lines of text, centred from top to bottom."""
+def label_image(text: str, height: int) -> npt.NDArray[np.float32]:
+    """Return (height, W) coverage in [0, 1] of one or more lines of text, centred from top to
+    bottom."""
     font = ImageFont.load_default()
     box = ImageDraw.Draw(Image.new("L", (1, 1))).multiline_textbbox((0, 0), text, font=font)
     width, text_height = int(np.ceil(box[2])), int(np.ceil(box[3]))
@@ -64,11 +65,11 @@ def contact_sheet(
         raise GraphError("contact_sheet: there are no images")
     height = max(image.shape[0] for image in every)
     width = max(image.shape[1] for image in every)
-    labels = [_label(str(label), height) for label in rows]
+    labels = [label_image(str(label), height) for label in rows]
     left = max(label.shape[1] for label in labels)
     n_columns = max(len(row) for row in cells)
     lines = max((str(heading).count("\n") + 1 for heading in columns), default=0)
-    headings = [_label(str(heading), lines * LINE_PX) for heading in columns[:n_columns]]
+    headings = [label_image(str(heading), lines * LINE_PX) for heading in columns[:n_columns]]
     width = max([width, *(heading.shape[1] for heading in headings)])
     head = lines * LINE_PX
     shape = (head + gap_px + len(cells) * (height + gap_px), left + n_columns * (width + gap_px), 3)

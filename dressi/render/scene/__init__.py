@@ -2,7 +2,9 @@
 
 scene and its parts (dataclasses), mesh (triangle meshes, their tables and normals), convert (a mesh
 to a scene and back), flat (what is drawn, in world space), checks (what a scene must satisfy),
-compare, welding (which vertices are one place), pear (a procedural textured mesh).
+compare, welding (which vertices are one place), problems (holes, folds, crossings and the genus of
+a surface; intersections and predicates find what crosses, exactly), pear (a procedural textured
+mesh).
 """
 
 from dressi.render.scene.checks import (
@@ -25,6 +27,7 @@ from dressi.render.scene.flat import (
     own_aspect,
     world_matrices,
 )
+from dressi.render.scene.intersections import intersecting_faces
 from dressi.render.scene.mesh import (
     Mesh,
     area_normals,
@@ -52,6 +55,7 @@ from dressi.render.scene.parts import (
     trs_matrix,
 )
 from dressi.render.scene.pear import make_pear
+from dressi.render.scene.problems import SurfaceProblems, surface_problems
 from dressi.render.scene.scene import Scene
 from dressi.render.scene.welding import first_alike, tolerance_of, weld
 
@@ -68,6 +72,7 @@ __all__ = [
     "Scene",
     "SceneCamera",
     "SceneMesh",
+    "SurfaceProblems",
     "TextureRef",
     "area_normals",
     "bounding_box",
@@ -86,6 +91,7 @@ __all__ = [
     "flipped_faces",
     "icosphere",
     "instances",
+    "intersecting_faces",
     "joined",
     "lights",
     "make_pear",
@@ -95,6 +101,7 @@ __all__ = [
     "scene_of",
     "subdivide",
     "surface_area",
+    "surface_problems",
     "tolerance_of",
     "trs_matrix",
     "uniform_laplacian",

@@ -1,0 +1,105 @@
+"""Pictures that a shape is fitted to: silhouettes, and what else is known of each pixel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from dressi.errors import GraphError
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """n views of one object. matrices: (n, 4, 4) world to clip. coverage: (n, H, W, 1) in [0, 1].
+
+    What may be given beside: normals: (n, H, W, 3), mean world normal of the pixel's surface times
+    coverage (the difference of pictures that are lit from opposite sides, along x, y and z).
+    colour: (n, H, W, 3), linear, over black. depth: (n, H, W, 1), w of clip space (the distance
+    along the camera's axis), 0 where it is not known. weights: (n, H, W, 1), of each pixel's loss.
+    """
+
+    matrices: npt.NDArray[np.float64]
+    coverage: Floats
+    normals: Floats | None = None
+    colour: Floats | None = None
+    depth: Floats | None = None
+    weights: Floats | None = None
+
+    def __post_init__(self) -> None:
+        if self.coverage.ndim != 4 or self.coverage.shape[3] != 1 or len(self.coverage) == 0:
+            raise GraphError(
+                f"Pictures: coverage must be (views, H, W, 1), got {self.coverage.shape}"
+            )
+        if self.matrices.shape != (len(self.coverage), 4, 4):
+            raise GraphError(
+                f"Pictures: {len(self.coverage)} views need matrices "
+                f"({len(self.coverage)}, 4, 4), got {self.matrices.shape}"
+            )
+        for name, n in (("normals", 3), ("colour", 3), ("depth", 1), ("weights", 1)):
+            given, shape = getattr(self, name), (*self.coverage.shape[:3], n)
+            if given is not None and given.shape != shape:
+                raise GraphError(f"Pictures: {name} must be {shape}, got {given.shape}")
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(width, height) in pixels."""
+        return self.coverage.shape[2], self.coverage.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.coverage)
+
+    def take(self, views: npt.ArrayLike) -> Pictures:
+        """Return some of the views."""
+        rows = np.asarray(views, np.int64)
+        some = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{k: v[rows] for k, v in some.items() if v is not None})
+
+    def placed(self, place: npt.NDArray[np.float64]) -> Pictures:
+        """Return the pictures for positions p with ``place @ p`` in the world that they are of.
+        place: (4, 4)."""
+        return replace(self, matrices=self.matrices @ place)
+
+    def shrunk(self, longer: int) -> Pictures:
+        """Return the pictures with a longer side of at most so many pixels (means over areas)."""
+        if max(self.size) <= longer:
+            return self
+        depth = self.depth
+        if depth is not None:  # the mean over what is known
+            known = shrink((depth > 0.0).astype(np.float32), longer)
+            depth = np.divide(
+                shrink(depth, longer), known, out=np.zeros_like(known), where=known > 0.5
+            )
+        small = {
+            name: None if given is None else shrink(given, longer)
+            for name in ("coverage", "normals", "colour", "weights")
+            for given in [getattr(self, name)]
+        }
+        assert small["coverage"] is not None
+        return Pictures(self.matrices, depth=depth, **small)  # type: ignore[arg-type]
+
+
+def shrink(images: npt.NDArray[np.floating], longer: int) -> Floats:
+    """Return (n, H, W, C) images with the given longer side: means over areas, exact where a pixel
+    covers parts of others too. The aspect is kept as well as whole pixels can."""
+    _, height, width, _ = images.shape
+    factor = longer / max(height, width)
+    if factor >= 1.0:
+        return images.astype(np.float32)
+    rows, columns = (max(round(side * factor), 1) for side in (height, width))
+    by_rows = np.einsum("ph,nhwc->npwc", _means(height, rows), images, optimize=True)
+    return np.einsum("qw,npwc->npqc", _means(width, columns), by_rows, optimize=True).astype(
+        np.float32
+    )
+
+
+def _means(n: int, m: int) -> npt.NDArray[np.float32]:
+    """(m, n): row k holds how much of each of n pixels lies in pixel k of m, as a mean."""
+    edges = np.arange(m + 1) * (n / m)
+    pixel = np.arange(n)
+    high = np.minimum(edges[1:, None], pixel + 1.0)
+    overlap = np.maximum(high - np.maximum(edges[:-1, None], pixel), 0.0)
+    return np.asarray(overlap * (m / n), np.float32)

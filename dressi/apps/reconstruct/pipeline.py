@@ -1,0 +1,214 @@
+"""The pipeline: a start, rounds that grow finer, a check, then shape and texture together.
+
+In: ``Pictures`` of an object, in any units. Out: ``Reconstruction``: a mesh with a texture, and how
+it came to be. No parameter depends on the object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from dressi.apps.reconstruct.pictures import Pictures
+from dressi.apps.reconstruct.rounds import Course, LossWeights, Round, fit_round
+from dressi.apps.reconstruct.texture import Painting, paint
+from dressi.engine import DressiAD
+from dressi.errors import DressiError, GraphError
+from dressi.render.fit import bake_texture, remesh, untangle, unwrap, visual_hull
+from dressi.render.scene import Mesh, icosphere, surface_area, surface_problems
+
+EXTENT = 2.0
+"""Longest side of the object's box while it is fitted; learning rates are in these units."""
+
+WITHOUT = ("hull", "remesh", "preconditioning", "shading", "occlusion")
+"""What can be left out, to see what it is good for."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a reconstruction is made. start: hull, sphere, or a mesh in the world. hull_cells: cells
+    of the hull's grid along its longest side. rounds: one after another. painting: the last one;
+    None: no texture. texture: texels on a side. without: of WITHOUT."""
+
+    rounds: tuple[Round, ...]
+    painting: Painting | None
+    start: str | Mesh = "hull"
+    weights: LossWeights = field(default_factory=LossWeights)
+    hull_cells: int = 96
+    texture: int = 512
+    without: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """mesh: in the world; with UVs where there is a texture. texture: (H, W, 3) linear, or None.
+    start: the mesh of the start, in the world. gains: (n, 3), exposure of each view. courses: of
+    each round, by its label. said: what a reader should know, a sentence each."""
+
+    mesh: Mesh
+    texture: np.ndarray | None
+    start: Mesh
+    gains: np.ndarray
+    courses: dict[str, Course]
+    said: tuple[str, ...] = ()
+
+
+def rounds_of(iterations: int, size: int) -> tuple[Round, ...]:
+    """Return the rounds of a fit to pictures with normals. iterations: of all rounds together.
+    size: longer side of the finest pictures, pixels. Raises GraphError for numbers below 1, 8."""
+    if iterations < 1 or size < 8:
+        raise GraphError(
+            f"rounds_of needs iterations >= 1 and size >= 8, got {iterations} and {size}"
+        )
+
+    def part(share: float) -> int:
+        return max(round(iterations * share), 1)
+
+    def faces(most: int) -> int:
+        # Edges of the same length in pixels; smaller pictures cannot say more.
+        return max(round(most * min(size / FULL_SIZE, 1.0) ** 2), FEWEST_FACES)
+
+    return (
+        Round(
+            faces(2500), max(size // 2, 8), part(0.35), (3.0, 1.0), (0.15, 0.015), smoothness=3.0
+        ),
+        Round(faces(6000), size, part(0.35), (2.0, 1.0), (0.1, 0.01), smoothness=1.0),
+        Round(faces(12000), size, part(0.3), (1.5, 1.0), (0.1, 0.005), smoothness=1.0),
+    )
+
+
+FULL_SIZE = 256
+"""Longer side of pictures, pixels, from which on the last round has all its faces."""
+
+FEWEST_FACES = 400
+"""What small pictures still get: enough for limbs and holes."""
+
+FAR_ROUND = Round(2500, 128, 150, (16.0, 2.0), (0.3, 0.03), smoothness=20.0)
+"""What comes before the others where the start is a sphere: silhouettes pull from afar."""
+
+
+def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None) -> Reconstruction:
+    """Reconstruct an object from its pictures. Raises GraphError (no object in the masks, a bad
+    start) and DressiError (a loss that is not finite)."""
+    unknown = plan.without - set(WITHOUT)
+    if unknown:
+        raise GraphError(f"reconstruct: without {sorted(unknown)}; known: {', '.join(WITHOUT)}")
+    if "shading" in plan.without:
+        pictures = replace(pictures, normals=None)
+    start = started(pictures, plan)
+    place, scale = placement(start)
+    seen = pictures.placed(place * scale)  # w, too, is in units of the box then
+    if seen.depth is not None:
+        seen = replace(seen, depth=seen.depth * np.float32(scale))
+    mesh = moved(start, np.asarray(np.linalg.inv(place), np.float64))
+    courses: dict[str, Course] = {}
+    sphere = plan.start == "sphere" or "hull" in plan.without
+    rounds = (FAR_ROUND, *plan.rounds) if sphere else plan.rounds
+    with DressiAD(device) as ad:
+        for k, one in enumerate(rounds):
+            if one.faces is not None and (k == 0 or "remesh" not in plan.without):
+                mesh = remesh(mesh, edge_for(mesh, one.faces))
+            if k:
+                mesh = repaired(mesh)
+            label = f"shape {k + 1} of {len(rounds)}"
+            mesh, courses[label] = fit_round(
+                ad, mesh, seen, one, plan.weights, label,
+                preconditioned="preconditioning" not in plan.without,
+                occlusion="occlusion" not in plan.without,
+                seed=k,
+            )  # fmt: skip
+        mesh = repaired(mesh)
+        if plan.painting is None or seen.colour is None:
+            gains = np.ones((len(pictures), 3))
+            return Reconstruction(moved(mesh, place), None, start, gains, courses, said(mesh))
+        mesh = unwrap(mesh, plan.texture)
+        square = (plan.texture, plan.texture)
+        baked, _ = bake_texture(ad, mesh, seen.colour, seen.coverage, seen.matrices, square)
+        painted = paint(ad, mesh, baked, seen, plan.painting, plan.weights)
+    courses["texture"] = painted.course
+    mesh = repaired(painted.mesh, rebuild=False)
+    return Reconstruction(
+        moved(mesh, place), painted.texture, start, painted.gains, courses, said(mesh)
+    )
+
+
+def repaired(mesh: Mesh, rebuild: bool = True) -> Mesh:
+    """Return the mesh without folds and crossings. rebuild: whether faces may become others where
+    moving vertices is not enough; else such a mesh is returned as it came."""
+    try:
+        return untangle(mesh, rebuild=rebuild)
+    except DressiError:  # what is left is counted, and said
+        return mesh
+
+
+def said(mesh: Mesh) -> tuple[str, ...]:
+    """Return sentences on the topology and on what is still wrong with a mesh."""
+    problems = surface_problems(mesh)
+    out = []
+    if problems.genus != 0 or problems.n_components != 1:
+        out.append(
+            f"the result is no sphere: {problems.n_components} part(s) with "
+            f"{max(problems.genus, 0)} hole(s) through them in all"
+        )
+    if not (problems.is_closed and problems.is_embedded):
+        out.append(f"the result is not in order: {problems}")
+    return tuple(out)
+
+
+def started(pictures: Pictures, plan: Plan) -> Mesh:
+    """Return the start of a reconstruction, in the world."""
+    if isinstance(plan.start, Mesh):
+        return replace(plan.start, uvs=None, uv_faces=None).check()
+    masks, matrices = widened(pictures.coverage, pictures.matrices)
+    hull = visual_hull(masks, matrices, plan.hull_cells)
+    if plan.start == "hull" and "hull" not in plan.without:
+        return hull
+    if plan.start not in ("hull", "sphere"):
+        raise GraphError(f"reconstruct: the start is hull, sphere or a mesh, got {plan.start!r}")
+    low, high = hull.positions.min(0), hull.positions.max(0)
+    ball = icosphere(4)
+    return Mesh(ball.positions * (high - low) / 4.0 + (low + high) / 2.0, ball.faces, name="sphere")
+
+
+def widened(
+    masks: npt.NDArray[np.floating], matrices: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.float64]]:
+    """Return masks (n, 2 H, 2 W, 1) and matrices of pictures with as much again around them.
+
+    Borders are repeated outwards: where a mask does not reach the frame there is nothing beyond it,
+    and a hull may be carved there; where it does, what lies beyond is not known and stays.
+    """
+    height, width = masks.shape[1:3]
+    # Even sides: what is added above is added below.
+    rows, columns = -(-height // 2), -(-width // 2)
+    wide = np.pad(masks, ((0, 0), (rows, rows), (columns, columns), (0, 0)), mode="edge")
+    shrink = np.diag([width / (width + 2 * columns), height / (height + 2 * rows), 1.0, 1.0])
+    return wide, shrink @ matrices
+
+
+def placement(mesh: Mesh) -> tuple[npt.NDArray[np.float64], float]:
+    """Return (4, 4) from a box of side EXTENT around the origin to the mesh's place in the world,
+    and the scale from the world to that box. Raises GraphError where the mesh has no extent."""
+    low, high = mesh.positions.min(0).astype(np.float64), mesh.positions.max(0).astype(np.float64)
+    longest = float((high - low).max())
+    if not longest > 0.0:
+        raise GraphError(f"mesh '{mesh.name}' has no extent: all its vertices coincide")
+    scale = EXTENT / longest
+    place = np.diag([1.0 / scale, 1.0 / scale, 1.0 / scale, 1.0])
+    place[:3, 3] = (low + high) / 2.0
+    return place, scale
+
+
+def moved(mesh: Mesh, place: npt.NDArray[np.float64]) -> Mesh:
+    """Return the mesh with ``place @ p`` for each position p."""
+    positions = mesh.positions @ place[:3, :3].T + place[:3, 3]
+    return replace(mesh, positions=positions.astype(np.float32))
+
+
+def edge_for(mesh: Mesh, faces: int) -> float:
+    """Return the edge of even triangles of which the surface of a mesh takes so many."""
+    # An even triangle of side h has the area sqrt(3) / 4 h^2.
+    area = surface_area(mesh.positions, mesh.faces)
+    return float(np.sqrt(area / (0.4330127 * faces)))

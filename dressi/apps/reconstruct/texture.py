@@ -1,0 +1,168 @@
+"""Shape and texture together: the last round of a reconstruction.
+
+The mesh has its last topology and its UVs; its texture starts with what was baked. Positions move
+by Large Steps as in the rounds before, texels by Adam.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dressi.ad import Adam, AdamUniform, F, ParameterGroups, Variable, step_counter
+from dressi.ad.optim import Optimizer
+from dressi.ad.vtype import FLOAT, INT, IVEC3, VEC2, VEC3
+from dressi.apps.reconstruct.pictures import Pictures
+from dressi.apps.reconstruct.rounds import (
+    BETA2,
+    Course,
+    Leaves,
+    LossWeights,
+    between,
+    leaves_of,
+    run,
+    send_views,
+    shape_loss,
+    turns,
+)
+from dressi.engine import DressiAD
+from dressi.errors import GraphError
+from dressi.render.fit import l1_loss, large_steps, total_variation
+from dressi.render.raster import build_hardsoftras
+from dressi.render.scene import Mesh
+from dressi.render.shading import unlit
+
+GAUGE = 0.01
+"""Weight of the mean square of the logarithms of gains: they stay around 1."""
+
+GAIN_LR = 0.005
+"""Adam's learning rate of the logarithms of gains: 100 steps reach 1.6 times and back."""
+
+
+@dataclass(frozen=True)
+class Painting:
+    """The last round. iterations: steps. lr: learning rate of texels. shape_lr: of positions, for a
+    box of side 2; None: they stay. smoothness: lambda of Large Steps. variation: weight of the
+    total variation of the texture, which keeps salt and pepper out of texels that few pixels see.
+    gains: whether each view has a gain per channel of its own (exposure of photos). views: per
+    step. size: longer side of the pictures, pixels; None: as they are."""
+
+    iterations: int = 100
+    lr: tuple[float, float] = (0.03, 0.005)
+    shape_lr: tuple[float, float] | None = (0.03, 0.005)
+    smoothness: float = 3.0
+    variation: float = 0.01
+    gains: bool = False
+    views: int = 6
+    size: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Painted:
+    """mesh: with UVs. texture: (H, W, 3) linear, in [0, 1]. gains: (n, 3) of the views."""
+
+    mesh: Mesh
+    texture: np.ndarray
+    gains: np.ndarray
+    course: Course
+
+
+def paint(
+    ad: DressiAD,
+    mesh: Mesh,
+    texture: np.ndarray,
+    pictures: Pictures,
+    how: Painting,
+    weights: LossWeights,
+    label: str = "texture",
+    seed: int = 0,
+) -> Painted:
+    """Fit the texture, and the shape with it, to the pictures. Raises GraphError without colour or
+    UVs, DressiError where the loss is not finite."""
+    if pictures.colour is None or mesh.uvs is None:
+        raise GraphError("paint needs pictures with colour and a mesh with UVs")
+    if how.size is not None:
+        pictures = pictures.shrunk(how.size)
+    n = len(pictures)
+    n_views = min(how.views, n)
+    leaves = leaves_of(mesh, pictures, n_views)
+    uv = Variable(VEC2, (len(mesh.uvs), 1), name="vtx_uv")
+    uv_faces = Variable(IVEC3, (len(mesh.faces), 1), name="uv_faces")
+    albedo = Variable(VEC3, (texture.shape[1], texture.shape[0]), requires_grad=True, name="albedo")
+    lr = Variable(FLOAT, name="texture_lr")
+    parameter, pos, first = _positions(mesh, how)
+    view = Variable(INT, layers=n_views, name="view")
+    stops = Variable(VEC3, (n, 1), requires_grad=True, name="stops")
+    gain = F.exp(F.lookup(stops, view)) if how.gains else None
+    loss = _loss(pos, leaves, (uv, uv_faces, albedo), gain, how, weights)
+    if how.gains:  # all gains times a number, the texture divided by it: the same pictures
+        loss = loss + F.mean(F.dot(stops, stops)) * GAUGE
+    ad.set_loss_var(loss)
+    own: dict[str, Optimizer] = {"albedo": Adam(lr, beta2=BETA2)}
+    if how.shape_lr is not None:
+        own["u"] = AdamUniform(leaves.lr, beta2=BETA2)
+    ad.set_optimizer(ParameterGroups(own, default=Adam(GAIN_LR, beta2=BETA2)))
+    sent = {
+        parameter: first,
+        leaves.faces: mesh.faces,
+        uv: mesh.uvs,
+        uv_faces: mesh.corner_faces,
+        albedo: texture,
+    }
+    if how.gains:
+        sent[stops] = np.zeros((n, 3), np.float32)
+    for leaf, data in sent.items():
+        ad.send_img(leaf, data)
+    last = max(how.iterations - 1, 1)
+
+    def send(i: int, views: np.ndarray) -> None:
+        ad.send_img(lr, between(how.lr, i / last))
+        if how.shape_lr is not None:
+            ad.send_img(leaves.lr, between(how.shape_lr, i / last))
+        if how.gains:
+            layers = (-1, 1, 1, 1) if n_views > 1 else (1, 1, 1)
+            ad.send_img(view, views.astype(np.int32).reshape(layers))
+        send_views(ad, leaves, pictures.take(views))
+
+    course = run(ad, loss, how.iterations, turns(n, n_views, seed), send, label)
+    if how.shape_lr is not None:
+        mesh = replace(mesh, positions=ad.recv_img(pos))
+    gains = np.exp(ad.recv_img(stops)).reshape(n, 3) if how.gains else np.ones((n, 3))
+    return Painted(mesh, np.clip(ad.recv_img(albedo), 0.0, 1.0), gains, course)
+
+
+def _positions(mesh: Mesh, how: Painting) -> tuple[Variable, Variable, np.ndarray]:
+    """Return the leaf that positions come from, the positions, and what is sent to the leaf first:
+    parameters of Large Steps where vertices move, else positions."""
+    if how.shape_lr is None:
+        pos = Variable(VEC3, (len(mesh.positions), 1), name="vtx_pos")
+        return pos, pos, mesh.positions
+    steps = large_steps(Mesh(mesh.positions, mesh.faces), how.smoothness)
+    u = Variable(VEC3, (steps.n_places, 1), requires_grad=True, name="u")
+    return u, steps.vertices(u), steps.parameters(mesh.positions)
+
+
+def _loss(
+    pos: Variable,
+    leaves: Leaves,
+    surface: tuple[Variable, Variable, Variable],
+    gain: Variable | None,
+    how: Painting,
+    weights: LossWeights,
+) -> Variable:
+    """FLOAT @ 1x1: colours, the variation of the texture, and the loss of the shape. surface: UVs,
+    their faces, and the texture. gain: VEC3 per view."""
+    assert leaves.colour is not None
+    uv, uv_faces, albedo = surface
+    size = leaves.target.size
+    # A Sobol point per step shifts the projection within a pixel: texels between pixel centres are
+    # painted too, and the mean over steps is the box-filtered picture that a camera takes.
+    jitter = F.sobol(step_counter("jitter.step")) - 0.5
+    hs = build_hardsoftras(pos, leaves.faces, leaves.matrix, size, 1.0 / max(size), jitter=jitter)
+    picture = hs.blend([unlit(p, uv, uv_faces, albedo, wrap="clamp") for p in hs.peels])
+    if gain is not None:
+        picture = picture * gain
+    loss = l1_loss(picture, leaves.colour, leaves.weights) * weights.colour
+    loss = loss + total_variation(albedo, isotropic=True) * how.variation
+    return loss + shape_loss(hs, pos, leaves, weights)

@@ -1,0 +1,320 @@
+"""Splits, collapses and flips of edges, many at a time: the steps of remeshing.
+
+In: a working surface (float64, with a wanted edge length per vertex). Out: another one. An edit is
+made where it brings edges nearer to the wanted length, or angles nearer to even, and refused where
+it would turn a face over or change the topology. Edits of one call do not touch each other: of
+edges that would, the first in a ranking goes first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+from dressi.render.scene.half_edges import EdgeTable
+from dressi.render.scene.mesh import area_normals, unit_or_zero
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+LONGEST, SHORTEST = 4.0 / 3.0, 4.0 / 5.0
+"""Edges are split above and collapsed below these multiples of the wanted length: halves of a split
+edge are not collapsed again, and edges of a collapse not split (Botsch and Kobbelt 2004)."""
+_LEAST_TURN = 0.5
+"""Cosine of the largest angle by which an edit may turn a face: 60 degrees."""
+_ROUNDS = 8
+"""Rounds of independent edits per call; later calls go on where these end."""
+
+
+@dataclass(frozen=True, eq=False)
+class WorkingSurface:
+    """positions: (V, 3). faces: (F, 3). lengths: (V,) wanted edge lengths, world units. rank: (V,)
+    0 where a vertex may move within the surface, 1 along a crease, 2 not at all. creases: keys
+    of edges (lower vertex times V plus higher), ascending.
+    """
+
+    positions: Floats
+    faces: Ints
+    lengths: Floats
+    rank: Ints
+    creases: Ints
+
+    def is_crease(self, a: Ints, b: Ints) -> Bools:
+        """(N,) bool: the edge between vertices a and b is a crease."""
+        key = np.minimum(a, b) * len(self.positions) + np.maximum(a, b)
+        return np.isin(key, self.creases)
+
+
+def with_creases(surface: WorkingSurface, sharp_angle_deg: float | None) -> WorkingSurface:
+    """Return the surface with ranks and creases of the dihedral angles that it has now.
+
+    Borders do not move. Edges whose faces' normals differ by more than sharp_angle_deg are creases;
+    a vertex on two of them may move along them, others with creases not at all. Chains of creases
+    that are shorter than four wanted lengths are none: slivers make them, and no remeshed surface
+    could show them. None: no creases.
+    """
+    p, n = surface.positions, len(surface.positions)
+    table = EdgeTable.of(surface.faces)
+    sharp = np.zeros((0, 2), np.int64)
+    if sharp_angle_deg is not None:
+        normals = steady_normals(p, surface.faces, table)
+        pair = table.half_edges // 3
+        cosine = np.einsum("ei,ei->e", normals[pair[:, 0]], normals[pair[:, 1]])
+        edges = table.edges[table.edge[table.half_edges[:, 0]]]
+        sharp = edges[cosine < np.cos(np.radians(sharp_angle_deg))]
+    if len(sharp):
+        graph = coo_matrix((np.ones(len(sharp)), sharp.T), shape=(n, n))
+        chain = connected_components(graph, directed=False)[1][sharp[:, 0]]
+        span = np.linalg.norm(p[sharp[:, 0]] - p[sharp[:, 1]], axis=1)
+        share = np.bincount(chain, span / surface.lengths[sharp].mean(axis=1))
+        sharp = sharp[share[chain] >= 4.0]
+    count = np.bincount(sharp.ravel(), minlength=n)
+    rank = np.where(count == 0, 0, np.where(count == 2, 1, 2))
+    rank[table.edges[table.count != 2]] = 2
+    return replace(surface, rank=rank, creases=np.sort(sharp[:, 0] * n + sharp[:, 1]))
+
+
+def steady_normals(positions: Floats, faces: Ints, table: EdgeTable) -> Floats:
+    """(F, 3) unit normals, with a tenth of those across the edges, by area.
+
+    A sliver's own normal is that of rounding: here its neighbours' decide, elsewhere its own.
+    """
+    normals = area_normals(positions, faces)
+    first, second = (table.half_edges // 3).T
+    mixed = normals.copy()
+    for i, j in ((first, second), (second, first)):
+        np.add.at(mixed, i, 0.1 * normals[j])
+    return unit_or_zero(mixed)
+
+
+def split_long(surface: WorkingSurface) -> WorkingSurface:
+    """Split edges of two faces that are too long in their middles. The surface stays as it is."""
+    p, f = surface.positions, surface.faces
+    table, n = EdgeTable.of(f), len(surface.positions)
+    a, b = table.edges.T
+    long = np.linalg.norm(p[a] - p[b], axis=1) > LONGEST * 0.5 * (
+        surface.lengths[a] + surface.lengths[b]
+    )
+    long &= table.count == 2
+    if not long.any():
+        return surface
+    a, b = a[long], b[long]
+    middle = np.full(len(long), -1)
+    middle[long] = n + np.arange(len(a))
+    new_p = np.concatenate([p, 0.5 * (p[a] + p[b])])
+    of_face = middle[table.edge].reshape(-1, 3)
+    crease = surface.is_crease(a, b)
+    halves = np.concatenate([np.stack([e, middle[long]], 1)[crease] for e in (a, b)])
+    kept = surface.creases[~np.isin(surface.creases, (a * n + b)[crease])]
+    whole = np.stack([kept // n, kept % n], axis=1)
+    total = len(new_p)
+    pairs = np.concatenate([whole, halves])
+    return WorkingSurface(
+        new_p,
+        _cut(new_p, f, of_face),
+        np.concatenate([surface.lengths, 0.5 * (surface.lengths[a] + surface.lengths[b])]),
+        np.concatenate([surface.rank, crease.astype(np.int64)]),
+        np.sort(pairs[:, 0] * total + pairs[:, 1]),
+    )
+
+
+def _cut(positions: Floats, faces: Ints, middle: Ints) -> Ints:
+    """Faces cut at the middles of their edges. middle: (F, 3) vertex on each edge, or -1."""
+    n_cut = (middle >= 0).sum(axis=1)
+    out = [faces[n_cut == 0]]
+    # Turned so that of one cut edge it is the first, of two the third is whole.
+    start = np.where(n_cut == 1, (middle >= 0).argmax(axis=1), (middle < 0).argmax(axis=1) + 1) % 3
+    order = (start[:, None] + np.arange(3)) % 3
+    turned, at = np.take_along_axis(faces, order, 1), np.take_along_axis(middle, order, 1)
+    one, two, three = (n_cut == k for k in (1, 2, 3))
+    (a, b, c), m = turned[one].T, at[one, 0]
+    out += [np.stack(t, axis=1) for t in ((a, m, c), (m, b, c))]
+    (a, b, c), (m, k) = turned[two].T, at[two, :2].T
+    first = np.linalg.norm(positions[a] - positions[k], axis=1) < np.linalg.norm(
+        positions[m] - positions[c], axis=1
+    )
+    out += [
+        np.stack([m, b, k], axis=1),
+        np.stack([a, m, np.where(first, k, c)], axis=1),
+        np.stack([np.where(first, a, m), k, c], axis=1),
+    ]
+    (a, b, c), (m, k, j) = faces[three].T, middle[three].T
+    out += [np.stack(t, axis=1) for t in ((a, m, j), (m, b, k), (j, k, c), (m, k, j))]
+    return np.concatenate(out)
+
+
+def collapse_short(surface: WorkingSurface) -> WorkingSurface:
+    """Collapse edges that are too short, where topology, creases and normals allow it."""
+    refused = np.zeros(0, np.int64)
+    n = len(surface.positions)
+    for _ in range(_ROUNDS):
+        table = EdgeTable.of(surface.faces)
+        edges, target = _collapsible(surface, table)
+        key = edges[:, 0] * n + edges[:, 1]
+        new = ~np.isin(key, refused)
+        edges, target, key = edges[new], target[new], key[new]
+        if len(edges) == 0:
+            break
+        chosen = _apart(edges, _ranking(target), table.edges, n)
+        edges, key = edges[chosen], key[chosen]
+        good, place = _may_collapse(surface, table, edges)
+        refused = np.concatenate([refused, key[~good]])
+        if good.any():
+            surface = _collapse(surface, edges[good], place[good])
+    return _compacted(surface)
+
+
+def _ranking(cost: Floats) -> Ints:
+    rank = np.empty(len(cost), np.int64)
+    rank[np.argsort(cost, kind="stable")] = np.arange(len(cost))
+    return rank
+
+
+def _apart(edges: Ints, rank: Ints, all_edges: Ints, n: int) -> Bools:
+    """Choose edges of which no two are joined by an edge: the lowest rank around goes first."""
+    lowest = np.full(n, len(rank))
+    for end in edges.T:
+        np.minimum.at(lowest, end, rank)
+    around = lowest.copy()
+    for i, j in (all_edges.T, all_edges[:, ::-1].T):
+        np.minimum.at(around, i, lowest[j])
+    return (rank == around[edges[:, 0]]) & (rank == around[edges[:, 1]])
+
+
+def _collapsible(surface: WorkingSurface, table: EdgeTable) -> tuple[Ints, Floats]:
+    """Edges that are short and may go by their ranks, and their lengths over the wanted ones."""
+    a, b = table.edges.T
+    ratio = np.linalg.norm(surface.positions[a] - surface.positions[b], axis=1) / (
+        0.5 * (surface.lengths[a] + surface.lengths[b])
+    )
+    lower = np.minimum(surface.rank[a], surface.rank[b])
+    allowed = (ratio < SHORTEST) & (table.count == 2) & (lower < 2)
+    along = allowed & (lower == 1)
+    allowed[along] = surface.is_crease(a[along], b[along])
+    return table.edges[allowed], ratio[allowed]
+
+
+def _may_collapse(surface: WorkingSurface, table: EdgeTable, edges: Ints) -> tuple[Bools, Floats]:
+    """Which edges may be collapsed, and to which points (N, 3)."""
+    p, f, n = surface.positions, surface.faces, len(surface.positions)
+    a, b = edges.T
+    rank_a, rank_b = surface.rank[a], surface.rank[b]
+    share = np.where(rank_a == rank_b, 0.5, np.where(rank_a > rank_b, 0.0, 1.0))[:, None]
+    place = p[a] + share * (p[b] - p[a])
+    ones = np.ones(len(table.edges), np.int64)
+    joined = coo_matrix((ones, table.edges.T), shape=(n, n)).tocsr()
+    joined = joined + joined.T
+    common = joined[a].multiply(joined[b])
+    # The link condition: only the corners of the edge's two faces see both of its ends.
+    good = np.asarray(common.sum(axis=1)).ravel() == 2
+    valence = np.bincount(table.edges.ravel(), minlength=n)
+    rows, columns = common.nonzero()
+    good[rows[valence[columns] <= 3]] = False
+    edge_of = np.full(n, -1)
+    edge_of[a], edge_of[b] = np.arange(len(a)), np.arange(len(a))
+    owner = edge_of[f].max(axis=1)
+    stays = (owner >= 0) & ((edge_of[f] >= 0).sum(axis=1) == 1)
+    owner, corners = owner[stays], p[f[stays]]
+    moved = np.where((edge_of[f[stays]] >= 0)[..., None], place[owner][:, None], corners)
+    before = steady_normals(p, f, table)[stays]
+    cosine = np.einsum("fi,fi->f", before, unit_or_zero(_normals(moved)))
+    good[owner[cosine < _LEAST_TURN]] = False
+    far = surface.lengths[f[stays]].mean(axis=1) * LONGEST
+    longest = np.linalg.norm(moved - np.roll(moved, 1, axis=1), axis=2).max(axis=1)
+    worse = longest > np.maximum(
+        far, np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).max(axis=1)
+    )
+    good[owner[worse]] = False
+    return good, place
+
+
+def _normals(corners: Floats) -> Floats:
+    return np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+
+
+def _collapse(surface: WorkingSurface, edges: Ints, place: Floats) -> WorkingSurface:
+    a, b = edges.T
+    positions, lengths = surface.positions.copy(), surface.lengths.copy()
+    rank = surface.rank.copy()
+    positions[a], lengths[a] = place, 0.5 * (lengths[a] + lengths[b])
+    rank[a] = np.maximum(rank[a], rank[b])
+    to, n = np.arange(len(positions)), len(positions)
+    to[b] = a
+    faces = to[surface.faces]
+    faces = faces[(faces != np.roll(faces, 1, axis=1)).all(axis=1)]
+    i, j = to[surface.creases // n], to[surface.creases % n]
+    key = np.minimum(i, j) * n + np.maximum(i, j)
+    return WorkingSurface(positions, faces, lengths, rank, np.unique(key[i != j]))
+
+
+def _compacted(surface: WorkingSurface) -> WorkingSurface:
+    """Return the surface without the vertices that no face has."""
+    n = len(surface.positions)
+    used, index = np.unique(surface.faces, return_inverse=True)
+    number = np.full(n, -1)
+    number[used] = np.arange(len(used))
+    i, j = number[surface.creases // n], number[surface.creases % n]
+    return WorkingSurface(
+        surface.positions[used],
+        np.reshape(index, (-1, 3)).astype(np.int64),
+        surface.lengths[used],
+        surface.rank[used],
+        np.sort((i * len(used) + j)[(i >= 0) & (j >= 0)]),
+    )
+
+
+def flip_uneven(surface: WorkingSurface) -> WorkingSurface:
+    """Flip edges where the smallest angle at them grows, until few would; creases stay."""
+    n = len(surface.positions)
+    for _ in range(_ROUNDS):
+        table = EdgeTable.of(surface.faces)
+        corners, pair, gain = _flips(surface, table)
+        if len(corners) == 0:
+            break
+        rank, lowest = _ranking(-gain), np.full(n, len(gain))
+        for column in corners.T:
+            np.minimum.at(lowest, column, rank)
+        chosen = (rank[:, None] == lowest[corners]).all(axis=1)
+        a, b, c, d = corners[chosen].T
+        # Faces abc and bad become cdb and dca.
+        faces = surface.faces.copy()
+        faces[pair[chosen, 0]] = np.stack([c, d, b], axis=1)
+        faces[pair[chosen, 1]] = np.stack([d, c, a], axis=1)
+        surface = replace(surface, faces=faces)
+    return surface
+
+
+def _flips(surface: WorkingSurface, table: EdgeTable) -> tuple[Ints, Ints, Floats]:
+    """(N, 4) corners a, b, c, d of faces abc and bad whose edge ab had better be cd.
+
+    Returns also the two faces (N, 2), and by how much the smallest angle grows, radians.
+    """
+    p, f, n = surface.positions, surface.faces, len(surface.positions)
+    flat = f.ravel()
+    h, g = table.half_edges[~table.turned[table.edge[table.half_edges[:, 0]]]].T
+    a, b = flat[h], flat[h - h % 3 + (h + 1) % 3]
+    c, d = flat[h - h % 3 + (h + 2) % 3], flat[g - g % 3 + (g + 2) % 3]
+    valence = np.bincount(table.edges.ravel(), minlength=n)
+    key = table.edges[:, 0] * n + table.edges[:, 1]
+    usable = (valence[a] > 3) & (valence[b] > 3) & (c != d) & ~surface.is_crease(a, b)
+    usable &= ~np.isin(np.minimum(c, d) * n + np.maximum(c, d), key)
+    a, b, c, d, h, g = (x[usable] for x in (a, b, c, d, h, g))
+    old = [p[np.stack(t, axis=1)] for t in ((a, b, c), (b, a, d))]
+    new = [p[np.stack(t, axis=1)] for t in ((c, d, b), (d, c, a))]
+    gain = np.minimum(*map(_least_angle, new)) - np.minimum(*map(_least_angle, old))
+    before = unit_or_zero(_normals(old[0]) + _normals(old[1]))
+    agree = np.min([np.einsum("fi,fi->f", before, unit_or_zero(_normals(t))) for t in new], axis=0)
+    good = (gain > 1e-3) & (agree > _LEAST_TURN)  # less is rounding
+    return np.stack([a, b, c, d], axis=1)[good], np.stack([h // 3, g // 3], 1)[good], gain[good]
+
+
+def _least_angle(corners: Floats) -> Floats:
+    """(N,) smallest angle of each triangle, radians."""
+    ahead, behind = np.roll(corners, -1, axis=1) - corners, np.roll(corners, 1, axis=1) - corners
+    size = np.linalg.norm(np.cross(ahead, behind), axis=2)
+    return np.asarray(np.arctan2(size, np.einsum("fki,fki->fk", ahead, behind)).min(axis=1))

@@ -1,0 +1,277 @@
+"""Report pages: well-formed, nothing from outside, pictures and models to the bit; and pictures of
+surfaces with known colours."""
+
+from __future__ import annotations
+
+import base64
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dressi import DressiAD
+from dressi.errors import GraphError, LoadError
+from dressi.render.camera import look_at, orthographic, perspective
+from dressi.render.fit import rows_of, surface_pictures, view_rasters
+from dressi.render.io import (
+    heat_bar,
+    heat_colors,
+    linear_to_srgb,
+    read_image,
+    svg_curves,
+    write_glb,
+    write_report,
+)
+from dressi.render.scene import Mesh, icosphere
+
+VOID = {"meta", "img", "br", "hr", "link", "input"}
+
+
+class _Page(HTMLParser):
+    """Elements of a page, and what is wrong with their nesting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.faults: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(f"</{tag}>")
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text.append(data)
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attrs for name, attrs in self.found if name == tag]
+
+
+def _parsed(path: Path) -> _Page:
+    page = _Page()
+    page.feed(path.read_text(encoding="utf-8"))
+    page.close()
+    return page
+
+
+@pytest.fixture(scope="module")
+def picture() -> np.ndarray:
+    return np.random.default_rng(0).random((6, 9, 3)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory, picture: np.ndarray) -> Path:
+    out = tmp_path_factory.mktemp("report")
+    write_glb(out / "ball.glb", icosphere(1), picture)
+    (out / "page").mkdir()
+    return write_report(
+        out / "page",
+        'Ball & <script>alert("x")</script>',
+        "dressi fit a.png --out 'b & c'",
+        {"Surface": {"": ["a", "b"], "F-score": [0.123456, 1.0], "faces": [5120, "n/a"]}},
+        {"target | result": picture, "grey": picture[..., 0]},
+        {"loss": {"shape < all": [1.0, float("nan"), 0.01], "texture": [0.5]}},
+        {"ball": out / "ball.glb"},
+        ["Nothing is known of the far side."],
+    )
+
+
+def test_a_page_is_well_formed_and_shows_texts_as_they_are(report):
+    page = _parsed(report)
+    assert page.faults == [] and page.open == []
+    text = "".join(page.text)
+    for shown in ('Ball & <script>alert("x")</script>', "--out 'b & c'", "shape < all", "0.1235"):
+        assert shown in text
+    for shown in ("5120", "n/a", "Nothing is known of the far side."):
+        assert shown in text
+    assert not any("alert" in (attrs.get("src") or "") for attrs in page.of("script"))
+    assert len(page.of("script")) == 2, "the model and the viewer, no markup from a title"
+
+
+def test_a_page_needs_nothing_from_outside(report):
+    page = _parsed(report)
+    for tag, attrs in page.found:
+        for name in ("src", "href", "action", "srcset", "data", "poster"):
+            assert (attrs.get(name) or "data:").startswith("data:"), (tag, name)
+    text = report.read_text(encoding="utf-8")
+    assert not re.search(r"https?:|//[a-z]+\.|@import|url\(|importScripts|XMLHttp|fetch\(", text)
+    policy = [m["content"] for m in page.of("meta") if "http-equiv" in m]
+    assert policy and "default-src 'none'" in str(policy[0])
+    assert [p.name for p in report.parent.iterdir()] == ["report.html"]
+
+
+def test_pictures_and_models_are_in_the_page_to_the_bit(report, picture, tmp_path):
+    page = _parsed(report)
+    first, second = page.of("img")
+    assert first["alt"] == "target | result"
+    for image, want in ((first, picture), (second, picture[..., :1])):
+        (tmp_path / "a.png").write_bytes(base64.b64decode(str(image["src"]).partition(",")[2]))
+        # Half a step of 8 bits of sRGB.
+        back = linear_to_srgb(read_image(tmp_path / "a.png"))
+        assert np.abs(back - linear_to_srgb(want)).max() < 0.501 / 255
+    name = page.of("canvas")[0]["data-source"]
+    model = re.search(rf'id="{name}">([^<]+)<', report.read_text(encoding="utf-8"))
+    assert model is not None
+    assert base64.b64decode(model[1]) == (report.parents[1] / "ball.glb").read_bytes()
+
+
+def test_a_page_of_figures_alone_has_no_script(tmp_path):
+    page = _parsed(write_report(tmp_path / "new" / "folder", "t", figures={"a": {"b": True}}))
+    assert page.of("script") == [] and page.of("canvas") == [] and "True" in page.text
+    assert page.faults == [] and page.open == []
+
+
+def test_a_page_refuses_what_it_cannot_show(tmp_path):
+    (tmp_path / "a.glb").write_bytes(b"no GLB at all")
+    for error, word, more in (
+        (GraphError, "is no GLB", {"models": {"m": tmp_path / "a.glb"}}),
+        (LoadError, "none.glb", {"models": {"m": tmp_path / "none.glb"}}),
+        (GraphError, "no values", {"curves": {"c": {"x": [float("nan")]}}}),
+        (GraphError, r"2, 2, 7", {"pictures": {"p": np.zeros((2, 2, 7))}}),
+    ):
+        with pytest.raises(error, match=word):
+            write_report(tmp_path, "title", **more)
+    with pytest.raises(GraphError, match="title"):
+        write_report(tmp_path, " ")
+    assert not (tmp_path / "report.html").exists()
+
+
+def _browser() -> str | None:
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    return next((path for path in map(shutil.which, names) if path), None)
+
+
+@pytest.mark.slow
+def test_a_browser_draws_the_model_without_an_error(report, tmp_path):
+    browser = _browser()
+    if browser is None:
+        pytest.skip("no Chromium on this machine")
+    flags = ["--headless", "--no-sandbox", "--use-angle=swiftshader", "--in-process-gpu"]
+    flags += ["--enable-unsafe-swiftshader", "--ignore-gpu-blocklist", "--no-zygote"]
+    flags += ["--enable-logging=stderr", "--virtual-time-budget=3000"]
+    flags += [f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", report.as_uri()]
+    done = subprocess.run(
+        [browser, *flags], capture_output=True, encoding="utf-8", errors="replace", timeout=120
+    )
+    assert 'data-drawn="yes"' in done.stdout
+    assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
+
+
+def test_curves_are_drawn_where_their_values_are():
+    root = ElementTree.fromstring(svg_curves({"a": [1.0, 10.0, 100.0]}, (400, 200)))
+    curve = next(p.get("d") for p in root.iter("path") if p.get("fill") == "none")
+    points = np.array(re.findall(r"[ML]([\d.]+) ([\d.]+)", str(curve)), dtype=float)
+    assert len(points) == 3
+    # On a logarithmic axis equal factors are equal steps, upwards on the screen.
+    steps = np.diff(points, axis=0)
+    assert steps[0] == pytest.approx(steps[1], abs=0.11) and steps[0, 1] < 0 < steps[0, 0]
+    gap = svg_curves({"a": [1.0, float("nan"), -3.0], "b & c": [2.0] * 5000})
+    curves = [p.get("d") for p in ElementTree.fromstring(gap).iter("path") if p.get("fill")]
+    assert str(curves[0]).count("M") == 2
+    assert 400 < str(curves[1]).count("L") < 1000, "as many points as the picture can show"
+
+
+def test_heat_goes_from_pale_to_dark_and_stops_at_the_limit():
+    colors = heat_colors(np.linspace(0.0, 3.0, 7), 2.0)
+    assert np.array_equal(colors[4], colors[6])
+    light = colors @ [0.2126, 0.7152, 0.0722]
+    assert light[0] > 3.0 * light[4]
+    assert len(np.unique(colors[:5].round(4), axis=0)) == 5
+    for bad in (lambda: heat_colors(0.0, 0.0), lambda: heat_bar(1.0, "mm", (10, 10))):
+        with pytest.raises(GraphError):
+            bad()
+
+
+def test_a_heat_bar_shows_its_colours_and_its_figures():
+    bar = heat_bar(2.0, "% of the diagonal", (300, 60))
+    assert bar.shape == (60, 300, 3)
+    assert np.allclose(bar[5], heat_colors(np.linspace(0.0, 2.0, 300), 2.0))
+    assert bar[-15:].min() < 0.2 and bar[-30:-15].min() < 0.2, "figures, then the unit"
+
+
+def _view(eye: tuple[float, float, float]) -> np.ndarray:
+    return perspective(40.0, 1.0, 0.5, 10.0) @ look_at(eye, (0, 0, 0), (0, 1, 0))
+
+
+@pytest.mark.gpu
+def test_rasters_name_the_face_and_the_place_of_each_pixel(ad: DressiAD):
+    mesh = icosphere(1)
+    matrices = np.stack([_view((0, 0, 3)), _view((3, 0.5, 0))])
+    for raster, matrix in zip(view_rasters(ad, mesh, matrices, (40, 30)), matrices, strict=True):
+        places = raster.interpolate(mesh.positions, mesh.faces)
+        shown = raster.ids >= 0
+        assert 0.2 < shown.mean() < 0.8 and not places[~shown].any()
+        clip = places[shown] @ matrix[:, :3].T + matrix[:, 3]
+        at = (clip[:, :2] / clip[:, 3:] + 1.0) * 0.5 * [40, 30]
+        rows, columns = np.nonzero(shown)
+        # Weights are float32, of places up to 40 pixels apart.
+        assert at == pytest.approx(np.stack([columns, rows], axis=1) + 0.5, abs=1e-3)
+
+
+@pytest.mark.gpu
+def test_pictures_have_the_colours_of_what_they_show(ad: DressiAD):
+    """A sphere from +X: in the middle its normal looks at the eye, at the top it looks up."""
+    mesh = icosphere(3)
+    texture = np.full((4, 4, 3), [0.2, 0.4, 0.6], np.float32)
+    matrix = orthographic(2.2, 2.2, 0.5, 10.0) @ look_at((4, 0, 0), (0, 0, 0), (0, 1, 0))
+    height = mesh.positions[:, 1].astype(np.float64) + 1.0
+    got = surface_pictures(ad, mesh, matrix[None], (66, 66), height, 2.0, texture)
+    normals = linear_to_srgb(got.normals[0])
+    # Normals turn by a degree or two per pixel: 0.02 of the values.
+    assert normals[33, 33] == pytest.approx([0.5, 0.5, 1.0], abs=0.03)
+    assert normals[5, 33, 1] > 0.93 and normals[60, 33, 1] < 0.07
+    assert normals[33, 60, 0] > 0.93 and normals[33, 5, 0] < 0.07
+    assert got.texture[0, 20:46, 20:46] == pytest.approx(
+        np.broadcast_to(texture[0, 0], (26, 26, 3)), abs=1e-5
+    )
+    for stack in rows_of(got).values():
+        assert np.asarray(stack[0])[0, 0] == pytest.approx(1.0), "white background"
+    for row, value in ((10, 1.7), (33, 1.0), (56, 0.3)):
+        drawn, want = got.error[0, row, 33], heat_colors(value, 2.0)
+        shade = drawn / np.maximum(want, 0.02)
+        assert (drawn <= want + 0.05).all() and shade.max() > 0.6
+    shaded = got.shaded[0, ..., 0]
+    assert shaded[20, 22] > shaded[50, 50] > 0.0, "the light is at the upper left"
+
+
+@pytest.mark.gpu
+def test_a_wire_frame_has_lines_along_edges_and_none_within_faces(ad: DressiAD):
+    places = np.array([[-1, -1, 0], [1, -1, 0], [1, 1, 0], [-1, 1, 0]])
+    square = Mesh(places, [[0, 1, 2], [0, 2, 3]])
+    got = surface_pictures(ad, square, _view((0, 0, 4))[None], (80, 80))
+    shaded, wire = got.shaded[0, ..., 0], got.wire[0, ..., 0]
+    ratio = wire / shaded
+    k = np.arange(20, 60)
+    assert ratio[k, 79 - k].max() < 0.7, "the diagonal from the lower left"
+    assert ratio[50, 60] == pytest.approx(1.0) and ratio[30, 20] == pytest.approx(1.0)
+
+
+@pytest.mark.gpu
+def test_pictures_refuse_what_does_not_fit(ad: DressiAD):
+    mesh, matrix = icosphere(1), _view((0, 0, 4))[None]
+    plain = Mesh(mesh.positions, mesh.faces)
+    for word, call in (
+        ("value per vertex", lambda: surface_pictures(ad, mesh, matrix, (8, 8), np.zeros(3))),
+        (
+            "no uvs",
+            lambda: surface_pictures(ad, plain, matrix, (8, 8), None, 1.0, np.ones((2, 2, 3))),
+        ),
+        (r"\(views, 4, 4\)", lambda: surface_pictures(ad, mesh, matrix[0], (8, 8))),
+    ):
+        with pytest.raises(GraphError, match=word):
+            call()
