@@ -19,6 +19,7 @@ from dressi.ad.vtype import VType
 from dressi.errors import GraphError, user_line
 
 if TYPE_CHECKING:
+    from dressi.ad.index_uses import IndexUses
     from dressi.ad.registry import Op
 
 _uids = itertools.count()
@@ -67,6 +68,7 @@ class Variable(Operators):
         "data",
         "derived",
         "fragment_of",
+        "index_uses",
         "layers",
         "line",
         "name",
@@ -106,6 +108,8 @@ class Variable(Operators):
         self.fragment_of: Function | None = None
         """Not None: a value per rasterized fragment of that RASTER function, before the depth
         test."""
+        self.index_uses: IndexUses | None = None
+        """Leaf of indices: the tables that F.lookup reads by it."""
         self._inverses: dict[Hashable, tuple[Variable, Variable]] | None = None
         """Leaf of static indices: the leaves with the inverse of an index, by the ops between this
         leaf and the index and by the number of rows (F.lookup)."""
@@ -122,6 +126,12 @@ class Variable(Operators):
     def requires_grad(self, value: bool) -> None:
         if value and self.vtype.is_int:
             raise GraphError(f"{self.label()}: an integer has no gradient")
+        if value and self.creator is not None:
+            raise GraphError(
+                f"{self.label()}: is computed by {self.creator.where}, so it is no parameter\n"
+                "  hint: set requires_grad on the leaf that it is computed from; its own gradient "
+                "is build_backward(loss, [it])"
+            )
         self._requires_grad = value
         Variable.flag_changes += 1
 
@@ -149,7 +159,7 @@ class Variable(Operators):
     def __bool__(self) -> bool:
         raise GraphError(
             f"{self.label()}: a Variable has no truth value while the graph is "
-            "being built; use F.where"
+            "being built; use F.where, and F.logical_and, F.maximum ... for and, max() ..."
         )
 
 

@@ -9,6 +9,7 @@ import time
 from collections import deque
 
 from dressi.ad.autodiff import build_backward
+from dressi.ad.explain import explain
 from dressi.ad.graph import Variable, leaves
 from dressi.ad.optim import Optimizer
 from dressi.ad.simplify import materialize
@@ -64,7 +65,7 @@ class Program:
             if x not in gradients:
                 raise GraphError(
                     f"recv_grad: the loss {loss.label()} does not depend on "
-                    f"{x.label()} through differentiable ops"
+                    f"{x.label()} through differentiable ops\n  {explain(x, loss)}"
                 )
             self._gradients[x] = materialize(gradients[x])
         return self._gradients[x]

@@ -119,6 +119,7 @@ from dressi.ad.functions.vector import (
     with_components,
 )
 from dressi.ad.functions.window import crop, pad, tile
+from dressi.ad.idioms import no_op
 
 _attach_operators()
 
@@ -277,6 +278,17 @@ def __dir__() -> list[str]:
     return __all__
 
 
+def _missing(family: str, name: str) -> Any:
+    """Raise AttributeError for an op that a family does not have, naming one that F has."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise no_op(name, public_ops(), f"F.{family}")
+
+
+for _name, _family in FAMILIES.items():
+    vars(_family)["__getattr__"] = partial(_missing, _name)
+
+
 def public_ops() -> dict[str, Any]:
     """Return every op under its name in F, with its family: ``add``, ``linalg.inverse``."""
     own = {name: globals()[name] for name in __all__ if name not in FAMILIES}
@@ -294,4 +306,4 @@ if not TYPE_CHECKING:  # a type checker is to find names that do not exist
                 warnings.warn(message, DeprecationWarning, stacklevel=2)
                 globals()[name] = getattr(module, name)
                 return globals()[name]
-        raise AttributeError(f"F has no op {name!r}")
+        raise no_op(name, public_ops())

@@ -9,6 +9,36 @@ from dressi.ad.functions import arith, elementary, matrix, power
 from dressi.ad.functions.select import compare
 from dressi.ad.functions.vector import swizzle
 from dressi.ad.graph import Variable
+from dressi.ad.idioms import no_op
+from dressi.errors import GraphError
+
+_UFUNCS = {
+    "add": arith.add,
+    "subtract": arith.sub,
+    "multiply": arith.mul,
+    "divide": arith.div,
+    "power": power.pow,
+    "less": partial(compare, "lt"),
+    "less_equal": partial(compare, "lte"),
+    "greater": partial(compare, "gt"),
+    "greater_equal": partial(compare, "gte"),
+}
+"""NumPy's functions behind operators: what ``np.float32(2) * x`` calls."""
+
+
+def array_ufunc(self: Variable, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Variable:
+    """Return the op of an operator whose left side is a number or array of NumPy. Raises GraphError
+    for other functions of NumPy, naming the op."""
+    if method == "__call__" and ufunc.__name__ in _UFUNCS and not kwargs:
+        return _UFUNCS[ufunc.__name__](*inputs)
+    from dressi.ad import functions  # it attaches these operators
+
+    said = str(no_op(ufunc.__name__, functions.public_ops()))
+    hint = said.partition("; ")[2] or "only ops of F work on Variables"
+    raise GraphError(
+        f"np.{ufunc.__name__} does not work on {self.label()}, which holds no numbers\n"
+        f"  hint: {hint}"
+    )
 
 
 def attach_operators() -> None:
@@ -20,6 +50,7 @@ def attach_operators() -> None:
     v.__truediv__, v.__rtruediv__ = arith.div, lambda a, b: arith.div(b, a)
     v.__matmul__ = matrix.matmul
     v.__neg__, v.__abs__, v.__pow__ = arith.neg, elementary.abs, power.pow
+    v.__rpow__, v.__array_ufunc__ = lambda a, b: power.pow(b, a), array_ufunc
     v.__lt__ = lambda a, b: compare("lt", a, b)
     v.__le__ = lambda a, b: compare("lte", a, b)
     v.__gt__ = lambda a, b: compare("gt", a, b)
