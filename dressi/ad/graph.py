@@ -19,6 +19,7 @@ from dressi.ad.vtype import VType
 from dressi.errors import GraphError, user_line
 
 if TYPE_CHECKING:
+    from dressi.ad.doubts import Doubt
     from dressi.ad.index_uses import IndexUses
     from dressi.ad.registry import Op
 
@@ -67,6 +68,7 @@ class Variable(Operators):
         "creator",
         "data",
         "derived",
+        "doubt",
         "fragment_of",
         "index_uses",
         "layers",
@@ -108,6 +110,8 @@ class Variable(Operators):
         self.fragment_of: Function | None = None
         """Not None: a value per rasterized fragment of that RASTER function, before the depth
         test."""
+        self.doubt: Doubt | None = None
+        """What an engine is to look at before it first computes this."""
         self.index_uses: IndexUses | None = None
         """Leaf of indices: the tables that F.lookup reads by it."""
         self._inverses: dict[Hashable, tuple[Variable, Variable]] | None = None

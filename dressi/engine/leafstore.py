@@ -181,6 +181,13 @@ class LeafStore:
             "  hint: call send_img before the step"
         )
 
+    def at_hand(self, v: Variable) -> np.ndarray | None:
+        """Data of a leaf as last sent, where they need not be read from the device; else None."""
+        if v.uid in self._images_only or v.derived is not None:
+            return None
+        own = self._host.get(v.uid)
+        return v.data if own is None else own
+
     def index_feeds(self, outputs: Iterable[Variable]) -> dict[Variable, np.ndarray]:
         """Data of all integer leaves that have some."""
         return {

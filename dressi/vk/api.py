@@ -36,7 +36,21 @@ _INSTALL = {
 
 def install_hint() -> str:
     """What to install on this operating system to get a Vulkan loader and a driver; where there are
-    signs of an NVIDIA driver, what that needs to be loaded."""
+    signs of an NVIDIA driver, what that needs to be loaded. Driver files that the environment names
+    and that are not there come first."""
+    missing = [name for name in config.vulkan_driver_files() if not Path(name).exists()]
+    if missing:
+        return (
+            f"hint: VK_DRIVER_FILES (or VK_ICD_FILENAMES) names {', '.join(missing)}, which is not "
+            "there: correct the path, or unset the variable"
+        )
+    if config.vulkan_driver_files():
+        named = ", ".join(config.vulkan_driver_files())
+        return f"hint: only the drivers of VK_DRIVER_FILES are tried: {named}\n  {_to_install()}"
+    return _to_install()
+
+
+def _to_install() -> str:
     here = _INSTALL.get(sys.platform, _INSTALL["linux"])
     rest = "; ".join(
         f"{name}: {text}"

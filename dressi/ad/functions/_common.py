@@ -112,8 +112,6 @@ def numbers(name: str, value: Any) -> np.ndarray:
         raise GraphError(
             f"F.{name}: needs Variables or numbers, got {type(value).__name__} {short(value)}{hint}"
         )
-    if array.size > 4 and hasattr(value, "dtype"):
-        raise not_in_graph(f"F.{name}", value, array.shape)
     return array.astype(np.float64)
 
 
@@ -174,6 +172,8 @@ def lift(name: str, *values: Any) -> list[Variable]:
             out.append(v)
         else:
             array = numbers(name, v)
+            if array.size > 4 and hasattr(v, "dtype"):
+                raise not_in_graph(f"F.{name}", v, array.shape)
             out.append(_constant(name, array, _type_of(name, array, integer)))
     return out
 

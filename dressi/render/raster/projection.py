@@ -13,6 +13,7 @@ from dressi.ad.index_uses import check_sent, note_use
 from dressi.ad.vtype import IVEC3, MAT4, VEC3
 from dressi.errors import GraphError
 from dressi.render.raster.clip import Parts, build_parts
+from dressi.render.raster.clip_doubts import clip_doubt
 
 Size = tuple[int, int]
 
@@ -68,7 +69,9 @@ def project(vtx_pos: Variable, matrix: Variable) -> Variable:
             "project needs VEC3 positions and a MAT4 @ 1x1, got "
             f"{vtx_pos.label()}, {matrix.label()}"
         )
-    return matrix @ F.vec4(vtx_pos, 1.0)
+    clip = matrix @ F.vec4(vtx_pos, 1.0)
+    clip.doubt = clip_doubt(vtx_pos, matrix, clip.line)
+    return clip
 
 
 def to_screen(clip: Variable, size: Size, jitter: Variable | None = None) -> Variable:
