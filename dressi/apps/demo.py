@@ -22,6 +22,7 @@ from dressi.apps.fitting import (
     fit_texture,
 )
 from dressi.apps.report import (
+    check_least,
     check_outputs,
     copy1024_ms,
     identity,
@@ -142,20 +143,15 @@ def run_demo(options: DemoOptions) -> dict[str, Any]:
 
 def _check(options: DemoOptions) -> None:
     """Raise GraphError or LoadError where the options do not make a demo."""
-    if (
-        options.views < 1
-        or options.size < 8
-        or options.iterations < 1
-        or options.texture_iterations < 0
-    ):
-        raise GraphError(
-            "demo needs views >= 1, size >= 8, iterations >= 1, texture_iterations >= 0, got "
-            f"views {options.views}, size {options.size}, iterations {options.iterations}, "
-            f"texture_iterations {options.texture_iterations}"
-        )
+    check_least(
+        views=(options.views, 1),
+        size=(options.size, 8),
+        iterations=(options.iterations, 1),
+        texture_iterations=(options.texture_iterations, 0),
+    )
     if options.target is not None and not Path(options.target).is_file():
         kind = "it is a folder" if Path(options.target).is_dir() else "no such file"
-        raise LoadError(f"{options.target}: {kind}", options.target)
+        raise LoadError(f"--target {options.target}: {kind}", options.target)
     check_outputs(options.out, options.json)
 
 

@@ -7,6 +7,6 @@ a time, ``packing`` times the compiler, ``antialias`` and ``kbuffer`` compare tw
 """
 
 from dressi.apps.bench.common import Settings
-from dressi.apps.bench.run import ALL, OUT, TABLES, run_bench
+from dressi.apps.bench.run import ABOUT, ALL, OUT, TABLES, run_bench
 
-__all__ = ["ALL", "OUT", "TABLES", "Settings", "run_bench"]
+__all__ = ["ABOUT", "ALL", "OUT", "TABLES", "Settings", "run_bench"]
