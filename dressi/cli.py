@@ -107,7 +107,9 @@ def _add_demo(commands: Commands) -> None:
 def _add_fit(commands: Commands) -> None:
     fit = commands.add_parser("fit", help="fit a shape and its texture to calibrated photos")
     fit.add_argument("--images", required=True, metavar="DIR", help="folder of the photos (needed)")
-    fit.add_argument("--cameras", required=True, metavar="FILE", help="Middlebury *_par.txt (needed)")
+    fit.add_argument(
+        "--cameras", required=True, metavar="FILE", help="Middlebury *_par.txt (needed)"
+    )
     _common(fit, "out/fit")
     fit.add_argument(
         "--iterations",
@@ -118,7 +120,9 @@ def _add_fit(commands: Commands) -> None:
     fit.add_argument(
         "--texture-iterations", type=int, default=100, help="on the texture (default 100)"
     )
-    fit.add_argument("--views", type=int, default=None, help="use only the first N photos (default all)")
+    fit.add_argument(
+        "--views", type=int, default=None, help="use only the first N photos (default all)"
+    )
     fit.add_argument(
         "--size",
         type=int,

@@ -80,7 +80,9 @@ def _file(frame: FrameType) -> str:
 
 def _cell_number(path: str) -> int | None:
     """Number of the cell that IPython compiled under this name; None where it does not tell."""
-    shell_class = getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
+    shell_class = getattr(
+        sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None
+    )
     if shell_class is None or not shell_class.initialized():
         return None
     numbers = getattr(shell_class.instance().compile, "_filename_map", {})  # it has no other table

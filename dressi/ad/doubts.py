@@ -6,7 +6,7 @@ Variable that it computes; the engine looks at it when it packs a graph with tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from dressi.ad.graph import Function, Variable, leaves, topological
 from dressi.errors import warn
 
 MOST_FUNCTIONS = 24
-"""Functions behind the inputs of a doubt, above which it is dropped: they are evaluated by NumPy."""
+"""Functions behind the inputs of a doubt above which it is dropped: NumPy evaluates them."""
 
 _THROUGH = {"sum", "sum_layers", "sum_components", "abs", "sqrt", "neg", "add", "pow", "dot", "mul"}
 """Ops between a loss and the differences that it measures."""
@@ -32,9 +32,7 @@ class Doubt:
     say: Callable[..., None]
 
 
-def say_doubts(
-    outputs: Iterable[Variable], host: Callable[[Variable], np.ndarray | None]
-) -> None:
+def say_doubts(outputs: Iterable[Variable], host: Callable[[Variable], np.ndarray | None]) -> None:
     """Let every doubt of a graph look at its inputs, once. host: data of a leaf where they are at
     hand; None: the doubt waits for the next time."""
     for f in topological(outputs):
@@ -48,8 +46,6 @@ def say_doubts(
         if all(a is not None for a in feeds.values()):
             f.output.doubt = None
             doubt.say(*evaluate(doubt.inputs, feeds))
-
-
 
 
 def say_mixed(loss: Variable) -> None:

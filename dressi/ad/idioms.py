@@ -1,4 +1,4 @@
-"""Idioms of other array libraries on Variables: each raises a sentence that names Dressi's own word.
+"""Idioms of other array libraries on Variables: each raises a sentence with Dressi's own word.
 
 In: what a NumPy or PyTorch user writes on a Variable. Out: GraphError, or AttributeError where
 Python asks for one. Nothing here computes.
@@ -23,7 +23,7 @@ ATTRIBUTES = {
     "ndim": "it is a 2D image: x.size is (width, height), x.layers the stacked images",
     "dtype": "its type is x.vtype: float32 or int32 components",
     "T": "matrices are transposed by F.transpose(x)",
-    "grad": "gradients are read by ad.recv_grad(x), or are graph: dressi.ad.build_backward(loss)[x]",
+    "grad": "ad.recv_grad(x) reads the gradient; as graph it is dressi.ad.build_backward(loss)[x]",
     "backward": "ad.set_loss_var(loss) and ad.set_optimizer(...) say it, ad.exec_step() runs it",
     "detach": "F.stop_gradient(x) lets no gradient through",
     "requires_grad_": "set x.requires_grad = True on a leaf",

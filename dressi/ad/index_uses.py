@@ -1,4 +1,4 @@
-"""Which tables the leaves of indices point into, so that bad indices are refused when they are sent.
+"""Which tables the leaves of indices point into: bad indices are refused when they are sent.
 
 In: ``F.lookup`` of a leaf, or of components of one. Out: GraphError naming leaf, index and table.
 """

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dressi.ad.idioms import Idioms
+from dressi.ad.shown import Shown
 
 if TYPE_CHECKING:
     from dressi.ad.graph import Variable
 
 
-class Operators(Idioms):
+class Operators(Idioms, Shown):
     """Base of Variable."""
 
     __slots__ = ()

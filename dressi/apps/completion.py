@@ -1,4 +1,4 @@
-"""``dressi completion``: the script that completes the command line in a shell, made from the parser.
+"""``dressi completion``: a script that completes the command line, made from the parser.
 
 In: a parser with all commands. Out: text for bash, zsh or fish.
 """
@@ -45,9 +45,7 @@ def levels(
         yield from levels(sub, names, (*path, name))
 
 
-def script(
-    shell: str, parser: argparse.ArgumentParser, names: dict[str, dict[str, str]]
-) -> str:
+def script(shell: str, parser: argparse.ArgumentParser, names: dict[str, dict[str, str]]) -> str:
     """Return the script for a shell of SHELLS."""
     found = list(levels(parser, names))
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](found)

@@ -189,7 +189,10 @@ def _task(options: PhotoOptions) -> _Task:
     )
     photos = load_photos(options.images, options.cameras)[: options.views]
     if len(photos) < 4:
-        raise GraphError(f"--images {options.images}: needs at least 4 photos (2 are kept out), got {len(photos)}")
+        raise GraphError(
+            f"--images {options.images}: needs 4 photos at least (2 are kept out), "
+            f"got {len(photos)}"
+        )
     check_outputs(options.out, options.json)
     masks, images, box, matrices = prepare(
         photos, options.cameras, options.masks, options.threshold

@@ -21,7 +21,6 @@ from dressi.ad.optim import Optimizer
 from dressi.ad.verify import check_graph
 from dressi.engine.anomaly import LossWatch, careful_steps
 from dressi.engine.checkpoint import checked, keys
-from dressi.engine.chunks import Callback, run_in_chunks
 from dressi.engine.checks import (
     check_options,
     checked_limit,
@@ -29,6 +28,7 @@ from dressi.engine.checks import (
     need_variable,
     positive_int,
 )
+from dressi.engine.chunks import Callback, run_in_chunks
 from dressi.engine.device import Device, opened
 from dressi.engine.leafstore import present
 from dressi.engine.program import Program
@@ -197,7 +197,12 @@ class Engine(Reports):
             with self.lock:
                 self._advance(count)
             return
-        run_in_chunks(self, count, callback, progress, every or max(count // 100, 1))
+
+        def loss() -> float:
+            return float(np.sum(self.recv_img(self._program.need_loss())))
+
+        chunk = every or max(count // 100, 1)
+        run_in_chunks(self.exec_steps, loss, count, callback, progress, chunk)
 
     def _advance(self, n: int) -> None:
         device = self.runtime.device

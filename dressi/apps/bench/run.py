@@ -108,7 +108,9 @@ def run_bench(
     settings = settings or Settings()
     name = table or (ALL if settings.smoke else "steps")
     if name != ALL and name not in TABLES:
-        raise DressiError(f"TABLE {name}: there is no such table; known: {', '.join(TABLES)}, {ALL}")
+        raise DressiError(
+            f"TABLE {name}: there is no such table; known: {', '.join(TABLES)}, {ALL}"
+        )
     if settings.only is not None:
         check_only(name, settings.only)
     if settings.results is not None:

@@ -121,7 +121,9 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     for name, experiment in EXPERIMENTS.items():
         one = names.add_parser(name, help=experiment.help, description=experiment.help)
         one.add_argument("--out", metavar="DIR", help=f"folder for results (default {OUT}/{name})")
-        one.add_argument("--json", metavar="FILE", help="one more copy of the figures (default none)")
+        one.add_argument(
+            "--json", metavar="FILE", help="one more copy of the figures (default none)"
+        )
         one.add_argument(
             "--device",
             help="index or part of the name of the device (default DRESSI_DEVICE, else the best)",
