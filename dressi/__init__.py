@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dressi import parallel, render
-    from dressi.ad import (
+    from dressi.ad import (  # type: ignore[no-redef]  # modules have these names too
         FLOAT,
         INT,
         IVEC2,

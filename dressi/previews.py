@@ -43,7 +43,7 @@ def to_screen(image: npt.ArrayLike, linear: bool = True) -> npt.NDArray[np.uint8
     """
     a = np.asarray(image, np.float64)
     a = a[..., None] if a.ndim == 2 else a
-    bad = ~np.isfinite(a).all(axis=-1)
+    bad = np.any(~np.isfinite(a), axis=-1, keepdims=True)
     a = np.clip(np.where(np.isfinite(a), a, 0.0), 0.0, 1.0)
     if a.shape[2] == 1:
         rgb = np.repeat(a, 3, axis=2)
@@ -57,7 +57,7 @@ def to_screen(image: npt.ArrayLike, linear: bool = True) -> npt.NDArray[np.uint8
         y, x = np.indices(a.shape[:2]) // 8
         board = np.where((x + y) % 2, 0.75, 0.9)[..., None]
         rgb = rgb * a[..., 3:] + board * (1.0 - a[..., 3:])
-    rgb = np.where(bad[..., None], (1.0, 0.0, 1.0), rgb)
+    rgb = np.where(bad, (1.0, 0.0, 1.0), rgb)
     return np.asarray(np.round(rgb * 255.0), np.uint8)
 
 

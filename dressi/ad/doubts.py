@@ -64,11 +64,17 @@ def say_mixed(loss: Variable) -> None:
 
 
 def _measured(f: Function) -> Sequence[Variable]:
-    """Return the inputs of f that are measures of differences, or differences that f measures."""
-    if f.op.name in ("mul", "dot") and f.inputs[0] is not f.inputs[1]:
-        weighted = [x for x in f.inputs if x.creator is not None]
-        return [x for x in weighted if x.creator is not None and _is_measure(x.creator)]
-    return f.inputs
+    """Return the inputs of f that are measures of differences, or differences that f measures: of a
+    product that is no square, the measures, and all of its 1x1 factors (weights of losses)."""
+    made = [x.creator for x in f.inputs]
+    square = f.inputs[0] is f.inputs[-1] or all(g is not None and g.op.name == "sub" for g in made)
+    if f.op.name not in ("mul", "dot") or square:
+        return f.inputs
+    return [
+        x
+        for x, g in zip(f.inputs, made, strict=True)
+        if x.is_uniform_sized or (g is not None and _is_measure(g))
+    ]
 
 
 def _is_measure(f: Function) -> bool:

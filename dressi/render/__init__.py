@@ -22,8 +22,8 @@ if TYPE_CHECKING:  # the last of two equal names holds
     from dressi.render.scene import *  # noqa: F403
     from dressi.render.camera import *  # noqa: F403
     from dressi.render.fit import *  # noqa: F403
-    from dressi.render.shading import *  # noqa: F403
-    from dressi.render.ibl import *  # noqa: F403
+    from dressi.render.shading import *  # type: ignore[assignment]  # noqa: F403
+    from dressi.render.ibl import *  # type: ignore[assignment]  # noqa: F403
     from dressi.render.raster import *  # noqa: F403
     from dressi.render.renderer import DressiBasicRenderer  # noqa: F401
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from dressi.ad.graph import Variable
 from dressi.ad.idioms import no_op
 from dressi.errors import GraphError
 
-_UFUNCS = {
+_UFUNCS: dict[str, Callable[..., Variable]] = {
     "add": arith.add,
     "subtract": arith.sub,
     "multiply": arith.mul,
