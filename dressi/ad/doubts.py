@@ -14,7 +14,7 @@ import numpy as np
 
 from dressi.ad.evaluate import evaluate
 from dressi.ad.graph import Function, Variable, leaves, topological
-from dressi.errors import warn
+from dressi.errors import GraphError, warn
 
 MOST_FUNCTIONS = 24
 """Functions behind the inputs of a doubt above which it is dropped: NumPy evaluates them."""
@@ -46,6 +46,17 @@ def say_doubts(outputs: Iterable[Variable], host: Callable[[Variable], np.ndarra
         if all(a is not None for a in feeds.values()):
             f.output.doubt = None
             doubt.say(*evaluate(doubt.inputs, feeds))
+
+
+def check_alike(who: str, image: Variable, target: Variable) -> None:
+    """Raise GraphError for images of which one has one component and the other several."""
+    images = [v for v in (image, target) if isinstance(v, Variable) and not v.is_uniform_sized]
+    if len({v.vtype for v in images}) > 1:
+        raise GraphError(
+            f"{who}: compares {image.label()} with {target.label()}: each component would go "
+            "against the same number\n  hint: one component of both (x.x, x.w), or "
+            "F.vec3(x, x, x) where a grey image is meant"
+        )
 
 
 def say_mixed(loss: Variable) -> None:
@@ -93,6 +104,8 @@ def _say_difference(f: Function) -> None:
         )
     elif a.layers != b.layers:
         one, many = (a, b) if a.layers == 1 else (b, a)
+        if one.creator is not None or one.requires_grad or many.creator is None:
+            return  # one target that is sent, against pictures that are computed
         warn(
             f"{f.where}: a difference of {one.label()} and {many.label()} in the loss: one image "
             f"goes against all {many.layers} layers\n  hint: a target for each view, or "

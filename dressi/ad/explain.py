@@ -110,14 +110,16 @@ def no_parameter(loss: Variable) -> str:
     with ``requires_grad``, or the leaves that lack it. Looks at the graph alone."""
     floats = [v for v in leaves([loss]) if not v.vtype.is_int and v.update is None]
     meant = [v for v in floats if v.requires_grad]
-    if not meant:
-        names = ", ".join(v.label() for v in floats[:4]) + (", ..." if len(floats) > 4 else "")
-        return f"none of its leaves has requires_grad: {names or 'it has no float leaves'}"
-    texts = []
+    names = ", ".join(v.label() for v in floats[:4]) + (", ..." if len(floats) > 4 else "")
+    lacking = f"none of its leaves has requires_grad: {names or 'it has no float leaves'}"
+    texts = [] if meant else [lacking]
     for v in meant[:4]:
         ends = sweep(loss, [v]).ends
         stops = "".join(f"\n    {_structural_stop(f, i).text()}" for f, i in ends[:3])
         texts.append(f"{v.label()}: its gradient ends{stops or ' before the loss'}")
+    texts.append(
+        "hint: set requires_grad on a leaf that the loss reaches through differentiable ops"
+    )
     return "\n  ".join(texts)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dressi.ad.idioms import not_a_leaf
 from dressi.ad.operators import Operators
 from dressi.ad.shape import Size, checked_shape
 from dressi.ad.vtype import VType
@@ -110,10 +111,8 @@ class Variable(Operators):
         self.fragment_of: Function | None = None
         """Not None: a value per rasterized fragment of that RASTER function, before the depth
         test."""
-        self.doubt: Doubt | None = None
-        """What an engine is to look at before it first computes this."""
-        self.index_uses: IndexUses | None = None
-        """Leaf of indices: the tables that F.lookup reads by it."""
+        self.doubt: Doubt | None = None  # looked at before this is computed for the first time
+        self.index_uses: IndexUses | None = None  # leaf of indices: what F.lookup reads by it
         self._inverses: dict[Hashable, tuple[Variable, Variable]] | None = None
         """Leaf of static indices: the leaves with the inverse of an index, by the ops between this
         leaf and the index and by the number of rows (F.lookup)."""
@@ -131,11 +130,7 @@ class Variable(Operators):
         if value and self.vtype.is_int:
             raise GraphError(f"{self.label()}: an integer has no gradient")
         if value and self.creator is not None:
-            raise GraphError(
-                f"{self.label()}: is computed by {self.creator.where}, so it is no parameter\n"
-                "  hint: set requires_grad on the leaf that it is computed from; its own gradient "
-                "is build_backward(loss, [it])"
-            )
+            raise not_a_leaf(self)
         self._requires_grad = value
         Variable.flag_changes += 1
 
@@ -159,12 +154,6 @@ class Variable(Operators):
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.data, self.derived, self.update = state
-
-    def __bool__(self) -> bool:
-        raise GraphError(
-            f"{self.label()}: a Variable has no truth value while the graph is "
-            "being built; use F.where, and F.logical_and, F.maximum ... for and, max() ..."
-        )
 
 
 class Function:

@@ -156,28 +156,11 @@ class Idioms:
     def __ne__(self, other: object) -> Any:
         return Identity(self, other, True)  # type: ignore[arg-type]
 
-    if not TYPE_CHECKING:  # a type checker is to find attributes that do not exist
-
-        def __getattr__(self, name: str) -> Any:
-            text = f"a Variable has no attribute {name!r}"
-            if name.startswith("_"):
-                raise AttributeError(text)
-            raise AttributeError(text + self._hint(name))
-
-    def _hint(self, name: str) -> str:
-        """Return what to write in the place of an attribute, or nothing."""
-        from dressi.ad import functions  # the ops are defined on top of Variables
-
-        letters = "xyzwrgba"
-        if name in ATTRIBUTES:
-            return f"; {ATTRIBUTES[name]}"
-        if 1 <= len(name) <= 4 and all(c in letters for c in name):
-            return f"; F.swizzle(x, {name!r}) has any components in any order"
-        ops = functions.public_ops()
-        if name in ops:
-            return f"; F.{name}(x) does it"
-        said = str(no_op(name, ops))
-        return said[said.index("; ") :] if "; " in said else ""
+    def __bool__(self) -> bool:
+        raise GraphError(
+            f"{_label(self)}: a Variable has no truth value while the graph is being built; use "
+            "F.where, and F.logical_and, F.maximum ... for and, max() ..."
+        )
 
     def __getitem__(self, key: Any) -> NoReturn:
         raise GraphError(
@@ -235,6 +218,20 @@ class Idioms:
         raise GraphError(f"{_label(self)}: round() needs a number\n  hint: F.round(x)")
 
 
+def missing(name: str, ops: Iterable[str]) -> AttributeError:
+    """Return the error for an attribute that a Variable does not have. ops: of F, as
+    ``linalg.inverse``."""
+    text = f"a Variable has no attribute {name!r}"
+    if name in ATTRIBUTES:
+        return AttributeError(f"{text}; {ATTRIBUTES[name]}")
+    if 1 <= len(name) <= 4 and all(c in "xyzwrgba" for c in name):
+        return AttributeError(f"{text}; F.swizzle(x, {name!r}) has any components in any order")
+    known = list(ops)
+    if name in known:
+        return AttributeError(f"{text}; F.{name}(x) does it")
+    return AttributeError(text + "".join(str(no_op(name, known)).partition("; ")[1:]))
+
+
 class OptimizerIdioms:
     """Base of optimizers: what their calls in PyTorch are here."""
 
@@ -278,6 +275,15 @@ def _no_numbers(x: Any) -> GraphError:
     return GraphError(
         f"{_label(x)}: a Variable is a place in a graph and holds no numbers\n  hint: "
         "ad.recv_img(x) reads what an engine has, dressi.evaluate([x], feeds) computes with NumPy"
+    )
+
+
+def not_a_leaf(x: Any) -> GraphError:
+    """Return the error for ``requires_grad`` of a Variable that is computed."""
+    return GraphError(
+        f"{_label(x)}: is computed by {x.creator.where}, so it is no parameter\n  hint: set "
+        "requires_grad on the leaf that it is computed from; its own gradient is "
+        "dressi.ad.build_backward(loss, [it])"
     )
 
 

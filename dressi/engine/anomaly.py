@@ -16,8 +16,9 @@ from dressi.engine.program import Program
 from dressi.engine.runtime import Runtime
 from dressi.errors import NotFiniteError, warn
 
-CHECK_STEPS = 256
-"""Steps between two looks at the loss: reading one number costs about as much as a small step."""
+FIRST_LOOK, RAREST_LOOK = 64, 1024
+"""Steps before the first look at the loss, and, doubled each time, the most between two: reading
+one number costs about as much as a small step."""
 MOST_NUMBERS = 4096
 """Losses with more numbers than this are not looked at."""
 AT_ONCE = 24
@@ -25,18 +26,18 @@ AT_ONCE = 24
 
 
 class LossWatch:
-    """Counts steps, and looks at the loss every CHECK_STEPS. Says once per loss that it is not
+    """Counts steps, and looks at the loss now and then. Says once per loss that it is not
     finite."""
 
     def __init__(self) -> None:
-        self._unchecked = 0
+        self._left, self._wait = FIRST_LOOK, FIRST_LOOK
         self._said: Variable | None = None
 
     def note(self, n: int, program: Program, runtime: Runtime) -> None:
         """n steps were run."""
-        self._unchecked += n
-        if self._unchecked >= CHECK_STEPS:
-            self._unchecked = 0
+        self._left -= n
+        if self._left <= 0:
+            self._wait = self._left = min(2 * self._wait, RAREST_LOOK)
             self._look(program, runtime)
 
     def _look(self, program: Program, runtime: Runtime) -> None:

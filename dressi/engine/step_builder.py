@@ -88,9 +88,7 @@ def apply_optimizer(
     if not gradients:
         raise GraphError(
             f"the loss {loss.label()} made at {loss.line} does not depend on any parameter\n"
-            f"  {no_parameter(loss)}\n"
-            "  hint: set requires_grad on a leaf that the loss reaches through "
-            "differentiable ops"
+            f"  {no_parameter(loss)}"
         )
     xs = list(gradients)
     newest = Variable(loss.vtype).uid

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dressi.previews import text_html
-
 BYTES_PER_PIXEL = {"R32F": 4, "RG32F": 8, "RGBA32F": 16, "R32I": 4, "RG32I": 8, "RGBA32I": 16}
 
 CULL_MODES = ("none", "back", "front")
@@ -166,11 +164,6 @@ class Plan:
     parameters."""
     uniform_slots: int = 0
     """vec4 slots of the uniform block; 0: none is bound."""
-
-    def _repr_html_(self) -> str:
-        from dressi.packing.show import plan_text  # which reads plans
-
-        return text_html(plan_text(self))
 
     @property
     def n_substages(self) -> int:

@@ -74,7 +74,7 @@ MIXED: dict[str, tuple[Callable[[], Variable], str]] = {
     "mean of squares": (lambda: F.mean((colour - grey) * (colour - grey)) * 0.5, "grey"),
     "norm with a mask": (lambda: F.mean(F.dot(d := colour - grey, d) * grey), "grey"),
     "weighted sum": (lambda: F.mean(grey) + F.mean(F.abs(grey - colour)) * 3.0, "grey"),
-    "one image against views": (lambda: F.mean(F.abs(views - colour)), "all 3 layers"),
+    "one image against views": (lambda: F.mean(F.abs(F.sin(views) - colour)), "all 3 layers"),
 }
 
 

@@ -47,7 +47,7 @@ IDIOMS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "SGD([x])": (lambda: SGD([x]), GraphError, "takes no parameters"),  # type: ignore[arg-type]
     "Momentum(params=)": (lambda: Momentum(params=[x]), GraphError, "takes no parameters"),  # type: ignore[call-arg]
     "zero_grad": (lambda: Adam().zero_grad(), AttributeError, "exec_step"),  # type: ignore[attr-defined]
-    "requires_grad of a product": (lambda: setattr(x * 2.0, "requires_grad", True), GraphError, "F.mul at test_idioms.py"),
+    "y.requires_grad": (lambda: setattr(x * 2.0, "requires_grad", True), GraphError, "F.mul at"),
 }  # fmt: skip
 
 
@@ -75,12 +75,12 @@ def test_a_comparison_of_objects_is_refused_by_ops(where: str) -> None:
 def test_equality_stays_that_of_objects() -> None:
     y = Variable(FLOAT, (4, 4), name="x")
     assert x == x and x != y and x in [y, x] and {x: 1}[x] == 1 and y not in {x: 1}
-    assert not (x == None)  # noqa: E711
+    assert bool(x == None) is False  # noqa: E711
 
 
 def test_a_truth_value_of_a_comparison_with_a_number_warns() -> None:
     with pytest.warns(DressiWarning, match=r"F\.equal"):
-        assert not (x == 0)
+        assert bool(x == 0) is False
 
 
 def test_a_number_of_numpy_on_the_left_is_a_constant() -> None:

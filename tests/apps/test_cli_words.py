@@ -47,7 +47,9 @@ def test_every_option_that_takes_a_value_says_its_default() -> None:
         for action in parser._actions:
             if action.option_strings and action.nargs != 0:
                 said = action.help or ""
-                assert "default" in said or action.required, f"{parser.prog} {action.option_strings}"
+                assert "default" in said or action.required, (
+                    f"{parser.prog} {action.option_strings}"
+                )
 
 
 @pytest.mark.parametrize(

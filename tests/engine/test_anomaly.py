@@ -9,7 +9,7 @@ import pytest
 
 from dressi import SGD, DressiAD, DressiWarning, F, NotFiniteError, Variable
 from dressi.ad.vtype import FLOAT
-from dressi.engine.anomaly import CHECK_STEPS
+from dressi.engine.anomaly import FIRST_LOOK, RAREST_LOOK
 
 pytestmark = pytest.mark.gpu
 
@@ -48,10 +48,10 @@ def test_a_loss_that_is_not_finite_is_said_once() -> None:
     with DressiAD() as ad:
         falling(ad)
         with pytest.warns(DressiWarning, match=r"the loss .* is nan(.|\n)*anomaly=True"):
-            ad.exec_steps(CHECK_STEPS)
+            ad.exec_steps(FIRST_LOOK)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            ad.exec_steps(CHECK_STEPS)
+            ad.exec_steps(RAREST_LOOK)
 
 
 def test_steps_without_an_optimizer_warn_and_with_one_call_back() -> None:

@@ -121,7 +121,7 @@ from dressi.ad.functions.vector import (
 from dressi.ad.functions.window import crop, pad, tile
 from dressi.ad.idioms import no_op
 
-_attach_operators()
+_attach_operators(lambda: public_ops())
 
 # Behind the ops: it is built from them, and from the reverse mode.
 from dressi.ad.forward import jvp  # noqa: E402

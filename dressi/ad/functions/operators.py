@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ from dressi.ad.functions import arith, elementary, matrix, power
 from dressi.ad.functions.select import compare
 from dressi.ad.functions.vector import swizzle
 from dressi.ad.graph import Variable
-from dressi.ad.idioms import no_op
+from dressi.ad.idioms import missing, no_op
 from dressi.errors import GraphError
 
 _UFUNCS: dict[str, Callable[..., Variable]] = {
@@ -27,31 +27,30 @@ _UFUNCS: dict[str, Callable[..., Variable]] = {
 """NumPy's functions behind operators: what ``np.float32(2) * x`` calls."""
 
 
-def array_ufunc(self: Variable, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Variable:
-    """Return the op of an operator whose left side is a number or array of NumPy. Raises GraphError
-    for other functions of NumPy, naming the op."""
-    if method == "__call__" and ufunc.__name__ in _UFUNCS and not kwargs:
-        return _UFUNCS[ufunc.__name__](*inputs)
-    from dressi.ad import functions  # it attaches these operators
+def attach_operators(ops: Callable[[], Iterable[str]]) -> None:
+    """Give Variable its operators. ops: returns the names of all ops, for what it does not have."""
 
-    said = str(no_op(ufunc.__name__, functions.public_ops()))
-    hint = said.partition("; ")[2] or "only ops of F work on Variables"
-    raise GraphError(
-        f"np.{ufunc.__name__} does not work on {self.label()}, which holds no numbers\n"
-        f"  hint: {hint}"
-    )
+    def ufunc(x: Variable, function: Any, method: str, *inputs: Any, **more: Any) -> Variable:
+        if method == "__call__" and function.__name__ in _UFUNCS and not more:
+            return _UFUNCS[function.__name__](*inputs)
+        said = str(no_op(function.__name__, ops())).partition("; ")[2]
+        raise GraphError(
+            f"np.{function.__name__} does not work on {x.label()}, which holds no numbers\n"
+            f"  hint: {said or 'only ops of F work on Variables'}"
+        )
 
+    def attribute(x: Variable, name: str) -> Any:
+        raise AttributeError(name) if name.startswith("_") else missing(name, ops())
 
-def attach_operators() -> None:
-    """Give Variable its operators."""
     v: Any = Variable
+    v.__array_ufunc__, v.__getattr__ = ufunc, attribute
     v.__add__, v.__radd__ = arith.add, lambda a, b: arith.add(b, a)
     v.__sub__, v.__rsub__ = arith.sub, lambda a, b: arith.sub(b, a)
     v.__mul__, v.__rmul__ = arith.mul, lambda a, b: arith.mul(b, a)
     v.__truediv__, v.__rtruediv__ = arith.div, lambda a, b: arith.div(b, a)
     v.__matmul__ = matrix.matmul
     v.__neg__, v.__abs__, v.__pow__ = arith.neg, elementary.abs, power.pow
-    v.__rpow__, v.__array_ufunc__ = lambda a, b: power.pow(b, a), array_ufunc
+    v.__rpow__ = lambda a, b: power.pow(b, a)
     v.__lt__ = lambda a, b: compare("lt", a, b)
     v.__le__ = lambda a, b: compare("lte", a, b)
     v.__gt__ = lambda a, b: compare("gt", a, b)

@@ -4,27 +4,15 @@ second)."""
 from __future__ import annotations
 
 from dressi.ad import F, Variable
-from dressi.errors import GraphError
-
-
-def _check_alike(who: str, image: Variable, target: Variable) -> None:
-    """Raise GraphError for images of which one has one component and the other several."""
-    images = [v for v in (image, target) if isinstance(v, Variable) and not v.is_uniform_sized]
-    if len({v.vtype for v in images}) > 1:
-        raise GraphError(
-            f"{who}: compares {image.label()} with {target.label()}: each component would go "
-            "against the same number\n  hint: one component of both (x.x, x.w), or "
-            "F.vec3(x, x, x) where a grey image is meant"
-        )
+from dressi.ad.doubts import check_alike
 
 
 def l1_loss(image: Variable, target: Variable, mask: Variable | None = None) -> Variable:
     """FLOAT @ 1x1: mean absolute difference over pixels, layers and components.
 
-    image, target: FLOAT or VECn @ one size, of one type. mask: FLOAT weights per pixel. Gradient to
-    all three. Raises GraphError for images of different types.
+    image, target: FLOAT or VECn @ one size, else GraphError. mask: FLOAT weights. Gradient to all.
     """
-    _check_alike("l1_loss", image, target)
+    check_alike("l1_loss", image, target)
     d = F.abs(image - target)
     per_pixel = F.sum_components(d) * (1.0 / d.vtype.n)
     return F.mean(per_pixel if mask is None else per_pixel * mask)
@@ -33,10 +21,9 @@ def l1_loss(image: Variable, target: Variable, mask: Variable | None = None) -> 
 def l2_loss(image: Variable, target: Variable, mask: Variable | None = None) -> Variable:
     """FLOAT @ 1x1: mean squared difference over pixels, layers and components.
 
-    image, target: FLOAT or VECn @ one size, of one type. mask: FLOAT weights per pixel. Gradient to
-    all three. Raises GraphError for images of different types.
+    image, target: FLOAT or VECn @ one size, else GraphError. mask: FLOAT weights. Gradient to all.
     """
-    _check_alike("l2_loss", image, target)
+    check_alike("l2_loss", image, target)
     d = image - target
     per_pixel = F.dot(d, d) * (1.0 / d.vtype.n)
     return F.mean(per_pixel if mask is None else per_pixel * mask)
