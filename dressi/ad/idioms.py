@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import product
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -230,6 +231,30 @@ def missing(name: str, ops: Iterable[str]) -> AttributeError:
     if name in known:
         return AttributeError(f"{text}; F.{name}(x) does it")
     return AttributeError(text + "".join(str(no_op(name, known)).partition("; ")[1:]))
+
+
+class Absent:
+    """Descriptor of an attribute that Variables do not have: raises the AttributeError that names
+    what there is. (``__getattr__`` would make every other attribute slower.)"""
+
+    __slots__ = ("name", "ops")
+
+    def __init__(self, name: str, ops: Callable[[], Iterable[str]]) -> None:
+        self.name, self.ops = name, ops
+
+    def __get__(self, x: object, owner: type) -> NoReturn:
+        raise missing(self.name, self.ops())
+
+
+def attach_absent(owner: type, ops: Callable[[], Iterable[str]]) -> None:
+    """Give a class its Absent attributes, which ``dir`` does not list. ops: of F."""
+    letters = (p for s in ("xyzw", "rgba") for n in (2, 3, 4) for p in product(s, repeat=n))
+    names = {*ATTRIBUTES, *OPS, *(op for op in ops() if "." not in op), *map("".join, letters)}
+    absent = {name for name in names if not hasattr(owner, name)}
+    for name in absent:
+        setattr(owner, name, Absent(name, ops))
+    listed: Any = owner
+    listed.__dir__ = lambda self: [name for name in object.__dir__(self) if name not in absent]
 
 
 class OptimizerIdioms:

@@ -121,8 +121,6 @@ from dressi.ad.functions.vector import (
 from dressi.ad.functions.window import crop, pad, tile
 from dressi.ad.idioms import no_op
 
-_attach_operators(lambda: public_ops())
-
 # Behind the ops: it is built from them, and from the reverse mode.
 from dressi.ad.forward import jvp  # noqa: E402
 
@@ -295,6 +293,8 @@ def public_ops() -> dict[str, Any]:
     theirs = {f"{f}.{n}": getattr(m, n) for f, m in FAMILIES.items() for n in m.__all__}
     return own | theirs
 
+
+_attach_operators(public_ops)
 
 if not TYPE_CHECKING:  # a type checker is to find names that do not exist
 

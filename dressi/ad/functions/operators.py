@@ -10,7 +10,7 @@ from dressi.ad.functions import arith, elementary, matrix, power
 from dressi.ad.functions.select import compare
 from dressi.ad.functions.vector import swizzle
 from dressi.ad.graph import Variable
-from dressi.ad.idioms import missing, no_op
+from dressi.ad.idioms import attach_absent, no_op
 from dressi.errors import GraphError
 
 _UFUNCS: dict[str, Callable[..., Variable]] = {
@@ -39,11 +39,8 @@ def attach_operators(ops: Callable[[], Iterable[str]]) -> None:
             f"  hint: {said or 'only ops of F work on Variables'}"
         )
 
-    def attribute(x: Variable, name: str) -> Any:
-        raise AttributeError(name) if name.startswith("_") else missing(name, ops())
-
     v: Any = Variable
-    v.__array_ufunc__, v.__getattr__ = ufunc, attribute
+    v.__array_ufunc__ = ufunc
     v.__add__, v.__radd__ = arith.add, lambda a, b: arith.add(b, a)
     v.__sub__, v.__rsub__ = arith.sub, lambda a, b: arith.sub(b, a)
     v.__mul__, v.__rmul__ = arith.mul, lambda a, b: arith.mul(b, a)
@@ -57,3 +54,4 @@ def attach_operators(ops: Callable[[], Iterable[str]]) -> None:
     v.__ge__ = lambda a, b: compare("gte", a, b)
     for comps in ["x", "y", "z", "w", "r", "g", "b", "a", "xy", "xz", "yz", "zw", "xyz", "rgb"]:
         setattr(v, comps, property(partial(swizzle, comps=comps), doc=f"Components {comps}."))
+    attach_absent(v, ops)
