@@ -122,10 +122,12 @@ from dressi.ad.functions.window import crop, pad, tile
 from dressi.ad.idioms import no_op
 
 # Behind the ops: it is built from them, and from the reverse mode.
-from dressi.ad.forward import jvp  # noqa: E402
+# isort: split
+from dressi.ad.forward import jvp
 
 # Last, when the files of ops of the same names have been imported: a family stands for them in F.
-from dressi.ad.functions.families import bits, image, linalg, nn  # noqa: E402
+# isort: split
+from dressi.ad.functions.families import bits, image, linalg, nn
 
 __all__ = [
     "abs",
