@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dressi.ad.graph import Function, Variable, topological
+from dressi.ad.precision import say_bytes
 from dressi.ad.registry import RASTER
 from dressi.errors import GraphError
 
@@ -56,6 +57,8 @@ def as_array(value: Any, like: Variable, double: bool = True) -> np.ndarray:
         if a.size and (a.max() > 2**31 - 1 or a.min() < -(2**31)):
             raise GraphError(f"{name}: integers beyond 32 bits")
         return a.astype(np.int64).reshape(full)
+    if a.dtype.kind == "u":
+        say_bytes(like, a)
     limit = float(np.finfo(np.float32).max)
     if a.dtype.itemsize > 4 and (np.abs(a) > limit).any():  # half floats cannot hold the limit
         raise GraphError(f"{name}: values beyond float32")

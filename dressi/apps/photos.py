@@ -26,6 +26,7 @@ from dressi.apps.reconstruct.pipeline import Plan, Reconstruction, reconstruct
 from dressi.apps.reconstruct.rounds import LossWeights, Round
 from dressi.apps.reconstruct.texture import Painting
 from dressi.apps.report import (
+    check_least,
     check_outputs,
     copy1024_ms,
     identity,
@@ -150,30 +151,32 @@ def _task(options: PhotoOptions) -> _Task:
     size = DEFAULT_SIZE if options.size is None else options.size
     iterations = DEFAULT_ITERATIONS if options.iterations is None else options.iterations
     if not Path(options.images).is_dir():
-        raise LoadError(f"{options.images}: no such folder", options.images)
+        raise LoadError(f"--images {options.images}: no such folder", options.images)
     if options.masks is not None and not Path(options.masks).is_dir():
         raise LoadError(f"--masks {options.masks}: no such folder", options.masks)
     if options.mesh is not None and not Path(options.mesh).is_file():
         raise LoadError(f"--mesh {options.mesh}: no such file", options.mesh)
     if options.threshold is not None and not 0.0 < options.threshold < 1.0:
         raise GraphError(f"--threshold must be in (0, 1), got {options.threshold}")
-    if size < 16 or iterations < 2 or options.texture_iterations < 0:
-        raise GraphError(
-            "fit needs size >= 16, iterations >= 2, texture_iterations >= 0, got "
-            f"size {size}, iterations {iterations}, texture_iterations {options.texture_iterations}"
-        )
-    if options.views is not None and options.views < 4:
-        raise GraphError(f"fit needs at least 4 views (2 are kept out), got {options.views}")
+    check_least(
+        size=(size, 16),
+        iterations=(iterations, 2),
+        texture_iterations=(options.texture_iterations, 0),
+        views=(options.views, 4),  # two are kept out
+    )
     photos = read_photos(options.images, options.cameras)[: options.views]
     if len(photos) < 4:
-        raise GraphError(f"fit needs at least 4 photos (2 are kept out), got {len(photos)}")
+        raise GraphError(
+            f"--images {options.images}: needs 4 photos at least (2 are kept out), "
+            f"got {len(photos)}"
+        )
     check_outputs(options.out, options.json)
     masks, images, box, matrices = prepare(
         photos, options.cameras, options.masks, options.threshold
     )
     kept = list(options.holdout or (len(photos) // 4 - 1, 3 * len(photos) // 4 - 1))
     if len(set(kept)) != 2 or not all(0 <= i < len(photos) for i in kept):
-        raise GraphError(f"holdout needs two photos out of 0..{len(photos) - 1}, got {kept}")
+        raise GraphError(f"--holdout needs two photos out of 0..{len(photos) - 1}, got {kept}")
     size = min(size, max(images.shape[1:3]))  # photos are never enlarged
     return _Task(photos, masks, images, box, matrices, kept, size, iterations)
 

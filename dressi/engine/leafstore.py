@@ -16,6 +16,7 @@ import numpy as np
 
 from dressi.ad.evaluate import as_array, evaluate
 from dressi.ad.graph import Variable, leaves
+from dressi.ad.index_uses import check_sent
 from dressi.ad.precision import say_far
 from dressi.ad.verify import check_indices
 from dressi.engine.device import Device
@@ -95,6 +96,7 @@ class LeafStore:
             layout(v.size, v.layers, self.limits)
         except GraphError as error:
             raise GraphError(f"send_img: {v.label()}: {error.reason}") from None
+        check_sent(v, array)
         if v.vtype.is_int and checked:
             check_indices(checked, {**self.index_feeds(checked), v: array}, v)
         if v.uid not in self._host:  # once per leaf: fits send positions again and again
@@ -178,6 +180,13 @@ class LeafStore:
             f"the leaf {v.label()} made at {v.line} has no data\n"
             "  hint: call send_img before the step"
         )
+
+    def at_hand(self, v: Variable) -> np.ndarray | None:
+        """Data of a leaf as last sent, where they need not be read from the device; else None."""
+        if v.uid in self._images_only or v.derived is not None:
+            return None
+        own = self._host.get(v.uid)
+        return v.data if own is None else own
 
     def index_feeds(self, outputs: Iterable[Variable]) -> dict[Variable, np.ndarray]:
         """Data of all integer leaves that have some."""

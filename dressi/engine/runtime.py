@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dressi import config
+from dressi.ad.doubts import say_doubts
 from dressi.ad.graph import Variable
 from dressi.ad.show import graph_text
 from dressi.ad.verify import check_graph, check_indices
@@ -98,6 +99,7 @@ class Runtime:
         with self.phase("simplify"):
             check_graph(outputs)
             check_indices(outputs, self.store.index_feeds(outputs))
+            say_doubts(outputs, self.store.at_hand)
             profile = self.device.profile() if options.lowering == "auto" else None
             raw = len(outputs) if changing else 0
             lowered = lower(wanted, options, profile, self.limits, raw)

@@ -24,6 +24,7 @@ from dressi.apps.reconstruct.rounds import LossWeights
 from dressi.apps.reconstruct.targets import Target, draw, load_target
 from dressi.apps.reconstruct.texture import Painting
 from dressi.apps.report import (
+    check_least,
     check_outputs,
     copy1024_ms,
     identity,
@@ -32,7 +33,7 @@ from dressi.apps.report import (
     write_json,
 )
 from dressi.engine import DressiAD
-from dressi.errors import GraphError, LoadError
+from dressi.errors import LoadError
 from dressi.render.io import contact_sheet, write_report
 from dressi.render.io.files import load_mesh, write_glb
 from dressi.render.io.images import write_png
@@ -100,14 +101,12 @@ def run_target(path: str, options: TargetOptions, out: str, json: str | None) ->
 
 def plan_of(options: TargetOptions) -> Plan:
     """Return the plan of the options. Raises GraphError, LoadError (a start that is no file)."""
-    if options.views < 1 or options.size < LEAST_SIZE or options.iterations < 1:
-        raise GraphError(
-            "demo --target needs views >= 1, size >= 16, iterations >= 1, texture_iterations >= 0, got "
-            f"views {options.views}, size {options.size}, iterations {options.iterations}, "
-            f"texture_iterations {options.texture_iterations}"
-        )
-    if options.texture_iterations < 0:
-        raise GraphError(f"texture_iterations must be >= 0, got {options.texture_iterations}")
+    check_least(
+        views=(options.views, 1),
+        size=(options.size, LEAST_SIZE),
+        iterations=(options.iterations, 1),
+        texture_iterations=(options.texture_iterations, 0),
+    )
     painting = None
     if options.texture_iterations:
         painting = Painting(options.texture_iterations)
