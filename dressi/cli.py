@@ -120,7 +120,7 @@ def _add_demo(commands: Commands) -> None:
     demo.add_argument(
         "--depth",
         action="store_true",
-        help="with --target: depth is among the pictures too (default: it is not)",
+        help="with --target: depth is among the pictures (default no)",
     )
     demo.set_defaults(run=_demo)
 

@@ -25,9 +25,9 @@ from dressi.render.io.images import (
 )
 from dressi.render.io.masks import (
     histogram_threshold,
+    hull_cells,
     hull_mask,
     photo_mask,
-    visual_hull,
     voxel_centers,
 )
 from dressi.render.io.middlebury import Photo, load_photos, read_bounding_box, read_par
@@ -70,7 +70,7 @@ __all__ = [
     "save_scene",
     "srgb_to_linear",
     "svg_curves",
-    "visual_hull",
+    "hull_cells",
     "voxel_centers",
     "write_colmap",
     "write_glb",
