@@ -15,6 +15,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from dressi.errors import GraphError
+from dressi.render.fit.edits import without_slivers
 from dressi.render.fit.isosurface import GRID_NEIGHBORS, isosurface, touches_sides
 from dressi.render.fit.silhouettes import (
     Floats,
@@ -35,6 +36,9 @@ does, and may not be outvoted."""
 _MAJORITY = 5
 """Views that must see a place, for each that may be outvoted there; half of all views must, too:
 near the corners of the box few see anything, and one that carves there is right."""
+
+_SHORTEST_EDGE = 0.4
+"""Edges below this share of a cell are collapsed: those that pass a point of the grid closely."""
 
 
 def visual_hull(
@@ -92,7 +96,8 @@ def visual_hull(
             f"visual_hull: the object reaches the sides of the box {sides.tolist()}\n"
             "  hint: take a larger box; where no view limits the object, add a view that does"
         )
-    return isosurface(_without_small_parts(values, smallest_part), sides[0], spacing, name)
+    made = isosurface(_without_small_parts(values, smallest_part), sides[0], spacing, name)
+    return without_slivers(made, _SHORTEST_EDGE * spacing)
 
 
 def _check_numbers(
