@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy import ndimage
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from dressi.errors import GraphError
 from dressi.render.fit.edits import without_slivers
-from dressi.render.fit.isosurface import GRID_NEIGHBORS, isosurface, touches_sides
+from dressi.render.fit.isosurface import isosurface, touches_sides, without_small_parts
 from dressi.render.fit.silhouettes import (
     Floats,
     Silhouettes,
@@ -96,7 +95,8 @@ def visual_hull(
             f"visual_hull: the object reaches the sides of the box {sides.tolist()}\n"
             "  hint: take a larger box; where no view limits the object, add a view that does"
         )
-    made = isosurface(_without_small_parts(values, smallest_part), sides[0], spacing, name)
+    values = without_small_parts(values, least_share=smallest_part)
+    made = isosurface(values, sides[0], spacing, name)
     return without_slivers(made, _SHORTEST_EDGE * spacing)
 
 
@@ -210,22 +210,6 @@ def _block_states(
         outside = np.partition(upper, wrong, axis=0)[wrong] < 0.0
         state[start : start + size] = np.where(outside, -1, (lower.min(axis=0) > 0.0).astype(int))
     return state.reshape(tuple(blocks))
-
-
-def _without_small_parts(values: Floats, smallest: float) -> Floats:
-    """Values without parts below a share of the largest one, and without cavities."""
-    far, kept = np.abs(values).max(), values.copy()
-    labels, n = ndimage.label(values > 0.0, GRID_NEIGHBORS)
-    size = np.bincount(labels.ravel(), minlength=n + 1).astype(float)
-    size[0] = np.inf
-    kept[size[labels] < smallest * size[1:].max()] = -far
-    empty, n = ndimage.label(kept <= 0.0, GRID_NEIGHBORS)
-    outer = np.zeros(n + 1, bool)
-    for axis in range(3):
-        outer[np.take(empty, [0, -1], axis)] = True
-    outer[0] = True
-    kept[~outer[empty]] = far
-    return kept
 
 
 def _found_box(views: Silhouettes) -> Floats:
