@@ -48,7 +48,7 @@ def visual_hull(
     tolerance_px: float = 0.0,
     disagreeing_views: int | None = None,
     error_depth: float = 0.05,
-    smoothing_px: float = 0.5,
+    smoothing_px: float = 0.7,
     smallest_part: float = 0.01,
     name: str = "hull",
 ) -> Mesh:
@@ -193,7 +193,9 @@ def _block_states(
     n = int(np.prod(blocks))
     half = 0.5 * (_BLOCK - 1) * spacing
     centers = low + np.indices(tuple(blocks)).reshape(3, -1).T * (_BLOCK * spacing) + half
-    corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * half
+    # A cell beyond the block: what is interpolated across its sides must be the distances.
+    signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
+    corners = signs * (half + spacing)
     state = np.zeros(n, np.int8)
     size = max(1, 200_000 // views.n_views)
     for start in range(0, n, size):

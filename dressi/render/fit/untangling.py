@@ -38,8 +38,8 @@ def untangle(mesh: Mesh, rounds: int = 12, rebuild: bool = True) -> Mesh:
     wider and wider rings; vertices elsewhere keep their places, not their numbers. rebuild: where
     that is not enough either, or moves vertices more than two edge lengths off the surface, or the
     mesh is not manifold, the surface is made anew on a grid of about half its edge lengths: other
-    vertices, other faces, and the topology of what it encloses. UVs are dropped by all of this. Sharp spikes that are left are no error: a needle has
-    one.
+    vertices, other faces, and the topology of what it encloses. UVs are dropped by all of this.
+    Sharp spikes that are left are no error: a needle has one.
 
     Raises DressiError where the result still is tangled, GraphError for a bad mesh.
     """
