@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy import ndimage
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from dressi.errors import GraphError
-from dressi.render.fit.isosurface import GRID_NEIGHBORS, isosurface, touches_sides
+from dressi.render.fit.edits import without_slivers
+from dressi.render.fit.isosurface import isosurface, touches_sides, without_small_parts
 from dressi.render.fit.silhouettes import (
     Floats,
     Silhouettes,
@@ -36,6 +36,9 @@ _MAJORITY = 5
 """Views that must see a place, for each that may be outvoted there; half of all views must, too:
 near the corners of the box few see anything, and one that carves there is right."""
 
+_SHORTEST_EDGE = 0.4
+"""Edges below this share of a cell are collapsed: those that pass a point of the grid closely."""
+
 
 def visual_hull(
     masks: npt.ArrayLike,
@@ -45,7 +48,7 @@ def visual_hull(
     tolerance_px: float = 0.0,
     disagreeing_views: int | None = None,
     error_depth: float = 0.05,
-    smoothing_px: float = 0.5,
+    smoothing_px: float = 0.7,
     smallest_part: float = 0.01,
     name: str = "hull",
 ) -> Mesh:
@@ -92,7 +95,9 @@ def visual_hull(
             f"visual_hull: the object reaches the sides of the box {sides.tolist()}\n"
             "  hint: take a larger box; where no view limits the object, add a view that does"
         )
-    return isosurface(_without_small_parts(values, smallest_part), sides[0], spacing, name)
+    values = without_small_parts(values, least_share=smallest_part)
+    made = isosurface(values, sides[0], spacing, name)
+    return without_slivers(made, _SHORTEST_EDGE * spacing)
 
 
 def _check_numbers(
@@ -188,7 +193,9 @@ def _block_states(
     n = int(np.prod(blocks))
     half = 0.5 * (_BLOCK - 1) * spacing
     centers = low + np.indices(tuple(blocks)).reshape(3, -1).T * (_BLOCK * spacing) + half
-    corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * half
+    # A cell beyond the block: what is interpolated across its sides must be the distances.
+    signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
+    corners = signs * (half + spacing)
     state = np.zeros(n, np.int8)
     size = max(1, 200_000 // views.n_views)
     for start in range(0, n, size):
@@ -205,22 +212,6 @@ def _block_states(
         outside = np.partition(upper, wrong, axis=0)[wrong] < 0.0
         state[start : start + size] = np.where(outside, -1, (lower.min(axis=0) > 0.0).astype(int))
     return state.reshape(tuple(blocks))
-
-
-def _without_small_parts(values: Floats, smallest: float) -> Floats:
-    """Values without parts below a share of the largest one, and without cavities."""
-    far, kept = np.abs(values).max(), values.copy()
-    labels, n = ndimage.label(values > 0.0, GRID_NEIGHBORS)
-    size = np.bincount(labels.ravel(), minlength=n + 1).astype(float)
-    size[0] = np.inf
-    kept[size[labels] < smallest * size[1:].max()] = -far
-    empty, n = ndimage.label(kept <= 0.0, GRID_NEIGHBORS)
-    outer = np.zeros(n + 1, bool)
-    for axis in range(3):
-        outer[np.take(empty, [0, -1], axis)] = True
-    outer[0] = True
-    kept[~outer[empty]] = far
-    return kept
 
 
 def _found_box(views: Silhouettes) -> Floats:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dressi.errors import GraphError
 from dressi.render.fit.closest import closest_on_surface
-from dressi.render.fit.isosurface import GRID_STEPS, isosurface
+from dressi.render.fit.isosurface import GRID_STEPS, isosurface, without_small_parts
 from dressi.render.scene import Mesh, bounding_box
 
 Floats = npt.NDArray[np.float64]
@@ -20,6 +20,8 @@ Ints = npt.NDArray[np.int64]
 
 _CHUNK = 2_000_000
 """Pairs of faces and columns of the grid at a time."""
+_LEAST_POINTS = 27
+"""Parts and cavities of fewer points are where lines through small holes meet."""
 
 
 def winding_numbers(
@@ -128,4 +130,5 @@ def enclosed_surface(mesh: Mesh, spacing: float) -> Mesh:
         raise GraphError(f"enclosed_surface: mesh '{mesh.name}' encloses no point of its grid")
     distance = closest_on_surface(low + at * spacing, mesh.positions, mesh.faces).distance
     values[near] = np.where(inside[near], 1.0, -1.0) * np.maximum(distance, 1e-6 * spacing)
-    return isosurface(values, low, spacing, mesh.name)
+    whole = without_small_parts(values, 0.0, _LEAST_POINTS, _LEAST_POINTS)
+    return isosurface(whole if (whole > 0.0).any() else values, low, spacing, mesh.name)
