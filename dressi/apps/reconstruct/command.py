@@ -102,9 +102,8 @@ def plan_of(options: TargetOptions) -> Plan:
     """Return the plan of the options. Raises GraphError, LoadError (a start that is no file)."""
     if options.views < 1 or options.size < LEAST_SIZE or options.iterations < 1:
         raise GraphError(
-            "demo --target needs views >= 1, size >= 16, iterations >= 1, texture_iterations >= 0, got "
-            f"views {options.views}, size {options.size}, iterations {options.iterations}, "
-            f"texture_iterations {options.texture_iterations}"
+            "demo --target needs views >= 1, size >= 16, iterations >= 1, got "
+            f"views {options.views}, size {options.size}, iterations {options.iterations}"
         )
     if options.texture_iterations < 0:
         raise GraphError(f"texture_iterations must be >= 0, got {options.texture_iterations}")
