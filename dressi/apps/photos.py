@@ -71,6 +71,10 @@ DEFAULT_ITERATIONS = 240
 PHOTO_WEIGHTS = LossWeights(bend=0.01, colour=0.5)
 """Photos show no normals: the surface between contours is left to the bend, which is heavier."""
 
+VIEWS_PER_ERROR = 8
+"""Of so many photos one may have a mask that is wrong at a place: a shadow that looks like the
+background, say."""
+
 LEAST_SHARE, MOST_SHARE = 0.5, 2.0
 """Weight of a view at least and at most, beside that of the mean view."""
 
@@ -194,7 +198,7 @@ def _fit(task: _Task, options: PhotoOptions) -> tuple[dict[str, str], Reconstruc
     if options.texture_iterations:
         painting = Painting(options.texture_iterations, gains=True, size=task.size)
     rounds = photo_rounds(task.iterations, task.size)
-    plan = Plan(rounds, painting, weights=PHOTO_WEIGHTS)
+    plan = Plan(rounds, painting, weights=PHOTO_WEIGHTS, doubted=VIEWS_PER_ERROR)
     if options.mesh is not None:
         plan = replace(plan, start=_start(options.mesh, task.box))
     with DressiAD(options.device) as ad:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
+from scipy import ndimage
 
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.rounds import Course, LossWeights, Round, fit_round
@@ -18,6 +19,7 @@ from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError
 from dressi.render.fit import bake_texture, remesh, untangle, unwrap, visual_hull
 from dressi.render.scene import Mesh, icosphere, surface_area, surface_problems
+from dressi.testing.views import render
 
 EXTENT = 2.0
 """Longest side of the object's box while it is fitted; learning rates are in these units."""
@@ -29,7 +31,9 @@ WITHOUT = ("hull", "remesh", "preconditioning", "shading", "occlusion")
 @dataclass(frozen=True)
 class Plan:
     """How a reconstruction is made. start: hull, sphere, or a mesh in the world. hull_cells: cells
-    of the hull's grid along its longest side. rounds: one after another. painting: the last one;
+    of the hull's grid along its longest side. doubted: masks may be wrong in places (photos): of
+    this many views for one, the hull goes on where that one carves alone, and what such a mask says
+    there has no weight; 0: masks are right. rounds: one after another. painting: the last one;
     None: no texture. texture: texels on a side. without: of WITHOUT."""
 
     rounds: tuple[Round, ...]
@@ -37,6 +41,7 @@ class Plan:
     start: str | Mesh = "hull"
     weights: LossWeights = field(default_factory=LossWeights)
     hull_cells: int = 96
+    doubted: int = 0
     texture: int = 512
     without: frozenset[str] = frozenset()
 
@@ -79,6 +84,10 @@ def rounds_of(iterations: int, size: int) -> tuple[Round, ...]:
     )
 
 
+SLACK_PX = 3
+"""Pixels by which a hull may pass the contour of a mask that is right: cells of its grid are about
+that large."""
+
 FULL_SIZE = 256
 """Longer side of pictures, pixels, from which on the last round has all its faces."""
 
@@ -98,6 +107,8 @@ def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None)
     if "shading" in plan.without:
         pictures = replace(pictures, normals=None)
     start = started(pictures, plan)
+    if plan.doubted:
+        pictures = replace(pictures, weights=trusted(pictures, start, device))
     place, scale = placement(start)
     seen = pictures.placed(place * scale)  # w, too, is in units of the box then
     if seen.depth is not None:
@@ -162,7 +173,9 @@ def started(pictures: Pictures, plan: Plan) -> Mesh:
     if isinstance(plan.start, Mesh):
         return replace(plan.start, uvs=None, uv_faces=None).check()
     masks, matrices = widened(pictures.coverage, pictures.matrices)
-    hull = visual_hull(masks, matrices, plan.hull_cells)
+    wrong = -(-len(pictures) // plan.doubted) if plan.doubted else 0
+    wrong = min(wrong, max(len(pictures) - 2, 0))
+    hull = visual_hull(masks, matrices, plan.hull_cells, disagreeing_views=wrong)
     if plan.start == "hull" and "hull" not in plan.without:
         return hull
     if plan.start not in ("hull", "sphere"):
@@ -170,6 +183,26 @@ def started(pictures: Pictures, plan: Plan) -> Mesh:
     low, high = hull.positions.min(0), hull.positions.max(0)
     ball = icosphere(4)
     return Mesh(ball.positions * (high - low) / 4.0 + (low + high) / 2.0, ball.faces, name="sphere")
+
+
+def trusted(pictures: Pictures, hull: Mesh, device: str | int | None) -> npt.NDArray[np.float32]:
+    """Return (n, H, W, 1): the weights of pixels, 0 where a mask denies what the hull shows.
+
+    The hull of masks that agree lies within all of them; beyond a contour by more than SLACK_PX it
+    says that the others overrule a mask.
+    """
+    shown, _ = render(hull, pictures.matrices, pictures.size, None, 1, device)
+    # The structuring element spans one picture: views are not each other's neighbours.
+    near = ndimage.binary_dilation(
+        pictures.coverage > 0.5, np.ones((1, 3, 3, 1), bool), iterations=SLACK_PX
+    )
+    denied = (shown > 0.5) & ~near
+    given = np.ones_like(pictures.coverage) if pictures.weights is None else pictures.weights
+    # What lies between the slack and the contour of a wrong mask is wrong as well.
+    denied = ndimage.binary_dilation(
+        denied, np.ones((1, 3, 3, 1), bool), iterations=2 * SLACK_PX
+    ) & (shown > 0.5)
+    return np.where(denied & (pictures.coverage < 0.999), 0.0, given).astype(np.float32)
 
 
 def widened(
