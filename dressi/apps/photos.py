@@ -19,7 +19,7 @@ from scipy import ndimage
 
 from dressi.apps.demo import EXTENT
 from dressi.apps.photo_files import read_photos
-from dressi.apps.photo_masks import estimate_box, found_masks, given_masks
+from dressi.apps.photo_masks import BOX_MARGIN, estimate_box, found_masks, given_masks
 from dressi.apps.reconstruct.measure import problem_figures
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.pipeline import Plan, Reconstruction, reconstruct
@@ -199,6 +199,9 @@ def _fit(task: _Task, options: PhotoOptions) -> tuple[dict[str, str], Reconstruc
         painting = Painting(options.texture_iterations, gains=True, size=task.size)
     rounds = photo_rounds(task.iterations, task.size)
     plan = Plan(rounds, painting, weights=PHOTO_WEIGHTS, doubted=VIEWS_PER_ERROR)
+    # Of an estimated box the object may reach the sides.
+    half = BOX_MARGIN * (task.box[1] - task.box[0]) / 2.0 * _scale(task.box)
+    plan = replace(plan, box=np.stack([-half, half]))
     if options.mesh is not None:
         plan = replace(plan, start=_start(options.mesh, task.box))
     with DressiAD(options.device) as ad:

@@ -34,7 +34,8 @@ class Plan:
     of the hull's grid along its longest side. doubted: masks may be wrong in places (photos): of
     this many views for one, the hull goes on where that one carves alone, and what such a mask says
     there has no weight; 0: masks are right. rounds: one after another. painting: the last one;
-    None: no texture. texture: texels on a side. without: of WITHOUT."""
+    None: no texture. texture: texels on a side. box: (2, 3) lowest and highest corner, world units,
+    for the hull where the masks alone leave sides open. without: of WITHOUT."""
 
     rounds: tuple[Round, ...]
     painting: Painting | None
@@ -43,6 +44,7 @@ class Plan:
     hull_cells: int = 96
     doubted: int = 0
     texture: int = 512
+    box: npt.NDArray[np.float64] | None = None
     without: frozenset[str] = frozenset()
 
 
@@ -175,7 +177,12 @@ def started(pictures: Pictures, plan: Plan) -> Mesh:
     masks, matrices = widened(pictures.coverage, pictures.matrices)
     wrong = -(-len(pictures) // plan.doubted) if plan.doubted else 0
     wrong = min(wrong, max(len(pictures) - 2, 0))
-    hull = visual_hull(masks, matrices, plan.hull_cells, disagreeing_views=wrong)
+    try:
+        hull = visual_hull(masks, matrices, plan.hull_cells, disagreeing_views=wrong)
+    except GraphError:  # a view or two leave sides open
+        if plan.box is None:
+            raise
+        hull = visual_hull(masks, matrices, plan.hull_cells, plan.box, disagreeing_views=wrong)
     if plan.start == "hull" and "hull" not in plan.without:
         return hull
     if plan.start not in ("hull", "sphere"):
