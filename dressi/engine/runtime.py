@@ -141,12 +141,16 @@ class Runtime:
 
     # -- values
 
-    def send(self, v: Variable, value: Any, checked: Iterable[Variable]) -> None:
+    def send(
+        self, v: Variable, value: Any, checked: Iterable[Variable], wait: bool = False
+    ) -> None:
         """Send data to a leaf. checked: graphs whose static indices are checked against it, beside
-        those that were evaluated or belong to ``users``."""
-        used = [out for user in self.users for out in user.outputs]
-        graphs = [*checked, *self.evaluations.asked(), *used]
-        self.with_room(lambda: self.store.send(v, value, graphs))
+        those that were evaluated or belong to ``users``. wait: as ``LeafStore.send``."""
+        graphs: list[Variable] = []
+        if isinstance(v, Variable) and v.vtype.is_int:
+            used = [out for user in self.users for out in user.outputs]
+            graphs = [*checked, *self.evaluations.asked(), *used]
+        self.with_room(lambda: self.store.send(v, value, graphs, wait))
 
     def evaluate(self, asked: tuple[Variable, ...]) -> list[np.ndarray]:
         """Values of computed Variables at the current data of the leaves, by one plan, which is
