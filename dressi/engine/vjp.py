@@ -109,8 +109,8 @@ class VJP:
 
         upstream: for each output an array of its shape, or None for zeros (integer outputs: always
         None). sent: as for ``forward``. Runs the backward plan alone where no leaf was sent since
-        ``forward``, else both. A leaf that the outputs do not reach through differentiable ops has None. Raises GraphError
-        for a wrong number or shape, NaN and infinity.
+        ``forward``, else both. A leaf that the outputs do not reach through differentiable ops has
+        None. Raises GraphError for a wrong number or shape, NaN and infinity.
         """
         with self._session():
             self._send(sent)
