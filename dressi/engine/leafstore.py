@@ -19,7 +19,7 @@ from dressi.ad.graph import Variable, leaves
 from dressi.ad.precision import say_far
 from dressi.ad.verify import check_indices
 from dressi.engine.device import Device
-from dressi.engine.uploads import Uploads
+from dressi.engine.uploads import MOST_BYTES, Uploads
 from dressi.errors import GraphError
 from dressi.packing import DeviceLimits, Packed, image_key
 from dressi.packing.arrays import from_planes, to_planes, to_words
@@ -257,7 +257,8 @@ class LeafStore:
         return v.derived.compute(*evaluate(parts, feeds))
 
     def _upload(self, v: Variable, array: np.ndarray, wait: bool = False) -> None:
-        if wait and v.uid in self._resident:
+        resident = self._resident.get(v.uid)
+        if wait and resident is not None and resident.n_bytes <= MOST_BYTES:
             self.uploads.put(v, array, lambda: self.images([v]))
             if v.derived is not None:
                 self._derived[v.uid] = array

@@ -14,6 +14,7 @@ import numpy as np
 from dressi.ad.graph import Variable
 from dressi.engine.device import Batch, Device, Transfer
 from dressi.engine.stepper import Part
+from dressi.engine.uploads import MOST_BYTES
 from dressi.packing import DeviceLimits
 from dressi.packing.arrays import from_buffer, from_planes
 
@@ -22,13 +23,20 @@ KEPT_BATCHES = 64
 
 
 class Reads:
-    """A copy of results of plans to the host. places: (plan, lowered Variable) of each."""
+    """A copy of results of plans to the host. places: (plan, lowered Variable) of each. What is
+    larger than MOST_BYTES together has no host memory of its own, and is read by submits of its
+    own."""
 
     def __init__(
         self, device: Device, limits: DeviceLimits, places: Sequence[tuple[Part, Variable]]
     ) -> None:
         self._limits = limits
         self._places = list(places)
+        self.transfer: Transfer | None = None
+        """None where there is nothing to read, or too much."""
+        self._views: list[np.ndarray | None] = [None] * len(self._places)
+        if not 0 < sum(_n_bytes(*place) for place in self._places) <= MOST_BYTES:
+            return
         sources: list[Any] = []
         self._first: list[int] = []
         for part, v in self._places:
@@ -37,24 +45,23 @@ class Reads:
                 sources += part.executable.buffers([part.packed.buffers[v.uid]])
             else:
                 sources += part.executable.images(part.packed.images[v.uid])
-        self.transfer = device.transfer("readback", sources, "download") if sources else None
-        """None where there is nothing to read."""
+        self.transfer = device.transfer("readback", sources, "download")
         made = [self._value(k) for k in range(len(self._places))]
-        words = () if self.transfer is None else self.transfer.words
+        words = self.transfer.words
         # Most results are views of the memory, once and for all.
         self._views = [a if any(np.may_share_memory(a, w) for w in words) else None for a in made]
 
     def values(self) -> list[np.ndarray]:
         """Return what the last submit of ``transfer`` read, (layers, H, W, *tail) each: views of
-        memory that the next one overwrites."""
-        if self.transfer is None:
-            return []
-        self.transfer.fetch()
+        memory that the next one overwrites. Without a transfer, read it now."""
+        if self.transfer is not None:
+            self.transfer.fetch()
         return [self._value(k) if a is None else a for k, a in enumerate(self._views)]
 
     def _value(self, k: int) -> np.ndarray:
-        assert self.transfer is not None
         part, v = self._places[k]
+        if self.transfer is None:
+            return part.read(v, self._limits)
         if v.uid in part.packed.buffers:
             return from_buffer(_whole(self.transfer.views(self._first[k])), v)
         numbers = range(self._first[k], self._first[k] + v.vtype.n_planes)
@@ -64,7 +71,7 @@ class Reads:
         """Free the host memory. Idempotent."""
         if self.transfer is not None:
             self.transfer.close()
-            self.transfer, self._views = None, []
+            self.transfer, self._places, self._views = None, [], []
 
 
 class Submits:
@@ -88,6 +95,12 @@ class Submits:
                 self._kept.clear()
             batch = self._kept[key] = self._device.batch(parts)
         submit(batch)
+
+
+def _n_bytes(part: Part, v: Variable) -> int:
+    if v.uid in part.packed.buffers:
+        return 4 * part.packed.plan.buffers[part.packed.buffers[v.uid]].n_words
+    return sum(part.packed.plan.images[i].n_bytes for i in part.packed.images[v.uid])
 
 
 def submit(batch: Batch) -> None:

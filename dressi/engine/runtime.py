@@ -76,6 +76,8 @@ class Runtime:
         self.orphans: deque[Any] = deque()
         """What dropped objects held on the device, to be closed; filled by the garbage collector,
         in any thread."""
+        self.on_full: list[Callable[[], None]] = []
+        """Called where memory runs out: they drop what can be made again."""
         self._collect_at = COLLECT_BYTES
 
     @property
@@ -240,6 +242,8 @@ class Runtime:
         except OutOfMemoryError:
             before = self.device.used_bytes()
             self.evaluations.close()
+            for drop in self.on_full:
+                drop()
             self._collect(needed=True)
             if self.device.used_bytes() >= before:
                 raise
