@@ -49,7 +49,7 @@ def face_lod(
     uv: Variable,
     uv_faces: Variable,
     size: tuple[int, int] | Variable | F.image.MipMap,
-    footprint: Footprint = "axes",
+    footprint: Footprint = "mean",
     gradient: bool = False,
 ) -> Variable:
     """FLOAT level of detail for F.texture_mip at each pixel. uv, uv_faces, gradient: see
