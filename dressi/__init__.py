@@ -38,6 +38,7 @@ from dressi.ad import (
     graph_text,
 )
 from dressi.engine import DressiAD
+from dressi.engine.dlpack import from_dlpack, to_dlpack
 from dressi.errors import (
     DeviceError,
     DeviceLostError,
@@ -94,10 +95,12 @@ __all__ = [
     "Variable",
     "evaluate",
     "explain",
+    "from_dlpack",
     "gradcheck",
     "graph_text",
     "parallel",
     "plan_text",
+    "to_dlpack",
 ]
 
 if not TYPE_CHECKING:  # a type checker is to find names that do not exist

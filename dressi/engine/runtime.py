@@ -72,7 +72,8 @@ class Runtime:
         self.phases: list[tuple[str, float, float]] = []
         """(name, start, seconds) of each phase of the last build."""
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Objects with plans of their own: ``outputs``, their graph, and ``parts()``."""
+        """Objects with plans of their own: ``outputs``, their graph, ``parts()``, and ``close()``,
+        which frees the plans until they are needed."""
         self.orphans: deque[Any] = deque()
         """What dropped objects held on the device, to be closed; filled by the garbage collector,
         in any thread."""
@@ -235,19 +236,32 @@ class Runtime:
         self._collect_at = max(held + COLLECT_BYTES, held + held // 2)
 
     def with_room(self, make: Callable[[], Result]) -> Result:
-        """Return what ``make`` returns; where memory runs out, try once more without graphs that
-        the user dropped and evaluations, which are compiled again when they are asked for."""
-        try:
-            return make()
-        except OutOfMemoryError:
-            before = self.device.used_bytes()
-            self.evaluations.close()
-            for drop in self.on_full:
-                drop()
-            self._collect(needed=True)
-            if self.device.used_bytes() >= before:
-                raise
+        """Return what ``make`` returns; where memory runs out, try again without graphs that the
+        user dropped and evaluations, then without the plans of ``users``: all of them are compiled
+        again when they are asked for."""
+        for free in (self._free_idle, self._free_users):
+            try:
+                return make()
+            except OutOfMemoryError:
+                before = self.device.used_bytes()
+                free()
+                if free == self._free_users and self.device.used_bytes() >= before:
+                    raise
         return make()
+
+    def _free_idle(self) -> None:
+        """Free evaluations, and what nobody uses now."""
+        self.evaluations.close()
+        for drop in self.on_full:
+            drop()
+        self._collect(needed=True)
+
+    def _free_users(self) -> None:
+        """Free plans of users too: they run what they need again. None of them runs while a leaf is
+        sent or a plan is compiled."""
+        for user in list(self.users):
+            user.close()
+        self.release()
 
     def close(self) -> None:
         """Free everything on the device. May be called twice."""
