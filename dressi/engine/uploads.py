@@ -16,7 +16,6 @@ from dressi.engine.device import Device, Transfer
 from dressi.packing import DeviceLimits
 from dressi.packing.arrays import pixels_of, write_planes
 
-
 MOST_BYTES = 16 << 20
 """Of what has host memory of its own: a second copy of all images would be too much, and the time
 of moving more than this is that of the copy itself."""

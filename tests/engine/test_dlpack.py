@@ -50,7 +50,11 @@ def test_what_is_sent_comes_back() -> None:
 
 @pytest.mark.parametrize(
     ("obj", "message"),
-    [(3.0, "got float"), (Elsewhere(), "type 2, not on the CPU"), (np.zeros(2, complex), "complex")],
+    [
+        (3.0, "got float"),
+        (Elsewhere(), "type 2, not on the CPU"),
+        (np.zeros(2, complex), "complex"),
+    ],
 )
 def test_what_cannot_be_read_is_named(obj: Any, message: str) -> None:
     with pytest.raises(GraphError, match=message):

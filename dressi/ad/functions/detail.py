@@ -80,9 +80,10 @@ def texture_lod(
     texture, or the texture or MipMap itself. footprint: ``mean``, half the root of the sum of both
     steps' squares, which comes closest to supersampled pictures (``dressi experiment mip_rules``)
     and does not depend on how the image is turned; ``axes``, the longer of the two steps, as GPUs
-    do; ``ellipse``, the longest step in any direction (the largest singular value). Where uv stands still: -30. Gradient:
-    none, unless ``gradient``; a level of detail is a means, and its gradient pulls towards blurred
-    or sharp places. Raises GraphError for another footprint or types. Source: OpenGL 4.6, 8.14.1;
+    do; ``ellipse``, the longest step in any direction (the largest singular value). Where uv stands
+    still: -30. Gradient: none, unless ``gradient``; a level of detail is a means, and its gradient
+    pulls towards blurred or sharp places. Raises GraphError for another footprint or types. Source
+    of the other two: OpenGL 4.6, 8.14.1;
     Heckbert 1989.
     """
     if footprint not in FOOTPRINTS:

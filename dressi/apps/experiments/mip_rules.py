@@ -219,7 +219,11 @@ def run(settings: Settings) -> Result:
 
 def table(found: dict[tuple[str, float], Array], s: Settings) -> Sequence[Sequence[str]]:
     """Rows of texts, the best mean of both figures first."""
-    head = ["rule", "bias", *(f"{what} at {d:g}" for what in ("drawn", "fitted") for d in s.distances)]
+    head = [
+        "rule",
+        "bias",
+        *(f"{what} at {d:g}" for what in ("drawn", "fitted") for d in s.distances),
+    ]
     ordered = sorted(found.items(), key=lambda item: -item[1].mean())
     rows = [
         [rule, f"{bias:g}", *(f"{x:.1f}" for x in v.T.reshape(-1)), f"{v.mean():.2f}"]
