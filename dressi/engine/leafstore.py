@@ -22,7 +22,7 @@ from dressi.engine.device import Device
 from dressi.engine.uploads import MOST_BYTES, Uploads
 from dressi.errors import GraphError
 from dressi.packing import DeviceLimits, Packed, image_key
-from dressi.packing.arrays import from_planes, to_planes, to_words
+from dressi.packing.arrays import copy_pixels, from_planes, to_planes, to_words
 from dressi.packing.layout import layout
 
 _NOTHING: frozenset[int] = frozenset()
@@ -328,7 +328,8 @@ class LeafStore:
 def present(a: np.ndarray, v: Variable) -> np.ndarray:
     """(layers, H, W, *tail) -> the shape that users see."""
     # A copy that users may write to.
-    out = np.array(a, np.int32 if v.vtype.is_int else np.float32, order="C")
+    out: np.ndarray = np.empty(a.shape, np.int32 if v.vtype.is_int else np.float32)
+    copy_pixels(out, a)
     if v.is_table:
         out = out[:, 0]
     return out if v.layers > 1 else out[0]

@@ -14,7 +14,7 @@ import numpy as np
 from dressi.ad.graph import Variable
 from dressi.engine.device import Device, Transfer
 from dressi.packing import DeviceLimits
-from dressi.packing.arrays import pixels_of, write_planes
+from dressi.packing.arrays import copy_pixels, pixels_of, write_planes
 
 MOST_BYTES = 16 << 20
 """Of what has host memory of its own: a second copy of all images would be too much, and the time
@@ -46,7 +46,7 @@ class Uploads:
             self._places[v.uid] = pixels_of(transfer.views(0), v, self._limits) if one else None
         place = self._places[v.uid]
         if place is not None:
-            place[:] = array.reshape(place.shape)
+            copy_pixels(place, array.reshape(place.shape))
         else:
             planes = [transfer.views(k) for k in range(v.vtype.n_planes)]
             write_planes(array, v, self._limits, planes)
