@@ -10,6 +10,7 @@ import pytest
 
 from dressi import FLOAT, INT, IVEC3, MAT3, MAT4, SGD, VEC2, VEC3, DressiAD, F, Variable
 from dressi.ad.optim import step_counter
+from dressi.engine.vjp import VJP
 from dressi.errors import GraphError
 from dressi.render.camera import ring
 from dressi.render.raster import build_hardsoftras
@@ -216,3 +217,27 @@ def test_data_that_is_bad_leaves_what_was_sent_before_it(ad: DressiAD) -> None:
         vjp.forward([(x, np.full((3, 3), 5.0)), (y, np.full((3, 3), np.nan))])
     np.testing.assert_array_equal(ad.recv_img(x), np.full((3, 3, 1), 5.0, np.float32))
     np.testing.assert_array_equal(vjp.forward()[0], np.full((3, 3, 1), 6.0, np.float32))
+
+
+def test_plans_that_do_not_run_make_room() -> None:
+    """Two products that do not fit together: each runs, also the first one again."""
+    x = Variable(FLOAT, (64, 64), name="x")
+
+    def product(ad: DressiAD, k: float) -> VJP:
+        return ad.vjp([F.image.gaussian_blur(x * k, 2.0)], [x])
+
+    data = np.random.default_rng(0).uniform(size=(64, 64))
+    needed = []
+    for limit in (None, 1):
+        device = NullDevice(memory_limit=limit and needed[1] - 1)
+        with DressiAD(device) as ad:
+            ad.send_img(x, data)
+            products = [product(ad, k) for k in (1.0, 2.0)]
+            for k in (0, 1, 0):
+                (value,) = products[k].forward()
+                (gradient,) = products[k].backward([np.ones((64, 64, 1))])
+                needed.append(device.used_bytes())
+                assert gradient is not None
+                np.testing.assert_allclose(gradient.sum(), 64 * 64 * (k + 1), rtol=1e-5)
+                np.testing.assert_allclose(value.sum(), data.sum() * (k + 1), rtol=0.05)
+    assert max(needed[3:]) < needed[1]
