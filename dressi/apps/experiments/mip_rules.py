@@ -167,6 +167,8 @@ class Scene:
         self._picture = F.texture_mip(chain, self._uv, self._level)
         off = self._picture - self._target
         self._loss, self._optimizer = F.mean(F.dot(off, off)), Adam(RATE)
+        self.shown: tuple[Array, Array] | None = None
+        """The first view, as it was drawn last and supersampled."""
 
     def figures(self, rule: str, bias: float, distance: float, seed: int) -> tuple[float, float]:
         """PSNR of the picture that is drawn, and of the texture that is fitted."""
@@ -184,7 +186,9 @@ class Scene:
         for leaf, value in data.items():
             # A stack of one view is sent as its only layer.
             ad.send_img(leaf, value if s.views > 1 or value.ndim == 3 else value[0])
-        drawn = psnr(ad.recv_img(self._picture).reshape(target.shape), target)
+        picture = ad.recv_img(self._picture).reshape(target.shape)
+        self.shown = picture[0], target[0]
+        drawn = psnr(picture, target)
         ad.set_loss_var(self._loss)
         ad.set_optimizer(self._optimizer)
         for state in ad.optimizer_states:
@@ -197,10 +201,13 @@ class Scene:
 
 
 def run(settings: Settings) -> Result:
-    """Return both figures of every rule and bias, the mean over seeds, per distance."""
+    """Return both figures of every rule and bias, the mean over seeds, per distance; a view from
+    the last distance, supersampled and as each draws it."""
     s = settings
     names = [(rule, bias) for rule in s.rules for bias in s.bias]
     found: dict[tuple[str, float], Array] = {}
+    truth: list[Array] = []
+    drawn: list[Array] = []
     with DressiAD(s.device) as ad:
         scene = Scene(ad, s)
         for rule, bias in tqdm(names, desc="rules"):
@@ -210,11 +217,15 @@ def run(settings: Settings) -> Result:
                     for d in s.distances
                 ]
             )
+            assert scene.shown is not None
+            drawn.append(scene.shown[0])
+            truth = [scene.shown[1]]
     figures = {
         f"{rule} {bias:+g}": {"drawn_db": v[:, 0].tolist(), "fitted_db": v[:, 1].tolist()}
         for (rule, bias), v in found.items()
     }
-    return Result(figures, conditions=conditions(found, s), tables=[table(found, s)])
+    sheet = {"views": np.concatenate([*truth, *drawn], axis=1)}
+    return Result(figures, sheet, conditions=conditions(found, s), tables=[table(found, s)])
 
 
 def table(found: dict[tuple[str, float], Array], s: Settings) -> Sequence[Sequence[str]]:
