@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         graph_text,
     )
     from dressi.engine import DressiAD
+    from dressi.engine.dlpack import from_dlpack, to_dlpack
     from dressi.errors import (
         DeviceError,
         DeviceLostError,
@@ -100,6 +101,7 @@ __all__ = [
     "Variable",
     "evaluate",
     "explain",
+    "from_dlpack",
     "gradcheck",
     "graph_text",
     "parallel",
@@ -107,6 +109,7 @@ __all__ = [
     "render",
     "show",
     "strict",
+    "to_dlpack",
 ]
 
 _HOMES = {
@@ -138,6 +141,7 @@ _HOMES = {
         "graph_text",
     ),
     "dressi.engine": ("DressiAD",),
+    "dressi.engine.dlpack": ("from_dlpack", "to_dlpack"),
     "dressi.errors": (
         "DeviceError",
         "DeviceLostError",

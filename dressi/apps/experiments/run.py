@@ -21,6 +21,7 @@ from dressi.apps.experiments import (
     generalize,
     heatmap,
     large_steps,
+    mip_rules,
     normal_map,
     real,
     shapes,
@@ -42,6 +43,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "curves": Experiment(curves.HELP, curves.Settings, curves.run),
     "heatmap": Experiment(heatmap.HELP, heatmap.Settings, heatmap.run),
     "edges": Experiment(edges.HELP, edges.Settings, edges.run),
+    "mip_rules": Experiment(mip_rules.HELP, mip_rules.Settings, mip_rules.run),
     "real": Experiment(real.HELP, real.Settings, real.run),
     "shapes": Experiment(shapes.HELP, shapes.Settings, shapes.run),
 }

@@ -36,7 +36,8 @@ class Plan:
     this many views for one, the hull goes on where that one carves alone, and what such a mask says
     there has no weight; 0: masks are right. rounds: one after another. painting: the last one;
     None: no texture. texture: texels on a side. box: (2, 3) lowest and highest corner, world units,
-    around the object: where the masks leave sides of the hull open, a sphere in it is the start. without: of WITHOUT."""
+    around the object: where the masks leave sides of the hull open, a sphere in it is the start.
+    without: of WITHOUT."""
 
     rounds: tuple[Round, ...]
     painting: Painting | None

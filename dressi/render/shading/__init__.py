@@ -54,11 +54,12 @@ from dressi.render.shading.shadow import (
     spot_matrix,
 )
 from dressi.render.shading.surface import Surface, build_surface, towards_eye
-from dressi.render.shading.texture_detail import face_lod, face_uv_derivatives
+from dressi.render.shading.texture_detail import face_lod, face_uv_derivatives, hard_lod
 from dressi.render.shading.tone import aces, exposure, gamma, reinhard, tone_map
 from dressi.render.shading.values import Value
 
 __all__ = [
+    "hard_lod",
     "MLP",
     "DirectionalLight",
     "Environment",
