@@ -18,9 +18,9 @@ from dressi.render.shading.hair import (
     bessel_i0e,
     fiber_angles,
     longitudinal,
+    longitudinal_variance,
     melanin_absorption,
     reflectance,
-    longitudinal_variance,
     scatter,
 )
 

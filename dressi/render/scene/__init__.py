@@ -2,7 +2,7 @@
 
 scene and its parts (dataclasses), mesh (triangle meshes, their tables and normals), convert (a mesh
 to a scene and back), flat (what is drawn, in world space), checks (what a scene must satisfy),
-compare, welding (which vertices are one place), pear (a procedural textured mesh).
+compare, strands (hair) and how they grow, welding (which vertices are one place), pear (a procedural textured mesh).
 """
 
 from dressi.render.scene.checks import (
@@ -25,6 +25,7 @@ from dressi.render.scene.flat import (
     own_aspect,
     world_matrices,
 )
+from dressi.render.scene.grow import Growth, grow_strands, scatter_roots
 from dressi.render.scene.mesh import (
     Mesh,
     area_normals,
@@ -53,9 +54,11 @@ from dressi.render.scene.parts import (
 )
 from dressi.render.scene.pear import make_pear
 from dressi.render.scene.scene import Scene
+from dressi.render.scene.strands import Strands
 from dressi.render.scene.welding import first_alike, tolerance_of, weld
 
 __all__ = [
+    "Growth",
     "Image",
     "Instance",
     "Material",
@@ -68,6 +71,7 @@ __all__ = [
     "Scene",
     "SceneCamera",
     "SceneMesh",
+    "Strands",
     "TextureRef",
     "area_normals",
     "bounding_box",
@@ -85,6 +89,7 @@ __all__ = [
     "first_alike",
     "flipped_faces",
     "icosphere",
+    "grow_strands",
     "instances",
     "joined",
     "lights",
@@ -92,6 +97,7 @@ __all__ = [
     "mesh_of",
     "own_aspect",
     "primitive_of",
+    "scatter_roots",
     "scene_of",
     "subdivide",
     "surface_area",

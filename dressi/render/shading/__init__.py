@@ -46,6 +46,7 @@ from dressi.render.shading.normal_map import (
     perturb_normal,
     smooth_tangent,
 )
+from dressi.render.shading.opacity import OpacityMap, build_opacity_map, strand_transmittance
 from dressi.render.shading.pbr import Environment, ggx, pbr, schlick, smith
 from dressi.render.shading.shadow import (
     ShadowMap,
@@ -67,6 +68,7 @@ __all__ = [
     "Layer",
     "Light",
     "NeuralTexture",
+    "OpacityMap",
     "PbrMaterial",
     "PointLight",
     "ShadowMap",
@@ -78,6 +80,7 @@ __all__ = [
     "alpha_mask",
     "blend_peels",
     "blinn_phong",
+    "build_opacity_map",
     "build_shadow_map",
     "build_surface",
     "composite",
@@ -115,6 +118,7 @@ __all__ = [
     "smooth_normal",
     "smooth_tangent",
     "spot_matrix",
+    "strand_transmittance",
     "surface_uv",
     "texture_cube_mip",
     "to_eye",
