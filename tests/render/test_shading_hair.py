@@ -301,12 +301,12 @@ def test_ends_of_the_ranges_and_directions_along_the_fibre_stay_finite(
      ("azimuthal_roughness", 2.0), ("tilt_deg", 90.0)],
 )  # fmt: skip
 def test_numbers_out_of_range_are_refused_by_name(name: str, value: float) -> None:
-    with pytest.raises(GraphError, match=f"HairFiber at .*: {name} must be in"):
+    with pytest.raises(GraphError, match=rf"HairFiber at .*: {name} must be in"):
         HairFiber(**{name: value})
 
 
 def test_wrong_types_are_refused_by_name() -> None:
-    with pytest.raises(GraphError, match="HairFiber at .*: melanin must be FLOAT"):
+    with pytest.raises(GraphError, match=r"HairFiber at .*: melanin must be FLOAT"):
         HairFiber(melanin=Variable(VEC3))
     unit = const((0.0, 0.0, 1.0), VEC3)
     with pytest.raises(GraphError, match="shade_hair needs a light"):

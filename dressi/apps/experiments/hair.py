@@ -190,12 +190,12 @@ def fit_numbers(ad: DressiAD, graph: Graph, settings: Settings, seed: int) -> Fi
     rng = np.random.default_rng(seed)
     true = drawn(rng, TRUE_RANGES)
     send_numbers(ad, graph, true)
-    wanted = ad.recv_img(graph.picture)
+    wanted = draw(ad, graph)[0]
     ad.send_img(graph.target, wanted)
     begin = time.perf_counter()
     for _ in range(100):  # one in two starts is far enough
         send_numbers(ad, graph, drawn(rng, START_RANGES))
-        first = ad.recv_img(graph.picture)
+        first = draw(ad, graph)[0]
         if psnr(first, wanted) < START_DB:
             break
     ad.set_loss_var(graph.loss)
@@ -205,19 +205,25 @@ def fit_numbers(ad: DressiAD, graph: Graph, settings: Settings, seed: int) -> Fi
     iterations: list[int] = []
     quality: list[float] = []
     numbers: dict[str, list[float]] = {k: [] for k in RANGES}
-    last = first
     for k, at in enumerate(tqdm(measured, desc=f"seed {seed}", unit="x", leave=False)):
         if k:
             ad.exec_steps(int(at - measured[k - 1]))
-        last = ad.recv_img(graph.picture)
+            # The loss is that of the numbers before the last update.
+            quality.append(-10.0 * float(np.log10(max(ad.recv_img(graph.loss).item(), 1e-12))))
         iterations.append(int(at))
-        quality.append(psnr(last, wanted))
         for name, x in graph.numbers.items():
             numbers[name].append(float(ad.recv_img(x).reshape(-1)[0]))
+    last = draw(ad, graph)[0]
+    quality = [psnr(first, wanted), *quality[:-1], psnr(last, wanted)]
     if not np.isfinite(last).all():
         raise DressiError("hair: the picture became no number")
     seconds = time.perf_counter() - begin
     return Fit(true, iterations, quality, numbers, (first, last, wanted), seconds)
+
+
+def draw(ad: DressiAD, graph: Graph) -> list[np.ndarray]:
+    """Return the picture and its tangents: one plan for both."""
+    return ad.recv_imgs([graph.picture, *graph.tangents])
 
 
 def drawn(rng: np.random.Generator, ranges: Mapping[str, tuple[float, float]]) -> dict[str, float]:
@@ -258,7 +264,7 @@ def curvature(ad: DressiAD, graph: Graph, true: Mapping[str, float]) -> dict[str
     direction that changes the picture least, and by how much (root of the mean square per unit).
     """
     send_numbers(ad, graph, true)
-    tangents = np.stack([t.astype(np.float64).ravel() for t in ad.recv_imgs(list(graph.tangents))])
+    tangents = np.stack([t.astype(np.float64).ravel() for t in draw(ad, graph)[1:]])
     hessian = tangents @ tangents.T
     values, vectors = np.linalg.eigh(hessian)
     spread = 0.01 * np.sqrt(np.diag(np.linalg.pinv(hessian)))

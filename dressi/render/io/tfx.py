@@ -46,7 +46,7 @@ def read_tfx(path: PathLike, width: float = 0.01) -> Strands:
         raise fail(file, "header", f"{text} {len(data)} bytes")
     points = np.frombuffer(data, "<f4", 4 * total, offset).reshape(total, 4)[:, :3]
     along = np.tile(np.arange(n_points) / (n_points - 1), n_strands)
-    widths = width * np.clip(3.0 * (1.0 - along), 0.0, 1.0)
+    widths = width * np.clip(3.0 * (1.0 - along), 0.0, 1.0).astype(np.float32)
     if not np.isfinite(points).all():
         i = int((~np.isfinite(points).all(axis=1)).argmax())
         raise fail(file, f"strand {i // n_points}, point {i % n_points}", "is not finite")

@@ -1,9 +1,9 @@
 """Rasterization as builders over F: from vertices and faces to pixels, with gradients.
 
 hardsoftras (soft, peeled, gradients far from outlines), hard (what every pixel shows), antialias
-(gradients through the coverage of outline pixels), strokes (points and lines), ribbons (hair), conservative (every
-texel that a triangle touches), batch (several meshes as one), and what they are made of:
-projection, clip, enlarge, distance, weights, topology, blend.
+(gradients through the coverage of outline pixels), strokes (points and lines), ribbons (hair),
+conservative (every texel that a triangle touches), batch (several meshes as one), and what they are
+made of: projection, clip, enlarge, distance, weights, topology, blend.
 """
 
 from dressi.render.raster.antialias import Antialiased, build_antialias

@@ -1,11 +1,11 @@
 """Strands of hair on the screen: ribbons that face the camera, in layers.
 
-In: points of polylines, widths, a matrix. Out: ``Ribbons``: per pixel and layer which segment shows,
-where along and across it, how deep, and how much of the pixel it covers. Segments of a polyline
-share the two corners where they meet, so nothing is drawn twice there. A ribbon is one pixel wider
-than its strand, and its coverage that of a box one pixel wide across it: strands much thinner than a
-pixel are faint and not broken, and no edge is a staircase. Layers are blended front to back
-(Porter and Duff 1984); what lies behind the last one is not seen.
+In: points of polylines, widths, a matrix. Out: ``Ribbons``: per pixel and layer which segment
+shows, where along and across it, how deep, and how much of the pixel it covers. Segments of a
+polyline share the two corners where they meet, so nothing is drawn twice there. A ribbon is one
+pixel wider than its strand, and its coverage that of a box one pixel wide across it: strands much
+thinner than a pixel are faint and not broken, and no edge is a staircase. Layers are blended front
+to back (Porter and Duff 1984); what lies behind the last one is not seen.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ MIN_ALPHA = 1.0 / 64.0
 class Ribbons:
     """What ``build_ribbons`` gives; images with one layer per layer of ribbons, the nearest first.
 
-    ids: INT, row of the segments or -1. t: FLOAT in [0, 1], where on the segment, in the world, from
-    its first point to its second. across: FLOAT in [-1, 1], offset from the middle of the strand by
-    half of its width, along cross(to_eye, tangent). depth: FLOAT, z in NDC; 1 where there is
-    nothing. alpha: FLOAT in [0, 1], share of the pixel that the strand covers. Gradient through all
-    but ids.
+    ids: INT, row of the segments or -1. t: FLOAT in [0, 1], where on the segment, in the world,
+    from  its first point to its second. across: FLOAT in [-1, 1], offset from the middle of the
+    strand by  half of its width, along cross(to_eye, tangent). depth: FLOAT, z in NDC; 1 where
+    there is  nothing. alpha: FLOAT in [0, 1], share of the pixel that the strand covers. Gradient
+    through all  but ids.
     """
 
     ids: Variable

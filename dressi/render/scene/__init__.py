@@ -2,7 +2,8 @@
 
 scene and its parts (dataclasses), mesh (triangle meshes, their tables and normals), convert (a mesh
 to a scene and back), flat (what is drawn, in world space), checks (what a scene must satisfy),
-compare, strands (hair) and how they grow, welding (which vertices are one place), pear (a procedural textured mesh).
+compare, strands (hair) and how they grow, welding (which vertices are one place), pear (a
+procedural textured mesh).
 """
 
 from dressi.render.scene.checks import (

@@ -30,8 +30,8 @@ class Growth:
     length, spread: mean length, and how much strands differ (a share, uniform). n_points: of each
     strand. width: at the root; the last third tapers to 0. lift: share of the normal in the
     direction at the root, the rest lies on the scalp, downhill. gravity: share of the direction
-    that turns down by the tip. curl: strength of the noise beside a direction of length 1; scale: of
-    its waves. stray: difference of directions between neighbours. seed: of roots and noise.
+    that turns down by the tip. curl: strength of the noise beside a direction of length 1; scale:
+    of its waves. stray: difference of directions between neighbours. seed: of roots and noise.
     """
 
     length: float = 0.6
@@ -112,7 +112,8 @@ def grow_strands(
     along = np.arange(g.n_points) / (g.n_points - 1)
     width = g.width * np.clip(3.0 * (1.0 - along), 0.0, 1.0)
     counts = np.full(n, g.n_points)
-    return Strands(np.stack(points, axis=1).reshape(-1, 3), counts, np.tile(width, n), "grown")
+    table = np.stack(points, axis=1).reshape(-1, 3).astype(np.float32)
+    return Strands(table, counts, np.tile(width, n).astype(np.float32), "grown")
 
 
 class _Waves:

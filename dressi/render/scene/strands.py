@@ -93,6 +93,15 @@ class Strands:
         along = self.points[behind].astype(np.float64) - self.points[before]
         return unit_or_zero(along).astype(np.float32)
 
+    def moved(self, matrix: npt.ArrayLike) -> Strands:
+        """Return the strands in another space. matrix: (4, 4); widths are scaled by the cube root
+        of its determinant."""
+        m = np.asarray(matrix, np.float64)
+        points = self.points.astype(np.float64) @ m[:3, :3].T + m[:3, 3]
+        scale = abs(float(np.linalg.det(m[:3, :3]))) ** (1.0 / 3.0)
+        widths = (self.widths * scale).astype(np.float32)
+        return Strands(points.astype(np.float32), self.counts, widths, self.name)
+
     def subset(self, rows: npt.ArrayLike) -> Strands:
         """Return some of the strands, in the order of rows: (n,) integers. Raises GraphError for
         rows out of range, and for none at all."""

@@ -29,11 +29,12 @@ class OpacityMap:
     """What a light sees of hair.
 
     counts: FLOAT @ (width, slices * height), strands that a ray meets in each texel, slice under
-    slice from the light on. matrix: MAT4 @ 1x1, world to the light's clip space. n_slices: over the
-    range of depth [0, 1] of the matrix.
+    slice from the light on. before: the same of all slices in front. matrix: MAT4 @ 1x1, world to
+    the light's clip space. n_slices: over the range of depth [0, 1] of the matrix.
     """
 
     counts: Variable
+    before: Variable
     matrix: Variable
     n_slices: int
 
@@ -90,7 +91,21 @@ def build_opacity_map(
         at = a + (b - a) * s
         terms += _splats(at, area * (w_a + (w_b - w_a) * s), size, n_slices)
     counts = F.add_n([F.scatter_add(value, index, tall) for value, index in terms])
-    return OpacityMap(counts, matrix, n_slices)
+    return OpacityMap(counts, _before(counts, size, n_slices), matrix, n_slices)
+
+
+def _before(counts: Variable, size: Size, n_slices: int) -> Variable:
+    """Sums over the slices in front: each slice is the sum of those before the one before it, and
+    that one."""
+    width, height = size
+    slices = [F.crop(counts, 0, k * height, width, height) for k in range(n_slices)]
+    total = F.expand(F.constant(0.0), size)
+    sums = [total]
+    for one in slices[:-1]:
+        total = total + one
+        sums.append(total)
+    tall = F.stack(sums)
+    return F.reshape(tall, (width, height * n_slices)) if n_slices > 1 else total
 
 
 def _texels(position: Variable, matrix: Variable, size: Size, n_slices: int) -> Variable:
@@ -143,12 +158,12 @@ def strand_transmittance(
     check_number("strand_transmittance: bias", bias, 0.0, float(opacity.n_slices))
     as_variable("strand_transmittance: position", position, VEC3)
     at = _texels(position, F.stop_gradient(opacity.matrix), opacity.size, opacity.n_slices)
-    depth = at.z - bias
-    met = []
-    for k in range(opacity.n_slices):
-        share = F.clamp(depth - float(k), 0.0, 1.0)
-        taps = _taps(at, F.constant(float(k)), opacity.size)
-        count = F.add_n([weight * F.lookup(opacity.counts, index) for weight, index in taps])
-        met.append(share * count)
-    k = as_variable("strand_transmittance: density", density, FLOAT)
-    return F.exp(-k * F.add_n(met))
+    depth = F.clamp(at.z - bias, 0.0, float(opacity.n_slices))
+    inside = F.minimum(F.floor(depth), opacity.n_slices - 1.0)
+    met = [
+        weight * (F.lookup(opacity.before, index) + F.lookup(opacity.counts, index) * part)
+        for part in (depth - inside,)
+        for weight, index in _taps(at, inside, opacity.size)
+    ]
+    strength = as_variable("strand_transmittance: density", density, FLOAT)
+    return F.exp(-strength * F.add_n(met))
