@@ -38,9 +38,9 @@ HAIRLINE = ([-0.5, -0.1, 0.3, 0.7], [-0.5, 0.0, 0.3, 0.55])
 """Depth z (the face looks to +z) and the height y above which hair grows there."""
 
 LIGHT = (-0.75, -0.75, -0.35)
-INTENSITY, AMBIENT = 16.0, 0.3
+INTENSITY, AMBIENT = 12.0, 0.25
 SKIN, BACKDROP = (0.42, 0.26, 0.19), (0.16, 0.17, 0.19)
-DENSITY = 0.5
+DENSITY = 0.7
 """What a strand takes of the light: hair is translucent."""
 
 SHADOW_RADIUS, SHADOW_SIZE, SLICES = 1.9, (128, 128), 24
