@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from scipy.special import i0e, i1e
 
-from dressi import DressiAD, F, GraphError, Variable, evaluate
-from dressi.ad import build_backward
+from dressi import DressiAD, F, GraphError, Options, Variable, evaluate
+from dressi.ad import build_backward, simplify
 from dressi.ad.vtype import FLOAT, VEC3
+from dressi.packing import PRESETS, pack
 from dressi.render.shading import DirectionalLight, HairFiber, shade_hair
 from dressi.render.shading.hair import (
     FiberAngles,
@@ -313,3 +314,24 @@ def test_wrong_types_are_refused_by_name() -> None:
         shade_hair(HairFiber(), unit, unit, unit)
     with pytest.raises(GraphError, match="tangent must be VEC3"):
         fiber_angles(Variable(FLOAT), unit, unit)
+
+
+def n_substages(look_ahead: int) -> int:
+    """Substages per pixel of the model and its gradient."""
+    leaves, color = shaded(VALUES)
+    gradients = build_backward(color, list(leaves.values()))
+    outputs = simplify([gradients[x] for x in leaves.values()])
+    options = Options(look_ahead=look_ahead, lowering="graphics")
+    plan = pack(outputs, [], PRESETS["llvmpipe"], options).plan
+    return sum(len(stage.substages) for stage in plan.stages if stage.width * stage.height > 1)
+
+
+def test_the_model_and_its_gradient_are_one_shader_where_packing_looks_far_ahead() -> None:
+    assert n_substages(2000) == 1
+    assert n_substages(400) > 20
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, True, None])
+def test_how_far_packing_looks_must_be_a_whole_number(wrong: object) -> None:
+    with pytest.raises(GraphError, match=r"Options\.look_ahead must be an integer"):
+        Options(look_ahead=wrong)  # type: ignore[arg-type]

@@ -89,7 +89,9 @@ class Settings(common.Settings):
     seeds: int = option(1, "fits, each of other numbers from another start", smoke=1, least=1)
     seed: int = option(0, "of the first fit", least=0)
     lr: float = option(0.05, "learning rate at the start; a twentieth at the end", least=1e-6)
-    head: str | None = option(None, "file of the ICT head ('none': an ellipsoid)")
+    head: str | None = option(
+        None, "file of the ICT head; 'none': an ellipsoid (default: the file, if found)"
+    )
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def build_graph(head: Head, settings: Settings) -> Graph:
 
 def run(settings: Settings) -> Result:
     """Fit once for each seed, with one engine."""
-    path = settings.head or ict_file()
+    path = settings.head or (None if settings.smoke else ict_file())
     head = ellipsoid_head(3 if settings.smoke else 4) if path in (None, "none") else ict_head(path)
     graph = build_graph(head, settings)
     fits = []
