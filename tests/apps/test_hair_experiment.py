@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dressi import evaluate
+from dressi import F, evaluate
 from dressi.ad import build_backward
+from dressi.ad.vtype import FLOAT, VEC3
 from dressi.apps.experiments import hair
 from dressi.apps.experiments.common import make_settings
 from dressi.apps.experiments.hair_scene import ellipsoid_head, grow_hair, ict_head
@@ -58,6 +59,35 @@ def test_the_gradient_that_goes_forward_is_the_one_that_goes_back() -> None:
     ahead, back = np.array([v.item() for v in found]).reshape(2, -1)
     assert np.abs(back).min() > 0.0
     np.testing.assert_allclose(ahead, back, rtol=1e-9)
+
+
+def test_a_symmetric_system_is_solved() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(5, 7)), rng.normal(size=5)
+    a = a @ a.T
+    lower = [[F.leaf([a[i, j]], FLOAT) for j in range(i + 1)] for i in range(5)]
+    found = evaluate(hair.solve_symmetric(lower, [F.leaf([x], FLOAT) for x in b]), {})
+    # Leaves hold float32.
+    np.testing.assert_allclose([x.item() for x in found], np.linalg.solve(a, b), rtol=1e-4)
+
+
+def test_a_step_without_damping_solves_a_linear_problem_within_the_ranges() -> None:
+    """The picture is sum of x_k t_k: one step goes to the truth, if that is near enough."""
+    rng = np.random.default_rng(1)
+    names = list(hair.RANGES)
+    tangents = [F.leaf(rng.normal(size=(4, 4, 3)), VEC3) for _ in names]
+    start = np.array([0.5, 0.02, 0.5, 0.5, 1.5])
+    true = start + [0.05, -0.05, -0.08, 0.3, 0.02]
+    numbers = {k: F.leaf([x], FLOAT, k) for k, x in zip(names, start, strict=True)}
+    terms = zip(tangents, numbers.values(), true, strict=True)
+    off = F.add_n([t * (x - float(y)) for t, x, y in terms])
+    loss = l2_loss(off, F.expand(F.constant((0.0, 0.0, 0.0)), (4, 4)))
+    xs = list(numbers.values())
+    gradients = build_backward(loss, xs)
+    moved = hair.gauss_newton(numbers, tangents, 0.0)(xs, [gradients[x] for x in xs])
+    wanted = np.clip(true, start - hair.MAX_STEP, start + hair.MAX_STEP)
+    found = [x.item() for x in evaluate(moved, {})]
+    np.testing.assert_allclose(found, np.maximum(wanted, 0.0), atol=1e-5)
 
 
 def test_hair_grows_above_the_hairline_only() -> None:

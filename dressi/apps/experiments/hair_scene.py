@@ -60,7 +60,7 @@ def ellipsoid_head(subdivisions: int = 4) -> Head:
     """Return a head without a face."""
     ball = icosphere(subdivisions)
     mesh = Mesh((ball.positions * RADII).astype(np.float32), ball.faces, name="head")
-    return Head(mesh, _scalp(mesh), (np.zeros(3), RADII * 1.01))
+    return Head(mesh, _scalp(mesh), (np.zeros(3), RADII * 1.03))
 
 
 ICT_CENTER, ICT_SCALE = (0.0, 4.0, 0.5), 0.1
