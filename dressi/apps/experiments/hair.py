@@ -86,13 +86,14 @@ N_TIMED, WARM_UP = 3, 12
 class Settings(common.Settings):
     """Options of the experiment."""
 
-    iterations: int = option(50, "of the fit", smoke=2, least=2)
+    iterations: int = option(40, "of the fit", smoke=2, least=2)
     size: int = option(256, "pixels on a side", smoke=32, least=16)
     strands: int = option(3000, "on the head", smoke=60, least=1)
     layers: int = option(4, "of strands over each other per pixel", smoke=2, least=1)
     seeds: int = option(1, "fits, each of other numbers from another start", smoke=1, least=1)
     seed: int = option(0, "of the first fit", least=0)
     damping: float = option(0.1, "of Gauss and Newton's steps, share of the diagonal", least=0.0)
+    noise: float = option(0.0, "standard deviation of noise on the target", least=0.0)
     head: str | None = option(
         None, "file of the ICT head; 'none': an ellipsoid (default: the file, if found)"
     )
@@ -210,7 +211,8 @@ def fit_numbers(ad: DressiAD, graph: Graph, settings: Settings, seed: int) -> Fi
     true = drawn(rng, TRUE_RANGES)
     send_numbers(ad, graph, true)
     wanted = draw(ad, graph)[0]
-    ad.send_img(graph.target, wanted)
+    noise = np.random.default_rng(seed + 1).normal(0.0, settings.noise, wanted.shape)
+    ad.send_img(graph.target, (wanted + noise).astype(np.float32))
     begin = time.perf_counter()
     for _ in range(100):  # one in two starts is far enough
         send_numbers(ad, graph, drawn(rng, START_RANGES))
