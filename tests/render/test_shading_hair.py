@@ -156,9 +156,26 @@ def test_without_an_offset_the_mean_over_all_of_them_is_taken() -> None:
         np.testing.assert_allclose(found[k], ref.mean_scatter(*args), rtol=CLOSE)
 
 
+@pytest.mark.parametrize("h", [-0.6, 0.3])
+def test_a_black_fibre_mirrors_about_the_normal_of_its_surface_at_h(h: float) -> None:
+    tangent, eye = np.array([0.0, 0.0, 1.0]), np.array([1.0, 0.0, 0.0])
+    normal = np.sqrt(1.0 - h * h) * eye + h * np.cross(eye, tangent)
+    mirrored = 2.0 * (normal @ eye) * normal - eye
+    turn = np.radians(np.arange(360))
+    lights = np.stack([np.cos(turn), np.sin(turn), 0 * turn], axis=1)
+    angles = fiber_angles(
+        const(tangent.tolist(), VEC3), const(eye.tolist(), VEC3), directions(lights)
+    )
+    black = const((50.0, 50.0, 50.0), VEC3)
+    arguments = (black, const(0.2), const(0.1), const(1.55), const(0.0), const(h))
+    found = evaluate([scatter(angles, *arguments)], {})[0].reshape(360, 3)[:, 0]
+    # Lights are a degree apart.
+    assert lights[found.argmax()] @ mirrored > np.cos(np.radians(1.0))
+
+
 @pytest.mark.parametrize("bm", [0.1, 0.3, 0.6, 0.99])
 def test_the_lobe_along_the_fibre_integrates_to_one(bm: float) -> None:
-    nodes, weights = np.polynomial.legendre.leggauss(800)
+    nodes, weights = np.polynomial.legendre.leggauss(300)
     theta = nodes * np.pi / 2
     for share, tilt in ((1.0, -0.07), (0.25, 0.035), (4.0, 0.14)):
         v = longitudinal_variance(const(bm)) * share
