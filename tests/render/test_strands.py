@@ -212,11 +212,11 @@ def test_lines_of_gltf_are_strands_in_the_world(
     assert not scene.meshes and not scene.notes
 
 
-def test_lines_of_too_few_vertices_are_refused(tmp_path: Path) -> None:
+def test_lines_of_too_few_vertices_are_left_out_with_a_note(tmp_path: Path) -> None:
     mini = Mini()
     mini.scene(mini.primitive(LINE, [0, 1, 2], mode=1))
-    with pytest.raises(LoadError, match="3 vertices cannot be lines of mode 1"):
-        load_scene(mini.save(tmp_path))
+    scene = load_scene(mini.save(tmp_path))
+    assert not scene.strands and "3 vertices cannot be lines of mode 1" in scene.notes[0]
 
 
 def test_triangles_beside_lines_are_kept(tmp_path: Path) -> None:

@@ -108,7 +108,8 @@ class Geometry:
         """The lines of a primitive as strands, in its own space; None where it has none.
 
         Segments of mode LINES that go on where the last one ended are one strand; a LINE_LOOP ends
-        at its first vertex. Raises LoadError as ``primitive``.
+        at its first vertex. Too few vertices are left out with a note. Raises LoadError as
+        ``primitive``.
         """
         mode = primitive.integer("mode", _TRIANGLES)
         attributes = primitive.need("attributes")
@@ -117,7 +118,9 @@ class Geometry:
         positions = self._table(attributes, "POSITION", "POSITION", None)
         flat = self._indices(primitive, len(positions))
         if len(flat) < 2 or (mode == _LINES and len(flat) % 2):
-            raise primitive.fail(f"{len(flat)} vertices cannot be lines of mode {mode}")
+            text = f"{len(flat)} vertices cannot be lines of mode {mode}; they are left out"
+            self.notes.append(f"{primitive.where}: {text}")
+            return None
         if mode == _LINES:
             a, b = flat.reshape(-1, 2).T
             begins = np.concatenate([[True], a[1:] != b[:-1]])
