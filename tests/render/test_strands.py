@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,16 @@ from mini_gltf import Mini
 
 import dressi
 from dressi import GraphError, LoadError
-from dressi.render.io import load_scene, read_tfx
-from dressi.render.scene import Growth, Mesh, Strands, grow_strands, icosphere, scatter_roots
+from dressi.render.io import load_scene, read_tfx, write_gltf
+from dressi.render.scene import (
+    Growth,
+    Mesh,
+    Strands,
+    grow_strands,
+    icosphere,
+    scatter_roots,
+    scene_of,
+)
 
 TWO = Strands(
     np.arange(15, dtype=np.float32).reshape(5, 3) ** 1.5,
@@ -217,6 +226,11 @@ def test_lines_of_too_few_vertices_are_left_out_with_a_note(tmp_path: Path) -> N
     mini.scene(mini.primitive(LINE, [0, 1, 2], mode=1))
     scene = load_scene(mini.save(tmp_path))
     assert not scene.strands and "3 vertices cannot be lines of mode 1" in scene.notes[0]
+
+
+def test_a_writer_says_that_it_leaves_strands_out(tmp_path: Path) -> None:
+    notes = write_gltf(tmp_path / "out.glb", replace(scene_of(icosphere(1)), strands=(TWO,)))
+    assert notes == ("strands are left out: they are read, and not written",)
 
 
 def test_triangles_beside_lines_are_kept(tmp_path: Path) -> None:
