@@ -14,11 +14,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from dressi.packing.active import begin, candidates
+from dressi.packing.options import LOOK_AHEAD
 from dressi.packing.substage import Substage
 from dressi.packing.task import Context
 from dressi.packing.units import Unit
 
-PATIENCE = 400
+PATIENCE = LOOK_AHEAD
 """Units that a substage may take beyond its limits in the hope that their producers, which follow,
 turn inputs into inner values again. A forward and backward chain over the same pixels needs that:
 cut at the first full substage, it would carry dozens of values through attachments."""
@@ -28,9 +29,12 @@ REJECTIONS = 64
 bound, each of the n/8 groups would try all ready items."""
 
 
-def pack_substages(units: Sequence[Unit], context: Context, several: bool = True) -> list[Substage]:
-    """Return substages in order of execution. several: whether a shader may have several units."""
-    rounds = (PATIENCE, 0) if several else ()
+def pack_substages(
+    units: Sequence[Unit], context: Context, several: bool = True, patience: int = PATIENCE
+) -> list[Substage]:
+    """Return substages in order of execution. several: whether a shader may have several units.
+    patience: units that it may take beyond its limits."""
+    rounds = (patience, 0) if several else ()
     groups = pack_greedily(candidates(units, context), lambda c: begin(c, context), rounds)
     return [active.substage() for active in groups]
 

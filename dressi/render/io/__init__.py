@@ -36,6 +36,7 @@ from dressi.render.io.object_masks import ObjectMasks, object_masks
 from dressi.render.io.page import write_report
 from dressi.render.io.plot import svg_curves
 from dressi.render.io.sheet import contact_sheet, loss_curves, write_plot
+from dressi.render.io.tfx import read_tfx
 from dressi.render.io.transforms import read_transforms, write_transforms
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "read_image",
     "read_obj",
     "read_par",
+    "read_tfx",
     "read_transforms",
     "save_mesh",
     "save_scene",
