@@ -2,9 +2,9 @@
 
 scene and its parts (dataclasses), mesh (triangle meshes, their tables and normals), convert (a mesh
 to a scene and back), flat (what is drawn, in world space), checks (what a scene must satisfy),
-compare, strands (hair) and how they grow, welding (which vertices are one place), problems (holes, folds, crossings and the genus of
-a surface; intersections and predicates find what crosses, exactly), pear (a procedural textured
-mesh).
+compare, strands (hair) and how they grow, welding (which vertices are one place), problems (holes,
+folds, crossings and the genus of a surface; intersections and predicates find what crosses,
+exactly), pear (a procedural textured mesh).
 """
 
 from dressi.render.scene.checks import (
