@@ -21,6 +21,7 @@ from dressi.packing.obstacles import (
     IMAGES,
     INPUTS,
     LEAVES,
+    MOST_CARRIED,
     SAMPLED,
     SAMPLERS,
     SCATTERED,
@@ -57,12 +58,6 @@ _ACCESSES = tuple(
     for mask in range(2 * _LEAF)
 )
 """How the shader accesses an input, by its mask."""
-
-MOST_CARRIED = 128
-"""Planes of inputs up to which a substage takes units although it breaks a limit of inputs. Each is
-a value that the shader would hold at once: as scalars half of the registers of an invocation (255
-words on NVIDIA's devices, 256 on AMD's). Forward and backward of a renderer's pixel meet long
-before; what goes beyond seldom comes back, and is not tried."""
 
 _DISPATCH, _RASTER, _FRAGMENT = Obstacle("dispatch"), Obstacle("raster"), Obstacle("fragment")
 
@@ -239,9 +234,8 @@ class Active:
             count_input(use, _ACCESSES[after], planes, leaf)
             masks.append((uid, before, after))
         obstacle = input_obstacle(use, limits, self.kind == RASTER, ignored)
-        if obstacle is not None and (
-            obstacle.lasting or not patient or use[INPUTS] + use[SAMPLED] > MOST_CARRIED
-        ):
+        hopeless = not patient or use[INPUTS] + use[SAMPLED] > MOST_CARRIED
+        if obstacle is not None and (obstacle.lasting or hopeless):
             return obstacle
         return Change(candidate, masks, outputs, use, obstacle is None)
 

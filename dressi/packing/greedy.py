@@ -23,7 +23,7 @@ PATIENCE = 2000
 turn inputs into inner values again. A forward and backward chain over the same pixels needs that:
 cut at the first full substage, it would carry dozens of values through attachments. With colours at
 soft edges such a chain goes on for 700 units. What bounds the work of trials that fail is
-``active.MOST_CARRIED``."""
+``obstacles.MOST_CARRIED``."""
 
 REJECTIONS = 64
 """Items without edges to the group that are tried in a row before it counts as full. Without a

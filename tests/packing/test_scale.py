@@ -16,13 +16,13 @@ from dressi.ad.simplify import own_image
 from dressi.ad.vtype import FLOAT, INT
 from dressi.errors import GraphError
 from dressi.packing import Packed, check_plan, pack
-from dressi.packing.active import MOST_CARRIED, begin, broken_limit, candidates, use_of
+from dressi.packing.active import begin, broken_limit, candidates, use_of
 from dressi.packing.defuse import DefUse
 from dressi.packing.greedy import PATIENCE, pack_substages
 from dressi.packing.growing import why_not_stage
 from dressi.packing.inline import find_inline
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA, DeviceLimits
-from dressi.packing.obstacles import IMAGES, INPUTS, LEAVES, SAMPLED, SCATTERED
+from dressi.packing.obstacles import IMAGES, INPUTS, LEAVES, MOST_CARRIED, SAMPLED, SCATTERED
 from dressi.packing.stage import pack_stages
 from dressi.packing.substage import Substage, make_substage
 from dressi.packing.task import Context
