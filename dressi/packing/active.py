@@ -21,6 +21,7 @@ from dressi.packing.obstacles import (
     IMAGES,
     INPUTS,
     LEAVES,
+    MOST_CARRIED,
     SAMPLED,
     SAMPLERS,
     SCATTERED,
@@ -233,7 +234,8 @@ class Active:
             count_input(use, _ACCESSES[after], planes, leaf)
             masks.append((uid, before, after))
         obstacle = input_obstacle(use, limits, self.kind == RASTER, ignored)
-        if obstacle is not None and (obstacle.lasting or not patient):
+        hopeless = not patient or use[INPUTS] + use[SAMPLED] > MOST_CARRIED
+        if obstacle is not None and (obstacle.lasting or hopeless):
             return obstacle
         return Change(candidate, masks, outputs, use, obstacle is None)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from dressi.errors import GraphError
 from dressi.kinds import LOWERINGS, PEELINGS, Lowering, Peeling
 
-LOOK_AHEAD = 400
+LOOK_AHEAD = 2000
 """Enough for the forward and backward of a rasterizer and its models but hair."""
 
 

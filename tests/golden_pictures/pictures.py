@@ -117,9 +117,19 @@ def soft_rim() -> Variable:
 
 
 def three_peels() -> Variable:
+    """The mean of the paper: near the outline what a square hides shows through it, and a square's
+    diagonal is a faint gap where it meets its corner."""
     model = Model(overlapping())
     hs, colors = model.soft(0.06, 3), face_colors(model, 2)
     return hs.blend([F.lookup(colors, p.ids) for p in hs.peels], BACKGROUND)
+
+
+def opaque_peels() -> Variable:
+    """The same peels over each other: nothing shows through."""
+    model = Model(overlapping())
+    hs, colors = model.soft(0.06, 3), face_colors(model, 2)
+    shown = [F.lookup(colors, p.ids) for p in hs.peels]
+    return blend_peels(hs, shown, [1.0] * 3, BACKGROUND)[0]
 
 
 def transparency() -> Variable:
@@ -299,7 +309,8 @@ def mip_levels() -> Variable:
 PICTURES: dict[str, Callable[[], Variable]] = {
     f.__name__: f
     for f in (
-        *(soft_rim, three_peels, transparency, antialias, textured_pear, lambert_pear),
+        *(soft_rim, three_peels, opaque_peels, transparency, antialias),
+        *(textured_pear, lambert_pear),
         *(blinn_phong_lamp, gouraud_ball, pbr_lights, gold_under_a_sky, normal_map, shadow),
         *(strands, hair, wraps, mip_levels),
     )

@@ -121,6 +121,15 @@ class WeldedNeighbors:
         return {"_last": None}
 
 
+def seen_from_back(drawn: ScreenFaces) -> Variable:
+    """FLOAT mask @ (F, 1), layers, of the faces that run clockwise in the picture. Faces that the
+    hardware clips, and edge-on ones, count as seen from the front. No gradient."""
+    a, b, c = (F.stop_gradient(v).xy for v in drawn.corners)
+    u, v = b - a, c - a
+    # The picture's y points down.
+    return (u.x * v.y - u.y * v.x > 0.0) * (1.0 - drawn.crossing)
+
+
 def contour_edges(screen: ScreenFaces, neighbors: Variable, front: bool = False) -> Variable:
     """VEC3 mask, layers, of the edges ab, bc, ca of the parts of faces that lie on the contour of a
     view (across which no face lies, or one that is turned the other way; or along the near or the
