@@ -66,9 +66,9 @@ class Group(Protocol):
     def shelves(self) -> Sequence[Hashable]:
         """Where items wait that may fit; none where the group stands alone."""
 
-    def join(self, item: Any, patient: bool) -> bool | None:
-        """Take an item; return whether all limits are kept, or None where it stays out. patient:
-        whether it may join although a limit is broken that items which follow can mend."""
+    def join(self, item: Any, patience: int) -> bool | None:
+        """Take an item; return whether all limits are kept, or None where it stays out. patience:
+        how many may join while a limit is broken that items which follow can mend."""
 
     def leave(self) -> int:
         """Give the last item back; return its index."""
@@ -170,7 +170,7 @@ class _Packer(Generic[G]):
                     break
                 fetched.append(item)
                 rejections += 1
-            fits = group.join(item, patience > 0)
+            fits = group.join(item, patience)
             if fits is None:
                 continue
             rejections = 0

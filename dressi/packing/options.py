@@ -36,7 +36,8 @@ class Options:
 
     ``look_ahead``: Functions that a shader may take beyond its limits, in the hope that those
     before them turn inputs into inner values again. Forward and backward of a long model over the
-    same pixels (hair: 1100) need as many as they have; packing takes longer where hope fails.
+    same pixels need as many as they have, and hair (1100, 200 values at once) 4000, for the number
+    of values that a shader may hold grows with it; packing takes longer where hope fails.
 
     ``deterministic``, off by default: sums that many pixels add to (gradients through dynamic
     lookups and textures) do not depend on the order of additions, so a fit gives the same bits in
