@@ -19,7 +19,6 @@ from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError
 from dressi.render.fit import bake_texture, remesh, untangle, unwrap, visual_hull
 from dressi.render.scene import Mesh, icosphere, surface_area, surface_problems
-from dressi.testing.views import render
 
 EXTENT = 2.0
 """Longest side of the object's box while it is fitted; learning rates are in these units."""
@@ -31,9 +30,8 @@ WITHOUT = ("hull", "remesh", "preconditioning", "shading", "occlusion")
 @dataclass(frozen=True)
 class Plan:
     """How a reconstruction is made. start: hull, sphere, or a mesh in the world. hull_cells: cells
-    of the hull's grid along its longest side. doubted: masks may be wrong in places (photos): of
-    this many views for one, the hull goes on where that one carves alone, and what such a mask says
-    there has no weight; 0: masks are right. rounds: one after another. painting: the last one;
+    of the hull's grid along its longest side. doubted: holes of masks may be
+    shadows (photos): they are filled, and have no weight. rounds: one after another. painting: the last one;
     None: no texture. texture: texels on a side. without: of WITHOUT."""
 
     rounds: tuple[Round, ...]
@@ -41,7 +39,7 @@ class Plan:
     start: str | Mesh = "hull"
     weights: LossWeights = field(default_factory=LossWeights)
     hull_cells: int = 96
-    doubted: int = 0
+    doubted: bool = False
     texture: int = 512
     without: frozenset[str] = frozenset()
 
@@ -84,10 +82,6 @@ def rounds_of(iterations: int, size: int) -> tuple[Round, ...]:
     )
 
 
-SLACK_PX = 3
-"""Pixels by which a hull may pass the contour of a mask that is right: cells of its grid are about
-that large."""
-
 FULL_SIZE = 256
 """Longer side of pictures, pixels, from which on the last round has all its faces."""
 
@@ -106,9 +100,9 @@ def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None)
         raise GraphError(f"reconstruct: without {sorted(unknown)}; known: {', '.join(WITHOUT)}")
     if "shading" in plan.without:
         pictures = replace(pictures, normals=None)
-    start = started(pictures, plan)
     if plan.doubted:
-        pictures = replace(pictures, weights=trusted(pictures, start, device))
+        pictures = without_enclosed_holes(pictures)
+    start = started(pictures, plan)
     place, scale = placement(start)
     seen = pictures.placed(place * scale)  # w, too, is in units of the box then
     if seen.depth is not None:
@@ -136,7 +130,8 @@ def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None)
             return Reconstruction(moved(mesh, place), None, start, gains, courses, said(mesh))
         mesh = unwrap(mesh, plan.texture)
         square = (plan.texture, plan.texture)
-        baked, _ = bake_texture(ad, mesh, seen.colour, seen.coverage, seen.matrices, square)
+        shown = seen.coverage if seen.weights is None else seen.coverage * (seen.weights > 0.0)
+        baked, _ = bake_texture(ad, mesh, seen.colour, shown, seen.matrices, square)
         painted = paint(ad, mesh, baked, seen, plan.painting, plan.weights)
     courses["texture"] = painted.course
     mesh = repaired(painted.mesh, rebuild=False)
@@ -173,9 +168,7 @@ def started(pictures: Pictures, plan: Plan) -> Mesh:
     if isinstance(plan.start, Mesh):
         return replace(plan.start, uvs=None, uv_faces=None).check()
     masks, matrices = widened(pictures.coverage, pictures.matrices)
-    wrong = -(-len(pictures) // plan.doubted) if plan.doubted else 0
-    wrong = min(wrong, max(len(pictures) - 2, 0))
-    hull = visual_hull(masks, matrices, plan.hull_cells, disagreeing_views=wrong)
+    hull = visual_hull(masks, matrices, plan.hull_cells, disagreeing_views=0)
     if plan.start == "hull" and "hull" not in plan.without:
         return hull
     if plan.start not in ("hull", "sphere"):
@@ -185,24 +178,18 @@ def started(pictures: Pictures, plan: Plan) -> Mesh:
     return Mesh(ball.positions * (high - low) / 4.0 + (low + high) / 2.0, ball.faces, name="sphere")
 
 
-def trusted(pictures: Pictures, hull: Mesh, device: str | int | None) -> npt.NDArray[np.float32]:
-    """Return (n, H, W, 1): the weights of pixels, 0 where a mask denies what the hull shows.
+def without_enclosed_holes(pictures: Pictures) -> Pictures:
+    """Return the pictures with holes of masks filled, and no weight on the pixels that this fills.
 
-    The hull of masks that agree lies within all of them; beyond a contour by more than SLACK_PX it
-    says that the others overrule a mask.
+    A shadow that looks like the background makes such holes; a hole through the object does too,
+    and is left open by other views only.
     """
-    shown, _ = render(hull, pictures.matrices, pictures.size, None, 1, device)
-    # The structuring element spans one picture: views are not each other's neighbours.
-    near = ndimage.binary_dilation(
-        pictures.coverage > 0.5, np.ones((1, 3, 3, 1), bool), iterations=SLACK_PX
-    )
-    denied = (shown > 0.5) & ~near
-    given = np.ones_like(pictures.coverage) if pictures.weights is None else pictures.weights
-    # What lies between the slack and the contour of a wrong mask is wrong as well.
-    denied = ndimage.binary_dilation(
-        denied, np.ones((1, 3, 3, 1), bool), iterations=2 * SLACK_PX
-    ) & (shown > 0.5)
-    return np.where(denied & (pictures.coverage < 0.999), 0.0, given).astype(np.float32)
+    filled = np.stack([ndimage.binary_fill_holes(mask[..., 0] > 0.5) for mask in pictures.coverage])
+    coverage = np.maximum(pictures.coverage, filled[..., None].astype(np.float32))
+    given = np.ones_like(coverage) if pictures.weights is None else pictures.weights
+    # A hole's soft border is filled with it; beside a contour that stays nothing changes.
+    doubted = filled[..., None] & (pictures.coverage < 0.5)
+    return replace(pictures, coverage=coverage, weights=np.where(doubted, 0.0, given).astype("f4"))
 
 
 def widened(
