@@ -30,9 +30,9 @@ WITHOUT = ("hull", "remesh", "preconditioning", "shading", "occlusion")
 @dataclass(frozen=True)
 class Plan:
     """How a reconstruction is made. start: hull, sphere, or a mesh in the world. hull_cells: cells
-    of the hull's grid along its longest side. doubted: holes of masks may be
-    shadows (photos): they are filled, and have no weight. rounds: one after another. painting: the last one;
-    None: no texture. texture: texels on a side. without: of WITHOUT."""
+    of the hull's grid along its longest side. doubted: holes of masks may be shadows (photos): they
+    are filled, and have no weight. rounds: one after another. painting: the last one; None: no
+    texture. texture: texels on a side. without: of WITHOUT."""
 
     rounds: tuple[Round, ...]
     painting: Painting | None
