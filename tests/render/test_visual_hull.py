@@ -12,7 +12,7 @@ from dressi.render.fit import distance_to_surface, isosurface, visual_hull
 from dressi.render.fit.silhouettes import contour_distance
 from dressi.render.scene import surface_problems
 
-SIZE = 96
+SIZE = 64
 
 
 def directions(n):
@@ -69,14 +69,14 @@ def ball_views():
     return solid(ball), masks(solid(ball), clips), clips
 
 
-@pytest.mark.parametrize(("shape", "genus"), [(ball, 0), (torus, 1), (double_torus, 2)])
+@pytest.mark.parametrize(("shape", "genus"), [(torus, 1), (double_torus, 2)])
 def test_the_genus_is_that_of_the_object(shape, genus):
     mesh, clips = solid(shape), matrices()
-    hull = visual_hull(masks(mesh, clips), clips, resolution=48)
+    hull = visual_hull(masks(mesh, clips), clips, resolution=40)
     found = surface_problems(hull)
     assert found.is_closed and found.genera == (genus,)
     assert len(found.intersections) == len(found.degenerate_faces) == 0
-    # Silhouettes cut nothing off, but for a part of a pixel: one is 0.03 wide at the object.
+    # Silhouettes cut nothing off, but for a part of a pixel: one is 0.05 wide at the object.
     inside = distance_to_surface(mesh.positions, hull.positions, hull.faces)
     assert np.median(inside) < 0.03
 
@@ -85,7 +85,7 @@ def test_the_surface_is_finer_than_the_voxels_and_the_pixels(ball_views):
     mesh, images, clips = ball_views
     hull = visual_hull(images, clips, resolution=32)
     radius = np.linalg.norm(hull.positions, axis=1)
-    # A cell is 0.06, a pixel 0.03: a fifth of one.
+    # A cell is 0.06, a pixel 0.05: an eighth of one.
     assert radius.min() > np.linalg.norm(mesh.positions, axis=1).min() - 0.006
     # Tangent cones of 24 views: neighbouring directions are up to 23 degrees from a point's rim.
     assert np.quantile(radius, 0.5) < 0.8 + 0.02
@@ -95,14 +95,15 @@ def test_masks_of_zeros_and_ones_do(ball_views):
     _, images, clips = ball_views
     hull = visual_hull(np.round(images), clips, resolution=32)
     radius = np.linalg.norm(hull.positions, axis=1)
-    assert radius.min() > 0.8 - 0.02 and surface_problems(hull).is_closed
+    # Half a pixel, of 2 * 4 tan(20 degrees) / 64.
+    assert radius.min() > 0.8 - 0.023 and surface_problems(hull).is_closed
 
 
 @pytest.mark.parametrize(("wrong", "genus"), [(0, 1), (1, 0)])
 def test_a_hole_in_one_mask_makes_none_where_others_outvote_it(ball_views, wrong, genus):
     _, images, clips = ball_views
     images = images.copy()
-    images[3, 38:58, 40:60] = 0.0
+    images[3, 26:39, 27:40] = 0.0
     hull = visual_hull(images, clips, resolution=40, disagreeing_views=wrong)
     assert surface_problems(hull).genus == genus
 
@@ -114,7 +115,7 @@ def test_views_that_cut_the_object_do_not_carve_it(ball_views):
     assert (cut[:, :, 0] > 0.5).any(axis=(1, 2)).sum() > 12  # most touch a side of the frame
     box = [[-1.1] * 3, [1.1] * 3]
     both = visual_hull(
-        np.concatenate([masks(mesh, clips), cut]), np.concatenate([clips, near]), 40, box
+        np.concatenate([masks(mesh, clips), cut]), np.concatenate([clips, near]), 24, box
     )
     assert np.linalg.norm(both.positions, axis=1).min() > 0.8 - 0.02
 
@@ -140,7 +141,7 @@ def test_small_parts_go_and_large_ones_stay():
 def test_tolerance_widens_the_silhouettes(ball_views):
     _, images, clips = ball_views
     hull = visual_hull(images, clips, 32, tolerance_px=2.0)
-    # A pixel at the rim: 2 * 4 tan(20 degrees) / 96, as seen from 4 units away.
+    # A pixel at the rim: 2 * 4 tan(20 degrees) / 64, as seen from 4 units away.
     pixel = 2.0 * 4.0 * np.tan(np.radians(20.0)) / SIZE
     radius = np.linalg.norm(hull.positions, axis=1)
     # Not the least one: two cones meet in an edge, and a cell cuts it off.
@@ -149,7 +150,7 @@ def test_tolerance_widens_the_silhouettes(ball_views):
 
 def test_errors_name_what_is_wrong(ball_views):
     _, images, clips = ball_views
-    with pytest.raises(GraphError, match=r"must be \(views, H, W, 1\), got \(96, 96\)"):
+    with pytest.raises(GraphError, match=r"must be \(views, H, W, 1\), got \(64, 64\)"):
         visual_hull(images[0, ..., 0], clips)
     with pytest.raises(GraphError, match=r"24 masks need matrices of \(24, 4, 4\)"):
         visual_hull(images, clips[:3])

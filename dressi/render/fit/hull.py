@@ -28,7 +28,7 @@ from dressi.render.scene import Mesh
 _BLOCK = 4
 """Points per side of a block that is tested as one: larger blocks are rarely far from all contours,
 smaller ones cost more tests than they save."""
-_VIEWS_PER_ERROR = 24
+_VIEWS_PER_ERROR = 48
 """Default of disagreeing_views: one for so many views. Of fewer views each says much that no other
 does, and may not be outvoted."""
 
@@ -56,14 +56,15 @@ def visual_hull(
 
     masks: (views, H, W, 1), coverage in [0, 1], 0.5 at the silhouette. matrices: (views, 4, 4)
     world to clip. resolution: cells of the grid along the box's longest side. box: (2, 3) lowest
-    and highest corner, world units; None: found from the masks. tolerance_px: silhouettes are
-    taken so much larger, for masks that cut off. What lies outside of a view's frame or behind its
-    camera is not carved by that view; what fewer than two views see is outside.
+    and highest corner, world units; None: found from the masks. tolerance_px: silhouettes are taken
+    so much larger, for masks that cut off. What lies outside of a view's frame or behind its camera
+    is not carved by that view; what fewer than two views see (without a box: fewer than half of
+    them) is outside.
 
     disagreeing_views: where at most so many views carve, against all others that see the place, and
     deeper than error_depth times the box's longest side, their masks are taken to be wrong and the
     other views decide (half of all, and five times as many, must see the place): a hole in one mask
-    makes no hole in the hull. None: one for every 24 views; 0: each view is believed. smoothing_px:
+    makes no hole in the hull. None: one for every 48 views; 0: each view is believed. smoothing_px:
     see ``contour_distance``. smallest_part: parts whose volume is below this share of the largest
     part's are dropped, and so are cavities, which no silhouette can show.
 
@@ -81,8 +82,9 @@ def visual_hull(
     longest = float((sides[1] - sides[0]).max())
     spacing = longest / resolution
     n_points = np.maximum(np.ceil((sides[1] - sides[0]) / spacing - 1e-9).astype(int) + 1, 2)
-    values = _grid_values(views, sides[0], spacing, n_points, wrong, tolerance_px,
-                          error_depth * longest, min(2, views.n_views))  # fmt: skip
+    least = _half(views) if box is None else min(2, views.n_views)
+    depth = error_depth * longest
+    values = _grid_values(views, sides[0], spacing, n_points, wrong, tolerance_px, depth, least)
     inside = values > 0.0
     if not inside.any():
         raise GraphError(
@@ -217,8 +219,7 @@ def _block_states(
 def _found_box(views: Silhouettes) -> Floats:
     """(2, 3): a box around the hull, found on coarse grids. Raises GraphError."""
     middle, radius = _guessed_ball(views)
-    # Between a camera and the object is what few views see: half of them must.
-    half = -(-views.n_views // 2)
+    half = _half(views)
     for _ in range(6):
         low, spacing = middle - radius, 2.0 * radius / 40
         values = _grid_values(views, low, spacing, np.full(3, 41), 0, 2.0, 0.0, half)
@@ -234,6 +235,11 @@ def _found_box(views: Silhouettes) -> Floats:
         "visual_hull: the masks alone do not tell where the object is (they are empty, do not "
         "meet, or leave a side open)\n  hint: give the box"
     )
+
+
+def _half(views: Silhouettes) -> int:
+    """Views that must see a point where no box is given: few see what is beside a camera's way."""
+    return -(-views.n_views // 2)
 
 
 def _guessed_ball(views: Silhouettes) -> tuple[Floats, float]:

@@ -77,10 +77,10 @@ def contour_distance(
     coverage: (H, W) in [0, 1]; the contour is where it is 0.5. smoothing_px: standard deviation of
     a Gaussian that goes over it first, so that the steps of a mask of 0 and 1 become a line. Within
     two pixels of a contour that is straight there the result is good to a tenth of a pixel, further
-    off to one. Beside the contour the distance is that at which a straight edge has the pixel's value; elsewhere it is
-    the distance to the contour at the nearest such pixel (Gustavson and Strand 2011). Without a
-    contour: the diagonal of the image, inside or outside. A contour ends at the image's border:
-    what lies beyond it is not known.
+    off to one. Beside the contour the distance is that at which a straight edge has the pixel's
+    value; elsewhere it is the distance to the contour at the nearest such pixel (Gustavson and
+    Strand 2011). Without a contour: the diagonal of the image, inside or outside. A contour ends at
+    the image's border: what lies beyond it is not known.
     """
     level = ndimage.gaussian_filter(coverage.astype(np.float64), smoothing_px, mode="nearest")
     inside = level > 0.5

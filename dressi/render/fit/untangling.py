@@ -18,6 +18,7 @@ from dressi.render.fit.remeshing import mean_edge_length, remesh
 from dressi.render.fit.winding import enclosed_surface
 from dressi.render.scene import Mesh, SurfaceProblems, surface_problems
 from dressi.render.scene.half_edges import EdgeTable
+from dressi.render.scene.mesh import int32_indices
 from dressi.render.scene.welding import first_alike
 
 Bools = npt.NDArray[np.bool_]
@@ -48,7 +49,8 @@ def untangle(mesh: Mesh, rounds: int = 12, rebuild: bool = True) -> Mesh:
     problems = surface_problems(mesh)
     if is_untangled(problems) and len(problems.spikes) == 0:
         return mesh
-    given = Mesh(mesh.positions, first_alike(mesh.positions, 0.0)[mesh.faces], name=mesh.name)
+    faces = int32_indices("faces", first_alike(mesh.positions, 0.0)[mesh.faces])
+    given = Mesh(mesh.positions, faces, name=mesh.name)
     local, left = _repaired(given, problems, rounds)
     if is_untangled(left) and (not rebuild or _is_near(local, given)):
         return local

@@ -89,15 +89,17 @@ def _add_crossings(steps: npt.NDArray[np.int32], p: Floats, faces: Ints, x: Ints
 
 
 def _turn(p: Floats, i: Ints, j: Ints, at: Ints) -> Floats:
-    """Twice the signed areas of the triangles (p_i, p_j, at), never 0.
+    """Twice the signed areas of the triangles (p_i, p_j, at), 0 only where the edge is a point.
 
-    Both faces of an edge compute it with the same rounding, and a point on it counts as on the
-    same side: a line of the grid passes one of them, not both and not none.
+    Both faces of an edge compute it with the same rounding, and a point on it counts as on one
+    side of it: a line of the grid passes one of them, not both and not none.
     """
     swap = i > j
     a, b = p[np.where(swap, j, i), :2], p[np.where(swap, i, j), :2]
     area = (b[:, 0] - a[:, 0]) * (at[:, 1] - a[:, 1]) - (b[:, 1] - a[:, 1]) * (at[:, 0] - a[:, 0])
-    area = np.where(area == 0.0, np.finfo(np.float64).tiny, area)
+    # As if the point lay off by (e, e^2) with an e that is smaller than anything.
+    tie = np.where(b[:, 1] != a[:, 1], a[:, 1] - b[:, 1], b[:, 0] - a[:, 0])
+    area = np.where(area == 0.0, np.sign(tie) * np.finfo(np.float64).tiny, area)
     return np.where(swap, -area, area)
 
 
