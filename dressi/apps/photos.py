@@ -71,10 +71,6 @@ DEFAULT_ITERATIONS = 240
 PHOTO_WEIGHTS = LossWeights(bend=0.01, colour=0.5)
 """Photos show no normals: the surface between contours is left to the bend, which is heavier."""
 
-VIEWS_PER_ERROR = 8
-"""Of so many photos one may have a mask that is wrong at a place: a shadow that looks like the
-background, say."""
-
 LEAST_SHARE, MOST_SHARE = 0.5, 2.0
 """Weight of a view at least and at most, beside that of the mean view."""
 
@@ -134,7 +130,7 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
 class _Task:
     """What is fitted to what. masks: (n, H, W, 1). images: (n, H, W, 3). box: (2, 3), in the units
     of the cameras. matrices: (n, 4, 4). kept: photos that the fit never sees. size: longer side of
-    the finest level, in pixels."""
+    the finest round, in pixels. found: whether masks are what the photos show, and may be wrong."""
 
     photos: list[Photo]
     masks: np.ndarray
@@ -144,6 +140,7 @@ class _Task:
     kept: list[int]
     size: int
     iterations: int
+    found: bool
 
     @property
     def train(self) -> list[int]:
@@ -182,7 +179,8 @@ def _task(options: PhotoOptions) -> _Task:
     if len(set(kept)) != 2 or not all(0 <= i < len(photos) for i in kept):
         raise GraphError(f"--holdout needs two photos out of 0..{len(photos) - 1}, got {kept}")
     size = min(size, max(images.shape[1:3]))  # photos are never enlarged
-    return _Task(photos, masks, images, box, matrices, kept, size, iterations)
+    found = options.masks is None and any(p.alpha is None for p in photos)
+    return _Task(photos, masks, images, box, matrices, kept, size, iterations, found)
 
 
 def _fit(task: _Task, options: PhotoOptions) -> tuple[dict[str, str], Reconstruction]:
@@ -198,7 +196,7 @@ def _fit(task: _Task, options: PhotoOptions) -> tuple[dict[str, str], Reconstruc
     if options.texture_iterations:
         painting = Painting(options.texture_iterations, gains=True, size=task.size)
     rounds = photo_rounds(task.iterations, task.size)
-    plan = Plan(rounds, painting, weights=PHOTO_WEIGHTS, doubted=VIEWS_PER_ERROR)
+    plan = Plan(rounds, painting, weights=PHOTO_WEIGHTS, doubted=task.found)
     # Of an estimated box the object may reach the sides.
     half = BOX_MARGIN * (task.box[1] - task.box[0]) / 2.0 * _scale(task.box)
     plan = replace(plan, box=np.stack([-half, half]))

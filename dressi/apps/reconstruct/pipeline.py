@@ -20,7 +20,6 @@ from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError
 from dressi.render.fit import bake_texture, remesh, untangle, unwrap, visual_hull
 from dressi.render.scene import Mesh, icosphere, surface_area, surface_problems
-from dressi.testing.views import render
 
 EXTENT = 2.0
 """Longest side of the object's box while it is fitted; learning rates are in these units."""
@@ -32,19 +31,18 @@ WITHOUT = ("hull", "remesh", "preconditioning", "shading", "occlusion")
 @dataclass(frozen=True)
 class Plan:
     """How a reconstruction is made. start: hull, sphere, or a mesh in the world. hull_cells: cells
-    of the hull's grid along its longest side. doubted: masks may be wrong in places (photos): of
-    this many views for one, the hull goes on where that one carves alone, and what such a mask says
-    there has no weight; 0: masks are right. rounds: one after another. painting: the last one;
-    None: no texture. texture: texels on a side. box: (2, 3) lowest and highest corner, world units,
-    around the object: where the masks leave sides of the hull open, a sphere in it is the start.
-    without: of WITHOUT."""
+    of the hull's grid along its longest side. doubted: small holes of masks may be shadows
+    (photos): they are filled, and have no weight. rounds: one after another. painting: the last
+    one; None: no texture. texture: texels on a side. box: (2, 3) lowest and highest corner, world
+    units, around the object: where the masks leave sides of the hull open, a sphere in it is the
+    start. without: of WITHOUT."""
 
     rounds: tuple[Round, ...]
     painting: Painting | None
     start: str | Mesh = "hull"
     weights: LossWeights = field(default_factory=LossWeights)
     hull_cells: int = 96
-    doubted: int = 0
+    doubted: bool = False
     texture: int = 512
     box: npt.NDArray[np.float64] | None = None
     without: frozenset[str] = frozenset()
@@ -88,12 +86,11 @@ def rounds_of(iterations: int, size: int) -> tuple[Round, ...]:
     )
 
 
-SLACK_PX = 3
-"""Pixels by which a hull may pass the contour of a mask that is right: cells of its grid are about
-that large."""
-
 FULL_SIZE = 256
 """Longer side of pictures, pixels, from which on the last round has all its faces."""
+
+SMALL_HOLE = 0.01
+"""Share of a mask's area up to which a hole in it may be a shadow."""
 
 FEWEST_FACES = 400
 """What small pictures still get: enough for limbs and holes."""
@@ -112,9 +109,9 @@ def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None)
         raise DressiError("a texture needs xatlas: pip install 'dressi[atlas]'")
     if "shading" in plan.without:
         pictures = replace(pictures, normals=None)
+    if plan.doubted:
+        pictures = without_small_holes(pictures)
     start, sphere = started(pictures, plan)
-    if plan.doubted and plan.start == "hull" and not sphere:
-        pictures = replace(pictures, weights=trusted(pictures, start, device))
     place, scale = placement(start)
     seen = pictures.placed(place * scale)  # w, too, is in units of the box then
     if seen.depth is not None:
@@ -141,7 +138,8 @@ def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None)
             return Reconstruction(moved(mesh, place), None, start, gains, courses, said(mesh))
         mesh = unwrap(mesh, plan.texture)
         square = (plan.texture, plan.texture)
-        baked, _ = bake_texture(ad, mesh, seen.colour, seen.coverage, seen.matrices, square)
+        shown = seen.coverage if seen.weights is None else seen.coverage * (seen.weights > 0.0)
+        baked, _ = bake_texture(ad, mesh, seen.colour, shown, seen.matrices, square)
         painted = paint(ad, mesh, baked, seen, plan.painting, plan.weights)
     courses["texture"] = painted.course
     mesh = repaired(painted.mesh, rebuild=False)
@@ -178,10 +176,8 @@ def started(pictures: Pictures, plan: Plan) -> tuple[Mesh, bool]:
     if isinstance(plan.start, Mesh):
         return replace(plan.start, uvs=None, uv_faces=None).check(), False
     masks, matrices = widened(pictures.coverage, pictures.matrices)
-    wrong = -(-len(pictures) // plan.doubted) if plan.doubted else 0
-    wrong = min(wrong, max(len(pictures) - 2, 0))
     try:
-        hull = visual_hull(masks, matrices, plan.hull_cells, disagreeing_views=wrong)
+        hull = visual_hull(masks, matrices, plan.hull_cells, disagreeing_views=0)
     except GraphError:  # a view or two leave sides open
         if plan.box is None:
             raise
@@ -200,24 +196,24 @@ def _ball(low: npt.NDArray[np.floating], high: npt.NDArray[np.floating]) -> Mesh
     return Mesh(positions.astype(np.float32), ball.faces, name="sphere")
 
 
-def trusted(pictures: Pictures, hull: Mesh, device: str | int | None) -> npt.NDArray[np.float32]:
-    """Return (n, H, W, 1): the weights of pixels, 0 where a mask denies what the hull shows.
+def without_small_holes(pictures: Pictures) -> Pictures:
+    """Return the pictures with small holes of masks filled, and no weight on the pixels that this
+    fills.
 
-    The hull of masks that agree lies within all of them; beyond a contour by more than SLACK_PX it
-    says that the others overrule a mask.
+    A shadow that looks like the background makes such holes. A hole through the object does too,
+    where it is seen from the side; views that see it larger open it.
     """
-    shown, _ = render(hull, pictures.matrices, pictures.size, None, 1, device)
-    # The structuring element spans one picture: views are not each other's neighbours.
-    near = ndimage.binary_dilation(
-        pictures.coverage > 0.5, np.ones((1, 3, 3, 1), bool), iterations=SLACK_PX
-    )
-    denied = (shown > 0.5) & ~near
-    given = np.ones_like(pictures.coverage) if pictures.weights is None else pictures.weights
-    # What lies between the slack and the contour of a wrong mask is wrong as well.
-    denied = ndimage.binary_dilation(
-        denied, np.ones((1, 3, 3, 1), bool), iterations=2 * SLACK_PX
-    ) & (shown > 0.5)
-    return np.where(denied & (pictures.coverage < 0.999), 0.0, given).astype(np.float32)
+    coverage = pictures.coverage.copy()
+    given = np.ones_like(coverage) if pictures.weights is None else pictures.weights
+    weights = given.astype(np.float32)
+    for k, mask in enumerate(pictures.coverage[..., 0] > 0.5):
+        holes, n = ndimage.label(ndimage.binary_fill_holes(mask) & ~mask)
+        area = np.bincount(holes.ravel(), minlength=n + 1)
+        small = np.flatnonzero(area <= SMALL_HOLE * mask.sum())
+        filled = np.isin(holes, small[small > 0])
+        coverage[k, filled] = 1.0
+        weights[k, filled] = 0.0
+    return replace(pictures, coverage=coverage, weights=weights)
 
 
 def widened(
