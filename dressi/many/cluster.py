@@ -31,8 +31,8 @@ DEATHS = 10**6
 """Deaths of workers after which Dask gives a task up, where attempts are counted by claims: Dask
 holds a death against every task that was sent to the worker."""
 
-QUIET = {f"DASK_LOGGING__{name}": "critical" for name in ("DISTRIBUTED", "DISTRIBUTED__CLIENT")}
-"""Variables that keep workers from writing about their lives on the terminal."""
+QUIET = "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED"
+"""Keeps workers from writing about their lives on the terminal."""
 
 
 @dataclass
@@ -128,9 +128,7 @@ def _version() -> str:
 
 
 @contextmanager
-def local(
-    workers: int, devices: Sequence[str | None], deaths: int = DEATHS
-) -> Iterator[Workers]:
+def local(workers: int, devices: Sequence[str | None], deaths: int = DEATHS) -> Iterator[Workers]:
     """Worker processes of this machine, each with a device and one thread. devices: selectors, one
     after another over the workers; None: the best, or what DRESSI_DEVICE says. deaths: of its
     worker that a task outlives. Raises DressiError where none starts."""
@@ -165,7 +163,7 @@ def local(
             dask.config.set(
                 {
                     "distributed.scheduler.allowed-failures": deaths,
-                    "distributed.nanny.pre-spawn-environ": QUIET,
+                    QUIET: "critical",
                 }
             )
         )

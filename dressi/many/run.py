@@ -114,9 +114,7 @@ def map_fits(
     _check(scheduler, workers, tries)
     of = fingerprint(function, version, files)
     tasks = make_tasks(items, of)
-    job = Job(
-        function, of, None if folder is None else str(Path(folder).resolve()), _name(), tries
-    )
+    job = Job(function, of, None if folder is None else str(Path(folder).resolve()), _name(), tries)
     runner = Runner(job, tasks, retry_failed, progress)
     try:
         if runner.left and workers == 0 and scheduler is None:

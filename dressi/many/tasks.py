@@ -115,7 +115,9 @@ def _make(k: int, item: Mapping[str, Any], of: Fingerprint, read: dict[str, str]
             if path not in read:
                 read[path] = _contents(path, f"item {k}: {name}")
             contents[name] = read[path]
-    base = {"format": FORMAT, "function": of.name, "settings": settings}
+    # A file counts by its name and contents, wherever it lies.
+    named = {k: os.path.basename(v) if k in contents else v for k, v in settings.items()}
+    base = {"format": FORMAT, "function": of.name, "settings": named}
     identity = _digest(canonical(base))[:32]
     return Task(
         _digest(canonical({**base, "version": of.version, "files": contents}))[:32],

@@ -172,9 +172,7 @@ def _set_aside(
 
 
 def _aside(store: Store, key: str) -> Outcome:
-    return Outcome(
-        key, "aside", tracebacks=tuple((store.failure(key) or {}).get("tracebacks", ()))
-    )
+    return Outcome(key, "aside", tracebacks=tuple((store.failure(key) or {}).get("tracebacks", ())))
 
 
 def _failed(
