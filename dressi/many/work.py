@@ -48,7 +48,7 @@ class Job:
 class Outcome:
     """How an attempt ended. status: ``done``, ``failed`` (another attempt may follow), ``aside``
     (none does), ``taken`` (another process is at it), ``stop`` (the results cannot be written).
-    result: of what is done. tracebacks: of what failed. lost: the device is gone for the process."""
+    result: of what is done. tracebacks: of what failed. lost: the process's device is gone."""
 
     key: str
     status: str

@@ -41,7 +41,8 @@ def run_many(spec: str | Path | Spec, options: Options | None = None) -> dict[st
     read = spec if isinstance(spec, Spec) else read_spec(spec)
     out = Path(options.out or read.out)
     check_outputs(str(out), options.json)
-    with Display(f"dressi many: {read.fit}", options.quiet) as display:
+    # In this process the fits show bars of their own.
+    with Display(f"dressi many: {read.fit}", options.quiet or options.workers == 0) as display:
         run = map_fits(
             read.chosen.function,
             read.items,
