@@ -27,6 +27,10 @@ CONNECT_S = 10.0
 START_S = 120.0
 """Seconds in which the first worker must be there: a busy machine takes long to import."""
 
+LOST_S = "1h"
+"""Time after which Dask gives up a keeper whose worker has not come back: ``Workers.revive`` sees
+to that sooner, and a busy machine takes longer than Dask thinks."""
+
 DEATHS = 10**6
 """Deaths of workers after which Dask gives a task up, where attempts are counted by claims: Dask
 holds a death against every task that was sent to the worker."""
@@ -37,10 +41,22 @@ QUIET = "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED"
 
 @dataclass
 class Workers:
-    """Workers that are ready. client: of Dask. local: whether they end with this process."""
+    """Workers that are ready. client: of Dask. cluster: that made the workers, None: they are those
+    of a scheduler that ran before."""
 
     client: Any
-    local: bool
+    cluster: Any = None
+
+    @property
+    def local(self) -> bool:
+        """Whether they end with this process."""
+        return self.cluster is not None
+
+    def revive(self) -> None:
+        """Start anew the keepers (nannies) of workers that gave up: one does where its worker dies
+        while it starts."""
+        if self.cluster is not None and self.cluster.sync(_drop_dead, self.cluster):
+            self.cluster.scale(len(self.cluster.worker_spec))
 
     @property
     def dashboard(self) -> str | None:
@@ -55,6 +71,15 @@ class Workers:
     def scheduler_memory(self) -> int:
         """Bytes of the scheduler's process (of this one, where it runs here)."""
         return int(self.client.run_on_scheduler(_memory))
+
+
+async def _drop_dead(cluster: Any) -> bool:
+    """Forget keepers that have ended; whether there were any."""
+    over = ("closed", "closing", "failed")
+    dead = [k for k, nanny in cluster.workers.items() if nanny.status.name in over]
+    for k in dead:
+        del cluster.workers[k]
+    return bool(dead)
 
 
 def _memory() -> int:
@@ -85,10 +110,11 @@ def connected(scheduler: str) -> Iterator[Workers]:
         reason = str(error) or type(error).__name__
         raise DressiError(f"scheduler {scheduler}: cannot be reached: {reason}") from None
     with client:
-        workers = Workers(client, False)
+        workers = Workers(client)
         if workers.count() == 0:
             raise DressiError(
-                f"scheduler {scheduler} has no workers\n  hint: dask worker {scheduler} --nthreads 1"
+                f"scheduler {scheduler} has no workers\n"
+                f"  hint: dask worker {scheduler} --nthreads 1"
             )
         _check_versions(workers, scheduler)
         yield workers
@@ -163,6 +189,7 @@ def local(workers: int, devices: Sequence[str | None], deaths: int = DEATHS) -> 
             dask.config.set(
                 {
                     "distributed.scheduler.allowed-failures": deaths,
+                    "distributed.deploy.lost-worker-timeout": LOST_S,
                     QUIET: "critical",
                 }
             )
@@ -176,7 +203,7 @@ def local(workers: int, devices: Sequence[str | None], deaths: int = DEATHS) -> 
             client.wait_for_workers(1, timeout=START_S)
         except (OSError, RuntimeError, TimeoutError) as error:
             raise DressiError(f"no worker could be started: {error}") from error
-        yield Workers(client, True)
+        yield Workers(client, cluster)
 
 
 @contextmanager
@@ -197,7 +224,7 @@ def threads_only(workers: int, threads: int) -> Iterator[Workers]:
         ) as cluster,
         Client(cluster) as client,
     ):
-        yield Workers(client, True)
+        yield Workers(client, cluster)
 
 
 @contextmanager

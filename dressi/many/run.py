@@ -18,7 +18,7 @@ from typing import Any
 from dressi.errors import DressiError
 from dressi.many import claims
 from dressi.many.store import Result, Store
-from dressi.many.tasks import Fingerprint, Fit, Task, fingerprint, make_tasks
+from dressi.many.tasks import Fit, Task, fingerprint, make_tasks
 from dressi.many.work import Job, Outcome, attempt, warm_here
 
 TRIES = 3
@@ -272,7 +272,11 @@ class Runner:
             if free:
                 waiting = [t for t in waiting if t not in free]
                 coming.update(submit(free))
-            if ended or waiting or workers.count():
+            if ended:
+                seen = time.monotonic()
+                continue
+            workers.revive()
+            if waiting or workers.count():
                 seen = time.monotonic()
             elif time.monotonic() - seen > NO_WORKER_S:
                 raise DressiError(f"no worker has been left for {NO_WORKER_S:g} s")

@@ -45,9 +45,11 @@ def fail_once(settings: dict[str, Any]) -> dict[str, Any]:
     return square(settings)
 
 
-def always_die(settings: dict[str, Any]) -> dict[str, Any]:
-    os.kill(os.getpid(), signal.SIGKILL)
-    return {}
+def die_on_one(settings: dict[str, Any]) -> dict[str, Any]:
+    """Kills its worker in every attempt at 1."""
+    if settings["k"] == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return square(settings)
 
 
 def count_calls(settings: dict[str, Any]) -> dict[str, Any]:

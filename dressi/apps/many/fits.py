@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -121,11 +121,13 @@ def _tuples(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _log(context: Context) -> Any:
+def _log(context: Context) -> Iterator[None]:
     """What a command prints goes to a file beside its results."""
-    with open(context.folder / "log.txt", "w", encoding="utf-8") as log:
-        with contextlib.redirect_stdout(log):
-            yield
+    with (
+        open(context.folder / "log.txt", "w", encoding="utf-8") as log,
+        contextlib.redirect_stdout(log),
+    ):
+        yield
 
 
 def describe(function: Fit | str) -> str:

@@ -64,7 +64,8 @@ def page(
     address). curves: of each row, lists of numbers by name. failures: key -> tracebacks."""
     done = sum(row["status"] == "done" for row in rows)
     asides = "".join(
-        f"<details><summary>set aside: {_text(key)}</summary><pre>{_text(texts[-1])}</pre></details>"
+        f"<details><summary>set aside: {_text(key)}</summary>"
+        f"<pre>{_text(texts[-1])}</pre></details>"
         for key, texts in failures.items()
         if texts
     )

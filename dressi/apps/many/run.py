@@ -33,8 +33,8 @@ class Options:
 def run_many(spec: str | Path | Spec, options: Options | None = None) -> dict[str, Any]:
     """Run what a spec says that is not there yet; write table and report; return the summary.
 
-    Files in the folder: ``results/``, ``files/``, ``failed/``, ``table.csv``, ``table.parquet`` (with
-    pyarrow), ``report.html``, ``summary.json``. Raises DressiError for what is wrong with the spec
+    Files in the folder: ``results/``, ``files/``, ``failed/``, ``table.csv``, ``table.parquet``
+    (with pyarrow), ``report.html``, ``summary.json``. Raises DressiError for what is wrong with the spec
     or the options, and, after everything was written, where no task succeeded.
     """
     options = options or Options()

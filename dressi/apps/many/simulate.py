@@ -1,6 +1,7 @@
 """What scheduling costs, and what kills do: ``dressi many --simulate`` and ``--kills``.
 
-Tasks of no work on many threads; tasks of a little sleep whose workers are killed at random moments.
+Tasks of no work on many threads; tasks of a little sleep whose workers are killed at random
+moments.
 """
 
 from __future__ import annotations
