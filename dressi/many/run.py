@@ -351,7 +351,8 @@ class Runner:
         if self.store is None:
             return [], []
         identities = {task.identity for task in self.tasks}
-        stale, others = [], []
+        stale: list[str] = []
+        others: list[str] = []
         for key in sorted(self.store.keys() - mine):
             record = self.store.record(key) or {}
             (stale if record.get("identity") in identities else others).append(key)

@@ -61,13 +61,21 @@ class Settings:
     picture: bool = True
 
 
-LEAST = {"size": 8, "views": 1, "iterations": 1, "K": 1, "r_px": 0.5, "subdivisions": 0, "seed": 0}
+LEAST: dict[str, float] = {
+    "size": 8,
+    "views": 1,
+    "iterations": 1,
+    "K": 1,
+    "r_px": 0.5,
+    "subdivisions": 0,
+    "seed": 0,
+}
 
 
 def check(given: dict[str, Any]) -> Settings:
     """Return the settings. Raises DressiError for a name that there is not, and for values of the
     wrong kind or below the least."""
-    own = {f.name: f.default for f in fields(Settings)}
+    own: dict[str, Any] = {f.name: f.default for f in fields(Settings)}
     for name, value in given.items():
         if name not in own:
             raise DressiError(f"demo has no setting '{name}'; known: {', '.join(own)}")
@@ -75,7 +83,7 @@ def check(given: dict[str, Any]) -> Settings:
         allowed = (int, float) if kind is float else (kind,)
         if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
             raise DressiError(f"demo: {name} must be a {kind.__name__}, got {value!r}")
-        if name in LEAST and not value >= LEAST[name]:
+        if name in LEAST and not float(value) >= LEAST[name]:
             raise DressiError(f"demo: {name} must be at least {LEAST[name]}, got {value!r}")
     return Settings(**given)
 

@@ -34,8 +34,8 @@ def run_many(spec: str | Path | Spec, options: Options | None = None) -> dict[st
     """Run what a spec says that is not there yet; write table and report; return the summary.
 
     Files in the folder: ``results/``, ``files/``, ``failed/``, ``table.csv``, ``table.parquet``
-    (with pyarrow), ``report.html``, ``summary.json``. Raises DressiError for what is wrong with the spec
-    or the options, and, after everything was written, where no task succeeded.
+    (with pyarrow), ``report.html``, ``summary.json``. Raises DressiError for what is wrong with the
+    spec or the options, and, after everything was written, where no task succeeded.
     """
     options = options or Options()
     read = spec if isinstance(spec, Spec) else read_spec(spec)
