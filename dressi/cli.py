@@ -124,7 +124,7 @@ def _add_bench(commands: Commands) -> None:
         nargs="?",
         metavar="TABLE",
         help="steps, table1 to table4, silhouettes, roofline, scaling, packing, antialias, "
-        "kbuffer, torch, parallel, reliability or all (default steps; with --smoke all)",
+        "kbuffer, torch, parallel, many, reliability or all (default steps; with --smoke all)",
     )
     bench.add_argument("--smoke", action="store_true", help="tiny sizes: only to see that it runs")
     bench.add_argument("--json", metavar="FILE", help="write the figures as one JSON object")

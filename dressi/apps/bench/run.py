@@ -11,6 +11,7 @@ from typing import Any
 from dressi.apps.bench import (
     antialias,
     kbuffer,
+    many,
     packing,
     parallel,
     reliability,
@@ -44,11 +45,12 @@ TABLES: dict[str, Callable[[Settings, Copies], Table]] = {
     "parallel": parallel.measure,
     "reliability": reliability.measure,
     "torch": torch_layer.measure,
+    "many": many.measure,
 }
 ALL = "all"
-LARGE = ("table3", "table4", "silhouettes", "parallel", "kbuffer", "torch")
+LARGE = ("table3", "table4", "silhouettes", "parallel", "kbuffer", "torch", "many")
 """Asked for by name: the tables take minutes on a GPU, but the better part of an hour on a CPU;
-``parallel`` takes all devices, ``torch`` needs PyTorch."""
+``parallel`` takes all devices, ``torch`` needs PyTorch, ``many`` Dask."""
 OUT = "out/bench"
 
 ONLY = {"scaling": tuple(scaling.AXES), "table3": table3.ONLY, "table4": table4.ONLY}
@@ -105,8 +107,8 @@ def run_bench(
     names = [name]
     if name == ALL:
         names = [n for n in TABLES if settings.smoke or n not in LARGE]
-        if not torch_layer.is_available():
-            names = [n for n in names if n != "torch"]
+        missing = {"torch": torch_layer.is_available, "many": many.is_available}
+        names = [n for n in names if n not in missing or missing[n]()]
     if {"steps", "table1", "table2", "table3", "table4", "roofline", "silhouettes"} & set(names):
         settings.check_data()  # before minutes of work
     with DressiAD(settings.device) as ad:
