@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-KEPT = 4
+KEPT = 8
 """Objects that are kept at most: device memory is finite, and tasks of one shape tend to come one
-after another."""
+after another. A demo with a texture keeps five."""
 
 
 class Warm:

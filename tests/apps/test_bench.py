@@ -18,6 +18,7 @@ from dressi.apps.bench import (
     TABLES,
     Settings,
     antialias,
+    many,
     packing,
     pear,
     peer_deodr,

@@ -3,7 +3,8 @@ same run.
 
 ``steps`` times fits, ``table1`` and ``table2`` are the paper's, ``scaling`` follows one quantity at
 a time, ``packing`` times the compiler, ``antialias`` and ``kbuffer`` compare two methods,
-``torch`` times a layer, ``reliability`` counts promises. docs/benchmarks.md says how to read them.
+``torch`` times a layer, ``many`` spreads fits over workers, ``reliability`` counts promises.
+docs/benchmarks.md says how to read them.
 """
 
 from dressi.apps.bench.common import Settings

@@ -94,7 +94,7 @@ SHOWN = 5
 def _say(console: Console, out: Path, run: Run, summary: dict[str, Any]) -> None:
     console.print(
         f"{summary['done']} of {summary['tasks']} tasks done, {run.computed} of them now, in "
-        f"{run.seconds:.1f} s; graphs built {summary['builds']} times, reused "
+        f"{run.seconds:.1f} s; objects built {summary['builds']} times, reused "
         f"{summary['reuses']} times; {out / 'report.html'}"
     )
     for key in list(run.failures)[:SHOWN]:
