@@ -13,6 +13,7 @@ import os
 import platform
 import secrets
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -153,12 +154,14 @@ def failures(folder: Path, key: str, run: str) -> list[str]:
     return out
 
 
-def remove_run(folder: Path, run: str) -> None:
-    """Remove the claims of a run whose workers are gone."""
+def sweep(folder: Path, run: str | None, is_over: Callable[[str], bool]) -> None:
+    """Remove the claims of a run whose workers are gone (None: of no run), and those of processes
+    that ended between a result and the end of its claim. is_over: whether the task of a key is."""
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
-            path = Path(entry.path)
-            if (_read(path) or {}).get("run") == run:
+            path, key = Path(entry.path), entry.name.rpartition(".")[0]
+            mine = run is not None and (_read(path) or {}).get("run") == run
+            if mine or (is_over(key) and not is_alive(path)):
                 path.unlink(missing_ok=True)
 
 

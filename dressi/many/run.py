@@ -124,8 +124,7 @@ def map_fits(
             with _open(scheduler, workers, devices, len(runner.left), deaths) as there:
                 runner.run_on(there)
     finally:
-        if runner.store is not None and scheduler is None:  # the workers have ended
-            claims.remove_run(runner.store.claims, job.run)
+        runner.sweep(None if scheduler is not None else job.run)
     return runner.finish()
 
 
@@ -330,6 +329,12 @@ class Runner:
         )
 
     # -- the end
+
+    def sweep(self, run: str | None) -> None:
+        """Remove claims that nobody needs. run: None: its workers may still be at work."""
+        store = self.store
+        if store is not None:
+            claims.sweep(store.claims, run, lambda key: store.has(key) or store.was_set_aside(key))
 
     def finish(self) -> Run:
         """What came of it."""

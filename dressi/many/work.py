@@ -115,8 +115,8 @@ def _stored(job: Job, task: Task, warm: Warm, worker: str, store: Store) -> Outc
 
 
 def _tried(job: Job, task: Task, warm: Warm, worker: str, store: Store, claim: Claim) -> Outcome:
-    for left in store.files.glob(f".{task.key}-*.tmp"):  # of attempts that were killed
-        shutil.rmtree(left, ignore_errors=True)
+    if claim.path.name != f"{task.key}.1":  # it is not the first
+        store.sweep(task.key)
     scratch = store.scratch(task.key)
     try:
         made, info = _call(job, task, warm, worker, scratch)

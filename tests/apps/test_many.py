@@ -161,7 +161,10 @@ def test_a_run_writes_a_table_and_a_page_that_needs_nothing_else(
     assert len(found.addresses) == 4  # each sheet, and a link to it
     assert all(a.startswith("data:image/png;base64,") for a in found.addresses)
     summary = json.loads((out / "summary.json").read_text())
-    assert (summary["builds"], summary["computed"]) == (4, 2)  # the target, pictures of two kinds, the fit
+    assert (summary["builds"], summary["computed"]) == (
+        4,
+        2,
+    )  # the target, pictures of two kinds, the fit
 
 
 def test_tables_are_read_back_as_they_were() -> None:

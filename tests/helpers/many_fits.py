@@ -26,6 +26,11 @@ def slow_square(settings: dict[str, Any]) -> dict[str, Any]:
     return square(settings)
 
 
+def part(given: dict[str, Any], context: Context) -> dict[str, Any]:
+    """A part of an experiment."""
+    return {**square(given), "settings": sorted(given["settings"])}
+
+
 def fail_on_odd(settings: dict[str, Any]) -> dict[str, Any]:
     if settings["k"] % 2:
         raise ValueError(f"{settings['k']} is odd")

@@ -189,6 +189,29 @@ def test_a_result_that_is_no_json_is_computed_again(tmp_path: Path) -> None:
     assert again.computed == 1 and again.results[1].figures["square"] == 1
 
 
+def test_what_a_killed_attempt_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.make()
+    (key,) = run(many_fits.square, ITEMS[:1]).keys
+    (store.results / f".{key}-12.tmp").write_text("{")
+    (store.files / f".{key}-34.tmp").mkdir()
+    (store.claims / f"{key}.1").write_text('{"host": "gone", "state": "failed", "run": "other"}')
+    assert run(many_fits.square, ITEMS[:1], tmp_path).computed == 1
+    left = {p.name for p in [*store.results.iterdir(), *store.files.iterdir()]}
+    assert left == {f"{key}.json", key}
+
+
+def test_the_claim_of_a_process_that_ended_behind_its_result_is_removed(tmp_path: Path) -> None:
+    done = run(many_fits.square, ITEMS[:1], tmp_path)
+    claim = tmp_path / "claims" / f"{done.keys[0]}.1"
+    claim.write_text('{"host": "elsewhere", "pid": 1, "start": "1", "run": "other"}')
+    run(many_fits.square, ITEMS[:1], tmp_path)
+    assert claim.exists()  # it may be at work
+    os.utime(claim, (0, 0))
+    run(many_fits.square, ITEMS[:1], tmp_path)
+    assert not claim.exists()
+
+
 def test_a_full_disk_stops_the_run_with_one_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,7 +221,7 @@ def test_a_full_disk_stops_the_run_with_one_message(
         written.append(path)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(store_module, "atomic_write", full)
+    monkeypatch.setattr(store_module, "write_durably", full)
     with pytest.raises(DressiError, match=r"cannot write there: .*No space left"):
         run(many_fits.square, ITEMS, tmp_path)
     assert len(written) == 1  # the others were not tried

@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 from dressi import DressiError
+from dressi.apps.experiments.parts import WithWorkers, run_parts
+from dressi.apps.many import demo_fit
 from dressi.many import Store, map_fits
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'dressi[many]'")
@@ -57,6 +59,27 @@ def test_workers_give_the_same_bits_as_one_process_in_any_order(
             assert other.arrays["values"].tobytes() == one.arrays["values"].tobytes()
 
 
+@pytest.mark.gpu
+def test_demos_on_two_workers_have_the_bits_of_one_process(address: str, tmp_path: Path) -> None:
+    small = {"size": 16, "views": 1, "iterations": 3, "subdivisions": 1, "picture": False}
+    items = [{**small, "seed": k} for k in range(4)]
+    want = map_fits(demo_fit.run, items, workers=0).require_all()
+    got = map_fits(demo_fit.run, items[::-1], address, folder=tmp_path).require_all()
+    for a, b in zip(want, got[::-1], strict=True):
+        assert a.arrays["positions"].tobytes() == b.arrays["positions"].tobytes()
+        assert (a.figures["losses"], a.figures["iou"]) == (b.figures["losses"], b.figures["iou"])
+
+
+def test_parts_of_an_experiment_on_workers_are_those_of_one_process(tmp_path: Path) -> None:
+    parts = [{"k": k} for k in range(5)]
+    want = run_parts(many_fits.part, parts, WithWorkers())
+    got = run_parts(many_fits.part, parts, WithWorkers(out=str(tmp_path), workers=1))
+    assert [r["square"] for r in got] == [r["square"] for r in want] == [0, 1, 4, 9, 16]
+    assert all((a["values"] == b["values"]).all() for a, b in zip(got, want, strict=True))
+    assert got[0]["settings"] == want[0]["settings"] == ["device", "smoke"]
+    assert not any(tmp_path.iterdir())  # as when everything was computed at once
+
+
 def test_each_worker_makes_an_object_once_per_shape(address: str, tmp_path: Path) -> None:
     items = [{"k": k, "shape": "one"} for k in range(20)]
     done = map_fits(many_fits.use_warm, items, address, folder=tmp_path).require_all()
@@ -65,7 +88,7 @@ def test_each_worker_makes_an_object_once_per_shape(address: str, tmp_path: Path
     assert sum(r.info["reuses"] for r in done) == len(items) - len(processes)
 
 
-@pytest.mark.parametrize("how", ["die", "lose", "raise"])
+@pytest.mark.parametrize("how", ["die", "lose"])
 def test_a_task_outlives_its_worker(how: str, address: str, tmp_path: Path) -> None:
     (tmp_path / "marks").mkdir()
     item = {"k": 7, "how": how, "marks": str(tmp_path / "marks")}
@@ -76,14 +99,14 @@ def test_a_task_outlives_its_worker(how: str, address: str, tmp_path: Path) -> N
     assert not any((tmp_path / "out" / "claims").iterdir())
 
 
-def test_what_kills_its_worker_three_times_is_set_aside_and_the_rest_goes_on(
+def test_what_kills_its_worker_again_and_again_is_set_aside_and_the_rest_goes_on(
     tmp_path: Path,
 ) -> None:
     items = [{"k": k} for k in range(4)]
-    done = map_fits(many_fits.die_on_one, items, folder=tmp_path, workers=1)
+    done = map_fits(many_fits.die_on_one, items, folder=tmp_path, workers=1, tries=2)
     assert [r and r.figures["square"] for r in done.results] == [0, None, 4, 9]
     texts = done.failures[done.keys[1]]
-    assert len(texts) == 3 and all("the worker died" in text for text in texts)
+    assert len(texts) == 2 and all("the worker died" in text for text in texts)
 
 
 def test_failures_come_back_with_their_tracebacks(address: str) -> None:
@@ -154,9 +177,8 @@ def test_a_run_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:
 def test_kills_at_random_moments_lose_nothing_and_repeat_nothing() -> None:
     from dressi.apps.many.simulate import kill_workers
 
-    found = kill_workers(2, tasks=16, seconds=0.1)
-    assert found["results"] == 16
-    assert found["kills"] == 2
+    found = kill_workers(2, tasks=12, seconds=0.1)
+    assert (found["results"], found["kills"]) == (12, 2)
 
 
 def test_workers_share_devices_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
