@@ -33,7 +33,7 @@ def host() -> str:
     parts = [platform.node()]
     if os.path.isdir("/proc/self"):
         with contextlib.suppress(OSError):
-            parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+            parts.append(Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip())
             parts.append(os.readlink("/proc/self/ns/pid"))
     return " ".join(parts)
 
@@ -42,7 +42,7 @@ def started(pid: int) -> str | None:
     """When a process of this machine was started, as text that no later process of the same number
     has; "" where the system does not tell, None where the process is dead."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:
         if os.path.isdir("/proc/self"):
             return None

@@ -35,12 +35,12 @@ class Hosts(Protocol):
 
     @property
     def rank(self) -> int:
-        """Which one this is, from 0."""
+        """The number of this process, from 0."""
         ...
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """The number of processes."""
         ...
 
     def gather(self, words: np.ndarray) -> list[np.ndarray]:

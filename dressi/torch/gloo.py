@@ -67,12 +67,12 @@ class Gloo:
 
     @property
     def rank(self) -> int:
-        """Which process this is, from 0."""
+        """The number of this process, from 0."""
         return self._rank
 
     @property
     def size(self) -> int:
-        """How many processes there are."""
+        """The number of processes."""
         return self._size
 
     def gather(self, words: np.ndarray) -> list[np.ndarray]:

@@ -20,7 +20,7 @@ PLOTS = 24
 
 COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#a463f2", "#97bbf5", "#9c6b4e")
 
-STYLE = """
+CSS = """
 body { font: 14px/1.4 system-ui, sans-serif; margin: 2em; color: #222; }
 table { border-collapse: collapse; }
 th, td { padding: 2px 8px; border-bottom: 1px solid #ddd; text-align: right; white-space: nowrap; }
@@ -71,7 +71,7 @@ def page(
     )
     return (
         "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
-        f"<title>{_text(title)}</title><style>{STYLE}</style></head><body>\n"
+        f"<title>{_text(title)}</title><style>{CSS}</style></head><body>\n"
         f"<h1>{_text(title)}</h1><p>{done} of {len(rows)} tasks. Click on a heading to sort.</p>\n"
         f"{multiples(rows, varied)}\n{asides}\n{_table(rows, pictures, curves)}\n"
         f"<script>{SCRIPT}</script></body></html>\n"
