@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from dressi import config
 from dressi.errors import DeviceError, DressiError
 from dressi.many.tasks import Task
 from dressi.many.warm import Warm
@@ -35,8 +36,10 @@ DEATHS = 10**6
 """Deaths of workers after which Dask gives a task up, where attempts are counted by claims: Dask
 holds a death against every task that was sent to the worker."""
 
-QUIET = "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED"
-"""Keeps workers from writing about their lives on the terminal."""
+SPAWN = "distributed.nanny.pre-spawn-environ"
+QUIET = {"DASK_LOGGING__DISTRIBUTED": "critical", "TQDM_DISABLE": "1"}
+"""Variables that keep workers from writing on the terminal. They are read when the process starts
+to import; Dask sets them in this process, too."""
 
 
 @dataclass
@@ -190,10 +193,11 @@ def local(workers: int, devices: Sequence[str | None], deaths: int = DEATHS) -> 
                 {
                     "distributed.scheduler.allowed-failures": deaths,
                     "distributed.deploy.lost-worker-timeout": LOST_S,
-                    QUIET: "critical",
+                    **{f"{SPAWN}.{name}": value for name, value in QUIET.items()},
                 }
             )
         )
+        stack.enter_context(config.variables_kept(dask.config.get(SPAWN)))
         stack.enter_context(_quiet())
         try:
             cluster = stack.enter_context(
@@ -244,10 +248,8 @@ def _quiet() -> Iterator[None]:
 
 def environment(device: str | None, threads: int) -> dict[str, str]:
     """Variables of a worker process: its device, its share of the cores for drivers that run on
-    them (unless the user says LP_NUM_THREADS), no bars."""
-    from dressi import config
-
-    found = {"TQDM_DISABLE": "1"}
+    them (unless the user says LP_NUM_THREADS)."""
+    found: dict[str, str] = {}
     if device is not None:
         found["DRESSI_DEVICE"] = device
     if "LP_NUM_THREADS" not in config.child_environment():

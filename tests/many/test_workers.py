@@ -19,6 +19,7 @@ import pytest
 from dressi import DressiError
 from dressi.apps.experiments.parts import WithWorkers, run_parts
 from dressi.apps.many import demo_fit
+from dressi.config import variables_kept
 from dressi.many import Store, map_fits
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'dressi[many]'")
@@ -184,7 +185,6 @@ def test_kills_at_random_moments_lose_nothing_and_repeat_nothing() -> None:
 def test_workers_share_devices_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LP_NUM_THREADS", raising=False)
     assert cluster.environment("1", 4) == {
-        "TQDM_DISABLE": "1",
         "DRESSI_DEVICE": "1",
         "LP_NUM_THREADS": "4",
     }
@@ -197,3 +197,13 @@ def test_workers_share_devices_and_cores(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_devices_that_there_are_not_are_named(devices: str) -> None:
     with pytest.raises(DressiError, match=r"devices|no such device|99"):
         map_fits(many_fits.square, ITEMS, workers=1, devices=devices)
+
+
+def test_what_dask_sets_for_its_workers_is_not_left_in_this_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("TQDM_DISABLE", raising=False)
+    with variables_kept(["TQDM_DISABLE", "PATH"]):
+        path, os.environ["PATH"] = os.environ["PATH"], "elsewhere"
+        os.environ["TQDM_DISABLE"] = "1"
+    assert os.environ["PATH"] == path and "TQDM_DISABLE" not in os.environ
