@@ -38,6 +38,7 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     _add_fit(commands)
     _add_bench(commands)
     _add_experiment(commands, command in ("experiment", "completion"))
+    _add_many(commands, command in ("many", "completion"))
     _add_completion(commands)
     return parser
 
@@ -229,6 +230,15 @@ def _add_experiment(commands: Commands, chosen: bool) -> None:
 
         add_parsers(experiment)
         experiment.set_defaults(run=run_parsed)
+
+
+def _add_many(commands: Commands, chosen: bool) -> None:
+    many = commands.add_parser("many", help="run thousands of fits from one file, on many workers")
+    if chosen:
+        from dressi.apps.many.command import add_arguments, run_parsed
+
+        add_arguments(many)
+        many.set_defaults(run=run_parsed)
 
 
 def _common(parser: argparse.ArgumentParser, out: str) -> None:

@@ -13,6 +13,8 @@ DRESSI_DEBUG     1 a line per build, 2 plans, 3 graphs and the program after eve
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -71,6 +73,20 @@ def debug_level() -> int:
     """``DRESSI_DEBUG`` from 0 (silent) to 4; a value that is not a number counts as 0."""
     text = os.environ.get("DRESSI_DEBUG", "0")
     return int(text) if text.isdigit() else 0
+
+
+@contextmanager
+def variables_kept(names: Iterable[str]) -> Iterator[None]:
+    """Give variables the values back that they had, after what sets them for its children."""
+    before = {name: os.environ.get(name) for name in names}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def child_environment(**changes: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +17,7 @@ from scipy.stats import qmc
 from tqdm.auto import tqdm
 
 from dressi.ad import Adam, Variable
+from dressi.ad.graph import leaves
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC2, VEC3, VType
 from dressi.engine import DressiAD
@@ -76,6 +77,96 @@ def _between(pair: tuple[float, float], t: float) -> float:
     return pair[0] * (pair[1] / pair[0]) ** t
 
 
+class ShapeFitter:
+    """One graph for fits of shapes of one topology: what changes is sent, so only the first fit
+    builds.
+
+    ad: an engine of its own. mesh: faces of all fits. views: how many; size: (width, height) of
+    silhouettes. K, max_r: peels, and the largest reach of any fit. weighted: whether pixels have
+    weights.
+    """
+
+    def __init__(
+        self,
+        ad: DressiAD,
+        mesh: Mesh,
+        views: int,
+        size: tuple[int, int],
+        K: int,
+        max_r: float,
+        beta2: float = 0.95,
+        weighted: bool = False,
+    ) -> None:
+        self.ad, self.views = ad, views
+        self.leaves = mesh_leaves(mesh, views, requires_grad=True)
+        names = ("r", "lr", "laplacian_weight", "normal_weight")
+        self.r, self.lr, self.weight, self.bend = (Variable(FLOAT, name=n) for n in names)
+        self.target = Variable(FLOAT, size, views, name="target_silhouette")
+        self.mask = Variable(FLOAT, size, views, name="pixel_weight") if weighted else None
+        pos, faces = self.leaves.pos, self.leaves.faces
+        hs = build_hardsoftras(pos, faces, self.leaves.matrix, size, self.r, K, max_delta=max_r)
+        laplacian = laplacian_matrix(mesh.faces, len(mesh.positions))
+        self.loss = (
+            silhouette_loss(hs.silhouette, self.target, self.mask)
+            + laplacian_loss(pos, laplacian) * self.weight
+            + normal_consistency(pos, faces) * self.bend
+        )
+        self.optimizer = Restarted(Adam(self.lr, beta2=beta2), self.loss)
+        ad.set_loss_var(self.loss)
+        ad.set_optimizer(self.optimizer)
+
+    def fit(
+        self,
+        mesh: Mesh,
+        matrices: np.ndarray,
+        silhouettes: np.ndarray,
+        schedule: ShapeSchedule,
+        label: str = "shape",
+        weights: np.ndarray | None = None,
+    ) -> FitResult:
+        """Return a fit; see ``fit_shape``."""
+        ad, last = self.ad, max(schedule.iterations - 1, 1)
+        self.optimizer.restart(ad)
+        send_mesh(ad, self.leaves, mesh, matrices)
+        ad.send_img(self.target, silhouettes if self.views > 1 else silhouettes[0])
+        if self.mask is not None and weights is not None:
+            ad.send_img(self.mask, weights if self.views > 1 else weights[0])
+        result = FitResult(np.empty(0))
+
+        def send(i: int) -> None:
+            t = i / last
+            ad.send_img(self.r, _between(schedule.r, min(t / schedule.r_until, 1.0)))
+            ad.send_img(self.lr, _between(schedule.lr, t))
+            ad.send_img(self.weight, _between(schedule.laplacian, t))
+            ad.send_img(self.bend, _between(schedule.normal, t))
+
+        send(0)
+        _run(ad, self.loss, schedule.iterations, label, result, send)
+        result.data = ad.recv_img(self.leaves.pos)
+        return result
+
+
+class Restarted:
+    """An optimizer whose state can be set back to zeros, with that of the loss, for the next fit on
+    the same graph."""
+
+    def __init__(self, optimizer: Optimizer, loss: Variable) -> None:
+        self._optimizer, self._loss = optimizer, loss
+        self._states: list[Variable] = []
+
+    def __call__(self, xs: Sequence[Variable], gxs: Sequence[Variable]) -> Sequence[Variable]:
+        """Return the updates, as the optimizer does."""
+        updated = list(self._optimizer(xs, gxs))
+        self._states = [v for v in leaves([self._loss, *updated]) if v.update is not None]
+        return updated
+
+    def restart(self, ad: DressiAD) -> None:
+        """Begin anew. Before the first step there is nothing to do."""
+        for state in self._states:
+            assert state.data is not None
+            ad.send_img(state, np.zeros_like(state.data))
+
+
 def fit_shape(
     ad: DressiAD,
     mesh: Mesh,
@@ -85,47 +176,17 @@ def fit_shape(
     label: str = "shape",
     weights: np.ndarray | None = None,
 ) -> FitResult:
-    """Move the vertices of a mesh until its silhouettes match.
+    """Move the vertices of a mesh until its silhouettes match: a ``ShapeFitter`` that runs once.
 
     matrices: (views, 4, 4). silhouettes: (views, H, W, 1) coverage in [0, 1]. weights: the same
     shape, of each pixel's loss. Returns positions (N, 3).
     """
     n_views, height, width = silhouettes.shape[:3]
-    size = (width, height)
-    leaves = mesh_leaves(mesh, n_views, requires_grad=True)
-    names = ("r", "lr", "laplacian_weight", "normal_weight")
-    r, lr, weight, bend = (Variable(FLOAT, name=n) for n in names)
-    target = Variable(FLOAT, size, n_views, name="target_silhouette")
-    hs = build_hardsoftras(
-        leaves.pos, leaves.faces, leaves.matrix, size, r, schedule.K, max_delta=max(schedule.r)
+    size, reach = (width, height), max(schedule.r)
+    fitter = ShapeFitter(
+        ad, mesh, n_views, size, schedule.K, reach, schedule.beta2, weights is not None
     )
-    mask = None
-    if weights is not None:
-        mask = _layered(ad, weights, FLOAT, "pixel_weight")
-    laplacian = laplacian_matrix(mesh.faces, len(mesh.positions))
-    loss = (
-        silhouette_loss(hs.silhouette, target, mask)
-        + laplacian_loss(leaves.pos, laplacian) * weight
-        + normal_consistency(leaves.pos, leaves.faces) * bend
-    )
-    ad.set_loss_var(loss)
-    ad.set_optimizer(Adam(lr, beta2=schedule.beta2))
-    send_mesh(ad, leaves, mesh, matrices)
-    ad.send_img(target, silhouettes if n_views > 1 else silhouettes[0])
-    result = FitResult(np.empty(0))
-    last = max(schedule.iterations - 1, 1)
-
-    def send(i: int) -> None:
-        t = i / last
-        ad.send_img(r, _between(schedule.r, min(t / schedule.r_until, 1.0)))
-        ad.send_img(lr, _between(schedule.lr, t))
-        ad.send_img(weight, _between(schedule.laplacian, t))
-        ad.send_img(bend, _between(schedule.normal, t))
-
-    send(0)
-    _run(ad, loss, schedule.iterations, label, result, send)
-    result.data = ad.recv_img(leaves.pos)
-    return result
+    return fitter.fit(mesh, matrices, silhouettes, schedule, label, weights)
 
 
 @dataclass(frozen=True)
@@ -278,6 +339,8 @@ def _run(  # type: ignore[no-untyped-def]
 
 __all__ = [
     "FitResult",
+    "Restarted",
+    "ShapeFitter",
     "ShapeSchedule",
     "TextureSchedule",
     "fit_shape",

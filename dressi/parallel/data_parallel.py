@@ -94,11 +94,11 @@ class DataParallel:
         check_options(options)
         checked_limit(memory_limit)
         selectors = _selectors(devices, views, shares)
-        self.shares = split_views(views, len(selectors), shares)
+        self.shares = self._split(views, len(selectors), shares)
         """What each device has."""
         self.reduction = reduction
         self._make_loss = make_loss
-        self._check = check and len(selectors) > 1
+        self._check = check and len(self.shares[0]) < views
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._closed = ""
@@ -115,14 +115,25 @@ class DataParallel:
         except BaseException:
             self.close()
             raise
-        self._loop = Loop(self._replicas, self._threads)
+        self._loop = self._make_loop()
+
+    def _split(self, views: int, n_devices: int, shares: Sequence[int] | None) -> list[Share]:
+        """Shares of the devices of this process."""
+        return split_views(views, n_devices, shares)
+
+    def _make_loop(self) -> Loop:
+        return Loop(self._replicas, self._threads)
+
+    def _image_dim(self) -> int:
+        """The largest image that all devices allow."""
+        return min(r.engine.limits.image_dim for r in self._replicas)
 
     def _load(self, optimizer: Optimizer) -> None:
         made = [_loss_and_data(self._make_loss(share)) for share in self.shares]
         self._losses = [loss for loss, _ in made]
         self._leaves = match_leaves(self._losses)
         self._group = {v.uid: group for group in self._leaves for v in group}
-        image_dim = min(r.engine.limits.image_dim for r in self._replicas)
+        image_dim = self._image_dim()
         for replica, (loss, data) in zip(self._replicas, made, strict=True):
             weight = replica.share.weight if self.reduction == "mean" else 1.0
             replica.load(loss, optimizer, weight, image_dim)

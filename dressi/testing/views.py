@@ -115,6 +115,54 @@ def shaded(hs: HardSoft, leaves: MeshLeaves) -> Variable:
     return hs.blend([key + fill])
 
 
+class Renders:
+    """One graph for pictures of meshes of one topology, from any views. mesh: its faces, and
+    whether it has UVs. size: (width, height). texels: (width, height) of the texture, None: white
+    Lambert shading. Use as a context manager."""
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        size: Size,
+        texels: Size | None = None,
+        supersample: int = 1,
+        device: str | int | None = None,
+    ) -> None:
+        self.size, self.supersample = size, supersample
+        big = (size[0] * supersample, size[1] * supersample)
+        leaves = self.leaves = mesh_leaves(mesh, 1)
+        hs = build_hardsoftras(leaves.pos, leaves.faces, leaves.matrix, big, 0.0)
+        self.albedo = None if texels is None else Variable(VEC3, texels, name="albedo")
+        if self.albedo is None:
+            picture = shaded(hs, leaves)
+        else:
+            assert leaves.uv is not None and leaves.uv_faces is not None
+            picture = unlit(hs.peels[0], leaves.uv, leaves.uv_faces, self.albedo)
+        self.both = F.vec4(F.where(hs.hard, picture, 0.0), hs.hard)
+        self.ad = DressiAD(device)
+
+    def __enter__(self) -> Renders:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ad.close()
+
+    def draw(
+        self, mesh: Mesh, matrices: np.ndarray, texture: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return coverage and colour; see ``render``."""
+        (width, height), s = self.size, self.supersample
+        if self.albedo is not None and texture is not None:
+            self.ad.send_img(self.albedo, texture)
+        images = []
+        for matrix in matrices:  # one view at a time: a supersampled stack would not fit everywhere
+            send_mesh(self.ad, self.leaves, mesh, matrix[None])
+            image = self.ad.recv_img(self.both).reshape(height, s, width, s, 4)
+            images.append(image.mean((1, 3)))
+        both = np.stack(images)
+        return both[..., 3:], both[..., :3]
+
+
 def render(
     mesh: Mesh,
     matrices: np.ndarray,
@@ -124,31 +172,8 @@ def render(
     device: str | int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return coverage (views, H, W, 1) and colour (views, H, W, 3) over black, averaged over
-    supersample^2 samples per pixel. texture: (H, W, 3) linear, unlit; None: white Lambert
-    shading."""
-    s = supersample
-    big = (size[0] * s, size[1] * s)
-    leaves = mesh_leaves(mesh, 1)
-    albedo = None
-    coverage, colour = [], []
-    with DressiAD(device) as ad:
-        hs = build_hardsoftras(leaves.pos, leaves.faces, leaves.matrix, big, 0.0)
-        if texture is None:
-            picture = shaded(hs, leaves)
-        else:
-            assert leaves.uv is not None and leaves.uv_faces is not None
-            albedo = Variable(VEC3, (texture.shape[1], texture.shape[0]), name="albedo")
-            colour_peel = unlit(hs.peels[0], leaves.uv, leaves.uv_faces, albedo)
-            picture = F.where(hs.hard, colour_peel, 0.0)
-            ad.send_img(albedo, texture)
-        if texture is None:
-            picture = F.where(hs.hard, picture, 0.0)
-        both = F.vec4(picture, hs.hard)
-        for (
-            matrix
-        ) in matrices:  # one view at a time: the supersampled stack would not fit small devices
-            send_mesh(ad, leaves, mesh, matrix[None])
-            image = ad.recv_img(both).reshape(size[1], s, size[0], s, 4).mean((1, 3))
-            coverage.append(image[..., 3:])
-            colour.append(image[..., :3])
-    return np.stack(coverage), np.stack(colour)
+    supersample^2 samples per pixel: ``Renders`` that draw once. texture: (H, W, 3) linear, unlit;
+    None: white Lambert shading."""
+    texels = None if texture is None else (texture.shape[1], texture.shape[0])
+    with Renders(mesh, size, texels, supersample, device) as renders:
+        return renders.draw(mesh, matrices, texture)

@@ -21,6 +21,7 @@ from dressi.apps.bench import (
     antialias,
     deodr,
     limits,
+    many,
     packing,
     pear,
     peer_deodr,
@@ -72,6 +73,7 @@ KEYS = {
     "kbuffer": "case K passes_ms peeled_ms kbuffer_ms times_faster slot_share ratio_to_copy",
     "packing": "kind functions seconds substages stages seconds_per_nlogn ratio_to_copy",
     "torch": "case native_ms layer_ms torch_ms ratio ratio_with_torch",
+    "many": "what tasks workers seconds load",
     "parallel": "case devices names views ms one_ms speedup rel_diff drift",
     "reliability": "figure value threshold holds cases",
 }
@@ -86,7 +88,8 @@ def test_smoke_writes_every_table(tmp_path: Path, capsys: pytest.CaptureFixture[
     one, out = tmp_path / "deep" / "all.json", tmp_path / "out"
     assert main(["bench", "--smoke", "--json", str(one), "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    tables = [name for name in TABLES if name != "torch" or torch_layer.is_available()]
+    missing = {"torch": torch_layer.is_available, "many": many.is_available}
+    tables = [name for name in TABLES if name not in missing or missing[name]()]
     assert printed.count("copy 1024 x 1024 RGBA32F") == len(tables)
     together = json.loads(one.read_text())
     assert set(together) >= HEAD

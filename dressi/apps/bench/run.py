@@ -14,6 +14,7 @@ from dressi.apps.bench import (
     deodr,
     kbuffer,
     limits,
+    many,
     packing,
     parallel,
     reliability,
@@ -44,14 +45,15 @@ TABLES: dict[str, Callable[[Settings, Copies], Table]] = {
     "parallel": parallel.measure,
     "reliability": reliability.measure,
     "torch": torch_layer.measure,
+    "many": many.measure,
 }
 ABOUT = {
     "steps": "whole iterations of fits",
-    "table1": "the paper's table on limits of devices",
-    "table2": "the paper's ablation of packing and caching",
-    "table3": "the paper's speed of silhouettes, colours and views",
-    "table4": "the paper's comparison of whole fits",
-    "silhouettes": "vertex gradients of silhouettes; --peer PYTHON takes turns with DEODR",
+    "limits": "the paper's table 2: substages and stages under limits of devices",
+    "ablation": "the paper's table 3: packing and caching left out",
+    "silhouettes": "the paper's table 4: speed with silhouettes",
+    "textures": "the paper's table 5: speed with textures",
+    "deodr": "vertex gradients of silhouettes; --peer PYTHON takes turns with DEODR",
     "roofline": "how near a step is to the bandwidth of memory",
     "scaling": "views, resolution, faces and peels, one after another",
     "packing": "the compiler itself",
@@ -60,6 +62,7 @@ ABOUT = {
     "parallel": "views split over all devices of a type",
     "reliability": "promises as figures; --only R1,R9 picks some",
     "torch": "a layer of PyTorch beside a native step",
+    "many": "fits spread over workers",
     "all": "all of these but the slow ones",
 }
 """What each table measures, for lists."""
@@ -71,9 +74,9 @@ OLD_NAMES = {
     "table4": "textures",
 }
 """Names of before, one less than the numbers that the paper's tables have; still taken."""
-LARGE = ("silhouettes", "textures", "deodr", "parallel", "kbuffer", "torch")
+LARGE = ("silhouettes", "textures", "deodr", "parallel", "kbuffer", "torch", "many")
 """Asked for by name: the tables take minutes on a GPU, but the better part of an hour on a CPU;
-``parallel`` takes all devices, ``torch`` needs PyTorch."""
+``parallel`` takes all devices, ``torch`` needs PyTorch, ``many`` Dask."""
 OUT = "out/bench"
 
 ONLY = {"scaling": tuple(scaling.AXES), "silhouettes": silhouettes.ONLY, "textures": textures.ONLY}
@@ -133,8 +136,8 @@ def run_bench(
     names = [name]
     if name == ALL:
         names = [n for n in TABLES if settings.smoke or n not in LARGE]
-        if not torch_layer.is_available():
-            names = [n for n in names if n != "torch"]
+        missing = {"torch": torch_layer.is_available, "many": many.is_available}
+        names = [n for n in names if n not in missing or missing[n]()]
     if {"steps", "limits", "ablation", "silhouettes", "textures", "roofline", "deodr"} & set(names):
         settings.check_data()  # before minutes of work
     with DressiAD(settings.device) as ad:

@@ -10,12 +10,11 @@ method's target pictures are drawn by itself, as in the paper.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.lit_fit import (
     LAPLACIAN,
@@ -23,19 +22,21 @@ from dressi.apps.experiments.lit_fit import (
     START_RADIUS,
     TARGET_FACES_HELP,
     Fit,
-    Fitter,
     Trace,
     draw_fits,
 )
-from dressi.apps.experiments.lit_views import LOOK_HELP, Method, Painter, random_views
+from dressi.apps.experiments.lit_graphs import Graphs
+from dressi.apps.experiments.lit_views import LOOK_HELP, Method, random_views
 from dressi.apps.experiments.meshes import target_mesh
+from dressi.apps.experiments.parts import WithWorkers, run_parts, settings_of
+from dressi.many import Context
 from dressi.render.scene import flipped_faces, icosphere
 
 HELP = "mean distance over iterations and time: HardSoftRas, AA mode, screen-space antialiasing"
 
 
 @dataclass(frozen=True)
-class Settings(common.Settings):
+class Settings(WithWorkers):
     """Options of the experiment."""
 
     target: str | None = option(None, "OBJ file (default: a horned ball built by code)")
@@ -57,28 +58,42 @@ class Settings(common.Settings):
     seed: int = option(0, "of the first run", least=0)
 
 
-def run(settings: Settings) -> Result:
-    """Run the fits of each method, one seed after another; one graph for each method."""
-    target = target_mesh(settings.target, settings.target_faces)
-    start = icosphere(settings.subdivisions, START_RADIUS)
-    methods = {
+def methods_of(settings: Settings) -> dict[str, Method]:
+    """Return what is compared, by name of its figures."""
+    return {
         "hardsoftras": Method("HardSoftRas", settings.r_px, settings.K),
         "aa_mode": Method("AA mode", (1.0,), 1, 1.0),
         "antialias": Method("antialias", antialias=True),
     }
-    last, device = settings.iterations, settings.device
-    traces: dict[str, list[Trace]] = {}
-    fit = Fit(last, settings.lr, settings.laplacian, every=max(last // 20, 1), look=settings.look)
-    for key, method in methods.items():
-        traces[key] = []
-        with (
-            Painter(target, method, settings.size, fit.look, device=device) as painter,
-            Fitter(start, method, settings.size, fit.look, device=device) as fitter,
-        ):
-            for seed in range(settings.seed, settings.seed + settings.seeds):
-                mine = painter.paint(random_views(settings.views, settings.size, seed))
-                one = replace(fit, seed=seed)
-                traces[key].append(fitter.run(start.positions, target, mine, one, (last,)))
+
+
+def fit_part(part: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Return the trace of a fit of one method and seed, as plain data."""
+    settings: Settings = settings_of(Settings, part)
+    method, seed, last = methods_of(settings)[part["method"]], part["seed"], settings.iterations
+    graphs = context.warm.get(
+        ("curves", part["method"], settings), lambda: Graphs(settings, method, context.device)
+    )
+    every = max(last // 20, 1)
+    fit = Fit(last, settings.lr, settings.laplacian, every=every, look=settings.look, seed=seed)
+    mine = graphs.painter.paint(random_views(settings.views, settings.size, seed))
+    trace = graphs.fitter.run(graphs.start.positions, graphs.target, mine, fit, (last,))
+    return {**asdict(trace), "positions": trace.positions[last]}
+
+
+def run(settings: Settings) -> Result:
+    """Run the fits of each method and seed; each worker has one graph for each method."""
+    target = target_mesh(settings.target, settings.target_faces)
+    start = icosphere(settings.subdivisions, START_RADIUS)
+    methods, last, device = methods_of(settings), settings.iterations, settings.device
+    seeds = range(settings.seed, settings.seed + settings.seeds)
+    parts: list[dict[str, Any]] = [
+        {"method": key, "seed": seed} for key in methods for seed in seeds
+    ]
+    traces: dict[str, list[Trace]] = {key: [] for key in methods}
+    for part, fitted in zip(parts, run_parts(fit_part, parts, settings), strict=True):
+        trace = Trace(**{**fitted, "positions": {last: fitted["positions"]}})
+        traces[part["method"]].append(trace)
     figures = summary(traces)
     for key, found in traces.items():
         folded = [int(flipped_faces(t.positions[last], start.faces).sum()) for t in found]

@@ -8,12 +8,11 @@ in the paper. Figure: mean distance of the vertices to the target's surface, ove
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.lit_fit import (
     LAPLACIAN,
@@ -21,18 +20,20 @@ from dressi.apps.experiments.lit_fit import (
     START_RADIUS,
     TARGET_FACES_HELP,
     Fit,
-    Fitter,
     draw_fits,
 )
-from dressi.apps.experiments.lit_views import LOOK_HELP, Method, Painter, random_views
+from dressi.apps.experiments.lit_graphs import Graphs
+from dressi.apps.experiments.lit_views import LOOK_HELP, Method, random_views
 from dressi.apps.experiments.meshes import target_mesh
+from dressi.apps.experiments.parts import WithWorkers, run_parts, settings_of
+from dressi.many import Context
 from dressi.render.scene import flipped_faces, icosphere
 
 HELP = "peels K against reach r: distance to the target early and at the end"
 
 
 @dataclass(frozen=True)
-class Settings(common.Settings):
+class Settings(WithWorkers):
     """Options of the experiment."""
 
     target: str | None = option(None, "OBJ file (default: a horned ball built by code)")
@@ -56,58 +57,64 @@ class Settings(common.Settings):
 
 
 def run(settings: Settings) -> Result:
-    """Run all pairs and seeds, one after another; one graph for each K."""
+    """Run all pairs and seeds; each worker has one graph for each K."""
     target = target_mesh(settings.target, settings.target_faces)
     start = icosphere(settings.subdivisions, START_RADIUS)
-    last, device, size = settings.iterations, settings.device, settings.size
-    early, reaches = min(settings.early, last), settings.r_px
-    marks = (early, last)
+    last, reaches = settings.iterations, settings.r_px
+    early = min(settings.early, last)
     seeds = range(settings.seed, settings.seed + settings.seeds)
+    parts = [
+        {"K": K, "r_px": r, "seed": seed} for K in settings.K for seed in seeds for r in reaches
+    ]
+    shape = (len(settings.K), len(seeds), len(reaches))
     distances = np.zeros((len(seeds), 2, len(reaches), len(settings.K)))
     rows: list[dict[str, Any]] = []
     shown: dict[str, np.ndarray] = {}
-    fit = Fit(last, settings.lr, settings.laplacian, every=max(last // 10, 1), look=settings.look)
-    for column, K in enumerate(settings.K):
-        method = Method(f"K {K}", (max(reaches),), K)
-        with (
-            Painter(target, method, size, settings.look, device=device) as painter,
-            Fitter(start, method, size, settings.look, device=device) as fitter,
-        ):
-            for s, seed in enumerate(seeds):
-                views = random_views(settings.views, size, seed)
-                for row, r in enumerate(reaches):
-                    painted = painter.paint(views, (r,))
-                    trace = fitter.run(
-                        start.positions, target, painted, replace(fit, seed=seed), marks, (r,)
-                    )
-                    distances[s, :, row, column] = [trace.at(i) for i in marks]
-                    end = trace.positions[last]
-                    rows.append(
-                        {
-                            "K": K,
-                            "r_px": r,
-                            "seed": seed,
-                            "early": trace.at(early),
-                            "end": trace.at(last),
-                            "iterations": trace.iterations,
-                            "distances": trace.distances,
-                            "flipped_faces": int(flipped_faces(end, start.faces).sum()),
-                            "ms": trace.ms,
-                        }
-                    )
-                    if s == 0 and (row, column) in (
-                        (0, 0),
-                        (len(reaches) - 1, len(settings.K) - 1),
-                    ):
-                        shown[f"K {K}, r {r:g} px"] = end
+    corners = ((0, 0), (len(reaches) - 1, len(settings.K) - 1))
+    for place, part, fitted in zip(
+        np.ndindex(shape), parts, run_parts(fit_part, parts, settings), strict=True
+    ):
+        column, s, row = place
+        distances[s, :, row, column] = [fitted["early"], fitted["end"]]
+        end = fitted.pop("positions")
+        rows.append({**part, **fitted})
+        if s == 0 and (row, column) in corners:
+            shown[f"K {part['K']}, r {part['r_px']:g} px"] = end
     figures = summary(distances, settings.K, reaches)
     figures["rows"] = rows
 
     def plot(figure: Any) -> None:
         _plot(figure, distances.mean(0), settings, early)
 
-    sheet = draw_fits(start, target, shown, random_views(5, size), device)
+    sheet = draw_fits(start, target, shown, random_views(5, settings.size), settings.device)
     return Result(figures, {"shapes": sheet}, {"heatmap": plot}, trends(figures, early, last))
+
+
+def fit_part(part: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Return the row of a fit of one pair and seed, and its positions at the end."""
+    settings: Settings = settings_of(Settings, part)
+    K, r, seed = part["K"], part["r_px"], part["seed"]
+    method = Method(f"K {K}", (max(settings.r_px),), K)
+    graphs = context.warm.get(
+        ("heatmap", K, settings), lambda: Graphs(settings, method, context.device)
+    )
+    last = settings.iterations
+    early = min(settings.early, last)
+    views = graphs.painter.paint(random_views(settings.views, settings.size, seed), (r,))
+    every = max(last // 10, 1)
+    fit = Fit(last, settings.lr, settings.laplacian, every=every, look=settings.look, seed=seed)
+    start = graphs.start
+    trace = graphs.fitter.run(start.positions, graphs.target, views, fit, (early, last), (r,))
+    end = trace.positions[last]
+    return {
+        "early": trace.at(early),
+        "end": trace.at(last),
+        "iterations": trace.iterations,
+        "distances": trace.distances,
+        "flipped_faces": int(flipped_faces(end, start.faces).sum()),
+        "ms": trace.ms,
+        "positions": end,
+    }
 
 
 def summary(

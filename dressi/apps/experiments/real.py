@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 
 from dressi.apps.demo import EXTENT, centred
-from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
+from dressi.apps.experiments.parts import WithWorkers, run_parts, settings_of
 from dressi.apps.fitting import ShapeSchedule, TextureSchedule, fit_texture
 from dressi.apps.photos import prepare, shrink
 from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError
+from dressi.many import Context
 from dressi.render.fit import iou, mean_distance_to_surface, psnr
 from dressi.render.io import contact_sheet, hull_cells, hull_mask
 from dressi.render.io.middlebury import load_photos
@@ -40,7 +41,7 @@ a pixel, as the box fills most of a photo."""
 
 
 @dataclass(frozen=True)
-class Settings(common.Settings):
+class Settings(WithWorkers):
     """Options of the experiment."""
 
     images: str | None = option(None, "folder of the photos (a smoke run makes its own)")
@@ -80,32 +81,30 @@ class Fitted:
 
 
 def run(settings: Settings) -> Result:
-    """Run the trials, one after another, then the folds. Raises DressiError where there are no
-    photos to read."""
+    """Run the trials and the folds. Raises DressiError where there are no photos to read."""
     photos = _photos(settings)
     n = len(photos.images)
     if n < KEPT_OUT + 2:
         raise GraphError(f"real needs at least {KEPT_OUT + 2} photos, got {n}")
-    trials, rows, meshes = [], {}, []
-    for k in range(settings.trials):
-        seed = settings.seed + k
-        start = start_mesh(photos.half, settings.subdivisions, np.random.default_rng(seed))
-        fit = _fit(settings, photos, list(range(n)), start)
-        trials.append({"seed": seed, **_trial(settings, photos, start, fit)})
-        meshes.append(fit.mesh)
-        if k < SHOWN:
-            rows[f"trial {k + 1}"] = _pictures(settings, photos, fit, [0, n // 2])
+    kept_out = pairs(n, settings.seed)[: settings.folds]
+    parts: list[dict[str, Any]] = [
+        {"trial": k, "fold": -1, "kept": []} for k in range(settings.trials)
+    ]
+    parts += [{"trial": -1, "fold": k, "kept": kept} for k, kept in enumerate(kept_out)]
+    trials, folds, rows, meshes = [], [], {}, []
+    start = icosphere(settings.subdivisions)
+    for part, fitted in zip(parts, run_parts(fit_part, parts, settings), strict=True):
+        name = f"trial {part['trial'] + 1}" if part["fold"] < 0 else f"fold {part['fold'] + 1}"
+        if "pictures" in fitted:
+            rows[name] = list(fitted.pop("pictures"))
+        positions = fitted.pop("positions")
+        if part["fold"] < 0:
+            meshes.append(replace(start, positions=positions))
+            trials.append(fitted)
+        else:
+            folds.append(fitted)
     for trial, distance in zip(trials, middle_distances(meshes), strict=True):
         trial["to_middle"] = distance
-    folds, start = (
-        [],
-        start_mesh(photos.half, settings.subdivisions, np.random.default_rng(settings.seed)),
-    )
-    for k, kept in enumerate(pairs(n, settings.seed)[: settings.folds]):
-        fit = _fit(settings, photos, [i for i in range(n) if i not in kept], start)
-        folds.append(_fold(photos, kept, fit))
-        if k < SHOWN:
-            rows[f"fold {k + 1}"] = _pictures(settings, photos, fit, kept)
     figures: dict[str, Any] = {"photos": n, **_spread("", trials), **_spread("fold_", folds)}
     figures |= {"trials": trials, "folds": folds}
     return Result(
@@ -114,6 +113,24 @@ def run(settings: Settings) -> Result:
         {"trials": lambda figure: _plot(figure, trials, folds)},
         _conditions(figures),
     )
+
+
+def fit_part(part: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Return the figures of a trial or a fold, its positions and, for the first ones, pictures."""
+    settings = replace(settings_of(Settings, part), device=context.device)
+    photos: Photos = context.warm.get(("photos", settings), lambda: _photos(settings))
+    n, kept = len(photos.images), part["kept"]
+    seed = settings.seed + max(part["trial"], 0)
+    start = start_mesh(photos.half, settings.subdivisions, np.random.default_rng(seed))
+    fit = _fit(settings, photos, [i for i in range(n) if i not in kept], start)
+    if part["fold"] < 0:
+        figures = {"seed": seed, **_trial(settings, photos, start, fit)}
+        shown = [0, n // 2] if part["trial"] < SHOWN else []
+    else:
+        figures = _fold(photos, kept, fit)
+        shown = kept if part["fold"] < SHOWN else []
+    pictures = {"pictures": np.stack(_pictures(settings, photos, fit, shown))} if shown else {}
+    return {**figures, "positions": fit.mesh.positions, **pictures}
 
 
 def _conditions(figures: dict[str, Any]) -> list[tuple[str, bool]]:
