@@ -134,7 +134,7 @@ def public_names() -> Iterator[tuple[str, str]]:
             if not isinstance(value, ModuleType):
                 # Types of Variables are members of the class VType.
                 own = isinstance(value, Enum)
-                where = f"{package}.{type(value).__name__}" if own else value.__module__
+                where = f"{package}.{type(value).__name__}" if own else getattr(value, "__module__", package)
                 yield f"{package}.{name}", f"{where}.{name}"
 
 
