@@ -58,7 +58,9 @@ def check_files(wheel: Path) -> None:
 
 def example() -> str:
     """Return the first block of Python in the README."""
-    block = re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.S | re.M)
+    block = re.search(
+        r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.S | re.M
+    )
     if block is None:
         sys.exit("README.md has no block of Python to try")
     return block[1]

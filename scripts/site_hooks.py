@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator
 from enum import Enum
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -44,8 +45,9 @@ REFERENCE = (
     "dressi.render.scene",
     "dressi.render.fit",
     "dressi.render.io",
+    *(["dressi.torch"] if find_spec("torch") else []),
 )
-"""Packages whose ``__all__`` is the public interface. dressi.torch is read without its import."""
+"""Packages whose ``__all__`` is the public interface. One is checked only where PyTorch is."""
 
 
 def _folder(page: str) -> str:
@@ -134,7 +136,11 @@ def public_names() -> Iterator[tuple[str, str]]:
             if not isinstance(value, ModuleType):
                 # Types of Variables are members of the class VType.
                 own = isinstance(value, Enum)
-                where = f"{package}.{type(value).__name__}" if own else getattr(value, "__module__", package)
+                where = (
+                    f"{package}.{type(value).__name__}"
+                    if own
+                    else getattr(value, "__module__", package)
+                )
                 yield f"{package}.{name}", f"{where}.{name}"
 
 
