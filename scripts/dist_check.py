@@ -41,7 +41,7 @@ def build(scratch: Path) -> tuple[Path, Path]:
 def package_files() -> set[str]:
     """Return the files of the package that git tracks."""
     command = ["git", "ls-files", "dressi"]
-    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, encoding="utf-8")
     return set(listed.stdout.split())
 
 

@@ -79,7 +79,7 @@ def test_links_and_anchors_resolve_and_no_page_asks_another_server(tmp_path: Pat
     for package in ("mkdocs", "material"):
         pytest.importorskip(package, reason="MkDocs is not installed (pip install '.[docs]')")
     command = [sys.executable, "-c", BUILD, str(ROOT / "mkdocs.yml"), str(tmp_path)]
-    built = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    built = subprocess.run(command, capture_output=True, encoding="utf-8", cwd=ROOT)
     assert built.returncode == 0, built.stderr
     pages = list(tmp_path.rglob("*.html"))
     assert len(pages) > len(list(DOCS.rglob("*.md")))
