@@ -2,57 +2,63 @@
 
 ``Variable`` and ``F`` build a graph; ``DressiAD`` differentiates, packs and runs it.
 ``DressiBasicRenderer`` renders and fits scenes. ``parallel.DataParallel`` splits views over
-devices. Importing works without Vulkan; making one of the latter three opens a device.
+devices. ``dressi.render`` has cameras, meshes, rasterizers, shading and losses, ``show`` shows
+pictures, meshes and Variables. Each name is imported when it is first used, so importing takes no
+time; it works without Vulkan. Making an engine or a renderer opens a device.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from dressi import parallel
-from dressi.ad import (
-    FLOAT,
-    INT,
-    IVEC2,
-    IVEC3,
-    IVEC4,
-    MAT2,
-    MAT3,
-    MAT4,
-    SGD,
-    VEC2,
-    VEC3,
-    VEC4,
-    Adam,
-    AdamUniform,
-    F,
-    GradientClipping,
-    GradientOnly,
-    Momentum,
-    ParameterGroups,
-    Variable,
-    VType,
-    evaluate,
-    explain,
-    gradcheck,
-    graph_text,
-)
-from dressi.engine import DressiAD
-from dressi.errors import (
-    DeviceError,
-    DeviceLostError,
-    DressiError,
-    DressiWarning,
-    GraphError,
-    LoadError,
-    OutOfMemoryError,
-    PackingError,
-    ShaderError,
-    ValidationError,
-)
-from dressi.packing import Options, plan_text
-
 if TYPE_CHECKING:
+    from dressi import parallel, render
+    from dressi.ad import (  # type: ignore[no-redef]  # modules have these names too
+        FLOAT,
+        INT,
+        IVEC2,
+        IVEC3,
+        IVEC4,
+        MAT2,
+        MAT3,
+        MAT4,
+        SGD,
+        VEC2,
+        VEC3,
+        VEC4,
+        Adam,
+        AdamUniform,
+        F,
+        GradientClipping,
+        GradientOnly,
+        Momentum,
+        ParameterGroups,
+        Variable,
+        VType,
+        evaluate,
+        explain,
+        gradcheck,
+        graph_text,
+    )
+    from dressi.engine import DressiAD
+    from dressi.engine.dlpack import from_dlpack, to_dlpack
+    from dressi.errors import (
+        DeviceError,
+        DeviceLostError,
+        DressiError,
+        DressiWarning,
+        GraphError,
+        LoadError,
+        NotFiniteError,
+        OutOfMemoryError,
+        PackingError,
+        ShaderError,
+        ValidationError,
+        strict,
+    )
+    from dressi.packing import Options, plan_text
+    from dressi.pictures import show
     from dressi.render.renderer import DressiBasicRenderer
 
 __version__ = "0.1.0"
@@ -84,6 +90,7 @@ __all__ = [
     "GraphError",
     "LoadError",
     "Momentum",
+    "NotFiniteError",
     "Options",
     "OutOfMemoryError",
     "PackingError",
@@ -94,18 +101,99 @@ __all__ = [
     "Variable",
     "evaluate",
     "explain",
+    "from_dlpack",
     "gradcheck",
     "graph_text",
     "parallel",
     "plan_text",
+    "render",
+    "show",
+    "strict",
+    "to_dlpack",
 ]
+
+_HOMES = {
+    "dressi.ad": (
+        "FLOAT",
+        "INT",
+        "IVEC2",
+        "IVEC3",
+        "IVEC4",
+        "MAT2",
+        "MAT3",
+        "MAT4",
+        "SGD",
+        "VEC2",
+        "VEC3",
+        "VEC4",
+        "Adam",
+        "AdamUniform",
+        "F",
+        "GradientClipping",
+        "GradientOnly",
+        "Momentum",
+        "ParameterGroups",
+        "Variable",
+        "VType",
+        "evaluate",
+        "explain",
+        "gradcheck",
+        "graph_text",
+    ),
+    "dressi.engine": ("DressiAD",),
+    "dressi.engine.dlpack": ("from_dlpack", "to_dlpack"),
+    "dressi.errors": (
+        "DeviceError",
+        "DeviceLostError",
+        "DressiError",
+        "DressiWarning",
+        "GraphError",
+        "LoadError",
+        "NotFiniteError",
+        "OutOfMemoryError",
+        "PackingError",
+        "ShaderError",
+        "ValidationError",
+        "strict",
+    ),
+    "dressi.packing": (
+        "Options",
+        "plan_text",
+    ),
+    "dressi.pictures": ("show",),
+    "dressi.render.renderer": ("DressiBasicRenderer",),
+}
+"""Module -> the names of it that are found here."""
+
+_MODULES = (
+    "ad",
+    "config",
+    "engine",
+    "errors",
+    "inspect",
+    "kinds",
+    "packing",
+    "parallel",
+    "render",
+    "vk",
+)
+
+
+def __dir__() -> list[str]:
+    """Return what is exported, for completion."""
+    return sorted({*globals(), *__all__})
+
 
 if not TYPE_CHECKING:  # a type checker is to find names that do not exist
 
     def __getattr__(name: str) -> Any:
-        """Import the renderer when it is asked for: readers of files take seconds to import."""
-        if name == "DressiBasicRenderer":
-            from dressi.render.renderer import DressiBasicRenderer
-
-            return DressiBasicRenderer
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        """Import a name when it is first asked for: the renderer's readers take seconds."""
+        home = next((module for module, names in _HOMES.items() if name in names), None)
+        if home is not None:
+            value = getattr(importlib.import_module(home), name)
+        elif name in _MODULES:
+            value = importlib.import_module(f"dressi.{name}")
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import TextIO
 
-from dressi.errors import DressiError, GraphError
+from dressi.errors import DeviceError, DressiError, DressiWarning, GraphError, origin
 
 Commands = argparse._SubParsersAction  # the class has no public name
 
@@ -26,22 +30,40 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
         prog="dressi", description="Differentiable mesh rendering on any Vulkan device."
     )
     parser.add_argument("--version", action="version", version=f"dressi {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    parser.set_defaults(run=lambda args: parser.print_help(), quiet=False)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_info(commands)
     _add_doctor(commands)
     _add_demo(commands)
     _add_fit(commands)
     _add_bench(commands)
-    _add_experiment(commands, command == "experiment")
+    _add_experiment(commands, command in ("experiment", "completion"))
+    _add_completion(commands)
     return parser
+
+
+DEVICE = "index, name, name#k or UUID of the device (default DRESSI_DEVICE, else the best)"
+JSON = "write the figures as one JSON object (default none)"
+
+
+def _quiet(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quiet", action="store_true", help="print errors and warnings only")
 
 
 def _add_info(commands: Commands) -> None:
     info = commands.add_parser("info", help="list the Vulkan devices and how fast they are")
     info.set_defaults(run=_info)
-
     devices = commands.add_parser("devices", help="list the Vulkan devices and how to name them")
     devices.set_defaults(run=_devices)
+    for parser in (info, devices):
+        parser.add_argument(
+            "--json",
+            metavar="FILE",
+            nargs="?",
+            const="-",
+            help="write one JSON object in the place of text; without FILE print it (default text)",
+        )
+        _quiet(parser)
 
 
 def _add_doctor(commands: Commands) -> None:
@@ -49,8 +71,11 @@ def _add_doctor(commands: Commands) -> None:
         "doctor", help="run every op and four small scenes on a device and say what is off"
     )
     doctor.add_argument("--all", action="store_true", help="print every check, not what is off")
-    doctor.add_argument("--json", metavar="FILE", help="write the checks as one JSON object")
-    doctor.add_argument("--device", help="index, name, name#k or UUID of the device")
+    doctor.add_argument(
+        "--json", metavar="FILE", help="write the checks as one JSON object (default none)"
+    )
+    doctor.add_argument("--device", help=DEVICE)
+    _quiet(doctor)
     doctor.set_defaults(run=_doctor)
 
 
@@ -61,7 +86,7 @@ def _add_demo(commands: Commands) -> None:
     demo.add_argument(
         "--target",
         metavar="FILE",
-        help="mesh to reconstruct instead of the pear: .obj, .ply, .stl, .glb or .gltf",
+        help="mesh to reconstruct: .obj, .ply, .stl, .glb or .gltf (default: the pear)",
     )
     _common(demo, "out/demo")
     demo.add_argument(
@@ -93,30 +118,40 @@ def _add_demo(commands: Commands) -> None:
         "(default hull)",
     )
     demo.add_argument(
-        "--depth", action="store_true", help="with --target: depth is among the pictures too"
+        "--depth",
+        action="store_true",
+        help="with --target: depth is among the pictures (default no)",
     )
     demo.set_defaults(run=_demo)
 
 
 def _add_fit(commands: Commands) -> None:
     fit = commands.add_parser("fit", help="fit a shape and its texture to calibrated photos")
-    fit.add_argument("--images", required=True, metavar="DIR", help="folder of the photos")
+    fit.add_argument("--images", required=True, metavar="DIR", help="folder of the photos (needed)")
     fit.add_argument(
         "--cameras",
         required=True,
         metavar="FILE",
-        help="a Middlebury *_par.txt, the folder of a COLMAP model, or a transforms.json",
+        help="a Middlebury *_par.txt, the folder of a COLMAP model, or a transforms.json (needed)",
     )
     _common(fit, "out/fit")
     fit.add_argument(
-        "--iterations", type=int, default=None, help="on vertex positions, over all levels"
+        "--iterations",
+        type=int,
+        default=None,
+        help="on vertex positions, over all levels (default by the number of photos)",
     )
     fit.add_argument(
         "--texture-iterations", type=int, default=100, help="on the texture (default 100)"
     )
-    fit.add_argument("--views", type=int, default=None, help="use only the first N photos")
     fit.add_argument(
-        "--size", type=int, default=None, help="longer side of the finest level, pixels"
+        "--views", type=int, default=None, help="use only the first N photos (default all)"
+    )
+    fit.add_argument(
+        "--size",
+        type=int,
+        default=None,
+        help="longer side of the finest level, pixels (default that of the photos, up to a limit)",
     )
     fit.add_argument(
         "--holdout",
@@ -151,13 +186,12 @@ def _add_bench(commands: Commands) -> None:
         "table",
         nargs="?",
         metavar="TABLE",
-        help="steps, limits, ablation, silhouettes, textures (the paper's tables 2 to 5), deodr, "
-        "roofline, scaling, packing, antialias, kbuffer, torch, parallel, reliability or all "
-        "(default steps; with --smoke all)",
+        help="what to measure (default: none, which lists them; with --smoke all)",
     )
     bench.add_argument("--smoke", action="store_true", help="tiny sizes: only to see that it runs")
-    bench.add_argument("--json", metavar="FILE", help="write the figures as one JSON object")
-    bench.add_argument("--device", help="index, name, name#k or UUID of the device")
+    bench.add_argument("--json", metavar="FILE", help=JSON)
+    bench.add_argument("--device", help=DEVICE)
+    _quiet(bench)
     bench.add_argument(
         "--data", metavar="DIR", help="folder of the meshes (default shared/data/bench beside us)"
     )
@@ -171,24 +205,25 @@ def _add_bench(commands: Commands) -> None:
         "--only",
         metavar="WHAT",
         help="scaling: views, resolution, faces or K alone; silhouettes: hardsoftras, antialias, "
-        "1 or 6 (views); textures: anew or once; reliability: figures like R1,R9",
+        "1 or 6 (views); textures: anew or once; reliability: figures like R1,R9 (default all)",
     )
     bench.add_argument(
         "--results",
         metavar="FILE",
         help="reliability, R7: a NumPy file of what this device draws; written when there is none, "
-        "else compared with",
+        "else compared with (default none)",
     )
     bench.add_argument(
         "--peer",
         metavar="PYTHON",
-        help="deodr: a Python that has deodr, which takes turns with us",
+        help="deodr: a Python that has deodr, which takes turns with us (default none)",
     )
     bench.set_defaults(run=_bench)
 
 
 def _add_experiment(commands: Commands, chosen: bool) -> None:
     experiment = commands.add_parser("experiment", help="run one of the paper's experiments")
+    _quiet(experiment)
     if chosen:
         from dressi.apps.experiments import add_parsers, run_parsed
 
@@ -200,45 +235,34 @@ def _common(parser: argparse.ArgumentParser, out: str) -> None:
     parser.add_argument(
         "--out", default=out, metavar="DIR", help=f"folder for results (default {out})"
     )
-    parser.add_argument("--json", metavar="FILE", help="write the figures as one JSON object")
-    parser.add_argument("--device", help="index, name, name#k or UUID of the device")
+    parser.add_argument("--json", metavar="FILE", help=JSON)
+    parser.add_argument("--device", help=DEVICE)
+    _quiet(parser)
+
+
+def _add_completion(commands: Commands) -> None:
+    completion = commands.add_parser("completion", help="print what completes commands in a shell")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="(needed)")
+    completion.set_defaults(run=_completion)
+
+
+def _completion(args: argparse.Namespace) -> None:
+    from dressi.apps.bench import ABOUT
+    from dressi.apps.completion import script
+
+    print(script(args.shell, _parser("completion"), {"bench": ABOUT}), end="")
 
 
 def _devices(args: argparse.Namespace) -> None:
-    from dressi.vk import list_devices, unique_names
+    from dressi.apps.devices import run_devices
 
-    there = list_devices()
-    for d, name in zip(there, unique_names(there), strict=True):
-        print(f"{d.index}  {name}  {d.type}  UUID {d.uuid or 'unknown'}")
+    run_devices(args.json)
 
 
 def _info(args: argparse.Namespace) -> None:
-    from dressi.vk import list_devices, open_device, unique_names
-    from dressi.vk.profile import measure, on_cpu
+    from dressi.apps.devices import run_info
 
-    there = list_devices()
-    for d, name in zip(there, unique_names(there), strict=True):
-        print(f"{d.index}  {name}  {d.type}  driver {d.driver}  Vulkan {d.api_version}")
-        print(f"   UUID {d.uuid or 'unknown'}")
-        try:
-            with open_device(d.index) as device:
-                used = device.profile()
-                profile = used if used is not None or not on_cpu(device) else measure(device)
-        except DressiError as error:
-            print(f"   cannot be opened: {error}")
-            continue
-        if profile is None:
-            print("   no profile (DRESSI_PROFILE=off, or no timestamps): graphics only")
-            continue
-        for way, costs in (("passes", profile.graphics), ("dispatches", profile.compute)):
-            print(
-                f"   {way:10}  {costs.fixed_us:.1f} us each; 1024 x 1024 pixels: "
-                f"{costs.copy_us:.0f} us to copy RGBA32F, {costs.function_us:.2f} us a function; "
-                f"{costs.raster_us:.0f} us for 5000 triangles"
-            )
-        lowered = "dispatches" if used and used.prefers_dispatch(1 << 20) else "passes"
-        raster = "compute" if used and used.prefers_compute_raster else "the graphics pipeline"
-        print(f"   so: pixels of large images in {lowered}, triangles by {raster}")
+    run_info(args.json)
 
 
 def _doctor(args: argparse.Namespace) -> None:
@@ -291,8 +315,13 @@ def _fit(args: argparse.Namespace) -> None:
 
 
 def _bench(args: argparse.Namespace) -> None:
-    from dressi.apps.bench import Settings, run_bench
+    from dressi.apps.bench import ABOUT, Settings, run_bench
 
+    if args.table is None and not args.smoke:
+        for name, about in ABOUT.items():
+            print(f"{name:12} {about}")
+        print("\ndressi bench TABLE measures one, dressi bench --smoke tries all at tiny sizes")
+        return
     settings = Settings(
         args.smoke, args.device, args.data, args.out, args.only, args.results, args.peer
     )
@@ -317,21 +346,50 @@ def _terminated_as_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
 
+@contextmanager
+def _speaking(command: str, quiet: bool) -> Iterator[None]:
+    """Warnings as one line each, and those that a fit cannot go on after as errors. quiet: nothing
+    else is printed."""
+    shown: TextIO = sys.stderr
+
+    def show(message: Warning | str, *_: object) -> None:
+        print(f"dressi: warning: {message}", file=shown)
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("error", "the loss .* is (nan|-?inf)", DressiWarning)
+        warnings.showwarning = show  # type: ignore[assignment]
+        stack.enter_context(origin(f"dressi {command}".rstrip()))
+        if quiet:
+            nothing = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+            stack.enter_context(contextlib.redirect_stdout(nothing))
+            stack.enter_context(contextlib.redirect_stderr(nothing))
+        yield
+
+
+def _reason(error: BaseException, args: argparse.Namespace) -> str:
+    """What an error says, with the option that it is about."""
+    # A command has no line of the user's to name.
+    reason = error.reason if isinstance(error, GraphError) else str(error)
+    device = getattr(args, "device", None)
+    if isinstance(error, DeviceError) and device is not None and "no Vulkan device fits" in reason:
+        return f"--device {device}: {reason}"
+    return reason
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; 0, or 1 with a message on standard error for the library's own errors and
-    files that cannot be written, 130 after Ctrl-C."""
+    files that cannot be written, 130 after Ctrl-C. Without a command its help is printed."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # "×" where the locale has none is no reason to stop
             stream.reconfigure(errors="backslashreplace")
     argv = sys.argv[1:] if argv is None else argv
     args = _parser(argv[0] if argv else None).parse_args(argv)
     try:
-        with _terminated_as_interrupted():
+        with _terminated_as_interrupted(), _speaking(args.command or "", args.quiet):
             args.run(args)
-    except (DressiError, OSError) as error:
-        # A command has no line of the user's to name.
-        reason = error.reason if isinstance(error, GraphError) else error
-        print(f"dressi: {type(error).__name__}: {reason}", file=sys.stderr)
+    except (DressiError, DressiWarning, OSError) as error:
+        print(f"dressi: {type(error).__name__}: {_reason(error, args)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("dressi: interrupted", file=sys.stderr)

@@ -5,6 +5,7 @@ DRESSI_VALIDATE  1: Vulkan validation layers on, messages become errors
 DRESSI_CACHE     folder of the shader and pipeline caches (default: the user's cache folder)
 DRESSI_PROFILE   off, or the name of a preset, instead of the measured speeds of the device
 DRESSI_DUMP      folder that receives graph, plan and GLSL of every build
+DRESSI_STRICT    1: what would be a DressiWarning is an error
 DRESSI_DEBUG     1 a line per build, 2 plans, 3 graphs and the program after every pass of
                  packing (checked, too), 4 shaders, on the logger "dressi"
 """
@@ -23,6 +24,20 @@ def device_selector() -> str | None:
 def validation() -> bool:
     """``DRESSI_VALIDATE``: whether the validation layers are asked for."""
     return os.environ.get("DRESSI_VALIDATE", "0") not in ("", "0")
+
+
+_strict: list[bool] = []
+"""What ``set_strict`` was given last; empty: the environment decides."""
+
+
+def strict() -> bool:
+    """``DRESSI_STRICT``, or what ``set_strict`` was given: whether warnings are errors."""
+    return _strict[0] if _strict else os.environ.get("DRESSI_STRICT", "0") not in ("", "0")
+
+
+def set_strict(on: bool) -> None:
+    """Overrule ``DRESSI_STRICT``."""
+    _strict[:] = [on]
 
 
 def cache_dir() -> Path:

@@ -13,6 +13,8 @@ import threading
 import warnings
 from typing import TYPE_CHECKING
 
+from dressi import config
+
 if TYPE_CHECKING:
     from types import FrameType
 
@@ -63,12 +65,37 @@ def _call() -> tuple[FrameType, FrameType]:
 
 
 def _line(frame: FrameType) -> str:
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return f"{_file(frame)}:{frame.f_lineno}"
+
+
+def _file(frame: FrameType) -> str:
+    """Name of a frame's file without its folder; of a notebook's cell what the notebook shows."""
+    path = frame.f_code.co_filename
+    if "ipykernel_" in path or path.startswith("<ipython-input-"):
+        cell = _cell_number(path)
+        if cell is not None:
+            return f"In [{cell}]"
+    return os.path.basename(path)
+
+
+def _cell_number(path: str) -> int | None:
+    """Number of the cell that IPython compiled under this name; None where it does not tell."""
+    shell_class = getattr(
+        sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None
+    )
+    if shell_class is None or not shell_class.initialized():
+        return None
+    numbers = getattr(shell_class.instance().compile, "_filename_map", {})  # it has no other table
+    number = numbers.get(path)
+    return number if isinstance(number, int) else None
 
 
 def _name(frame: FrameType) -> str:
-    """Name of a frame's function, with the class of a method; of a constructor the class."""
+    """Name of a frame's function, with the class of a method; of a constructor the class; of a
+    wrapper (``engine.checks.exclusive``) what it wraps."""
     name, owner = frame.f_code.co_name, frame.f_locals.get("self")
+    if "method" in frame.f_code.co_freevars:
+        name = getattr(frame.f_locals.get("method"), "__name__", name)
     if owner is None:
         return name
     of = type(owner).__name__
@@ -82,16 +109,35 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 class DressiWarning(UserWarning):
-    """Something that is possible, but most likely not meant."""
+    """Something that is possible, but most likely not meant. ``strict`` makes it an error."""
+
+
+class strict:
+    """Raise GraphError where a DressiWarning would be issued: ``strict()`` from here on,
+    ``with strict():`` in a block, ``strict(False)`` to warn again. All threads. ``DRESSI_STRICT=1``
+    does it for a whole program."""
+
+    def __init__(self, on: bool = True) -> None:
+        self._before = config.strict()
+        config.set_strict(bool(on))
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        config.set_strict(self._before)
 
 
 def warn(message: str) -> None:
-    """Issue a DressiWarning at the user's line; Python shows it once per line."""
+    """Issue a DressiWarning at the user's line; Python shows it once per line. With ``strict`` on,
+    raise a GraphError of the same words."""
+    if config.strict():
+        raise GraphError(message)
     frame = _call()[1]
     warnings.warn_explicit(
         message,
         DressiWarning,
-        frame.f_code.co_filename,
+        file if (file := _file(frame)).startswith("In [") else frame.f_code.co_filename,
         frame.f_lineno,
         str(frame.f_globals.get("__name__")),
         frame.f_globals.setdefault("__warningregistry__", {}),
@@ -124,6 +170,10 @@ class GraphError(DressiError, ValueError):
         if colon and _FUNCTION.fullmatch(head):
             return f"{head} at {self._line}: {rest}"
         return f"{self.reason}\n  in {self._called} at {self._line}"
+
+
+class NotFiniteError(DressiError, ArithmeticError):
+    """NaN or infinity that a step made, where the data that it began with were finite."""
 
 
 class PackingError(DressiError):

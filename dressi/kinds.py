@@ -38,7 +38,7 @@ Scatter = Literal["exact", "deterministic", "stochastic"]
 """How the gradient of a dynamic lookup is added up."""
 SCATTERS: tuple[Scatter, ...] = get_args(Scatter)
 
-Footprint = Literal["axes", "ellipse"]
+Footprint = Literal["mean", "axes", "ellipse"]
 """What of a pixel's footprint in a texture decides the level of detail."""
 FOOTPRINTS: tuple[Footprint, ...] = get_args(Footprint)
 

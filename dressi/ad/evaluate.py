@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dressi.ad.graph import Function, Variable, topological
+from dressi.ad.precision import say_bytes
 from dressi.ad.registry import RASTER
 from dressi.errors import GraphError
 
@@ -26,6 +27,12 @@ def as_array(value: Any, like: Variable, double: bool = True) -> np.ndarray:
     and matrices (n, n) or (layers, n, n) for 1x1. Raises GraphError naming both shapes, and for
     NaN, infinity, fractions or overflow in integers.
     """
+    (w, h), n, tail = like.size, like.layers, like.vtype.tail
+    full = (n, h, w, *tail)
+    if not double and isinstance(value, np.ndarray) and value.shape == full:
+        # Nearly all that a loop sends from step to step: nothing else is to be found out.
+        if value.dtype == np.float32 and not like.vtype.is_int and np.isfinite(value).all():
+            return value
     name = like.label()
     try:
         a = np.asarray(value)
@@ -33,8 +40,6 @@ def as_array(value: Any, like: Variable, double: bool = True) -> np.ndarray:
             raise TypeError
     except (TypeError, ValueError):
         raise GraphError(f"{name}: cannot use {type(value).__name__} as data") from None
-    (w, h), n, tail = like.size, like.layers, like.vtype.tail
-    full = (n, h, w, *tail)
     shapes = [full]
     if h == 1:
         shapes.append((n, w, *tail))
@@ -56,6 +61,8 @@ def as_array(value: Any, like: Variable, double: bool = True) -> np.ndarray:
         if a.size and (a.max() > 2**31 - 1 or a.min() < -(2**31)):
             raise GraphError(f"{name}: integers beyond 32 bits")
         return a.astype(np.int64).reshape(full)
+    if a.dtype.kind == "u":
+        say_bytes(like, a)
     limit = float(np.finfo(np.float32).max)
     if a.dtype.itemsize > 4 and (np.abs(a) > limit).any():  # half floats cannot hold the limit
         raise GraphError(f"{name}: values beyond float32")

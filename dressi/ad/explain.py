@@ -105,6 +105,24 @@ def explain(
     return Explanation(label, NONE, message, stops)
 
 
+def no_parameter(loss: Variable) -> str:
+    """Return why a loss has no gradient to any parameter: where it ends on the way to each leaf
+    with ``requires_grad``, or the leaves that lack it. Looks at the graph alone."""
+    floats = [v for v in leaves([loss]) if not v.vtype.is_int and v.update is None]
+    meant = [v for v in floats if v.requires_grad]
+    names = ", ".join(v.label() for v in floats[:4]) + (", ..." if len(floats) > 4 else "")
+    lacking = f"none of its leaves has requires_grad: {names or 'it has no float leaves'}"
+    texts = [] if meant else [lacking]
+    for v in meant[:4]:
+        ends = sweep(loss, [v]).ends
+        stops = "".join(f"\n    {_structural_stop(f, i).text()}" for f, i in ends[:3])
+        texts.append(f"{v.label()}: its gradient ends{stops or ' before the loss'}")
+    texts.append(
+        "hint: set requires_grad on a leaf that the loss reaches through differentiable ops"
+    )
+    return "\n  ".join(texts)
+
+
 def _without_sweep(var: Variable, loss: Variable) -> Explanation | None:
     """An explanation that needs no sweep, or None."""
     label, where = var.label(), f"the loss {loss.label()} made at {loss.line}"

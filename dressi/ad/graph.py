@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dressi.ad.idioms import not_a_leaf
 from dressi.ad.operators import Operators
 from dressi.ad.shape import Size, checked_shape
 from dressi.ad.vtype import VType
 from dressi.errors import GraphError, user_line
 
 if TYPE_CHECKING:
+    from dressi.ad.doubts import Doubt
+    from dressi.ad.index_uses import IndexUses
     from dressi.ad.registry import Op
 
 _uids = itertools.count()
@@ -66,7 +69,9 @@ class Variable(Operators):
         "creator",
         "data",
         "derived",
+        "doubt",
         "fragment_of",
+        "index_uses",
         "layers",
         "line",
         "name",
@@ -106,6 +111,8 @@ class Variable(Operators):
         self.fragment_of: Function | None = None
         """Not None: a value per rasterized fragment of that RASTER function, before the depth
         test."""
+        self.doubt: Doubt | None = None  # looked at before this is computed for the first time
+        self.index_uses: IndexUses | None = None  # leaf of indices: what F.lookup reads by it
         self._inverses: dict[Hashable, tuple[Variable, Variable]] | None = None
         """Leaf of static indices: the leaves with the inverse of an index, by the ops between this
         leaf and the index and by the number of rows (F.lookup)."""
@@ -122,6 +129,8 @@ class Variable(Operators):
     def requires_grad(self, value: bool) -> None:
         if value and self.vtype.is_int:
             raise GraphError(f"{self.label()}: an integer has no gradient")
+        if value and self.creator is not None:
+            raise not_a_leaf(self)
         self._requires_grad = value
         Variable.flag_changes += 1
 
@@ -145,12 +154,6 @@ class Variable(Operators):
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.data, self.derived, self.update = state
-
-    def __bool__(self) -> bool:
-        raise GraphError(
-            f"{self.label()}: a Variable has no truth value while the graph is "
-            "being built; use F.where"
-        )
 
 
 class Function:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dressi.ad.idioms import Idioms
+from dressi.ad.shown import Shown
+
 if TYPE_CHECKING:
     from dressi.ad.graph import Variable
 
 
-class Operators:
+class Operators(Idioms, Shown):
     """Base of Variable."""
 
     __slots__ = ()
-    __array_ufunc__ = None  # np.float32(2) * var asks Variable.__rmul__, not NumPy
     if TYPE_CHECKING:
 
         def __add__(self, other: Any) -> Variable: ...
@@ -30,6 +32,7 @@ class Operators:
         def __neg__(self) -> Variable: ...
         def __abs__(self) -> Variable: ...
         def __pow__(self, other: Any) -> Variable: ...
+        def __rpow__(self, other: Any) -> Variable: ...
         def __lt__(self, other: Any) -> Variable: ...
         def __le__(self, other: Any) -> Variable: ...
         def __gt__(self, other: Any) -> Variable: ...

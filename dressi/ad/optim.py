@@ -28,6 +28,7 @@ from dressi.ad.functions import (
 from dressi.ad.functions import max as extreme_max
 from dressi.ad.functions.matrix import by_columns, column
 from dressi.ad.graph import Variable, leaves, short
+from dressi.ad.idioms import OptimizerIdioms
 from dressi.ad.vtype import FLOAT, INT, VType
 from dressi.errors import GraphError
 
@@ -101,7 +102,7 @@ def _average(mean: Variable, new: Variable, beta: float, t: Variable) -> Variabl
 
 
 @dataclass
-class GradientOnly:
+class GradientOnly(OptimizerIdioms):
     """Updates nothing: a step computes the loss and its gradients and leaves these on the device,
     for ``recv_grad``. Functions of a parameter run in every step, as if it had been sent anew."""
 
@@ -110,7 +111,7 @@ class GradientOnly:
 
 
 @dataclass
-class SGD:
+class SGD(OptimizerIdioms):
     """Gradient descent: x - lr * g.
 
     lr: number, or FLOAT @ 1x1 (send a new value at any time without a rebuild). weight_decay: is
@@ -132,7 +133,7 @@ class SGD:
 
 
 @dataclass
-class Momentum:
+class Momentum(OptimizerIdioms):
     """Gradient descent with momentum: v = momentum * v + g, then x - lr * v (Polyak 1964).
 
     lr: number, or FLOAT @ 1x1. momentum: in [0, 1). weight_decay: is added to g, times x (coupled,
@@ -162,7 +163,7 @@ class Momentum:
 
 
 @dataclass
-class _AdamSettings:
+class _AdamSettings(OptimizerIdioms):
     lr: float | Variable = 0.01
     beta1: float = 0.9
     beta2: float = 0.999

@@ -1,4 +1,5 @@
-"""Warnings about positions that float32 cannot hold well, where the user passes them.
+"""Warnings about numbers that float32 cannot hold well, or that are likely not meant, where the
+user passes them.
 
 In: arrays as users give them. Out: a DressiWarning, or nothing.
 """
@@ -36,6 +37,20 @@ def say_far(v: Variable, array: np.ndarray) -> None:
             f"matrices move them by up to {far * 2.0**-23:.2g}\n"
             "  hint: dressi.render.camera.recentred"
         )
+
+
+def say_bytes(v: Variable, array: np.ndarray) -> None:
+    """Warn where a float Variable gets the integers of an 8 or 16-bit image. 0 and 1 are a mask.
+    Looks at the numbers of such arrays only."""
+    if array.dtype not in (np.uint8, np.uint16) or not (array.size and array.max() > 1):
+        return
+    top = np.iinfo(array.dtype).max
+    warn(
+        f"{v.label()}: {array.dtype} is taken as it is, so up to {int(array.max())}; colours are "
+        f"linear, in [0, 1]\n  hint: dressi.render.io.srgb_to_linear(image / {top}.0), or "
+        f"read_image of the file; masks image / {top}.0; if {top} is meant, "
+        "image.astype(numpy.float32)"
+    )
 
 
 def say_rounded(what: str, given: np.ndarray) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from dressi.ad.evaluate import evaluate
 from dressi.ad.functions.scatter import LOOKUP, is_static
 from dressi.ad.graph import Variable, leaves, topological
+from dressi.ad.index_uses import index_leaf, problem_of
 from dressi.errors import GraphError
 
 
@@ -45,11 +46,9 @@ def check_indices(
         if any(v not in feeds for v in needed) or (changed is not None and changed not in needed):
             continue  # nothing sent yet: checked when it is
         (values,) = evaluate([index], feeds)
-        n = table.size[0] * table.size[1]
-        bad = (values >= n) | (values < -1)
-        if bad.any():
-            at = tuple(int(i) for i in np.argwhere(bad)[0])
-            raise GraphError(
-                f"{f.where}: index {int(values[at])} at row {at[2] + at[1] * index.size[0]} is "
-                f"outside the table {table.label()} of {n} rows"
-            )
+        leaf = index_leaf(index)
+        uses = None if leaf is None else leaf.index_uses
+        problem = problem_of(values, table, uses is not None and uses.complete)
+        if problem:
+            named = "" if leaf is None else f"{leaf.label()}: "
+            raise GraphError(f"{f.where}: {named}{problem}")

@@ -22,6 +22,7 @@ from dressi.apps.fitting import (
 )
 from dressi.apps.reconstruct.command import TargetOptions, run_target
 from dressi.apps.report import (
+    check_least,
     check_outputs,
     copy1024_ms,
     identity,
@@ -181,18 +182,12 @@ def _run_pear(options: DemoOptions) -> dict[str, Any]:
 
 def _check(options: DemoOptions) -> None:
     """Raise GraphError where the options do not make a demo."""
-    assert options.views is not None and options.iterations is not None
-    if (
-        options.views < 1
-        or options.size < 8
-        or options.iterations < 1
-        or options.texture_iterations < 0
-    ):
-        raise GraphError(
-            "demo needs views >= 1, size >= 8, iterations >= 1, texture_iterations >= 0, got "
-            f"views {options.views}, size {options.size}, iterations {options.iterations}, "
-            f"texture_iterations {options.texture_iterations}"
-        )
+    check_least(
+        views=(options.views, 1),
+        size=(options.size, 8),
+        iterations=(options.iterations, 1),
+        texture_iterations=(options.texture_iterations, 0),
+    )
     check_outputs(options.out, options.json)
 
 

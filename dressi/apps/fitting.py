@@ -7,6 +7,7 @@ r).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from dressi.ad import Adam, Variable
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC2, VEC3, VType
 from dressi.engine import DressiAD
-from dressi.errors import DressiError
+from dressi.errors import NotFiniteError
 from dressi.kinds import TextureBackward
 from dressi.render.fit import (
     l2_loss,
@@ -271,8 +272,8 @@ def _run(  # type: ignore[no-untyped-def]
         result.times_ms.append((time.perf_counter() - start) * 1e3)
         result.losses.append(value)
         bar.set_postfix(loss=f"{value:.3e}", refresh=False)
-    if not np.isfinite(result.losses).all():
-        raise DressiError(f"{label}: the loss became {result.losses[-1]}")
+        if not math.isfinite(value):
+            raise NotFiniteError(f"{label}: the loss became {value} in iteration {i + 1}")
 
 
 __all__ = [

@@ -9,14 +9,17 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dressi.ad import Variable
+from dressi.engine import DressiAD
 from dressi.errors import GraphError
+from dressi.pictures import picture_of
 from dressi.render.scene import face_normals
 
 PLOTLY_MIME = "application/vnd.plotly.v1+json"
@@ -95,6 +98,28 @@ def show_images(
         if k < len(titles):
             axis.set_title(titles[k], fontsize=9)
     _display(figure)
+
+
+def live(ad: DressiAD, picture: Variable, linear: bool = True) -> Callable[[int], None]:
+    """Return a callback that shows a picture anew, in one place, while a fit runs:
+    ``ad.exec_steps(500, callback=live(ad, picture), every=25)``.
+
+    picture: any Variable that ``dressi.show`` shows, as the engine computes it. linear: as there.
+    Raises GraphError as ``dressi.show``.
+    """
+    from IPython.display import HTML, display
+
+    place: list[Any] = []
+
+    def show(done: int) -> None:
+        shown = picture_of(picture, ad, linear)
+        page = HTML(f"step {done}<br>{shown._repr_html_()}")
+        if place:
+            place[0].update(page)
+        else:
+            place.append(display(page, display_id=True))
+
+    return show
 
 
 def show_curves(
@@ -191,4 +216,4 @@ def _still(turned: np.ndarray, p: np.ndarray, faces: np.ndarray, colors: np.ndar
     return _png(figure)
 
 
-__all__ = ["MeshView", "encode", "show_curves", "show_images", "view_mesh"]
+__all__ = ["MeshView", "encode", "live", "show_curves", "show_images", "view_mesh"]

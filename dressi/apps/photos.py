@@ -19,13 +19,14 @@ from scipy import ndimage
 
 from dressi.apps.demo import EXTENT
 from dressi.apps.photo_files import read_photos
-from dressi.apps.photo_masks import estimate_box, found_masks, given_masks
+from dressi.apps.photo_masks import BOX_MARGIN, estimate_box, found_masks, given_masks
 from dressi.apps.reconstruct.measure import problem_figures
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.pipeline import Plan, Reconstruction, reconstruct
 from dressi.apps.reconstruct.rounds import LossWeights, Round
 from dressi.apps.reconstruct.texture import Painting
 from dressi.apps.report import (
+    check_least,
     check_outputs,
     copy1024_ms,
     identity,
@@ -129,7 +130,7 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
 class _Task:
     """What is fitted to what. masks: (n, H, W, 1). images: (n, H, W, 3). box: (2, 3), in the units
     of the cameras. matrices: (n, 4, 4). kept: photos that the fit never sees. size: longer side of
-    the finest level, in pixels."""
+    the finest round, in pixels. found: whether masks are what the photos show, and may be wrong."""
 
     photos: list[Photo]
     masks: np.ndarray
@@ -139,6 +140,7 @@ class _Task:
     kept: list[int]
     size: int
     iterations: int
+    found: bool
 
     @property
     def train(self) -> list[int]:
@@ -150,32 +152,35 @@ def _task(options: PhotoOptions) -> _Task:
     size = DEFAULT_SIZE if options.size is None else options.size
     iterations = DEFAULT_ITERATIONS if options.iterations is None else options.iterations
     if not Path(options.images).is_dir():
-        raise LoadError(f"{options.images}: no such folder", options.images)
+        raise LoadError(f"--images {options.images}: no such folder", options.images)
     if options.masks is not None and not Path(options.masks).is_dir():
         raise LoadError(f"--masks {options.masks}: no such folder", options.masks)
     if options.mesh is not None and not Path(options.mesh).is_file():
         raise LoadError(f"--mesh {options.mesh}: no such file", options.mesh)
     if options.threshold is not None and not 0.0 < options.threshold < 1.0:
         raise GraphError(f"--threshold must be in (0, 1), got {options.threshold}")
-    if size < 16 or iterations < 2 or options.texture_iterations < 0:
-        raise GraphError(
-            "fit needs size >= 16, iterations >= 2, texture_iterations >= 0, got "
-            f"size {size}, iterations {iterations}, texture_iterations {options.texture_iterations}"
-        )
-    if options.views is not None and options.views < 4:
-        raise GraphError(f"fit needs at least 4 views (2 are kept out), got {options.views}")
+    check_least(
+        size=(size, 16),
+        iterations=(iterations, 2),
+        texture_iterations=(options.texture_iterations, 0),
+        views=(options.views, 4),  # two are kept out
+    )
     photos = read_photos(options.images, options.cameras)[: options.views]
     if len(photos) < 4:
-        raise GraphError(f"fit needs at least 4 photos (2 are kept out), got {len(photos)}")
+        raise GraphError(
+            f"--images {options.images}: needs 4 photos at least (2 are kept out), "
+            f"got {len(photos)}"
+        )
     check_outputs(options.out, options.json)
     masks, images, box, matrices = prepare(
         photos, options.cameras, options.masks, options.threshold
     )
     kept = list(options.holdout or (len(photos) // 4 - 1, 3 * len(photos) // 4 - 1))
     if len(set(kept)) != 2 or not all(0 <= i < len(photos) for i in kept):
-        raise GraphError(f"holdout needs two photos out of 0..{len(photos) - 1}, got {kept}")
+        raise GraphError(f"--holdout needs two photos out of 0..{len(photos) - 1}, got {kept}")
     size = min(size, max(images.shape[1:3]))  # photos are never enlarged
-    return _Task(photos, masks, images, box, matrices, kept, size, iterations)
+    found = options.masks is None and any(p.alpha is None for p in photos)
+    return _Task(photos, masks, images, box, matrices, kept, size, iterations, found)
 
 
 def _fit(task: _Task, options: PhotoOptions) -> tuple[dict[str, str], Reconstruction]:
@@ -191,7 +196,10 @@ def _fit(task: _Task, options: PhotoOptions) -> tuple[dict[str, str], Reconstruc
     if options.texture_iterations:
         painting = Painting(options.texture_iterations, gains=True, size=task.size)
     rounds = photo_rounds(task.iterations, task.size)
-    plan = Plan(rounds, painting, weights=PHOTO_WEIGHTS)
+    plan = Plan(rounds, painting, weights=PHOTO_WEIGHTS, doubted=task.found)
+    # Of an estimated box the object may reach the sides.
+    half = BOX_MARGIN * (task.box[1] - task.box[0]) / 2.0 * _scale(task.box)
+    plan = replace(plan, box=np.stack([-half, half]))
     if options.mesh is not None:
         plan = replace(plan, start=_start(options.mesh, task.box))
     with DressiAD(options.device) as ad:

@@ -20,7 +20,7 @@ from dressi.ad import Variable
 from dressi.ad.simplify import materialize
 from dressi.ad.vtype import VEC4
 from dressi.engine import DressiAD
-from dressi.errors import DressiError
+from dressi.errors import DressiError, GraphError
 from dressi.render.io import loss_curves
 from dressi.render.io.images import atomic_write
 
@@ -75,6 +75,15 @@ def check_outputs(out: str | None, json_file: str | None) -> None:
                 pass
         except OSError as error:
             raise DressiError(f"{option} {path}: cannot write there: {error}") from None
+
+
+def check_least(**least: tuple[int | None, int]) -> None:
+    """Raise GraphError that names the option, for a number below what it needs. least: (given,
+    least) by the option's name without dashes; None: not given."""
+    for name, (given, low) in least.items():
+        if given is not None and given < low:
+            option = "--" + name.replace("_", "-")
+            raise GraphError(f"{option} {given}: must be at least {low}")
 
 
 def write_json(path: str | Path, data: Mapping[str, Any]) -> None:

@@ -34,6 +34,10 @@ class Executable(Protocol):
         """Images of ``plan.images``, for a ``Transfer``."""
         ...
 
+    def buffers(self, indices: Sequence[int]) -> Sequence[Any]:
+        """Buffers of ``plan.buffers``, for a ``Transfer``."""
+        ...
+
     def download(self, image_index: int) -> bytes:
         """Pixels of an image of ``plan.images``, tightly packed."""
         ...
@@ -56,6 +60,10 @@ class Transfer(Protocol):
 
     words: tuple[np.ndarray, ...]
     """That memory, float32."""
+
+    def views(self, nth: int) -> list[np.ndarray]:
+        """Words of one of the images, as views of ``words``: one array, or several pieces."""
+        ...
 
     def record(self, images: Sequence[Any]) -> None:
         """Copy other images of the same formats and sizes from now on."""

@@ -15,9 +15,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dressi.ad.doubts import say_mixed
 from dressi.ad.graph import Variable
 from dressi.ad.optim import Optimizer
 from dressi.ad.verify import check_graph
+from dressi.engine.anomaly import LossWatch, careful_steps
 from dressi.engine.checkpoint import checked, keys
 from dressi.engine.checks import (
     check_options,
@@ -26,6 +28,7 @@ from dressi.engine.checks import (
     need_variable,
     positive_int,
 )
+from dressi.engine.chunks import Callback, run_in_chunks
 from dressi.engine.device import Device, opened
 from dressi.engine.leafstore import present
 from dressi.engine.program import Program
@@ -46,12 +49,13 @@ class Engine(Reports):
     """A program on a runtime, as users see it. ``DressiAD`` makes one; so does each replica of a
     ``DataParallel``, with a program that it steps itself."""
 
-    def __init__(self, runtime: Runtime, program: Program) -> None:
+    def __init__(self, runtime: Runtime, program: Program, anomaly: bool = False) -> None:
         self.lock = threading.RLock()
         """Held by the thread that uses the device."""
         self.runtime = runtime
         """Leaves, evaluations and plans on the device: for looking at only."""
         self._program = program
+        self._anomaly, self._watch = anomaly, LossWatch()
         self._wall_s: deque[float] = deque(maxlen=64)  # per step, of the last calls
         self._host_s: deque[float] = deque(maxlen=64)
         set_up_log()
@@ -67,6 +71,7 @@ class Engine(Reports):
         if loss.vtype.is_int or loss.vtype.is_matrix:
             raise GraphError(f"set_loss_var: the loss must be FLOAT or VECn, got {loss.label()}")
         check_graph([loss])
+        say_mixed(loss)
         self._program.set_loss(loss)
 
     @exclusive
@@ -168,19 +173,46 @@ class Engine(Reports):
         with self.lock:
             self._advance(1)
 
-    def exec_steps(self, n: int) -> None:
-        """Run n iterations with no host work in between. Ctrl-C stops between some of them."""
-        count = positive_int(n)
-        if count is None:
-            raise GraphError(f"exec_steps: n must be an integer of at least 1, got {n!r}")
-        with self.lock:
-            self._advance(count)
+    def exec_steps(
+        self,
+        n: int,
+        callback: Callback | None = None,
+        progress: bool = False,
+        every: int | None = None,
+    ) -> None:
+        """Run n iterations with no host work in between. Ctrl-C stops between some of them.
+
+        callback: called with the number of steps done after each ``every`` of them and at the end;
+        one that returns True stops. progress: show a bar with the loss, as often. every: default a
+        hundredth of n. Warns where parameters wait for an optimizer that is not set, and, once in
+        hundreds of steps, of a loss that is not finite.
+        """
+        count, chunk = positive_int(n), 1 if every is None else positive_int(every)
+        if count is None or chunk is None:
+            name, given = ("n", n) if count is None else ("every", every)
+            raise GraphError(f"exec_steps: {name} must be an integer of at least 1, got {given!r}")
+        if callback is not None and not callable(callback):
+            raise GraphError(f"exec_steps: callback must be a function, got {callback!r}")
+        if callback is None and not progress:
+            with self.lock:
+                self._advance(count)
+            return
+
+        def loss() -> float:
+            return float(np.sum(self.recv_img(self._program.need_loss())))
+
+        chunk = every or max(count // 100, 1)
+        run_in_chunks(self.exec_steps, loss, count, callback, progress, chunk)
 
     def _advance(self, n: int) -> None:
         device = self.runtime.device
         begin, waited = time.perf_counter(), device.waited_s
         self.runtime.enter()
-        self._program.run(n)
+        if self._anomaly:
+            careful_steps(n, self._program.n_steps, self._program, self.runtime)
+        else:
+            self._program.run(n)
+            self._watch.note(n, self._program, self.runtime)
         wall = time.perf_counter() - begin
         self._wall_s.append(wall / n)
         self._host_s.append((wall - (device.waited_s - waited)) / n)
@@ -312,9 +344,10 @@ class DressiAD(Engine):
     open device (that of ``dressi.testing.null_device`` needs no Vulkan), which the engine closes.
     options: switches of packing and execution. limits: numbers that replace those of the device,
     e.g. ``{"input_attachments": 4}`` to stand in for a weaker one. memory_limit: bytes of device
-    memory that may be taken; what does not fit raises OutOfMemoryError before it is made. Raises
-    DeviceError, naming what to install, when no device can be had. Use as a context manager or call
-    ``close``.
+    memory that may be taken; what does not fit raises OutOfMemoryError before it is made. anomaly:
+    look at the loss and all that is updated after every step, and raise NotFiniteError, naming op,
+    pixel and line, at the first NaN or infinity (slow: for finding them). Raises DeviceError,
+    naming what to install, when no device can be had. Use as a context manager or call ``close``.
 
     Parts of a step whose inputs did not change since the last one are not run again: after a few
     steps with the same leaves sent in each, the step is packed again without them (``rebuilds``).
@@ -327,8 +360,9 @@ class DressiAD(Engine):
         limits: dict[str, int | bool] | None = None,
         validate: bool | None = None,
         memory_limit: int | None = None,
+        anomaly: bool = False,
     ) -> None:
         check_options(options)
         limit = checked_limit(memory_limit)
         runtime = Runtime(opened(device, validate, limit), options, limits)
-        super().__init__(runtime, Program(runtime, StepBuilder(runtime)))
+        super().__init__(runtime, Program(runtime, StepBuilder(runtime)), bool(anomaly))

@@ -16,12 +16,14 @@ import numpy as np
 
 from dressi.ad.evaluate import as_array, evaluate
 from dressi.ad.graph import Variable, leaves
+from dressi.ad.index_uses import check_sent
 from dressi.ad.precision import say_far
 from dressi.ad.verify import check_indices
 from dressi.engine.device import Device
+from dressi.engine.uploads import MOST_BYTES, Uploads
 from dressi.errors import GraphError
 from dressi.packing import DeviceLimits, Packed, image_key
-from dressi.packing.arrays import from_planes, to_planes, to_words
+from dressi.packing.arrays import copy_pixels, from_planes, to_planes, to_words
 from dressi.packing.layout import layout
 
 _NOTHING: frozenset[int] = frozenset()
@@ -62,6 +64,8 @@ class LeafStore:
         self._changed: set[int] = set()
         self._written: dict[int, int] = {}  # count of writes after the last one to each leaf
         self._n_written = 0
+        self.uploads = Uploads(device, limits)
+        """What was sent with ``wait``."""
 
     def __len__(self) -> int:
         """Number of leaves that something is known about."""
@@ -80,10 +84,13 @@ class LeafStore:
         """Whether one of the leaves at least lies in images of the device."""
         return any(v.uid in self._resident for v in variables)
 
-    def send(self, v: Variable, value: Any, checked: Sequence[Variable] = ()) -> None:
+    def send(
+        self, v: Variable, value: Any, checked: Sequence[Variable] = (), wait: bool = False
+    ) -> None:
         """Check and keep the data of a leaf; on the device at once. checked: graphs whose static
-        indices are checked against it. Raises GraphError for bad data, which leaves everything as
-        it was."""
+        indices are checked against it. wait: what lies in images already may wait in ``uploads``,
+        which the caller submits. Raises GraphError for bad data, which leaves everything as it
+        was."""
         if not isinstance(v, Variable):
             raise GraphError(f"send_img: needs a Variable, got {type(v).__name__}")
         if v.creator is not None:
@@ -95,12 +102,13 @@ class LeafStore:
             layout(v.size, v.layers, self.limits)
         except GraphError as error:
             raise GraphError(f"send_img: {v.label()}: {error.reason}") from None
+        check_sent(v, array)
         if v.vtype.is_int and checked:
             check_indices(checked, {**self.index_feeds(checked), v: array}, v)
         if v.uid not in self._host:  # once per leaf: fits send positions again and again
             say_far(v, array)
         if v.uid in self._resident or v.size != (1, 1):
-            self._upload(v, array)
+            self._upload(v, array, wait)
         self._keep(v, array)
         self.version += 1
         self._note([v.uid])
@@ -110,11 +118,12 @@ class LeafStore:
                 other = None if resident is None else resident.leaf()
                 data = None if other is None else self._derive(other)
                 known = self._derived.get(uid)
-                if data is not None and known is not None and np.array_equal(data, known):
-                    continue  # vertices that move keep their neighbours
+                if data is not None and known is not None:
+                    if data is known or np.array_equal(data, known):
+                        continue  # vertices that move keep their neighbours
                 self._note([uid])
                 if other is not None and data is not None:
-                    self._upload(other, data)
+                    self._upload(other, data, wait)
 
     def _keep(self, v: Variable, array: np.ndarray) -> None:
         """What is needed on the host beside the images: numbers for uniforms, indices to be
@@ -179,6 +188,13 @@ class LeafStore:
             "  hint: call send_img before the step"
         )
 
+    def at_hand(self, v: Variable) -> np.ndarray | None:
+        """Data of a leaf as last sent, where they need not be read from the device; else None."""
+        if v.uid in self._images_only or v.derived is not None:
+            return None
+        own = self._host.get(v.uid)
+        return v.data if own is None else own
+
     def index_feeds(self, outputs: Iterable[Variable]) -> dict[Variable, np.ndarray]:
         """Data of all integer leaves that have some."""
         return {
@@ -195,6 +211,7 @@ class LeafStore:
         self._sources.pop(uid, None)
         self._derived.pop(uid, None)
         self._images_only.discard(uid)
+        self.uploads.drop(uid)
         resident = self._resident.pop(uid, None)
         if resident is not None:
             self.n_bytes -= resident.n_bytes
@@ -241,10 +258,20 @@ class LeafStore:
         parts = (
             [v.derived.source] if v.derived.other is None else [v.derived.source, v.derived.other]
         )
+        if all(p.creator is None for p in parts):
+            found = [self.host(p) for p in parts]
+            whole = [a.astype(np.int64) if a.dtype == np.int32 else a for a in found]
+            return v.derived.compute(*whole)
         feeds = {leaf: self.host(leaf) for leaf in leaves(parts)}
         return v.derived.compute(*evaluate(parts, feeds))
 
-    def _upload(self, v: Variable, array: np.ndarray) -> None:
+    def _upload(self, v: Variable, array: np.ndarray, wait: bool = False) -> None:
+        resident = self._resident.get(v.uid)
+        if wait and resident is not None and resident.n_bytes <= MOST_BYTES:
+            self.uploads.put(v, array, lambda: self.images([v]))
+            if v.derived is not None:
+                self._derived[v.uid] = array
+            return
         planes = to_planes(array, v, self.limits)
         try:
             images = zip(self._images([v]), planes, strict=True)
@@ -309,7 +336,9 @@ class LeafStore:
 
 def present(a: np.ndarray, v: Variable) -> np.ndarray:
     """(layers, H, W, *tail) -> the shape that users see."""
-    out = np.array(a, np.int32 if v.vtype.is_int else np.float32)  # a copy that users may write to
+    # A copy that users may write to.
+    out: np.ndarray = np.empty(a.shape, np.int32 if v.vtype.is_int else np.float32)
+    copy_pixels(out, a)
     if v.is_table:
         out = out[:, 0]
     return out if v.layers > 1 else out[0]

@@ -9,13 +9,14 @@ import time
 from collections import deque
 
 from dressi.ad.autodiff import build_backward
+from dressi.ad.explain import explain
 from dressi.ad.graph import Variable, leaves
 from dressi.ad.optim import Optimizer
 from dressi.ad.simplify import materialize
 from dressi.engine.runtime import Runtime
 from dressi.engine.step_builder import Built, StepBuilder, StepGraph
 from dressi.engine.stepper import Part
-from dressi.errors import GraphError
+from dressi.errors import GraphError, warn
 from dressi.inspect.report import Rebuild
 
 LOGGED_REBUILDS = 256
@@ -38,6 +39,8 @@ class Program:
         self._flag_changes = -1
         self._ran_at = -1  # version of the store at the last step
         self._why = "nothing was there"
+        self._idle = False
+        """Whether parameters wait for an optimizer, so that more steps than one do nothing."""
 
     def set_loss(self, loss: Variable) -> None:
         """Set what is minimized."""
@@ -64,7 +67,7 @@ class Program:
             if x not in gradients:
                 raise GraphError(
                     f"recv_grad: the loss {loss.label()} does not depend on "
-                    f"{x.label()} through differentiable ops"
+                    f"{x.label()} through differentiable ops\n  {explain(x, loss)}"
                 )
             self._gradients[x] = materialize(gradients[x])
         return self._gradients[x]
@@ -93,6 +96,8 @@ class Program:
             self.graph = graph
             self._gradients.update(graph.gradients)
             self._flags = tuple((v, v.requires_grad) for v in leaves([loss]))
+            waiting = any(flag for _, flag in self._flags)
+            self._idle = self.optimizer is None and waiting and not graph.updates
         self.built = built = self._builder.build(loss, self.graph, self.rebuilds)
         seconds = time.perf_counter() - begin
         self.rebuilds.append(built.step.rebuild("first", self._why, seconds))
@@ -122,10 +127,21 @@ class Program:
         built = self.built
         if built is None or self._flag_changes != Variable.flag_changes:
             built = self.build()
+        if n > 1 and self._idle:
+            self._idle = False  # once
+            warn(
+                f"{n} steps without an optimizer: the parameters stay as they are\n"
+                "  hint: ad.set_optimizer(Adam(lr=0.01)); one exec_step() computes the loss"
+            )
         self._runtime.epoch += 1  # also if Ctrl-C comes in between: what was evaluated is old then
         self._ran_at = -1
         built.step.run(n)
         self._ran_at = self._runtime.store.version
+
+    @property
+    def n_steps(self) -> int:
+        """Number of steps that the present build ran."""
+        return 0 if self.built is None else self.built.step.steps
 
     def find(self, v: Variable) -> tuple[Part, Variable] | None:
         """Where the last step left v, and v lowered; None where it must be evaluated: it is no

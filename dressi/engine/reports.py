@@ -16,6 +16,7 @@ from dressi.inspect.draw import GraphView, graph_view
 from dressi.inspect.report import MemoryUse, Report, build_report, median_ms
 from dressi.inspect.trace import chrome_trace, write_trace
 from dressi.packing import Plan, shaders_text
+from dressi.previews import table_html
 
 if TYPE_CHECKING:
     from dressi.engine.program import Program
@@ -35,6 +36,21 @@ class Reports:
     def plans(self) -> dict[str, Plan]:
         """Of the step, by name."""
         raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        """What there is now; nothing is built for it."""
+        program, device = self._program, self.runtime.device
+        rows: dict[str, object] = {"device": f"{device.info.name}, {device.info.driver}"}
+        rows["state"] = "closed" if self.runtime.closed else "open"
+        rows["loss"] = "none set" if program.loss is None else program.loss.label()
+        rows["optimizer"] = program.optimizer or "none set"
+        if program.graph is not None:
+            rows["parameters"] = ", ".join(v.label() for v in program.graph.parameters) or "none"
+        if program.built is not None:
+            rows["steps"] = program.n_steps
+            plans = [p.packed.plan for p in program.built.step.parts().values()]
+            rows["plans"] = ", ".join(f"{p.name}: {p.n_substages} substages" for p in plans)
+        return table_html(type(self).__name__, rows)
 
     def graph_text(self) -> str:
         """The user's graph as text."""

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dressi import config
+from dressi.ad.doubts import say_doubts
 from dressi.ad.graph import Variable
 from dressi.ad.show import graph_text
 from dressi.ad.verify import check_graph, check_indices
@@ -72,10 +73,13 @@ class Runtime:
         self.phases: list[tuple[str, float, float]] = []
         """(name, start, seconds) of each phase of the last build."""
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Objects with plans of their own: ``outputs``, their graph, and ``parts()``."""
+        """Objects with plans of their own: ``outputs``, their graph, ``parts()``, and ``close()``,
+        which frees the plans until they are needed."""
         self.orphans: deque[Any] = deque()
         """What dropped objects held on the device, to be closed; filled by the garbage collector,
         in any thread."""
+        self.on_full: list[Callable[[], None]] = []
+        """Called where memory runs out: they drop what can be made again."""
         self._collect_at = COLLECT_BYTES
 
     @property
@@ -98,6 +102,7 @@ class Runtime:
         with self.phase("simplify"):
             check_graph(outputs)
             check_indices(outputs, self.store.index_feeds(outputs))
+            say_doubts(outputs, self.store.at_hand)
             profile = self.device.profile() if options.lowering == "auto" else None
             raw = len(outputs) if changing else 0
             lowered = lower(wanted, options, profile, self.limits, raw)
@@ -141,12 +146,16 @@ class Runtime:
 
     # -- values
 
-    def send(self, v: Variable, value: Any, checked: Iterable[Variable]) -> None:
+    def send(
+        self, v: Variable, value: Any, checked: Iterable[Variable], wait: bool = False
+    ) -> None:
         """Send data to a leaf. checked: graphs whose static indices are checked against it, beside
-        those that were evaluated or belong to ``users``."""
-        used = [out for user in self.users for out in user.outputs]
-        graphs = [*checked, *self.evaluations.asked(), *used]
-        self.with_room(lambda: self.store.send(v, value, graphs))
+        those that were evaluated or belong to ``users``. wait: as ``LeafStore.send``."""
+        graphs: list[Variable] = []
+        if isinstance(v, Variable) and v.vtype.is_int:
+            used = [out for user in self.users for out in user.outputs]
+            graphs = [*checked, *self.evaluations.asked(), *used]
+        self.with_room(lambda: self.store.send(v, value, graphs, wait))
 
     def evaluate(self, asked: tuple[Variable, ...]) -> list[np.ndarray]:
         """Values of computed Variables at the current data of the leaves, by one plan, which is
@@ -229,17 +238,32 @@ class Runtime:
         self._collect_at = max(held + COLLECT_BYTES, held + held // 2)
 
     def with_room(self, make: Callable[[], Result]) -> Result:
-        """Return what ``make`` returns; where memory runs out, try once more without graphs that
-        the user dropped and evaluations, which are compiled again when they are asked for."""
-        try:
-            return make()
-        except OutOfMemoryError:
-            before = self.device.used_bytes()
-            self.evaluations.close()
-            self._collect(needed=True)
-            if self.device.used_bytes() >= before:
-                raise
+        """Return what ``make`` returns; where memory runs out, try again without graphs that the
+        user dropped and evaluations, then without the plans of ``users``: all of them are compiled
+        again when they are asked for."""
+        for free in (self._free_idle, self._free_users):
+            try:
+                return make()
+            except OutOfMemoryError:
+                before = self.device.used_bytes()
+                free()
+                if free == self._free_users and self.device.used_bytes() >= before:
+                    raise
         return make()
+
+    def _free_idle(self) -> None:
+        """Free evaluations, and what nobody uses now."""
+        self.evaluations.close()
+        for drop in self.on_full:
+            drop()
+        self._collect(needed=True)
+
+    def _free_users(self) -> None:
+        """Free plans of users too: they run what they need again. None of them runs while a leaf is
+        sent or a plan is compiled."""
+        for user in list(self.users):
+            user.close()
+        self.release()
 
     def close(self) -> None:
         """Free everything on the device. May be called twice."""

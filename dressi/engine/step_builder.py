@@ -11,6 +11,7 @@ from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass, field
 
 from dressi.ad.autodiff import build_backward
+from dressi.ad.explain import no_parameter
 from dressi.ad.graph import Variable
 from dressi.ad.optim import GradientOnly, Optimizer, with_states
 from dressi.engine.checks import updated
@@ -87,8 +88,7 @@ def apply_optimizer(
     if not gradients:
         raise GraphError(
             f"the loss {loss.label()} made at {loss.line} does not depend on any parameter\n"
-            "  hint: set requires_grad on a leaf that the loss reaches through "
-            "differentiable ops"
+            f"  {no_parameter(loss)}"
         )
     xs = list(gradients)
     newest = Variable(loss.vtype).uid

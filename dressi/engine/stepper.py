@@ -43,7 +43,9 @@ class Part:
     packed: Packed
     executable: Executable
     uniforms_version: int = -1
-    """Version of the store whose data the uniform block holds."""
+    """``newest`` of the uniforms that the block holds."""
+    _version: int = -1
+    """Version of the store when that was looked at."""
     ran_at: tuple[int, int] = (-1, -1)
     """Version of the store, and calls of exec_steps, at the last run."""
 
@@ -71,9 +73,13 @@ class Part:
 
     def refresh(self, store: LeafStore) -> None:
         """Write the uniform block where what it holds is old. Not while a run is under way."""
-        if self.packed.uniforms and self.uniforms_version != store.version:
+        if not self.packed.uniforms or self._version == store.version:
+            return
+        newest = store.newest([v.uid for v in self.packed.uniforms])
+        if self.uniforms_version != newest:
             self.executable.write_uniforms(store.uniform_words(self.packed))
-            self.uniforms_version = store.version
+            self.uniforms_version = newest
+        self._version = store.version
 
 
 class DirtyFlags:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +20,8 @@ from dressi.ad.graph import Variable, leaves
 from dressi.ad.verify import check_graph
 from dressi.ad.vjp import build_vjp
 from dressi.engine.checks import need_variable
+from dressi.engine.leafstore import present
+from dressi.engine.moves import Reads, Submits
 from dressi.engine.runtime import Runtime
 from dressi.engine.stepper import Part
 from dressi.errors import GraphError
@@ -33,11 +36,16 @@ class _Compiled:
     backward: Part
     keys: tuple[int, ...]
     """Of the images and buffers between them."""
-    outputs: list[tuple[Part, Variable]]
-    gradients: list[tuple[Part, Variable]]
+    outputs: Reads
+    gradients: Reads
+    submits: Submits
     runtime: Runtime
+    read_at: tuple[int, int] = (-1, -1)
+    """``_ran_at`` of the outputs that were read last."""
 
     def close(self) -> None:
+        for reads in (self.outputs, self.gradients):
+            reads.close()
         for part in (self.forward, self.backward):
             part.executable.close()
         if not self.runtime.closed:
@@ -76,33 +84,45 @@ class VJP:
         """Times that the forward plan ran."""
         runtime.users.add(self)
 
-    def forward(self) -> list[np.ndarray]:
+    def forward(self, sent: Sequence[tuple[Variable, Any]] = ()) -> list[np.ndarray]:
         """Return the outputs at the current data of the leaves, shaped as ``recv_img`` gives them.
 
-        Runs the forward plan unless nothing that it reads was sent since it ran.
+        sent: leaves and data to send first, as by ``send_img``, in the same submit. Runs the
+        forward plan unless nothing that it reads was sent since it ran. Raises GraphError for bad
+        data.
         """
-        with self._lock:
-            self._runtime.enter()
-            held = self._run_forward()
-            return [self._read(part, v) for part, v in held.outputs]
+        with self._session():
+            self._send(sent)
+            held = self._compiled()
+            now = self._now()
+            if now != held.read_at:
+                self._run_forward(held, now, held.outputs)
+                held.read_at = now
+            values = held.outputs.values()
+            return [present(a, v) for a, v in zip(values, self.outputs, strict=True)]
 
-    def backward(self, upstream: Sequence[Any]) -> list[np.ndarray | None]:
+    def backward(
+        self, upstream: Sequence[Any], sent: Sequence[tuple[Variable, Any]] = ()
+    ) -> list[np.ndarray | None]:
         """Return the gradients of the leaves ``wrt``, shaped like them: of the sum of all outputs,
         each times its upstream gradient.
 
         upstream: for each output an array of its shape, or None for zeros (integer outputs: always
-        None). Runs the backward plan alone where no leaf was sent since ``forward``, else both. A
-        leaf that the outputs do not reach through differentiable ops has None. Raises GraphError
-        for a wrong number or shape, NaN and infinity.
+        None). sent: as for ``forward``. Runs the backward plan alone where no leaf was sent since
+        ``forward``, else both. A leaf that the outputs do not reach through differentiable ops has
+        None. Raises GraphError for a wrong number or shape, NaN and infinity.
         """
-        with self._lock:
-            self._runtime.enter()
+        with self._session():
+            self._send(sent)
             self._send_upstream(upstream)
-            held = self._run_forward()
-            if not held.backward.is_empty:
-                held.backward.run(1, self._runtime.store)
-            found = iter(held.gradients)
-            return [None if g is None else self._read(*next(found)) for g in self._gradients]
+            held = self._compiled()
+            now = self._now()
+            if now != self._ran_at:
+                self._run_forward(held, now, None)
+            self._submit(held, held.backward, held.gradients)
+            found = zip(held.gradients.values(), self._wanted(), strict=True)
+            values = {x.uid: present(a, x) for a, x in found}
+            return [values.get(x.uid) for x in self.wrt]
 
     def parts(self) -> tuple[Part, ...]:
         """Return what lies on the device: the forward and the backward plan, once compiled."""
@@ -117,6 +137,35 @@ class VJP:
                 self._ran_at = (-1, -1)
 
     # -- inside
+
+    @contextmanager
+    def _session(self) -> Iterator[None]:
+        """The device is this thread's; what was sent is there when it is left, also by an error."""
+        with self._lock:
+            self._runtime.enter()
+            try:
+                yield
+            finally:
+                if not self._runtime.closed:
+                    self._runtime.store.uploads.flush()
+
+    def _wanted(self) -> list[Variable]:
+        """Leaves that have a gradient."""
+        return [x for x, g in zip(self.wrt, self._gradients, strict=True) if g is not None]
+
+    def _send(self, sent: Sequence[tuple[Variable, Any]]) -> None:
+        for leaf, value in sent:
+            self._runtime.send(leaf, value, (), wait=True)
+
+    def _now(self) -> tuple[int, int]:
+        return self._runtime.store.newest(self._leaves), self._runtime.epoch
+
+    def _submit(self, held: _Compiled, part: Part | None, reads: Reads | None) -> None:
+        """Run what was sent, a plan, and a copy to the host."""
+        store = self._runtime.store
+        if part is not None:
+            part.refresh(store)
+        held.submits.run(store.uploads.take(), part, None if reads is None else reads.transfer)
 
     def _send_upstream(self, upstream: Sequence[Any]) -> None:
         if len(upstream) != len(self.outputs):
@@ -137,18 +186,15 @@ class VJP:
                 self._zero.add(k)
             else:
                 self._zero.discard(k)
-            self._runtime.send(leaf, value, ())
+            self._runtime.send(leaf, value, (), wait=True)
 
-    def _run_forward(self) -> _Compiled:
-        held = self._compiled()
-        store = self._runtime.store
-        now = (store.newest(self._leaves), self._runtime.epoch)
-        if self._ran_at != now:
-            if not held.forward.is_empty:
-                held.forward.run(1, store)
-            self._ran_at = now
-            self.n_forward += 1
-        return held
+    def _run_forward(self, held: _Compiled, now: tuple[int, int], reads: Reads | None) -> None:
+        """Run the forward plan where it is old. reads: what to read after it."""
+        old = self._ran_at != now
+        self._ran_at = (-1, -1)  # also where this is interrupted
+        self._submit(held, held.forward if old else None, reads)
+        self._ran_at = now
+        self.n_forward += old
 
     def _compiled(self) -> _Compiled:
         runtime, held = self._runtime, self._held
@@ -162,25 +208,33 @@ class VJP:
         wanted = [*self.outputs, *(g for g in self._gradients if g is not None)]
         packed, lowered = runtime.pack(wanted, [], "backward", self._upstream.values())
         split = split_changing(packed)
-        forward = runtime.compile(split.static)
+        parts: list[Part] = []
+        reads: list[Reads] = []
+        made: list[Any] = []  # to be closed where something fails
         try:
-            backward = runtime.compile(split.step)
+            for half in (split.static, split.step):
+                part = runtime.compile(half)
+                made.append(part.executable)
+                part.packed = replace(part.packed, substages=(), task=None)  # they hold the graph
+                parts.append(part)
+            forward, backward = parts
+            places = [(forward if forward.holds(v) else backward, v) for v in lowered]
+            n = len(self.outputs)
+            for some in (places[:n], places[n:]):
+                reads.append(Reads(runtime.device, runtime.limits, some))
+                made.append(reads[-1])
         except BaseException:
-            forward.executable.close()
+            for one in made:
+                one.close()
             for key in split.keys:
                 runtime.device.drop(key)
             raise
-        for part in (forward, backward):
-            part.packed = replace(part.packed, substages=(), task=None)  # they hold the graph
-        places = [(forward if forward.holds(v) else backward, v) for v in lowered]
-        n = len(self.outputs)
-        held = _Compiled(forward, backward, split.keys, places[:n], places[n:], runtime)
+        held = _Compiled(
+            forward, backward, split.keys, reads[0], reads[1], Submits(runtime.device), runtime
+        )
         self._held, self._ran_at = held, (-1, -1)
         weakref.finalize(self, runtime.orphans.append, held).atexit = False
         return held
-
-    def _read(self, part: Part, v: Variable) -> np.ndarray:
-        return self._runtime.read(part, v, v)
 
 
 def _upstream(v: Variable) -> Variable:

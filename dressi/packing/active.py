@@ -21,6 +21,7 @@ from dressi.packing.obstacles import (
     IMAGES,
     INPUTS,
     LEAVES,
+    MOST_CARRIED,
     SAMPLED,
     SAMPLERS,
     SCATTERED,
@@ -30,6 +31,7 @@ from dressi.packing.obstacles import (
     limit_obstacle,
     output_obstacle,
 )
+from dressi.packing.options import LOOK_AHEAD
 from dressi.packing.substage import Substage, make_substage, one_access, rebuilt
 from dressi.packing.task import Context
 from dressi.packing.units import (
@@ -171,24 +173,24 @@ class Active:
 
     def why_not(self, candidate: Candidate) -> Obstacle | None:
         """Return what keeps a unit out; None when it fits."""
-        change = self.change(candidate, patient=False)
+        change = self.change(candidate, patience=0)
         return None if isinstance(change, Change) else change
 
-    def join(self, candidate: Candidate, patient: bool) -> bool | None:
+    def join(self, candidate: Candidate, patience: int) -> bool | None:
         """Take a unit; return whether all limits are kept, or None where it stays out."""
         if candidate.unit.domain not in self.domains:
             return None  # as ``_rule`` would say, at less cost
-        change = self.change(candidate, patient)
+        change = self.change(candidate, patience)
         if not isinstance(change, Change):
             return None
         self.add(change)
         return change.fits
 
     def change(
-        self, candidate: Candidate, patient: bool, ignored: Collection[str] = ()
+        self, candidate: Candidate, patience: int, ignored: Collection[str] = ()
     ) -> Change | Obstacle:
-        """What the unit would change, or why it cannot join. patient: whether it may although a
-        limit is broken that units which follow can mend. ignored: limits not to look at."""
+        """What the unit would change, or why it cannot join. patience: how many units may
+        while a limit is broken that those which follow can mend. ignored: limits not to look at."""
         inside = self.edges.get(candidate.index, 0)
         own = candidate.unit.domain == self.domain
         if self.members:
@@ -233,7 +235,9 @@ class Active:
             count_input(use, _ACCESSES[after], planes, leaf)
             masks.append((uid, before, after))
         obstacle = input_obstacle(use, limits, self.kind == RASTER, ignored)
-        if obstacle is not None and (obstacle.lasting or not patient):
+        carried = use[INPUTS] + use[SAMPLED]
+        hopeless = patience == 0 or carried * LOOK_AHEAD > MOST_CARRIED * patience
+        if obstacle is not None and (obstacle.lasting or hopeless):
             return obstacle
         return Change(candidate, masks, outputs, use, obstacle is None)
 
@@ -320,7 +324,7 @@ def begin(candidate: Candidate, context: Context) -> Active:
     broken: list[Obstacle] = []
     for kind in (unit.kind, COMP):
         active = Active(kind, unit.domain, as_textures, context, lowered)
-        change = active.change(candidate, patient=False)
+        change = active.change(candidate, patience=0)
         if isinstance(change, Change):
             active.add(change)
             return active

@@ -14,23 +14,29 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from dressi.packing.active import begin, candidates
+from dressi.packing.options import LOOK_AHEAD
 from dressi.packing.substage import Substage
 from dressi.packing.task import Context
 from dressi.packing.units import Unit
 
-PATIENCE = 400
+PATIENCE = LOOK_AHEAD
 """Units that a substage may take beyond its limits in the hope that their producers, which follow,
 turn inputs into inner values again. A forward and backward chain over the same pixels needs that:
-cut at the first full substage, it would carry dozens of values through attachments."""
+cut at the first full substage, it would carry dozens of values through attachments. With colours at
+soft edges such a chain goes on for 700 units. What bounds the work of trials that fail is
+``obstacles.MOST_CARRIED``."""
 
 REJECTIONS = 64
 """Items without edges to the group that are tried in a row before it counts as full. Without a
 bound, each of the n/8 groups would try all ready items."""
 
 
-def pack_substages(units: Sequence[Unit], context: Context, several: bool = True) -> list[Substage]:
-    """Return substages in order of execution. several: whether a shader may have several units."""
-    rounds = (PATIENCE, 0) if several else ()
+def pack_substages(
+    units: Sequence[Unit], context: Context, several: bool = True, patience: int = PATIENCE
+) -> list[Substage]:
+    """Return substages in order of execution. several: whether a shader may have several units.
+    patience: units that it may take beyond its limits."""
+    rounds = (patience, 0) if several else ()
     groups = pack_greedily(candidates(units, context), lambda c: begin(c, context), rounds)
     return [active.substage() for active in groups]
 
@@ -60,9 +66,9 @@ class Group(Protocol):
     def shelves(self) -> Sequence[Hashable]:
         """Where items wait that may fit; none where the group stands alone."""
 
-    def join(self, item: Any, patient: bool) -> bool | None:
-        """Take an item; return whether all limits are kept, or None where it stays out. patient:
-        whether it may join although a limit is broken that items which follow can mend."""
+    def join(self, item: Any, patience: int) -> bool | None:
+        """Take an item; return whether all limits are kept, or None where it stays out. patience:
+        how many may join while a limit is broken that items which follow can mend."""
 
     def leave(self) -> int:
         """Give the last item back; return its index."""
@@ -164,7 +170,7 @@ class _Packer(Generic[G]):
                     break
                 fetched.append(item)
                 rejections += 1
-            fits = group.join(item, patience > 0)
+            fits = group.join(item, patience)
             if fits is None:
                 continue
             rejections = 0

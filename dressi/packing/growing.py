@@ -95,7 +95,7 @@ class Growing:
         for producer in item.producers:
             self.edges[producer] = self.edges.get(producer, 0) + 1
 
-    def join(self, item: Joining, patient: bool) -> bool | None:
+    def join(self, item: Joining, patience: int) -> bool | None:
         """Take a substage if nothing keeps it out."""
         if self.obstacle(item) is not None:
             return None

@@ -45,10 +45,11 @@ def find_guard(functions: Sequence[Function], kept: Collection[int]) -> Guard | 
     for f in functions:
         for x in f.inputs:
             users.setdefault(x.uid, []).append(f)
+    graph = _Graph({f.output.uid: f for f in functions}, users, kept)
     best: tuple[int, Variable, set[int]] | None = None
     for condition in _candidates(functions):
-        needless = _needless(condition, functions, users, kept)
-        saved = sum(weight(f) for f in functions if f.output.uid in needless)
+        needless = _needless(condition, graph)
+        saved = sum(weight(graph.writers[uid]) for uid in needless)
         if saved >= FEWEST and (best is None or saved > best[0]):
             best = (saved, condition, needless)
     if best is None:
@@ -97,9 +98,27 @@ def _candidates(functions: Sequence[Function]) -> list[Variable]:
     return [v for v in predicates.values() if v.creator is None or v.size != (1, 1)]
 
 
-def _zeros(condition: Variable, functions: Sequence[Function]) -> set[int]:
-    """uids of what is exactly 0 where the condition is; a scatter that adds nothing, too."""
-    zero = {condition.uid}
+class _Graph:
+    """Functions of a substage, as each candidate looks at them.
+
+    writers: by uid of what they write. users: by uid of what they read. kept: uids of Variables
+    that are written to images.
+    """
+
+    def __init__(
+        self,
+        writers: dict[int, Function],
+        users: dict[int, list[Function]],
+        kept: Collection[int],
+    ) -> None:
+        self.writers, self.users, self.kept = writers, users, kept
+        # What holds without a condition, for what needs no other Function to say so.
+        self.zeros = {uid for uid, f in writers.items() if _is_zero(f, ())}
+        self.unread = [uid for uid in writers if not users.get(uid)]
+
+
+def _is_zero(f: Function, zero: Collection[int]) -> bool:
+    """Return whether the output is exactly 0 because of the Variables that are, by uid."""
 
     def is_zero(x: Variable) -> bool:
         if x.uid in zero:
@@ -107,36 +126,48 @@ def _zeros(condition: Variable, functions: Sequence[Function]) -> set[int]:
         f = x.creator  # a constant, which no list of Functions holds
         return f is not None and not f.inputs and f.op.zeros(f) == ()
 
-    for f in functions:
-        inputs = f.op.zeros(f)
-        if f.op.chooses and f.inputs[0].uid in zero:
-            inputs = (2,)
-        if inputs and all(is_zero(f.inputs[i]) for i in inputs):
-            zero.add(f.output.uid)
+    inputs = f.op.zeros(f)
+    if f.op.chooses and f.inputs[0].uid in zero:
+        inputs = (2,)
+    return bool(inputs) and all(is_zero(f.inputs[i]) for i in inputs or ())
+
+
+def _zeros(condition: Variable, graph: _Graph) -> set[int]:
+    """uids of what is exactly 0 where the condition is; a scatter that adds nothing, too. Only what
+    follows from the condition is visited: there are as many candidates as Functions."""
+    zero = {condition.uid, *graph.zeros}
+    waiting = list(zero)
+    while waiting:
+        for f in graph.users.get(waiting.pop(), ()):
+            uid = f.output.uid
+            if uid not in zero and _is_zero(f, zero):
+                zero.add(uid)
+                waiting.append(uid)
     return zero
 
 
-def _needless(
-    condition: Variable,
-    functions: Sequence[Function],
-    users: dict[int, list[Function]],
-    kept: Collection[int],
-) -> set[int]:
+def _needless(condition: Variable, graph: _Graph) -> set[int]:
     """uids of outputs of the Functions that need not run where the condition is 0."""
-    zero = _zeros(condition, functions)
+    zero = _zeros(condition, graph)
     needless: set[int] = set()
-    for f in reversed(functions):
-        y = f.output
-        if y.uid == condition.uid or f.op.fragment_exit:
+    waiting = [*graph.unread, *(uid for uid in zero if uid in graph.writers)]
+    for user in graph.users.get(condition.uid, ()):
+        waiting += [x.uid for x in user.inputs]
+    while waiting:
+        uid = waiting.pop()
+        f = graph.writers.get(uid)
+        if f is None or uid in needless or uid == condition.uid or f.op.fragment_exit:
             continue
         if f.op.scatter:
-            if y.uid in zero:
-                needless.add(y.uid)
-        elif y.uid not in kept and all(
-            user.output.uid in needless or _not_chosen(user, y, condition)
-            for user in users.get(y.uid, ())
+            if uid not in zero:
+                continue
+        elif uid in graph.kept or not all(
+            user.output.uid in needless or _not_chosen(user, f.output, condition)
+            for user in graph.users.get(uid, ())
         ):
-            needless.add(y.uid)
+            continue
+        needless.add(uid)
+        waiting += [x.uid for x in f.inputs]
     return needless
 
 

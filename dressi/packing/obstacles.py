@@ -40,6 +40,14 @@ _RULES = {
 """Texts of what is not a number of the device."""
 
 
+MOST_CARRIED = 128
+"""Planes of inputs up to which a substage takes units although it breaks a limit of inputs. Each is
+a value that the shader would hold at once: as scalars half of the registers of an invocation (255
+words on NVIDIA's devices, 256 on AMD's). Forward and backward of a renderer's pixel meet long
+before; what goes beyond seldom comes back, and is not tried. An ``Options.look_ahead`` above its
+default raises it in proportion."""
+
+
 class Obstacle(NamedTuple):
     """Why something does not fit; ``str`` is the sentence for errors."""
 

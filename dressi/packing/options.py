@@ -7,6 +7,9 @@ from dataclasses import dataclass, fields, replace
 from dressi.errors import GraphError
 from dressi.kinds import LOWERINGS, PEELINGS, Lowering, Peeling
 
+LOOK_AHEAD = 2000
+"""Enough for the forward and backward of a rasterizer and its models but hair."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -31,6 +34,11 @@ class Options:
     shaders rasterize: ``depth`` (one rasterization a layer) or ``kbuffer`` (all in one); ``auto``
     takes what is predicted to be faster. Graphics always draws them one by one.
 
+    ``look_ahead``: Functions that a shader may take beyond its limits, in the hope that those
+    before them turn inputs into inner values again. Forward and backward of a long model over the
+    same pixels need as many as they have, and hair (1100, 200 values at once) 4000, for the number
+    of values that a shader may hold grows with it; packing takes longer where hope fails.
+
     ``deterministic``, off by default: sums that many pixels add to (gradients through dynamic
     lookups and textures) do not depend on the order of additions, so a fit gives the same bits in
     every run. It takes three words a number instead of one; single numbers beyond 2^30, and NaN,
@@ -51,6 +59,7 @@ class Options:
     deterministic: bool = False
     lowering: Lowering = "auto"
     peeling: Peeling = "auto"
+    look_ahead: int = LOOK_AHEAD
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -61,6 +70,9 @@ class Options:
             value = getattr(self, name)
             if value not in known:
                 raise GraphError(f"Options.{name} must be one of {known}, got {value!r}")
+        n = self.look_ahead
+        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+            raise GraphError(f"Options.look_ahead must be an integer of 0 or more, got {n!r}")
 
     @classmethod
     def baseline(cls) -> Options:
@@ -70,6 +82,7 @@ class Options:
 
 
 SWITCHES_ELSEWHERE = {
+    "look_ahead": "packing.greedy: how far a substage grows",
     "merge_duplicates": "ad.simplify, before packing",
     "fold_constants": "ad.simplify, before packing",
     "peeling": "packing.lower, before packing",

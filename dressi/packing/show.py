@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dressi.packing.plan import Plan, SubstagePlan
+from dressi.previews import text_html
 
 
 def plan_text(plan: Plan) -> str:
@@ -68,3 +69,10 @@ def shaders_text(plan: Plan) -> str:
                 if text:
                     parts.append(f"// ===== {stage.name}, substage {k}, {what}: {s.name}\n{text}")
     return "\n".join(parts)
+
+
+def _html(plan: Plan) -> str:
+    return text_html(plan_text(plan))
+
+
+Plan._repr_html_ = _html  # type: ignore[attr-defined]  # what notebooks ask a Plan for

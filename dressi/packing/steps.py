@@ -49,8 +49,9 @@ def units(p: Program) -> Program:
 
 def substages(p: Program) -> Program:
     """Pack the units; one in each substage, where they may not be packed."""
-    several = p.task.options.pack_substages
-    return replace(p, substages=tuple(pack_substages(p.units, p.context, several)))
+    options = p.task.options
+    packed = pack_substages(p.units, p.context, options.pack_substages, options.look_ahead)
+    return replace(p, substages=tuple(packed))
 
 
 Change = Callable[[Sequence[Substage], Context], Sequence[Substage]]

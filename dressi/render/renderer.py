@@ -250,11 +250,11 @@ class DressiBasicRenderer:
         """One iteration of the fit. Raises GraphError without graph, targets, or a parameter."""
         self.exec_steps(1)
 
-    def exec_steps(self, n: int) -> None:
-        """n iterations with no host work in between. See ``exec_step``."""
+    def exec_steps(self, n: int, **options: Any) -> None:
+        """n iterations. options: callback, progress, every, as of ``DressiAD.exec_steps``."""
         self._need_loss("exec_step")
         self._need_loaded("exec_step").table.need_active("exec_step")
-        self._ad.exec_steps(n)
+        self._ad.exec_steps(n, **options)
 
     def loss(self) -> float:
         """The loss: of the last step, or, where something was sent since, of the data now."""

@@ -249,6 +249,9 @@ class NullExecutable:
     def images(self, indices: Sequence[int]) -> list[NullImage]:
         return [self._places["image", i] for i in indices]
 
+    def buffers(self, indices: Sequence[int]) -> list[NullImage]:
+        return [self._places["buffer", i] for i in indices]
+
     def download(self, image_index: int) -> bytes:
         self.check()
         self._device.note("read", self.plan.name)
@@ -284,6 +287,11 @@ class NullTransfer:
 
     def __post_init__(self) -> None:
         self.words = (np.zeros(sum(len(i.data) for i in self.images) // 4, np.float32),)
+
+    def views(self, nth: int) -> list[np.ndarray]:
+        """Words of one of the images."""
+        ends = np.cumsum([0, *(len(i.data) // 4 for i in self.images)])
+        return [self.words[0][ends[nth] : ends[nth + 1]]]
 
     def record(self, images: Sequence[NullImage]) -> None:
         self.images = images

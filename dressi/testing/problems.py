@@ -93,20 +93,22 @@ def silhouette_problem(
     laplacian: Number = LAPLACIAN,
     bend: float = 0.0,
     adam: Adam | None = None,
+    cull: bool = False,
 ) -> Problem:
     """Return the problem of vertices by silhouettes (HardSoftRas) with the uniform Laplacian.
 
     matrices: (views, 4, 4). targets: (views, H, W, 1) in [0, 1]. r: reach; a Variable may change
     from step to step, up to max_r. bend: weight of the normal consistency, 0: none. adam: default
     a learning rate of 1e-4, with which the shape, and so the work of a step, hardly changes while
-    it is timed.
+    it is timed. cull: whether faces that are seen from their back are left out.
     """
     n_views, height, width = targets.shape[:3]
     leaves = mesh_leaves(mesh, n_views, requires_grad=True)
     radius = r if isinstance(r, Variable) else Variable(FLOAT, name="r")
     target = Variable(FLOAT, (width, height), n_views, name="target_silhouette")
+    size = (width, height)
     hs = build_hardsoftras(
-        leaves.pos, leaves.faces, leaves.matrix, (width, height), radius, K, max_delta=max_r
+        leaves.pos, leaves.faces, leaves.matrix, size, radius, K, max_delta=max_r, cull=cull
     )
     matrix = laplacian_matrix(mesh.faces, len(mesh.positions))
     loss = silhouette_loss(hs.silhouette, target) + laplacian_loss(leaves.pos, matrix) * laplacian
@@ -162,17 +164,21 @@ def texture_problem(
 
 
 def antialias_problem(
-    mesh: Mesh, matrices: np.ndarray, targets: np.ndarray, adam: Adam | None = None
+    mesh: Mesh,
+    matrices: np.ndarray,
+    targets: np.ndarray,
+    adam: Adam | None = None,
+    cull: bool = False,
 ) -> Problem:
     """Return the problem of vertices by silhouettes as ``silhouette_problem`` has them, by
     antialiasing.
 
-    matrices: (views, 4, 4). targets: (views, H, W, 1) in [0, 1]. adam: default as there.
+    matrices: (views, 4, 4). targets: (views, H, W, 1) in [0, 1]. adam, cull: as there.
     """
     n_views, height, width = targets.shape[:3]
     leaves = mesh_leaves(mesh, n_views, requires_grad=True)
     target = Variable(FLOAT, (width, height), n_views, name="target_silhouette")
-    aa = build_antialias(leaves.pos, leaves.faces, leaves.matrix, (width, height))
+    aa = build_antialias(leaves.pos, leaves.faces, leaves.matrix, (width, height), cull=cull)
     smooth = laplacian_loss(leaves.pos, laplacian_matrix(mesh.faces, len(mesh.positions)))
     loss = silhouette_loss(aa.silhouette, target) + smooth * LAPLACIAN
     data: dict[Variable, Any] = {

@@ -10,6 +10,7 @@ where the engine is, chaos (a spread that grows from step to step) cannot excuse
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -27,6 +28,7 @@ from dressi.ad import (
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT
 from dressi.engine import DressiAD
+from dressi.errors import DressiWarning
 from dressi.kinds import Lowering
 from dressi.packing import Options
 from dressi.testing.float64_fit import BETA1, BETA2, MOMENTUM, OPTIMIZERS, Fit, Setup
@@ -61,6 +63,13 @@ ACTIONS = {
 """What happens, and how often."""
 COMPARED = 0.2
 """How many of the steps of a rhythm are compared, besides its last."""
+
+
+def advance(ad: DressiAD, n: int) -> None:
+    """Run n steps, also where a sequence has taken the optimizer away, without the warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* without an optimizer", DressiWarning)
+        ad.exec_steps(n)
 
 
 class Sequence(Verdicts):
@@ -304,16 +313,16 @@ class Sequence(Verdicts):
                 walk.step(self.setup)
         loss = self.graph.losses[self.setup.loss]
         if not compared:
-            self.ad.exec_steps(n)
+            advance(self.ad, n)
             self.last_loss = self.ad.recv_img(loss)
             return
         before = self.leaves_of(self.ad)
         states = self.states_of(self.ad)
-        self.ad.exec_steps(n)
+        advance(self.ad, n)
         self.last_loss = self.ad.recv_img(loss)
         after, after_states = self.leaves_of(self.ad), self.states_of(self.ad)
         with self.fresh(before, states) as beside:
-            beside.exec_steps(n)
+            advance(beside, n)
             self.same("loss", [self.last_loss], [beside.recv_img(loss)])
             self.same("leaves", after.values(), self.leaves_of(beside).values())
             self.same("states", after_states.values(), self.states_of(beside).values())

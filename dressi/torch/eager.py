@@ -53,14 +53,22 @@ def call(
         if compiled is None or compiled.ad.runtime.closed:
             leaves = [_leaf(t) for t in shaped]
             compiled = _plans[full_key] = Compiled(leaves, list(build(*leaves)))
-            while len(_plans) > KEPT_PLANS:
-                _plans.popitem(last=False)
+            if _drop_plans not in compiled.ad.runtime.on_full:
+                compiled.ad.runtime.on_full.append(_drop_plans)
         _plans.move_to_end(full_key)
+        while len(_plans) > KEPT_PLANS:
+            _plans.popitem(last=False)
     outputs = apply(compiled, *shaped)
     return [
         out.reshape(v.layers, v.size[1], v.size[0], v.vtype.n).to(device)
         for out, v in zip(outputs, compiled.outputs, strict=True)
     ]
+
+
+def _drop_plans() -> None:
+    """Let all plans go; those that a backward pass or a call still needs stay until then."""
+    with _lock:
+        _plans.clear()
 
 
 def n_plans() -> int:

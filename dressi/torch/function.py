@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 
-from dressi.ad.graph import Variable
+from dressi.ad.graph import Variable, leaves
 from dressi.engine import DressiAD
 from dressi.engine.vjp import VJP
 from dressi.errors import DeviceError, GraphError
@@ -46,6 +47,11 @@ def engine() -> DressiAD:
         return _shared
 
 
+COMPARED_BYTES = 1 << 20
+"""Of a float input up to which it is compared with what was sent last: reading it twice takes a
+tenth of a millisecond, about as long as sending it."""
+
+
 class Compiled:
     """A graph from some leaves to some outputs, compiled on an engine, for NumPy arrays.
 
@@ -66,7 +72,8 @@ class Compiled:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.ad = engine() if ad is None else ad
         self._vjps: dict[tuple[bool, ...], VJP] = {}
-        self._sent: dict[int, np.ndarray] = {}  # integer inputs, by number
+        self._sent: dict[int, np.ndarray] = {}  # by number of the input: the bits sent last
+        self._has_state = any(leaf.update is not None for leaf in leaves(self.outputs))
         self._n_calls = 0
         self._current = 0  # the call whose inputs lie in the leaves
 
@@ -77,15 +84,19 @@ class Compiled:
         ``backward``.
 
         arrays: float32 or int32, as ``send_img`` takes them. needs: which inputs need a gradient;
-        default none. Integer inputs are sent only where their values changed.
+        default none. Inputs that need none are sent only where their values changed (floats up to
+        COMPARED_BYTES).
         """
-        with self.ad.lock:
-            self._send(arrays)
+        with self.ad.lock, self._sending(arrays, needs) as changed:
+            if any(needs) or not self._has_state:
+                values = self._vjp(needs).forward(changed)
+            else:
+                for leaf, array in changed:
+                    self.ad.send_img(leaf, array)
+                values = self.ad.recv_imgs(self.outputs)
             self._n_calls += 1
             self._current = self._n_calls
-            if not any(needs):
-                return self.ad.recv_imgs(self.outputs), self._n_calls
-            return self._vjp(needs).forward(), self._n_calls
+            return values, self._n_calls
 
     def backward(
         self,
@@ -100,11 +111,14 @@ class Compiled:
         gradient of each output, or None for zeros.
         """
         with self.ad.lock:
-            if self._current != call:
-                self._send(arrays)
-                self._current = call
-            found = iter(self._vjp(needs).backward(upstream))
-            return [next(found) if needed else None for needed in needs]
+            if self._current == call:
+                found = self._vjp(needs).backward(upstream)
+            else:
+                with self._sending(arrays, needs) as changed:
+                    found = self._vjp(needs).backward(upstream, changed)
+                    self._current = call
+            gradients = iter(found)
+            return [next(gradients) if needed else None for needed in needs]
 
     def close(self) -> None:
         """Free the plans for gradients; they are compiled again when they are needed."""
@@ -112,22 +126,44 @@ class Compiled:
             vjp.close()
 
     def _vjp(self, needs: Sequence[bool]) -> VJP:
-        key = tuple(needs)
+        key = tuple(needs) if any(needs) else ()
         if key not in self._vjps:
-            wrt = [v for v, needed in zip(self.inputs, key, strict=True) if needed]
+            wrt = [v for v, needed in zip(self.inputs, key, strict=False) if needed]
             self._vjps[key] = self.ad.vjp(self.outputs, wrt)
         return self._vjps[key]
 
-    def _send(self, arrays: Sequence[np.ndarray]) -> None:
+    @contextmanager
+    def _sending(
+        self, arrays: Sequence[np.ndarray], needs: Sequence[bool]
+    ) -> Iterator[list[tuple[Variable, np.ndarray]]]:
+        """The inputs that are to be sent, which the body does. Where it cannot, the leaves hold a
+        mixture, and all are sent the next time."""
         if len(arrays) != len(self.inputs):
             raise GraphError(f"{len(arrays)} arrays for {len(self.inputs)} inputs")
-        self._current = -1  # where one cannot be sent, the leaves hold a mixture
-        for k, (v, a) in enumerate(zip(self.inputs, arrays, strict=True)):
-            if not v.vtype.is_int:
-                self.ad.send_img(v, a)
-            elif k not in self._sent or not np.array_equal(self._sent[k], a):
-                self.ad.send_img(v, a)
-                self._sent[k] = a.copy()
+        self._current = -1
+        try:
+            yield self._changed(arrays, needs or (False,) * len(arrays))
+        except BaseException:
+            self._sent.clear()
+            raise
+
+    def _changed(
+        self, arrays: Sequence[np.ndarray], needs: Sequence[bool]
+    ) -> list[tuple[Variable, np.ndarray]]:
+        """Inputs whose values may not be those that were sent last. What needs a gradient, and
+        large images, are not compared."""
+        changed: list[tuple[Variable, np.ndarray]] = []
+        for k, (v, a, needed) in enumerate(zip(self.inputs, arrays, needs, strict=True)):
+            known = self._sent.get(k)
+            # Bits: -0 is another number than 0 here.
+            if known is not None and np.array_equal(known, a.view(np.int32)):
+                continue
+            changed.append((v, a))
+            if v.vtype.is_int or (a.nbytes <= COMPARED_BYTES and not needed):
+                self._sent[k] = a.view(np.int32).copy()
+            else:
+                self._sent.pop(k, None)
+        return changed
 
 
 def apply(compiled: Compiled, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -86,6 +86,43 @@ def label(name: str, t: torch.Tensor) -> str:
     return f"argument {name!r} ({dtype} {tuple(t.shape)} on {t.device}{grad})"
 
 
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What ``prepare`` found for an argument, for tensors of the same shape and kind."""
+
+    leaf: Leaf
+    rows: int
+    signature: tuple[object, ...]
+    integers: tuple[torch.Tensor, torch.Tensor] | None
+    """Values that it was found for, and as the graph takes them; None for floats."""
+
+    def ready(self, tensor: object) -> torch.Tensor | None:
+        """The tensor as the graph takes it; None where it must be looked at anew."""
+        if not isinstance(tensor, torch.Tensor) or _signature(tensor) != self.signature:
+            return None
+        if self.integers is None:
+            leaf = self.leaf
+            return tensor.reshape(leaf.layers, leaf.size[1], leaf.size[0], *leaf.vtype.tail)
+        return self.integers[1] if torch.equal(self.integers[0], tensor) else None
+
+
+def kept(
+    tensor: torch.Tensor, found: tuple[Leaf, torch.Tensor, int], said: Input, layout: Layout
+) -> Prepared | None:
+    """Return what ``prepare`` found as what serves the next call too; None where a tensor is moved
+    or padded in each call."""
+    leaf, ready, rows = found
+    moved = layout == "NCHW" and tensor.ndim >= 3 and not leaf.vtype.is_matrix
+    if said.capacity is not None or moved or tensor.device.type != "cpu":
+        return None
+    integers = None if tensor.is_floating_point() else (tensor.detach().clone(), ready.clone())
+    return Prepared(leaf, rows, _signature(tensor), integers)
+
+
+def _signature(t: torch.Tensor) -> tuple[object, ...]:
+    return t.dtype, t.shape, t.device, t.layout
+
+
 def prepare(
     name: str, tensor: object, said: Input, layout: Layout
 ) -> tuple[Leaf, torch.Tensor, int]:

@@ -21,7 +21,7 @@ from dressi.ad.vtype import INT
 from dressi.engine import DressiAD
 from dressi.errors import DressiWarning, GraphError
 from dressi.torch.function import Compiled, apply
-from dressi.torch.inputs import Input, Layout, Leaf, as_input, count, prepare
+from dressi.torch.inputs import Input, Layout, Leaf, Prepared, as_input, count, kept, prepare
 
 log = logging.getLogger("dressi")
 
@@ -72,6 +72,7 @@ class Layer(torch.nn.Module):
         self._layout, self._n_graphs, self._ad = layout, n_graphs, ad
         self._graphs: OrderedDict[tuple[Leaf, ...], _Graph] = OrderedDict()
         self._evicted: set[tuple[Leaf, ...]] = set()
+        self._prepared: dict[str, Prepared | None] = {}
         self._warned = False
 
     @property
@@ -92,7 +93,14 @@ class Layer(torch.nn.Module):
         leaves: list[Leaf] = []
         sent: list[torch.Tensor] = []
         for name, tensor in tensors.items():
-            leaf, ready, rows = prepare(name, tensor, self._said[name], self._layout)
+            known = self._prepared.get(name)
+            ready = None if known is None else known.ready(tensor)
+            if known is not None and ready is not None:
+                leaf, rows = known.leaf, known.rows
+            else:
+                found = prepare(name, tensor, self._said[name], self._layout)
+                self._prepared[name] = kept(tensor, found, self._said[name], self._layout)
+                leaf, ready, rows = found
             leaves.append(leaf)
             sent.append(ready)
             if name in self._counts:
@@ -118,7 +126,7 @@ class Layer(torch.nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         """What is on a device stays behind: a copy builds its graphs anew."""
-        return {**self.__dict__, "_graphs": OrderedDict(), "_evicted": set()}
+        return {**self.__dict__, "_graphs": OrderedDict(), "_evicted": set(), "_prepared": {}}
 
     # -- inside
 

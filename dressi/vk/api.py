@@ -12,8 +12,10 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
+from dressi import config
 from dressi.errors import DeviceError
 from dressi.vk.vendor import nvidia_hint
 
@@ -36,7 +38,19 @@ _INSTALL = {
 
 def install_hint() -> str:
     """What to install on this operating system to get a Vulkan loader and a driver; where there are
-    signs of an NVIDIA driver, what that needs to be loaded."""
+    signs of an NVIDIA driver, what that needs to be loaded. Driver files that the environment names
+    and that are not there come first."""
+    files = config.vulkan_driver_files()
+    missing = ", ".join(name for name in files if not Path(name).exists())
+    if missing:
+        return (
+            f"hint: VK_DRIVER_FILES (or VK_ICD_FILENAMES) names {missing}, which is not there: "
+            f"correct the path, or unset the variable\n  {_to_install()}"
+        )
+    return _to_install()
+
+
+def _to_install() -> str:
     here = _INSTALL.get(sys.platform, _INSTALL["linux"])
     rest = "; ".join(
         f"{name}: {text}"

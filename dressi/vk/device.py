@@ -21,7 +21,7 @@ from dressi.vk.context import Context, Owned
 from dressi.vk.executor import Executable
 from dressi.vk.image import Image, read_all, write_all
 from dressi.vk.instance import Instance, choose, fitting
-from dressi.vk.memory import Memory, Staging
+from dressi.vk.memory import Buffer, Memory, Staging
 from dressi.vk.profile import profile_of
 from dressi.vk.query import DeviceInfo
 from dressi.vk.store import DepthPool, ImageStore
@@ -231,8 +231,9 @@ class Device:
             raise
         return executable
 
-    def transfer(self, use: str, images: Sequence[Image], what: str) -> Transfer:
-        """A ``Transfer`` of images of this device; ``use``: ``"upload"`` or ``"readback"``."""
+    def transfer(self, use: str, images: Sequence[Image | Buffer], what: str) -> Transfer:
+        """A ``Transfer`` of images and buffers of this device; ``use``: ``"upload"`` or
+        ``"readback"``."""
         return Transfer(self, use, images, what)
 
     def batch(self, parts: Sequence[Recorded]) -> Batch:

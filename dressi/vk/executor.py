@@ -173,6 +173,10 @@ class Executable:
         """Return images of ``plan.images``, for a ``Transfer``."""
         return [self._images[i] for i in indices]
 
+    def buffers(self, indices: Sequence[int]) -> list[Buffer]:
+        """Return buffers of ``plan.buffers``, for a ``Transfer``."""
+        return [self._buffers[i] for i in indices]
+
     def download(self, image_index: int) -> bytes:
         """Return the pixels of an image of ``plan.images``, tightly packed, row 0 first."""
         self.check()

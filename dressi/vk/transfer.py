@@ -1,9 +1,10 @@
-"""Copies between images and memory of the host that are recorded once, and submits of several
-recorded things.
+"""Copies between images or buffers and memory of the host that are recorded once, and submits of
+several recorded things.
 
-In: images of one device, executables. Out: ``Transfer``, whose host memory NumPy sees as it is, and
-``Batch``, one submit that the host need not wait for at once. The ways of ``dressi.vk.image`` take
-any images, but record anew and copy bytes in each call: a twentieth of a millisecond and more.
+In: images and buffers of one device, executables. Out: ``Transfer``, whose host memory NumPy sees
+as it is, and ``Batch``, one submit that the host need not wait for at once. The ways of
+``dressi.vk.image`` take any images, but record anew and copy bytes in each call: a twentieth of a
+millisecond and more.
 """
 
 from __future__ import annotations
@@ -82,8 +83,9 @@ class Transfer:
     """A copy of the same images to or from the same memory of the host, again and again.
 
     device: where the images are. use: ``"upload"`` (to the images) or ``"readback"`` (from them).
-    images: which. The host memory counts as staging memory: ``memory_limit`` leaves it out. Raises
-    OutOfMemoryError where there is not enough of it, DeviceError for no images and another use.
+    images: which; also buffers, each whole. The host memory counts as staging memory:
+    ``memory_limit`` leaves it out. Raises OutOfMemoryError where there is not enough of it,
+    DeviceError for no images and another use.
     """
 
     words: tuple[np.ndarray, ...]
@@ -91,7 +93,9 @@ class Transfer:
     says. Those of an upload are to be written only: reading them may be a hundred times slower.
     Not to be touched while a submit is under way, nor after ``close``."""
 
-    def __init__(self, device: Owner, use: str, images: Sequence[Image], what: str) -> None:
+    def __init__(
+        self, device: Owner, use: str, images: Sequence[Image | Buffer], what: str
+    ) -> None:
         if use not in (UPLOAD, READBACK):
             raise DeviceError(f"a transfer is for {UPLOAD!r} or {READBACK!r}, not for {use!r}")
         if not images:
@@ -102,9 +106,10 @@ class Transfer:
         self._use = use
         self.what = what
         self._closed = False
-        self._images: tuple[Image, ...] = ()
-        self._shapes = [(i.format, i.width, i.height) for i in images]
-        self._pieces, sizes = pieces([(i.row_bytes, i.height) for i in images], MOST_BYTES)
+        self._images: tuple[Image | Buffer, ...] = ()
+        self._shapes = [_shape(i) for i in images]
+        self._pieces, sizes = pieces([_rows(i) for i in images], MOST_BYTES)
+        self._row_bytes = [_rows(i)[0] for i in images]
         self._owned = Owned(self._ctx)
         try:
             self._buffers = [
@@ -120,10 +125,20 @@ class Transfer:
             self._owned.destroy()
             raise
 
-    def record(self, images: Sequence[Image]) -> None:
+    def views(self, nth: int) -> list[np.ndarray]:
+        """Return the words of one of the images, as views of ``words``: one array but where it lies
+        in several pieces, row 0 first."""
+        n = self._row_bytes[nth]
+        return [
+            self.words[p.buffer][p.offset // 4 : (p.offset + p.rows * n) // 4]
+            for p in self._pieces
+            if p.image == nth
+        ]
+
+    def record(self, images: Sequence[Image | Buffer]) -> None:
         """Copy other images of the same formats and sizes from now on. Raises DeviceError for
         others. Not while a submit is under way."""
-        shapes = [(i.format, i.width, i.height) for i in images]
+        shapes = [_shape(i) for i in images]
         if shapes != self._shapes:
             raise DeviceError(f"{self.what} is made for {self._shapes}, not for {shapes}")
         ctx, lib, commands = self._ctx, self._ctx.api.lib, self._commands
@@ -134,6 +149,14 @@ class Transfer:
         general, arena = ctx.api.c.VK_IMAGE_LAYOUT_GENERAL, Arena(ctx.api)
         for p in self._pieces:
             image, buffer = images[p.image], self._buffers[p.buffer].handle
+            if isinstance(image, Buffer):
+                ends = (image.handle, buffer), (0, p.offset)
+                if self._use == UPLOAD:
+                    ends = (buffer, image.handle), (p.offset, 0)
+                (source, target), (start, to) = ends
+                part = arena.struct("VkBufferCopy", srcOffset=start, dstOffset=to, size=image.size)
+                lib.vkCmdCopyBuffer(commands, source, target, 1, part)
+                continue
             region = copy_region(ctx, arena, image, p.y, p.rows, p.offset)
             if self._use == UPLOAD:
                 lib.vkCmdCopyBufferToImage(commands, buffer, image.handle, general, 1, region)
@@ -154,7 +177,7 @@ class Transfer:
         self._ctx.enter()
         if self._closed:
             raise DeviceError(f"{self.what} is closed")
-        gone = [i.name for i in self._images if not i.alive]
+        gone = [i.name for i in self._images if isinstance(i, Image) and not i.alive]
         if gone or not self._images:
             raise DeviceError(f"{self.what} was recorded for images that are gone: {gone}")
 
@@ -203,6 +226,17 @@ class Batch:
         """Both."""
         self.start()
         self.finish()
+
+
+def _shape(image: Image | Buffer) -> tuple[str, int, int]:
+    if isinstance(image, Buffer):
+        return "words", image.size // 4, 1
+    return image.format, image.width, image.height
+
+
+def _rows(image: Image | Buffer) -> tuple[int, int]:
+    """Bytes of a row, number of rows."""
+    return (image.size, 1) if isinstance(image, Buffer) else (image.row_bytes, image.height)
 
 
 def _words(ffi: Any, buffer: Buffer) -> np.ndarray:

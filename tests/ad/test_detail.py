@@ -56,7 +56,9 @@ def test_inner_pixels_of_a_curved_uv_take_central_differences_and_layers_stay_ap
 
 
 @pytest.mark.parametrize("turn", [0.0, 0.4, 1.1])
-def test_footprints_are_the_longer_step_and_the_largest_singular_value(turn: float) -> None:
+def test_footprints_are_the_mean_the_longer_step_and_the_largest_singular_value(
+    turn: float,
+) -> None:
     rng = np.random.default_rng(3)
     dx, dy = Variable(VEC2, (7, 1)), Variable(VEC2, (7, 1))
     jacobians = rng.normal(size=(7, 2, 2)) * 0.1  # columns are the steps
@@ -65,14 +67,22 @@ def test_footprints_are_the_longer_step_and_the_largest_singular_value(turn: flo
     feeds = {dx: turned[:, :, 0].reshape(1, 1, 7, 2), dy: turned[:, :, 1].reshape(1, 1, 7, 2)}
     size = np.array([32.0, 8.0])
     texels = size[:, None] * turned
-    axes, ellipse = evaluate(
-        [F.texture_lod(dx, dy, (32, 8), f) for f in ("axes", "ellipse")], feeds
+    mean, axes, ellipse, usual = evaluate(
+        [
+            *(F.texture_lod(dx, dy, (32, 8), f) for f in ("mean", "axes", "ellipse")),
+            F.texture_lod(dx, dy, (32, 8)),
+        ],
+        feeds,
     )
+    assert np.allclose(mean.ravel(), np.log2(np.linalg.norm(texels, axis=(1, 2)) / 2))
+    assert (usual == mean).all()
     assert np.allclose(axes.ravel(), np.log2(np.linalg.norm(texels, axis=1).max(axis=1)))
     assert np.allclose(ellipse.ravel(), np.log2(np.linalg.norm(texels, 2, axis=(1, 2))))
     assert (ellipse >= axes - 1e-12).all()
     unturned = np.linalg.norm(size[:, None] * jacobians, 2, axis=(1, 2))
     assert np.allclose(ellipse.ravel(), np.log2(unturned))
+    whole = np.linalg.norm(size[:, None] * jacobians, axis=(1, 2))
+    assert np.allclose(mean.ravel(), np.log2(whole / 2))
 
 
 def test_one_texel_a_pixel_is_level_0_and_each_halving_one_more() -> None:
@@ -81,8 +91,10 @@ def test_one_texel_a_pixel_is_level_0_and_each_halving_one_more() -> None:
     for scale, level in ((0.5, -1.0), (1.0, 0.0), (2.0, 1.0), (8.0, 3.0)):
         data = np.stack([X, Y], -1)[None] * scale / 16
         for of in (mip, (16, 16), Variable(VEC3, (16, 16))):
-            (lod,) = evaluate([F.uv_lod(uv, of)], {uv: data})
+            both = [F.uv_lod(uv, of, footprint=f) for f in ("axes", "mean")]
+            lod, mean = evaluate(both, {uv: data})
             assert np.allclose(lod, level)
+            assert np.allclose(mean, level - 0.5)  # a texel is a mean already
 
 
 def test_gradients_stop_at_the_level_of_detail_unless_asked_for() -> None:
@@ -92,7 +104,7 @@ def test_gradients_stop_at_the_level_of_detail_unless_asked_for() -> None:
     data, numbers = _two_faces()
     feeds = {uv: data + rng.normal(size=data.shape) * 0.003, ids: numbers}
     assert build_backward(F.uv_lod(uv, (64, 32), ids)) == {}
-    for footprint in ("axes", "ellipse"):
+    for footprint in ("mean", "axes", "ellipse"):
         lod = F.uv_lod(uv, (64, 32), ids, footprint, gradient=True)
         (g,) = evaluate([build_backward(lod)[uv]], feeds)
         for _ in range(4):

@@ -15,7 +15,7 @@ from dressi.testing.views import spread_views
 
 @pytest.mark.gpu
 def test_a_texture_fit_rasterizes_anew_only_where_the_projection_is_shifted() -> None:
-    """The paper's claim (4.1) that a texture is faster than a shape, for rasterization is cached."""
+    """The paper (4.1): a texture is faster than a shape, for rasterization is cached."""
     mesh = icosphere(1)
     mesh = replace(mesh, uvs=np.zeros((1, 2), np.float32), uv_faces=np.zeros_like(mesh.faces))
     matrices = np.stack([c.matrix for c in spread_views(2)])
@@ -24,7 +24,7 @@ def test_a_texture_fit_rasterizes_anew_only_where_the_projection_is_shifted() ->
     with DressiAD() as ad:
         fit = fit_texture(ad, mesh, matrices, colours, schedule)
         report = ad.report()
-    # The still part is made at steps 4 and 9, and runs again at the shifts of steps 10, 13, ..., 28.
+    # The still part is made at steps 4 and 9, and runs again at shifts: steps 10, 13, ..., 28.
     assert report.steps == 31
     assert report.static_runs == 2 + len(range(10, 31, 3))
     assert fit.losses[-1] < 0.2 * fit.losses[0]

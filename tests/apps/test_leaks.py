@@ -17,6 +17,12 @@ def test_leaks_of_the_bench_in_small(name: str, n: int, warm: int) -> None:
     assert growth["handles"] == 0 and growth["threads"] <= 0 and growth["MB"] < 16
 
 
+def test_calls_of_a_layer_leave_nothing() -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    growth = leaks.grow("calls of a layer", None, 300, 100)
+    assert growth["handles"] == 0 and growth["threads"] <= 0 and growth["MB"] < 16
+
+
 def test_leaks_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted one: leaves that are never freed."""
     monkeypatch.setattr(LeafStore, "release", lambda self: None)

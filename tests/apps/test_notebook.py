@@ -13,6 +13,7 @@ from PIL import Image
 
 pytest.importorskip("plotly", reason="needs the extra notebook")
 
+from dressi.ad import VEC3, Variable
 from dressi.apps import notebook
 from dressi.errors import GraphError
 from dressi.render.scene import icosphere
@@ -110,3 +111,26 @@ def test_a_still_picture_holds_the_whole_of_a_long_mesh(stretch: tuple[float, ..
     assert covered.mean() > 0.02
     border = np.concatenate([covered[0], covered[-1], covered[:, 0], covered[:, -1]])
     assert not border.any()
+
+
+def test_a_live_picture_is_shown_once_and_then_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages: list[str] = []
+
+    class Handle:
+        def update(self, page: Any) -> None:
+            pages.append("changed " + page.data[:6])
+
+    def display(page: Any, display_id: bool) -> Handle:
+        assert display_id
+        pages.append("shown " + page.data[:6])
+        return Handle()
+
+    class Engine:
+        def recv_img(self, v: Variable) -> np.ndarray:
+            return np.zeros((4, 4, 3))
+
+    monkeypatch.setattr("IPython.display.display", display)
+    callback = notebook.live(Engine(), Variable(VEC3, (4, 4)))  # type: ignore[arg-type]
+    for done in (3, 6):
+        callback(done)
+    assert pages == ["shown step 3", "changed step 6"]

@@ -18,7 +18,15 @@ from dressi.apps.photos import view_weights
 from dressi.apps.reconstruct.command import TargetOptions, reconstruct_target
 from dressi.apps.reconstruct.framing import MARGIN, around, views_of
 from dressi.apps.reconstruct.pictures import Pictures, shrink
-from dressi.apps.reconstruct.pipeline import Plan, moved, placement, reconstruct, rounds_of, widened
+from dressi.apps.reconstruct.pipeline import (
+    Plan,
+    moved,
+    placement,
+    reconstruct,
+    rounds_of,
+    widened,
+    without_small_holes,
+)
 from dressi.apps.reconstruct.rounds import turns
 from dressi.apps.reconstruct.targets import Target, draw, load_target, target_of_mesh, texels
 from dressi.cli import main
@@ -75,6 +83,19 @@ def test_masks_are_empty_beyond_the_frame_only_where_the_object_does_not_reach_i
     assert wide[0, 3, 0, 0] == 1.0 and wide[0, 3, -1, 0] == 0.0 and wide[0, 0].sum() == 0.0
     # The corner of the old frame is where it was in the middle of the new one.
     assert np.allclose(matrices[0] @ [1.0, 1.0, 0.0, 1.0], [0.5, 0.5, 0.0, 1.0])
+
+
+def test_small_holes_of_a_mask_are_filled_and_have_no_weight() -> None:
+    masks = np.zeros((2, 32, 32, 1), np.float32)
+    masks[:, 2:30, 2:30] = 1.0
+    masks[0, 6:8, 6:8] = 0.0  # enclosed, a two hundredth of the area
+    masks[0, 12:20, 12:20] = 0.0  # enclosed, a twelfth: an opening
+    masks[1, 14:16, 20:] = 0.0  # open to the side
+    made = without_small_holes(Pictures(np.stack([np.eye(4)] * 2), masks))
+    assert (made.coverage[0, 6:8, 6:8] == 1.0).all() and made.coverage[0, 12:20, 12:20].sum() == 0
+    assert np.array_equal(made.coverage[1], masks[1])
+    assert made.weights is not None and (made.weights == 0.0).sum() == 4
+    assert (made.weights[0, 6:8, 6:8] == 0.0).all()
 
 
 @pytest.mark.parametrize("wrap", ["repeat", "clamp", "mirror"])

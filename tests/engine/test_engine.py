@@ -213,7 +213,7 @@ def test_without_an_optimizer_a_step_is_forward_only() -> None:
     with DressiAD() as ad:
         ad.send_img(x, np.full((2, 3), 4.0))
         ad.set_loss_var(x * x)
-        ad.exec_steps(3)
+        ad.exec_step()
         assert (ad.recv_img(x) == 4).all()
 
 

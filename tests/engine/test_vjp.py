@@ -10,10 +10,12 @@ import pytest
 
 from dressi import FLOAT, INT, IVEC3, MAT3, MAT4, SGD, VEC2, VEC3, DressiAD, F, Variable
 from dressi.ad.optim import step_counter
+from dressi.engine.vjp import VJP
 from dressi.errors import GraphError
 from dressi.render.camera import ring
 from dressi.render.raster import build_hardsoftras
 from dressi.render.scene import icosphere
+from dressi.testing.null_device import NullDevice
 
 pytestmark = pytest.mark.gpu
 SIZE = (32, 24)
@@ -181,3 +183,61 @@ def test_what_it_holds_is_freed(ad: DressiAD) -> None:
     del vjp
     ad.recv_img(pos)
     assert ad.device.live_handles().get("VkPipeline", 0) == before[1]
+
+
+def test_what_is_sent_and_read_is_part_of_the_submit() -> None:
+    """One submit for the forward plan, one for the backward plan, and none where nothing is new."""
+    device = NullDevice()
+    with DressiAD(device) as ad:
+        x, k = Variable(FLOAT, (4, 4), name="x"), Variable(FLOAT, name="k")
+        ad.send_img(x, np.ones((4, 4)))
+        ad.send_img(k, 2.0)
+        vjp = ad.vjp([x * x * k], [x])
+        vjp.forward()
+        vjp.backward([np.ones((4, 4, 1))])
+        device.calls.clear()
+        (value,) = vjp.forward([(x, np.full((4, 4), 3.0)), (k, 1.0)])
+        (gradient,) = vjp.backward([np.full((4, 4, 1), 2.0)])
+        np.testing.assert_array_equal(value, np.full((4, 4, 1), 9.0, np.float32))
+        np.testing.assert_array_equal(gradient, np.full((4, 4, 1), 12.0, np.float32))
+        assert [len(parts) for parts in device.names("start")] == [3, 3]
+        assert not any(device.names(call) for call in ("upload", "download", "run", "read"))
+        vjp.forward()
+        assert len(device.names("start")) == 2
+
+
+def test_data_that_is_bad_leaves_what_was_sent_before_it(ad: DressiAD) -> None:
+    """The first of two leaves is sent, the second is refused: the first is on the device."""
+    x, y = Variable(FLOAT, (3, 3), name="x"), Variable(FLOAT, (3, 3), name="y")
+    for leaf in (x, y):
+        ad.send_img(leaf, np.ones((3, 3)))
+    vjp = ad.vjp([x + y], [x])
+    vjp.forward()
+    with pytest.raises(GraphError, match=r"y.*nan"):
+        vjp.forward([(x, np.full((3, 3), 5.0)), (y, np.full((3, 3), np.nan))])
+    np.testing.assert_array_equal(ad.recv_img(x), np.full((3, 3, 1), 5.0, np.float32))
+    np.testing.assert_array_equal(vjp.forward()[0], np.full((3, 3, 1), 6.0, np.float32))
+
+
+def test_plans_that_do_not_run_make_room() -> None:
+    """Two products that do not fit together: each runs, also the first one again."""
+    x = Variable(FLOAT, (64, 64), name="x")
+
+    def product(ad: DressiAD, k: float) -> VJP:
+        return ad.vjp([F.image.gaussian_blur(x * k, 2.0)], [x])
+
+    data = np.random.default_rng(0).uniform(size=(64, 64))
+    needed = []
+    for limit in (None, 1):
+        device = NullDevice(memory_limit=limit and needed[1] - 1)
+        with DressiAD(device) as ad:
+            ad.send_img(x, data)
+            products = [product(ad, k) for k in (1.0, 2.0)]
+            for k in (0, 1, 0):
+                (value,) = products[k].forward()
+                (gradient,) = products[k].backward([np.ones((64, 64, 1))])
+                needed.append(device.used_bytes())
+                assert gradient is not None
+                np.testing.assert_allclose(gradient.sum(), 64 * 64 * (k + 1), rtol=1e-5)
+                np.testing.assert_allclose(value.sum(), data.sum() * (k + 1), rtol=0.05)
+    assert max(needed[3:]) < needed[1]

@@ -13,23 +13,29 @@ from dressi.render.camera.eye import eye_position
 from dressi.render.raster import build_hard_raster
 from dressi.render.raster.antialias import build_antialias
 from dressi.render.raster.hardsoftras import HardSoft, Peel, build_hardsoftras
+from dressi.render.raster.ribbons import build_ribbons
 from dressi.render.raster.strokes import build_lines
+from dressi.render.scene.grow import Growth, grow_strands
 from dressi.render.scene.mesh import Mesh, icosphere
 from dressi.render.scene.pear import make_pear
 from dressi.render.shading import (
     DirectionalLight,
+    HairFiber,
     PointLight,
     SpotLight,
     Surface,
     blend_peels,
     blinn_phong,
+    build_opacity_map,
     build_shadow_map,
     build_surface,
     directional_matrix,
     gouraud,
     lambert_surface,
     pbr,
+    shade_hair,
     shadow_visibility,
+    strand_transmittance,
     tone_map,
     unlit,
     vertex_normals,
@@ -111,9 +117,19 @@ def soft_rim() -> Variable:
 
 
 def three_peels() -> Variable:
+    """The mean of the paper: near the outline what a square hides shows through it, and a square's
+    diagonal is a faint gap where it meets its corner."""
     model = Model(overlapping())
     hs, colors = model.soft(0.06, 3), face_colors(model, 2)
     return hs.blend([F.lookup(colors, p.ids) for p in hs.peels], BACKGROUND)
+
+
+def opaque_peels() -> Variable:
+    """The same peels over each other: nothing shows through."""
+    model = Model(overlapping())
+    hs, colors = model.soft(0.06, 3), face_colors(model, 2)
+    shown = [F.lookup(colors, p.ids) for p in hs.peels]
+    return blend_peels(hs, shown, [1.0] * 3, BACKGROUND)[0]
 
 
 def transparency() -> Variable:
@@ -222,6 +238,36 @@ def strands() -> Variable:
     return lines.interpolate(color, F.leaf(segments, IVEC2)) * lines.coverage
 
 
+def hair() -> Variable:
+    """A ball of hair: its layers, its shadows on itself and on the ball, both highlights."""
+    model = Model(icosphere(3), (1.5, 1.2, 4.2))
+    growth = Growth(length=0.9, width=0.03, lift=0.4, curl=0.12, seed=1)
+    grown = grow_strands(icosphere(3), 700, growth, ((0, 0, 0), (1.04,) * 3))
+    points, widths = F.leaf(grown.points, VEC3), F.leaf(grown.widths, FLOAT)
+    segments, neighbors = F.leaf(grown.segments, IVEC2), F.leaf(grown.neighbors, IVEC2)
+    ball = build_hard_raster(model.pos, model.faces, model.matrix, SIZE)
+    args = (points, segments, neighbors, widths, model.matrix, SIZE)
+    ribbons = build_ribbons(*args, n_layers=4, occluder=ball.depth)
+    opacity = build_opacity_map(
+        points, segments, widths, directional_matrix(SUN.direction, 0.0, 2.0), (64, 64)
+    )
+    position = ribbons.interpolate(points, segments)
+    color = shade_hair(
+        HairFiber(melanin=0.5, redness=0.6),
+        F.normalize(ribbons.interpolate(F.leaf(grown.tangents, VEC3), segments)),
+        F.normalize(model.eye - position),
+        position,
+        [DirectionalLight(SUN.direction, 1.0, 10.0)],
+        [strand_transmittance(opacity, position, 0.7)],
+        ambient=0.2,
+    )
+    skin = F.constant((0.4, 0.3, 0.25)) * strand_transmittance(
+        opacity, ball.interpolate(model.pos, model.faces), 0.7
+    )
+    background = F.where(ball.mask, skin, F.constant(SKY))
+    return ribbons.blend(F.where(ribbons.mask, color, 0.0), background)
+
+
 def _letter() -> np.ndarray:
     """(8, 8, 3): an F, which looks like itself in one pose only."""
     rows = ("........", ".#####..", ".#......", ".####...", ".#......", ".#......", ".#......")
@@ -263,8 +309,9 @@ def mip_levels() -> Variable:
 PICTURES: dict[str, Callable[[], Variable]] = {
     f.__name__: f
     for f in (
-        *(soft_rim, three_peels, transparency, antialias, textured_pear, lambert_pear),
+        *(soft_rim, three_peels, opaque_peels, transparency, antialias),
+        *(textured_pear, lambert_pear),
         *(blinn_phong_lamp, gouraud_ball, pbr_lights, gold_under_a_sky, normal_map, shadow),
-        *(strands, wraps, mip_levels),
+        *(strands, hair, wraps, mip_levels),
     )
 }

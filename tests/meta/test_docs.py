@@ -53,8 +53,9 @@ def test_python_blocks_run_and_print_what_the_page_says(
     monkeypatch.setenv("DRESSI_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     text = page.read_text(encoding="utf-8")
-    if re.search(r"^import torch$", text, re.MULTILINE):
-        pytest.importorskip("torch", reason="PyTorch is not installed")
+    for name, what in (("torch", "PyTorch"), ("jax", "JAX")):
+        if re.search(rf"^import {name}$", text, re.MULTILINE):
+            pytest.importorskip(name, reason=f"{what} is not installed")
     names: dict[str, object] = {}
     for block in _blocks(page):
         above = "\n" * text[: block.start(1)].count("\n")  # errors name the line of the page

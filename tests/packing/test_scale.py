@@ -22,7 +22,7 @@ from dressi.packing.greedy import PATIENCE, pack_substages
 from dressi.packing.growing import why_not_stage
 from dressi.packing.inline import find_inline
 from dressi.packing.limits import LLVMPIPE, MINIMUM, NVIDIA, DeviceLimits
-from dressi.packing.obstacles import IMAGES, LEAVES, SCATTERED
+from dressi.packing.obstacles import IMAGES, INPUTS, LEAVES, MOST_CARRIED, SAMPLED, SCATTERED
 from dressi.packing.stage import pack_stages
 from dressi.packing.substage import Substage, make_substage
 from dressi.packing.task import Context
@@ -146,7 +146,7 @@ class PlainPacker:
         return in_buffer(v) or not (s.reads[v.uid][1] == {ATTACHMENT} or (unit.is_uniform and same))
 
     def hopeless(self, new: Substage) -> bool:
-        """Outputs only grow, and leaves stay inputs."""
+        """Outputs only grow, leaves stay inputs, and too many inputs are not worth trying."""
         limits, use = self.context.limits, use_of(new)
         scattered = use[SCATTERED] if new.kind != COMP else 0
         return (
@@ -154,6 +154,7 @@ class PlainPacker:
             or (scattered > 0 and use[IMAGES] + scattered > limits.combined_outputs)
             or (scattered > 0 and not limits.fragment_stores)
             or use[LEAVES] > limits.input_attachments
+            or use[INPUTS] + use[SAMPLED] > MOST_CARRIED
         )
 
 
@@ -195,6 +196,34 @@ def test_one_shader_keeps_to_the_attachments_of_a_render_pass() -> None:
     p = packed([F.add_n(images)], NVIDIA)
     assert NVIDIA.stage_attachments == 64 and p.plan.n_substages > 1
     assert len(p.plan.stages) <= 3
+
+
+def side_by_side(n_values: int, rounds: int) -> list[Variable]:
+    """The sum of as many values of one image, each changed in every round by its neighbour::
+
+    image --+-- sin(1 x) --- a_0 + sin(a_1) --- ... --+
+            +-- sin(2 x) --- a_1 + sin(a_2) --- ... --+-- sum
+            +-- ...                                 --+
+    """
+    image = Variable(FLOAT, (8, 6), name="image")
+    values = [F.sin(image * (1.0 + k)) for k in range(n_values)]
+    for _ in range(rounds):
+        values = [a + F.sin(b) for a, b in zip(values, values[1:] + values[:1], strict=True)]
+    return [F.add_n(values)]
+
+
+def test_inputs_that_become_inner_values_a_thousand_units_later_are_not_carried() -> None:
+    p = packed(side_by_side(20, 30), LLVMPIPE)
+    assert p.plan.n_functions > 1000 and LLVMPIPE.input_attachments < 20
+    assert p.plan.n_substages == 1
+
+
+def test_more_values_at_once_than_registers_are_not_tried() -> None:
+    """A shader could hold them, with one input: it would hold more than MOST_CARRIED at once."""
+    few, many = (
+        packed(side_by_side(n, 2), LLVMPIPE) for n in (MOST_CARRIED // 2, MOST_CARRIED + 10)
+    )
+    assert few.plan.n_substages == 1 < many.plan.n_substages
 
 
 # -- growth ----------------------------------------------------------------------------------------

@@ -348,7 +348,7 @@ def test_why_not_names_limit_number_and_device() -> None:
     right = F.add_n([image("c"), image("d"), image("e")])
     (first, second, last), context = _candidates(left * right, limits=MINIMUM)
     active = begin(last, context)
-    change = active.change(second, patient=False)
+    change = active.change(second, patience=0)
     assert isinstance(change, Change)
     active.add(change)
     obstacle = active.why_not(first)

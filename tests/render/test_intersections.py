@@ -100,9 +100,7 @@ def test_signs_of_tiny_volumes_are_exact():
     index = np.arange(120).reshape(40, 3)
     got = orient3d(ExactPoints(positions), *index.T, 120 + np.arange(40))
     for row, sign in enumerate(got.tolist()):
-        a, b, c, d = (
-            tuple(Fraction(x) for x in positions[i]) for i in [*index[row], 120 + row]
-        )
+        a, b, c, d = (tuple(Fraction(x) for x in positions[i]) for i in [*index[row], 120 + row])
         volume = dot(cross(minus(b, a), minus(c, a)), minus(d, a))
         assert sign == (volume > 0) - (volume < 0)
 
@@ -168,7 +166,11 @@ def test_pairs_without_a_shared_corner(points, meets, swap):
 
 
 SHARED = {
-    "flat around an edge": ([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, -1, 0]], [[0, 1, 2], [1, 0, 3]], 0),
+    "flat around an edge": (
+        [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, -1, 0]],
+        [[0, 1, 2], [1, 0, 3]],
+        0,
+    ),
     "folded back by 180 degrees": (
         [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0.3, 0.4, 0]],
         [[0, 1, 2], [1, 0, 3]],

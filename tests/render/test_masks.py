@@ -8,13 +8,13 @@ import pytest
 from dressi.errors import GraphError
 from dressi.render.fit import iou
 from dressi.render.io import (
+    hull_cells,
     hull_mask,
     load_photos,
     object_masks,
     photo_mask,
     read_bounding_box,
     srgb_to_linear,
-    visual_hull,
 )
 
 
@@ -113,7 +113,7 @@ def test_hull_of_a_ball_is_the_ball_and_projects_back():
     ks, rs, ts = zip(*cameras_around(8), strict=True)
     # the outline of a ball of radius 0.9 at distance 4: tan = 0.9 / sqrt(16 - 0.81)
     masks = [disc(192, 256, 95.5, 127.5, 320 * 0.9 / np.sqrt(16 - 0.81))] * 8
-    hull = visual_hull(masks, ks, rs, ts, bbox, 48)
+    hull = hull_cells(masks, ks, rs, ts, bbox, 48)
     center = (np.mgrid[:48, :48, :48] + 0.5) / 24 - 1
     ball = (center**2).sum(axis=0) < 0.81
     core = (center**2).sum(axis=0) < 0.88**2
@@ -126,8 +126,8 @@ def test_hull_of_a_ball_is_the_ball_and_projects_back():
 def test_hull_is_not_carved_by_what_a_camera_does_not_see():
     bbox = np.array([[-9.0, -9, -9], [9, 9, 9]])  # reaches behind the camera and out of the frame
     k, r, t = next(cameras_around(1))
-    empty = visual_hull([np.zeros((192, 256))], [k], [r], [t], bbox, 18)
-    full = visual_hull([np.ones((192, 256))], [k], [r], [t], bbox, 18)
+    empty = hull_cells([np.zeros((192, 256))], [k], [r], [t], bbox, 18)
+    full = hull_cells([np.ones((192, 256))], [k], [r], [t], bbox, 18)
     assert full.all() and 0 < empty.sum() < full.sum()
     assert empty[:, :, :4].all(), "behind the camera"
 
@@ -135,9 +135,9 @@ def test_hull_is_not_carved_by_what_a_camera_does_not_see():
 def test_hull_refuses_lists_of_different_length_and_empty_boxes():
     k, r, t = next(cameras_around(1))
     with pytest.raises(GraphError, match="2 masks, 1 Ks"):
-        visual_hull([np.ones((4, 4))] * 2, [k], [r], [t], np.eye(2, 3), 4)
+        hull_cells([np.ones((4, 4))] * 2, [k], [r], [t], np.eye(2, 3), 4)
     with pytest.raises(GraphError, match="empty box"):
-        visual_hull([np.ones((4, 4))], [k], [r], [t], np.zeros((2, 3)), 4)
+        hull_cells([np.ones((4, 4))], [k], [r], [t], np.zeros((2, 3)), 4)
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def test_dino_masks_agree_with_each_other(shared_data):
 
     def hull_of(keep):
         rows = [(masks[i], photos[i].K, photos[i].R, photos[i].t) for i in keep]
-        return visual_hull(*zip(*rows, strict=True), bbox, 128)
+        return hull_cells(*zip(*rows, strict=True), bbox, 128)
 
     def reproject(hull, i):
         return hull_mask(hull, bbox, photos[i].K, photos[i].R, photos[i].t, (640, 480))

@@ -127,6 +127,22 @@ def test_opaque_peels_cover_the_silhouette(ad: DressiAD) -> None:
 
 
 @pytest.mark.gpu
+def test_what_opaque_peels_hide_shows_by_what_they_leave_uncovered_at_most(ad: DressiAD) -> None:
+    """Colours and background differ by 1 at most, so a pixel differs by the share of the rest."""
+    hs, color, feeds = stacked((0, 1, 2), 2, 0.2)
+    picture, _ = blend_peels(hs, [F.lookup(color, p.ids) for p in hs.peels], [1.0, 1.0], 0.1)
+    for v, a in feeds.items():
+        ad.send_img(v, a)
+    ad.set_loss_var(picture)
+    first, edge, hard = (ad.recv_img(v)[..., 0] for v in (hs.peels[0].distance, hs.edge, hs.hard))
+    sigma = 0.2 / 7.0
+    rest = 1.0 / (1.0 + np.exp(first[..., None].astype(np.float64) / sigma))
+    seen = (edge * hard > 0) & (rest[..., 0] < 0.1)
+    assert seen.sum() > 10, "the mask reaches pixels that the first square hides"
+    assert (np.abs(ad.recv_img(picture) - COLORS[0]) <= rest + 1e-5)[seen].all()
+
+
+@pytest.mark.gpu
 def test_a_masked_peel_shows_what_is_behind(ad: DressiAD) -> None:
     hs, color, feeds = stacked((0, 1, 2), 2)
     colors = [F.lookup(color, p.ids) for p in hs.peels]

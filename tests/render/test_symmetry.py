@@ -28,7 +28,10 @@ from dressi.render.raster import (
 from dressi.render.raster.projection import gather, project
 from dressi.render.shading.shadow import build_shadow_map
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore:(.|\\n)*turns the picture over"),  # mirrors do
+]
 
 Images = dict[str, Variable]
 Arrays = dict[str, np.ndarray]

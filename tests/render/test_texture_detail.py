@@ -6,12 +6,19 @@ import numpy as np
 import pytest
 from device import run_many
 
-from dressi import DressiAD, F, Variable
+from dressi import DressiAD, F, Variable, evaluate
 from dressi.ad.autodiff import build_backward
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3
-from dressi.render.camera import look_at, perspective
-from dressi.render.raster import Peel, ScreenFaces, build_rasterize, build_screen_faces
-from dressi.render.shading import face_lod, face_uv_derivatives, surface_uv
+from dressi.render.camera import look_at, perspective, ring
+from dressi.render.raster import (
+    Peel,
+    ScreenFaces,
+    build_hard_raster,
+    build_rasterize,
+    build_screen_faces,
+)
+from dressi.render.scene import icosphere
+from dressi.render.shading import face_lod, face_uv_derivatives, hard_lod, surface_uv
 
 pytestmark = pytest.mark.gpu
 
@@ -128,3 +135,33 @@ def test_floor_to_the_horizon_is_several_times_closer_to_supersampling(ad: Dress
     }
     assert error["plain"] > 3 * error["mipmapped"], error
     assert error["plain"] > 2.5 * error["differences"], error
+
+
+def test_hard_rasterization_has_the_level_of_the_peel() -> None:
+    """Both ways to the derivatives of uv, where the picture shows a face; several tables at once
+    are interpolated as each alone."""
+    mesh = icosphere(1)
+    uv_table = np.random.default_rng(3).uniform(size=(len(mesh.positions), 2))
+    pos = Variable(VEC3, (len(mesh.positions), 1))
+    faces = Variable(IVEC3, (len(mesh.faces), 1))
+    matrix, uv = Variable(MAT4), Variable(VEC2, (len(mesh.positions), 1))
+    size = (16, 16)
+    raster = build_hard_raster(pos, faces, matrix, size)
+    screen = build_screen_faces(pos, faces, matrix, size)
+    levels = [
+        hard_lod(raster, uv, faces, (64, 32)),
+        face_lod(screen, raster.peel, uv, faces, (64, 32)),
+    ]
+    both = raster.interpolate([pos, uv], faces)
+    feeds = {
+        pos: mesh.positions,
+        faces: mesh.faces,
+        matrix: ring(1, distance=4.0)[0].matrix,
+        uv: uv_table,
+    }
+    shown = [raster.mask, *levels, *both, raster.interpolate(uv, faces)]
+    mask, hard, soft, _, second, alone = evaluate(shown, feeds)
+    inside = mask[..., 0] > 0
+    assert inside.any() and not inside.all()
+    np.testing.assert_allclose(hard[inside], soft[inside], atol=1e-6)
+    np.testing.assert_array_equal(second, alone)

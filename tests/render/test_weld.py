@@ -15,16 +15,19 @@ from dressi.render.fit import large_steps
 from dressi.render.pipeline.save import moved_mesh
 from dressi.render.pipeline.tables import weld_mesh
 from dressi.render.raster import build_antialias, build_hardsoftras, face_neighbors, neighbor_table
+from dressi.render.raster.topology import WeldedNeighbors
 from dressi.render.scene import (
     Mesh,
     MorphTarget,
     Primitive,
     SceneMesh,
     first_alike,
+    icosphere,
     tolerance_of,
     weld,
     welded,
 )
+from dressi.render.scene.welding import Welding
 
 
 def uv_sphere(
@@ -237,3 +240,35 @@ def test_sphere_with_a_seam_looks_like_one_without(ad: DressiAD, builder: str) -
     (image, summed), (want, want_summed) = results
     assert np.abs(image - want).max() < 1e-3, np.abs(image - want).max()
     assert np.linalg.norm(summed - want_summed) < 0.01 * np.linalg.norm(want_summed)
+
+
+def test_a_welding_that_holds_is_the_one_that_would_be_found() -> None:
+    """Spheres with a seam of double vertices, moved by steps of all sizes, apart at the seam or
+    not: where ``holds`` says so, ``weld`` finds the same."""
+    rng = np.random.default_rng(4)
+    mesh = icosphere(1)
+    positions = np.concatenate([mesh.positions, mesh.positions[:9]]).astype(np.float32)
+    faces = np.where(mesh.faces < 9, mesh.faces + len(mesh.positions), mesh.faces)
+    first = weld(positions, faces)
+    welding = Welding.of(positions, faces, first)
+    assert welding is not None
+    held = 0
+    for step in np.repeat(np.geomspace(1e-7, 0.5, 30), 4):
+        move = rng.normal(scale=step, size=mesh.positions.shape).astype(np.float32)
+        moved = positions + np.concatenate([move, move[:9]])
+        assert not welding.holds(moved + rng.normal(scale=step, size=moved.shape))  # torn
+        if welding.holds(moved):
+            held += 1
+            np.testing.assert_array_equal(weld(moved, faces), first)
+    assert 20 < held < 110
+
+
+def test_neighbors_of_moving_vertices_are_found_anew_where_they_may_differ() -> None:
+    """A square of two faces whose corners are joined, torn and joined again, beside one answer per
+    call."""
+    faces = np.array([[0, 1, 2], [3, 4, 5]])
+    square = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 0, 0], [1, 1, 0], [0, 1, 0]], float)
+    torn = square + np.array([[0.0, 0, 0]] * 3 + [[-1.0, 0, 0]] * 3)
+    kept = WeldedNeighbors()
+    for positions in (square, square * 1.01, square, torn, torn * 2, square, torn, square):
+        np.testing.assert_array_equal(kept(faces, positions), WeldedNeighbors()(faces, positions))

@@ -291,6 +291,20 @@ def test_inputs_that_were_written_to_are_noticed() -> None:
         out.sum().backward()
 
 
+def test_inputs_without_a_gradient_are_sent_where_their_values_changed() -> None:
+    """Also where they were written in place behind torch's back, by NumPy, and only the sign of a
+    zero differs."""
+    layer, x = compile(lambda x, k: x * F.to_float(k)), tensor(2, 2, 1, grad=False)
+    numbers = np.array([3])
+    k = torch.from_numpy(numbers)
+    for value in (3, 3, -2):
+        numbers[0] = value
+        close(layer(x, k), x * value)
+    for zero in (0.0, -0.0, 0.0):
+        signs = torch.signbit(layer(torch.full((2, 2, 1), zero), torch.tensor([1])))
+        assert bool(signs.all()) == bool(np.signbit(zero))
+
+
 def test_second_derivatives_are_refused() -> None:
     layer, x = compile(wave), tensor(4, 4, 1)
     (g,) = torch.autograd.grad(layer(x, torch.tensor(1.0)).sum(), x, create_graph=True)

@@ -119,14 +119,15 @@ from dressi.ad.functions.vector import (
     with_components,
 )
 from dressi.ad.functions.window import crop, pad, tile
-
-_attach_operators()
+from dressi.ad.idioms import no_op
 
 # Behind the ops: it is built from them, and from the reverse mode.
-from dressi.ad.forward import jvp  # noqa: E402
+# isort: split
+from dressi.ad.forward import jvp
 
 # Last, when the files of ops of the same names have been imported: a family stands for them in F.
-from dressi.ad.functions.families import bits, image, linalg, nn  # noqa: E402
+# isort: split
+from dressi.ad.functions.families import bits, image, linalg, nn
 
 __all__ = [
     "abs",
@@ -277,12 +278,25 @@ def __dir__() -> list[str]:
     return __all__
 
 
+def _missing(family: str, name: str) -> Any:
+    """Raise AttributeError for an op that a family does not have, naming one that F has."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise no_op(name, public_ops(), f"F.{family}")
+
+
+for _name, _family in FAMILIES.items():
+    vars(_family)["__getattr__"] = partial(_missing, _name)
+
+
 def public_ops() -> dict[str, Any]:
     """Return every op under its name in F, with its family: ``add``, ``linalg.inverse``."""
     own = {name: globals()[name] for name in __all__ if name not in FAMILIES}
     theirs = {f"{f}.{n}": getattr(m, n) for f, m in FAMILIES.items() for n in m.__all__}
     return own | theirs
 
+
+_attach_operators(public_ops)
 
 if not TYPE_CHECKING:  # a type checker is to find names that do not exist
 
@@ -294,4 +308,4 @@ if not TYPE_CHECKING:  # a type checker is to find names that do not exist
                 warnings.warn(message, DeprecationWarning, stacklevel=2)
                 globals()[name] = getattr(module, name)
                 return globals()[name]
-        raise AttributeError(f"F has no op {name!r}")
+        raise no_op(name, public_ops())

@@ -10,6 +10,7 @@ import numpy as np
 
 from dressi.ad.evaluate import as_array
 from dressi.ad.graph import Function, Size, Variable, short
+from dressi.ad.idioms import Identity, not_in_graph
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.precision import say_far
 from dressi.ad.registry import FREE, Case, Infer, Op, Shape, apply
@@ -92,10 +93,20 @@ def _constant(name: str, array: np.ndarray, vtype: VType) -> Variable:
 
 def numbers(name: str, value: Any) -> np.ndarray:
     """A float64 array of a number or nested sequence; else GraphError. name: the op."""
+    if isinstance(value, Identity):
+        raise GraphError(
+            f"F.{name}: {value.text} compares Python objects, which is {value.value!r} and no "
+            f"mask\n  hint: {value.instead}"
+        )
     try:
         array = np.asarray(value)
     except (TypeError, ValueError):  # nested sequences of unequal lengths
         array = np.asarray(None)
+    except RuntimeError as error:  # of PyTorch, for a tensor that has a gradient
+        raise GraphError(
+            f"F.{name}: {type(value).__name__} is no constant: {error}\n  hint: gradients of "
+            "PyTorch go through dressi.torch; else tensor.detach().cpu().numpy()"
+        ) from None
     if array.dtype.kind not in "fiub" and array.size:
         hint = "\n  hint: F.vec makes a vector of Variables" if type(value) in (list, tuple) else ""
         raise GraphError(
@@ -161,6 +172,8 @@ def lift(name: str, *values: Any) -> list[Variable]:
             out.append(v)
         else:
             array = numbers(name, v)
+            if array.size > 4 and hasattr(v, "dtype"):
+                raise not_in_graph(f"F.{name}", v, array.shape)
             out.append(_constant(name, array, _type_of(name, array, integer)))
     return out
 

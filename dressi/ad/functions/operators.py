@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -9,20 +10,48 @@ from dressi.ad.functions import arith, elementary, matrix, power
 from dressi.ad.functions.select import compare
 from dressi.ad.functions.vector import swizzle
 from dressi.ad.graph import Variable
+from dressi.ad.idioms import attach_absent, no_op
+from dressi.errors import GraphError
+
+_UFUNCS: dict[str, Callable[..., Variable]] = {
+    "add": arith.add,
+    "subtract": arith.sub,
+    "multiply": arith.mul,
+    "divide": arith.div,
+    "power": power.pow,
+    "less": partial(compare, "lt"),
+    "less_equal": partial(compare, "lte"),
+    "greater": partial(compare, "gt"),
+    "greater_equal": partial(compare, "gte"),
+}
+"""NumPy's functions behind operators: what ``np.float32(2) * x`` calls."""
 
 
-def attach_operators() -> None:
-    """Give Variable its operators."""
+def attach_operators(ops: Callable[[], Iterable[str]]) -> None:
+    """Give Variable its operators. ops: returns the names of all ops, for what it does not have."""
+
+    def ufunc(x: Variable, function: Any, method: str, *inputs: Any, **more: Any) -> Variable:
+        if method == "__call__" and function.__name__ in _UFUNCS and not more:
+            return _UFUNCS[function.__name__](*inputs)
+        said = str(no_op(function.__name__, ops())).partition("; ")[2]
+        raise GraphError(
+            f"np.{function.__name__} does not work on {x.label()}, which holds no numbers\n"
+            f"  hint: {said or 'only ops of F work on Variables'}"
+        )
+
     v: Any = Variable
+    v.__array_ufunc__ = ufunc
     v.__add__, v.__radd__ = arith.add, lambda a, b: arith.add(b, a)
     v.__sub__, v.__rsub__ = arith.sub, lambda a, b: arith.sub(b, a)
     v.__mul__, v.__rmul__ = arith.mul, lambda a, b: arith.mul(b, a)
     v.__truediv__, v.__rtruediv__ = arith.div, lambda a, b: arith.div(b, a)
     v.__matmul__ = matrix.matmul
     v.__neg__, v.__abs__, v.__pow__ = arith.neg, elementary.abs, power.pow
+    v.__rpow__ = lambda a, b: power.pow(b, a)
     v.__lt__ = lambda a, b: compare("lt", a, b)
     v.__le__ = lambda a, b: compare("lte", a, b)
     v.__gt__ = lambda a, b: compare("gt", a, b)
     v.__ge__ = lambda a, b: compare("gte", a, b)
     for comps in ["x", "y", "z", "w", "r", "g", "b", "a", "xy", "xz", "yz", "zw", "xyz", "rgb"]:
         setattr(v, comps, property(partial(swizzle, comps=comps), doc=f"Components {comps}."))
+    attach_absent(v, ops)

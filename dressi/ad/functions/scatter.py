@@ -19,6 +19,7 @@ from dressi.ad.functions.image import expand
 from dressi.ad.functions.inverse_maps import Ref, sampled_rows, stream_of
 from dressi.ad.functions.rows import RowSum, row_sum_kernels
 from dressi.ad.graph import Derived, Function, Size, Variable, checked_shape, short, topological
+from dressi.ad.index_uses import note_use
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, COMP, RASTER, SAME, Op, Shape, apply
 from dressi.ad.template import expand_glsl
@@ -32,7 +33,10 @@ def _lookup_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     if index.vtype is not INT:
         raise GraphError(f"the index must be INT, got {index.vtype.name}")
     if table.layers != 1 and index.layers not in (1, table.layers):
-        raise GraphError(f"a table of {table.layers} layers, an index of {index.layers}")
+        raise GraphError(
+            f"a table of {table.layers} layers, an index of {index.layers}: layer k of the index "
+            "reads layer k of the table, as views read a table each (equal numbers, or 1)"
+        )
     return table.vtype, index.size, max(table.layers, index.layers)
 
 
@@ -313,6 +317,8 @@ def lookup(
     """
     if scatter not in SCATTERS:
         raise GraphError(f"F.lookup: scatter must be one of {SCATTERS}, got {short(scatter)}")
+    if isinstance(table, Variable) and isinstance(index, Variable):
+        note_use(table, index)
     if scatter == "exact":
         return apply(LOOKUP, (table, index))
     if scatter == "deterministic":

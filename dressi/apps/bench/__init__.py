@@ -8,6 +8,6 @@ promises. docs/benchmarks.md says how to read them.
 """
 
 from dressi.apps.bench.common import Settings
-from dressi.apps.bench.run import ALL, OUT, TABLES, run_bench
+from dressi.apps.bench.run import ABOUT, ALL, OUT, TABLES, run_bench
 
-__all__ = ["ALL", "OUT", "TABLES", "Settings", "run_bench"]
+__all__ = ["ABOUT", "ALL", "OUT", "TABLES", "Settings", "run_bench"]

@@ -2,7 +2,8 @@
 DEODR, which visits few pixels with one thread.
 
 A cell is a mesh at a size. All methods take turns in it: a step of ours is forward, backward,
-Laplacian and Adam; one of the peer is forward and backward alone. Times are the quickest of all
+Laplacian and Adam; one of the peer is forward and backward alone. The peer leaves out faces that
+are seen from their back, as its gradients need, and so do ours. Times are the quickest of all
 turns, for the machine does other things as well; ``cpu_ms`` is the processor time of all threads,
 which depends less on those. The peer is optional: ``--peer`` names a Python
 that has ``deodr``; without, its columns are empty.
@@ -104,7 +105,7 @@ def measure_cell(
     with ExitStack() as stack:
         ads = []
         for make in (silhouette_problem, antialias_problem):
-            problem = make(data.mesh, matrices, targets, adam=Adam(STILL))
+            problem = make(data.mesh, matrices, targets, adam=Adam(STILL), cull=True)
             ads.append(stack.enter_context(start(problem, settings)))
         times: list[list[tuple[float, float]]] = [[], [], []]
         for ad in ads:

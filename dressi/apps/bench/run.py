@@ -45,6 +45,24 @@ TABLES: dict[str, Callable[[Settings, Copies], Table]] = {
     "reliability": reliability.measure,
     "torch": torch_layer.measure,
 }
+ABOUT = {
+    "steps": "whole iterations of fits",
+    "table1": "the paper's table on limits of devices",
+    "table2": "the paper's ablation of packing and caching",
+    "table3": "the paper's speed of silhouettes, colours and views",
+    "table4": "the paper's comparison of whole fits",
+    "silhouettes": "vertex gradients of silhouettes; --peer PYTHON takes turns with DEODR",
+    "roofline": "how near a step is to the bandwidth of memory",
+    "scaling": "views, resolution, faces and peels, one after another",
+    "packing": "the compiler itself",
+    "antialias": "time and error of two methods for vertex gradients",
+    "kbuffer": "layers of depth one by one and all at once",
+    "parallel": "views split over all devices of a type",
+    "reliability": "promises as figures; --only R1,R9 picks some",
+    "torch": "a layer of PyTorch beside a native step",
+    "all": "all of these but the slow ones",
+}
+"""What each table measures, for lists."""
 ALL = "all"
 OLD_NAMES = {
     "table1": "limits",
@@ -98,7 +116,9 @@ def run_bench(
     name = table or (ALL if settings.smoke else "steps")
     name = OLD_NAMES.get(name, name)
     if name != ALL and name not in TABLES:
-        raise DressiError(f"bench: there is no table '{name}'; known: {', '.join(TABLES)}, {ALL}")
+        raise DressiError(
+            f"TABLE {name}: there is no such table; known: {', '.join(TABLES)}, {ALL}"
+        )
     if settings.only is not None:
         check_only(name, settings.only)
     if settings.results is not None:

@@ -102,7 +102,7 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Settings]) -> None:
             type=f.metadata["type"],
             nargs="+" if many else None,
             default=argparse.SUPPRESS,
-            help=f.metadata["help"] + ("" if shown is None else f" (default {shown})"),
+            help=f.metadata["help"] + f" (default {'none' if shown is None else shown})",
         )
 
 

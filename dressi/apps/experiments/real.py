@@ -26,7 +26,7 @@ from dressi.apps.photos import prepare, shrink
 from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError
 from dressi.render.fit import iou, mean_distance_to_surface, psnr
-from dressi.render.io import contact_sheet, hull_mask, visual_hull
+from dressi.render.io import contact_sheet, hull_cells, hull_mask
 from dressi.render.io.middlebury import load_photos
 from dressi.render.scene import Mesh, flipped_faces, icosphere, make_pear
 from dressi.testing.views import render, spread_views
@@ -205,7 +205,7 @@ def hull_masks(photos: Photos, seen: list[int], wanted: list[int]) -> list[np.nd
     )
     to_pixels = [pixels @ m for m in photos.matrices.astype(np.float64)]
     box = np.stack([-1.1 * photos.half, 1.1 * photos.half])  # the box itself may be a little tight
-    hull = visual_hull(
+    hull = hull_cells(
         [photos.masks[i][..., 0] for i in seen],
         [np.eye(3)] * len(seen),
         [to_pixels[i][:, :3] for i in seen],

@@ -19,8 +19,10 @@ from dressi.apps.experiments import (
     enlarge,
     env_map,
     generalize,
+    hair,
     heatmap,
     large_steps,
+    mip_rules,
     normal_map,
     real,
     shapes,
@@ -38,10 +40,12 @@ EXPERIMENTS: dict[str, Experiment] = {
     "large_steps": Experiment(large_steps.HELP, large_steps.Settings, large_steps.run),
     "normal_map": Experiment(normal_map.HELP, normal_map.Settings, normal_map.run),
     "env_map": Experiment(env_map.HELP, env_map.Settings, env_map.run),
+    "hair": Experiment(hair.HELP, hair.Settings, hair.run),
     "generalize": Experiment(generalize.HELP, generalize.Settings, generalize.run),
     "curves": Experiment(curves.HELP, curves.Settings, curves.run),
     "heatmap": Experiment(heatmap.HELP, heatmap.Settings, heatmap.run),
     "edges": Experiment(edges.HELP, edges.Settings, edges.run),
+    "mip_rules": Experiment(mip_rules.HELP, mip_rules.Settings, mip_rules.run),
     "real": Experiment(real.HELP, real.Settings, real.run),
     "shapes": Experiment(shapes.HELP, shapes.Settings, shapes.run),
 }
@@ -119,12 +123,18 @@ def _write(out: Path, result: Result) -> list[str]:
 
 def add_parsers(parser: argparse.ArgumentParser) -> None:
     """One parser an experiment, with its own flags; the namespace gets ``experiment``."""
-    names = parser.add_subparsers(dest="experiment", required=True, metavar="NAME")
+    names = parser.add_subparsers(dest="experiment", required=False, metavar="NAME")
     for name, experiment in EXPERIMENTS.items():
         one = names.add_parser(name, help=experiment.help, description=experiment.help)
         one.add_argument("--out", metavar="DIR", help=f"folder for results (default {OUT}/{name})")
-        one.add_argument("--json", metavar="FILE", help="one more copy of the figures")
-        one.add_argument("--device", help="index or part of the name of the device")
+        one.add_argument(
+            "--json", metavar="FILE", help="one more copy of the figures (default none)"
+        )
+        one.add_argument(
+            "--device",
+            help="index or part of the name of the device (default DRESSI_DEVICE, else the best)",
+        )
+        one.add_argument("--quiet", action="store_true", help="print errors and warnings only")
         one.add_argument(
             "--smoke", action="store_true", help="tiny sizes: only to see that it runs"
         )
@@ -133,7 +143,12 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
 
 def run_parsed(args: argparse.Namespace) -> None:
     """Run what ``add_parsers`` has parsed."""
+    if args.experiment is None:
+        for name, experiment in EXPERIMENTS.items():
+            print(f"{name:12} {experiment.help}")
+        print("\ndressi experiment NAME runs one, dressi experiment NAME --help shows its options")
+        return
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in vars(args).items()}
-    for not_an_option in ("command", "run", "experiment"):
+    for not_an_option in ("command", "run", "experiment", "quiet"):
         del given[not_an_option]
     run_experiment(args.experiment, **given)

@@ -160,6 +160,7 @@ def kept_figures(folder: Path, name: str, options: TargetOptions) -> dict[str, A
 
 def keep(folder: Path, name: str, options: TargetOptions, outcome: Outcome) -> dict[str, Any]:
     """Write picture and figures of an object, the latter last; return the figures."""
+    folder.mkdir(parents=True, exist_ok=True)
     rows = rows_of(outcome.held, 4)
     write_png(folder / f"{name}.png", contact_sheet(rows))
     figures = {**outcome.figures, "said": list(sentences(outcome))}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dressi.apps.reconstruct.framing import GOLDEN_ANGLE, around, views_of
 from dressi.apps.reconstruct.measure import (
@@ -24,6 +25,7 @@ from dressi.apps.reconstruct.rounds import LossWeights
 from dressi.apps.reconstruct.targets import Target, draw, load_target
 from dressi.apps.reconstruct.texture import Painting
 from dressi.apps.report import (
+    check_least,
     check_outputs,
     copy1024_ms,
     identity,
@@ -32,10 +34,11 @@ from dressi.apps.report import (
     write_json,
 )
 from dressi.engine import DressiAD
-from dressi.errors import GraphError, LoadError
+from dressi.errors import LoadError
 from dressi.render.io import contact_sheet, write_report
 from dressi.render.io.files import load_mesh, write_glb
 from dressi.render.io.images import write_png
+from dressi.render.scene import Mesh
 
 VIEWS, HELD_OUT = 24, 8
 """Views that are fitted, and those that only measure."""
@@ -100,14 +103,12 @@ def run_target(path: str, options: TargetOptions, out: str, json: str | None) ->
 
 def plan_of(options: TargetOptions) -> Plan:
     """Return the plan of the options. Raises GraphError, LoadError (a start that is no file)."""
-    if options.views < 1 or options.size < LEAST_SIZE or options.iterations < 1:
-        raise GraphError(
-            "demo --target needs views >= 1, size >= 16, iterations >= 1, texture_iterations >= 0, got "
-            f"views {options.views}, size {options.size}, iterations {options.iterations}, "
-            f"texture_iterations {options.texture_iterations}"
-        )
-    if options.texture_iterations < 0:
-        raise GraphError(f"texture_iterations must be >= 0, got {options.texture_iterations}")
+    check_least(
+        views=(options.views, 1),
+        size=(options.size, LEAST_SIZE),
+        iterations=(options.iterations, 1),
+        texture_iterations=(options.texture_iterations, 0),
+    )
     painting = None
     if options.texture_iterations:
         painting = Painting(options.texture_iterations)
@@ -123,7 +124,7 @@ def plan_of(options: TargetOptions) -> Plan:
 
 def reconstruct_target(target: Target, options: TargetOptions) -> Outcome:
     """Draw pictures of an object, reconstruct it from them and measure. Raises GraphError."""
-    plan = plan_of(options)
+    plan = replace(plan_of(options), box=box_around(target.mesh))
     begin, cpu = time.perf_counter(), time.process_time()
     seen = views_of(target.mesh.positions, around(options.views))
     # Half a turn of the spiral between them: no view is among those that are fitted.
@@ -144,6 +145,13 @@ def reconstruct_target(target: Target, options: TargetOptions) -> Outcome:
     figures["finite"] = bool(np.isfinite(made.mesh.positions).all())
     figures["total_s"] = time.perf_counter() - begin
     return Outcome(target, made, fitted, held, figures)
+
+
+def box_around(mesh: Mesh) -> npt.NDArray[np.float64]:
+    """Return (2, 3): the corners of a mesh's box with a tenth of its longest side around it."""
+    low, high = mesh.positions.min(0).astype(np.float64), mesh.positions.max(0).astype(np.float64)
+    margin = 0.1 * float((high - low).max())
+    return np.stack([low - margin, high + margin])
 
 
 def _costs(made: Reconstruction, options: TargetOptions) -> dict[str, Any]:

@@ -6,10 +6,12 @@ it came to be. No parameter depends on the object.
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
+from scipy import ndimage
 
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.rounds import Course, LossWeights, Round, fit_round
@@ -29,15 +31,20 @@ WITHOUT = ("hull", "remesh", "preconditioning", "shading", "occlusion")
 @dataclass(frozen=True)
 class Plan:
     """How a reconstruction is made. start: hull, sphere, or a mesh in the world. hull_cells: cells
-    of the hull's grid along its longest side. rounds: one after another. painting: the last one;
-    None: no texture. texture: texels on a side. without: of WITHOUT."""
+    of the hull's grid along its longest side. doubted: small holes of masks may be shadows
+    (photos): they are filled, and have no weight. rounds: one after another. painting: the last
+    one; None: no texture. texture: texels on a side. box: (2, 3) lowest and highest corner, world
+    units, around the object: where the masks leave sides of the hull open, a sphere in it is the
+    start. without: of WITHOUT."""
 
     rounds: tuple[Round, ...]
     painting: Painting | None
     start: str | Mesh = "hull"
     weights: LossWeights = field(default_factory=LossWeights)
     hull_cells: int = 96
+    doubted: bool = False
     texture: int = 512
+    box: npt.NDArray[np.float64] | None = None
     without: frozenset[str] = frozenset()
 
 
@@ -82,6 +89,9 @@ def rounds_of(iterations: int, size: int) -> tuple[Round, ...]:
 FULL_SIZE = 256
 """Longer side of pictures, pixels, from which on the last round has all its faces."""
 
+SMALL_HOLE = 0.01
+"""Share of a mask's area up to which a hole in it may be a shadow."""
+
 FEWEST_FACES = 400
 """What small pictures still get: enough for limbs and holes."""
 
@@ -95,21 +105,24 @@ def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None)
     unknown = plan.without - set(WITHOUT)
     if unknown:
         raise GraphError(f"reconstruct: without {sorted(unknown)}; known: {', '.join(WITHOUT)}")
+    if plan.painting is not None and importlib.util.find_spec("xatlas") is None:
+        raise DressiError("a texture needs xatlas: pip install 'dressi[atlas]'")
     if "shading" in plan.without:
         pictures = replace(pictures, normals=None)
-    start = started(pictures, plan)
+    if plan.doubted:
+        pictures = without_small_holes(pictures)
+    start, sphere = started(pictures, plan)
     place, scale = placement(start)
     seen = pictures.placed(place * scale)  # w, too, is in units of the box then
     if seen.depth is not None:
         seen = replace(seen, depth=seen.depth * np.float32(scale))
     mesh = moved(start, np.asarray(np.linalg.inv(place), np.float64))
     courses: dict[str, Course] = {}
-    sphere = plan.start == "sphere" or "hull" in plan.without
     rounds = (FAR_ROUND, *plan.rounds) if sphere else plan.rounds
     with DressiAD(device) as ad:
         for k, one in enumerate(rounds):
             if one.faces is not None and (k == 0 or "remesh" not in plan.without):
-                mesh = remesh(mesh, edge_for(mesh, one.faces))
+                mesh = evenly(mesh, one.faces)
             if k:
                 mesh = repaired(mesh)
             label = f"shape {k + 1} of {len(rounds)}"
@@ -125,7 +138,8 @@ def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None)
             return Reconstruction(moved(mesh, place), None, start, gains, courses, said(mesh))
         mesh = unwrap(mesh, plan.texture)
         square = (plan.texture, plan.texture)
-        baked, _ = bake_texture(ad, mesh, seen.colour, seen.coverage, seen.matrices, square)
+        shown = seen.coverage if seen.weights is None else seen.coverage * (seen.weights > 0.0)
+        baked, _ = bake_texture(ad, mesh, seen.colour, shown, seen.matrices, square)
         painted = paint(ad, mesh, baked, seen, plan.painting, plan.weights)
     courses["texture"] = painted.course
     mesh = repaired(painted.mesh, rebuild=False)
@@ -157,19 +171,49 @@ def said(mesh: Mesh) -> tuple[str, ...]:
     return tuple(out)
 
 
-def started(pictures: Pictures, plan: Plan) -> Mesh:
-    """Return the start of a reconstruction, in the world."""
+def started(pictures: Pictures, plan: Plan) -> tuple[Mesh, bool]:
+    """Return the start of a reconstruction, in the world, and whether it is but a sphere."""
     if isinstance(plan.start, Mesh):
-        return replace(plan.start, uvs=None, uv_faces=None).check()
+        return replace(plan.start, uvs=None, uv_faces=None).check(), False
     masks, matrices = widened(pictures.coverage, pictures.matrices)
-    hull = visual_hull(masks, matrices, plan.hull_cells)
+    try:
+        hull = visual_hull(masks, matrices, plan.hull_cells, disagreeing_views=0)
+    except GraphError:  # a view or two leave sides open
+        if plan.box is None:
+            raise
+        return _ball(plan.box[0], plan.box[1]), True
     if plan.start == "hull" and "hull" not in plan.without:
-        return hull
+        return hull, False
     if plan.start not in ("hull", "sphere"):
         raise GraphError(f"reconstruct: the start is hull, sphere or a mesh, got {plan.start!r}")
-    low, high = hull.positions.min(0), hull.positions.max(0)
+    return _ball(hull.positions.min(0), hull.positions.max(0)), True
+
+
+def _ball(low: npt.NDArray[np.floating], high: npt.NDArray[np.floating]) -> Mesh:
+    """Return an ellipsoid of half the size of a box, in its middle."""
     ball = icosphere(4)
-    return Mesh(ball.positions * (high - low) / 4.0 + (low + high) / 2.0, ball.faces, name="sphere")
+    positions = ball.positions * (high - low) / 4.0 + (low + high) / 2.0
+    return Mesh(positions.astype(np.float32), ball.faces, name="sphere")
+
+
+def without_small_holes(pictures: Pictures) -> Pictures:
+    """Return the pictures with small holes of masks filled, and no weight on the pixels that this
+    fills.
+
+    A shadow that looks like the background makes such holes. A hole through the object does too,
+    where it is seen from the side; views that see it larger open it.
+    """
+    coverage = pictures.coverage.copy()
+    given = np.ones_like(coverage) if pictures.weights is None else pictures.weights
+    weights = given.astype(np.float32)
+    for k, mask in enumerate(pictures.coverage[..., 0] > 0.5):
+        holes, n = ndimage.label(ndimage.binary_fill_holes(mask) & ~mask)
+        area = np.bincount(holes.ravel(), minlength=n + 1)
+        small = np.flatnonzero(area <= SMALL_HOLE * mask.sum())
+        filled = np.isin(holes, small[small > 0])
+        coverage[k, filled] = 1.0
+        weights[k, filled] = 0.0
+    return replace(pictures, coverage=coverage, weights=weights)
 
 
 def widened(
@@ -205,6 +249,15 @@ def moved(mesh: Mesh, place: npt.NDArray[np.float64]) -> Mesh:
     """Return the mesh with ``place @ p`` for each position p."""
     positions = mesh.positions @ place[:3, :3].T + place[:3, 3]
     return replace(mesh, positions=positions.astype(np.float32))
+
+
+def evenly(mesh: Mesh, faces: int) -> Mesh:
+    """Return the surface with about so many even triangles: by gpytoolbox where it is installed,
+    which takes a fifth of the time."""
+    edge = edge_for(mesh, faces)
+    if importlib.util.find_spec("gpytoolbox") is None:
+        return remesh(mesh, np.full(len(mesh.positions), edge))
+    return remesh(mesh, edge)
 
 
 def edge_for(mesh: Mesh, faces: int) -> float:

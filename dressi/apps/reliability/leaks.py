@@ -1,4 +1,5 @@
-"""R12: nothing is left of engines that were closed, steps that were done, graphs that were dropped.
+"""R12: nothing is left of engines that were closed, steps that were done, graphs that were dropped,
+layers of PyTorch that were called.
 
 In: a device. Out: rows for ``dressi bench reliability --only R12``: growth of the resident memory
 in MB, of live Vulkan objects, and of threads and open files, each in a process of its own. What is
@@ -8,6 +9,7 @@ done once only (the loader, the compiler, caches of Python) happens before the f
 from __future__ import annotations
 
 import gc
+import importlib.util
 import json
 import os
 import subprocess
@@ -15,14 +17,18 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from dressi.ad import Adam, F, Variable
-from dressi.ad.vtype import FLOAT, INT, VEC3
+from dressi.ad.vtype import FLOAT, INT, MAT4, VEC3
 from dressi.apps.reliability.row import Row, at_most, below
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
+from dressi.render.camera import ring
+from dressi.render.raster import build_hardsoftras
+from dressi.render.scene import icosphere
 from dressi.testing.memory import resident_bytes
 
 PROGRESS_S = 5.0
@@ -160,11 +166,62 @@ class Sizes:
         self._ad.close()
 
 
-Work = Engines | Steps | Sizes
+class Layers:
+    """Steps of a layer of PyTorch on the vertices of a sphere; now and then two calls before a
+    backward, a call without gradients, and one of another layer, which is dropped. Needs torch."""
+
+    def __init__(self, device: str | None) -> None:
+        import torch
+
+        self._torch = torch
+        self._ad = DressiAD(device)
+        mesh = icosphere(1)
+        self._given = [
+            torch.tensor(mesh.faces.astype(np.int64)),
+            torch.tensor(ring(1, distance=4.0)[0].matrix, dtype=torch.float32),
+        ]
+        self._pos = torch.tensor(mesh.positions, dtype=torch.float32).requires_grad_()
+        self._layer = self._new()
+        self._optimizer = torch.optim.Adam([self._pos], lr=1e-4)
+
+    def _new(self) -> Any:
+        from dressi.torch import compile
+
+        return compile(_silhouette, inputs={"matrix": MAT4}, ad=self._ad)
+
+    def round(self, k: int) -> int:
+        """Return the number of calls that were made."""
+        for _ in range(47):
+            self._optimizer.zero_grad()
+            (self._layer(self._pos, *self._given) - 0.5).square().mean().backward()
+            self._optimizer.step()
+        first = self._layer(self._pos, *self._given)
+        (self._layer(self._pos * 0.9, *self._given) + first).sum().backward()
+        with self._torch.no_grad():
+            self._layer(self._pos, *self._given)
+        if k % 20 == 0:
+            self._new()(self._pos, *self._given).sum().backward()
+        return 50
+
+    def mark(self) -> Mark:
+        """Return what the process holds now."""
+        return Mark.take(self._ad)
+
+    def close(self) -> None:
+        """Close the engine."""
+        self._ad.close()
+
+
+def _silhouette(pos: Variable, faces: Variable, matrix: Variable) -> Variable:
+    return build_hardsoftras(pos, faces, matrix, (16, 16), r=0.1).silhouette
+
+
+Work = Engines | Steps | Sizes | Layers
 WORKS: dict[str, tuple[type[Work], int, int, float]] = {
     "engines": (Engines, 300, 10, 5.0),
     "steps": (Steps, 10_000, 1000, 2.0),
     "sizes": (Sizes, 200, 10, 5.0),
+    "calls of a layer": (Layers, 10_000, 500, 5.0),
 }
 """By name: what is done, how often, how often in a small run, and the MB that may be left of it."""
 
@@ -200,10 +257,12 @@ _CHILD = (
 
 
 def measure(device: str | None, small: bool) -> list[Row]:
-    """Return the rows of R12, three for each work. Each is a process of its own, which tells on
-    stderr how far it is; they run side by side."""
+    """Return the rows of R12, three for each work; layers only where torch is installed. Each is a
+    process of its own, which tells on stderr how far it is; they run side by side."""
     runs = {}
-    for name, (_, full, few, _) in WORKS.items():
+    for name, (work, full, few, _) in WORKS.items():
+        if work is Layers and importlib.util.find_spec("torch") is None:
+            continue
         n = few if small else full
         words = [name, device or "", str(n), str(max(n // 5, 1))]
         command = [sys.executable, "-c", _CHILD, *words]

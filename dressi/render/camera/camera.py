@@ -18,6 +18,7 @@ import numpy.typing as npt
 from pyglm import glm
 
 from dressi.errors import GraphError
+from dressi.previews import table_html
 
 Matrix = npt.NDArray[np.float64]
 ROTATION_TOLERANCE = 1e-3
@@ -59,6 +60,15 @@ class Camera:
     def matrix32(self) -> npt.NDArray[np.float32]:
         """``matrix`` rounded once, for a (1, 1) MAT4 leaf."""
         return self.matrix.astype(np.float32)
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "stands at": np.round(self.eye, 4).tolist(),
+            "looks along": np.round(-self.view[2, :3], 4).tolist(),
+            "projection": "parallel" if not self.projection[3, :3].any() else "perspective",
+            "size": "of any picture" if self.size is None else f"{self.size[0]} x {self.size[1]}",
+        }
+        return table_html(f"camera {self.name}", rows)
 
     @property
     def eye(self) -> Matrix:

@@ -27,12 +27,12 @@ def adaptive_edge_lengths(
 
     mesh: no vertices twice (``welded``), or those of a seam get lengths of their own side. Give one
     of target_vertices, about so many will be in the remeshed surface, and tolerance, the distance
-    in world units between a face and the smooth surface. A triangle of side h on a sphere of
-    radius r is h^2 / (6 r) off, so lengths go as the square root of the radius of curvature
-    (Dunyach et al. 2013); the curvature is the largest along the edges at a vertex. ratio: longest
-    over shortest, at least 1 (1: all equal); lengths in the middle are those of the middle
-    curvature. gradation: largest change of length per length along the surface. smoothing: rounds
-    of averaging of the curvature over neighbours, against noise. Raises GraphError.
+    in world units between a face and the smooth surface. A triangle of side h on a sphere of radius
+    r is h^2 / (6 r) off, so lengths go as the square root of the radius of curvature (Dunyach et
+    al. 2013); the curvature is the larger principal one, from the normals at the ends of edges.
+    ratio: longest over shortest, at least 1 (1: all equal); lengths in the middle are those of the
+    middle curvature. gradation: largest change of length per length along the surface. smoothing:
+    rounds of averaging of the curvature over neighbours, against noise. Raises GraphError.
     """
     mesh.check()
     _check(target_vertices, tolerance, ratio, gradation, smoothing)
@@ -82,23 +82,45 @@ def _vertex_areas(positions: Floats, faces: npt.NDArray[np.integer]) -> Floats:
 def _curvature(
     positions: Floats, mesh: Mesh, edges: npt.NDArray[np.int64], smoothing: int
 ) -> Floats:
-    """(V,) largest normal curvature along the edges at each vertex, 1 / world units, above 0."""
-    normals = vertex_normals(positions, mesh.faces).astype(np.float64)
-    a, b = edges.T
+    """(V,) the larger principal curvature at each vertex, 1 / world units, above 0.
+
+    That of the second fundamental form which is closest, by least squares, to the normal curvatures
+    along the edges at the vertex.
+    """
+    normals, n = vertex_normals(positions, mesh.faces).astype(np.float64), len(positions)
+    a, b = np.concatenate([edges, edges[:, ::-1]]).T
     along, turn = positions[b] - positions[a], normals[b] - normals[a]
     square = np.einsum("ei,ei->e", along, along)
-    bend = np.abs(np.einsum("ei,ei->e", along, turn)) / np.where(square > 0.0, square, np.inf)
-    curvature = np.zeros(len(positions))
-    for end in (a, b):
-        np.maximum.at(curvature, end, bend)
-    valence = np.bincount(edges.ravel(), minlength=len(positions))
+    bend = np.einsum("ei,ei->e", along, turn) / np.where(square > 0.0, square, np.inf)
+    x = _tangents(normals)
+    y = np.cross(normals, x)
+    u, v = (np.einsum("ei,ei->e", along, axis[a]) for axis in (x, y))
+    size = np.maximum(np.hypot(u, v), 1e-300)
+    row = np.stack([u * u, 2.0 * u * v, v * v], axis=1) / size[:, None] ** 2
+    system, right = np.zeros((n, 3, 3)), np.zeros((n, 3))
+    np.add.at(system, a, row[:, :, None] * row[:, None, :])
+    np.add.at(right, a, row * bend[:, None])
+    # Where edges run along two lines only, the form is not known: the least one is taken.
+    valence = np.maximum(np.bincount(edges.ravel(), minlength=n), 1)
+    system += 1e-3 * valence[:, None, None] * np.eye(3)
+    form = np.linalg.solve(system, right[:, :, None])[:, :, 0]
+    mean, half = 0.5 * (form[:, 0] + form[:, 2]), 0.5 * (form[:, 0] - form[:, 2])
+    curvature = np.abs(mean) + np.hypot(half, form[:, 1])
+    a, b = edges.T
     for _ in range(smoothing):
-        around = np.bincount(a, curvature[b], minlength=len(positions))
-        around += np.bincount(b, curvature[a], minlength=len(positions))
-        curvature = 0.5 * (curvature + np.where(valence > 0, around / np.maximum(valence, 1), 0.0))
+        around = np.bincount(a, curvature[b], minlength=n)
+        around += np.bincount(b, curvature[a], minlength=n)
+        curvature = 0.5 * (curvature + around / valence)
     # Of a plane the radius is infinite: none is larger than a thousand times the surface's own.
     extent = np.sqrt(surface_area(positions, mesh.faces))
     return np.maximum(curvature, 1e-3 / max(extent, 1e-30))
+
+
+def _tangents(normals: Floats) -> Floats:
+    """(V, 3) a unit vector across each normal."""
+    least = np.eye(3)[np.abs(normals).argmin(axis=1)]
+    across = np.cross(normals, least)
+    return across / np.maximum(np.linalg.norm(across, axis=1, keepdims=True), 1e-300)
 
 
 def _weighted_median(values: Floats, weights: Floats) -> float:

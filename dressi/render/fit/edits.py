@@ -16,7 +16,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from dressi.render.scene.half_edges import EdgeTable
-from dressi.render.scene.mesh import area_normals, unit_or_zero
+from dressi.render.scene.mesh import Mesh, area_normals, int32_indices, unit_or_zero
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -27,8 +27,10 @@ LONGEST, SHORTEST = 4.0 / 3.0, 4.0 / 5.0
 edge are not collapsed again, and edges of a collapse not split (Botsch and Kobbelt 2004)."""
 _LEAST_TURN = 0.5
 """Cosine of the largest angle by which an edit may turn a face: 60 degrees."""
-_ROUNDS = 8
-"""Rounds of independent edits per call; later calls go on where these end."""
+_ROUNDS = 12
+"""Rounds of independent collapses per call; later calls go on where these end."""
+_WORTH = 0.002
+"""A round of flips that changes fewer than this share of the edges is the last one of a call."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +171,19 @@ def collapse_short(surface: WorkingSurface) -> WorkingSurface:
     return _compacted(surface)
 
 
+def without_slivers(mesh: Mesh, length: float) -> Mesh:
+    """Return a closed mesh whose edges shorter than about a length are collapsed, where that is
+    possible, and with even angles: what marching through a grid leaves at its points.
+    """
+    n = len(mesh.positions)
+    wanted, rank = np.full(n, length / SHORTEST), np.zeros(n, np.int64)
+    faces, none = mesh.faces.astype(np.int64), np.zeros(0, np.int64)
+    surface = WorkingSurface(mesh.positions.astype(np.float64), faces, wanted, rank, none)
+    surface = flip_uneven(collapse_short(surface), 3)
+    made = int32_indices("faces", surface.faces)
+    return Mesh(surface.positions.astype(np.float32), made, name=mesh.name)
+
+
 def _ranking(cost: Floats) -> Ints:
     rank = np.empty(len(cost), np.int64)
     rank[np.argsort(cost, kind="stable")] = np.arange(len(cost))
@@ -221,14 +236,15 @@ def _may_collapse(surface: WorkingSurface, table: EdgeTable, edges: Ints) -> tup
     stays = (owner >= 0) & ((edge_of[f] >= 0).sum(axis=1) == 1)
     owner, corners = owner[stays], p[f[stays]]
     moved = np.where((edge_of[f[stays]] >= 0)[..., None], place[owner][:, None], corners)
-    before = steady_normals(p, f, table)[stays]
-    cosine = np.einsum("fi,fi->f", before, unit_or_zero(_normals(moved)))
+    normals = steady_normals(p, f, table)[stays]
+    cosine = np.einsum("fi,fi->f", normals, unit_or_zero(_normals(moved)))
     good[owner[cosine < _LEAST_TURN]] = False
     far = surface.lengths[f[stays]].mean(axis=1) * LONGEST
-    longest = np.linalg.norm(moved - np.roll(moved, 1, axis=1), axis=2).max(axis=1)
-    worse = longest > np.maximum(
-        far, np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).max(axis=1)
-    )
+    # Beside edges that are too long already, no more is asked than that they stay about as long.
+    before, after = (np.linalg.norm(x - np.roll(x, 1, axis=1), axis=2).max(axis=1)
+                     for x in (corners, moved))  # fmt: skip
+    about = before + np.linalg.norm(p[a] - p[b], axis=1)[owner]
+    worse = after > np.where(before > far, about, far)
     good[owner[worse]] = False
     return good, place
 
@@ -268,10 +284,10 @@ def _compacted(surface: WorkingSurface) -> WorkingSurface:
     )
 
 
-def flip_uneven(surface: WorkingSurface) -> WorkingSurface:
+def flip_uneven(surface: WorkingSurface, rounds: int = 6) -> WorkingSurface:
     """Flip edges where the smallest angle at them grows, until few would; creases stay."""
     n = len(surface.positions)
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         table = EdgeTable.of(surface.faces)
         corners, pair, gain = _flips(surface, table)
         if len(corners) == 0:
@@ -286,6 +302,8 @@ def flip_uneven(surface: WorkingSurface) -> WorkingSurface:
         faces[pair[chosen, 0]] = np.stack([c, d, b], axis=1)
         faces[pair[chosen, 1]] = np.stack([d, c, a], axis=1)
         surface = replace(surface, faces=faces)
+        if chosen.sum() < _WORTH * len(faces):
+            break
     return surface
 
 

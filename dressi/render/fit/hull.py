@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy import ndimage
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from dressi.errors import GraphError
-from dressi.render.fit.isosurface import GRID_NEIGHBORS, isosurface, touches_sides
+from dressi.render.fit.edits import without_slivers
+from dressi.render.fit.isosurface import isosurface, touches_sides, without_small_parts
 from dressi.render.fit.silhouettes import (
     Floats,
     Silhouettes,
@@ -28,13 +28,16 @@ from dressi.render.scene import Mesh
 _BLOCK = 4
 """Points per side of a block that is tested as one: larger blocks are rarely far from all contours,
 smaller ones cost more tests than they save."""
-_VIEWS_PER_ERROR = 24
+_VIEWS_PER_ERROR = 48
 """Default of disagreeing_views: one for so many views. Of fewer views each says much that no other
 does, and may not be outvoted."""
 
 _MAJORITY = 5
 """Views that must see a place, for each that may be outvoted there; half of all views must, too:
 near the corners of the box few see anything, and one that carves there is right."""
+
+_SHORTEST_EDGE = 0.4
+"""Edges below this share of a cell are collapsed: those that pass a point of the grid closely."""
 
 
 def visual_hull(
@@ -45,7 +48,7 @@ def visual_hull(
     tolerance_px: float = 0.0,
     disagreeing_views: int | None = None,
     error_depth: float = 0.05,
-    smoothing_px: float = 0.5,
+    smoothing_px: float = 0.7,
     smallest_part: float = 0.01,
     name: str = "hull",
 ) -> Mesh:
@@ -53,14 +56,15 @@ def visual_hull(
 
     masks: (views, H, W, 1), coverage in [0, 1], 0.5 at the silhouette. matrices: (views, 4, 4)
     world to clip. resolution: cells of the grid along the box's longest side. box: (2, 3) lowest
-    and highest corner, world units; None: found from the masks. tolerance_px: silhouettes are
-    taken so much larger, for masks that cut off. What lies outside of a view's frame or behind its
-    camera is not carved by that view; what fewer than two views see is outside.
+    and highest corner, world units; None: found from the masks. tolerance_px: silhouettes are taken
+    so much larger, for masks that cut off. What lies outside of a view's frame or behind its camera
+    is not carved by that view; what fewer than two views see (without a box: fewer than half of
+    them) is outside.
 
     disagreeing_views: where at most so many views carve, against all others that see the place, and
     deeper than error_depth times the box's longest side, their masks are taken to be wrong and the
     other views decide (half of all, and five times as many, must see the place): a hole in one mask
-    makes no hole in the hull. None: one for every 24 views; 0: each view is believed. smoothing_px:
+    makes no hole in the hull. None: one for every 48 views; 0: each view is believed. smoothing_px:
     see ``contour_distance``. smallest_part: parts whose volume is below this share of the largest
     part's are dropped, and so are cavities, which no silhouette can show.
 
@@ -78,8 +82,9 @@ def visual_hull(
     longest = float((sides[1] - sides[0]).max())
     spacing = longest / resolution
     n_points = np.maximum(np.ceil((sides[1] - sides[0]) / spacing - 1e-9).astype(int) + 1, 2)
-    values = _grid_values(views, sides[0], spacing, n_points, wrong, tolerance_px,
-                          error_depth * longest, min(2, views.n_views))  # fmt: skip
+    least = _half(views) if box is None else min(2, views.n_views)
+    depth = error_depth * longest
+    values = _grid_values(views, sides[0], spacing, n_points, wrong, tolerance_px, depth, least)
     inside = values > 0.0
     if not inside.any():
         raise GraphError(
@@ -92,7 +97,9 @@ def visual_hull(
             f"visual_hull: the object reaches the sides of the box {sides.tolist()}\n"
             "  hint: take a larger box; where no view limits the object, add a view that does"
         )
-    return isosurface(_without_small_parts(values, smallest_part), sides[0], spacing, name)
+    values = without_small_parts(values, least_share=smallest_part)
+    made = isosurface(values, sides[0], spacing, name)
+    return without_slivers(made, _SHORTEST_EDGE * spacing)
 
 
 def _check_numbers(
@@ -188,7 +195,9 @@ def _block_states(
     n = int(np.prod(blocks))
     half = 0.5 * (_BLOCK - 1) * spacing
     centers = low + np.indices(tuple(blocks)).reshape(3, -1).T * (_BLOCK * spacing) + half
-    corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * half
+    # A cell beyond the block: what is interpolated across its sides must be the distances.
+    signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
+    corners = signs * (half + spacing)
     state = np.zeros(n, np.int8)
     size = max(1, 200_000 // views.n_views)
     for start in range(0, n, size):
@@ -207,27 +216,10 @@ def _block_states(
     return state.reshape(tuple(blocks))
 
 
-def _without_small_parts(values: Floats, smallest: float) -> Floats:
-    """Values without parts below a share of the largest one, and without cavities."""
-    far, kept = np.abs(values).max(), values.copy()
-    labels, n = ndimage.label(values > 0.0, GRID_NEIGHBORS)
-    size = np.bincount(labels.ravel(), minlength=n + 1).astype(float)
-    size[0] = np.inf
-    kept[size[labels] < smallest * size[1:].max()] = -far
-    empty, n = ndimage.label(kept <= 0.0, GRID_NEIGHBORS)
-    outer = np.zeros(n + 1, bool)
-    for axis in range(3):
-        outer[np.take(empty, [0, -1], axis)] = True
-    outer[0] = True
-    kept[~outer[empty]] = far
-    return kept
-
-
 def _found_box(views: Silhouettes) -> Floats:
     """(2, 3): a box around the hull, found on coarse grids. Raises GraphError."""
     middle, radius = _guessed_ball(views)
-    # Between a camera and the object is what few views see: half of them must.
-    half = -(-views.n_views // 2)
+    half = _half(views)
     for _ in range(6):
         low, spacing = middle - radius, 2.0 * radius / 40
         values = _grid_values(views, low, spacing, np.full(3, 41), 0, 2.0, 0.0, half)
@@ -243,6 +235,11 @@ def _found_box(views: Silhouettes) -> Floats:
         "visual_hull: the masks alone do not tell where the object is (they are empty, do not "
         "meet, or leave a side open)\n  hint: give the box"
     )
+
+
+def _half(views: Silhouettes) -> int:
+    """Views that must see a point where no box is given: few see what is beside a camera's way."""
+    return -(-views.n_views // 2)
 
 
 def _guessed_ball(views: Silhouettes) -> tuple[Floats, float]:

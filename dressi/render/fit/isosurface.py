@@ -13,6 +13,7 @@ from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
+from scipy import ndimage
 
 from dressi.errors import GraphError
 from dressi.render.scene import Mesh
@@ -79,6 +80,29 @@ def isosurface(
 def touches_sides(inside: npt.NDArray[np.bool_]) -> bool:
     """Return True where a point on one of the six sides of the grid is inside."""
     return any(bool(np.take(inside, [0, -1], axis).any()) for axis in range(3))
+
+
+def without_small_parts(
+    values: Floats, least_share: float = 0.0, least_points: int = 0, least_cavity: float = np.inf
+) -> Floats:
+    """Return the values with other signs in small parts and in small cavities.
+
+    values: (X, Y, Z), some positive. Parts, which edges of the grid join, are dropped where they
+    have fewer points than least_points, or than least_share of the largest part's; cavities are
+    filled where they have fewer points than least_cavity. Their values become the largest there is.
+    """
+    far, kept = np.abs(values).max(), values.copy()
+    labels, n = ndimage.label(values > 0.0, GRID_NEIGHBORS)
+    size = np.bincount(labels.ravel(), minlength=n + 1).astype(float)
+    size[0] = np.inf
+    kept[size[labels] < max(least_share * size[1:].max(), least_points)] = -far
+    empty, n = ndimage.label(kept <= 0.0, GRID_NEIGHBORS)
+    size = np.bincount(empty.ravel(), minlength=n + 1).astype(float)
+    size[0] = np.inf
+    for axis in range(3):
+        size[np.take(empty, [0, -1], axis)] = np.inf  # not a cavity
+    kept[(size < least_cavity)[empty]] = far
+    return kept
 
 
 def _triangles(inside: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:

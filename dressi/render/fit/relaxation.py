@@ -38,12 +38,12 @@ class Reference:
     creases: Ints
 
 
-def relaxed(surface: WorkingSurface, reference: Reference) -> WorkingSurface:
-    """Return the surface with vertices at the middles of their surroundings, on the reference.
+def relaxed(surface: WorkingSurface) -> WorkingSurface:
+    """Return the surface with vertices at the middles of their surroundings.
 
     Each vertex moves to the mean of its faces' centroids, weighted by area over the square of the
-    wanted length, within its tangent plane (along its crease); then to the closest point of the
-    reference whose normal agrees. Moves that would turn a face by more than 60 degrees are undone.
+    wanted length, within its tangent plane (along its crease). Moves that would turn a face by more
+    than 60 degrees are undone.
     """
     p, f = surface.positions, surface.faces
     normals = area_normals(p, f)
@@ -56,7 +56,7 @@ def relaxed(surface: WorkingSurface, reference: Reference) -> WorkingSurface:
     step -= np.einsum("vi,vi->v", step, up)[:, None] * up
     step[surface.rank > 0] = 0.0
     _along_creases(surface, step)
-    return onto(replace(surface, positions=_safe(p, p + step, f)), reference)
+    return replace(surface, positions=_safe(p, p + step, f))
 
 
 def onto(surface: WorkingSurface, reference: Reference) -> WorkingSurface:

@@ -10,6 +10,7 @@ so meshes are checked first and the answer afterwards.
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from dressi.render.fit.edits import (
     split_long,
     with_creases,
 )
-from dressi.render.fit.relaxation import Reference, relaxed
+from dressi.render.fit.relaxation import Reference, onto, relaxed
 from dressi.render.scene import Mesh, area_normals, surface_area, weld
 from dressi.render.scene.mesh import int32_indices
 
@@ -127,12 +128,24 @@ def _by_lengths(
     n = len(positions)
     creases = np.stack([surface.creases // n, surface.creases % n], axis=1)
     reference = Reference(positions, index, wanted, creases)
+    surface = _coarsened(surface, 0.5 * expected)
     for _ in range(iterations):
-        surface = flip_uneven(collapse_short(split_long(surface)))
-        surface = relaxed(surface, reference)
+        surface = relaxed(flip_uneven(collapse_short(split_long(surface))))
+        surface = onto(surface, reference)
     return Mesh(
         surface.positions.astype(np.float32), int32_indices("faces", surface.faces), name=mesh.name
     ).check()
+
+
+def _coarsened(surface: WorkingSurface, n_vertices: float) -> WorkingSurface:
+    """A much finer surface than wanted, made coarser; on the way it need not be the input's."""
+    before = np.inf
+    # Shorter than wanted: collapses leave edges of up to 4/3, which later rounds would not split.
+    surface = replace(surface, lengths=0.75 * surface.lengths)
+    while 1.5 * n_vertices < len(surface.positions) < 0.9 * before:
+        before = float(len(surface.positions))
+        surface = relaxed(flip_uneven(collapse_short(surface), 2))
+    return replace(surface, lengths=surface.lengths / 0.75)
 
 
 def _cleaned(

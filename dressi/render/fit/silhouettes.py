@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
+from scipy.special import ndtri
 
 from dressi.errors import GraphError
 
@@ -69,19 +70,20 @@ def silhouettes(
 
 
 def contour_distance(
-    coverage: npt.NDArray[np.floating], smoothing_px: float = 0.5
+    coverage: npt.NDArray[np.floating], smoothing_px: float = 0.7
 ) -> npt.NDArray[np.float32]:
     """(H, W) float32: the distance of each pixel centre to the contour, pixels, positive inside.
 
     coverage: (H, W) in [0, 1]; the contour is where it is 0.5. smoothing_px: standard deviation of
-    a Gaussian that goes over it first, so that the steps of a mask of 0 and 1 become a line. Pixels
-    beside the contour take coverage over its gradient; others the distance to the contour's point
-    that belongs to the nearest such pixel (Gustavson and Strand 2011). Without a contour: the
-    diagonal of the image, inside or outside. A contour ends at the image's border: what lies beyond
-    it is not known.
+    a Gaussian that goes over it first, so that the steps of a mask of 0 and 1 become a line. Within
+    two pixels of a contour that is straight there the result is good to a tenth of a pixel, further
+    off to one. Beside the contour the distance is that at which a straight edge has the pixel's
+    value; elsewhere it is the distance to the contour at the nearest such pixel (Gustavson and
+    Strand 2011). Without a contour: the diagonal of the image, inside or outside. A contour ends at
+    the image's border: what lies beyond it is not known.
     """
-    level = ndimage.gaussian_filter(coverage.astype(np.float64), smoothing_px, mode="nearest") - 0.5
-    inside = level > 0.0
+    level = ndimage.gaussian_filter(coverage.astype(np.float64), smoothing_px, mode="nearest")
+    inside = level > 0.5
     beside = np.zeros_like(inside)
     rows, columns = inside[1:] != inside[:-1], inside[:, 1:] != inside[:, :-1]
     beside[1:] |= rows
@@ -92,13 +94,19 @@ def contour_distance(
     if not beside.any():
         return np.asarray(sign * np.hypot(*inside.shape), np.float32)
     gradient = np.stack(np.gradient(level))
-    steep = np.maximum(np.linalg.norm(gradient, axis=0), 1e-9)  # 0 at a ridge of one pixel
+    normal = gradient / np.maximum(np.linalg.norm(gradient, axis=0), 1e-9)  # 0 at a thin ridge
+    # A pixel's coverage is an edge over its square, whose variance is 1/12, and the Gaussian.
+    spread = np.sqrt(smoothing_px**2 + 1.0 / 12.0)
     # A pixel beside the contour has a neighbour across it: it is at most 1 px away.
-    near = np.clip(level / steep, -1.0, 1.0)
-    foot = np.indices(inside.shape) - near * gradient / steep
+    near = np.clip(spread * ndtri(np.clip(level, 1e-6, 1.0 - 1e-6)), -1.0, 1.0)
+    at = np.indices(inside.shape).astype(np.float64)
     _, index = ndimage.distance_transform_edt(~beside, return_indices=True)
-    far = np.linalg.norm(np.indices(inside.shape) - foot[:, index[0], index[1]], axis=0)
-    return np.asarray(np.where(beside, near, sign * far), np.float32)
+    of = (slice(None), index[0], index[1])
+    away = at - (at - near * normal)[of]
+    across, far = np.abs((away * normal[of]).sum(axis=0)), np.linalg.norm(away, axis=0)
+    # Within a pixel along the contour it is a line, beyond it ends.
+    straight = far**2 - across**2 < 1.0
+    return np.asarray(np.where(beside, near, sign * np.where(straight, across, far)), np.float32)
 
 
 def distances_in_views(

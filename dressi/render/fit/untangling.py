@@ -1,26 +1,33 @@
 """Untangling: a surface without flipped faces, crossings and spikes, moved as little as possible.
 
 In: a mesh that a fit has folded. Out: one that is an embedded surface. First the surroundings of
-what is wrong are smoothed, in wider rings and more strongly per round; where that does not help the
-whole surface is made anew around what it encloses (``winding``).
+what is wrong are smoothed, in wider rings and more strongly per round; where that does not help
+they are cut out and filled (``patches``); where that does not either, the whole surface is made
+anew around what it encloses (``winding``).
 """
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_matrix, csr_matrix, diags, identity
-from scipy.sparse.linalg import spsolve
 
 from dressi.errors import DressiError, GraphError
+from dressi.render.fit.metrics import distance_to_surface
+from dressi.render.fit.patches import adjacency, faired, refilled
 from dressi.render.fit.remeshing import mean_edge_length, remesh
 from dressi.render.fit.winding import enclosed_surface
 from dressi.render.scene import Mesh, SurfaceProblems, surface_problems
 from dressi.render.scene.half_edges import EdgeTable
+from dressi.render.scene.mesh import int32_indices
+from dressi.render.scene.welding import first_alike
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+
+_RINGS = (1, 2, 4)
+"""Rings around problems that are cut out, one after another."""
+_FARTHEST = 2.0
+"""Edge lengths that a local repair may lie off the given surface: sheets that cross deeply are not
+drawn apart but become one surface."""
 
 
 def untangle(mesh: Mesh, rounds: int = 12, rebuild: bool = True) -> Mesh:
@@ -28,9 +35,12 @@ def untangle(mesh: Mesh, rounds: int = 12, rebuild: bool = True) -> Mesh:
 
     mesh: see ``surface_problems`` for what is wrong with it; without problems it is returned as it
     is. rounds: of smoothing, each wider and stronger than the one before; vertices and faces keep
-    their numbers if that is enough. rebuild: where it is not, or where the mesh is not closed and
-    manifold, the surface is made anew on a grid of about half its edge lengths: other vertices,
-    other faces, and the topology of what it encloses.
+    their numbers if that is enough. If not, tangled parts are cut out and filled (``refilled``), in
+    wider and wider rings; vertices elsewhere keep their places, not their numbers. rebuild: where
+    that is not enough either, or moves vertices more than two edge lengths off the surface, or the
+    mesh is not manifold, the surface is made anew on a grid of about half its edge lengths: other
+    vertices, other faces, and the topology of what it encloses. UVs are dropped by all of this.
+    Sharp spikes that are left are no error: a needle has one.
 
     Raises DressiError where the result still is tangled, GraphError for a bad mesh.
     """
@@ -39,15 +49,36 @@ def untangle(mesh: Mesh, rounds: int = 12, rebuild: bool = True) -> Mesh:
     problems = surface_problems(mesh)
     if is_untangled(problems) and len(problems.spikes) == 0:
         return mesh
-    made, problems = _smoothed(mesh, problems, rounds)
-    if is_untangled(problems):
-        return made
+    faces = int32_indices("faces", first_alike(mesh.positions, 0.0)[mesh.faces])
+    given = Mesh(mesh.positions, faces, name=mesh.name)
+    local, left = _repaired(given, problems, rounds)
+    if is_untangled(left) and (not rebuild or _is_near(local, given)):
+        return local
     if rebuild:
-        made = _rebuilt(mesh)
-        problems = surface_problems(made)
+        made = _rebuilt(given)
+        made, problems = _smoothed(made, surface_problems(made), rounds)
         if is_untangled(problems):
             return made
-    raise DressiError(f"untangle: mesh '{mesh.name}' could not be untangled; left: {problems}")
+    if is_untangled(left):
+        return local
+    raise DressiError(f"untangle: mesh '{mesh.name}' could not be untangled; left: {left}")
+
+
+def _is_near(made: Mesh, given: Mesh) -> bool:
+    """Return True unless a local repair went so far that another surface may be nearer."""
+    away = distance_to_surface(made.positions, given.positions, given.faces)
+    return float(away.max()) <= _FARTHEST * mean_edge_length(given)
+
+
+def _repaired(mesh: Mesh, problems: SurfaceProblems, rounds: int) -> tuple[Mesh, SurfaceProblems]:
+    """The mesh after smoothing and filling, and what is left."""
+    made, problems = _smoothed(mesh, problems, rounds)
+    for rings in _RINGS if rounds else ():
+        if is_untangled(problems):
+            break
+        made = refilled(made, _wider(made, _bad_vertices(made, problems), rings))
+        made, problems = _smoothed(made, surface_problems(made), rounds // 2)
+    return made, problems
 
 
 def is_untangled(problems: SurfaceProblems) -> bool:
@@ -57,26 +88,27 @@ def is_untangled(problems: SurfaceProblems) -> bool:
 
 
 def _smoothed(mesh: Mesh, problems: SurfaceProblems, rounds: int) -> tuple[Mesh, SurfaceProblems]:
-    """The mesh with the surroundings of problems smoothed, and what is left."""
+    """The mesh with the surroundings of problems smoothed, and what is left. Borders stay."""
     table, n = EdgeTable.of(mesh.faces), len(mesh.positions)
-    ones = np.ones(len(table.edges))
-    joined = coo_matrix((ones, table.edges.T), shape=(n, n)).tocsr()
-    joined = (joined + joined.T).tocsr()
-    border = np.zeros(n, bool)
+    joined, border = adjacency(mesh.faces, n), np.zeros(n, bool)
     border[table.edges[table.count == 1]] = True
     for step in range(rounds):
-        bad = _bad_vertices(mesh, problems)
-        for _ in range(1 + step // 2):
-            bad |= (joined @ bad.astype(float)) > 0.0
+        bad = _wider(mesh, _bad_vertices(mesh, problems), 1 + step // 2)
         free = np.flatnonzero(bad & ~border)
         if len(free) == 0:
             break
         positions = faired(mesh.positions.astype(np.float64), joined, free, 2.0**step)
         mesh = Mesh(positions.astype(np.float32), mesh.faces, name=mesh.name)
         problems = surface_problems(mesh)
-        if is_untangled(problems) and len(problems.spikes) == 0:
-            break
     return mesh, problems
+
+
+def _wider(mesh: Mesh, vertices: Bools, rings: int) -> Bools:
+    """(V,) bool: the vertices and those that so many edges or fewer lead to."""
+    joined = adjacency(mesh.faces, len(mesh.positions))
+    for _ in range(rings):
+        vertices = vertices | ((joined @ vertices.astype(float)) > 0.0)
+    return vertices
 
 
 def _bad_vertices(mesh: Mesh, problems: SurfaceProblems) -> Bools:
@@ -85,27 +117,6 @@ def _bad_vertices(mesh: Mesh, problems: SurfaceProblems) -> Bools:
         bad[mesh.faces[faces.ravel()]] = True
     bad[problems.spikes] = True
     return bad
-
-
-def faired(positions: Floats, joined: csr_matrix, free: Ints, strength: float) -> Floats:
-    """Positions whose free vertices are smooth: least squares of bending and of moving.
-
-    The bending is the difference of a vertex and the mean of its neighbours, of the free ones and
-    those beside them; the others do not move. strength: weight of bending over moving.
-    """
-    degree = np.asarray(joined.sum(axis=1)).ravel()
-    laplacian = identity(len(positions)) - diags(1.0 / np.maximum(degree, 1.0)) @ joined
-    rows = np.zeros(len(positions), bool)
-    rows[free] = True
-    rows |= (joined @ rows.astype(float)) > 0.0
-    part = laplacian.tocsr()[np.flatnonzero(rows)].tocsc()
-    own = part[:, free]
-    rest = part @ positions - own @ positions[free]
-    system = (strength * (own.T @ own) + identity(len(free))).tocsc()
-    right = positions[free] - strength * (own.T @ rest)
-    result = positions.copy()
-    result[free] = np.reshape(spsolve(system, right), (-1, 3))
-    return result
 
 
 def _rebuilt(mesh: Mesh) -> Mesh:

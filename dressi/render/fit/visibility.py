@@ -16,7 +16,7 @@ from dressi.render.scene import Mesh
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 
-_PAIRS = 2_000_000  # pairs of points and faces at a time: about 500 MB
+_PAIRS = 500_000  # pairs of points and faces at a time: about 150 MB
 _CELLS = 512  # cells per side of the picture at most: beyond it, faces lie in several cells anyway
 
 

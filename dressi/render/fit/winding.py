@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dressi.errors import GraphError
 from dressi.render.fit.closest import closest_on_surface
-from dressi.render.fit.isosurface import GRID_STEPS, isosurface
+from dressi.render.fit.isosurface import GRID_STEPS, isosurface, without_small_parts
 from dressi.render.scene import Mesh, bounding_box
 
 Floats = npt.NDArray[np.float64]
@@ -20,6 +20,8 @@ Ints = npt.NDArray[np.int64]
 
 _CHUNK = 2_000_000
 """Pairs of faces and columns of the grid at a time."""
+_LEAST_POINTS = 27
+"""Parts and cavities of fewer points are where lines through small holes meet."""
 
 
 def winding_numbers(
@@ -87,15 +89,17 @@ def _add_crossings(steps: npt.NDArray[np.int32], p: Floats, faces: Ints, x: Ints
 
 
 def _turn(p: Floats, i: Ints, j: Ints, at: Ints) -> Floats:
-    """Twice the signed areas of the triangles (p_i, p_j, at), never 0.
+    """Twice the signed areas of the triangles (p_i, p_j, at), 0 only where the edge is a point.
 
-    Both faces of an edge compute it with the same rounding, and a point on it counts as on the
-    same side: a line of the grid passes one of them, not both and not none.
+    Both faces of an edge compute it with the same rounding, and a point on it counts as on one
+    side of it: a line of the grid passes one of them, not both and not none.
     """
     swap = i > j
     a, b = p[np.where(swap, j, i), :2], p[np.where(swap, i, j), :2]
     area = (b[:, 0] - a[:, 0]) * (at[:, 1] - a[:, 1]) - (b[:, 1] - a[:, 1]) * (at[:, 0] - a[:, 0])
-    area = np.where(area == 0.0, np.finfo(np.float64).tiny, area)
+    # As if the point lay off by (e, e^2) with an e that is smaller than anything.
+    tie = np.where(b[:, 1] != a[:, 1], a[:, 1] - b[:, 1], b[:, 0] - a[:, 0])
+    area = np.where(area == 0.0, np.sign(tie) * np.finfo(np.float64).tiny, area)
     return np.where(swap, -area, area)
 
 
@@ -128,4 +132,5 @@ def enclosed_surface(mesh: Mesh, spacing: float) -> Mesh:
         raise GraphError(f"enclosed_surface: mesh '{mesh.name}' encloses no point of its grid")
     distance = closest_on_surface(low + at * spacing, mesh.positions, mesh.faces).distance
     values[near] = np.where(inside[near], 1.0, -1.0) * np.maximum(distance, 1e-6 * spacing)
-    return isosurface(values, low, spacing, mesh.name)
+    whole = without_small_parts(values, 0.0, _LEAST_POINTS, _LEAST_POINTS)
+    return isosurface(whole if (whole > 0.0).any() else values, low, spacing, mesh.name)

@@ -25,9 +25,9 @@ from dressi.render.io.images import (
 )
 from dressi.render.io.masks import (
     histogram_threshold,
+    hull_cells,
     hull_mask,
     photo_mask,
-    visual_hull,
     voxel_centers,
 )
 from dressi.render.io.middlebury import Photo, load_photos, read_bounding_box, read_par
@@ -36,6 +36,7 @@ from dressi.render.io.object_masks import ObjectMasks, object_masks
 from dressi.render.io.page import write_report
 from dressi.render.io.plot import svg_curves
 from dressi.render.io.sheet import contact_sheet, loss_curves, write_plot
+from dressi.render.io.tfx import read_tfx
 from dressi.render.io.transforms import read_transforms, write_transforms
 
 __all__ = [
@@ -65,12 +66,13 @@ __all__ = [
     "read_image",
     "read_obj",
     "read_par",
+    "read_tfx",
     "read_transforms",
     "save_mesh",
     "save_scene",
     "srgb_to_linear",
     "svg_curves",
-    "visual_hull",
+    "hull_cells",
     "voxel_centers",
     "write_colmap",
     "write_glb",

@@ -39,7 +39,7 @@ _MESHES: dict[str, Callable[[PathLike], Mesh]] = {
     ".gltf": _mesh_of_scene,
     ".glb": _mesh_of_scene,
     ".obj": lambda path: read_obj(path)[0],
-    ".ply": lambda path: read_ply(path).mesh,
+    ".ply": lambda path: read_ply(path).colored_mesh,
     ".stl": read_stl,
 }
 
@@ -64,7 +64,8 @@ def load_scene(path: PathLike) -> Scene:
 
 
 def load_mesh(path: PathLike) -> Mesh:
-    """All triangles of a .gltf, .glb, .obj, .ply or .stl file as one ``Mesh``; no materials.
+    """All triangles of a .gltf, .glb, .obj, .ply or .stl file as one ``Mesh``: positions, UVs and
+    vertex colours; no materials.
 
     OBJ and PLY keep the file's order of vertices. glTF: in the world, vertices at the same place
     are one (``scene_mesh.welded``), blendshapes at their default weights. STL: the same, because
@@ -94,8 +95,9 @@ def write_glb(path: PathLike, mesh: Mesh, texture: npt.ArrayLike | None = None) 
 def save_mesh(path: PathLike, mesh: Mesh) -> None:
     """Write a mesh as .glb, .gltf, .obj, .ply or .stl, atomically.
 
-    mesh: checked first. OBJ and PLY keep everything of a ``Mesh``; STL has no UVs and no shared
-    vertices; glTF doubles vertices at UV seams. Raises GraphError (bad mesh, other ending) and
+    mesh: checked first. OBJ and PLY keep everything of a ``Mesh``, colours as sRGB (OBJ without
+    alpha, PLY in 8 bits); STL has no UVs, no colours and no shared vertices; glTF doubles vertices
+    at UV seams. Raises GraphError (bad mesh, other ending) and
     OSError.
     """
     writers: dict[str, Callable[[PathLike, Mesh], None]] = {

@@ -2,8 +2,9 @@
 
 In: a path. Out: a ``Scene`` that passes ``check``; ``Scene.notes`` says what was left out. Read:
 triangles of every kind with normals, tangents, UV sets, colours and blendshapes; metallic-roughness
-materials; nodes; cameras; ``EXTENSIONS``. Left out with a note: points and lines, skins (the
-rest pose is loaded), animations, further scenes, other extensions that the file does not require.
+materials; lines, as strands; nodes; cameras; ``EXTENSIONS``. Left out with a note: points, skins
+(the rest pose is loaded), animations, further scenes, other extensions that the file does not
+require.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dressi.render.io.gltf_skin import Skins, Weighted
 from dressi.render.io.images import PathLike
 from dressi.render.io.sources import blamed_on, read_file
 from dressi.render.scene.checks import MAX_UV_SETS
+from dressi.render.scene.flat import world_matrices
 from dressi.render.scene.parts import (
     Matrix,
     Node,
@@ -35,6 +37,7 @@ from dressi.render.scene.parts import (
     trs_matrix,
 )
 from dressi.render.scene.scene import Scene
+from dressi.render.scene.strands import Strands
 
 EXTENSIONS = (
     "EXT_texture_webp",
@@ -85,6 +88,8 @@ class _Reader:
         self.geometry = Geometry(buffers, quantized, bool(self.skins.skins), self.notes)
         self.influences: dict[int, list[Weighted | None]] = {}  # by row of the meshes
         self.skin_of: dict[int, int] = {}  # node -> skin
+        self.lines: dict[int, list[Strands]] = {}  # by number of a mesh of the document
+        self.mesh_of: dict[int, int] = {}  # node -> number of its mesh in the document
 
     def _check_asset(self) -> None:
         asset = self.document.need("asset")
@@ -137,13 +142,22 @@ class _Reader:
         filled = replace(scene, meshes=tuple(self._fill_uvs(scene, m) for m in scene.meshes))
         filled.check()
         posed = self.skins.pose(filled, self.skin_of, self.influences, self.notes)
-        return replace(posed, notes=tuple(self.notes)).check()
+        placed = replace(posed, strands=self._strands(posed))
+        return replace(placed, notes=tuple(self.notes)).check()
+
+    def _strands(self, scene: Scene) -> tuple[Strands, ...]:
+        """The lines of all nodes, in the world."""
+        return tuple(
+            one.moved(world)
+            for node, world in world_matrices(scene)
+            for one in self.lines.get(self.mesh_of.get(node, -1), ())
+        )
 
     def _meshes(self, n_materials: int) -> tuple[list[SceneMesh], list[int | None]]:
         """The meshes with triangles, and for each of the document its row among them."""
         meshes: list[SceneMesh] = []
         rows: list[int | None] = []
-        for mesh in self.document.objects("meshes"):
+        for number, mesh in enumerate(self.document.objects("meshes")):
             extras = mesh.value.get("extras")
             names = extras.get("targetNames") if isinstance(extras, dict) else None
             names = [str(n) for n in names] if isinstance(names, list) else []
@@ -156,6 +170,9 @@ class _Reader:
                 if found is not None:
                     primitives.append(found[0])
                     self.influences.setdefault(len(meshes), []).append(found[1])
+                strands = self.geometry.strands(primitive, mesh.text("name", "") or "lines")
+                if strands is not None:
+                    self.lines.setdefault(number, []).append(strands)
             if not mesh.array("primitives"):
                 raise mesh.fail("a mesh needs one primitive or more", "primitives")
             rows.append(len(meshes) if primitives else None)
@@ -251,6 +268,8 @@ class _Reader:
             self.skin_of[number] = node.row("skin", self.skins.skins, "skins")
         shining = node.extension("KHR_lights_punctual")
         row = None if mesh is None else rows[mesh]
+        if mesh is not None:
+            self.mesh_of[number] = mesh
         weights = node.numbers("weights", None) if node.has("weights") else None
         return Node(
             self._matrix(node),

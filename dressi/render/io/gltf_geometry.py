@@ -1,7 +1,8 @@
 """Primitives of a glTF document as triangles with attributes, blendshapes and normals.
 
 In: a primitive's object and the buffers. Out: ``Primitive``. Triangle strips and fans become
-triangles; points and lines are left out with a note; missing normals are flat (glTF 2.0, 3.7.2.1).
+triangles; lines become strands; points are left out with a note; missing normals are flat (glTF
+2.0, 3.7.2.1).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from dressi.render.io.gltf_buffers import Buffers, to_float
 from dressi.render.io.gltf_json import Json
 from dressi.render.io.gltf_skin import Weighted, read_influences
-from dressi.render.scene import MorphTarget, Primitive, face_normals
+from dressi.render.scene import MorphTarget, Primitive, Strands, face_normals
 from dressi.render.scene.checks import MAX_UV_SETS
 
 Floats = npt.NDArray[np.float32]
@@ -34,7 +35,11 @@ _RULES: dict[str, tuple[set[int], set[str], set[str]]] = {
     "target NORMAL": ({3}, {"f4"}, {"i1n", "i2n"}),
     "target TANGENT": ({3}, {"f4"}, {"i1n", "i2n"}),
 }
+_POINTS, _LINES, _LINE_LOOP, _LINE_STRIP = 0, 1, 2, 3
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
+
+SHARE_OF_SIZE = 1e-3
+"""Width of lines, which glTF has none of, by the diagonal of their bounding box."""
 
 
 class Geometry:
@@ -99,6 +104,36 @@ class Geometry:
             raise primitive.fail("all triangles of its strip or fan have a repeated corner")
         return kept
 
+    def strands(self, primitive: Json, name: str) -> Strands | None:
+        """The lines of a primitive as strands, in its own space; None where it has none.
+
+        Segments of mode LINES that go on where the last one ended are one strand; a LINE_LOOP ends
+        at its first vertex. Too few vertices are left out with a note. Raises LoadError as
+        ``primitive``.
+        """
+        mode = primitive.integer("mode", _TRIANGLES)
+        attributes = primitive.need("attributes")
+        if not _POINTS < mode < _TRIANGLES or not attributes.has("POSITION"):
+            return None
+        positions = self._table(attributes, "POSITION", "POSITION", None)
+        flat = self._indices(primitive, len(positions))
+        if len(flat) < 2 or (mode == _LINES and len(flat) % 2):
+            text = f"{len(flat)} vertices cannot be lines of mode {mode}; they are left out"
+            self.notes.append(f"{primitive.where}: {text}")
+            return None
+        if mode == _LINES:
+            a, b = flat.reshape(-1, 2).T
+            begins = np.concatenate([[True], a[1:] != b[:-1]])
+            rows = np.insert(b, np.flatnonzero(begins), a[begins])
+            counts = np.diff(np.flatnonzero(begins), append=len(a)) + 1
+        else:
+            rows = np.append(flat, flat[0]) if mode == _LINE_LOOP else flat
+            counts = np.array([len(rows)])
+        points = positions[rows]
+        size = float(np.linalg.norm(np.ptp(points.astype(np.float64), axis=0)))
+        widths = np.full(len(points), SHARE_OF_SIZE * size, np.float32)
+        return Strands(points, counts.astype(np.int32), widths, name)
+
     def _targets(self, primitive: Json, names: list[str], n: int) -> tuple[MorphTarget, ...]:
         found = []
         for k, target in enumerate(primitive.objects("targets")):
@@ -124,8 +159,8 @@ class Geometry:
             raise primitive.fail(f"{mode} is no mode of primitives", "mode")
         attributes = primitive.need("attributes")
         if mode < _TRIANGLES:
-            kind = "points" if mode == 0 else "lines"
-            self.notes.append(f"{primitive.where}: {kind} are left out")
+            if mode == _POINTS:
+                self.notes.append(f"{primitive.where}: points are left out")
             return None
         if not attributes.has("POSITION"):
             self.notes.append(f"{primitive.where}: without POSITION there is nothing to draw")

@@ -107,6 +107,8 @@ class _Writer:
         self._extensions: set[str] = set()
         if scene.environment is not None:
             self.notes.append("the environment is left out: glTF has no place for it")
+        if scene.strands:
+            self.notes.append("strands are left out: they are read, and not written")
         self.pngs = [self._png(i, image) for i, image in enumerate(scene.images)]
         self.document = gltf.GLTF2(
             asset=gltf.Asset(version="2.0", generator="dressi", copyright=scene.copyright or None),

@@ -180,7 +180,7 @@ def voxel_centers(bbox: npt.ArrayLike, resolution: int) -> npt.NDArray[np.float6
     return np.asarray(low + grid * (high - low))
 
 
-def visual_hull(
+def hull_cells(
     masks: Sequence[npt.ArrayLike],
     Ks: Sequence[npt.ArrayLike],
     Rs: Sequence[npt.ArrayLike],
@@ -198,10 +198,10 @@ def visual_hull(
     """
     if not len(masks) == len(Ks) == len(Rs) == len(ts):
         counts = f"{len(masks)} masks, {len(Ks)} Ks, {len(Rs)} Rs, {len(ts)} ts"
-        raise GraphError(f"visual_hull needs one camera for each mask, got {counts}")
+        raise GraphError(f"hull_cells needs one camera for each mask, got {counts}")
     box = np.asarray(bbox, dtype=np.float64)
     if box.shape != (2, 3) or not (box[1] > box[0]).all() or resolution < 1:
-        raise GraphError(f"visual_hull: empty box {box.tolist()} or resolution {resolution}")
+        raise GraphError(f"hull_cells: empty box {box.tolist()} or resolution {resolution}")
     centers = voxel_centers(box, resolution).reshape(-1, 3)
     alive = np.arange(len(centers))
     for mask, k, rotation, translation in zip(masks, Ks, Rs, ts, strict=True):
@@ -228,7 +228,7 @@ def hull_mask(
 ) -> Mask:
     """(H, W) float32 silhouette of a voxel grid in one OpenCV camera, 1 where any cell projects.
 
-    hull, bbox: as from ``visual_hull``. size: (width, height), pixels. Cells are drawn as dense
+    hull, bbox: as from ``hull_cells``. size: (width, height), pixels. Cells are drawn as dense
     grids of points, at least one per pixel.
     """
     width, height = size

@@ -134,7 +134,8 @@ class ObjTables:
 
 
 def read_obj(path: PathLike, warnings: list[str] | None = None) -> tuple[Mesh, Path | None]:
-    """Read an OBJ file: the mesh, and the path of its diffuse texture (None if there is none).
+    """Read an OBJ file: the mesh, with its vertex colours, and the path of its diffuse texture
+    (None if there is none).
 
     path: the file. warnings: a list that gets one line for everything that was missing or dropped
     without being an error (mtllib or texture not found, second texture, faces without UV).
@@ -145,7 +146,8 @@ def read_obj(path: PathLike, warnings: list[str] | None = None) -> tuple[Mesh, P
     self-intersecting polygon, no faces.
     """
     tables = parse_obj(path, warnings)
-    return build_surface(tables, Path(path).stem).mesh, _find_texture(tables, Path(path))
+    surface = build_surface(tables, Path(path).stem)
+    return surface.colored_mesh, _find_texture(tables, Path(path))
 
 
 def parse_obj(path: PathLike, warnings: list[str] | None = None) -> ObjTables:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dressi.render.camera.far import far_origin
-from dressi.render.io.images import PathLike, atomic_write, read_image, with_colors
+from dressi.render.io.images import PathLike, atomic_write, linear_to_srgb, read_image, with_colors
 from dressi.render.io.mtl import map_file, read_mtl
 from dressi.render.io.obj import ObjTables, build_surface, parse_obj, texture_beside
 from dressi.render.io.sources import blamed_on, fail, find_beside, not_there
@@ -137,13 +137,18 @@ def read_obj_scene(path: PathLike) -> Scene:
 
 
 def write_obj(path: PathLike, mesh: Mesh) -> None:
-    """Write a mesh as OBJ, atomically: v, vt (v flipped) and f; nothing about materials.
+    """Write a mesh as OBJ, atomically: v, with sRGB colours where it has some (no alpha), vt (v
+    flipped) and f; nothing about materials.
 
     mesh: checked first; order and topology are kept, float32 values exactly (vt but for one
     rounding). Raises GraphError (bad mesh), OSError.
     """
     mesh.check()
-    lines = [f"v {x:.9g} {y:.9g} {z:.9g}" for x, y, z in mesh.positions.tolist()]
+    rows = mesh.positions
+    if mesh.colors is not None:
+        srgb = linear_to_srgb(np.clip(mesh.colors[:, :3], 0.0, 1.0))
+        rows = np.concatenate([rows, srgb], axis=1)
+    lines = ["v " + " ".join(f"{x:.9g}" for x in row) for row in rows.tolist()]
     corners = (mesh.faces + 1).tolist()
     if mesh.uvs is None:
         lines += [f"f {a} {b} {c}" for a, b, c in corners]

@@ -19,9 +19,9 @@ from dressi.errors import GraphError
 from dressi.render.io.masks import (
     Mask,
     histogram_threshold,
+    hull_cells,
     photo_mask,
     pixels_of,
-    visual_hull,
     voxel_centers,
 )
 
@@ -171,7 +171,7 @@ def _views(
 ) -> list[_View]:
     """The cells of the hull of the full masks, seen by each photo."""
     Ks, Rs, ts = zip(*cameras, strict=True)
-    hull = visual_hull(full, Ks, Rs, ts, bbox, resolution)
+    hull = hull_cells(full, Ks, Rs, ts, bbox, resolution)
     box = np.asarray(bbox, np.float64)
     cells = voxel_centers(box, resolution).reshape(-1, 3)[hull.ravel()]
     step = (box[1] - box[0]).max() / resolution

@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import GraphError
@@ -92,7 +93,7 @@ def _base64(data: bytes) -> str:
 
 def _text(value: Any) -> str:
     """A figure with four digits; whole numbers and words as they are."""
-    if isinstance(value, bool) or not isinstance(value, float):
+    if not isinstance(value, (float, np.floating)):
         return str(value)
     return f"{value:.4g}" if math.isfinite(value) else str(value)
 

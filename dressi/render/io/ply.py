@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from dressi.errors import LoadError
 from dressi.render.camera import far_origin
-from dressi.render.io.images import PathLike, atomic_write, read_image, with_colors
+from dressi.render.io.images import PathLike, atomic_write, linear_to_srgb, read_image, with_colors
 from dressi.render.io.ply_elements import Element, Lists, read_elements
 from dressi.render.io.polygons import split_polygons
 from dressi.render.io.sources import blamed_on, fail, find_beside, not_there
@@ -229,7 +229,8 @@ def _texture(path: PathLike, surface: Surface, notes: list[str]) -> tuple[Image,
 
 
 def write_ply(path: PathLike, mesh: Mesh) -> None:
-    """Write a mesh as binary PLY, atomically; UVs as the list ``texcoord`` of faces, v flipped.
+    """Write a mesh as binary PLY, atomically; UVs as the list ``texcoord`` of faces, v flipped,
+    colours as sRGB bytes red, green, blue, alpha of vertices.
 
     mesh: checked first; order and topology are kept, float32 values exactly (v but for one
     rounding). Raises GraphError (bad mesh), OSError.
@@ -237,6 +238,14 @@ def write_ply(path: PathLike, mesh: Mesh) -> None:
     mesh.check()
     lines = ["ply", "format binary_little_endian 1.0", f"element vertex {len(mesh.positions)}"]
     lines += [f"property float {axis}" for axis in "xyz"]
+    corners = mesh.positions.astype("<f4").tobytes()
+    if mesh.colors is not None:
+        lines += [f"property uchar {name}" for name in ("red", "green", "blue", "alpha")]
+        points = np.zeros(len(mesh.positions), np.dtype([("at", "<f4", 3), ("color", "u1", 4)]))
+        clipped = np.clip(mesh.colors, 0.0, 1.0)
+        encoded = np.concatenate([linear_to_srgb(clipped[:, :3]), clipped[:, 3:]], axis=1)
+        points["at"], points["color"] = mesh.positions, np.round(encoded * 255.0)
+        corners = points.tobytes()
     lines += [f"element face {len(mesh.faces)}", "property list uchar int vertex_indices"]
     fields: Sequence[tuple] = [("n", "u1"), ("corners", "<i4", 3)]
     if mesh.uvs is not None:
@@ -247,4 +256,4 @@ def write_ply(path: PathLike, mesh: Mesh) -> None:
     if mesh.uvs is not None:
         rows["m"], rows["uvs"] = 6, (mesh.uvs * [1.0, -1.0] + [0.0, 1.0])[mesh.corner_faces]
     head = ("\n".join([*lines, "end_header"]) + "\n").encode()
-    atomic_write(path, head + mesh.positions.astype("<f4").tobytes() + rows.tobytes())
+    atomic_write(path, head + corners + rows.tobytes())

@@ -33,6 +33,11 @@ class Surface:
     textures: tuple[str, ...] = ()
     origin: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
 
+    @property
+    def colored_mesh(self) -> Mesh:
+        """The mesh with the colours of its vertices."""
+        return replace(self.mesh, colors=self.colors)
+
     def primitive(self, chosen: npt.NDArray[np.bool_], material: int, name: str) -> Primitive:
         """The chosen faces (F,) as one primitive. Computed normals are those of the whole surface.
 

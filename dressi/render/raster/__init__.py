@@ -1,9 +1,9 @@
 """Rasterization as builders over F: from vertices and faces to pixels, with gradients.
 
 hardsoftras (soft, peeled, gradients far from outlines), hard (what every pixel shows), antialias
-(gradients through the coverage of outline pixels), strokes (points and lines), conservative (every
-texel that a triangle touches), batch (several meshes as one), and what they are made of:
-projection, clip, enlarge, distance, weights, topology, blend.
+(gradients through the coverage of outline pixels), strokes (points and lines), ribbons (hair),
+conservative (every texel that a triangle touches), batch (several meshes as one), and what they are
+made of: projection, clip, enlarge, distance, weights, topology, blend.
 """
 
 from dressi.render.raster.antialias import Antialiased, build_antialias
@@ -30,6 +30,7 @@ from dressi.render.raster.projection import (
     pixel_positions,
     to_screen,
 )
+from dressi.render.raster.ribbons import Ribbons, build_ribbons
 from dressi.render.raster.strokes import Strokes, build_lines, build_points
 from dressi.render.raster.topology import MeshFaces, contour_edges, face_neighbors, neighbor_table
 
@@ -43,6 +44,7 @@ __all__ = [
     "MeshFaces",
     "Part",
     "Peel",
+    "Ribbons",
     "ScreenFaces",
     "Size",
     "Strokes",
@@ -61,6 +63,7 @@ __all__ = [
     "build_lines",
     "build_points",
     "build_rasterize",
+    "build_ribbons",
     "build_screen_faces",
     "contour_edges",
     "edge_mask",

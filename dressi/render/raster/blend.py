@@ -64,7 +64,9 @@ def blend_color(
     """Colour of the peels over a background.
 
     colors: one FLOAT or VECn image per peel. In the edge mask the colours are averaged with weights
-    D_k, elsewhere the first peel's is taken; the silhouette then mixes it with the background.
+    D_k, elsewhere the first peel's is taken; the silhouette then mixes it with the background. So
+    there hidden peels count as much as those before them; ``blend_peels`` with an alpha of 1 per
+    peel puts them over each other.
     Never 0 / 0: where no face has weight, the background shows. Gradient to colors,
     background and the distances of the peels. With occlusion the first colour is what is seen, the
     second one that of the other side of the nearest edge. Raises GraphError unless there is one

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dressi.ad import F, Variable
+from dressi.ad.graph import ancestors, leaves
+from dressi.errors import warn
 from dressi.render.raster.weights import (
     EdgePoint,
     Triple,
@@ -167,6 +169,26 @@ def interpolate(
     corners: tuple[Variable, Variable, Variable], ids: Variable, bary: Variable
 ) -> Variable:
     """Attribute at each pixel: corner tables @ (F, 1) by face id and VEC3 weights. 0 where the id
-    is -1. Gradient to the tables and to bary."""
+    is -1. Layers are views: of tables with several, each view reads the one of its number; a
+    DressiWarning where those come from other leaves than the views. Gradient to the tables and to
+    bary."""
+    _say_layers(corners[0], ids)
     a, b, c = (F.lookup(t, ids) for t in corners)
     return a * bary.x + b * bary.y + c * bary.z
+
+
+def _say_layers(table: Variable, ids: Variable) -> None:
+    """Warn of tables whose layers have nothing to do with the views that read them, but for their
+    number: layers of features, say."""
+    n = table.layers
+    if n == 1 or ids.layers != n:
+        return
+    functions, of_views = ancestors([ids])
+    stacked = [v for v in leaves([table]) if v.layers == n]
+    drawn_here = any(f.op.fragment_exit for f in functions)
+    if drawn_here and stacked and not {v.uid for v in stacked} & {v.uid for v in of_views}:
+        warn(
+            f"interpolate: {stacked[0].label()} has {n} layers and there are {n} views: each view "
+            "reads the layer of its number\n  hint: layers that are features are read one by one, "
+            "F.take_layer(table, k); F.lookup reads a table per view without asking"
+        )

@@ -24,6 +24,11 @@ SLACK_PX = 0.0625
 coverage is decided by the exact inside test of the fragment, not by the snapped edges."""
 
 
+NO_AREA = (0.0, 0.0, 0.5, 1.0)
+"""Clip position of all corners of faces that are left out. Not off the screen: drivers clip whole
+batches of triangles of which one corner lies there, and leave out what has no area sooner."""
+
+
 def build_enlarge(
     screen: ScreenFaces,
     r: Variable,

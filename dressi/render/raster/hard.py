@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 from dressi.ad import F, Variable
 from dressi.ad.vtype import MAT4, VEC2, VEC3
@@ -39,10 +40,21 @@ class HardRaster:
     depth: Variable
     mask: Variable
 
-    def interpolate(self, table: Variable, faces: Variable) -> Variable:
-        """Attribute at each pixel; 0 where there is no face. table: FLOAT or VECn @ (N, 1). faces:
-        IVEC3 @ (F, 1), rows of the table. Gradient to the table and to bary."""
-        return interpolate(gather(table, faces), self.ids, self.bary)
+    @overload
+    def interpolate(self, table: Variable, faces: Variable) -> Variable: ...
+
+    @overload
+    def interpolate(self, table: Sequence[Variable], faces: Variable) -> tuple[Variable, ...]: ...
+
+    def interpolate(
+        self, table: Variable | Sequence[Variable], faces: Variable
+    ) -> Variable | tuple[Variable, ...]:
+        """Attribute at each pixel; 0 where there is no face. table: FLOAT or VECn @ (N, 1); several
+        where there are more than four channels, which give as many images, by one pass where they
+        fit. faces: IVEC3 @ (F, 1), rows of the table. Gradient to the tables and to bary."""
+        if isinstance(table, Variable):
+            return interpolate(gather(table, faces), self.ids, self.bary)
+        return tuple(self.interpolate(t, faces) for t in table)
 
     @property
     def peel(self) -> Peel:

@@ -18,7 +18,7 @@ from dressi.errors import GraphError
 from dressi.kinds import RIMS, Rims
 from dressi.render.raster.blend import blend_color, blend_silhouette, edge_mask
 from dressi.render.raster.distance import face_test, signed_distance
-from dressi.render.raster.enlarge import SLACK_PX, build_enlarge
+from dressi.render.raster.enlarge import NO_AREA, SLACK_PX, build_enlarge
 from dressi.render.raster.occlusion import Bands, build_bands
 from dressi.render.raster.outline import build_outline
 from dressi.render.raster.peel import HAIR_PX, NEAREST_RIM, Peel, face_weights
@@ -30,7 +30,7 @@ from dressi.render.raster.projection import (
     is_crossing,
     pixel_positions,
 )
-from dressi.render.raster.topology import contour_edges, neighbor_table
+from dressi.render.raster.topology import contour_edges, neighbor_table, seen_from_back
 from dressi.render.raster.weights import free_weights, within_weights
 
 FAR_INSIDE = 1.0
@@ -78,6 +78,7 @@ def build_rasterize(
     shift: Callable[[Variable, Variable], Variable] = shift,
     soft: Variable | None = None,
     layer: int = 0,
+    cull: bool = False,
 ) -> tuple[Peel, ...]:
     """Rasterize enlarged faces and peel K layers.
 
@@ -85,16 +86,20 @@ def build_rasterize(
     face. Layer k holds what lies behind the shifted depth of layer k - 1, as in F.resolve: faces of
     equal depth share a layer. An edge or vertex that several faces share gives all of them the same
     distance and depth, to the last bit, so it is one layer. Every surface is hard in one layer
-    only: of its faces, the one that the pixel lies in. edges:
-    VEC3 mask @ (F, 1) of the edges that distances are measured to; only faces with one get a soft
-    rim; default all. soft: FLOAT mask @ (F, 1) of faces with a rim, where it is not that. enlarge,
-    shift: other functions in the place of ``build_enlarge`` and ``shift``, for ablations. layer: as
-    for F.rasterize, to tell two of one table apart that differ in shift. Gradient to the corners.
+    only: of its faces, the one that the pixel lies in. edges: VEC3 mask @ (F, 1) of the edges that
+    distances are measured to; only faces with one get a soft rim; default all. soft: FLOAT mask @
+    (F, 1) of faces with a rim, where it is not that. enlarge, shift: other functions in the place
+    of ``build_enlarge`` and ``shift``, for ablations. layer: as for F.rasterize, to tell two of one
+    table apart that differ in shift. cull: leave out faces that are seen from their back. Gradient
+    to the corners.
     """
     if soft is None and edges is not None:
         soft = any_edge(edges)
     drawn = screen.drawn
     corners = enlarge(drawn, r, soft)
+    if cull:
+        back = seen_from_back(drawn)
+        corners = tuple(F.where(back, F.constant(NO_AREA), c) for c in corners)
     p = pixel_positions(screen.size, screen.layers)
     frag = F.rasterize(corners, screen.size, layer)
     a, b, c = (F.lookup(F.stop_gradient(t), frag) for t in drawn.corners)
@@ -202,6 +207,7 @@ def build_hardsoftras(
     rims: Rims | None = None,
     clip: bool = False,
     occlusion: bool = False,
+    cull: bool = False,
 ) -> HardSoft:
     """The whole of HardSoftRas up to the silhouette.
 
@@ -210,18 +216,18 @@ def build_hardsoftras(
     layers. sigma: softness, default r / 7 (paper, 3.4.3). delta: reach of the edge mask, default r;
     delta of one pixel with K = 1 is antialiasing mode, delta = 1 is SoftRas mode. r, sigma and
     delta are run-time values when given as Variables @ 1x1: changing them rebuilds nothing (r is
-    then clamped to [0, 1]).
-    max_delta: the largest delta that will be sent. jitter: VEC2 @ 1x1 in pixels, shifts the
-    projection. rims: which faces get a soft rim, ``all``, ``contour`` (those with an edge on the
-    contour) or ``front`` (of the two faces at an edge of the contour the one that is seen from its
-    front, so that colours beyond the outline are those of what is seen); default front for K = 1,
-    which then measures distances to the outline, inside too: see ``build_outline``; else all. clip:
-    cut faces at the near and the far plane, so that they get a soft rim and gradients from what is
-    left of them, also to corners that are cut off; by default they are drawn hard, without
-    gradient, which is cheaper. occlusion: soft edges, and gradients, wherever a surface ends in the
-    picture, before another one too: see ``build_bands``. There are two peels then, whatever K is;
-    rims plays no part. Gradient to vtx_pos and matrix. Raises GraphError for wrong types, K < 1 or
-    r outside [0, 1].
+    then clamped to [0, 1]). max_delta: the largest delta that will be sent. jitter: VEC2 @ 1x1 in
+    pixels, shifts the projection. rims: which faces get a soft rim, ``all``, ``contour`` (those
+    with an edge on the contour) or ``front`` (of the two faces at an edge of the contour the one
+    that is seen from its front, so that colours beyond the outline are those of what is seen);
+    default front for K = 1, which then measures distances to the outline, inside too: see
+    ``build_outline``; else all. clip: cut faces at the near and the far plane, so that they get a
+    soft rim and gradients from what is left of them, also to corners that are cut off; by default
+    they are drawn hard, without gradient, which is cheaper. occlusion: soft edges, and gradients,
+    wherever a surface ends in the picture, before another one too: see ``build_bands``. There are
+    two peels then, whatever K is; rims plays no part. cull: leave out faces that are seen from
+    their back: the same picture of closed surfaces that are seen from outside, in less time.
+    Gradient to vtx_pos and matrix. Raises GraphError for wrong types, K < 1 or r outside [0, 1].
     """
     lengths = {"r": r, "delta": delta, "sigma": sigma, "max_delta": max_delta}
     _check(vtx_pos, faces, matrix, size, K, lengths)
@@ -241,15 +247,15 @@ def build_hardsoftras(
     if rims not in RIMS:
         raise GraphError(f"rims must be all, contour or front, got {rims!r}")
     if occlusion:
-        return _with_occlusion(screen, neighbor_table(faces, vtx_pos), radius, reach, softness)
+        neighbors = neighbor_table(faces, vtx_pos)
+        return _with_occlusion(screen, neighbors, radius, reach, softness, cull)
     if K == 1 and rims == "front":
-        first = _hard_faces(screen)
-        peels: tuple[Peel, ...] = (
-            build_outline(screen, first, neighbor_table(faces, vtx_pos), radius),
-        )
+        first = _hard_faces(screen, cull)
+        neighbors = neighbor_table(faces, vtx_pos)
+        peels: tuple[Peel, ...] = (build_outline(screen, first, neighbors, radius, cull),)
     else:
         edges, soft = _rims(screen, faces, vtx_pos, rims)
-        peels = build_rasterize(screen, radius, K, edges, soft=soft)
+        peels = build_rasterize(screen, radius, K, edges, soft=soft, cull=cull)
         first = peels[0]
     hard = first.depth <= 0.5
     stencil = F.bits.pack_bits(first.depth, 0.5, below=True)
@@ -274,9 +280,9 @@ def _rims(
     return edges, any_edge(contour_edges(screen, neighbors, front=True))
 
 
-def _hard_faces(screen: ScreenFaces) -> Peel:
+def _hard_faces(screen: ScreenFaces, cull: bool) -> Peel:
     """The faces as they are: distances are of no use."""
-    hard = build_rasterize(screen, F.constant(0.0), 1)[0]
+    hard = build_rasterize(screen, F.constant(0.0), 1, cull=cull)[0]
     p, rows = pixel_positions(screen.size, screen.layers), hard.drawn_rows
     a, b, c = (F.lookup(t, rows) for t in screen.drawn.corners)
     u = a.xy - p, b.xy - p, c.xy - p
@@ -286,10 +292,15 @@ def _hard_faces(screen: ScreenFaces) -> Peel:
 
 
 def _with_occlusion(
-    screen: ScreenFaces, neighbors: Variable, r: Variable, delta: Variable, sigma: Variable
+    screen: ScreenFaces,
+    neighbors: Variable,
+    r: Variable,
+    delta: Variable,
+    sigma: Variable,
+    cull: bool,
 ) -> HardSoft:
     """Hard faces, bands at their edges up to r and delta away, and lines where faces meet."""
-    hard = _hard_faces(screen)
-    rim, bands = build_bands(screen, hard, neighbors, F.minimum(r, delta), sigma)
+    hard = _hard_faces(screen, cull)
+    rim, bands = build_bands(screen, hard, neighbors, F.minimum(r, delta), sigma, cull)
     silhouette = bands.cover(hard.stencil)
     return HardSoft(screen, (hard, rim), bands.has, hard.stencil, silhouette, sigma, bands)

@@ -87,14 +87,15 @@ def build_bands(
     neighbors: Variable,
     reach: Variable,
     sigma: Variable,
+    cull: bool = False,
 ) -> tuple[Peel, Bands]:
     """A peel of what lies on the other side of the nearest edge or line, at its nearest point, and
     how it is blended with the hard one.
 
     screen: faces. hard: what is seen. neighbors: table of ``neighbor_table``. reach, sigma: FLOAT @
-    1x1, screen square units. An edge counts where it is on the contour of its face and, at its
-    point that is nearest to the pixel, neither hidden nor touched by what is seen beyond it.
-    Gradient to the corners of faces.
+    1x1, screen square units. cull: whether backs are left out. An edge counts where it is on the
+    contour of its face and, at its point that is nearest to the pixel, neither hidden nor touched
+    by what is seen beyond it. Gradient to the corners of faces.
     """
     drawn, size = screen.drawn, screen.size
     slopes = depth_slopes(drawn)
@@ -106,7 +107,7 @@ def build_bands(
         by_a_hair = F.equal(here.x, HAIR_DEPTH)
         return _is_seen(drawn, surface, here, edge), F.maximum(edge.inner, by_a_hair)
 
-    near = build_near_edge(drawn, band_edges(screen, neighbors), reach, test, TURNED)
+    near = build_near_edge(drawn, band_edges(screen, neighbors, cull), reach, test, TURNED)
     across = neighbors if screen.parts is None else None
     lines = find_lines(drawn, hard.drawn_rows, surface, across)
     p, least = pixel_positions(size, screen.layers), HAIR_PX / screen.scale

@@ -24,13 +24,15 @@ NOTHING = 0.75
 """Between the shifted depths of what is hard by a hair, 0.5, and of nothing, 1."""
 
 
-def build_outline(screen: ScreenFaces, hard: Peel, neighbors: Variable, reach: Variable) -> Peel:
+def build_outline(
+    screen: ScreenFaces, hard: Peel, neighbors: Variable, reach: Variable, cull: bool = False
+) -> Peel:
     """The hard faces, and around them the faces at the nearest edges up to reach away.
 
     screen: faces. hard: what is seen. neighbors: table of ``neighbor_table``. reach: FLOAT @ 1x1,
-    screen square units. What is nearest to a pixel outside lies on the outline; of a pixel inside
-    those contour edges count beyond which nothing is seen. Where none is within reach the distance
-    is HIDDEN_DISTANCE. Gradient to the corners of faces.
+    screen square units. cull: whether backs are left out. What is nearest to a pixel outside lies
+    on the outline; of a pixel inside those contour edges count beyond which nothing is seen. Where
+    none is within reach the distance is HIDDEN_DISTANCE. Gradient to the corners of faces.
     """
     drawn, size = screen.drawn, screen.size
     p, hard_rows = pixel_positions(size, screen.layers), hard.drawn_rows
@@ -51,7 +53,7 @@ def build_outline(screen: ScreenFaces, hard: Peel, neighbors: Variable, reach: V
         beside = F.maximum(1.0 - hair, edge.distance <= 2.0 * HAIR_PX / drawn.scale)
         return F.where(inside, beyond, beside), inside
 
-    near = build_near_edge(drawn, band_edges(screen, neighbors), reach, test)
+    near = build_near_edge(drawn, band_edges(screen, neighbors, cull), reach, test)
     at_edge = tuple(F.lookup(t, near.row) for t in drawn.corners)
     solid = F.maximum(solid, by_a_hair * (1.0 - near.has))
     away = F.where(

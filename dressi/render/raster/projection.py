@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dressi.ad import F, Variable
+from dressi.ad.index_uses import check_sent, note_use
 from dressi.ad.vtype import IVEC3, MAT4, VEC3
 from dressi.errors import GraphError
 from dressi.render.raster.clip import Parts, build_parts
+from dressi.render.raster.clip_doubts import clip_doubt
 
 Size = tuple[int, int]
 
@@ -67,7 +69,9 @@ def project(vtx_pos: Variable, matrix: Variable) -> Variable:
             "project needs VEC3 positions and a MAT4 @ 1x1, got "
             f"{vtx_pos.label()}, {matrix.label()}"
         )
-    return matrix @ F.vec4(vtx_pos, 1.0)
+    clip = matrix @ F.vec4(vtx_pos, 1.0)
+    clip.doubt = clip_doubt(vtx_pos, matrix, clip.line)
+    return clip
 
 
 def to_screen(clip: Variable, size: Size, jitter: Variable | None = None) -> Variable:
@@ -92,10 +96,14 @@ def to_screen(clip: Variable, size: Size, jitter: Variable | None = None) -> Var
 def gather(table: Variable, faces: Variable) -> tuple[Variable, Variable, Variable]:
     """The three corner tables @ (F, 1) of a vertex table (any type @ (N, 1)).
 
-    faces: IVEC3 @ (F, 1). Gradient to table. Raises GraphError for other faces.
+    faces: IVEC3 @ (F, 1). Gradient to table. Raises GraphError for other faces, and, here or when
+    they are sent, for corners below 0 or beyond the table.
     """
     if faces.vtype is not IVEC3:
         raise GraphError(f"faces must be IVEC3, got {faces.label()}")
+    note_use(table, faces, complete=True)
+    if faces.data is not None:
+        check_sent(faces, faces.data, "gather")
     return F.lookup(table, faces.x), F.lookup(table, faces.y), F.lookup(table, faces.z)
 
 

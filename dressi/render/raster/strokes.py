@@ -90,7 +90,7 @@ def build_points(
     """
     _check(vtx_pos, matrix, size, unit)
     clip = project(vtx_pos, matrix)
-    h = _radius_at(_table("radius", radius, vtx_pos), clip, matrix, size, unit)
+    h = radius_at(_table("radius", radius, vtx_pos), clip, matrix, size, unit)
     seen = _in_range(F.stop_gradient(clip))
     end = to_screen(clip, size)
     zero = F.expand(F.constant(0.0), vtx_pos.size)
@@ -128,7 +128,7 @@ def build_lines(
     seen = F.stop_gradient(t_a) <= F.stop_gradient(t_b)
     start, stop = a + (b - a) * t_a, a + (b - a) * t_b
     first, last = (
-        (to_screen(c, size), _radius_at(h_a + (h_b - h_a) * t, c, matrix, size, unit))
+        (to_screen(c, size), radius_at(h_a + (h_b - h_a) * t, c, matrix, size, unit))
         for c, t in ((start, t_a), (stop, t_b))
     )
     ends = _Ends(first[0], last[0], first[1], last[1], seen, t_a, t_b)
@@ -167,7 +167,7 @@ def _cut(a: Variable, b: Variable) -> tuple[Variable, Variable]:
     return F.clamp(low, 0.0, 1.0), F.where(low <= high, F.clamp(high, 0.0, 1.0), -1.0)
 
 
-def _radius_at(
+def radius_at(
     radius: Variable, clip: Variable, matrix: Variable, size: Size, unit: str
 ) -> Variable:
     """Radius on the screen, screen square units, of one in pixels or in the world. Gradient to

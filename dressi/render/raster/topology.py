@@ -3,7 +3,7 @@ tables."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from dressi.ad import F, Variable
 from dressi.ad.graph import Derived
 from dressi.ad.vtype import IVEC3
 from dressi.render.raster.projection import ScreenFaces
-from dressi.render.scene.welding import warn_of_open_seams, weld
+from dressi.render.scene.welding import Welding, warn_of_open_seams, weld
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def neighbor_table(faces: Variable, vtx_pos: Variable | None = None) -> Variable
     if isinstance(faces.derived, MeshFaces):
         leaf.derived = faces.derived.neighbors
     elif vtx_pos is not None and vtx_pos.creator is None and vtx_pos.layers == 1:
-        leaf.derived = Derived(faces, _welded_neighbors, vtx_pos)
+        leaf.derived = Derived(faces, WeldedNeighbors(), vtx_pos)
     else:
         leaf.derived = Derived(faces, _neighbors)
     return leaf
@@ -66,12 +66,68 @@ def _neighbors(faces: np.ndarray) -> np.ndarray:
     return face_neighbors(faces).reshape(1, 1, -1, 3)
 
 
-def _welded_neighbors(faces: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    index = np.asarray(faces).reshape(-1, 3).astype(np.int64)
-    joined = weld(positions, index)[index]
-    neighbors = face_neighbors(joined)
-    warn_of_open_seams(positions, joined, neighbors)
-    return neighbors.reshape(1, 1, -1, 3)
+@dataclass(frozen=True, eq=False)
+class _Answer:
+    """What was found last."""
+
+    faces: np.ndarray
+    joined: np.ndarray
+    """Faces of welded vertices."""
+    neighbors: np.ndarray
+    welding: Welding | None
+    """Where vertices may lie with the same answer, where that is known."""
+    misses: int
+    """Weldings in a row that were of no use."""
+
+
+class WeldedNeighbors:
+    """``face_neighbors`` of faces and positions, with vertices welded. A layer sends positions in
+    each step: where they cannot have changed the answer, it is the last one."""
+
+    MISSES = 3
+    """Weldings in a row that served no call after which no more are made for these faces: vertices
+    lie close, or move far."""
+
+    def __init__(self) -> None:
+        self._last: _Answer | None = None
+
+    def __call__(self, faces: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """(1, 1, F, 3) int32."""
+        last = self._last  # once: engines in several threads may share a graph
+        same = last is not None and np.array_equal(faces, last.faces)
+        if same and last is not None and last.welding is not None:
+            if last.welding.holds(positions):
+                if last.misses:
+                    self._last = replace(last, misses=0)
+                return last.neighbors
+            last = replace(last, misses=last.misses + 1, welding=None)
+        index = np.asarray(faces).reshape(-1, 3).astype(np.int64)
+        first = weld(positions, index)
+        joined = first[index]
+        if same and last is not None and np.array_equal(joined, last.joined):
+            neighbors, misses = last.neighbors.reshape(-1, 3), last.misses
+        else:
+            neighbors, misses = face_neighbors(joined), 0
+        warn_of_open_seams(positions, joined, neighbors)
+        # Not at the first call: a native fit sends its vertices once.
+        wanted = same and misses < self.MISSES
+        welding = Welding.of(positions, index, first) if wanted else None
+        table = neighbors.reshape(1, 1, -1, 3)
+        self._last = _Answer(np.array(faces), joined, table, welding, misses)
+        return table
+
+    def __getstate__(self) -> dict[str, object]:
+        """A copy finds its own answer."""
+        return {"_last": None}
+
+
+def seen_from_back(drawn: ScreenFaces) -> Variable:
+    """FLOAT mask @ (F, 1), layers, of the faces that run clockwise in the picture. Faces that the
+    hardware clips, and edge-on ones, count as seen from the front. No gradient."""
+    a, b, c = (F.stop_gradient(v).xy for v in drawn.corners)
+    u, v = b - a, c - a
+    # The picture's y points down.
+    return (u.x * v.y - u.y * v.x > 0.0) * (1.0 - drawn.crossing)
 
 
 def contour_edges(screen: ScreenFaces, neighbors: Variable, front: bool = False) -> Variable:

@@ -2,9 +2,9 @@
 
 scene and its parts (dataclasses), mesh (triangle meshes, their tables and normals), convert (a mesh
 to a scene and back), flat (what is drawn, in world space), checks (what a scene must satisfy),
-compare, welding (which vertices are one place), problems (holes, folds, crossings and the genus of
-a surface; intersections and predicates find what crosses, exactly), pear (a procedural textured
-mesh).
+compare, strands (hair) and how they grow, welding (which vertices are one place), problems (holes,
+folds, crossings and the genus of a surface; intersections and predicates find what crosses,
+exactly), pear (a procedural textured mesh).
 """
 
 from dressi.render.scene.checks import (
@@ -27,6 +27,7 @@ from dressi.render.scene.flat import (
     own_aspect,
     world_matrices,
 )
+from dressi.render.scene.grow import Growth, grow_strands, scatter_roots
 from dressi.render.scene.intersections import intersecting_faces
 from dressi.render.scene.mesh import (
     Mesh,
@@ -57,9 +58,11 @@ from dressi.render.scene.parts import (
 from dressi.render.scene.pear import make_pear
 from dressi.render.scene.problems import SurfaceProblems, surface_problems
 from dressi.render.scene.scene import Scene
+from dressi.render.scene.strands import Strands
 from dressi.render.scene.welding import first_alike, tolerance_of, weld
 
 __all__ = [
+    "Growth",
     "Image",
     "Instance",
     "Material",
@@ -72,6 +75,7 @@ __all__ = [
     "Scene",
     "SceneCamera",
     "SceneMesh",
+    "Strands",
     "SurfaceProblems",
     "TextureRef",
     "area_normals",
@@ -90,6 +94,7 @@ __all__ = [
     "first_alike",
     "flipped_faces",
     "icosphere",
+    "grow_strands",
     "instances",
     "intersecting_faces",
     "joined",
@@ -98,6 +103,7 @@ __all__ = [
     "mesh_of",
     "own_aspect",
     "primitive_of",
+    "scatter_roots",
     "scene_of",
     "subdivide",
     "surface_area",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -42,10 +43,11 @@ def primitive_of(
     lone vertices are dropped; faces keep their order. material: row of ``Scene.materials``.
     normals: (V, 3), those to take instead, where ``mesh`` is a part of a larger surface.
     normal_faces: (F, 3) rows of ``normals``, which are (N, 3) then, for each corner: vertices are
-    doubled where they differ too. colors: (V, 4) linear, of each vertex. Raises GraphError for a
-    bad mesh.
+    doubled where they differ too. colors: (V, 4) linear, of each vertex; None: those of the mesh.
+    Raises GraphError for a bad mesh.
     """
     mesh.check()
+    colors = mesh.colors if colors is None else colors
     normals = vertex_normals(mesh.positions, mesh.faces) if normals is None else normals.copy()
     normals[np.linalg.norm(normals, axis=1) < 0.5] = (0.0, 1.0, 0.0)  # glTF wants unit length
     tables = [mesh.faces]
@@ -134,7 +136,8 @@ def welded(mesh: Mesh) -> Mesh:
     kept, rows = np.unique(same_place(mesh.positions, mesh.faces), return_inverse=True)
     faces = np.reshape(rows, -1)[mesh.faces].astype(np.int32)
     corner = None if mesh.uvs is None else mesh.corner_faces
-    return Mesh(mesh.positions[kept], faces, mesh.uvs, corner, mesh.name)
+    colors = None if mesh.colors is None else mesh.colors[kept]
+    return Mesh(mesh.positions[kept], faces, mesh.uvs, corner, mesh.name, colors)
 
 
 def joined(meshes: list[Mesh]) -> Mesh:
@@ -158,11 +161,16 @@ def joined(meshes: list[Mesh]) -> Mesh:
         return np.concatenate(parts), np.concatenate(moved)
 
     positions, faces = stack([m.positions for m in meshes], [m.faces for m in meshes])
+    colors = None
+    if any(m.colors is not None for m in meshes):  # those without are white
+        white = [np.ones((len(m.positions), 4), np.float32) for m in meshes]
+        pairs = zip(meshes, white, strict=True)
+        colors = np.concatenate([w if m.colors is None else m.colors for m, w in pairs])
     if not all(with_uvs):
-        return Mesh(positions, faces, name=meshes[0].name)
+        return Mesh(positions, faces, name=meshes[0].name, colors=colors)
     uvs = [m.uvs for m in meshes if m.uvs is not None]
     table_uvs, uv_faces = stack(uvs, [m.corner_faces for m in meshes])
-    return Mesh(positions, faces, table_uvs, uv_faces, meshes[0].name)
+    return Mesh(positions, faces, table_uvs, uv_faces, meshes[0].name, colors)
 
 
 def mesh_of(scene: Scene, *, weld: bool = True) -> Mesh:
@@ -173,4 +181,4 @@ def mesh_of(scene: Scene, *, weld: bool = True) -> Mesh:
     """
     parts = [instance.world_mesh() for instance in instances(scene)]
     mesh = joined([welded(part) for part in parts] if weld else parts)
-    return Mesh(mesh.positions, mesh.faces, mesh.uvs, mesh.uv_faces, scene.name)
+    return replace(mesh, name=scene.name)

@@ -95,7 +95,8 @@ class Instance:
         uvs = self.primitive.uvs
         table = uvs[uv_set] if uv_set < len(uvs) else None
         say_rounded(f"mesh '{self.primitive.name or 'mesh'}' in the world", self.exact_positions())
-        return Mesh(self.positions(), self.faces, table, name=self.primitive.name or "mesh")
+        name, colors = self.primitive.name or "mesh", self.primitive.colors
+        return Mesh(self.positions(), self.faces, table, name=name, colors=colors)
 
 
 @dataclass(frozen=True, eq=False)

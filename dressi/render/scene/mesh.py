@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from dressi.ad.precision import say_rounded
 from dressi.errors import GraphError
+from dressi.previews import image_html, mesh_picture, table_html, to_screen
 
 FloatArray = npt.NDArray[np.floating]
 IntArray = npt.NDArray[np.integer]
@@ -38,7 +39,8 @@ class Mesh:
 
     positions: (V, 3) float32, world units. faces: (F, 3) int32, rows of ``positions``.
     uvs: (T, 2) float32 or None, origin top left. uv_faces: (F, 3) int32, rows of ``uvs`` for each
-    corner; None while ``uvs`` is given means that ``faces`` index ``uvs`` too (T = V).
+    corner; None while ``uvs`` is given means that ``faces`` index ``uvs`` too (T = V). colors:
+    (V, 4) float32 linear RGBA, one per vertex, or None; (V, 3) get an alpha of 1.
     Raises GraphError where faces are no integers or do not fit int32.
     """
 
@@ -47,10 +49,14 @@ class Mesh:
     uvs: npt.NDArray[np.float32] | None = None
     uv_faces: npt.NDArray[np.int32] | None = None
     name: str = "mesh"
+    colors: npt.NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         say_rounded(f"mesh '{self.name}'", np.asarray(self.positions))
-        for field in ("positions", "uvs"):
+        if self.colors is not None and np.shape(self.colors)[1:] == (3,):
+            opaque = np.ones((len(self.colors), 1), np.float32)
+            object.__setattr__(self, "colors", np.concatenate([self.colors, opaque], axis=1))
+        for field in ("positions", "uvs", "colors"):
             if getattr(self, field) is not None:
                 array = np.ascontiguousarray(getattr(self, field), dtype=np.float32)
                 object.__setattr__(self, field, array)
@@ -58,6 +64,20 @@ class Mesh:
             if getattr(self, field) is not None:
                 index = int32_indices(f"{field} of mesh '{self.name}'", getattr(self, field))
                 object.__setattr__(self, field, index)
+
+    def _repr_html_(self) -> str:
+        low, high = self.positions.min(axis=0), self.positions.max(axis=0)
+        rows = {
+            "vertices": len(self.positions),
+            "faces": len(self.faces),
+            "uvs": "none" if self.uvs is None else len(self.uvs),
+            "colours": "none" if self.colors is None else "one per vertex",
+            "from": np.round(low, 4).tolist(),
+            "to": np.round(high, 4).tolist(),
+        }
+        painted = mesh_picture(self.positions, self.faces, self.colors)
+        painted = painted[..., :3] + 1.0 - painted[..., 3:]  # on white
+        return table_html(f"mesh {self.name}", rows, image_html(to_screen(painted), self.name))
 
     @property
     def corner_faces(self) -> npt.NDArray[np.int32]:
@@ -82,6 +102,13 @@ class Mesh:
                 )
         elif self.uv_faces is not None:
             raise GraphError(f"mesh '{self.name}' has uv_faces but no uvs")
+        if self.colors is not None:
+            self._check_table("colors", "colour", self.colors, 4)
+            if len(self.colors) != len(self.positions):
+                raise GraphError(
+                    f"mesh '{self.name}' has {len(self.colors)} colors for {len(self.positions)} "
+                    "vertices"
+                )
         return self
 
     def _check_table(self, field: str, row_name: str, table: FloatArray, width: int) -> None:
@@ -200,10 +227,11 @@ def subdivide(mesh: Mesh) -> Mesh:
     Old vertices keep their rows; UV topology is split by its own edges, so seams stay seams.
     """
     positions, faces = _split(mesh.positions, mesh.faces)
+    colors = None if mesh.colors is None else _split(mesh.colors, mesh.faces)[0]
     if mesh.uvs is None:
-        return Mesh(positions, faces, name=mesh.name)
+        return Mesh(positions, faces, name=mesh.name, colors=colors)
     uvs, uv_faces = _split(mesh.uvs, mesh.corner_faces)
-    return Mesh(positions, faces, uvs, uv_faces, mesh.name)
+    return Mesh(positions, faces, uvs, uv_faces, mesh.name, colors)
 
 
 def vertex_neighbors(

@@ -21,6 +21,7 @@ from typing import Any
 from dressi.render.scene.checks import check_scene
 from dressi.render.scene.flat import Instance, instances
 from dressi.render.scene.parts import Image, Material, Node, PunctualLight, SceneCamera, SceneMesh
+from dressi.render.scene.strands import Strands
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,7 @@ class Scene:
     environment: an equirectangular linear map, or None; glTF has no place for it.
     notes: what the reader left out or filled in, one line each; not part of the scene.
     copyright: of the file, for those who show it.
+    strands: hair and other lines, in the world; no writer has a place for them.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -44,6 +46,7 @@ class Scene:
     notes: tuple[str, ...] = ()
     extras: Any = None
     copyright: str = ""
+    strands: tuple[Strands, ...] = ()
 
     def check(self) -> Scene:
         """Return self, or raise GraphError naming the first thing that is wrong, and where."""

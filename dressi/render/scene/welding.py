@@ -14,6 +14,8 @@ so that no mesh collapses, whatever its scale.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_matrix
@@ -139,6 +141,55 @@ def weld(
         rest = np.asarray(more, np.float32).reshape(len(table), -1)
         table = np.concatenate([table, rest], axis=1)
     return first_alike(table, tolerance, longest >= MIN_EDGE * tolerance)
+
+
+@dataclass(frozen=True, eq=False)
+class Welding:
+    """An answer of ``weld`` that joins equal rows only, and how long it stays the same."""
+
+    positions: npt.NDArray[np.float32]
+    """(N, 3) that it was found for."""
+    repeats: IntArray
+    first: IntArray
+    """Of the vertices ``repeats`` the first ones at the same places."""
+    apart: float
+    """Least distance, along an axis, of two places."""
+    reach: float
+    extent: float
+    """Largest coordinate; largest difference of two, along an axis."""
+
+    @classmethod
+    def of(cls, positions: npt.ArrayLike, faces: npt.ArrayLike, first: IntArray) -> Welding | None:
+        """Return that of a welding; None where other rows than equal ones were joined, or there is
+        nothing to hold. positions, faces: as for ``weld``; first: its answer."""
+        table = np.array(positions, np.float32).reshape(-1, 3)
+        repeats = np.flatnonzero(first != np.arange(len(first)))
+        places = np.unique(first)
+        if len(places) < 2 or not np.isfinite(table).all():
+            return None
+        if (table[repeats] != table[first[repeats]]).any():
+            return None
+        rows = table[places].astype(np.float64)
+        tree = cKDTree(rows, balanced_tree=False, compact_nodes=False)
+        apart = float(tree.query(rows, k=2, p=np.inf)[0][:, 1].min())
+        extent = float(np.ptp(rows, axis=0).max())
+        return cls(table, repeats, first[repeats], apart, float(np.abs(rows).max()), extent)
+
+    def holds(self, positions: npt.ArrayLike) -> bool:
+        """Whether ``weld`` must give the same for these positions, and ``warn_of_open_seams`` has
+        nothing to say of seams that opened: no vertex moved so far that two places could be one, or
+        nearly. False where that is not known."""
+        p = np.asarray(positions, np.float32).reshape(-1, 3)
+        if p.shape != self.positions.shape:
+            return False
+        moved = float(np.abs(p - self.positions).max())
+        extent = self.extent + 2.0 * moved
+        tolerance = STEP * max(TOLERANCE_STEPS * extent, self.reach + moved)
+        # An edge is up to sqrt(3) extents long.
+        near = max(tolerance, 2.0 * NEAR_EDGE * extent)
+        if not self.apart - 2.0 * moved > near:
+            return False
+        return bool((p[self.repeats] == p[self.first]).all())
 
 
 def warn_of_open_seams(

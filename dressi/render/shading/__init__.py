@@ -1,8 +1,8 @@
 """Shading as builders over F. In: peels, tables, materials, lights. Out: VEC3 linear colours.
 
 geometry (texture coordinates, normals, plain unlit and Lambert), surface (what models read),
-material (factors and maps), lights, models (Lambert, Blinn-Phong, Gouraud), pbr
-(metallic-roughness), normal_map, alpha (masks, blending of peels), shadow (maps), tone (curves,
+material (factors and maps), lights, models (Lambert, Blinn-Phong, Gouraud), pbr (metallic-
+roughness), hair, normal_map, alpha (masks, blending of peels), shadow (maps), tone (curves,
 exposure, gamma), neural (textures made by an MLP), texture_detail (derivatives of uv), cube_detail
 (level of detail and mip chains of cube maps).
 """
@@ -19,6 +19,7 @@ from dressi.render.shading.geometry import (
     unlit,
     vertex_normals,
 )
+from dressi.render.shading.hair import HairFiber, shade_hair
 from dressi.render.shading.lights import DirectionalLight, Light, PointLight, SpotLight
 from dressi.render.shading.material import PbrMaterial, material_surface
 from dressi.render.shading.models import (
@@ -45,6 +46,7 @@ from dressi.render.shading.normal_map import (
     perturb_normal,
     smooth_tangent,
 )
+from dressi.render.shading.opacity import OpacityMap, build_opacity_map, strand_transmittance
 from dressi.render.shading.pbr import Environment, ggx, pbr, schlick, smith
 from dressi.render.shading.shadow import (
     ShadowMap,
@@ -54,17 +56,20 @@ from dressi.render.shading.shadow import (
     spot_matrix,
 )
 from dressi.render.shading.surface import Surface, build_surface, towards_eye
-from dressi.render.shading.texture_detail import face_lod, face_uv_derivatives
+from dressi.render.shading.texture_detail import face_lod, face_uv_derivatives, hard_lod
 from dressi.render.shading.tone import aces, exposure, gamma, reinhard, tone_map
 from dressi.render.shading.values import Value
 
 __all__ = [
+    "hard_lod",
     "MLP",
     "DirectionalLight",
     "Environment",
+    "HairFiber",
     "Layer",
     "Light",
     "NeuralTexture",
+    "OpacityMap",
     "PbrMaterial",
     "PointLight",
     "ShadowMap",
@@ -76,6 +81,7 @@ __all__ = [
     "alpha_mask",
     "blend_peels",
     "blinn_phong",
+    "build_opacity_map",
     "build_shadow_map",
     "build_surface",
     "composite",
@@ -106,12 +112,14 @@ __all__ = [
     "peel_alphas",
     "perturb_normal",
     "reinhard",
+    "shade_hair",
     "schlick",
     "shadow_visibility",
     "smith",
     "smooth_normal",
     "smooth_tangent",
     "spot_matrix",
+    "strand_transmittance",
     "surface_uv",
     "texture_cube_mip",
     "to_eye",

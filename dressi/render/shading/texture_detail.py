@@ -11,7 +11,14 @@ from __future__ import annotations
 
 from dressi.ad import F, Variable
 from dressi.kinds import Footprint
-from dressi.render.raster import Peel, ScreenFaces, gather
+from dressi.render.raster import (
+    HardRaster,
+    Peel,
+    ScreenFaces,
+    gather,
+    image_derivatives,
+    weight_derivatives,
+)
 
 
 def face_uv_derivatives(
@@ -49,10 +56,26 @@ def face_lod(
     uv: Variable,
     uv_faces: Variable,
     size: tuple[int, int] | Variable | F.image.MipMap,
-    footprint: Footprint = "axes",
+    footprint: Footprint = "mean",
     gradient: bool = False,
 ) -> Variable:
     """FLOAT level of detail for F.texture_mip at each pixel. uv, uv_faces, gradient: see
     ``face_uv_derivatives``; size, footprint: see F.texture_lod. Gradient: none by default."""
     d = face_uv_derivatives(screen, peel, uv, uv_faces, gradient)
     return F.texture_lod(*d, size, footprint, gradient)
+
+
+def hard_lod(
+    raster: HardRaster,
+    uv: Variable,
+    uv_faces: Variable,
+    size: tuple[int, int] | Variable | F.image.MipMap,
+    footprint: Footprint = "mean",
+    gradient: bool = False,
+) -> Variable:
+    """FLOAT level of detail for F.texture_mip at each pixel of a hard rasterization; -30 where no
+    face is. uv, uv_faces: see ``face_uv_derivatives``; size, footprint, gradient: see
+    F.texture_lod, the gradient flows to uv and positions."""
+    weights = weight_derivatives(raster.corners, raster.ids, raster.ids.size)
+    dx, dy = image_derivatives(gather(uv, uv_faces), raster.ids, weights)
+    return F.texture_lod(dx, dy, size, footprint, gradient)

@@ -13,6 +13,7 @@ from dressi.ad.functions.neighbors import (
     shift,
 )
 from dressi.ad.functions.resize import resize
+from dressi.ad.functions.shrink import shrink
 
 __all__ = [
     "MipMap",
@@ -29,5 +30,6 @@ __all__ = [
     "mipmap",
     "resize",
     "shift",
+    "shrink",
     "srgb_to_linear",
 ]

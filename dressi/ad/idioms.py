@@ -1,0 +1,323 @@
+"""Idioms of other array libraries on Variables: each raises a sentence with Dressi's own word.
+
+In: what a NumPy or PyTorch user writes on a Variable. Out: GraphError, or AttributeError where
+Python asks for one. Nothing here computes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import numbers
+from collections.abc import Callable, Iterable
+from itertools import product
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from dressi.errors import GraphError, warn
+
+if TYPE_CHECKING:
+    from dressi.ad.graph import Variable
+
+ATTRIBUTES = {
+    "shape": "its size is x.size, (width, height), and x.layers, its type x.vtype",
+    "ndim": "it is a 2D image: x.size is (width, height), x.layers the stacked images",
+    "dtype": "its type is x.vtype: float32 or int32 components",
+    "T": "matrices are transposed by F.transpose(x)",
+    "grad": "ad.recv_grad(x) reads the gradient; as graph it is dressi.ad.build_backward(loss)[x]",
+    "backward": "ad.set_loss_var(loss) and ad.set_optimizer(...) say it, ad.exec_step() runs it",
+    "detach": "F.stop_gradient(x) lets no gradient through",
+    "requires_grad_": "set x.requires_grad = True on a leaf",
+    "numpy": "ad.recv_img(x) reads its data",
+    "item": "ad.recv_img(x) reads its data",
+    "tolist": "ad.recv_img(x) reads its data",
+    "cpu": "data stays on the device; ad.recv_img(x) reads it",
+    "cuda": "the engine chooses the device: DressiAD(device)",
+    "to": "the engine chooses the device; F.to_float(x) and F.to_int(x) convert",
+    "astype": "F.to_float(x) and F.to_int(x) convert",
+    "float": "F.to_float(x) converts",
+    "int": "F.to_int(x) converts",
+    "view": "F.reshape(x, size) has the same rows of pixels in another size",
+    "copy": "copy.copy(x) is a new leaf",
+    "clone": "copy.copy(x) is a new leaf",
+}
+"""Attributes of arrays and tensors that Variables do not have -> what there is."""
+
+OPS = {
+    "lerp": "mix",
+    "clip": "clamp",
+    "clamp_": "clamp",
+    "saturate": "clamp(x, 0.0, 1.0)",
+    "power": "pow",
+    "square": "mul(x, x)",
+    "concatenate": "concat",
+    "cat": "concat",
+    "gather": "lookup",
+    "take": "lookup",
+    "index_select": "lookup",
+    "index_add": "scatter_add",
+    "eq": "equal",
+    "ne": "not_equal",
+    "less": "compare('lt', a, b), or a < b",
+    "greater": "compare('gt', a, b), or a > b",
+    "arctan2": "atan2",
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "rsqrt": "inversesqrt",
+    "frac": "fract",
+    "fmod": "mod",
+    "remainder": "mod",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "div",
+    "true_divide": "div",
+    "negative": "neg",
+    "absolute": "abs",
+    "detach": "stop_gradient",
+    "no_grad": "stop_gradient",
+    "amax": "max",
+    "amin": "min",
+    "average": "mean",
+    "grid_sample": "texture",
+    "tex2d": "texture",
+    "sample": "texture",
+    "zeros": "constant(0.0), or F.leaf(array, vtype)",
+    "ones": "constant(1.0), or F.leaf(array, vtype)",
+    "tensor": "leaf(array, vtype), or F.constant(numbers)",
+    "array": "leaf(array, vtype), or F.constant(numbers)",
+    "cast": "to_float(x) or F.to_int(x)",
+    "float": "to_float",
+    "int": "to_int",
+    "logical_invert": "logical_not",
+    "bitwise_and": "logical_and (of masks), F.bits.bit_and (of integers)",
+    "bitwise_or": "logical_or (of masks), F.bits.bit_or (of integers)",
+    "magnitude": "length",
+    "mse_loss": "mean of a square: dressi.render.fit.l2_loss",
+    "l1_loss": "mean of F.abs: dressi.render.fit.l1_loss",
+    "interpolate": "lookup of corners: dressi.render.raster.interpolate; images: F.image.resize",
+}
+"""Names of ops elsewhere -> what follows ``F.`` here."""
+
+_MASKS = {"&": "F.logical_and(a, b)", "|": "F.logical_or(a, b)", "^": "F.logical_xor(a, b)"}
+
+
+def no_op(name: str, known: Iterable[str], family: str = "F") -> AttributeError:
+    """Return the error for an op that F (or a family of it) does not have, naming the one that is
+    likely to be meant. known: all ops, as ``linalg.inverse``."""
+    text = f"{family} has no op {name!r}"
+    ops = list(known)
+    same = [op for op in ops if op.rpartition(".")[2] == name]
+    if same:
+        return AttributeError(f"{text}; it is F.{same[0]}")
+    if name in OPS:
+        return AttributeError(f"{text}; here it is F.{OPS[name]}")
+    by_end = {op.rpartition(".")[2]: op for op in ops}
+    close = difflib.get_close_matches(name, by_end, n=2, cutoff=0.8)
+    return AttributeError(
+        text + (f"; did you mean {' or '.join(f'F.{by_end[c]}' for c in close)}?" if close else "")
+    )
+
+
+class Identity:
+    """What ``a == b`` of a Variable is: a truth value about Python objects (whether it is the same
+    Variable), which dictionaries and ``in`` need, and no mask; ops refuse it."""
+
+    __slots__ = ("is_number", "negated", "text", "value")
+
+    def __init__(self, a: Variable, b: Any, negated: bool) -> None:
+        self.value, self.negated = (a is b) != negated, negated
+        self.text = f"{a.label()} {'!=' if negated else '=='} "
+        self.is_number = isinstance(b, (numbers.Number, np.ndarray, np.generic))
+        self.text += b.label() if hasattr(b, "label") else repr(b)[:40]
+
+    def __bool__(self) -> bool:
+        if self.is_number:
+            warn(f"{self.text}: compares Python objects, always {self.value}; {self.instead}")
+        return self.value
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+    @property
+    def instead(self) -> str:
+        """The op that compares values."""
+        return f"F.{'not_equal' if self.negated else 'equal'}(a, b) is the mask"
+
+
+class Idioms:
+    """The part of a Variable that says what Dressi's word is."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> Any:
+        return Identity(self, other, False)  # type: ignore[arg-type]
+
+    def __ne__(self, other: object) -> Any:
+        return Identity(self, other, True)  # type: ignore[arg-type]
+
+    def __bool__(self) -> bool:
+        raise GraphError(
+            f"{_label(self)}: a Variable has no truth value while the graph is being built; use "
+            "F.where, and F.logical_and, F.maximum ... for and, max() ..."
+        )
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        raise GraphError(
+            f"{_label(self)}: a Variable has no elements to take\n  hint: x[..., 0] is x.x, "
+            "x[..., :2] is x.xy; layers F.take_layer(x, k); pixels F.crop or F.lookup"
+        )
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise GraphError(
+            f"{_label(self)}: a Variable has no elements to set\n  hint: ad.send_img(x, array) "
+            "sets a leaf; F.where(mask, a, x) and F.with_components give other values"
+        )
+
+    def __and__(self, other: object) -> NoReturn:
+        raise _no_operator(self, "&")
+
+    def __or__(self, other: object) -> NoReturn:
+        raise _no_operator(self, "|")
+
+    def __xor__(self, other: object) -> NoReturn:
+        raise _no_operator(self, "^")
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __invert__(self) -> NoReturn:
+        raise GraphError(
+            f"{_label(self)}: ~ is no operator of Variables\n  hint: of masks it is "
+            "F.logical_not(a)"
+        )
+
+    def __mod__(self, other: object) -> NoReturn:
+        raise GraphError(
+            f"{_label(self)}: % is no operator of Variables\n  hint: F.mod(a, b), of integers "
+            "F.imod(a, b)"
+        )
+
+    def __floordiv__(self, other: object) -> NoReturn:
+        raise GraphError(
+            f"{_label(self)}: // is no operator of Variables\n  hint: F.floor(a / b), of integers "
+            "F.idiv(a, b)"
+        )
+
+    __rmod__, __rfloordiv__ = __mod__, __floordiv__
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise _no_numbers(self)
+
+    def __float__(self) -> NoReturn:
+        raise _no_numbers(self)
+
+    def __int__(self) -> NoReturn:
+        raise _no_numbers(self)
+
+    def __round__(self, digits: int = 0) -> NoReturn:
+        raise GraphError(f"{_label(self)}: round() needs a number\n  hint: F.round(x)")
+
+
+def missing(name: str, ops: Iterable[str]) -> AttributeError:
+    """Return the error for an attribute that a Variable does not have. ops: of F, as
+    ``linalg.inverse``."""
+    text = f"a Variable has no attribute {name!r}"
+    if name in ATTRIBUTES:
+        return AttributeError(f"{text}; {ATTRIBUTES[name]}")
+    if 1 <= len(name) <= 4 and all(c in "xyzwrgba" for c in name):
+        return AttributeError(f"{text}; F.swizzle(x, {name!r}) has any components in any order")
+    known = list(ops)
+    if name in known:
+        return AttributeError(f"{text}; F.{name}(x) does it")
+    return AttributeError(text + "".join(str(no_op(name, known)).partition("; ")[1:]))
+
+
+class Absent:
+    """Descriptor of an attribute that Variables do not have: raises the AttributeError that names
+    what there is. (``__getattr__`` would make every other attribute slower.)"""
+
+    __slots__ = ("name", "ops")
+
+    def __init__(self, name: str, ops: Callable[[], Iterable[str]]) -> None:
+        self.name, self.ops = name, ops
+
+    def __get__(self, x: object, owner: type) -> NoReturn:
+        raise missing(self.name, self.ops())
+
+
+def attach_absent(owner: type, ops: Callable[[], Iterable[str]]) -> None:
+    """Give a class its Absent attributes, which ``dir`` does not list. ops: of F."""
+    letters = (p for s in ("xyzw", "rgba") for n in (2, 3, 4) for p in product(s, repeat=n))
+    names = {*ATTRIBUTES, *OPS, *(op for op in ops() if "." not in op), *map("".join, letters)}
+    absent = {name for name in names if not hasattr(owner, name)}
+    for name in absent:
+        setattr(owner, name, Absent(name, ops))
+    listed: Any = owner
+    listed.__dir__ = lambda self: [name for name in object.__dir__(self) if name not in absent]
+
+
+class OptimizerIdioms:
+    """Base of optimizers: what their calls in PyTorch are here."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        given = (*args[:1], *(kwargs[k] for k in ("params", "parameters") if k in kwargs))
+        for first in given:
+            try:
+                listed = list(first) if isinstance(first, Iterable) else []
+            except TypeError:
+                continue
+            if kwargs.keys() & {"params", "parameters"} or any(hasattr(v, "vtype") for v in listed):
+                raise GraphError(
+                    f"{cls.__name__}: takes no parameters; those are the leaves of the loss with "
+                    f"requires_grad\n  hint: ad.set_optimizer({cls.__name__}(lr=0.01))"
+                )
+        return super().__new__(cls)
+
+    if not TYPE_CHECKING:  # a type checker is to find attributes that do not exist
+
+        def __getattr__(self, name: str) -> Any:
+            text = f"{type(self).__name__} has no attribute {name!r}"
+            if name in ("step", "zero_grad"):
+                text += "; ad.exec_step() computes gradients anew and steps, on the device"
+            if name in ("param_groups", "add_param_group"):
+                text += "; dressi.ParameterGroups has an optimizer for each name"
+            raise AttributeError(text)
+
+
+def _label(x: Any) -> str:
+    return str(x.label())
+
+
+def _no_operator(x: Any, sign: str) -> GraphError:
+    return GraphError(
+        f"{_label(x)}: {sign} is no operator of Variables\n  hint: of masks it is {_MASKS[sign]}, "
+        "of bits it is in F.bits"
+    )
+
+
+def _no_numbers(x: Any) -> GraphError:
+    return GraphError(
+        f"{_label(x)}: a Variable is a place in a graph and holds no numbers\n  hint: "
+        "ad.recv_img(x) reads what an engine has, dressi.evaluate([x], feeds) computes with NumPy"
+    )
+
+
+def not_a_leaf(x: Any) -> GraphError:
+    """Return the error for ``requires_grad`` of a Variable that is computed."""
+    return GraphError(
+        f"{_label(x)}: is computed by {x.creator.where}, so it is no parameter\n  hint: set "
+        "requires_grad on the leaf that it is computed from; its own gradient is "
+        "dressi.ad.build_backward(loss, [it])"
+    )
+
+
+def not_in_graph(where: str, value: Any, shape: tuple[int, ...]) -> GraphError:
+    """Return the error for an array of more than 4 numbers in an expression. where: the op."""
+    kind = type(value)
+    of = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+    data = "tensor.detach().cpu().numpy()" if of.startswith("torch") else "array"
+    return GraphError(
+        f"{where}: constants have 1 to 4 numbers, got {of} of shape {shape}\n  hint: "
+        f"F.leaf({data}, vtype) is a leaf that holds it; or a Variable, and ad.send_img(x, {data})"
+    )

@@ -1,0 +1,73 @@
+"""Data of leaves on its way to the device, as part of a submit that does more.
+
+In: arrays. Out: recorded copies (``Transfer``) whose host memory stays mapped: an array is written
+into it with no other copy and no submit of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dressi.ad.graph import Variable
+from dressi.engine.device import Device, Transfer
+from dressi.packing import DeviceLimits
+from dressi.packing.arrays import copy_pixels, pixels_of, write_planes
+
+MOST_BYTES = 16 << 20
+"""Of what has host memory of its own: a second copy of all images would be too much, and the time
+of moving more than this is that of the copy itself."""
+
+
+class Uploads:
+    """Copies to leaves that lie in images already, one per leaf.
+
+    What ``put`` wrote waits for a submit: the caller takes it into one of its own (``take``), or
+    gives it one (``flush``), before anything else is done with the device.
+    """
+
+    def __init__(self, device: Device, limits: DeviceLimits) -> None:
+        self._device, self._limits = device, limits
+        self._transfers: dict[int, Transfer] = {}
+        self._places: dict[int, np.ndarray | None] = {}  # where pixels are simply written
+        self._waiting: dict[int, Transfer] = {}
+
+    def put(self, v: Variable, array: np.ndarray, images: Callable[[], Sequence[Any]]) -> None:
+        """Write the data of a leaf, (layers, H, W, *tail), into host memory. images: gives those
+        that it lies in; asked once. Raises OutOfMemoryError where there is no host memory."""
+        transfer = self._transfers.get(v.uid)
+        if transfer is None:
+            what = f"upload of {v.label()}"
+            transfer = self._device.transfer("upload", images(), what)
+            self._transfers[v.uid] = transfer
+            one = v.vtype.n_planes == 1
+            self._places[v.uid] = pixels_of(transfer.views(0), v, self._limits) if one else None
+        place = self._places[v.uid]
+        if place is not None:
+            copy_pixels(place, array.reshape(place.shape))
+        else:
+            planes = [transfer.views(k) for k in range(v.vtype.n_planes)]
+            write_planes(array, v, self._limits, planes)
+        self._waiting[v.uid] = transfer
+
+    def take(self) -> dict[int, Transfer]:
+        """Return what waits, by the uid of the leaf; the caller submits it."""
+        waiting, self._waiting = self._waiting, {}
+        return waiting
+
+    def flush(self) -> None:
+        """Submit what waits."""
+        if self._waiting:
+            batch = self._device.batch(list(self.take().values()))
+            batch.start()
+            batch.finish()
+
+    def drop(self, uid: int) -> None:
+        """Free the host memory of a leaf."""
+        self._waiting.pop(uid, None)
+        self._places.pop(uid, None)
+        transfer = self._transfers.pop(uid, None)
+        if transfer is not None:
+            transfer.close()

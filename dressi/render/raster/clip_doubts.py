@@ -1,0 +1,109 @@
+"""Matrices that are likely not meant: transposed, without projection, OpenGL's.
+
+In: positions and world to clip matrices, when they are drawn for the first time. Out: a
+DressiWarning that says what the matrix looks like, or nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dressi.ad import Variable
+from dressi.ad.doubts import Doubt
+from dressi.errors import warn
+
+SAMPLE = 2048
+"""Vertices that are looked at to find out that some are seen."""
+FEW, MOST = 0.5, 0.95
+"""Shares of vertices in the clip volume: with the matrix, and with its transpose, that make the
+matrix look transposed."""
+PARALLEL = 1e-3
+"""Sine of the angle up to which directions count as parallel: float32 matrices are rounded."""
+PLANES = ("left of", "right of", "above", "below", "nearer than", "farther than")
+"""Sides of the clip volume (y points down)."""
+
+
+def clip_doubt(vtx_pos: Variable, matrix: Variable, line: str) -> Doubt:
+    """Return the doubt about clip positions. vtx_pos: VEC3 @ (N, 1). matrix: MAT4 @ 1x1, layers =
+    views. line: of the user's call."""
+    named, table = matrix.label(), vtx_pos.label()
+
+    def say(positions: np.ndarray, matrices: np.ndarray) -> None:
+        for k in range(max(len(positions), len(matrices))):
+            points = positions[k % len(positions)].reshape(-1, 3)
+            m = matrices[k % len(matrices)].reshape(4, 4)
+            problem = _problem(points, m)
+            if problem:
+                view = f", view {k}" if len(matrices) > 1 else ""
+                warn(f"{named}{view}, of {table} drawn at {line}: {problem}")
+                return
+
+    return Doubt((vtx_pos, matrix), say)
+
+
+def _problem(points: np.ndarray, m: np.ndarray) -> str:
+    """Return what a matrix looks like, or nothing."""
+    step = max(len(points) // SAMPLE, 1)
+    share = _share_inside(points[::step], m)
+    if share < FEW and _is_camera(m.T) and _share_inside(points[::step], m.T) > MOST:
+        return (
+            "it looks transposed\n  hint: column vectors: clip = M @ (x, y, z, 1), so the "
+            "translation of a view is M[:3, 3]; send M.T"
+        )
+    side = _beyond(points, m) if share == 0.0 else ""
+    if side:
+        return f"nothing is seen, all is {side}\n  hint: {_why_unseen(m, side)}"
+    if share > 0.0 and _turns_over(m):
+        return (
+            "it turns the picture over, as with y up: OpenGL's projection?\n  hint: "
+            "dressi.render.camera.perspective or from_opengl; clip space has y down, z in [0, w]"
+        )
+    return ""
+
+
+def _clip(points: np.ndarray, m: np.ndarray) -> np.ndarray:
+    return np.asarray(points @ m[:, :3].T + m[:, 3])
+
+
+def _share_inside(points: np.ndarray, m: np.ndarray) -> float:
+    x, y, z, w = _clip(points, m).T
+    return float(((w > 0) & (abs(x) <= w) & (abs(y) <= w) & (z >= 0) & (z <= w)).mean())
+
+
+def _beyond(points: np.ndarray, m: np.ndarray) -> str:
+    """Return the side of the clip volume on which all points are: then no face is seen."""
+    x, y, z, w = _clip(points, m).T
+    if (w <= 0).all():
+        return "behind the camera"
+    for distance, side in zip((x + w, w - x, y + w, w - y, z, w - z), PLANES, strict=True):
+        if (distance < 0).all():
+            return f"{side} the clip volume"
+    return ""
+
+
+def _why_unseen(m: np.ndarray, side: str) -> str:
+    turn = m[:3, :3]
+    rigid = np.allclose(m[3], (0, 0, 0, 1)) and np.allclose(turn @ turn.T, np.eye(3), atol=1e-4)
+    if rigid:
+        return "it has no projection: matrix = projection @ view, as Camera.matrix"
+    if side.startswith("behind"):
+        return "the camera looks down its -Z; from OpenCV's axes dressi.render.camera.from_opencv"
+    return "look at the pose, the planes near and far, and the unit of the scene"
+
+
+def _is_camera(m: np.ndarray) -> bool:
+    """Whether m is built as a camera's matrix is: depth by the direction of view alone, or
+    parallel."""
+    if np.allclose(m[3], (0, 0, 0, 1), atol=1e-6):
+        return True
+    a, b = m[2, :3], m[3, :3]
+    size = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return size > 0.0 and float(np.linalg.norm(np.cross(a, b))) <= PARALLEL * size
+
+
+def _turns_over(m: np.ndarray) -> bool:
+    """Whether right, down and forward are a left-handed frame in the world: a mirrored picture."""
+    forward = m[3, :3] if np.abs(m[3, :3]).max() > 1e-12 else m[2, :3]
+    frame = np.stack([m[0, :3], m[1, :3], forward])
+    sizes = np.linalg.norm(frame, axis=1)
+    return bool((sizes > 0).all()) and bool(np.linalg.det(frame / sizes[:, None]) < -0.1)
