@@ -1,6 +1,8 @@
 # make demo    sets everything up, then fits a sphere to six views of a pear; results in out/demo
 # make test    sets everything up, then lint, tests, notebooks and a short benchmark
 # make bench   measures everything on this device: tables on the screen, JSON and plots in out/bench
+# make docs    builds the pages of docs/ and the reference as a site in out/site; open out/site/index.html
+# make dist-check  builds the wheel and the sdist in dist/, installs the wheel in a clean environment, runs the README's example
 #
 # ARGS="..." is passed on to `dressi demo` and `dressi bench`. DRESSI_DEVICE (index or part of a name) picks
 # the device; the tests run on Mesa's CPU driver lavapipe ("llvmpipe") unless it is set.
@@ -17,7 +19,7 @@ TWO_AT_ONCE := -n 2 --dist loadfile
 ONE_THREAD := LP_NUM_THREADS=1
 SAY := @printf '\n== %s\n'
 
-.PHONY: setup demo test test-gc lint bench notebooks clean
+.PHONY: setup demo test test-gc lint bench notebooks docs dist-check clean
 .NOTPARALLEL:
 
 setup:
@@ -54,6 +56,14 @@ test: lint
 # The collector after every few allocations, and freed memory overwritten: finds what Vulkan still reads but Python has freed.
 test-gc: setup
 	$(TWO_DEVICES) $(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest -m gpu --require-vulkan --gc-stress $(ARGS)
+
+docs: setup
+	@$(PY) -c 'import material, mkdocs, mkdocstrings' 2>/dev/null || $(PY) -m pip install -q --disable-pip-version-check -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet
+	$(SAY) 'out/site/index.html'
+
+dist-check: setup
+	$(ON_LAVAPIPE) $(PY) scripts/dist_check.py
 
 clean:
 	rm -rf out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

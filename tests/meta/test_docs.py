@@ -108,12 +108,12 @@ def test_the_table_of_ops_is_fresh() -> None:
     assert page.read_text(encoding="utf-8") == script.make(), "run python scripts/make_op_table.py"
 
 
-def test_the_readme_lists_every_environment_variable_and_option() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_page_of_commands_lists_every_environment_variable_and_option() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     variables = set(re.findall(r"^(DRESSI_\w+)", inspect.getdoc(config) or "", re.MULTILINE))
     options = set(re.findall(r'"(--[a-z-]+)"', (ROOT / "dressi" / "cli.py").read_text()))
     assert variables and options
-    words = set(re.findall(r"[\w-]+", readme))
+    words = set(re.findall(r"[\w-]+", page))
     missing = (variables | options) - words - {"--version"}
     assert missing == set()
 

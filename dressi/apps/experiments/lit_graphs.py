@@ -10,7 +10,7 @@ from typing import Protocol
 
 from dressi.apps.experiments.lit_fit import START_RADIUS, Fitter
 from dressi.apps.experiments.lit_views import Method, Painter
-from dressi.apps.experiments.shapes import target_mesh
+from dressi.apps.experiments.meshes import target_mesh
 from dressi.render.scene import icosphere
 
 
