@@ -11,12 +11,14 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from types import FrameType
-from typing import TextIO
+from typing import Any, TextIO, TypeVar
 
 from dressi.errors import DeviceError, DressiError, DressiWarning, GraphError, origin
 
 Commands = argparse._SubParsersAction  # the class has no public name
+Options = TypeVar("Options", bound=Any)
 
 
 def _parser(command: str | None = None) -> argparse.ArgumentParser:
@@ -282,46 +284,22 @@ def _doctor(args: argparse.Namespace) -> None:
         raise DressiError("some checks do not hold on this device")
 
 
+def _given(options: type[Options], args: argparse.Namespace) -> Options:
+    """Return the options of a command: fields are named as its arguments."""
+    given = {f.name: getattr(args, f.name) for f in fields(options)}
+    return options(**{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()})
+
+
 def _demo(args: argparse.Namespace) -> None:
     from dressi.apps.demo import DemoOptions, run_demo
 
-    run_demo(
-        DemoOptions(
-            args.target,
-            args.out,
-            args.json,
-            args.iterations,
-            args.texture_iterations,
-            args.views,
-            args.size,
-            args.device,
-            args.refine,
-            args.start,
-            args.depth,
-        )
-    )
+    run_demo(_given(DemoOptions, args))
 
 
 def _fit(args: argparse.Namespace) -> None:
     from dressi.apps.photos import PhotoOptions, run_fit
 
-    run_fit(
-        PhotoOptions(
-            args.images,
-            args.cameras,
-            args.out,
-            args.json,
-            args.iterations,
-            args.texture_iterations,
-            args.views,
-            args.size,
-            args.device,
-            None if args.holdout is None else tuple(args.holdout),
-            args.masks,
-            args.threshold,
-            args.mesh,
-        )
-    )
+    run_fit(_given(PhotoOptions, args))
 
 
 def _bench(args: argparse.Namespace) -> None:

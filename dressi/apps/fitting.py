@@ -256,12 +256,10 @@ def fit_texture(
     ad.set_optimizer(adam_of_each(rates))
     send_mesh(ad, leaves, mesh, matrices)
     ad.send_img(target, colours if n_views > 1 else colours[0])
-    ad.send_img(
-        albedo, np.full((schedule.size[1], schedule.size[0], 3), schedule.start, np.float32)
-    )
+    texels = np.full((schedule.size[1], schedule.size[0], 3), schedule.start, np.float32)
+    ad.send_img(albedo, texels)
     result = FitResult(np.empty(0))
     last = max(schedule.iterations - 1, 1)
-
     shifts = _shifts(schedule.iterations, 1 if joint else schedule.hold)
 
     def send(i: int) -> None:

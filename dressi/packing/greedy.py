@@ -20,11 +20,8 @@ from dressi.packing.task import Context
 from dressi.packing.units import Unit
 
 PATIENCE = LOOK_AHEAD
-"""Units that a substage may take beyond its limits in the hope that their producers, which follow,
-turn inputs into inner values again. A forward and backward chain over the same pixels needs that:
-cut at the first full substage, it would carry dozens of values through attachments. With colours at
-soft edges such a chain goes on for 700 units. What bounds the work of trials that fail is
-``obstacles.MOST_CARRIED``."""
+"""Units that a substage may take beyond its limits: producers that follow may turn inputs into inner
+values again, as in forward and backward chains over the same pixels (``obstacles.MOST_CARRIED``)."""
 
 REJECTIONS = 64
 """Items without edges to the group that are tried in a row before it counts as full. Without a

@@ -137,22 +137,31 @@ def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None)
             gains = np.ones((len(pictures), 3))
             return Reconstruction(moved(mesh, place), None, start, gains, courses, said(mesh))
         mesh = unwrap(mesh, plan.texture)
-        square = (plan.texture, plan.texture)
-        shown = seen.coverage if seen.weights is None else seen.coverage * (seen.weights > 0.0)
-        baked, _ = bake_texture(ad, mesh, seen.colour, shown, seen.matrices, square)
-        painted = paint(ad, mesh, baked, seen, plan.painting, plan.weights)
-    courses["texture"] = painted.course
-    mesh = repaired(painted.mesh, rebuild=False)
-    return Reconstruction(
-        moved(mesh, place), painted.texture, start, painted.gains, courses, said(mesh)
-    )
+        painted = paint(
+            ad, mesh, baked(ad, mesh, seen, plan.texture), seen, plan.painting, plan.weights
+        )
+        courses["texture"] = painted.course
+        mesh, texture = repaired(painted.mesh), painted.texture
+        if np.array_equal(mesh.faces, painted.mesh.faces):
+            mesh = replace(painted.mesh, positions=mesh.positions)
+        else:  # other faces have other texture coordinates
+            mesh = unwrap(mesh, plan.texture)
+            even = seen.colour / painted.gains[:, None, None].astype(np.float32)
+            texture = baked(ad, mesh, replace(seen, colour=even), plan.texture)
+    return Reconstruction(moved(mesh, place), texture, start, painted.gains, courses, said(mesh))
 
 
-def repaired(mesh: Mesh, rebuild: bool = True) -> Mesh:
-    """Return the mesh without folds and crossings. rebuild: whether faces may become others where
-    moving vertices is not enough; else such a mesh is returned as it came."""
+def baked(ad: DressiAD, mesh: Mesh, seen: Pictures, size: int) -> npt.NDArray[np.float32]:
+    """Return the texture, size x size texels, that the pictures determine."""
+    assert seen.colour is not None
+    shown = seen.coverage if seen.weights is None else seen.coverage * (seen.weights > 0.0)
+    return bake_texture(ad, mesh, seen.colour, shown, seen.matrices, (size, size))[0]
+
+
+def repaired(mesh: Mesh) -> Mesh:
+    """Return the mesh without folds and crossings, or as it came where that cannot be."""
     try:
-        return untangle(mesh, rebuild=rebuild)
+        return untangle(mesh)
     except DressiError:  # what is left is counted, and said
         return mesh
 
