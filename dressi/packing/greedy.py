@@ -20,12 +20,11 @@ from dressi.packing.task import Context
 from dressi.packing.units import Unit
 
 PATIENCE = LOOK_AHEAD
-"""Units that a substage may take beyond its limits: producers that follow may turn inputs into inner
-values again, as in forward and backward chains over the same pixels (``obstacles.MOST_CARRIED``)."""
+"""Units that a substage may take beyond its limits: producers that follow may turn inputs into
+inner values again, as forward and backward over the same pixels do (``MOST_CARRIED``)."""
 
 REJECTIONS = 64
-"""Items without edges to the group that are tried in a row before it counts as full. Without a
-bound, each of the n/8 groups would try all ready items."""
+"""Items without edges to the group that are tried in a row before it counts as full."""
 
 
 def pack_substages(

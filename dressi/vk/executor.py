@@ -167,8 +167,6 @@ class Executable:
             submit = self._submits[n] = self._ctx.submit_info([self.commands] * n)
         return submit[0]
 
-    # Reading back
-
     def images(self, indices: Sequence[int]) -> list[Image]:
         """Return images of ``plan.images``, for a ``Transfer``."""
         return [self._images[i] for i in indices]

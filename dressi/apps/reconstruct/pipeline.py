@@ -137,16 +137,15 @@ def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None)
             gains = np.ones((len(pictures), 3))
             return Reconstruction(moved(mesh, place), None, start, gains, courses, said(mesh))
         mesh = unwrap(mesh, plan.texture)
-        painted = paint(
-            ad, mesh, baked(ad, mesh, seen, plan.texture), seen, plan.painting, plan.weights
-        )
+        first = baked(ad, mesh, seen, plan.texture)
+        painted = paint(ad, mesh, first, seen, plan.painting, plan.weights)
         courses["texture"] = painted.course
         mesh, texture = repaired(painted.mesh), painted.texture
         if np.array_equal(mesh.faces, painted.mesh.faces):
             mesh = replace(painted.mesh, positions=mesh.positions)
         else:  # other faces have other texture coordinates
             mesh = unwrap(mesh, plan.texture)
-            even = seen.colour / painted.gains[:, None, None].astype(np.float32)
+            even = (seen.colour / painted.gains[:, None, None]).astype(np.float32)
             texture = baked(ad, mesh, replace(seen, colour=even), plan.texture)
     return Reconstruction(moved(mesh, place), texture, start, painted.gains, courses, said(mesh))
 

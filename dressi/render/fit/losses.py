@@ -1,5 +1,4 @@
-"""Losses. In: images. Out: FLOAT @ 1x1 (means), with gradient to the first image (and the
-second)."""
+"""Losses. In: images. Out: FLOAT @ 1x1 (means), with gradient to the images."""
 
 from __future__ import annotations
 
