@@ -96,7 +96,7 @@ def _add_demo(commands: Commands) -> None:
         "--iterations",
         type=int,
         default=None,
-        help="on vertex positions (default 150; with --target 240)",
+        help="on vertex positions (default 150; with --target 480)",
     )
     demo.add_argument(
         "--texture-iterations", type=int, default=100, help="on the texture (default 100; 0: none)"
@@ -145,7 +145,7 @@ def _add_fit(commands: Commands) -> None:
         help="on vertex positions, over all levels (default by the number of photos)",
     )
     fit.add_argument(
-        "--texture-iterations", type=int, default=100, help="on the texture (default 100)"
+        "--texture-iterations", type=int, default=200, help="on the texture (default 200)"
     )
     fit.add_argument(
         "--views", type=int, default=None, help="use only the first N photos (default all)"

@@ -55,7 +55,7 @@ class PhotoOptions:
     out: str = "out/fit"
     json: str | None = None
     iterations: int | None = None
-    texture_iterations: int = 100
+    texture_iterations: int = 200
     views: int | None = None
     size: int | None = None
     device: str | None = None
@@ -66,7 +66,7 @@ class PhotoOptions:
 
 
 DEFAULT_SIZE = 480
-DEFAULT_ITERATIONS = 240
+DEFAULT_ITERATIONS = 600
 
 PHOTO_WEIGHTS = LossWeights(bend=0.01, colour=0.5)
 """Photos show no normals: the surface between contours is left to the bend, which is heavier."""

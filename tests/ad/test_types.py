@@ -164,6 +164,7 @@ TABLE: dict[str, tuple[Callable[..., Variable], set[tuple[str, ...]]]] = {
     "join": (lambda a, b: F.join([a, b]), pairs(*ALL)),
     "stack": (lambda a, b: F.stack([a, b]), pairs(*ALL)),
     "resize": (lambda a: F.image.resize(a, (3, 5)), one(*FLOATS, *MATS)),
+    "shrink": (lambda a: F.image.shrink(a, (3, 1)), one(*FLOATS)),
     "shift": (lambda a: F.image.shift(a, 1, -2), one(*ALL)),
     "convolve": (lambda a: F.image.convolve(a, [[1, 2, 3]]), one(*FLOATS)),
     "box_blur": (lambda a: F.image.box_blur(a, 1), one(*FLOATS)),

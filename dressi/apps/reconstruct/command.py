@@ -46,7 +46,7 @@ VIEWS, HELD_OUT = 24, 8
 LEAST_SIZE = 16
 """Pixels on a side: structural similarity takes windows of 11."""
 
-ITERATIONS, TEXTURE_ITERATIONS = 240, 100
+ITERATIONS, TEXTURE_ITERATIONS = 480, 100
 """Steps of all rounds together, and of shape and texture together."""
 
 
