@@ -1,4 +1,4 @@
-"""``dressi experiment shapes``: objects that nothing was tuned on, reconstructed with the defaults.
+"""``dressi experiment shapes``: objects of many kinds, reconstructed with one set of defaults.
 
 Each object is drawn, reconstructed and measured as ``dressi demo --target`` does it, with the same
 settings for all. The result of an object is kept in the folder and taken from there by the next
