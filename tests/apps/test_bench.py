@@ -118,10 +118,9 @@ def test_smoke_leaves_nothing_behind_unless_asked(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["nothing"], f"no table 'nothing'; known: {', '.join(TABLES)}, all"),
+        (["nothing"], f"TABLE nothing: there is no such table; known: {', '.join(TABLES)}, all"),
         (["steps", "--data", "nowhere"], "pear_fit.npz: no such file"),
         (["limits", "--data", "nowhere"], "--data"),
-        (["--data", "nowhere"], "--data"),
         (["scaling", "--only", "colour"], "--only colour"),
         (["steps", "--only", "views"], "--only goes with scaling"),
         (
