@@ -104,8 +104,10 @@ def _say_difference(f: Function) -> None:
         )
     elif a.layers != b.layers:
         one, many = (a, b) if a.layers == 1 else (b, a)
-        if one.creator is not None or one.requires_grad or many.creator is None:
-            return  # one target that is sent, against pictures that are computed
+        if one.creator is not None or one.requires_grad or one.update is not None:
+            return  # no target that is sent
+        if many.creator is None:  # no pictures that are computed
+            return
         warn(
             f"{f.where}: a difference of {one.label()} and {many.label()} in the loss: one image "
             f"goes against all {many.layers} layers\n  hint: a target for each view, or "

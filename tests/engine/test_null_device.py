@@ -49,8 +49,8 @@ class Fit:
         return found
 
     def steady(self) -> Fit:
-        """After so many steps that no rebuild comes any more."""
-        self.ad.exec_steps(60)
+        """After so many steps that no rebuild comes any more, nor the first look at the loss."""
+        self.ad.exec_steps(70)
         self.calls()
         return self
 

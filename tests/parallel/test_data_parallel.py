@@ -197,7 +197,7 @@ def test_state_of_the_loss_alone_goes_on_too() -> None:
         average = state(FLOAT, (4, 3), name="average")
         average.update = average * 0.9 + F.stop_gradient(x) * 0.1
         target = Variable(FLOAT, (4, 3), len(share), name="target")
-        off = x - target - F.expand(average, (4, 3), len(share))
+        off = x - target - average
         return F.mean(off * off), {target: np.ones((len(share), 3, 4)), x: np.zeros((3, 4))}
 
     with DataParallel(make, VIEWS, devices(2), optimizer=SGD(1.0)) as dp:

@@ -19,6 +19,7 @@ FEW, MOST = 0.5, 0.95
 matrix look transposed."""
 PARALLEL = 1e-3
 """Sine of the angle up to which directions count as parallel: float32 matrices are rounded."""
+UNSEEN = "nothing is seen"
 PLANES = ("left of", "right of", "above", "below", "nearer than", "farther than")
 """Sides of the clip volume (y points down)."""
 
@@ -29,14 +30,21 @@ def clip_doubt(vtx_pos: Variable, matrix: Variable, line: str) -> Doubt:
     named, table = matrix.label(), vtx_pos.label()
 
     def say(positions: np.ndarray, matrices: np.ndarray) -> None:
-        for k in range(max(len(positions), len(matrices))):
+        unseen: list[str] = []
+        n = max(len(positions), len(matrices))
+        for k in range(n):
             points = positions[k % len(positions)].reshape(-1, 3)
             m = matrices[k % len(matrices)].reshape(4, 4)
             problem = _problem(points, m)
-            if problem:
-                view = f", view {k}" if len(matrices) > 1 else ""
-                warn(f"{named}{view}, of {table} drawn at {line}: {problem}")
+            view = f", view {k}" if len(matrices) > 1 else ""
+            text = f"{named}{view}, of {table} drawn at {line}: {problem}"
+            if problem.startswith(UNSEEN):
+                unseen.append(text)
+            elif problem:
+                warn(text)
                 return
+        if len(unseen) == n:  # some views of many may look elsewhere
+            warn(unseen[0])
 
     return Doubt((vtx_pos, matrix), say)
 
@@ -52,7 +60,7 @@ def _problem(points: np.ndarray, m: np.ndarray) -> str:
         )
     side = _beyond(points, m) if share == 0.0 else ""
     if side:
-        return f"nothing is seen, all is {side}\n  hint: {_why_unseen(m, side)}"
+        return f"{UNSEEN}, all is {side}\n  hint: {_why_unseen(m, side)}"
     if share > 0.0 and _turns_over(m):
         return (
             "it turns the picture over, as with y up: OpenGL's projection?\n  hint: "
