@@ -198,6 +198,7 @@ def test_hardsoftras_sees_the_same_layers_and_gradients(name: str) -> None:
 SLANTS = ((0.37, 0.0), (0.0, -0.8))
 
 
+@pytest.mark.filterwarnings("ignore:(.|\\n)*turns the picture over")  # depth is turned over
 @pytest.mark.parametrize("way", ["graphics", "k-buffer"])
 def test_pixels_on_a_shared_edge_have_one_layer_for_both_of_its_faces(way: str) -> None:
     """The diagonal of slanted quads runs through pixel centres; a second quad lies behind. Both

@@ -12,7 +12,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments to the parser of the command."""
     parser.add_argument("spec", nargs="?", metavar="SPEC.toml", help="what is to be fitted")
     parser.add_argument("--out", metavar="DIR", help="folder for results (default: the spec's)")
-    parser.add_argument("--json", metavar="FILE", help="one more copy of the summary")
+    parser.add_argument(
+        "--json", metavar="FILE", help="one more copy of the summary (default none)"
+    )
     parser.add_argument(
         "--workers",
         type=int,
@@ -20,9 +22,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="processes (default: one per device, on CPU drivers one per core; 0: this one alone)",
     )
     parser.add_argument(
-        "--devices", metavar="D", help="all, or like 0,1: devices, one after another over workers"
+        "--devices",
+        metavar="D",
+        help="all, or like 0,1: devices, one after another over workers (default all)",
     )
-    parser.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask scheduler that runs")
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="of a Dask scheduler that runs (default: one of its own)",
+    )
     parser.add_argument(
         "--retry-failed", action="store_true", help="try again what was set aside earlier"
     )
@@ -33,13 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=10_000,
         metavar="N",
-        help="no spec: N tasks of no work on 64 threads, to see what scheduling costs",
+        help="no spec: N tasks of no work on 64 threads, to see what scheduling costs "
+        "(default none)",
     )
     parser.add_argument(
         "--kills",
         type=int,
         metavar="N",
-        help="no spec: kill a worker N times in a run of 100 tasks, and check the results",
+        help="no spec: kill a worker N times in a run of 100 tasks, and check the results "
+        "(default none)",
     )
 
 
