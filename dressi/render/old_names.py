@@ -31,7 +31,6 @@ MOVED = {
     "eye": "camera.eye",
     "far": "camera.far",
     "hardsoftras": "raster.hardsoftras",
-    "large_steps": "fit.reparameterization",
     "lens": "camera.lens",
     "losses": "fit.losses",
     "masks": "io.masks",
@@ -40,10 +39,8 @@ MOVED = {
     "neural": "shading.neural",
     "pear": "scene.pear",
     "pose": "camera.pose",
-    "project": "raster.projection",
     "ranges": "shading.values",
     "regularizers": "fit.regularizers",
-    "remesh": "fit.remeshing",
     "scene_checks": "scene.checks",
     "scene_compare": "scene.compare",
     "scene_flat": "scene.flat",
@@ -53,10 +50,11 @@ MOVED = {
     "texture_detail": "shading.texture_detail",
     "topology": "raster.topology",
     "weights": "raster.weights",
-    "weld": "scene.welding",
 }
 """Old name of a module -> its room and its new name. ``camera``, ``scene`` and ``raster`` are rooms
-now, which export what those modules held."""
+now, which export what those modules held. No name of a function of the package is here: Python puts
+an imported module in the place of the function (``project``, ``weld``, ``remesh``, ``large_steps``).
+"""
 
 
 class OldNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):

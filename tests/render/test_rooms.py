@@ -31,3 +31,8 @@ def test_a_module_is_found_under_its_old_name_with_a_warning(old: str) -> None:
 def test_a_name_that_never_was_is_not_found() -> None:
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("dressi.render.nonsense")
+
+
+def test_no_old_name_of_a_module_hides_a_function_of_the_package() -> None:
+    package = importlib.import_module("dressi.render")
+    assert set(MOVED).isdisjoint(package.__all__)

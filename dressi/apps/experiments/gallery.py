@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dressi
+from dressi.apps.data import human_file
 from dressi.apps.experiments.meshes import horned, torus
 from dressi.apps.reconstruct.targets import Target, load_target, target_of_mesh
 from dressi.errors import LoadError
@@ -31,9 +32,6 @@ FILES = {
 }
 """In the data folder beside the checkout."""
 
-HEAD = "human/lps"
-"""A scanned head: "Infinite, 3D Head Scan" by Lee Perry-Smith, www.triplegangers.com, CC BY 3.0."""
-
 
 def objects() -> dict[str, Callable[[], Target]]:
     """Return what makes each object of the gallery, by its name; files that are not there are left
@@ -44,8 +42,8 @@ def objects() -> dict[str, Callable[[], Target]]:
         for name, file in FILES.items()
         if (data / file).is_file()
     }
-    if (data / HEAD / "lps_decoded.npz").is_file():
-        found["head"] = partial(scanned_head, data / HEAD)
+    # "Infinite, 3D Head Scan" by Lee Perry-Smith, www.triplegangers.com, CC BY 3.0.
+    found["head"] = partial(scanned_head, human_file("lps/lps_decoded.npz").parent)
     made: dict[str, Callable[[], Mesh]] = {
         "horned": horned,
         "torus": partial(torus, 96, 48),

@@ -25,6 +25,7 @@ from tqdm.auto import tqdm
 from dressi.ad import F, Variable
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC3
+from dressi.apps.data import human_file
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.hair_scene import (
@@ -32,7 +33,6 @@ from dressi.apps.experiments.hair_scene import (
     build_picture,
     ellipsoid_head,
     grow_hair,
-    ict_file,
     ict_head,
 )
 from dressi.engine import DressiAD
@@ -95,7 +95,7 @@ class Settings(common.Settings):
     damping: float = option(0.1, "of Gauss and Newton's steps, share of the diagonal", least=0.0)
     noise: float = option(0.0, "standard deviation of noise on the target", least=0.0)
     head: str | None = option(
-        None, "file of the ICT head; 'none': an ellipsoid (default: the file, if found)"
+        None, "file of the ICT head; 'none': an ellipsoid (default: the file of the package)"
     )
 
 
@@ -149,7 +149,7 @@ def build_graph(head: Head, settings: Settings) -> Graph:
 
 def run(settings: Settings) -> Result:
     """Fit once for each seed, with one engine."""
-    path = settings.head or (None if settings.smoke else ict_file())
+    path = settings.head or (None if settings.smoke else human_file("ict/ict_face_light.npz"))
     head = ellipsoid_head(3 if settings.smoke else 4) if path in (None, "none") else ict_head(path)
     graph = build_graph(head, settings)
     fits = []

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-import dressi
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, IVEC2, IVEC3, MAT4, VEC3
 from dressi.errors import LoadError
@@ -88,12 +87,6 @@ def ict_head(path: str | Path) -> Head:
     places = (positions[used].astype(np.float64) - ICT_CENTER) * ICT_SCALE
     mesh = Mesh(places.astype(np.float32), rows.reshape(-1, 3).astype(np.int32), name="ict").check()
     return Head(mesh, _scalp(mesh), (np.zeros(3), ICT_SKULL))
-
-
-def ict_file() -> str | None:
-    """Return the ICT head of the data folder beside the checkout, where there is one."""
-    path = Path(dressi.__file__).resolve().parents[2] / "shared/data/human/ict/ict_face_light.npz"
-    return str(path) if path.is_file() else None
 
 
 def _scalp(mesh: Mesh) -> Mesh:
