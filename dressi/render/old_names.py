@@ -53,7 +53,7 @@ MOVED = {
 }
 """Old name of a module -> its room and its new name. ``camera``, ``scene`` and ``raster`` are rooms
 now, which export what those modules held. No name of a function of the package is here: Python puts
-an imported module in the place of the function (``project``, ``weld``, ``remesh``, ``large_steps``).
+an imported module in the place of the function (``project``, ``weld``, ``remesh``...).
 """
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 __all__ = ["human_file"]
 
-HUMAN = Path(__file__).parent / "human"
+FOLDER = Path(__file__).parent / "human"
 
 
 def human_file(name: str) -> Path:
@@ -14,7 +14,7 @@ def human_file(name: str) -> Path:
 
     name: as ``ict/ict_face_light.npz``. Raises FileNotFoundError where the package has none.
     """
-    path = HUMAN / name
+    path = FOLDER / name
     if not path.is_file():
-        raise FileNotFoundError(f"{name}: no such file among the package's data ({HUMAN})")
+        raise FileNotFoundError(f"{name}: no such file among the package's data ({FOLDER})")
     return path
