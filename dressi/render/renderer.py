@@ -8,6 +8,7 @@ The one module of ``dressi.render`` that drives the engine; all that it builds c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -208,7 +209,7 @@ class DressiBasicRenderer:
         loaded = self._need_loaded("add_map")
         materials, geometry = loaded.sources.materials, loaded.geometry
         with_uv = geometry.materials_with_uv
-        add_map(materials, with_uv, loaded.table, self._ad.recv_img, self._send, name, size)
+        add_map(materials, with_uv, loaded.table, self._read, self._put, name, size)
         self._graph = None
 
     # -- parameters
@@ -227,7 +228,7 @@ class DressiBasicRenderer:
         """Send other data to a parameter, of its ``shape``. Raises GraphError for another shape,
         NaN, and names that mean several."""
         p = self._need_loaded("value").table.only(name)
-        self._send(p.leaf, p.to_leaf(p.shaped(value)))
+        self._put(p, value)
         if not p.in_use:
             p.in_use, self._graph = True, None
         if p.kind in MOVING and self._need_loaded("set_value").views.tightened:
@@ -391,10 +392,11 @@ class DressiBasicRenderer:
     def _read(self, p: Parameter) -> np.ndarray:
         return p.read(self._ad.recv_img(p.leaf))
 
-    def _send(self, leaf: Variable, value: np.ndarray) -> None:
-        self._ad.send_img(leaf, np.float32(value))
+    def _put(self, p: Parameter, value: Any) -> None:
+        self._ad.send_img(p.leaf, np.float32(p.written(value, self._ad.recv_img)))
 
     def _updated(self) -> tuple[Scene, tuple[str, ...]]:
         loaded = self._need_loaded("save_scene")
-        aspect = loaded.size[0] / loaded.size[1]
-        return updated_scene(loaded.scene, loaded.sources, self._read, self.cameras, aspect)
+        aspect, once = loaded.size[0] / loaded.size[1], cache(self._ad.recv_img)
+        read = lambda p: p.read(once(p.leaf))  # noqa: E731 (a leaf that many share is read once)
+        return updated_scene(loaded.scene, loaded.sources, read, self.cameras, aspect)

@@ -80,6 +80,10 @@ class Instance:
         for weight, target in zip(self.weights, self.primitive.targets, strict=False):
             if target.normals is not None:
                 local = local + weight * target.normals
+        return self.turned(local)
+
+    def turned(self, local: Matrix) -> Floats:
+        """(N, 3) float32 unit world normals of normals (N, 3) float64 of the mesh."""
         m = self.world[:3, :3]
         # The rows' cofactors: det times the inverse transpose, which a flat scale leaves finite.
         cofactors = np.stack([np.cross(m[1], m[2]), np.cross(m[2], m[0]), np.cross(m[0], m[1])])
