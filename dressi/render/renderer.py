@@ -84,6 +84,7 @@ class DressiBasicRenderer:
         headlight: float | None = None,
         environment: PathLike | np.ndarray | None = None,
         share_intrinsics: bool = False,
+        tables: bool | None = None,
     ) -> None:
         """Load a scene and the pictures that it is to look like.
 
@@ -93,7 +94,7 @@ class DressiBasicRenderer:
         where it has none one in front that sees all of it. size: (width, height); targets of other
         sizes are resampled to it. ambient, headlight: see ``build_lights``. environment: a file or
         array (H, W, 3), equirectangular, in place of the scene's. share_intrinsics: all views have
-        one lens. What was loaded before is dropped; what was left out or changed is in ``notes``.
+        one lens. tables: whether parts share leaves (docs/renderer.md); None: where they are many. What was loaded before is dropped; what was left out or changed is in ``notes``.
         Raises LoadError for files; GraphError for an empty scene, as many targets as there are no
         cameras, sizes that differ, no size, and cameras of photos of another aspect. Warns of views
         that see nothing, pixels that are not square, and depths that float32 mixes up.
@@ -101,7 +102,7 @@ class DressiBasicRenderer:
         self._alive()
         given = scene if isinstance(scene, Scene) else read_scene(scene)
         loaded = load(
-            given, targets, cameras, size, ambient, headlight, environment, share_intrinsics
+            given, targets, cameras, size, ambient, headlight, environment, share_intrinsics, tables
         )
         if self._loaded is not None:  # leaves of the scene before are freed with their engine
             self._ad.close()

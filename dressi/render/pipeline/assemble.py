@@ -87,6 +87,7 @@ def load(
     headlight: float | None = None,
     environment: Any = None,
     share_intrinsics: bool = False,
+    tables: bool | None = None,
 ) -> Loaded:
     """The leaves of a scene. See ``DressiBasicRenderer.load_scene``. Raises GraphError and
     LoadError."""
@@ -100,8 +101,9 @@ def load(
     if min(width, height) < 1:
         raise GraphError(f"{where}: pictures must have at least 1x1 pixels, got {width}x{height}")
     table = ParameterTable()
-    materials = build_materials(scene, used_materials(scene), table)
-    geometry, welded, pos, weights = build_geometry(scene, [m.row for m in materials], table)
+    materials = build_materials(scene, used_materials(scene), table, tables)
+    rows = [m.row for m in materials]
+    geometry, welded, pos, weights = build_geometry(scene, rows, table, tables)
     lights = build_lights(scene, table, ambient, headlight, geometry.frame)
     nodes: list[int] | None = None
     notes: list[str] = []
