@@ -8,7 +8,6 @@ The one module of ``dressi.render`` that drives the engine; all that it builds c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,12 +63,11 @@ class DressiBasicRenderer:
             device, options, limits, validate, memory_limit
         )
         self._ad = self._open()
-        self._closed = False
+        self._closed = self._moved = False
         self._loaded: Loaded | None = None
         self._settings: Settings | None = None
         self._graph: Graph | None = None
         self._own_loss: LossFunction | None = None
-        self._moved = False
 
     # -- setting up
 
@@ -94,7 +92,8 @@ class DressiBasicRenderer:
         where it has none one in front that sees all of it. size: (width, height); targets of other
         sizes are resampled to it. ambient, headlight: see ``build_lights``. environment: a file or
         array (H, W, 3), equirectangular, in place of the scene's. share_intrinsics: all views have
-        one lens. tables: whether parts share leaves (docs/renderer.md); None: where they are many. What was loaded before is dropped; what was left out or changed is in ``notes``.
+        one lens. tables: whether parts share leaves (docs/renderer.md); None: where they are
+        many. What was loaded before is dropped; what was left out or changed is in ``notes``.
         Raises LoadError for files; GraphError for an empty scene, as many targets as there are no
         cameras, sizes that differ, no size, and cameras of photos of another aspect. Warns of views
         that see nothing, pixels that are not square, and depths that float32 mixes up.
@@ -107,8 +106,7 @@ class DressiBasicRenderer:
         if self._loaded is not None:  # leaves of the scene before are freed with their engine
             self._ad.close()
             self._ad = self._open()
-        self._loaded, self._settings, self._graph = loaded, None, None
-        self._moved = False
+        self._loaded, self._settings, self._graph, self._moved = loaded, None, None, False
 
     def build_graph(
         self,
@@ -208,8 +206,7 @@ class DressiBasicRenderer:
         factor goes into the map. Raises GraphError where there are no UVs.
         """
         loaded = self._need_loaded("add_map")
-        materials, geometry = loaded.sources.materials, loaded.geometry
-        with_uv = geometry.materials_with_uv
+        materials, with_uv = loaded.sources.materials, loaded.geometry.materials_with_uv
         add_map(materials, with_uv, loaded.table, self._read, self._put, name, size)
         self._graph = None
 
@@ -291,9 +288,8 @@ class DressiBasicRenderer:
     def save_picture(self, path: PathLike, view: int = 0, alpha: bool = False) -> None:
         """Write one view as PNG, JPEG, HDR or EXR. alpha: with coverage (PNG, EXR). Linear
         pictures are encoded as sRGB in PNG and JPEG; encoded ones are written as they are."""
-        picture = self.render(view, alpha)
-        settings = self._need_settings("save_picture")
-        write_image(path, picture, srgb=settings.tone[1] == "none")
+        encode = self._need_settings("save_picture").tone[1] == "none"
+        write_image(path, self.render(view, alpha), srgb=encode)
 
     # -- results
 
@@ -312,11 +308,8 @@ class DressiBasicRenderer:
     def cameras(self) -> list[Camera]:
         """The cameras of the views as they are now."""
         v = self._need_loaded("cameras").views
-        values = [
-            self._read(p).reshape(p.leaf.layers, -1)
-            for p in (v.rotation, v.translation, v.zoom, v.shift)
-        ]
-        return moved_cameras(v, *values)
+        parts = v.rotation, v.translation, v.zoom, v.shift
+        return moved_cameras(v, *(self._read(p).reshape(p.leaf.layers, -1) for p in parts))
 
     def save_scene(self, path: PathLike, *, embed: bool = False) -> tuple[str, ...]:
         """Write the scene as .glb or .gltf with what its parameters hold now; all else as it was
@@ -330,6 +323,11 @@ class DressiBasicRenderer:
         if p is None:
             raise GraphError("save_environment: the scene has no environment")
         write_image(path, self._read(p))
+
+    @property
+    def graph(self) -> Graph:
+        """What runs, as Variables: pictures of all views, the loss, the optimizer."""
+        return self._made("graph")
 
     @property
     def ad(self) -> DressiAD:
@@ -398,6 +396,5 @@ class DressiBasicRenderer:
 
     def _updated(self) -> tuple[Scene, tuple[str, ...]]:
         loaded = self._need_loaded("save_scene")
-        aspect, once = loaded.size[0] / loaded.size[1], cache(self._ad.recv_img)
-        read = lambda p: p.read(once(p.leaf))  # noqa: E731 (a leaf that many share is read once)
-        return updated_scene(loaded.scene, loaded.sources, read, self.cameras, aspect)
+        aspect, recv = loaded.size[0] / loaded.size[1], self._ad.recv_img
+        return updated_scene(loaded.scene, loaded.sources, recv, self.cameras, aspect)

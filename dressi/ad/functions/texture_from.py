@@ -27,7 +27,7 @@ from dressi.ad.registry import ANY, SAME, Op, Shape, apply
 from dressi.ad.shape import broadcast
 from dressi.ad.vtype import FLOAT, INT, IVEC3, VEC2, VEC3
 from dressi.errors import GraphError
-from dressi.kinds import Filter, Wraps
+from dressi.kinds import Filter, Wrap, Wraps
 
 WRAP_CODES = {"clamp": 0, "repeat": 1, "mirror": 2}
 NEAREST = 16
@@ -173,7 +173,7 @@ def _backward(f: Function, gy: Variable, i: int) -> Variable | None:
 def _case(texels: Variable, uv: Variable, lod: Variable, k: Variable) -> Variable:
     """A read of three images with all samplers, and of none."""
     table = texture_table(texels, ((6, 5), (4, 4), (3, 7)))
-    wraps = ("clamp", "repeat", "mirror")
+    wraps: tuple[Wrap, ...] = ("clamp", "repeat", "mirror")
     rows = [
         (table.first[n % 3], table.levels[n % 3], sampler_code((wraps[n % 3], w), "linear"))
         for n, w in enumerate(wraps)
@@ -182,7 +182,7 @@ def _case(texels: Variable, uv: Variable, lod: Variable, k: Variable) -> Variabl
     return texture_from(table, which, uv, lod)
 
 
-def _off_kinks(uv: np.ndarray, _: Size) -> np.ndarray:
+def _off_kinks(uv: np.ndarray, texels: Size) -> np.ndarray:
     """Away from the kinks of all levels of all images of the case."""
     for _ in range(8):
         for size in ((6, 5), (4, 4), (3, 7), (3, 2), (2, 2), (1, 3), (1, 1)):

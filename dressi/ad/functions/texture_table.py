@@ -30,9 +30,9 @@ NEVER = 2**30
 
 
 def _find_glsl(f: Function, column: str, n: str) -> str:
-    """GLSL that finds the row {y}_a of the table {fetch1} whose ``column`` is the last one at most
-    n, and declares that row, {y}_r: (first texel of the level, of the next level, width, height),
-    the numbers of texels of the image in both, {y}_s and {y}_h, and whether there is one, {y}_ok."""
+    """GLSL that finds the last row of the table {fetch1} whose ``column`` is at most n, and
+    declares it, {y}_r: (first texel of the level, of the next level, width, height), and the sizes
+    of the image in both, {y}_s and {y}_h."""
     rows = f.inputs[1].size[0]
     return (
         f"int {{y}}_a = 0, {{y}}_b = {rows - 1};\n"
@@ -50,6 +50,11 @@ def texel_at_glsl(width: int, i: str) -> str:
     return f"ivec2({i} & {width - 1}, {i} >> {width.bit_length() - 1})"
 
 
+def _number_glsl(pos: str, width: int) -> str:
+    """GLSL that declares the number {y}_n of the texel that is written, and sets it to 0."""
+    return f"int {{y}}_n = ({pos}).y * {width} + ({pos}).x; {{y}} = {{T}}(0.0);"
+
+
 def _weight_glsl(n: str, half: str, tap: str, o: str) -> str:
     """GLSL of the weight of texel 2 o + tap of n for texel o of the next level."""
     odd = f"float({tap} == 0 ? {half} - {o} : {tap} == 1 ? {half} : {o} + 1) / float({n})"
@@ -63,7 +68,7 @@ def _half_glsl(f: Function) -> str:
     )
     texel = "{y}_r.x + (2 * o.y + j) * {y}_s.x + 2 * o.x + i"
     return (
-        f"ivec2 {{y}}_p = {pos}; int {{y}}_n = {{y}}_p.y * {width} + {{y}}_p.x; {{y}} = {{T}}(0.0);\n"
+        f"{_number_glsl(pos, width)}\n"
         f"  {_find_glsl(f, 'y', '{y}_n')}\n"
         "  {y}_n -= {y}_r.y;\n"
         "  if ({y}_n < {y}_h.x * {y}_h.y) {\n"
@@ -86,7 +91,7 @@ def _unhalf_glsl(f: Function) -> str:
         _weight_glsl(f"{{y}}_s.{c}", f"{{y}}_h.{c}", f"(t.{c} - 2 * o.{c})", f"o.{c}") for c in "xy"
     )
     return (
-        f"ivec2 {{y}}_p = {pos}; int {{y}}_n = {{y}}_p.y * {width} + {{y}}_p.x; {{y}} = {{T}}(0.0);\n"
+        f"{_number_glsl(pos, width)}\n"
         f"  {_find_glsl(f, 'x', '{y}_n')}\n"
         "  {y}_n -= {y}_r.x;\n"
         "  if ({y}_n < {y}_s.x * {y}_s.y) {\n"
@@ -200,9 +205,7 @@ def table_size(n_texels: int) -> Size:
     return width, -(-max(int(n_texels), 1) // width)
 
 
-def texture_table(
-    texels: Variable, sizes: Sequence[Size], mipmaps: bool = True
-) -> TextureTable:
+def texture_table(texels: Variable, sizes: Sequence[Size], mipmaps: bool = True) -> TextureTable:
     """The images of a texture table, with their mip chains.
 
     texels: FLOAT or VECn, linear, whose width is a power of two and which holds the texels of all

@@ -39,7 +39,6 @@ from dressi.render.shading import (
 from dressi.render.shading.pbr import Environment
 from dressi.render.shading.texture_detail import face_uv_derivatives
 
-
 Readers = dict[int, tuple[Parameter, TextureRef]]
 """By number of a material: the map that it reads, and how."""
 
@@ -169,10 +168,15 @@ class _Pixels:
         sizes = np.ones((self.n, 2), np.float32)
         matrices = np.tile(np.eye(3)[:2], (self.n, 1, 1))
         for k, (p, ref) in readers.items():
+            assert p.place is not None
             i = index[p.place]
             levels = table.levels[i] if self.is_mipmapped(ref, p.size) else 1
             code = F.image.sampler_code((ref.wrap_u, ref.wrap_v), ref.mag_filter)
-            which[k], sizes[k], matrices[k] = (table.first[i], levels, code), p.size, ref.uv_matrix[:2]
+            which[k], sizes[k], matrices[k] = (
+                (table.first[i], levels, code),
+                p.size,
+                ref.uv_matrix[:2],
+            )
         uv = self.by_set(readers, self.uv)
         plain = np.array_equal(matrices, np.broadcast_to(np.eye(3)[:2], matrices.shape))
         if not plain:
@@ -180,7 +184,10 @@ class _Pixels:
             uv = _turned(uv, turn) + self.row(matrices[:, :, 2], VEC2, "uv_offsets")
         lod: Variable | float = 0.0
         if (which[:, 1] > 1).any():
-            steps = [self.by_set(readers, lambda s, k=k: self.steps(s)[k]) for k in (0, 1)]
+            steps = [
+                self.by_set(readers, lambda s: self.steps(s)[0]),
+                self.by_set(readers, lambda s: self.steps(s)[1]),
+            ]
             if not plain:
                 steps = [_turned(d, turn) for d in steps]
             texels = self.row(sizes, VEC2, "map_sizes")
@@ -293,12 +300,13 @@ class _Pixels:
     def alpha(self, alpha: Variable) -> Variable:
         """FLOAT coverage by glTF's alpha modes."""
         out = F.constant(1.0)
-        cutoffs = sorted(
-            {m.material.alpha_cutoff for m in self.a.materials if m.material.alpha_mode == "MASK"}
-        )
-        for cutoff in cutoffs:
-            chosen = self.those(lambda m, c=cutoff: m.alpha_mode == "MASK" and m.alpha_cutoff == c)
-            out = self.pick(chosen, alpha_mask(alpha, cutoff, self.a.mask_softness), out)
+        masked = self.those(lambda m: m.alpha_mode == "MASK")
+        if masked:
+            cutoffs = [m.material.alpha_cutoff for m in self.a.materials]
+            level: float | Variable = cutoffs[min(masked)]
+            if len({cutoffs[k] for k in masked}) > 1:
+                level = self.row(np.array(cutoffs)[:, None], FLOAT, "alpha_cutoffs")
+            out = self.pick(masked, alpha_mask(alpha, level, self.a.mask_softness), out)
         return self.pick(self.those(lambda m: m.alpha_mode == "BLEND"), alpha, out)
 
 

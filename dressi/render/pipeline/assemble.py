@@ -21,6 +21,7 @@ from dressi.kinds import Normals
 from dressi.render.camera.camera import Camera
 from dressi.render.io import read_image
 from dressi.render.pipeline.appearance import Appearance
+from dressi.render.pipeline.collect import build_geometry
 from dressi.render.pipeline.frame import crosses, front_camera, look_through
 from dressi.render.pipeline.lights import build_lights
 from dressi.render.pipeline.materials import build_materials, used_materials
@@ -35,7 +36,7 @@ from dressi.render.pipeline.parameters import ParameterTable
 from dressi.render.pipeline.picture import Picture, build_background, build_picture, encoded
 from dressi.render.pipeline.save import Sources
 from dressi.render.pipeline.settings import Settings
-from dressi.render.pipeline.tables import Geometry, build_geometry
+from dressi.render.pipeline.tables import Geometry
 from dressi.render.pipeline.targets import Targets, read_targets
 from dressi.render.pipeline.views import Views, build_views
 from dressi.render.raster.projection import Size
@@ -92,6 +93,8 @@ def load(
     """The leaves of a scene. See ``DressiBasicRenderer.load_scene``. Raises GraphError and
     LoadError."""
     where = "load_scene"
+    if tables not in (None, True, False):
+        raise GraphError(f"{where}: tables must be True, False or None, got {tables!r}")
     scene = _with_environment(scene.check(), environment)
     pictures = read_targets(targets, size)
     wanted = size if pictures is None else pictures.size

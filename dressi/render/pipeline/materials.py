@@ -98,10 +98,9 @@ def build_materials(
     }
     for k, leaves in enumerate(out):
         for kind, vtype in FACTOR_TYPES.items():
-            place, leaf = Place(k, (1, 1)), tables.get(kind)
-            if leaf is None:
-                value = values[k][kind].astype(np.float32).reshape(1, 1, vtype.n)
-                place, leaf = None, F.leaf(value, vtype, f"{kind}:{leaves.name}")
+            place = Place(k, (1, 1)) if together else None
+            value = values[k][kind].astype(np.float32).reshape(1, 1, vtype.n)
+            leaf = tables[kind] if together else F.leaf(value, vtype, f"{kind}:{leaves.name}")
             row = Parameter(kind, leaves.name, leaf, *RANGES[kind], place=place)
             leaves.factors[kind] = table.add(row)
     _add_maps(scene, out, table, shared)

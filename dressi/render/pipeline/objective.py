@@ -235,7 +235,9 @@ def grouped_optimizer(
             done = step([piece.x for piece in mine], [piece.g for piece in mine])
             for piece, value in zip(mine, done, strict=True):
                 new[piece.k] = piece.put(new[piece.k], value)
-        return [clamped(next(iter(by_leaf.get(x, [])), None), v) for x, v in zip(xs, new, strict=True)]
+        return [
+            clamped(next(iter(by_leaf.get(x, [])), None), v) for x, v in zip(xs, new, strict=True)
+        ]
 
     return update
 

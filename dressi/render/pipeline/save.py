@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 
+from dressi.ad import Variable
 from dressi.render.camera.camera import Camera
 from dressi.render.io.images import with_colors
 from dressi.render.pipeline.lights import LightLeaves
@@ -74,14 +76,23 @@ class _Draft:
 
 
 def updated_scene(
-    scene: Scene, sources: Sources, read: Read, cameras: Sequence[Camera], aspect: float
+    scene: Scene,
+    sources: Sources,
+    recv: Callable[[Variable], np.ndarray],
+    cameras: Sequence[Camera],
+    aspect: float,
 ) -> tuple[Scene, tuple[str, ...]]:
     """The scene with the data of its parameters, and notes on what was left out.
 
-    read: what a parameter holds, as users see it. cameras: of the views, as they are now. aspect:
-    width / height of the pictures. Normals of moved meshes are computed anew (averaged over the
+    recv: the data of a leaf; one that many parameters share is read once. cameras: of the views, as
+    they are now. aspect: width / height of the pictures. Normals of moved meshes are computed anew (averaged over the
     same vertices as before); their tangents are dropped, for the reader to compute.
     """
+    once = cache(recv)
+
+    def read(p: Parameter) -> np.ndarray:
+        return p.read(once(p.leaf))
+
     worlds = dict(world_matrices(scene))
     parents = {i: np.eye(4) for i in worlds}
     for i in worlds:
