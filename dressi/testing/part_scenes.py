@@ -180,7 +180,7 @@ def _furnished(k: int, n_images: int) -> Material:
         occlusion_map=replace(ref, image=own + 1) if k % 5 == 0 else None,
         emissive_map=replace(ref, image=own + 3) if k % 6 == 0 else None,
         emissive=(0.3, 0.3, 0.3) if k % 6 == 0 else (0.0, 0.0, 0.0),
-        alpha_mode=("OPAQUE", "MASK", "OPAQUE", "BLEND", "OPAQUE")[k % 5],  # type: ignore[arg-type]
+        alpha_mode=("OPAQUE", "MASK", "OPAQUE", "BLEND", "OPAQUE")[k % 5],
         double_sided=k % 4 == 0,
         unlit=k % 13 == 0,
     )

@@ -85,8 +85,9 @@ def updated_scene(
     """The scene with the data of its parameters, and notes on what was left out.
 
     recv: the data of a leaf; one that many parameters share is read once. cameras: of the views, as
-    they are now. aspect: width / height of the pictures. Normals of moved meshes are computed anew (averaged over the
-    same vertices as before); their tangents are dropped, for the reader to compute.
+    they are now. aspect: width / height of the pictures. Normals of moved meshes are computed
+    anew (averaged over the same vertices as before); their tangents are dropped, for the reader to
+    compute.
     """
     once = cache(recv)
 
