@@ -200,7 +200,8 @@ class TextureTable:
 
 
 def table_size(n_texels: int) -> Size:
-    """(width, height) of an image of n texels, near square; the width is a power of two."""
+    """(width, height) of an image of n texels, near square; the width is a power of two.
+    No gradient: two numbers."""
     width = 1 << max(0, (max(int(n_texels), 1) - 1).bit_length() + 1) // 2
     return width, -(-max(int(n_texels), 1) // width)
 
