@@ -17,10 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dressi import DressiBasicRenderer
 from dressi.ad.graph import topological
 from dressi.apps.bench.common import Copies, Settings, Table, in_new_process
 from dressi.render.io import load_scene, save_scene
-from dressi.render.renderer import DressiBasicRenderer
 from dressi.render.scene import Scene, scene_of
 from dressi.render.scene.mesh import icosphere
 from dressi.testing import part_scenes
