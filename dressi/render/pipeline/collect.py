@@ -40,9 +40,9 @@ def build_geometry(
 ) -> tuple[Geometry, dict[int, Welded], dict[int, Parameter], dict[int, Parameter]]:
     """The tables of a scene; adds ``vtx_pos`` and ``blendshape_weights`` to the parameters.
 
-    materials: those in use, in the order of their numbers here. shared: whether meshes lie in one leaf and nodes in a table of matrices, so
-    that the graph does not grow with their number; None: where there are more than ``MANY`` nodes.
-    Those with blendshapes have leaves of their own always. Returns the geometry, the welded meshes
+    materials: those in use, in the order of their numbers here. shared: whether meshes lie in one
+    leaf and nodes in a table of matrices, so that the graph does not grow with their number; None:
+    where there are more than ``MANY`` nodes. Those with blendshapes have leaves of their own always. Returns the geometry, the welded meshes
     and the parameters of positions by row of ``Scene.meshes``, those of weights by node. Raises
     GraphError for a scene without faces.
     """
