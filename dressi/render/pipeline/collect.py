@@ -42,9 +42,9 @@ def build_geometry(
 
     materials: those in use, in the order of their numbers here. shared: whether meshes lie in one
     leaf and nodes in a table of matrices, so that the graph does not grow with their number; None:
-    where there are more than ``MANY`` nodes. Those with blendshapes have leaves of their own always. Returns the geometry, the welded meshes
-    and the parameters of positions by row of ``Scene.meshes``, those of weights by node. Raises
-    GraphError for a scene without faces.
+    where there are more than ``MANY`` nodes. Those with blendshapes have leaves of their own.
+    Returns the geometry, the welded meshes and the parameters of positions by row of
+    ``Scene.meshes``, those of weights by node. Raises GraphError for a scene without faces.
     """
     found = [i for i in instances(scene) if len(i.primitive.faces)]
     if not found:
