@@ -39,6 +39,9 @@ SCENES: dict[str, tuple[Callable[..., Scene], tuple[int, ...], tuple[int, ...]]]
 }
 """What makes each scene, of how many parts, and of how many in a smoke run."""
 
+SMOKE = "cubes"
+"""What a smoke run measures: two processes are enough."""
+
 COLUMNS = (
     "case",
     "nodes",
@@ -127,7 +130,8 @@ def conditions(row: dict[str, Any]) -> list[tuple[str, bool]]:
 
 
 def measure(settings: Settings, copies: Copies) -> Table:
-    """Return all rows, or the one that ``--only`` names."""
-    names = [n for n in SCENES if settings.only in (None, n)]
+    """Return all rows, or the one that ``--only`` names; a smoke run has one."""
+    asked = settings.only or (SMOKE if settings.smoke else None)
+    names = [n for n in SCENES if asked in (None, n)]
     rows = [measure_row(name, settings) for name in names]
     return Table(COLUMNS, rows, [c for row in rows for c in conditions(row)])
