@@ -70,6 +70,7 @@ KEYS = {
     "textures": "case ms gpu_ms adam_ms peer_ms times_peer ratio_to_copy",
     "deodr": "case ms antialias_ms peer_ms times_hardsoftras cpu_ms ratio_to_copy",
     "roofline": "case stage kind functions ms megabytes roofline_ms",
+    "scenes": "case nodes materials images functions cold_s warm_s cold_cpu_s warm_cpu_s",
     "scaling": "views resolution faces K ms stages ratio_to_copy",
     "antialias": "case ms ratio_to_copy times_hardsoftras error error_hard",
     "kbuffer": "case K passes_ms peeled_ms kbuffer_ms times_faster slot_share ratio_to_copy",

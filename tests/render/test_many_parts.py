@@ -140,11 +140,13 @@ FITTED = ("albedo:m0", "base_color:m1", "vtx_pos:quad2", "vtx_pos:quad0")
 def test_a_fit_of_some_rows_is_that_of_leaves_and_leaves_the_others_alone(
     open_renderers: Callable[..., Any],
 ) -> None:
-    """Learning rates by kind and by name, units of meshes, clamps."""
+    """Learning rates by kind and by name, units of meshes, clamps, regularizers."""
     lr = {"default": 0.02, "vtx_pos": 0.01, "vtx_pos:quad0": 0.003}
     found = []
     for tables in (False, True):
-        renderer, _ = open_renderers(flat_scene(), tables, r=0.05, lr=lr)
+        renderer, _ = open_renderers(
+            flat_scene(), tables, r=0.05, lr=lr, regularizers={"edge_length": 0.1, "tv": 0.1}
+        )
         before = {p.name: renderer.value(p.name) for p in renderer.parameters}
         renderer.set_requires_grad(list(FITTED))
         assert [p.name for p in renderer.parameters if p.requires_grad] == sorted(

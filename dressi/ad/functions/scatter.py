@@ -18,7 +18,7 @@ from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.inverse_maps import Ref, sampled_rows, stream_of
 from dressi.ad.functions.rows import RowSum, row_sum_kernels
-from dressi.ad.graph import Derived, Function, Size, Variable, checked_shape, short, topological
+from dressi.ad.graph import Derived, Function, Size, Variable, checked_shape, short
 from dressi.ad.index_uses import note_use
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, COMP, RASTER, SAME, Op, Shape, apply
@@ -128,13 +128,21 @@ register(LOOKUP, Kernel(_lookup_glsl))
 
 def is_static(index: Variable) -> bool:
     """Whether an integer Variable depends only on integer leaves that steps do not change."""
-    functions = topological([index])
-    if any(f.op.kind in (RASTER, COMP) or f.op.scatter or f.op is DYNAMIC for f in functions):
+    if index.fragment_of is not None:
         return False
-    leaves = [x for f in functions for x in f.inputs if x.creator is None]
-    if index.creator is None:
-        leaves.append(index)
-    return all(x.vtype.is_int and x.update is None for x in leaves) and index.fragment_of is None
+    waiting, seen = [index], set()
+    while waiting:  # until the first that says no: behind ids of faces lies all of the geometry
+        v = waiting.pop()
+        f = v.creator
+        if f is None:
+            if not v.vtype.is_int or v.update is not None:
+                return False
+        elif f.op.kind in (RASTER, COMP) or f.op.scatter or f.op is DYNAMIC:
+            return False
+        elif f.uid not in seen:
+            seen.add(f.uid)
+            waiting += f.inputs
+    return True
 
 
 def invert_index(index: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -34,8 +34,11 @@ NEAREST = 16
 
 
 def sampler_code(wrap: Wraps, filter: Filter) -> int:
-    """The number of a sampler in the rows of ``F.texture_from``. wrap: clamp, repeat or mirror
-    along u and v. filter: linear or nearest. No gradient. Raises GraphError for others."""
+    """The number of a sampler in the rows of ``F.texture_from``.
+
+    wrap: clamp, repeat or mirror along u and v. filter: linear or nearest. No gradient: it is a
+    number. Raises GraphError for others.
+    """
     if len(wrap) != 2 or not all(w in WRAP_CODES for w in wrap) or filter not in _FILTERS:
         raise GraphError(
             f"F.image.sampler_code: wraps are a pair of {tuple(WRAP_CODES)}, filters {_FILTERS}, "

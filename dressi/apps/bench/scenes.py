@@ -17,10 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dressi import DressiBasicRenderer
 from dressi.ad.graph import topological
 from dressi.apps.bench.common import Copies, Settings, Table, in_new_process
 from dressi.render.io import load_scene, save_scene
-from dressi.render.renderer import DressiBasicRenderer
 from dressi.render.scene import Scene, scene_of
 from dressi.render.scene.mesh import icosphere
 from dressi.testing import part_scenes
@@ -38,6 +38,9 @@ SCENES: dict[str, tuple[Callable[..., Scene], tuple[int, ...], tuple[int, ...]]]
     "instances": (part_scenes.instances_of_three, (5000,), (20,)),
 }
 """What makes each scene, of how many parts, and of how many in a smoke run."""
+
+SMOKE = "cubes"
+"""What a smoke run measures: two processes are enough."""
 
 COLUMNS = (
     "case",
@@ -127,7 +130,8 @@ def conditions(row: dict[str, Any]) -> list[tuple[str, bool]]:
 
 
 def measure(settings: Settings, copies: Copies) -> Table:
-    """Return all rows, or the one that ``--only`` names."""
-    names = [n for n in SCENES if settings.only in (None, n)]
+    """Return all rows, or the one that ``--only`` names; a smoke run has one."""
+    asked = settings.only or (SMOKE if settings.smoke else None)
+    names = [n for n in SCENES if asked in (None, n)]
     rows = [measure_row(name, settings) for name in names]
     return Table(COLUMNS, rows, [c for row in rows for c in conditions(row)])

@@ -77,12 +77,20 @@ class Appearance:
             self._chains[leaf] = F.image.mipmap(leaf)
         return self._chains[leaf]
 
+    def is_mipmapped(self, ref: TextureRef, size: Size) -> bool:
+        """Whether a map is read from a mip chain."""
+        smooth = ref.mag_filter == "linear" and "mipmap" in ref.min_filter
+        return self.mipmaps and smooth and size != (1, 1)
+
     def texture_table(self, leaf: Variable) -> tuple[F.image.TextureTable, dict[Place, int]]:
         """The texture table of maps that share a leaf, made once, and the number of each place."""
         if leaf not in self._tables:
-            maps = [p for m in self.materials for p, _ in m.maps.values() if p.leaf is leaf]
-            places = sorted({p.place for p in maps if p.place}, key=lambda place: place.start)
-            table = F.image.texture_table(leaf, [p.size for p in places], self.mipmaps)
+            maps = [
+                pair for m in self.materials for pair in m.maps.values() if pair[0].leaf is leaf
+            ]
+            places = sorted({p.place for p, _ in maps if p.place}, key=lambda place: place.start)
+            mipmaps = any(self.is_mipmapped(ref, p.size) for p, ref in maps)
+            table = F.image.texture_table(leaf, [p.size for p in places], mipmaps)
             self._tables[leaf] = table, {place: k for k, place in enumerate(places)}
         return self._tables[leaf]
 
@@ -170,7 +178,7 @@ class _Pixels:
         for k, (p, ref) in readers.items():
             assert p.place is not None
             i = index[p.place]
-            levels = table.levels[i] if self.is_mipmapped(ref, p.size) else 1
+            levels = table.levels[i] if self.a.is_mipmapped(ref, p.size) else 1
             code = F.image.sampler_code((ref.wrap_u, ref.wrap_v), ref.mag_filter)
             which[k], sizes[k], matrices[k] = (
                 (table.first[i], levels, code),
@@ -204,11 +212,6 @@ class _Pixels:
             out = self.pick(sets[uv_set], value(uv_set), out)
         return out
 
-    def is_mipmapped(self, ref: TextureRef, size: Size) -> bool:
-        """Whether a map is read from a mip chain."""
-        smooth = ref.mag_filter == "linear" and "mipmap" in ref.min_filter
-        return self.a.mipmaps and smooth and size != (1, 1)
-
     def steps(self, uv_set: int) -> tuple[Variable, Variable]:
         """VEC2 changes of texture coordinates to the next pixels."""
         if uv_set not in self._steps:
@@ -226,7 +229,7 @@ class _Pixels:
         plain = np.array_equal(m, np.eye(3))
         if not plain:
             uv = _affine(uv, m) + (float(m[0, 2]), float(m[1, 2]))
-        if not self.is_mipmapped(ref, leaf.size):
+        if not self.a.is_mipmapped(ref, leaf.size):
             return F.texture(leaf, uv, filter=ref.mag_filter, wrap=wrap)
         dx, dy = self.steps(ref.uv_set)
         if not plain:

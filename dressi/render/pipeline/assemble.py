@@ -93,8 +93,6 @@ def load(
     """The leaves of a scene. See ``DressiBasicRenderer.load_scene``. Raises GraphError and
     LoadError."""
     where = "load_scene"
-    if tables not in (None, True, False):
-        raise GraphError(f"{where}: tables must be True, False or None, got {tables!r}")
     scene = _with_environment(scene.check(), environment)
     pictures = read_targets(targets, size)
     wanted = size if pictures is None else pictures.size
@@ -105,8 +103,7 @@ def load(
         raise GraphError(f"{where}: pictures must have at least 1x1 pixels, got {width}x{height}")
     table = ParameterTable()
     materials = build_materials(scene, used_materials(scene), table, tables)
-    rows = [m.row for m in materials]
-    geometry, welded, pos, weights = build_geometry(scene, rows, table, tables)
+    geometry, welded, pos, weights = build_geometry(scene, materials, table, tables)
     lights = build_lights(scene, table, ambient, headlight, geometry.frame)
     nodes: list[int] | None = None
     notes: list[str] = []

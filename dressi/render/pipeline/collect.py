@@ -16,6 +16,7 @@ from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3, VEC4
 from dressi.errors import GraphError
 from dressi.render.camera.far import far_origin, relative, translation
 from dressi.render.pipeline.frame import Frame, build_frame, unit_of
+from dressi.render.pipeline.materials import MaterialLeaves
 from dressi.render.pipeline.nodes import MANY, NodeTable
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, Place, unique_names
 from dressi.render.pipeline.tables import (
@@ -32,16 +33,18 @@ from dressi.render.scene.mesh import unit_or_zero
 
 
 def build_geometry(
-    scene: Scene, material_rows: Sequence[int], table: ParameterTable, shared: bool | None = None
+    scene: Scene,
+    materials: Sequence[MaterialLeaves],
+    table: ParameterTable,
+    shared: bool | None = None,
 ) -> tuple[Geometry, dict[int, Welded], dict[int, Parameter], dict[int, Parameter]]:
     """The tables of a scene; adds ``vtx_pos`` and ``blendshape_weights`` to the parameters.
 
-    material_rows: rows of ``Scene.materials`` in use, -1 for the default material, in the order of
-    their numbers here. shared: whether meshes lie in one leaf and nodes in a table of matrices, so
-    that the graph does not grow with their number; None: where there are more than ``MANY`` nodes.
-    Those with blendshapes have leaves of their own always. Returns the geometry, the welded meshes
-    and the parameters of positions by row of ``Scene.meshes``, those of weights by node. Raises
-    GraphError for a scene without faces.
+    materials: those in use, in the order of their numbers here. shared: whether meshes lie in one
+    leaf and nodes in a table of matrices, so that the graph does not grow with their number; None:
+    where there are more than ``MANY`` nodes. Those with blendshapes have leaves of their own.
+    Returns the geometry, the welded meshes and the parameters of positions by row of
+    ``Scene.meshes``, those of weights by node. Raises GraphError for a scene without faces.
     """
     found = [i for i in instances(scene) if len(i.primitive.faces)]
     if not found:
@@ -70,7 +73,7 @@ def build_geometry(
         values[: len(first.weights), 0] = first.weights
         leaf = F.leaf(values, FLOAT, f"blendshape_weights:{name}")
         weights[node] = table.add(Parameter("blendshape_weights", name, leaf))
-    number = {row: k for k, row in enumerate(material_rows)}
+    number = {m.row: k for k, m in enumerate(materials)}
     joiner = _Joiner(welded, pos, weights, number, origins)
     if vertices is not None:
         joiner.nodes = NodeTable(vertices)

@@ -81,8 +81,10 @@ def build_materials(
 
     shared: whether factors are rows of tables and maps places in texture tables, so that the graph
     does not grow with their number; None: factors where there are more than ``MANY`` materials,
-    maps where they are read in more than ``MANY_READS`` ways.
+    maps where they are read in more than ``MANY_READS`` ways. Raises GraphError for another value.
     """
+    if shared not in (None, True, False):
+        raise GraphError(f"load_scene: tables must be True, False or None, got {shared!r}")
     given = [Material() if r < 0 else scene.materials[r] for r in rows]
     fallback = [
         "default" if r < 0 and not m.name else m.name for r, m in zip(rows, given, strict=True)
