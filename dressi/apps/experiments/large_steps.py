@@ -25,6 +25,7 @@ from dressi.apps.demo import EXTENT
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.meshes import bunny_file, target_mesh
+from dressi.apps.experiments.parts import kept_parts
 from dressi.engine import DressiAD
 from dressi.render.fit import (
     LargeSteps,
@@ -106,7 +107,7 @@ def fit(
     ad.send_img(matrix, matrices if n > 1 else matrices[0])
     ad.send_img(target, outlines if n > 1 else outlines[0])
     losses, times = [], []
-    for i in tqdm(range(s.iterations), desc=label, unit="it"):
+    for i in tqdm(range(s.iterations), desc=label, unit="it", leave=False):
         t = i / max(s.iterations - 1, 1)
         ad.send_img(r, s.r * (1.0 / s.size / s.r) ** min(t / 0.8, 1.0))
         ad.send_img(lr, lr0 * 0.2**t)
@@ -173,9 +174,14 @@ def run(settings: Settings) -> Result:
             start=start, matrices=matrices, outlines=outlines, s=settings, steps=made, label=key,
         )  # fmt: skip
     rows = {"target": list(shaded[:6])}
-    for key, method in methods.items():
+
+    def alone(method: Callable[[DressiAD], Fit]) -> dict[str, Any]:
         with DressiAD(settings.device) as ad:
-            fits[key] = method(ad)
+            return vars(method(ad))
+
+    work = {key: partial(alone, method) for key, method in methods.items()}
+    for key, found in kept_parts(settings, work, "fits").items():
+        fits[key] = Fit(**found)
         mesh = replace(start, positions=fits[key].positions)
         coverage, picture = render(mesh, matrices, size, None, 2, settings.device)
         both = zip(coverage, outlines, strict=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,27 +28,36 @@ from dressi.apps.experiments import (
     real,
     shapes,
 )
-from dressi.apps.experiments.common import Experiment, Result, add_flags, make_settings
+from dressi.apps.experiments.common import (
+    Experiment,
+    Result,
+    Settings,
+    add_flags,
+    flag,
+    make_settings,
+    words,
+)
+from dressi.apps.experiments.parts import remove_parts
 from dressi.apps.report import check_outputs, copy1024_ms, identity, print_table, write_json
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
-from dressi.render.io import write_plot
-from dressi.render.io.images import write_png
+from dressi.render.io import write_plot, write_report
+from dressi.render.io.images import read_image, write_png
 
 EXPERIMENTS: dict[str, Experiment] = {
     "enlarge": Experiment(enlarge.HELP, enlarge.Settings, enlarge.run),
-    "camera": Experiment(camera.HELP, camera.Settings, camera.run),
-    "large_steps": Experiment(large_steps.HELP, large_steps.Settings, large_steps.run),
+    "camera": Experiment(camera.HELP, camera.Settings, camera.run, True),
+    "large_steps": Experiment(large_steps.HELP, large_steps.Settings, large_steps.run, True),
     "normal_map": Experiment(normal_map.HELP, normal_map.Settings, normal_map.run),
     "env_map": Experiment(env_map.HELP, env_map.Settings, env_map.run),
     "hair": Experiment(hair.HELP, hair.Settings, hair.run),
     "generalize": Experiment(generalize.HELP, generalize.Settings, generalize.run),
     "curves": Experiment(curves.HELP, curves.Settings, curves.run),
     "heatmap": Experiment(heatmap.HELP, heatmap.Settings, heatmap.run),
-    "edges": Experiment(edges.HELP, edges.Settings, edges.run),
-    "mip_rules": Experiment(mip_rules.HELP, mip_rules.Settings, mip_rules.run),
+    "edges": Experiment(edges.HELP, edges.Settings, edges.run, True),
+    "mip_rules": Experiment(mip_rules.HELP, mip_rules.Settings, mip_rules.run, True),
     "real": Experiment(real.HELP, real.Settings, real.run),
-    "shapes": Experiment(shapes.HELP, shapes.Settings, shapes.run),
+    "shapes": Experiment(shapes.HELP, shapes.Settings, shapes.run, True),
 }
 OUT = "out/experiments"
 
@@ -76,8 +86,7 @@ def run_experiment(name: str, **given: Any) -> dict[str, Any]:
     seconds = time.perf_counter() - begin
     files = [*_write(Path(settings.out), result), *result.files]
     own = {k: v for k, v in asdict(settings).items() if k not in ("out", "json", "device")}
-    # What is asked of the figures is asked for the sizes of a whole run.
-    conditions = () if settings.smoke else result.conditions
+    stated, ours = _conditions(experiment, settings, result)
     data = {
         "experiment": name,
         **who,
@@ -85,24 +94,88 @@ def run_experiment(name: str, **given: Any) -> dict[str, Any]:
         "seconds": seconds,
         "settings": own,
         "figures": dict(result.figures),
-        "conditions": [{"condition": c, "holds": bool(holds)} for c, holds in conditions],
-        "files": files,
+        "conditions": [{"condition": c, "holds": bool(holds)} for c, holds in stated],
+        "ours": [{"condition": c, "holds": bool(holds)} for c, holds in ours],
+        "files": [*files, "report.html"],
     }
+    shown = {k: v for k, v in result.figures.items() if isinstance(v, (int, float, str))}
+    shown = {**who, "copy1024_ms": copy_ms, "seconds": seconds, **shown}
+    verdicts = {"What the paper claims": stated, "Ours, not the paper's": ours}
+    _report(name, settings, result, shown, verdicts, files)
     write_json(Path(settings.out) / "result.json", data)
     if settings.json:
         write_json(settings.json, data)
-    shown = {k: v for k, v in result.figures.items() if isinstance(v, (int, float, str))}
-    head = {**who, "copy1024_ms": copy_ms, "seconds": seconds}
-    print_table(f"dressi experiment {name}", {**head, **shown})
+    remove_parts(settings)
+    print_table(f"dressi experiment {name}", shown)
     console = Console(width=160, highlight=False)
     for heading, *rows in result.tables:
         table = Table(*heading)
         for row in rows:
             table.add_row(*row)
         console.print(table)
-    for condition, holds in conditions:
-        console.print(f"  {'holds' if holds else 'DOES NOT HOLD'}: {condition}", soft_wrap=True)
+    for heading, some in verdicts.items():
+        if some:
+            console.print(f"{heading}:")
+        for condition, holds in some:
+            console.print(f"  {_verdict(holds)}: {condition}", soft_wrap=True)
     return data
+
+
+Conditions = Sequence[tuple[str, bool]]
+
+
+def _conditions(
+    experiment: Experiment, settings: Settings, result: Result
+) -> tuple[Conditions, Conditions]:
+    """Return the paper's conditions and ours. What is asked of the figures is asked for the sizes
+    of a whole run or a quick one."""
+    if settings.smoke:
+        return (), ()
+    if experiment.beyond:
+        return (), (*result.conditions, *result.ours)
+    return result.conditions, result.ours
+
+
+def _verdict(holds: bool) -> str:
+    return "holds" if holds else "DOES NOT HOLD"
+
+
+def _report(
+    name: str,
+    settings: Settings,
+    result: Result,
+    shown: Mapping[str, Any],
+    verdicts: Mapping[str, Conditions],
+    files: Sequence[str],
+) -> None:
+    """Write report.html: conditions, tables, figures, every picture and plot. files: those of
+    pictures and plots that were written."""
+    assert settings.out is not None
+    tables: dict[str, Mapping[str, Any]] = {
+        heading: {c: _verdict(holds) for c, holds in some}
+        for heading, some in verdicts.items()
+        if some
+    }
+    for k, (heading, *rows) in enumerate(result.tables, 1):
+        # Rows may begin alike; the report tells them apart by their names.
+        named = {f"{i}. {row[0]}": list(row[1:]) for i, row in enumerate(rows, 1)}
+        tables[f"table {k}: {heading[0]}"] = {"": list(heading[1:]), **named}
+    tables["figures"] = shown
+    asked = {f.name: getattr(settings, f.name) for f in fields(settings)}
+    flags = [
+        f"{flag(k)} {words(v)}".replace(" True", "")
+        for k, v in asked.items()
+        if k != "json" and v not in (None, False)
+    ]
+    images = {f: read_image(Path(settings.out) / f) for f in files if f.endswith(".png")}
+    write_report(
+        settings.out,
+        f"dressi experiment {name}",
+        f"dressi experiment {name} {' '.join(flags)}",
+        tables,
+        images,
+        notes=[EXPERIMENTS[name].help, *result.notes],
+    )
 
 
 def _write(out: Path, result: Result) -> list[str]:
@@ -125,7 +198,8 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     """One parser an experiment, with its own flags; the namespace gets ``experiment``."""
     names = parser.add_subparsers(dest="experiment", required=False, metavar="NAME")
     for name, experiment in EXPERIMENTS.items():
-        one = names.add_parser(name, help=experiment.help, description=experiment.help)
+        said = experiment.help + (" (beyond the paper)" if experiment.beyond else "")
+        one = names.add_parser(name, help=said, description=said)
         one.add_argument("--out", metavar="DIR", help=f"folder for results (default {OUT}/{name})")
         one.add_argument(
             "--json", metavar="FILE", help="one more copy of the figures (default none)"
@@ -138,14 +212,22 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
         one.add_argument(
             "--smoke", action="store_true", help="tiny sizes: only to see that it runs"
         )
+        one.add_argument(
+            "--quick",
+            action="store_true",
+            help="smaller sizes: two minutes at most on two cores, the same conditions",
+        )
         add_flags(one, experiment.settings)
 
 
 def run_parsed(args: argparse.Namespace) -> None:
     """Run what ``add_parsers`` has parsed."""
     if args.experiment is None:
-        for name, experiment in EXPERIMENTS.items():
-            print(f"{name:12} {experiment.help}")
+        for heading, beyond in (("of the paper:", False), ("beyond the paper:", True)):
+            print(heading)
+            for name, experiment in EXPERIMENTS.items():
+                if experiment.beyond == beyond:
+                    print(f"  {name:12} {experiment.help}")
         print("\ndressi experiment NAME runs one, dressi experiment NAME --help shows its options")
         return
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in vars(args).items()}
