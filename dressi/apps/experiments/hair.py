@@ -88,9 +88,9 @@ N_TIMED, WARM_UP = 3, 12
 class Settings(common.Settings):
     """Options of the experiment."""
 
-    iterations: int = option(40, "of the fit", smoke=2, least=2)
-    size: int = option(256, "pixels on a side", smoke=32, least=16)
-    strands: int = option(3000, "on the head", smoke=60, least=1)
+    iterations: int = option(40, "of the fit", smoke=2, least=2, quick=30)
+    size: int = option(256, "pixels on a side", smoke=32, least=16, quick=96)
+    strands: int = option(3000, "on the head", smoke=60, least=1, quick=800)
     layers: int = option(4, "of strands over each other per pixel", smoke=2, least=1)
     seeds: int = option(1, "fits, each of other numbers from another start", smoke=1, least=1)
     seed: int = option(0, "of the first fit", least=0)

@@ -48,9 +48,9 @@ HELP = "a sphere to silhouettes by Adam and a Laplacian, and by Large Steps: dis
 class Settings(common.Settings):
     """Options of the experiment."""
 
-    size: int = option(96, "pixels on a side", smoke=32, least=8)
+    size: int = option(96, "pixels on a side", smoke=32, least=8, quick=64)
     views: int = option(6, "views around the target", smoke=3, least=1)
-    level: int = option(4, "subdivisions of the sphere", smoke=2, least=1)
+    level: int = option(4, "subdivisions of the sphere", smoke=2, least=1, quick=3)
     iterations: int = option(150, "steps", smoke=4, least=1)
     r: float = option(0.05, "reach at the start, 1 is the side of the picture", least=0.0)
     lr: float = option(0.01, "learning rate of Adam at the start, world units", least=0.0)

@@ -76,7 +76,7 @@ class Settings(common.Settings):
     distances: tuple[float, ...] = option(
         (0.7, 1.5, 3.0, 6.0), "texels per pixel, seen from above", smoke=(3.0,), least=0.1
     )
-    seeds: int = option(3, "textures and views per distance", smoke=1, least=1)
+    seeds: int = option(3, "textures and views per distance", smoke=1, least=1, quick=1)
     iterations: int = option(120, "steps of Adam of a fit", smoke=3, least=1)
     texels: int = option(64, "on a side of the texture", smoke=16, least=4)
     size: int = option(40, "pixels on a side", smoke=8, least=4)

@@ -145,7 +145,7 @@ def _read(folder: Path | None, name: str) -> Part | None:
     if folder is None or not _path(folder, name).is_file():
         return None
     try:
-        with np.load(_path(folder, name)) as found:
+        with open(_path(folder, name), "rb") as file, np.load(file) as found:
             data = {k: found[k] for k in found.files}
         return _decode(data) if json.loads(str(data[PLAIN]))["name"] == name else None
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):

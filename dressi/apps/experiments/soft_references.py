@@ -26,8 +26,6 @@ from dressi.render.scene import Mesh
 
 Array = npt.NDArray[np.float64]
 
-GAMMA = 1e-4
-"""Sharpness of the choice by depth: the default that both publish."""
 SOFTRAS_EPS, PYTORCH3D_EPS = 1e-3, 1e-10
 """Weights of the background, theirs."""
 TILE = 16
@@ -36,11 +34,14 @@ TILE = 16
 
 @dataclass(frozen=True)
 class Soft:
-    """reach: of a face, screen units. sigma: of squared distances, screen units squared. near, far:
-    depths of the camera's planes. n_buffers: faces per pixel that PyTorch3D blends."""
+    """reach: of a face, screen units. sigma: of squared distances, screen units squared. gamma:
+    of depths in [0, 1]; both publish 1e-4 as their default, which lets the nearest face within the
+    reach hide all others. near, far: depths of the camera's planes. n_buffers: faces per pixel that
+    PyTorch3D blends."""
 
     reach: float
     sigma: float
+    gamma: float
     near: float
     far: float
     n_buffers: int = 150
@@ -109,16 +110,16 @@ def _blend(points: Array, faces: _Faces, soft: Soft) -> dict[str, Array]:
         last = np.partition(order, soft.n_buffers - 1, axis=1)[:, soft.n_buffers - 1]
         few[order > last[:, None]] = 0.0
     return {
-        "SoftRas": _softmax(chance, inverse, colour, SOFTRAS_EPS),
-        "PyTorch3D": _softmax(few, linear, colour, PYTORCH3D_EPS),
+        "SoftRas": _softmax(chance, inverse, colour, SOFTRAS_EPS, soft.gamma),
+        "PyTorch3D": _softmax(few, linear, colour, PYTORCH3D_EPS, soft.gamma),
     }
 
 
-def _softmax(chance: Array, nearness: Array, colour: Array, eps: float) -> Array:
+def _softmax(chance: Array, nearness: Array, colour: Array, eps: float, gamma: float) -> Array:
     """Return the blend over black. chance, nearness: (P, F); colour: (P, F, 3)."""
     top = np.maximum(np.where(chance > 0, nearness, 0.0).max(1), eps)[:, None]
-    weight = chance * np.exp(np.minimum(nearness - top, 0.0) / GAMMA)
-    total = weight.sum(1) + np.exp((eps - top[:, 0]) / GAMMA)
+    weight = chance * np.exp(np.minimum(nearness - top, 0.0) / gamma)
+    total = weight.sum(1) + np.exp((eps - top[:, 0]) / gamma)
     return np.asarray(np.einsum("pf,pfc->pc", weight, colour) / total[:, None])
 
 
