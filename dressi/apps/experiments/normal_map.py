@@ -1,5 +1,5 @@
-"""``dressi experiment normal_map``: tangent-space normal maps from pictures (paper, appendix: normal
-map optimization).
+"""``dressi experiment normal_map``: tangent-space normal maps from pictures (paper, appendix:
+normal map optimization).
 
 Two models, a pear with a relief built by code and a scanned head with its own map, under uniform
 grey light, a new view in each iteration. The fit starts flat and takes steps of Adam on the squared
@@ -211,10 +211,8 @@ def fit_map(settings: Settings, model: Model, light: str) -> dict[str, Any]:
     leaves, lights = mesh_leaves(model.mesh, 1), make_lights(1)
     normal_map = Variable(VEC3, shape, requires_grad=True, name="normal_map")
     raster = build_hard_raster(leaves.pos, leaves.faces, leaves.matrix, size)
-    picture, target = (
-        draw(leaves, raster, model, m, light, lights)
-        for m in (normal_map, F.leaf(model.true, VEC3))
-    )
+    maps = (normal_map, F.leaf(model.true, VEC3))
+    picture, target = (draw(leaves, raster, model, m, light, lights) for m in maps)
     # Adam's steps do not depend on the scale; its eps, 1e-8, is small beside these gradients.
     loss = l2_loss(picture, target) * float(size[0] * size[1])
     if settings.tv > 0:
