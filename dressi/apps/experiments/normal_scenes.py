@@ -37,7 +37,7 @@ class Model:
 
 
 def load_model(name: str, size: int, coarse: bool) -> Model:
-    """Return one of MODELS, or that of a file: glTF with a normal map, another mesh with ``relief``.
+    """Return one of MODELS, or that of a file: a glTF with a normal map, an OBJ with ``relief``.
 
     size: texels on a side of the map. coarse: fewer faces, where there is a choice. Raises
     LoadError, GraphError where a mesh has no UVs or a glTF no normal map.
@@ -80,7 +80,7 @@ def _of_gltf(name: str, size: int) -> Model:
         mesh = one.world_mesh(ref.uv_set)
         image = scene.images[ref.image].pixels[..., :3]
         color = one.material.base_color_map
-        albedo = np.ones((1, 1, 3), np.float32) * np.float32(one.material.base_color[:3])
+        albedo = np.array(one.material.base_color[:3], np.float32).reshape(1, 1, 3)
         if color is not None:
             albedo = albedo * scene.images[color.image].pixels[..., :3]
         true = unit_map(resized(image, size))
@@ -99,9 +99,8 @@ def resized(image: np.ndarray, size: int) -> np.ndarray:
     along = (np.arange(size) + 0.5) / size
     uv = Variable(VEC2, (size, size), name="uv")
     read = F.texture(F.leaf(small, VEC3), uv, wrap="clamp")
-    return np.asarray(
-        evaluate([read], {uv: np.stack(np.meshgrid(along, along), -1)})[0], np.float32
-    )
+    (found,) = evaluate([read], {uv: np.stack(np.meshgrid(along, along), -1)})
+    return np.asarray(found, np.float32)
 
 
 def unit_map(image: np.ndarray) -> np.ndarray:
