@@ -18,6 +18,7 @@ import numpy as np
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.gallery import objects
+from dressi.apps.page import write_report
 from dressi.apps.reconstruct.command import (
     ITERATIONS,
     TEXTURE_ITERATIONS,
@@ -31,7 +32,7 @@ from dressi.apps.reconstruct.command import (
 from dressi.apps.reconstruct.pipeline import WITHOUT
 from dressi.apps.report import write_json
 from dressi.errors import DressiError
-from dressi.render.io import contact_sheet, write_report
+from dressi.render.io import contact_sheet
 from dressi.render.io.images import read_image, write_png
 
 HELP = "a gallery of objects reconstructed with one set of defaults: distance, normals, topology"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dressi.apps.page import write_report
 from dressi.apps.reconstruct.framing import GOLDEN_ANGLE, around, views_of
 from dressi.apps.reconstruct.measure import (
     Compared,
@@ -35,7 +36,7 @@ from dressi.apps.report import (
 )
 from dressi.engine import DressiAD
 from dressi.errors import LoadError
-from dressi.render.io import contact_sheet, write_report
+from dressi.render.io import contact_sheet
 from dressi.render.io.files import load_mesh, write_glb
 from dressi.render.io.images import write_png
 from dressi.render.scene import Mesh
