@@ -127,8 +127,10 @@ class Result:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One row of the table. run: takes an instance of ``settings``."""
+    """One row of the table. run: takes an instance of ``settings``. live: whether it fits a shape
+    that can be shown meanwhile."""
 
     help: str
     settings: type[Settings]
     run: Callable[[Any], Result]
+    live: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from dressi.apps.address import Address, add_live, live_address
 from dressi.apps.experiments import (
     camera,
     curves,
@@ -28,34 +30,38 @@ from dressi.apps.experiments import (
     shapes,
 )
 from dressi.apps.experiments.common import Experiment, Result, add_flags, make_settings
+from dressi.apps.made_by import command_line
+from dressi.apps.page import write_report
 from dressi.apps.report import check_outputs, copy1024_ms, identity, print_table, write_json
+from dressi.apps.viewer import live_view
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.render.io import write_plot
-from dressi.render.io.images import write_png
+from dressi.render.io.images import read_image, write_png
 
 EXPERIMENTS: dict[str, Experiment] = {
     "enlarge": Experiment(enlarge.HELP, enlarge.Settings, enlarge.run),
     "camera": Experiment(camera.HELP, camera.Settings, camera.run),
-    "large_steps": Experiment(large_steps.HELP, large_steps.Settings, large_steps.run),
+    "large_steps": Experiment(large_steps.HELP, large_steps.Settings, large_steps.run, live=True),
     "normal_map": Experiment(normal_map.HELP, normal_map.Settings, normal_map.run),
     "env_map": Experiment(env_map.HELP, env_map.Settings, env_map.run),
     "hair": Experiment(hair.HELP, hair.Settings, hair.run),
     "generalize": Experiment(generalize.HELP, generalize.Settings, generalize.run),
-    "curves": Experiment(curves.HELP, curves.Settings, curves.run),
-    "heatmap": Experiment(heatmap.HELP, heatmap.Settings, heatmap.run),
+    "curves": Experiment(curves.HELP, curves.Settings, curves.run, live=True),
+    "heatmap": Experiment(heatmap.HELP, heatmap.Settings, heatmap.run, live=True),
     "edges": Experiment(edges.HELP, edges.Settings, edges.run),
     "mip_rules": Experiment(mip_rules.HELP, mip_rules.Settings, mip_rules.run),
-    "real": Experiment(real.HELP, real.Settings, real.run),
-    "shapes": Experiment(shapes.HELP, shapes.Settings, shapes.run),
+    "real": Experiment(real.HELP, real.Settings, real.run, live=True),
+    "shapes": Experiment(shapes.HELP, shapes.Settings, shapes.run, live=True),
 }
 OUT = "out/experiments"
 
 
-def run_experiment(name: str, **given: Any) -> dict[str, Any]:
+def run_experiment(name: str, live: Address | None = None, **given: Any) -> dict[str, Any]:
     """Run an experiment, write its files, print and return what ``result.json`` holds.
 
     name: a key of EXPERIMENTS. given: fields of its Settings; out defaults to out/experiments/NAME.
+    live: where fits of shapes are shown while they run, of an experiment that has such.
     Raises DressiError for an unknown name or option, and where files cannot be written.
     """
     if name not in EXPERIMENTS:
@@ -63,6 +69,10 @@ def run_experiment(name: str, **given: Any) -> dict[str, Any]:
             f"experiment: there is no experiment '{name}'; known: {', '.join(EXPERIMENTS)}"
         )
     experiment = EXPERIMENTS[name]
+    if live is not None and not experiment.live:
+        raise DressiError(f"experiment {name} fits no shape that could be shown: leave out live")
+    if live is not None and given.get("workers"):
+        raise DressiError("--live shows fits of this process: leave out --workers")
     if given.get("out") is None:
         given["out"] = f"{OUT}/{name}"
     settings = make_settings(experiment.settings, **given)
@@ -72,9 +82,11 @@ def run_experiment(name: str, **given: Any) -> dict[str, Any]:
         who = identity(ad)
     copy_ms = copy1024_ms(settings.device, 3 if settings.smoke else 9)
     begin = time.perf_counter()
-    result = experiment.run(settings)
+    with live_view(live, f"dressi experiment {name}"):
+        result = experiment.run(settings)
     seconds = time.perf_counter() - begin
-    files = [*_write(Path(settings.out), result), *result.files]
+    out = Path(settings.out)
+    files = [*_write(out, result), *result.files]
     own = {k: v for k, v in asdict(settings).items() if k not in ("out", "json", "device")}
     # What is asked of the figures is asked for the sizes of a whole run.
     conditions = () if settings.smoke else result.conditions
@@ -88,7 +100,10 @@ def run_experiment(name: str, **given: Any) -> dict[str, Any]:
         "conditions": [{"condition": c, "holds": bool(holds)} for c, holds in conditions],
         "files": files,
     }
-    write_json(Path(settings.out) / "result.json", data)
+    if "report.html" not in files:
+        files.append("report.html")
+        _write_page(out, name, result, data)
+    write_json(out / "result.json", data)
     if settings.json:
         write_json(settings.json, data)
     shown = {k: v for k, v in result.figures.items() if isinstance(v, (int, float, str))}
@@ -121,6 +136,32 @@ def _write(out: Path, result: Result) -> list[str]:
     return files
 
 
+def _write_page(out: Path, name: str, result: Result, data: Mapping[str, Any]) -> None:
+    """Write ``report.html`` of what there is: figures, tables, pictures and plots, models."""
+    plain = {k: v for k, v in result.figures.items() if isinstance(v, PLAIN)}
+    figures: dict[str, Mapping[str, Any]] = {"figures": plain}
+    for k, (heading, *rows) in enumerate(result.tables):
+        alike = len({row[0] for row in rows}) < len(rows)
+        names = [f"{row[0]} ({i + 1})" if alike else row[0] for i, row in enumerate(rows)]
+        table = {name: list(row[1:]) for name, row in zip(names, rows, strict=True)}
+        figures[f"table {k + 1}: {heading[0]}"] = {"": list(heading[1:]), **table}
+    stated = data["conditions"]
+    plots = {plot: out / f"{plot}.png" for plot in result.plots}
+    write_report(
+        out,
+        f"dressi experiment {name}",
+        command_line(),
+        figures,
+        {**result.pictures, **{k: read_image(p) for k, p in plots.items() if p.is_file()}},
+        models={Path(f).stem: out / f for f in result.files if f.endswith(".glb")},
+        notes=[f"{'holds' if c['holds'] else 'does NOT hold'}: {c['condition']}" for c in stated],
+    )
+
+
+PLAIN = (bool, int, float, str)
+"""Figures that a table can show."""
+
+
 def add_parsers(parser: argparse.ArgumentParser) -> None:
     """One parser an experiment, with its own flags; the namespace gets ``experiment``."""
     names = parser.add_subparsers(dest="experiment", required=False, metavar="NAME")
@@ -138,6 +179,8 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
         one.add_argument(
             "--smoke", action="store_true", help="tiny sizes: only to see that it runs"
         )
+        if experiment.live:
+            add_live(one)
         add_flags(one, experiment.settings)
 
 
@@ -149,6 +192,7 @@ def run_parsed(args: argparse.Namespace) -> None:
         print("\ndressi experiment NAME runs one, dressi experiment NAME --help shows its options")
         return
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in vars(args).items()}
-    for not_an_option in ("command", "run", "experiment", "quiet"):
-        del given[not_an_option]
-    run_experiment(args.experiment, **given)
+    for not_an_option in ("command", "run", "experiment", "quiet", "live", "host", "port"):
+        given.pop(not_an_option, None)
+    live = live_address(args) if EXPERIMENTS[args.experiment].live else None
+    run_experiment(args.experiment, live, **given)

@@ -18,6 +18,7 @@ import numpy as np
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.gallery import objects
+from dressi.apps.made_by import command_line
 from dressi.apps.page import write_report
 from dressi.apps.reconstruct.command import (
     ITERATIONS,
@@ -111,6 +112,7 @@ def run(settings: Settings) -> Result:
     write_report(
         settings.out,
         "dressi experiment shapes",
+        command_line(),
         figures={"objects": {"": table[0][1:], **{row[0]: row[1:] for row in table[1:]}}},
         pictures=rows,
         notes=[f"{name}: {s}" for name, one in all_figures.items() for s in one["said"]],
