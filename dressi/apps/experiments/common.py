@@ -142,10 +142,12 @@ class Result:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One row of the table. run: takes an instance of ``settings``. beyond: the paper has no such
-    experiment, so all its conditions are ours."""
+    """One row of the table. run: takes an instance of ``settings``. live: whether it fits a shape
+    that can be shown meanwhile. beyond: the paper has no such experiment, so all its conditions are
+    ours."""
 
     help: str
     settings: type[Settings]
     run: Callable[[Any], Result]
+    live: bool = False
     beyond: bool = False

@@ -21,6 +21,7 @@ from tqdm.auto import tqdm
 from dressi.ad import Adam, AdamUniform, Variable
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3
+from dressi.apps import live
 from dressi.apps.demo import EXTENT
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
@@ -107,6 +108,7 @@ def fit(
     ad.send_img(matrix, matrices if n > 1 else matrices[0])
     ad.send_img(target, outlines if n > 1 else outlines[0])
     losses, times = [], []
+    live.begin(label, start, matrices, outlines)
     for i in tqdm(range(s.iterations), desc=label, unit="it", leave=False):
         t = i / max(s.iterations - 1, 1)
         ad.send_img(r, s.r * (1.0 / s.size / s.r) ** min(t / 0.8, 1.0))
@@ -116,6 +118,7 @@ def fit(
         times.append(time.perf_counter() - begin)
         if i % 10 == 0:
             losses.append(float(ad.recv_img(match).reshape(-1)[0]))
+        live.step(losses[-1] if i % 10 == 0 else None, lambda: ad.recv_img(pos))
     return Fit(ad.recv_img(pos), losses, 1e3 * float(np.median(times)))
 
 
