@@ -1,5 +1,7 @@
 """``dressi experiment camera``: the pose of a camera, found again from 20 degrees away.
 
+Beyond the paper, which has no such experiment.
+
 A mesh without symmetry is seen by a camera each seed draws; the start is turned by 20 degrees about
 a random axis through the object and moved by 5 % of its distance. Adam moves an axis-angle rotation
 and a translation until the silhouette and the colours (normals of the object) match. All seeds are
