@@ -50,7 +50,7 @@ class Settings(common.Settings):
     """Options of the experiment."""
 
     size: int = option(96, "pixels on a side", smoke=32, least=8)
-    seeds: int = option(10, "poses to find", smoke=2, least=1, quick=4)
+    seeds: int = option(10, "poses to find", smoke=2, least=1)
     iterations: int = option(300, "steps of Adam", smoke=4, least=1)
     degrees: float = option(20.0, "turn between start and truth", least=0.0)
     shift: float = option(0.05, "move between start and truth, of the distance", least=0.0)
