@@ -1,5 +1,7 @@
 """``dressi experiment camera``: the pose of a camera, found again from 20 degrees away.
 
+Beyond the paper, which has no such experiment.
+
 A mesh without symmetry is seen by a camera each seed draws; the start is turned by 20 degrees about
 a random axis through the object and moved by 5 % of its distance. Adam moves an axis-angle rotation
 and a translation until the silhouette and the colours (normals of the object) match. All seeds are
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.meshes import bunny_file, target_mesh
+from dressi.apps.experiments.parts import kept_parts
 from dressi.engine import DressiAD
 from dressi.render.camera import axis_angle_matrix, build_view, look_at, perspective
 from dressi.render.fit import l2_loss, silhouette_loss
@@ -189,7 +193,7 @@ def fit_poses(
         return Poses(Rotation.from_rotvec(w).as_matrix() @ start.R, start.t + DISTANCE * m)
 
     way, losses = [], []
-    for i in tqdm(range(s.iterations), desc="camera", unit="it"):
+    for i in tqdm(range(s.iterations), desc="camera", unit="it", leave=False):
         t = i / max(s.iterations - 1, 1)
         ad.send_img(r, s.r * (LAST_R_PX / size / s.r) ** min(t / 0.7, 1.0))
         ad.send_img(lr, s.lr * 0.02**t)
@@ -200,11 +204,8 @@ def fit_poses(
     return now(), way, losses
 
 
-def run(settings: Settings) -> Result:
-    """Return poses found by seed; the pictures before and after; the curves."""
-    path = settings.target or (None if settings.smoke else bunny_file())
-    mesh = target_mesh(path, settings.faces)
-    truth, start = draw_poses(settings.seeds, settings.degrees, settings.shift)
+def _part(settings: Settings, mesh: Mesh, truth: Poses, start: Poses) -> dict[str, Any]:
+    """Return the poses on the way and at the end, and pictures of target, start and end."""
     projection = perspective(35.0, 1.0, 0.25 * DISTANCE, 2.5 * DISTANCE)
     begin = time.perf_counter()
     with DressiAD(settings.device) as ad:
@@ -212,6 +213,29 @@ def run(settings: Settings) -> Result:
         before = take_pictures(ad, mesh, projection @ start.views, settings.size)
         found, way, losses = fit_poses(ad, mesh, projection, targets, start, settings)
         after = take_pictures(ad, mesh, projection @ found.views, settings.size)
+    return {
+        "targets": targets,
+        "before": before,
+        "after": after,
+        "R": np.stack([p.R for p in (*way, found)]),
+        "t": np.stack([p.t for p in (*way, found)]),
+        "losses": losses,
+        "minutes": (time.perf_counter() - begin) / 60.0,
+    }
+
+
+def run(settings: Settings) -> Result:
+    """Return poses found by seed; the pictures before and after; the curves."""
+    path = settings.target or (None if settings.smoke else bunny_file())
+    mesh = target_mesh(path, settings.faces)
+    truth, start = draw_poses(settings.seeds, settings.degrees, settings.shift)
+
+    # The poses are the layers of one graph, so there is one part.
+    (part,) = kept_parts(
+        settings, {"poses": partial(_part, settings, mesh, truth, start)}, "fits"
+    ).values()
+    targets, before, after = (part[k] for k in ("targets", "before", "after"))
+    *way, found = (Poses(*p) for p in zip(part["R"], part["t"], strict=True))
     angles, distances = errors(found, truth)
     good = (angles < 0.5) & (distances < 0.005)
     curves = np.stack([errors(p, truth)[0] for p in way])
@@ -225,8 +249,8 @@ def run(settings: Settings) -> Result:
         "distance_percent": (100 * distances).tolist(),
         "median_degrees": float(np.median(angles)),
         "median_distance_percent": float(100 * np.median(distances)),
-        "minutes": (time.perf_counter() - begin) / 60.0,
-        "losses": losses,
+        "minutes": part["minutes"],
+        "losses": part["losses"],
     }
     shown = range(min(settings.seeds, 6))
     rows = {

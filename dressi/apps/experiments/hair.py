@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from dressi.apps.experiments.hair_scene import (
     grow_hair,
     ict_head,
 )
+from dressi.apps.experiments.parts import kept_parts
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.packing import Options
@@ -86,9 +88,9 @@ N_TIMED, WARM_UP = 3, 12
 class Settings(common.Settings):
     """Options of the experiment."""
 
-    iterations: int = option(40, "of the fit", smoke=2, least=2)
-    size: int = option(256, "pixels on a side", smoke=32, least=16)
-    strands: int = option(3000, "on the head", smoke=60, least=1)
+    iterations: int = option(40, "of the fit", smoke=2, least=2, quick=30)
+    size: int = option(256, "pixels on a side", smoke=32, least=16, quick=96)
+    strands: int = option(3000, "on the head", smoke=60, least=1, quick=800)
     layers: int = option(4, "of strands over each other per pixel", smoke=2, least=1)
     seeds: int = option(1, "fits, each of other numbers from another start", smoke=1, least=1)
     seed: int = option(0, "of the first fit", least=0)
@@ -152,16 +154,26 @@ def run(settings: Settings) -> Result:
     path = settings.head or (None if settings.smoke else human_file("ict/ict_face_light.npz"))
     head = ellipsoid_head(3 if settings.smoke else 4) if path in (None, "none") else ict_head(path)
     graph = build_graph(head, settings)
-    fits = []
+    fits: list[Fit] = []
     options = Options(look_ahead=LOOK_AHEAD, lowering="compute")
     with DressiAD(settings.device, options) as ad:
         fresh = prepare(ad, graph, settings)
-        for seed in range(settings.seed, settings.seed + settings.seeds):
+
+        def one(seed: int) -> dict[str, Any]:
             ad.load_state_dict(fresh)  # one build for all seeds
-            fits.append(fit_numbers(ad, graph, settings, seed))
-        figures = curvature(ad, graph, fits[-1].true)
-        if not settings.smoke:  # the cache waits for more steps
-            figures |= cache_figures(ad, graph)
+            fit = vars(fit_numbers(ad, graph, settings, seed))
+            return {**fit, "pictures": np.stack(fit["pictures"])}
+
+        def last() -> dict[str, Any]:
+            found = curvature(ad, graph, fits[-1].true)
+            # The cache waits for more steps than a smoke run has.
+            return found if settings.smoke else found | cache_figures(ad, graph)
+
+        seeds = range(settings.seed, settings.seed + settings.seeds)
+        work = {f"seed {seed}": partial(one, seed) for seed in seeds}
+        for part in kept_parts(settings, work, "fits").values():
+            fits.append(Fit(**{**part, "pictures": tuple(part["pictures"])}))
+        (figures,) = kept_parts(settings, {"curvature and cache": last}, "figures").values()
     first = fits[0]
     figures |= {
         "head": head.mesh.name,
@@ -175,16 +187,7 @@ def run(settings: Settings) -> Result:
         ],
     }
     figures |= {f"{k}_error": e for k, e in first.errors.items()}
-    needed = int(np.ceil(0.8 * len(fits)))
-    worst = min(f.psnr_db[-1] for f in fits)
-    start = max(f.psnr_db[0] for f in fits)
-    conditions = [
-        (f"the start looks different: PSNR < {START_DB:g} dB: {start:.1f} dB", start < START_DB),
-        (f"the fitted picture looks the same: PSNR >= {END_DB:g} dB: {worst:.1f} dB",
-         worst >= END_DB),
-        (f"each number within {CLOSE:g} (index of refraction {ALLOWED['ior']:g}): "
-         f"{figures['found']} of {len(fits)} fits, {needed} needed", figures["found"] >= needed),
-    ]  # fmt: skip
+    claims, ours = _conditions(fits)
 
     def plot(figure: Any) -> None:
         _plot(figure, first)
@@ -193,7 +196,29 @@ def run(settings: Settings) -> Result:
     for k, f in enumerate(fits):
         shown = (f"{f.numbers[n][-1]:.3f} ({f.true[n]:.3f})" for n in RANGES)
         rows.append((str(settings.seed + k), f"{f.psnr_db[-1]:.1f}", *shown))
-    return Result(figures, {"hair": _sheet(fits)}, {"curves": plot}, conditions, [rows])
+    pictures = {"hair": _sheet(fits)}
+    return Result(figures, pictures, {"curves": plot}, claims, [rows], ours=ours)
+
+
+def _conditions(fits: Sequence[Fit]) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
+    """Return what the paper claims and thresholds of ours."""
+    found = sum(f.is_found for f in fits)
+    needed = int(np.ceil(0.8 * len(fits)))
+    worst = min(f.psnr_db[-1] for f in fits)
+    start = max(f.psnr_db[0] for f in fits)
+    claims = [
+        ("the fitted picture has the appearance of the target: the PSNR grows in every fit, from "
+         f"{start:.1f} dB at most to {worst:.1f} dB at least",
+         all(f.psnr_db[-1] > f.psnr_db[0] for f in fits)),
+    ]  # fmt: skip
+    ours = [
+        (f"the start looks different: PSNR < {START_DB:g} dB: {start:.1f} dB", start < START_DB),
+        (f"the fitted picture looks the same: PSNR >= {END_DB:g} dB: {worst:.1f} dB",
+         worst >= END_DB),
+        (f"each number within {CLOSE:g} (index of refraction {ALLOWED['ior']:g}): "
+         f"{found} of {len(fits)} fits, {needed} needed", found >= needed),
+    ]  # fmt: skip
+    return claims, ours
 
 
 def prepare(ad: DressiAD, graph: Graph, settings: Settings) -> dict[str, np.ndarray]:
