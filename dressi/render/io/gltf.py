@@ -19,6 +19,7 @@ import numpy as np
 
 from dressi.errors import LoadError
 from dressi.render.io.gltf_buffers import Buffers
+from dressi.render.io.gltf_compressed import EXTRAS, how_to_read, readable
 from dressi.render.io.gltf_geometry import Geometry
 from dressi.render.io.gltf_json import Json, parse
 from dressi.render.io.gltf_materials import Materials
@@ -50,8 +51,6 @@ EXTENSIONS = (
 """What is read beyond the core of glTF 2.0, and written, but for WebP: images become PNG."""
 
 _HINTS = {
-    "KHR_draco_mesh_compression": "save the file without Draco compression",
-    "EXT_meshopt_compression": "save the file without meshopt compression",
     "KHR_meshopt_compression": "save the file without meshopt compression",
     "KHR_texture_basisu": "save the textures as PNG or JPEG, not as KTX2",
     "KHR_materials_pbrSpecularGlossiness": "convert the materials to metallic-roughness",
@@ -106,11 +105,15 @@ class _Reader:
         if not all(isinstance(name, str) for name in used + required):
             raise self.document.fail("extensions are named by strings", "extensionsUsed")
         for name in required:
-            if name not in EXTENSIONS:
+            if name in EXTRAS and not readable(name):
+                text = f"the extension {name} is required, and {how_to_read(name)}"
+                raise self.document.fail(text, "extensionsRequired")
+            if name not in EXTENSIONS and name not in EXTRAS:
                 hint = f"; {_HINTS[name]}" if name in _HINTS else ""
                 text = f"the extension {name} is required, and it is not supported{hint}"
                 raise self.document.fail(text, "extensionsRequired")
-        self.notes += [f"the extension {n} is left out" for n in used if n not in EXTENSIONS]
+        known = (*EXTENSIONS, *EXTRAS)
+        self.notes += [f"the extension {n} is left out" for n in used if n not in known]
         return {*used, *required}
 
     def scene(self, path: Path) -> Scene:
