@@ -139,7 +139,8 @@ def _add_fit(commands: Commands) -> None:
         "--cameras",
         required=True,
         metavar="FILE",
-        help="a Middlebury *_par.txt, the folder of a COLMAP model, or a transforms.json (needed)",
+        help="a Middlebury *_par.txt, the folder of a COLMAP model, a transforms.json, or OpenCV's "
+        "YAML (needed)",
     )
     _common(fit, "out/fit")
     fit.add_argument(
