@@ -371,7 +371,7 @@ def test_what_is_left_out_is_noted(tmp_path):
     mini.doc["extensionsUsed"] = ["KHR_materials_clearcoat"]
     mini.doc["scenes"].append({"nodes": []})
     notes = " ".join(load(mini, tmp_path).notes)
-    for word in ("JOINTS_0, _CUSTOM", "animations", "clearcoat", "2 scenes"):
+    for word in ("JOINTS_0, _CUSTOM", "animations[0] is left out", "clearcoat", "2 scenes"):
         assert word in notes
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from dressi.errors import LoadError
 from dressi.render.io.gltf_buffers import Buffers
+from dressi.render.io.gltf_carried import Carrier
 from dressi.render.io.gltf_compressed import EXTRAS, how_to_read, readable
 from dressi.render.io.gltf_geometry import Geometry
 from dressi.render.io.gltf_json import Json, parse
@@ -80,7 +81,8 @@ class _Reader:
         self.document = document
         self.notes: list[str] = []
         self._check_asset()
-        used = self._check_extensions()
+        self.used = used = self._check_extensions()
+        self.carrier = Carrier(document, buffers, (*EXTENSIONS, *EXTRAS), self.notes)
         self.materials = Materials(document, buffers, self.notes)
         self.skins = Skins(document, buffers)
         quantized = "KHR_mesh_quantization" in used
@@ -112,8 +114,6 @@ class _Reader:
                 hint = f"; {_HINTS[name]}" if name in _HINTS else ""
                 text = f"the extension {name} is required, and it is not supported{hint}"
                 raise self.document.fail(text, "extensionsRequired")
-        known = (*EXTENSIONS, *EXTRAS)
-        self.notes += [f"the extension {n} is left out" for n in used if n not in known]
         return {*used, *required}
 
     def scene(self, path: Path) -> Scene:
@@ -128,8 +128,6 @@ class _Reader:
         ]
         name, extras, roots = self._roots(nodes)
         self._note_extras()
-        if document.array("animations"):
-            self.notes.append("animations are left out")
         scene = Scene(
             tuple(nodes),
             roots,
@@ -144,8 +142,9 @@ class _Reader:
         )
         filled = replace(scene, meshes=tuple(self._fill_uvs(scene, m) for m in scene.meshes))
         filled.check()
-        posed = self.skins.pose(filled, self.skin_of, self.influences, self.notes)
-        placed = replace(posed, strands=self._strands(posed))
+        posed, skinned = self.skins.pose(filled, self.skin_of, self.influences, self.notes)
+        carried = self.carrier.collected(self.used, skinned)
+        placed = replace(posed, strands=self._strands(posed), carried=carried)
         return replace(placed, notes=tuple(self.notes)).check()
 
     def _strands(self, scene: Scene) -> tuple[Strands, ...]:
@@ -166,11 +165,12 @@ class _Reader:
             names = [str(n) for n in names] if isinstance(names, list) else []
             if isinstance(extras, dict):
                 extras = {key: x for key, x in extras.items() if key != "targetNames"} or None
-            primitives = []
+            primitives: list[Primitive] = []
             for primitive in mesh.objects("primitives"):
                 material = primitive.optional_row("material", range(n_materials), "materials")
                 found = self.geometry.primitive(primitive, material, names)
                 if found is not None:
+                    self.carrier.part(primitive, "meshes", len(meshes), len(primitives))
                     primitives.append(found[0])
                     self.influences.setdefault(len(meshes), []).append(found[1])
                 strands = self.geometry.strands(primitive, mesh.text("name", "") or "lines")
@@ -181,6 +181,7 @@ class _Reader:
             rows.append(len(meshes) if primitives else None)
             weights = mesh.numbers("weights", None, ())
             if primitives:
+                self.carrier.part(mesh, "meshes", len(meshes))
                 meshes.append(SceneMesh(tuple(primitives), weights, mesh.text("name", ""), extras))
         return meshes, rows
 
@@ -334,9 +335,8 @@ class _Reader:
     def _note_extras(self) -> None:
         """Name the extras that have no place in a ``Scene``."""
         document = self.document
-        places = [("the document", document), ("asset", document.need("asset"))]
         tables = ("accessors", "buffers", "bufferViews", "samplers", "skins", "textures")
-        places += [(entry.where, entry) for key in tables for entry in document.objects(key)]
+        places = [(entry.where, entry) for key in tables for entry in document.objects(key)]
         named = [name for name, entry in places if entry.extras() is not None]
         if named:
             more = f" and {len(named) - 3} more" if len(named) > 3 else ""
