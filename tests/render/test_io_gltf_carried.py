@@ -195,3 +195,23 @@ def test_the_wheels_of_a_known_model_still_turn(tmp_path: Path, shared_data: Pat
         for a, b in zip(old["samplers"], new["samplers"], strict=True):
             for key in ("input", "output"):
                 assert np.array_equal(before.table(a[key]), got.table(b[key]))
+
+
+def test_factors_of_clear_coats_and_transmission_come_back(tmp_path: Path) -> None:
+    mini = Mini()
+    mini.scene(mini.primitive(material=0))
+    coat = {"clearcoatFactor": 0.5, "clearcoatRoughnessFactor": 0.25}
+    glass = {"transmissionFactor": 0.75, "transmissionTexture": {"index": 0}}
+    given = {"KHR_materials_clearcoat": coat, "KHR_materials_transmission": glass}
+    mini.doc["materials"] = [{"extensions": given}]
+    mini.doc["extensionsUsed"] = list(given)
+    scene = load_scene(mini.save(tmp_path))
+    assert any("transmissionTexture left out" in note for note in scene.notes)
+    got, notes = _saved(tmp_path / "b.glb", scene)
+    assert notes == ()
+    glass.pop("transmissionTexture")
+    assert got.doc["materials"][0]["extensions"] == given
+    assert got.doc["extensionsUsed"] == sorted(given)
+    material = load_scene(tmp_path / "b.glb").materials[0]
+    assert (material.clearcoat, material.clearcoat_roughness) == (0.5, 0.25)
+    assert material.transmission == 0.75

@@ -1,4 +1,4 @@
-"""Exposure and culling of the renderer: powers of two of what is drawn, finite differences; faces
+"""Exposure, culling, coats and glass: powers of two of what is drawn, finite differences; faces
 seen from behind are there by the material's sides."""
 
 from __future__ import annotations
@@ -145,3 +145,47 @@ def test_an_exposure_that_is_no_number_is_refused(renderer: DressiBasicRenderer)
         drawn(renderer, exposure=(1.0, 2.0))
     with pytest.raises(GraphError, match="exposure"):
         drawn(renderer, exposure=float("nan"))
+
+
+def facing(scene_material: Material, tilt: float = 0.6) -> Scene:
+    """A square in the middle, turned about y by ``tilt`` radians, and a sun along -z."""
+    square = np.array([[-0.8, -0.8, 0], [0.8, -0.8, 0], [0.8, 0.8, 0], [-0.8, 0.8, 0]])
+    c, s = np.cos(tilt), np.sin(tilt)
+    turned = square @ np.array([[c, 0, -s], [0, 1, 0], [s, 0, c]])
+    normals = np.tile([s, 0.0, c], (4, 1))
+    part = Primitive(turned, np.array([[0, 1, 2], [0, 2, 3]]), normals, material=0)
+    sun = PunctualLight("directional", (1.0, 1.0, 1.0), 3.0)
+    nodes = (Node(mesh=0), Node(light=0))
+    return Scene(
+        nodes, (0, 1), (SceneMesh((part,)),), (scene_material,), lights=(sun,)
+    ).check()  # fmt: skip
+
+
+@pytest.mark.gpu
+def test_a_clear_coat_takes_what_it_reflects_from_what_lies_below(
+    renderer: DressiBasicRenderer,
+) -> None:
+    below = Material((0.8, 0.3, 0.1, 1.0), roughness=0.7, metallic=0.2)
+    coat = Material((0.0, 0.0, 0.0, 1.0), roughness=0.3, metallic=0.0)
+    coated = replace(below, clearcoat=0.6, clearcoat_roughness=0.3)
+    base, shine, got = (drawn(renderer, facing(m))[10, 12] for m in (below, coat, coated))
+    # From the middle of the picture half a pixel right and down, 3 away: 1 degree of 34.
+    fresnel = 0.04 + 0.96 * (1.0 - np.cos(0.6)) ** 5
+    assert shine.max() > 0.001 and base.max() > 0.1
+    assert got == pytest.approx(base * (1.0 - 0.6 * fresnel) + 0.6 * shine, rel=2e-3)
+
+
+@pytest.mark.gpu
+def test_what_transmits_shows_what_is_behind(renderer: DressiBasicRenderer) -> None:
+    wall = np.array([[-1, -1, 0], [1, -1, 0], [1, 1, 0], [-1, 1, 0]], float)
+    faces = np.array([[0, 1, 2], [0, 2, 3]])
+    normals = np.tile([0.0, 0.0, 1.0], (4, 1))
+    parts = tuple(
+        Primitive(wall * 0.7 + (0, 0, z), faces, normals, material=k)
+        for k, z in enumerate((0.3, -0.3))
+    )
+    glass = Material((0.8, 0.2, 0.2, 1.0), unlit=True, transmission=0.75, name="glass")
+    back = Material((0.1, 0.4, 0.9, 1.0), unlit=True, name="back")
+    scene = Scene((Node(mesh=0),), (0,), (SceneMesh(parts),), (glass, back)).check()
+    got = drawn(renderer, scene, K=2)[10, 12]
+    assert got == pytest.approx([0.275, 0.35, 0.725], abs=1e-4)

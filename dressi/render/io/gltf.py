@@ -44,7 +44,9 @@ from dressi.render.scene.strands import Strands
 EXTENSIONS = (
     "EXT_texture_webp",
     "KHR_lights_punctual",
+    "KHR_materials_clearcoat",
     "KHR_materials_emissive_strength",
+    "KHR_materials_transmission",
     "KHR_materials_unlit",
     "KHR_mesh_quantization",
     "KHR_texture_transform",

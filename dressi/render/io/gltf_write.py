@@ -329,6 +329,14 @@ class _Writer:
         if material.emissive_strength != 1.0:
             name = self._use("KHR_materials_emissive_strength")
             extensions[name] = {"emissiveStrength": material.emissive_strength}
+        if material.clearcoat:
+            extensions[self._use("KHR_materials_clearcoat")] = {
+                "clearcoatFactor": material.clearcoat,
+                "clearcoatRoughnessFactor": material.clearcoat_roughness,
+            }
+        if material.transmission:
+            name = self._use("KHR_materials_transmission")
+            extensions[name] = {"transmissionFactor": material.transmission}
         masked = material.alpha_mode == "MASK"
         return gltf.Material(
             pbrMetallicRoughness=gltf.PbrMetallicRoughness(

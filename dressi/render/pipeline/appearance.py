@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -61,7 +62,8 @@ class Appearance:
     @property
     def has_alpha(self) -> bool:
         """Whether anything is masked or clear."""
-        return any(m.material.alpha_mode != "OPAQUE" for m in self.materials)
+        given = [m.material for m in self.materials]
+        return any(m.alpha_mode != "OPAQUE" or m.transmission > 0.0 for m in given)
 
     def chain(self, leaf: Variable) -> F.image.MipMap:
         """The mip chain of a map, made once."""
@@ -175,7 +177,9 @@ class _Pixels:
             if a.shadow_texels:
                 position, normal = surface.need("shadows", "position", "normal")
                 shadows = build_shadows(a.lights, g, position, normal, a.shadow_texels, a.shadow_r)
-            color = self.pick(unlit, color, pbr(surface, a.lights, a.environment, shadows))
+            lit = pbr(surface, a.lights, a.environment, shadows)
+            lit = self.coated(surface, lit, shadows)
+            color = self.pick(unlit, color, lit)
         return color, self.alpha(base.w) if a.has_alpha else None
 
     def surface(self, albedo: Variable) -> Surface:
@@ -224,7 +228,36 @@ class _Pixels:
         for cutoff in cutoffs:
             chosen = self.those(lambda m, c=cutoff: m.alpha_mode == "MASK" and m.alpha_cutoff == c)
             out = self.pick(chosen, alpha_mask(alpha, cutoff, self.a.mask_softness), out)
-        return self.pick(self.those(lambda m: m.alpha_mode == "BLEND"), alpha, out)
+        out = self.pick(self.those(lambda m: m.alpha_mode == "BLEND"), alpha, out)
+        clear = self.constants("transmission")
+        return out if clear is None else out * (1.0 - clear)
+
+    def constants(self, name: str) -> Variable | None:
+        """FLOAT: a number of each material, which is no parameter; None where all are 0."""
+        values = np.array([getattr(m.material, name) for m in self.a.materials], np.float32)
+        if not values.any():
+            return None
+        if self.number is None:
+            return F.constant(float(values[0]))
+        return F.lookup(F.leaf(values[:, None], FLOAT, name), self.number)
+
+    def coated(self, surface: Surface, color: Variable, shadows: Any) -> Variable:
+        """VEC3: the colour below a clear coat of index 1.5, and what the coat reflects.
+
+        Source: KHR_materials_clearcoat: mix(below, coat, clearcoat * Fresnel(V . N)). Differs: the
+        coat has the normal of the surface below.
+        """
+        strength = self.constants("clearcoat")
+        if strength is None:
+            return color
+        rough = self.constants("clearcoat_roughness")
+        position, normal, to_eye = surface.need("clearcoat", "position", "normal", "to_eye")
+        black = (0.0, 0.0, 0.0)
+        coat = Surface(black, position, normal, to_eye, roughness=0.0 if rough is None else rough)
+        left = 1.0 - F.minimum(F.abs(F.dot(normal, to_eye)), 1.0)
+        fresnel = 0.04 + 0.96 * (left * left) * (left * left) * left
+        shine = pbr(coat, self.a.lights, self.a.environment, shadows)
+        return color * (1.0 - strength * fresnel) + shine * strength
 
 
 def _key(ref: TextureRef) -> tuple:
