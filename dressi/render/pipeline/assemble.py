@@ -129,7 +129,6 @@ def load(
             mask = F.leaf(pictures.alpha, FLOAT, "target_mask")
     seen = build_views(tuple(views), geometry.frame, table, share_intrinsics)
     look_through(seen.drawn, geometry.frame)
-    stops = F.leaf(np.zeros((1, 1, 1), np.float32), FLOAT, "exposure")
     return Loaded(
         scene,
         (width, height),
@@ -141,9 +140,15 @@ def load(
         {p.owner: welded[m].faces(scene.meshes[m]) for m, p in pos.items()},
         target,
         mask,
-        table.add(Parameter("exposure", "", stops)),
+        _exposure(table),
         tuple(notes),
     )
+
+
+def _exposure(table: ParameterTable) -> Parameter:
+    """Add the exposure of the camera, 0 stops, to the parameters."""
+    leaf = F.leaf(np.zeros((1, 1, 1), np.float32), FLOAT, "exposure")
+    return table.add(Parameter("exposure", "", leaf))
 
 
 def _with_environment(scene: Scene, environment: Any) -> Scene:
