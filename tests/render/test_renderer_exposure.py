@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dressi import DressiBasicRenderer, GraphError
-from dressi.render.camera import ring
+from dressi import DressiBasicRenderer, DressiWarning, GraphError
+from dressi.render.camera import Camera, look_at, perspective
 from dressi.render.scene import (
     Material,
     Node,
@@ -23,7 +23,8 @@ from dressi.render.scene import (
     scene_of,
 )
 
-SIZE = (24, 20)
+SIZE = (24, 24)
+EYE = Camera(look_at((0, 0, 3), (0, 0, 0)), perspective(45.0, 1.0, 0.5, 10.0), "eye")
 BALL = scene_of(icosphere(2), np.full((2, 2, 3), 0.3, np.float32))
 
 
@@ -36,7 +37,7 @@ def renderer(vulkan_device_available: bool) -> Iterator[DressiBasicRenderer]:
 
 
 def drawn(renderer: DressiBasicRenderer, scene: Scene = BALL, **graph: Any) -> np.ndarray:
-    renderer.load_scene(scene, cameras=ring(1, 3.0), size=SIZE)
+    renderer.load_scene(scene, cameras=EYE, size=SIZE)
     renderer.build_graph(r=1 / 24, **graph)
     return renderer.render(0)
 
@@ -61,7 +62,7 @@ def test_an_environment_behind_is_exposed_too(renderer: DressiBasicRenderer) -> 
     sky = np.random.default_rng(0).uniform(0.1, 1.0, (4, 8, 3)).astype(np.float32)
     pictures = []
     for stops in (None, 1.5):
-        renderer.load_scene(BALL, cameras=ring(1, 3.0), size=SIZE, environment=sky)
+        renderer.load_scene(BALL, cameras=EYE, size=SIZE, environment=sky)
         renderer.build_graph(r=1 / 24, background="environment", exposure=stops)
         pictures.append(renderer.render(0))
     assert pictures[1] == pytest.approx(2.0**1.5 * pictures[0], rel=1e-4)
@@ -85,7 +86,7 @@ def test_exposure_has_the_gradient_of_finite_differences_and_is_fitted(
     renderer: DressiBasicRenderer,
 ) -> None:
     target = drawn(renderer, exposure=0.8)
-    renderer.load_scene(BALL, target, cameras=ring(1, 3.0))
+    renderer.load_scene(BALL, target, cameras=EYE)
     renderer.build_graph(r=1 / 24, loss="l2", lr={"exposure": 0.1}, exposure=0.1)
     renderer.set_requires_grad("exposure")
     renderer.loss()
@@ -125,7 +126,9 @@ def test_backs_are_there_where_the_material_has_two_sides(
     both = drawn(renderer, quads((False, False)), **graph)[..., 0]
     left, right = both[:, :12].max(), both[:, 12:].max()
     assert left == right == 0.5
-    for sides in ((False, False), (False, True), (True, False), (True, True)):
+    with pytest.warns(DressiWarning, match="nothing is seen"):
+        assert not drawn(renderer, quads((False, False)), cull=True, **graph).any()
+    for sides in ((False, True), (True, False), (True, True)):
         seen = drawn(renderer, quads(sides), cull=True, **graph)[..., 0]
         assert seen[:, :11].max() == 0.5 * sides[0]
         assert seen[:, 13:].max() == 0.5 * sides[1]
@@ -147,7 +150,7 @@ def test_an_exposure_that_is_no_number_is_refused(renderer: DressiBasicRenderer)
         drawn(renderer, exposure=float("nan"))
 
 
-def facing(scene_material: Material, tilt: float = 0.6) -> Scene:
+def facing(scene_material: Material, tilt: float) -> Scene:
     """A square in the middle, turned about y by ``tilt`` radians, and a sun along -z."""
     square = np.array([[-0.8, -0.8, 0], [0.8, -0.8, 0], [0.8, 0.8, 0], [-0.8, 0.8, 0]])
     c, s = np.cos(tilt), np.sin(tilt)
@@ -166,11 +169,14 @@ def test_a_clear_coat_takes_what_it_reflects_from_what_lies_below(
     renderer: DressiBasicRenderer,
 ) -> None:
     below = Material((0.8, 0.3, 0.1, 1.0), roughness=0.7, metallic=0.2)
-    coat = Material((0.0, 0.0, 0.0, 1.0), roughness=0.3, metallic=0.0)
-    coated = replace(below, clearcoat=0.6, clearcoat_roughness=0.3)
-    base, shine, got = (drawn(renderer, facing(m))[10, 12] for m in (below, coat, coated))
-    # From the middle of the picture half a pixel right and down, 3 away: 1 degree of 34.
-    fresnel = 0.04 + 0.96 * (1.0 - np.cos(0.6)) ** 5
+    coat = Material((0.0, 0.0, 0.0, 1.0), roughness=0.6, metallic=0.0)
+    coated = replace(below, clearcoat=0.6, clearcoat_roughness=0.6)
+    base, shine, got = (drawn(renderer, facing(m, 1.2))[12, 12] for m in (below, coat, coated))
+    # The ray of the pixel, half a pixel from the middle: at an angle the coat reflects much more.
+    aside = (12.5 / 12.0 - 1.0) * np.tan(np.radians(22.5))
+    to_eye = np.array([-aside, aside, 1.0]) / np.sqrt(1.0 + 2.0 * aside**2)
+    fresnel = 0.04 + 0.96 * (1.0 - to_eye @ [np.sin(1.2), 0.0, np.cos(1.2)]) ** 5
+    assert fresnel > 0.1
     assert shine.max() > 0.001 and base.max() > 0.1
     assert got == pytest.approx(base * (1.0 - 0.6 * fresnel) + 0.6 * shine, rel=2e-3)
 
@@ -187,5 +193,5 @@ def test_what_transmits_shows_what_is_behind(renderer: DressiBasicRenderer) -> N
     glass = Material((0.8, 0.2, 0.2, 1.0), unlit=True, transmission=0.75, name="glass")
     back = Material((0.1, 0.4, 0.9, 1.0), unlit=True, name="back")
     scene = Scene((Node(mesh=0),), (0,), (SceneMesh(parts),), (glass, back)).check()
-    got = drawn(renderer, scene, K=2)[10, 12]
+    got = drawn(renderer, scene, K=2)[12, 12]
     assert got == pytest.approx([0.275, 0.35, 0.725], abs=1e-4)
