@@ -15,8 +15,9 @@ from dataclasses import fields
 from types import FrameType
 from typing import Any, TextIO, TypeVar
 
-from dressi.apps.address import add_address, add_live, address_of, live_address
+from dressi.apps.address import add_live, live_address
 from dressi.apps.made_by import made_by
+from dressi.apps.view_command import add_view
 from dressi.errors import DeviceError, DressiError, DressiWarning, GraphError, origin
 
 Commands = argparse._SubParsersAction  # the class has no public name
@@ -40,7 +41,7 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     _add_doctor(commands)
     _add_demo(commands)
     _add_fit(commands)
-    _add_view(commands)
+    _quiet(add_view(commands))
     _add_bench(commands)
     _add_experiment(commands, command in ("experiment", "completion"))
     _add_many(commands, command in ("many", "completion"))
@@ -139,7 +140,8 @@ def _add_fit(commands: Commands) -> None:
         "--cameras",
         required=True,
         metavar="FILE",
-        help="a Middlebury *_par.txt, the folder of a COLMAP model, or a transforms.json (needed)",
+        help="a Middlebury *_par.txt, the folder of a COLMAP model, a transforms.json, or OpenCV's "
+        "YAML (needed)",
     )
     _common(fit, "out/fit")
     fit.add_argument(
@@ -186,18 +188,6 @@ def _add_fit(commands: Commands) -> None:
     )
     add_live(fit)
     fit.set_defaults(run=_fit)
-
-
-def _add_view(commands: Commands) -> None:
-    view = commands.add_parser("view", help="show a scene, a mesh or a result in a browser")
-    view.add_argument(
-        "file",
-        metavar="FILE",
-        help=".glb, .gltf, .obj, .ply or .stl, or the folder of a result (needed)",
-    )
-    add_address(view)
-    _quiet(view)
-    view.set_defaults(run=_view)
 
 
 def _add_bench(commands: Commands) -> None:
@@ -319,12 +309,6 @@ def _fit(args: argparse.Namespace) -> None:
 
     args.live = live_address(args)
     run_fit(_given(PhotoOptions, args))
-
-
-def _view(args: argparse.Namespace) -> None:
-    from dressi.apps.view import run_view
-
-    run_view(args.file, address_of(args))
 
 
 def _bench(args: argparse.Namespace) -> None:

@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 from scipy.stats import qmc
@@ -144,8 +143,7 @@ class ShapeFitter:
 
         send(0)
         live.begin(label, mesh, matrices, silhouettes)
-        shown = partial(live.step, positions=lambda: ad.recv_img(self.leaves.pos))
-        _run(ad, self.loss, schedule.iterations, label, result, send, shown)
+        _run(ad, self.loss, schedule.iterations, label, result, send, self.leaves.pos)
         result.data = ad.recv_img(self.leaves.pos)
         return result
 
@@ -245,9 +243,7 @@ def fit_texture(
     picture = hs.blend(
         [unlit(hs.peels[0], leaves.uv, leaves.uv_faces, albedo, schedule.backward, wrap="clamp")]
     )
-    mask = None
-    if weights is not None:
-        mask = _layered(ad, weights, FLOAT, "pixel_weight")
+    mask = None if weights is None else _layered(ad, weights, FLOAT, "pixel_weight")
     loss = l2_loss(picture, target, mask)
     rates = {albedo: lr}
     if joint:
@@ -275,12 +271,7 @@ def fit_texture(
 
     send(0)
     live.begin(label, mesh, matrices, colours)
-    shown = partial(
-        live.step,
-        positions=lambda: ad.recv_img(leaves.pos),
-        texture=lambda: ad.recv_img(albedo),
-    )
-    _run(ad, loss, schedule.iterations, label, result, send, shown)
+    _run(ad, loss, schedule.iterations, label, result, send, leaves.pos, albedo)
     result.data = np.clip(ad.recv_img(albedo), 0.0, 1.0)
     if joint:
         result.positions = ad.recv_img(leaves.pos)
@@ -327,8 +318,9 @@ def _layered(ad: DressiAD, images: np.ndarray, vtype: VType, name: str) -> Varia
 
 
 def _run(  # type: ignore[no-untyped-def]
-    ad: DressiAD, loss: Variable, iterations: int, label: str, result: FitResult, send, shown
-) -> None:
+    ad: DressiAD, loss: Variable, iterations: int, label: str, result: FitResult, send,
+    positions: Variable, texture: Variable | None = None,
+) -> None:  # fmt: skip
     start = time.perf_counter()
     _ = ad.plan  # builds
     result.build_s = time.perf_counter() - start
@@ -341,7 +333,7 @@ def _run(  # type: ignore[no-untyped-def]
         result.times_ms.append((time.perf_counter() - start) * 1e3)
         result.losses.append(value)
         bar.set_postfix(loss=f"{value:.3e}", refresh=False)
-        shown(value)
+        live.step(ad, value, positions, texture)
         if not math.isfinite(value):
             raise NotFiniteError(f"{label}: the loss became {value} in iteration {i + 1}")
 

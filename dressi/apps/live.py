@@ -13,6 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
+from dressi.ad import Variable
+from dressi.engine import DressiAD
 from dressi.render.scene import Mesh
 
 Positions = Callable[[], np.ndarray]
@@ -65,12 +67,11 @@ def begin(
 
 
 def step(
-    loss: float | None,
-    positions: Positions,
-    texture: Callable[[], np.ndarray] | None = None,
+    ad: DressiAD, loss: float | None, positions: Variable, texture: Variable | None = None
 ) -> None:
-    """A step is done. loss: None where it was not read. texture: gives (H, W, 3) linear, where one
-    is fitted."""
+    """A step is done. loss: None where it was not read. positions: VEC3 @ (N, 1). texture: VEC3 @
+    size, linear, where one is fitted."""
     watcher = _watcher.get()
     if watcher is not None:
-        watcher.step(loss, positions, texture)
+        painted = None if texture is None else lambda: ad.recv_img(texture)
+        watcher.step(loss, lambda: ad.recv_img(positions), painted)

@@ -1,8 +1,8 @@
 """Calibrated photos from the files that reconstruction tools write.
 
 In: a folder of photos, and what says where they were taken: a Middlebury ``*_par.txt``, a COLMAP
-model (a folder with cameras and images, text or binary) or a ``transforms.json``. Out: ``Photo`` of
-an ideal camera each: where the lens distorts, the photo is undistorted.
+model (a folder with cameras and images, text or binary), a ``transforms.json`` or OpenCV's YAML.
+Out: ``Photo`` of an ideal camera each: where the lens distorts, the photo is undistorted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scipy import ndimage
 
 from dressi.errors import LoadError
 from dressi.render.camera import Calibration, undistort_image
-from dressi.render.io import read_colmap, read_transforms
+from dressi.render.io import read_colmap, read_opencv, read_transforms
 from dressi.render.io.images import read_image, with_colors
 from dressi.render.io.middlebury import Photo, load_photos
 
@@ -30,8 +30,9 @@ def read_photos(images: str, cameras: str) -> list[Photo]:
     """Return all photos that a calibration names, in its order.
 
     images: folder of the photos. cameras: a folder with a COLMAP model (or with ``sparse/0`` or
-    ``sparse`` in it), one of a model's files, a ``.json`` as ``read_transforms`` takes it, or else
-    a Middlebury ``*_par.txt``. Raises LoadError naming the file and the photo.
+    ``sparse`` in it), one of a model's files, a ``.json`` as ``read_transforms`` takes it, a
+    ``.yml`` or ``.yaml`` as ``read_opencv`` does (photos by name where it names none), or else a
+    Middlebury ``*_par.txt``. Raises LoadError naming the file and the photo.
     """
     path = Path(cameras)
     model = colmap_folder(path)
@@ -39,6 +40,9 @@ def read_photos(images: str, cameras: str) -> list[Photo]:
         return [_photo(images, c, cameras) for c in read_colmap(model).calibrations()]
     if path.suffix.lower() == ".json":
         return [_photo(images, c, cameras) for c in read_transforms(path)]
+    if path.suffix.lower() in (".yml", ".yaml"):
+        folder = sorted(p.name for p in Path(images).iterdir() if p.suffix in ENDINGS[1:])
+        return [_photo(images, c, cameras) for c in read_opencv(path, folder)]
     if path.is_dir():
         raise LoadError(
             f"{cameras}: a folder without a COLMAP model (cameras.bin or cameras.txt), also in "

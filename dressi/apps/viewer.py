@@ -210,7 +210,8 @@ class LiveView:
             "/shape", mesh.positions, mesh.faces, color=(200, 200, 205), side="double"
         )
         if not self._seen:
-            look_from_afar(server, mesh.positions)
+            eyes = [np.asarray(h.position, np.float32)[None] for h in self._shown]
+            look_from_afar(server, np.concatenate([mesh.positions, *eyes]))
             self._seen = True
         nothing = np.zeros(1)
         self._curves.append(

@@ -129,6 +129,8 @@ class DressiBasicRenderer:
         mask_softness: float = 0.0,
         clip: bool | None = None,
         occlusion: bool = False,
+        cull: bool = False,
+        exposure: float | None = None,
     ) -> None:
         """Say how to draw, compare and step.
 
@@ -147,8 +149,10 @@ class DressiBasicRenderer:
         max_delta: the largest delta that will be set. mask_softness: of alpha masks, 0: hard, no
         gradient. clip: cut faces at the near and far plane, so that what is left has a soft rim and
         gradients; None: where the scene's box crosses one. occlusion: of HardSoftRas: soft edges
-        before other surfaces, too, whatever K. Raises GraphError before ``load_scene``, for unknown
-        names and numbers out of range.
+        before other surfaces, too, whatever K. cull: leave out the backs of faces whose material is
+        not double_sided, as viewers of glTF do. exposure: of the camera, in stops: what is drawn
+        (not a background that was given) times 2^exposure; None: as it is, 0 at first. Raises
+        GraphError before ``load_scene``, for unknown names and numbers out of range.
         """
         loaded = self._need_loaded("build_graph")
         check_settings(mode, tone, normals, optimizer)
@@ -160,19 +164,12 @@ class DressiBasicRenderer:
                 loaded.table.find(name.removeprefix("lr:"))
         largest = max(r, 0.0 if delta is None else delta)
         self._settings = Settings(
-            K,
-            float(largest if max_delta is None else max_delta),
-            mode,
-            background,
-            (tone[0], tone[1]),
-            normals,
-            bool(mipmaps),
-            int(shadows),
-            optimizer,
-            clip,
-            bool(occlusion),
-            uniforms,
-        )
+            K, float(largest if max_delta is None else max_delta), mode, background,
+            (tone[0], tone[1]), normals, bool(mipmaps), int(shadows), optimizer, clip,
+            bool(occlusion), bool(cull), uniforms,
+        )  # fmt: skip
+        if exposure is not None:
+            self.set_value("exposure", exposure)
         self._graph = None
         self._made()
 

@@ -29,8 +29,10 @@ def test_demo_writes_its_files_and_figures(
     data = json.loads(figures.read_text())
     assert set(FIGURES.split()) <= set(data)
     assert 0.5 < data["iou"] <= 1 and data["finite"]
-    names = {"pear.glb", "contact_sheet.png", "loss_curves.png", "result.json"}
+    names = {"pear.glb", "contact_sheet.png", "loss_curves.png", "report.html", "result.json"}
     assert {p.name for p in out.iterdir()} == names
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "<pre>dressi demo --out" in page and 'type="model/gltf-binary"' in page
     assert "copy1024_ms" in capsys.readouterr().out
 
 
@@ -52,7 +54,7 @@ def test_fit_reports_the_photos_that_it_never_saw(shared_data: Path, tmp_path: P
     data = json.loads((tmp_path / "result.json").read_text())
     assert {*FIGURES.split(), "heldout_iou"} <= set(data)
     assert data["heldout_iou"] > 0.7
-    assert {"heldout.png", "fit.glb"} <= {p.name for p in tmp_path.iterdir()}
+    assert {"heldout.png", "fit.glb", "report.html"} <= {p.name for p in tmp_path.iterdir()}
 
 
 @pytest.mark.parametrize(

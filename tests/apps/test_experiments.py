@@ -52,6 +52,8 @@ def test_a_smoke_run_makes_its_files_and_figures(name: str, tmp_path: Path) -> N
     assert list(data) == HEAD.split() and data["experiment"] == name
     assert json.loads((out / "result.json").read_text()) == data
     assert data["files"] and {*data["files"], "result.json"} == {p.name for p in out.iterdir()}
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert f"<pre>dressi experiment {name} --smoke" in page and page.endswith("</html>\n")
     for file in data["files"]:
         if file.endswith(".png"):
             assert np.ptp(read_image(out / file)[..., :3]) > 0.1, f"{file} shows nothing"

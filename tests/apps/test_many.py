@@ -157,6 +157,7 @@ def test_a_run_writes_a_table_and_a_page_that_needs_nothing_else(
     for row in rows:
         assert float(row["iou"]) == results[row["key"]]["figures"]["iou"]  # as it was
     found = _Page((out / "report.html").read_text())
+    assert f"dressi many {path}" in (out / "report.html").read_text()
     assert found.rows == 3 and found.open == []
     assert len(found.addresses) == 4  # each sheet, and a link to it
     assert all(a.startswith("data:image/png;base64,") for a in found.addresses)

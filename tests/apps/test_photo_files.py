@@ -71,7 +71,48 @@ def as_transforms(folder: Path, made: list[Calibration]) -> Path:
     return folder / "transforms.json"
 
 
-@pytest.mark.parametrize("write", [as_text, as_binary, as_transforms])
+def as_opencv(folder: Path, made: list[Calibration]) -> Path:
+    """As ``cv::FileStorage`` writes it: pixel centres are whole numbers, rotations are vectors."""
+    k = made[0].K - [[0, 0, 0.5], [0, 0, 0.5], [0, 0, 0]]
+    turn = np.pi / 2  # about y, of the second photo
+    rows = [[0, 0, 0, *made[0].t], [0, turn, 0, *made[1].t]]
+    (folder / "calib.yml").write_text(
+        f"""%YAML:1.0
+---
+calibration_time: "Mon 01 Jan 2024 10:00:00"
+nr_of_frames: 2
+image_width: {WIDTH}
+image_height: {HEIGHT}
+# flags: 0
+camera_matrix: !!opencv-matrix
+   rows: 3
+   cols: 3
+   dt: d
+   data: [ {k[0, 0]:.16e}, 0., {k[0, 2]:.16e}, 0.,
+       {k[1, 1]:.16e}, {k[1, 2]:.16e}, 0., 0., 1. ]
+distortion_coefficients: !!opencv-matrix
+   rows: 5
+   cols: 1
+   dt: d
+   data: [ {K1}, 0., 0., 0., 0. ]
+avg_reprojection_error: 1.2e-01
+image_points: !!opencv-matrix
+   rows: 1
+   cols: 2
+   dt: "2f"
+   data: [ 1., 2., 3., 4. ]
+extrinsic_parameters: !!opencv-matrix
+   rows: 2
+   cols: 6
+   dt: d
+   data: [ {", ".join(f"{x:.16e}" for x in np.ravel(rows))} ]
+""",
+        encoding="utf-8",
+    )
+    return folder / "calib.yml"
+
+
+@pytest.mark.parametrize("write", [as_text, as_binary, as_transforms, as_opencv])
 def test_photos_are_undistorted_and_their_cameras_the_same_from_every_kind_of_file(
     tmp_path: Path, write: Callable[[Path, list[Calibration]], Path]
 ) -> None:
@@ -129,3 +170,37 @@ def test_errors_name_the_file_and_the_photo(tmp_path: Path) -> None:
     empty.mkdir()
     with pytest.raises(LoadError, match="a folder without a COLMAP model"):
         read_photos(str(tmp_path), str(empty))
+
+
+def test_a_calibration_of_opencv_may_name_its_photos(tmp_path: Path) -> None:
+    path = as_opencv(tmp_path, taken(tmp_path))
+    for listed in ('images: [ "b.png", a.png ]\n', 'images:\n   - "b.png"\n   - a.png\n'):
+        path.write_text(as_opencv(tmp_path, taken(tmp_path)).read_text() + listed)
+        assert [p.name for p in read_photos(str(tmp_path), str(path))] == ["b.png", "a.png"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        ("camera_matrix:", "other_matrix:", "camera_matrix: is missing"),
+        ("rows: 5", "rows: 6", "line 14: 5 values cannot be numbers of 6 x 1"),
+        ("rows: 5\n   cols: 1", "rows: 1\n   cols: 5", ""),
+        (f"image_width: {WIDTH}", "image_width: 4.5", "image_width: whole pixels"),
+        ("nr_of_frames: 2", "fisheye_model: 1", "fisheye lenses are not supported"),
+        ("nr_of_frames: 2", "images: [ a.png ]", "2 poses and 1 photos"),
+        ("nr_of_frames: 2", "odd", "line 4: 'key: value' is expected"),
+        (f"{K1}, 0., 0., 0., 0. ]", f"{K1}, 0., 0., 0., 0.", "a list without an end|needs rows"),
+    ],
+)
+def test_a_calibration_of_opencv_that_is_wrong_is_named(
+    tmp_path: Path, old: str, new: str, word: str
+) -> None:
+    path = as_opencv(tmp_path, taken(tmp_path))
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    if not word:
+        assert len(read_photos(str(tmp_path), str(path))) == 2
+        return
+    with pytest.raises(LoadError, match=word):
+        read_photos(str(tmp_path), str(path))

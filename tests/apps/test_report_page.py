@@ -6,6 +6,7 @@ import base64
 import importlib
 import re
 import shutil
+import subprocess
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
@@ -140,18 +141,41 @@ def test_a_page_refuses_what_it_cannot_show(tmp_path):
     assert not (tmp_path / "report.html").exists()
 
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+FLAGS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+
+
+@pytest.mark.slow
+def test_a_screenshot_shows_the_model_and_the_console_is_silent(report, tmp_path):
+    """A browser alone, as Debian has it: its picture of the page, and what pages log."""
+    if BROWSER is None:
+        pytest.skip("no Chromium on this machine")
+    shot = tmp_path / "shot.png"
+    # Virtual time: the picture is taken when all that the page has begun is done.
+    line = [BROWSER, "--headless", *FLAGS, "--virtual-time-budget=10000", "--hide-scrollbars"]
+    line += ["--window-size=1000,2000", f"--user-data-dir={tmp_path / 'browser'}"]
+    line += ["--enable-logging=stderr", f"--screenshot={shot}", report.as_uri()]
+    run = subprocess.run(line, capture_output=True, text=True, timeout=120, check=True)
+    said = [text for text in run.stderr.splitlines() if ":CONSOLE" in text]
+    assert said == []
+    picture = linear_to_srgb(read_image(shot))[..., :3]
+    assert picture.shape == (2000, 1000, 3)
+    # The texture is of random colours: where the ball is, they are far from grey.
+    bright = np.ptp(picture, axis=2) > 0.2
+    rows = np.flatnonzero(bright[:, 300:700].mean(axis=1) > 0.3)
+    assert len(rows) > 100, "the ball is about 400 pixels high; the picture on the page is 6"
+
+
 @pytest.mark.slow
 def test_a_browser_draws_the_model_without_an_error(report):
     """Nothing is asked from outside, nothing is printed, every look is drawn."""
     sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    browser_path = next((path for path in map(shutil.which, names) if path), None)
-    flags = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
     said: list[str] = []
     with sync.sync_playwright() as play:
-        if browser_path is None and not Path(play.chromium.executable_path).exists():
+        if BROWSER is None and not Path(play.chromium.executable_path).exists():
             pytest.skip("no Chromium on this machine")
-        browser = play.chromium.launch(executable_path=browser_path, args=flags)
+        browser = play.chromium.launch(executable_path=BROWSER, args=FLAGS)
         page = browser.new_page()
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))

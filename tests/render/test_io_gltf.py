@@ -368,10 +368,10 @@ def test_cameras_and_lights(tmp_path):
 def test_what_is_left_out_is_noted(tmp_path):
     mini = triangle(attributes={"_CUSTOM": 0, "JOINTS_0": 0})
     mini.doc["animations"] = [{}]
-    mini.doc["extensionsUsed"] = ["KHR_materials_clearcoat"]
+    mini.doc["extensionsUsed"] = ["KHR_materials_sheen"]
     mini.doc["scenes"].append({"nodes": []})
     notes = " ".join(load(mini, tmp_path).notes)
-    for word in ("JOINTS_0, _CUSTOM", "animations", "clearcoat", "2 scenes"):
+    for word in ("JOINTS_0, _CUSTOM", "animations[0] is left out", "sheen", "2 scenes"):
         assert word in notes
 
 

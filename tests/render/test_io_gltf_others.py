@@ -181,7 +181,7 @@ def test_copyright_and_extras_come_back(tmp_path):
     mini = textured({"bufferView": 0})
     mini.doc["images"] = [{"bufferView": mini.view(png(RED)), "extras": [1, "two", None]}]
     mini.doc["asset"]["copyright"] = "© me"
-    mini.doc["asset"]["extras"] = {"lost": 1}
+    mini.doc["asset"]["extras"] = {"kept": 1}
     mini.doc["textures"][0]["extras"] = 5
     extras = {"nodes": {"a": {"b": 0.1}}, "materials": "text", "scenes": 7.5, "meshes": {"x": True}}
     for key, value in extras.items():
@@ -193,7 +193,7 @@ def test_copyright_and_extras_come_back(tmp_path):
     mini.doc["extensions"] = {"KHR_lights_punctual": {"lights": [light]}}
     mini.doc["extensionsUsed"] = ["KHR_lights_punctual"]
     first = load_scene(mini.save(tmp_path))
-    assert noted(first, "extras of asset, textures[0] are left out")
+    assert noted(first, "extras of textures[0] are left out")
     assert save_scene(tmp_path / "b.gltf", first) == ()
     for scene in (first, load_scene(tmp_path / "b.gltf")):
         assert scene.copyright == "© me" and scene.extras == 7.5
@@ -203,7 +203,7 @@ def test_copyright_and_extras_come_back(tmp_path):
         assert scene.images[0].extras == [1, "two", None]
         assert scene.cameras[0].extras is False and scene.lights[0].extras == {"l": 1}
     document = json.loads((tmp_path / "b.gltf").read_text(encoding="utf-8"))
-    assert document["asset"]["copyright"] == "© me"
+    assert document["asset"]["copyright"] == "© me" and document["asset"]["extras"] == {"kept": 1}
     assert document["nodes"][0]["extras"] == {"a": {"b": 0.1}}
 
 

@@ -4,44 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mini_gltf import TRIANGLE, Mini
+from mini_gltf import TRIANGLE, WEIGHTS, skinned
 
 from dressi.errors import LoadError
 from dressi.render.io.gltf import read_gltf
 from dressi.render.io.gltf_write import write_gltf
 from dressi.render.scene import differences
-
-UP = np.tile(np.array([0, 0, 1], "<f4"), (3, 1))
-# Bound with joint 1 at x = 1: its inverse bind matrix, columns first.
-BINDS = np.stack([np.eye(4), np.eye(4)])
-BINDS[1, 3, 0] = -1.0
-
-
-JOINTS = ((0, 1, 0, 0),) * 3
-WEIGHTS = ((1, 0, 0, 0), (0.5, 0.5, 0, 0), (0, 2, 0, 0))
-
-
-def skinned(weights=WEIGHTS, joint_type="u1", weight_type="f4"):
-    mini = Mini()
-    attributes = {
-        "NORMAL": mini.accessor(UP, "f4"),
-        "JOINTS_0": mini.accessor(JOINTS, joint_type),
-        "WEIGHTS_0": mini.accessor(weights, weight_type, normalized=weight_type != "f4"),
-    }
-    mini.scene(mini.primitive(attributes=attributes))
-    view = mini.view(BINDS.astype("<f4").tobytes())
-    mini.doc["accessors"].append(
-        {"bufferView": view, "componentType": 5126, "count": 2, "type": "MAT4"}
-    )
-    half = 0.5**0.5
-    mini.doc["nodes"] = [
-        {"mesh": 0, "skin": 0, "translation": [100, 0, 0]},
-        {"children": [2], "translation": [0, 0, 5]},
-        {"translation": [1, 0, 0], "rotation": [half, 0, 0, half]},  # y to z
-    ]
-    mini.doc["scenes"] = [{"nodes": [0, 1]}]
-    mini.doc["skins"] = [{"joints": [1, 2], "inverseBindMatrices": len(mini.doc["accessors"]) - 1}]
-    return mini
 
 
 @pytest.mark.parametrize("joint_type", ["u1", "u2"])

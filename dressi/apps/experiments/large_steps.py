@@ -120,7 +120,7 @@ def fit(
         times.append(time.perf_counter() - begin)
         if i % 10 == 0:
             losses.append(float(ad.recv_img(match).reshape(-1)[0]))
-        live.step(losses[-1] if i % 10 == 0 else None, lambda: ad.recv_img(pos))
+        live.step(ad, losses[-1] if i % 10 == 0 else None, pos)
     return Fit(ad.recv_img(pos), losses, 1e3 * float(np.median(times)))
 
 

@@ -165,15 +165,13 @@ class Fitter:
         the seed alone, so that all methods see the same. r_px: other reaches than the method's.
         Raises DressiError for one larger than what the method was built for, and where a vertex is
         no number any more."""
-        ad, method = self.ad, self.method
-        reaches = method.reaches(r_px)
+        ad, method, reaches = self.ad, self.method, self.method.reaches(r_px)
         rng = np.random.default_rng(fit.seed)
         last = max(fit.iterations - 1, 1)
         trace = Trace()
         times: list[float] = []
-        first = views.matrices[np.zeros(self.batch, int)]
         begun = replace(self.start, positions=positions)
-        send_mesh(ad, self.leaves, begun, first)
+        send_mesh(ad, self.leaves, begun, views.matrices[np.zeros(self.batch, int)])
         for state in self._states:
             assert state.data is not None
             ad.send_img(state, np.zeros_like(state.data))
@@ -215,8 +213,7 @@ class Fitter:
             ad.exec_step()
             if i >= SETTLING:
                 times.append((time.perf_counter() - begin) * 1e3)
-            known = trace.losses[-1] if trace.losses and i % fit.every == 0 else None
-            live.step(known, lambda: ad.recv_img(self.leaves.pos))
+            live.step(ad, trace.losses[-1] if trace.losses else None, self.leaves.pos)
         trace.ms = float(np.median(times)) if times else 0.0
         return trace
 

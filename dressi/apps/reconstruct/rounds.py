@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -200,9 +199,8 @@ def fit_round(
         send_views(ad, leaves, small.take(views))
 
     live.begin(label, mesh, small.matrices, small.coverage)
-    shown = partial(live.step, positions=lambda: ad.recv_img(pos))
     views = turns(len(small), n_views, seed)
-    course = run(ad, loss, one.iterations, views, send, label, shown)
+    course = run(ad, loss, one.iterations, views, send, label, pos)
     return replace(mesh, positions=ad.recv_img(pos)), course
 
 
@@ -243,10 +241,11 @@ def run(
     views: Iterator[np.ndarray],
     send: Callable[[int, np.ndarray], None],
     label: str,
-    shown: Callable[[float], None],
+    positions: Variable,
+    texture: Variable | None = None,
 ) -> Course:
-    """Run the steps of a fit. shown: called with the loss after each. Raises DressiError where the
-    loss is not finite."""
+    """Run the steps of a fit, of positions and a texture. Raises DressiError where the loss is not
+    finite."""
     course = Course()
     for i in tqdm(range(iterations), desc=label, unit="it"):
         begin = time.perf_counter()
@@ -257,7 +256,7 @@ def run(
         ad.exec_step()
         course.losses.append(float(ad.recv_img(loss).reshape(-1)[0]))
         course.ms.append((time.perf_counter() - begin) * 1e3)
-        shown(course.losses[-1])
+        live.step(ad, course.losses[-1], positions, texture)
     if not np.isfinite(course.losses).all():
         raise DressiError(f"{label}: the loss became {course.losses[-1]}")
     return course

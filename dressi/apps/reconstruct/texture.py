@@ -7,7 +7,6 @@ by Large Steps as in the rounds before, texels by Adam.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -86,8 +85,7 @@ def paint(
         raise GraphError("paint needs pictures with colour and a mesh with UVs")
     if how.size is not None:
         pictures = pictures.shrunk(how.size)
-    n = len(pictures)
-    n_views = min(how.views, n)
+    n, n_views = len(pictures), min(how.views, len(pictures))
     leaves = leaves_of(mesh, pictures, n_views)
     uv = Variable(VEC2, (len(mesh.uvs), 1), name="vtx_uv")
     uv_faces = Variable(IVEC3, (len(mesh.faces), 1), name="uv_faces")
@@ -128,12 +126,7 @@ def paint(
         send_views(ad, leaves, pictures.take(views))
 
     live.begin(label, mesh, pictures.matrices, pictures.colour)
-    shown = partial(
-        live.step,
-        positions=lambda: ad.recv_img(pos),
-        texture=lambda: ad.recv_img(albedo),
-    )
-    course = run(ad, loss, how.iterations, turns(n, n_views, seed), send, label, shown)
+    course = run(ad, loss, how.iterations, turns(n, n_views, seed), send, label, pos, albedo)
     if how.shape_lr is not None:
         mesh = replace(mesh, positions=ad.recv_img(pos))
     gains = np.exp(ad.recv_img(stops)).reshape(n, 3) if how.gains else np.ones((n, 3))

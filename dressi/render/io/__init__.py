@@ -35,6 +35,7 @@ from dressi.render.io.masks import (
 from dressi.render.io.middlebury import Photo, load_photos, read_bounding_box, read_par
 from dressi.render.io.obj import read_obj
 from dressi.render.io.object_masks import ObjectMasks, object_masks
+from dressi.render.io.opencv_yaml import read_opencv
 from dressi.render.io.sheet import contact_sheet, loss_curves, write_plot
 from dressi.render.io.tfx import read_tfx
 from dressi.render.io.transforms import read_transforms, write_transforms
@@ -66,6 +67,7 @@ __all__ = [
     "read_gltf",
     "read_image",
     "read_obj",
+    "read_opencv",
     "read_par",
     "read_tfx",
     "read_transforms",

@@ -19,6 +19,8 @@ import numpy as np
 
 from dressi.errors import LoadError
 from dressi.render.io.gltf_buffers import Buffers
+from dressi.render.io.gltf_carried import Carrier
+from dressi.render.io.gltf_compressed import EXTRAS, how_to_read, readable
 from dressi.render.io.gltf_geometry import Geometry
 from dressi.render.io.gltf_json import Json, parse
 from dressi.render.io.gltf_materials import Materials
@@ -42,7 +44,9 @@ from dressi.render.scene.strands import Strands
 EXTENSIONS = (
     "EXT_texture_webp",
     "KHR_lights_punctual",
+    "KHR_materials_clearcoat",
     "KHR_materials_emissive_strength",
+    "KHR_materials_transmission",
     "KHR_materials_unlit",
     "KHR_mesh_quantization",
     "KHR_texture_transform",
@@ -50,8 +54,6 @@ EXTENSIONS = (
 """What is read beyond the core of glTF 2.0, and written, but for WebP: images become PNG."""
 
 _HINTS = {
-    "KHR_draco_mesh_compression": "save the file without Draco compression",
-    "EXT_meshopt_compression": "save the file without meshopt compression",
     "KHR_meshopt_compression": "save the file without meshopt compression",
     "KHR_texture_basisu": "save the textures as PNG or JPEG, not as KTX2",
     "KHR_materials_pbrSpecularGlossiness": "convert the materials to metallic-roughness",
@@ -81,7 +83,8 @@ class _Reader:
         self.document = document
         self.notes: list[str] = []
         self._check_asset()
-        used = self._check_extensions()
+        self.used = used = self._check_extensions()
+        self.carrier = Carrier(document, buffers, (*EXTENSIONS, *EXTRAS), self.notes)
         self.materials = Materials(document, buffers, self.notes)
         self.skins = Skins(document, buffers)
         quantized = "KHR_mesh_quantization" in used
@@ -106,11 +109,13 @@ class _Reader:
         if not all(isinstance(name, str) for name in used + required):
             raise self.document.fail("extensions are named by strings", "extensionsUsed")
         for name in required:
-            if name not in EXTENSIONS:
+            if name in EXTRAS and not readable(name):
+                text = f"the extension {name} is required, and {how_to_read(name)}"
+                raise self.document.fail(text, "extensionsRequired")
+            if name not in EXTENSIONS and name not in EXTRAS:
                 hint = f"; {_HINTS[name]}" if name in _HINTS else ""
                 text = f"the extension {name} is required, and it is not supported{hint}"
                 raise self.document.fail(text, "extensionsRequired")
-        self.notes += [f"the extension {n} is left out" for n in used if n not in EXTENSIONS]
         return {*used, *required}
 
     def scene(self, path: Path) -> Scene:
@@ -125,8 +130,6 @@ class _Reader:
         ]
         name, extras, roots = self._roots(nodes)
         self._note_extras()
-        if document.array("animations"):
-            self.notes.append("animations are left out")
         scene = Scene(
             tuple(nodes),
             roots,
@@ -141,8 +144,9 @@ class _Reader:
         )
         filled = replace(scene, meshes=tuple(self._fill_uvs(scene, m) for m in scene.meshes))
         filled.check()
-        posed = self.skins.pose(filled, self.skin_of, self.influences, self.notes)
-        placed = replace(posed, strands=self._strands(posed))
+        posed, skinned = self.skins.pose(filled, self.skin_of, self.influences, self.notes)
+        carried = self.carrier.collected(self.used, skinned)
+        placed = replace(posed, strands=self._strands(posed), carried=carried)
         return replace(placed, notes=tuple(self.notes)).check()
 
     def _strands(self, scene: Scene) -> tuple[Strands, ...]:
@@ -163,11 +167,12 @@ class _Reader:
             names = [str(n) for n in names] if isinstance(names, list) else []
             if isinstance(extras, dict):
                 extras = {key: x for key, x in extras.items() if key != "targetNames"} or None
-            primitives = []
+            primitives: list[Primitive] = []
             for primitive in mesh.objects("primitives"):
                 material = primitive.optional_row("material", range(n_materials), "materials")
                 found = self.geometry.primitive(primitive, material, names)
                 if found is not None:
+                    self.carrier.part(primitive, "meshes", len(meshes), len(primitives))
                     primitives.append(found[0])
                     self.influences.setdefault(len(meshes), []).append(found[1])
                 strands = self.geometry.strands(primitive, mesh.text("name", "") or "lines")
@@ -178,6 +183,7 @@ class _Reader:
             rows.append(len(meshes) if primitives else None)
             weights = mesh.numbers("weights", None, ())
             if primitives:
+                self.carrier.part(mesh, "meshes", len(meshes))
                 meshes.append(SceneMesh(tuple(primitives), weights, mesh.text("name", ""), extras))
         return meshes, rows
 
@@ -331,9 +337,8 @@ class _Reader:
     def _note_extras(self) -> None:
         """Name the extras that have no place in a ``Scene``."""
         document = self.document
-        places = [("the document", document), ("asset", document.need("asset"))]
         tables = ("accessors", "buffers", "bufferViews", "samplers", "skins", "textures")
-        places += [(entry.where, entry) for key in tables for entry in document.objects(key)]
+        places = [(entry.where, entry) for key in tables for entry in document.objects(key)]
         named = [name for name, entry in places if entry.extras() is not None]
         if named:
             more = f" and {len(named) - 3} more" if len(named) > 3 else ""

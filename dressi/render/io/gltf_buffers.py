@@ -19,6 +19,7 @@ from urllib.parse import unquote, unquote_to_bytes
 import numpy as np
 import numpy.typing as npt
 
+from dressi.render.io.gltf_compressed import MESHOPT, meshopt_bytes
 from dressi.render.io.gltf_json import Json
 from dressi.render.io.sources import PathLike, find_beside, read_file
 
@@ -83,6 +84,8 @@ class Buffers:
         self._views = document.objects("bufferViews")
         self.accessors = document.objects("accessors")
         self._bytes: dict[int, bytes] = {}
+        self.decoded: dict[int, Raw] = {}  # accessor -> values that its primitive brought
+        self._unpacked: dict[int, bytes] = {}  # view -> bytes that were compressed
 
     def buffer(self, owner: Json) -> bytes:
         """The bytes of the buffer that a view names."""
@@ -106,13 +109,32 @@ class Buffers:
 
     def view(self, owner: Json, key: str = "bufferView") -> tuple[Json, bytes]:
         """The object and the bytes of the buffer view that ``owner`` names."""
-        view = self._views[owner.row(key, self._views, "bufferViews")]
+        row = owner.row(key, self._views, "bufferViews")
+        view = self._views[row]
+        packed = view.extension(MESHOPT)
+        if packed is not None and self._is_fallback(view):
+            if row not in self._unpacked:
+                self._unpacked[row] = meshopt_bytes(packed, self._part(packed))
+            data, length = self._unpacked[row], view.integer("byteLength", low=1)
+            if len(data) != length:
+                raise view.fail(f"{length} bytes are announced, {len(data)} unpacked", "byteLength")
+            return view, data
+        return view, self._part(view)
+
+    def _is_fallback(self, view: Json) -> bool:
+        """Whether a view's own buffer only stands for what is compressed elsewhere."""
+        buffer = self._buffers[view.row("buffer", self._buffers, "buffers")]
+        mark = buffer.extension(MESHOPT)
+        return mark is not None and mark.flag("fallback") and not buffer.has("uri")
+
+    def _part(self, view: Json) -> bytes:
+        """The part of a buffer that an object with buffer, byteOffset and byteLength names."""
         data = self.buffer(view)
         start, length = view.integer("byteOffset", 0), view.integer("byteLength", low=1)
         if start + length > len(data):
             text = f"bytes {start} to {start + length} of a buffer of {len(data)}"
             raise view.fail(text, "byteLength")
-        return view, data[start : start + length]
+        return data[start : start + length]
 
     def _elements(self, owner: Json, dtype: np.dtype[Any], n: int, count: int) -> Raw:
         """(count, n) of the type, out of the view and from the byte that ``owner`` names."""
@@ -146,7 +168,12 @@ class Buffers:
         count, normalized = accessor.integer("count", low=1), accessor.flag("normalized")
         if normalized and component in (5125, 5126):
             raise accessor.fail("32-bit components cannot be normalized", "normalized")
-        if accessor.has("bufferView"):
+        if index in self.decoded:
+            values = self.decoded[index]
+            if values.shape != (count, n):
+                raise accessor.fail(f"{values.shape} are compressed, not ({count}, {n})", "count")
+            values = values.astype(dtype)
+        elif accessor.has("bufferView"):
             values = self._elements(accessor, dtype, n, count)
         elif count > MAX_ZEROS:
             raise accessor.fail(f"{count} elements that are not in the file", "count")

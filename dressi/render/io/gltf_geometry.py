@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.render.io.gltf_buffers import Buffers, to_float
+from dressi.render.io.gltf_compressed import DRACO, draco_values, how_to_read, readable
 from dressi.render.io.gltf_json import Json
 from dressi.render.io.gltf_skin import Weighted, read_influences
 from dressi.render.scene import MorphTarget, Primitive, Strands, face_normals
@@ -165,7 +166,7 @@ class Geometry:
         if not attributes.has("POSITION"):
             self.notes.append(f"{primitive.where}: without POSITION there is nothing to draw")
             return None
-        self._refuse_draco(primitive, attributes)
+        self._unpack_draco(primitive, attributes)
         positions = self._table(attributes, "POSITION", "POSITION", None)
         n = len(positions)
         normals, tangents = (
@@ -201,13 +202,21 @@ class Geometry:
             influences = influences[0][rows], influences[1][rows]
         return with_flat_normals(found), influences
 
-    def _refuse_draco(self, primitive: Json, attributes: Json) -> None:
-        name = "KHR_draco_mesh_compression"
-        if primitive.extension(name) is None:
+    def _unpack_draco(self, primitive: Json, attributes: Json) -> None:
+        """Give the accessors of a primitive the values that are compressed; where it has others,
+        which are exact, those stay."""
+        packed, accessors = primitive.extension(DRACO), self.buffers.accessors
+        if packed is None:
             return
-        row = attributes.row("POSITION", self.buffers.accessors, "accessors")
-        if not self.buffers.accessors[row].has("bufferView"):
-            raise primitive.fail(f"its vertices are in {name} only, which is not supported")
+        row = attributes.row("POSITION", accessors, "accessors")
+        if accessors[row].has("bufferView"):
+            return
+        if not readable(DRACO):
+            raise primitive.fail(f"its vertices are in {DRACO}, which {how_to_read(DRACO)}")
+        tables, indices = draco_values(packed, self.buffers.view(packed)[1])
+        for name, values in tables.items():
+            self.buffers.decoded[attributes.row(name, accessors, "accessors")] = values
+        self.buffers.decoded[primitive.row("indices", accessors, "accessors")] = indices
 
     def _note_unread(self, primitive: Json, attributes: Json, n_uvs: int) -> None:
         known = {"POSITION", "NORMAL", "TANGENT", "COLOR_0"}

@@ -147,6 +147,14 @@ class Materials:
             **found,
         )
 
+    def _factors(self, material: Json, name: str) -> Json:
+        """An extension whose numbers are read; maps in it are left out with a note."""
+        found = material.extension(name) or Json(material.file, {}, material.where)
+        maps = [key for key in found.value if key.endswith("Texture")]
+        if maps:
+            self.notes.append(f"{found.where}: {', '.join(maps)} left out; the factors are read")
+        return found
+
     def read(self, material: Json) -> Material:
         """One material; a map whose image is not there is left out, and emission with it.
 
@@ -172,6 +180,8 @@ class Materials:
         if infos["emissive_map"] is not None and maps["emissive_map"] is None:
             emissive = (0.0, 0.0, 0.0)  # its factor alone would shine all over
         alpha_mode: Any = material.text("alphaMode", "OPAQUE")
+        coat = self._factors(material, "KHR_materials_clearcoat")
+        clear = self._factors(material, "KHR_materials_transmission")
         return Material(
             base_color=base,
             metallic=surface.number("metallicFactor", 1.0),
@@ -186,5 +196,8 @@ class Materials:
             unlit=material.extension("KHR_materials_unlit") is not None,
             name=material.text("name", ""),
             extras=material.extras(),
+            clearcoat=coat.number("clearcoatFactor", 0.0),
+            clearcoat_roughness=coat.number("clearcoatRoughnessFactor", 0.0),
+            transmission=clear.number("transmissionFactor", 0.0),
             **maps,
         )

@@ -2,7 +2,7 @@
 
 In: the skins, the nodes and the meshes of a document. Out: a scene in which each skinned mesh is
 posed once and stands at a root of its own, because glTF lets the joints, not the node, place it
-(glTF 2.0, 3.7.3.3). Animations would move the joints; they are left out.
+(glTF 2.0, 3.7.3.3). Animations would move the joints; they are not played.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from dressi.errors import GraphError
 from dressi.render.io.gltf_buffers import Buffers, to_float
+from dressi.render.io.gltf_carried import Posed
 from dressi.render.io.gltf_json import Json
 from dressi.render.scene import MorphTarget, Node, Primitive, Scene, SceneMesh, world_matrices
 from dressi.render.scene.mesh import unit_or_zero
@@ -124,14 +125,15 @@ class Skins:
         skin_of: dict[int, int],
         influences: dict[int, list[Weighted | None]],
         notes: list[str],
-    ) -> Scene:
-        """The scene with each skinned mesh posed, at a root of its own.
+    ) -> tuple[Scene, list[Posed]]:
+        """The scene with each skinned mesh posed, at a root of its own, and what was posed.
 
         skin_of: node -> skin. influences: mesh -> those of its primitives. A mesh without joints
         and weights stays at its node.
         """
         worlds = dict(world_matrices(scene))
         nodes, meshes, roots = list(scene.nodes), list(scene.meshes), list(scene.roots)
+        kept: list[Posed] = []
         for row, skin in skin_of.items():
             node = nodes[row]
             if row not in worlds or node.mesh is None:
@@ -145,10 +147,14 @@ class Skins:
             parts = zip(mesh.primitives, found, strict=True)
             with np.errstate(over="ignore", invalid="ignore"):  # Scene.check finds what comes of it
                 posed = tuple(self.posed(p, e, matrices) for p, e in parts if e is not None)
-            text = "its skin is left out, the mesh is posed as the nodes stand"
+            text = "its mesh is posed as the nodes stand; the skin is kept while vertices stay"
             notes.append(f"nodes[{row}]: {text}")
+            result = SceneMesh(posed, mesh.weights, mesh.name)
+            bound = tuple(entry for entry in found if entry is not None)
+            kept.append(Posed(row, skin, node.mesh, len(nodes), len(meshes), mesh, result, bound))
             roots.append(len(nodes))
             nodes.append(Node(mesh=len(meshes), weights=node.weights, name=node.name))
-            meshes.append(SceneMesh(posed, mesh.weights, mesh.name))
+            meshes.append(result)
             nodes[row] = replace(node, mesh=None, weights=None)
-        return replace(scene, nodes=tuple(nodes), meshes=tuple(meshes), roots=tuple(roots))
+        made = replace(scene, nodes=tuple(nodes), meshes=tuple(meshes), roots=tuple(roots))
+        return made, kept

@@ -22,6 +22,8 @@ import numpy.typing as npt
 import pygltflib as gltf
 
 from dressi.errors import GraphError
+from dressi.render.io.gltf_buffers import COMPONENTS, TYPES
+from dressi.render.io.gltf_carried import brought_back, put_back, with_skins
 from dressi.render.io.gltf_materials import FILTER_CODES, WRAP_CODES
 from dressi.render.io.images import PathLike, atomic_write, encode_png
 from dressi.render.scene.parts import (
@@ -101,6 +103,7 @@ class _Writer:
 
     def __init__(self, scene: Scene) -> None:
         self.notes: list[str] = []
+        scene, skinned = with_skins(scene, self.notes)
         self.blob = bytearray()
         self.scene = scene
         self._rows: dict[tuple[str, Hashable], int] = {}
@@ -123,6 +126,7 @@ class _Writer:
             lights = {"lights": [self._light(light) for light in scene.lights]}
             self.document.extensions = {self._use("KHR_lights_punctual"): lights}
         self.document.extensionsUsed = sorted(self._extensions)
+        self._back = brought_back(scene, skinned, self._raw_table, self.notes)
 
     # Containers
 
@@ -144,6 +148,7 @@ class _Writer:
             if node.weights:  # pygltflib's nodes have none
                 entry["weights"] = list(node.weights)
         self._add_extras(document)
+        put_back(self._back, self.scene, document)
         return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
 
     def _add_extras(self, document: dict[str, Any]) -> None:
@@ -213,6 +218,22 @@ class _Writer:
         )
         if bounds:
             accessor.min, accessor.max = table.min(axis=0).tolist(), table.max(axis=0).tolist()
+        self.document.accessors.append(accessor)
+        return len(self.document.accessors) - 1
+
+    def _raw_table(self, table: npt.NDArray[Any], normalized: bool) -> int:
+        """An accessor with values (count, n) as they are, and their bounds."""
+        codes = {v: k for k, v in COMPONENTS.items()}
+        little = np.ascontiguousarray(table, table.dtype.newbyteorder("<"))
+        accessor = gltf.Accessor(
+            bufferView=self._view(little.tobytes(), None),
+            componentType=codes[little.dtype],
+            count=len(table),
+            type={n: kind for kind, n in TYPES.items()}[table.shape[1]],
+            normalized=normalized,
+            min=table.min(axis=0).tolist(),
+            max=table.max(axis=0).tolist(),
+        )
         self.document.accessors.append(accessor)
         return len(self.document.accessors) - 1
 
@@ -308,6 +329,14 @@ class _Writer:
         if material.emissive_strength != 1.0:
             name = self._use("KHR_materials_emissive_strength")
             extensions[name] = {"emissiveStrength": material.emissive_strength}
+        if material.clearcoat:
+            extensions[self._use("KHR_materials_clearcoat")] = {
+                "clearcoatFactor": material.clearcoat,
+                "clearcoatRoughnessFactor": material.clearcoat_roughness,
+            }
+        if material.transmission:
+            name = self._use("KHR_materials_transmission")
+            extensions[name] = {"transmissionFactor": material.transmission}
         masked = material.alpha_mode == "MASK"
         return gltf.Material(
             pbrMetallicRoughness=gltf.PbrMetallicRoughness(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,8 @@ class Appearance:
     @property
     def has_alpha(self) -> bool:
         """Whether anything is masked or clear."""
-        return any(m.material.alpha_mode != "OPAQUE" for m in self.materials)
+        given = [m.material for m in self.materials]
+        return any(m.alpha_mode != "OPAQUE" or m.transmission > 0.0 for m in given)
 
     def chain(self, leaf: Variable) -> F.image.MipMap:
         """The mip chain of a map, made once."""
@@ -260,7 +262,9 @@ class _Pixels:
             if a.shadow_texels:
                 position, normal = surface.need("shadows", "position", "normal")
                 shadows = build_shadows(a.lights, g, position, normal, a.shadow_texels, a.shadow_r)
-            color = self.pick(unlit, color, pbr(surface, a.lights, a.environment, shadows))
+            lit = pbr(surface, a.lights, a.environment, shadows)
+            lit = self.coated(surface, lit, shadows)
+            color = self.pick(unlit, color, lit)
         return color, self.alpha(base.w) if a.has_alpha else None
 
     def surface(self, albedo: Variable) -> Surface:
@@ -310,7 +314,32 @@ class _Pixels:
             if len({cutoffs[k] for k in masked}) > 1:
                 level = self.row(np.array(cutoffs)[:, None], FLOAT, "alpha_cutoffs")
             out = self.pick(masked, alpha_mask(alpha, level, self.a.mask_softness), out)
-        return self.pick(self.those(lambda m: m.alpha_mode == "BLEND"), alpha, out)
+        out = self.pick(self.those(lambda m: m.alpha_mode == "BLEND"), alpha, out)
+        clear = self.constants("transmission")
+        return out if clear is None else out * (1.0 - clear)
+
+    def constants(self, name: str) -> Variable | None:
+        """FLOAT: a number of each material, which is no parameter; None where all are 0."""
+        values = np.array([getattr(m.material, name) for m in self.a.materials], np.float32)
+        return self.row(values[:, None], FLOAT, name) if values.any() else None
+
+    def coated(self, surface: Surface, color: Variable, shadows: Any) -> Variable:
+        """VEC3: the colour below a clear coat of index 1.5, and what the coat reflects.
+
+        Source: KHR_materials_clearcoat: mix(below, coat, clearcoat * Fresnel(V . N)). Differs: the
+        coat has the normal of the surface below.
+        """
+        strength = self.constants("clearcoat")
+        if strength is None:
+            return color
+        rough = self.constants("clearcoat_roughness")
+        position, normal, to_eye = surface.need("clearcoat", "position", "normal", "to_eye")
+        black = (0.0, 0.0, 0.0)
+        coat = Surface(black, position, normal, to_eye, roughness=0.0 if rough is None else rough)
+        left = 1.0 - F.minimum(F.abs(F.dot(normal, to_eye)), 1.0)
+        fresnel = 0.04 + 0.96 * (left * left) * (left * left) * left
+        shine = pbr(coat, self.a.lights, self.a.environment, shadows)
+        return color * (1.0 - strength * fresnel) + shine * strength
 
 
 def _affine(uv: Variable, m: np.ndarray) -> Variable:

@@ -24,7 +24,7 @@ from dressi.render.pipeline.appearance import Appearance
 from dressi.render.pipeline.collect import build_geometry
 from dressi.render.pipeline.frame import crosses, front_camera, look_through
 from dressi.render.pipeline.lights import build_lights
-from dressi.render.pipeline.materials import build_materials, used_materials
+from dressi.render.pipeline.materials import MaterialLeaves, build_materials, used_materials
 from dressi.render.pipeline.objective import (
     OPTIMIZERS,
     LossFunction,
@@ -32,7 +32,7 @@ from dressi.render.pipeline.objective import (
     image_loss,
     regularizer_terms,
 )
-from dressi.render.pipeline.parameters import ParameterTable
+from dressi.render.pipeline.parameters import Parameter, ParameterTable
 from dressi.render.pipeline.picture import Picture, build_background, build_picture, encoded
 from dressi.render.pipeline.save import Sources
 from dressi.render.pipeline.settings import Settings
@@ -41,6 +41,7 @@ from dressi.render.pipeline.targets import Targets, read_targets
 from dressi.render.pipeline.views import Views, build_views
 from dressi.render.raster.projection import Size
 from dressi.render.scene import Image, Scene, camera_at, own_aspect, world_matrices
+from dressi.render.shading import exposure
 
 SAME_ASPECT = 0.01
 """Relative difference of aspects that is rounding of sizes."""
@@ -52,7 +53,8 @@ SQUARE_PIXELS = 0.1
 @dataclass(eq=False)
 class Loaded:
     """A scene as leaves. size: (width, height) of pictures. mesh_faces: (F, 3) rows of ``vtx_pos``,
-    by owner. notes: what was done to cameras that do not fit the pictures."""
+    by owner. exposure: stops. notes: what was done to cameras that do not fit the
+    pictures."""
 
     scene: Scene
     size: Size
@@ -64,6 +66,7 @@ class Loaded:
     mesh_faces: dict[str, np.ndarray]
     target: Variable | None
     mask: Variable | None
+    exposure: Parameter
     notes: tuple[str, ...] = ()
 
 
@@ -139,8 +142,15 @@ def load(
         {p.owner: welded[m].faces(scene.meshes[m]) for m, p in pos.items()},
         target,
         mask,
+        _exposure(table),
         tuple(notes),
     )
+
+
+def _exposure(table: ParameterTable) -> Parameter:
+    """Add the exposure of the camera, 0 stops, to the parameters."""
+    leaf = F.leaf(np.zeros((1, 1, 1), np.float32), FLOAT, "exposure")
+    return table.add(Parameter("exposure", "", leaf))
 
 
 def _with_environment(scene: Scene, environment: Any) -> Scene:
@@ -229,7 +239,11 @@ def build(loaded: Loaded, settings: Settings, own_loss: LossFunction | None) -> 
     background = build_background(settings.background, size, matrices, n_views, lights.environment)
     clip = settings.clip
     clip = crosses(loaded.views.drawn, geometry.frame) if clip is None else clip
-    picture = build_picture(appearance, matrices, size, settings, background, clip)
+    stops = loaded.exposure.leaf if loaded.exposure.in_use else None
+    if stops is not None and isinstance(settings.background, str):
+        background = exposure(background, stops)
+    cull = culled_faces(geometry, sources.materials) if settings.cull else False
+    picture = build_picture(appearance, matrices, size, settings, background, clip, cull, stops)
     both = F.vec4(picture.color, picture.coverage)
     if loaded.target is None:
         return Graph(picture, both, None, None)
@@ -243,6 +257,16 @@ def build(loaded: Loaded, settings: Settings, own_loss: LossFunction | None) -> 
     own = not isinstance(given, (str, type))
     optimizer = grouped_optimizer(table, settings.of("lr:"), make, own)
     return Graph(picture, both, F.add_n(terms), optimizer if active else None)
+
+
+def culled_faces(geometry: Geometry, materials: Sequence[MaterialLeaves]) -> bool | Variable:
+    """What ``cull`` of the rasterizers takes: FLOAT @ (F, 1), 1 for faces of materials that are not
+    double_sided; a bool where that is all or none."""
+    single = np.array([not m.material.double_sided for m in materials])
+    if single.all() or not single.any():
+        return bool(single.all())
+    flags = F.leaf(single.astype(np.float32)[:, None], FLOAT, "single_sided")
+    return F.lookup(flags, geometry.material_of_face)
 
 
 def _tangents_hold(loaded: Loaded, moving: set[int], normals: Normals) -> bool:

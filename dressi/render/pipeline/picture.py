@@ -21,7 +21,7 @@ from dressi.render.ibl import read_map
 from dressi.render.pipeline.appearance import Appearance
 from dressi.render.pipeline.views import ViewMatrices
 from dressi.render.raster import Size, build_antialias, build_hardsoftras
-from dressi.render.shading import blend_peels, gamma, tone_map
+from dressi.render.shading import blend_peels, exposure, gamma, tone_map
 
 if TYPE_CHECKING:
     from dressi.render.pipeline.settings import Settings
@@ -44,18 +44,22 @@ def build_picture(
     settings: Settings,
     background: Variable,
     clip: bool,
+    cull: bool | Variable = False,
+    stops: Variable | None = None,
 ) -> Picture:
     """Return the pictures of all views.
 
     settings: the mode ``hardsoftras`` (K peels, r, sigma, delta: see ``build_hardsoftras``) or
     ``antialias`` (one layer; masked and clear materials show the background behind them); the tone,
     (curve, encoding) of ``tone_map``, after blending as in the paper. background: VEC3 @ 1x1 or @
-    size, linear. clip: whether faces are cut at the near and far plane.
+    size, linear. clip: whether faces are cut at the near and far plane. cull: of the rasterizers.
+    stops: FLOAT exposure of what is drawn, None: 0.
     """
     g, u, K, tone = appearance.geometry, settings.uniforms, settings.K, settings.tone
     if settings.mode == "antialias":
-        aa = build_antialias(g.positions, g.faces, views.matrix, size, clip=clip)
+        aa = build_antialias(g.positions, g.faces, views.matrix, size, clip=clip, cull=cull)
         color, alpha = appearance.shade(aa.peel, aa.screen)
+        color = color if stops is None else exposure(color, stops)
         coverage = aa.silhouette
         if alpha is not None:
             color = F.mix(background, color, alpha)
@@ -77,9 +81,10 @@ def build_picture(
             rims="front" if K == 1 else None,
             clip=clip,
             occlusion=settings.occlusion,
+            cull=cull,
         )
         shaded = [appearance.shade(peel, hs.screen) for peel in hs.peels]
-        colors = [c for c, _ in shaded]
+        colors = [c if stops is None else exposure(c, stops) for c, _ in shaded]
         alphas = [a for _, a in shaded if a is not None]
         if alphas:
             linear, coverage = blend_peels(hs, colors, alphas, background)

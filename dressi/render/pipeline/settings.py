@@ -39,7 +39,8 @@ from dressi.render.pipeline.objective import (
 class Settings:
     """How to draw, compare and step. uniforms: FLOAT leaves @ 1x1 by name: r, sigma, delta,
     mask_softness, ``loss:``, ``regularizer:`` and ``lr:`` with a name each. clip: None: where the
-    scene crosses a near or far plane. occlusion: soft edges inside the outline, too."""
+    scene crosses a near or far plane. occlusion: soft edges inside the outline, too. cull: backs of
+    materials with one side are left out."""
 
     K: int
     max_delta: float
@@ -52,6 +53,7 @@ class Settings:
     optimizer: Any
     clip: bool | None
     occlusion: bool
+    cull: bool
     uniforms: dict[str, Variable]
 
     def of(self, prefix: str) -> dict[str, Variable]:

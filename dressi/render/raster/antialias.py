@@ -46,7 +46,7 @@ from dressi.render.raster.projection import (
     to_screen,
 )
 from dressi.render.raster.shown import shown_weights
-from dressi.render.raster.topology import contour_edges, neighbor_table, seen_from_back
+from dressi.render.raster.topology import contour_edges, left_out, neighbor_table
 
 ROUNDING = 1.0 + 1e-6
 """Keeps sums of weights from ending a hair above 1."""
@@ -135,7 +135,7 @@ def build_antialias(
     size: Size,
     jitter: Variable | tuple[float, float] | None = None,
     clip: bool = False,
-    cull: bool = False,
+    cull: bool | Variable = False,
 ) -> Antialiased:
     """Rasterize hard faces once and find the coverage of the pixels at silhouettes.
 
@@ -146,7 +146,8 @@ def build_antialias(
     inner ones (a face in front of a farther one) and, in blended pictures, lines where faces cross
     included; from faces that cross the near or the far plane only with clip, which cuts them there.
     cull: leave out faces that are seen from their back: the same picture of closed surfaces that
-    are seen from outside, in less time. Raises GraphError for wrong types or sizes.
+    are seen from outside, in less time; or a mask of faces, as of ``build_hardsoftras``. Raises
+    GraphError for wrong types or sizes.
     """
     check_variables("antialias", vtx_pos=vtx_pos, faces=faces, matrix=matrix)
     check_faces(faces)
@@ -164,8 +165,8 @@ def build_antialias(
     drawn, rows = screen.drawn, peel.ids if peel.rows is None else peel.rows
     peel = replace(peel, bary=_of_whole(screen, peel, shown_weights(drawn, rows)))
     edges = contour_edges(screen, neighbor_table(faces, vtx_pos), front=True)
-    if cull:
-        edges = edges * (1.0 - seen_from_back(drawn))
+    if cull is not False:
+        edges = edges * (1.0 - left_out(screen, cull))
     depth = F.where(peel.stencil, F.minimum(peel.depth * 2.0, 1.0), BEHIND_ALL)
     planes = planes_of(drawn)
     surface = Surface(rows, depth, F.stop_gradient(planes).xy)

@@ -30,7 +30,7 @@ from dressi.render.raster.projection import (
     is_crossing,
     pixel_positions,
 )
-from dressi.render.raster.topology import contour_edges, neighbor_table, seen_from_back
+from dressi.render.raster.topology import contour_edges, left_out, neighbor_table
 from dressi.render.raster.weights import free_weights, within_weights
 
 FAR_INSIDE = 1.0
@@ -78,7 +78,7 @@ def build_rasterize(
     shift: Callable[[Variable, Variable], Variable] = shift,
     soft: Variable | None = None,
     layer: int = 0,
-    cull: bool = False,
+    cull: bool | Variable = False,
 ) -> tuple[Peel, ...]:
     """Rasterize enlarged faces and peel K layers.
 
@@ -97,8 +97,8 @@ def build_rasterize(
         soft = any_edge(edges)
     drawn = screen.drawn
     corners = enlarge(drawn, r, soft)
-    if cull:
-        back = seen_from_back(drawn)
+    if cull is not False:
+        back = left_out(screen, cull)
         corners = tuple(F.where(back, F.constant(NO_AREA), c) for c in corners)
     p = pixel_positions(screen.size, screen.layers)
     frag = F.rasterize(corners, screen.size, layer)
@@ -207,7 +207,7 @@ def build_hardsoftras(
     rims: Rims | None = None,
     clip: bool = False,
     occlusion: bool = False,
-    cull: bool = False,
+    cull: bool | Variable = False,
 ) -> HardSoft:
     """The whole of HardSoftRas up to the silhouette.
 
@@ -226,8 +226,9 @@ def build_hardsoftras(
     they are drawn hard, without gradient, which is cheaper. occlusion: soft edges, and gradients,
     wherever a surface ends in the picture, before another one too: see ``build_bands``. There are
     two peels then, whatever K is; rims plays no part. cull: leave out faces that are seen from
-    their back: the same picture of closed surfaces that are seen from outside, in less time.
-    Gradient to vtx_pos and matrix. Raises GraphError for wrong types, K < 1 or r outside [0, 1].
+    their back: the same picture of closed surfaces that are seen from outside, in less time; a
+    FLOAT mask @ (F, 1) of the faces to leave out then, where others have two sides. Gradient to
+    vtx_pos and matrix. Raises GraphError for wrong types, K < 1 or r outside [0, 1].
     """
     lengths = {"r": r, "delta": delta, "sigma": sigma, "max_delta": max_delta}
     _check(vtx_pos, faces, matrix, size, K, lengths)
@@ -280,7 +281,7 @@ def _rims(
     return edges, any_edge(contour_edges(screen, neighbors, front=True))
 
 
-def _hard_faces(screen: ScreenFaces, cull: bool) -> Peel:
+def _hard_faces(screen: ScreenFaces, cull: bool | Variable) -> Peel:
     """The faces as they are: distances are of no use."""
     hard = build_rasterize(screen, F.constant(0.0), 1, cull=cull)[0]
     p, rows = pixel_positions(screen.size, screen.layers), hard.drawn_rows
@@ -297,7 +298,7 @@ def _with_occlusion(
     r: Variable,
     delta: Variable,
     sigma: Variable,
-    cull: bool,
+    cull: bool | Variable,
 ) -> HardSoft:
     """Hard faces, bands at their edges up to r and delta away, and lines where faces meet."""
     hard = _hard_faces(screen, cull)

@@ -15,7 +15,7 @@ from dressi.ad import F, Variable
 from dressi.render.raster.distance import HIDDEN
 from dressi.render.raster.enlarge import SLACK_PX, build_enlarge, flat_position
 from dressi.render.raster.projection import ScreenFaces, Size, pixel_positions
-from dressi.render.raster.topology import contour_edges, seen_from_back
+from dressi.render.raster.topology import contour_edges, left_out
 from dressi.render.raster.weights import TINY, cross
 
 BEYOND_PX = 0.75
@@ -135,13 +135,13 @@ Test = Callable[[FragmentEdge], tuple[Variable, Variable]]
 inside."""
 
 
-def band_edges(screen: ScreenFaces, neighbors: Variable, cull: bool = False) -> Variable:
+def band_edges(screen: ScreenFaces, neighbors: Variable, cull: bool | Variable = False) -> Variable:
     """VEC3 mask of the edges that may have a band: contour edges of front faces. A face that the
     hardware clips has none, nor has the edge that a neighbour shares with it. cull: nor has a face
     that is seen from its back."""
     edges = contour_edges(screen, neighbors, front=True)
-    if cull:
-        edges = edges * (1.0 - seen_from_back(screen.drawn))
+    if cull is not False:
+        edges = edges * (1.0 - left_out(screen, cull))
     if screen.parts is not None:
         return edges
     across = F.vec3(*(F.lookup(screen.crossing, F.swizzle(neighbors, k)) for k in "xyz"))

@@ -87,7 +87,7 @@ def build_bands(
     neighbors: Variable,
     reach: Variable,
     sigma: Variable,
-    cull: bool = False,
+    cull: bool | Variable = False,
 ) -> tuple[Peel, Bands]:
     """A peel of what lies on the other side of the nearest edge or line, at its nearest point, and
     how it is blended with the hard one.

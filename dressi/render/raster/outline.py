@@ -25,7 +25,11 @@ NOTHING = 0.75
 
 
 def build_outline(
-    screen: ScreenFaces, hard: Peel, neighbors: Variable, reach: Variable, cull: bool = False
+    screen: ScreenFaces,
+    hard: Peel,
+    neighbors: Variable,
+    reach: Variable,
+    cull: bool | Variable = False,
 ) -> Peel:
     """The hard faces, and around them the faces at the nearest edges up to reach away.
 

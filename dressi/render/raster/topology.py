@@ -130,6 +130,16 @@ def seen_from_back(drawn: ScreenFaces) -> Variable:
     return (u.x * v.y - u.y * v.x > 0.0) * (1.0 - drawn.crossing)
 
 
+def left_out(screen: ScreenFaces, cull: bool | Variable) -> Variable:
+    """FLOAT mask, layers, of the rows of ``screen.drawn`` that culling leaves out. cull: True for
+    all faces that are seen from their back, or a FLOAT mask @ (F, 1) of the faces that are left out
+    then. No gradient."""
+    back = seen_from_back(screen.drawn)
+    if not isinstance(cull, Variable):
+        return back
+    return back * (cull if screen.parts is None else F.join([cull] * 3))
+
+
 def contour_edges(screen: ScreenFaces, neighbors: Variable, front: bool = False) -> Variable:
     """VEC3 mask, layers, of the edges ab, bc, ca of the parts of faces that lie on the contour of a
     view (across which no face lies, or one that is turned the other way; or along the near or the

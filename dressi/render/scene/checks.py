@@ -120,6 +120,9 @@ def check_material(material: Material, n_images: int, where: str) -> None:
     for field, high in (
         ("metallic", 1.0),
         ("roughness", 1.0),
+        ("clearcoat", 1.0),
+        ("clearcoat_roughness", 1.0),
+        ("transmission", 1.0),
         ("occlusion_strength", 1.0),
         ("emissive_strength", np.inf),
         ("alpha_cutoff", np.inf),

@@ -125,7 +125,9 @@ class Material:
     in G and metallic in B. normal_map: tangent space, 2 * value - 1, x and y times
     ``normal_scale``. occlusion_map: R, mixed in by ``occlusion_strength``. emissive: (3,), times
     ``emissive_strength`` (KHR_materials_emissive_strength). alpha_mode: OPAQUE, MASK (below
-    ``alpha_cutoff`` nothing is drawn) or BLEND. unlit: KHR_materials_unlit.
+    ``alpha_cutoff`` nothing is drawn) or BLEND. unlit: KHR_materials_unlit. clearcoat,
+    clearcoat_roughness, transmission: in [0, 1], factors of KHR_materials_clearcoat and
+    KHR_materials_transmission.
     """
 
     base_color: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
@@ -146,6 +148,9 @@ class Material:
     unlit: bool = False
     name: str = ""
     extras: Any = None
+    clearcoat: float = 0.0
+    clearcoat_roughness: float = 0.0
+    transmission: float = 0.0
 
     @property
     def maps(self) -> dict[str, TextureRef]:

@@ -32,6 +32,7 @@ class Scene:
     notes: what the reader left out or filled in, one line each; not part of the scene.
     copyright: of the file, for those who show it.
     strands: hair and other lines, in the world; no writer has a place for them.
+    carried: what a glTF file holds besides, for its writer (``dressi.render.io.gltf_carried``).
     """
 
     nodes: tuple[Node, ...] = ()
@@ -47,6 +48,7 @@ class Scene:
     extras: Any = None
     copyright: str = ""
     strands: tuple[Strands, ...] = ()
+    carried: Any = None
 
     def check(self) -> Scene:
         """Return self, or raise GraphError naming the first thing that is wrong, and where."""
