@@ -24,6 +24,7 @@ from dressi.render.pipeline.appearance import Appearance
 from dressi.render.pipeline.frame import crosses, front_camera, look_through
 from dressi.render.pipeline.lights import build_lights
 from dressi.render.pipeline.materials import build_materials, used_materials
+from dressi.render.pipeline.models import add_models, build_apexes
 from dressi.render.pipeline.objective import (
     OPTIMIZERS,
     LossFunction,
@@ -102,6 +103,7 @@ def load(
     table = ParameterTable()
     materials = build_materials(scene, used_materials(scene), table)
     geometry, welded, pos, weights = build_geometry(scene, [m.row for m in materials], table)
+    add_models(materials, table, geometry.frame)
     lights = build_lights(scene, table, ambient, headlight, geometry.frame)
     nodes: list[int] | None = None
     notes: list[str] = []
@@ -222,6 +224,8 @@ def build(loaded: Loaded, settings: Settings, own_loss: LossFunction | None) -> 
         mipmaps=settings.mipmaps,
         shadow_texels=settings.shadow_texels,
         mask_softness=settings.uniforms["mask_softness"],
+        matrix=matrices.matrix,
+        apexes=build_apexes(sources.materials, geometry),
     )
     size, n_views = loaded.size, len(loaded.views.cameras)
     background = build_background(settings.background, size, matrices, n_views, lights.environment)
