@@ -102,7 +102,10 @@ def uv_offset(
     the eye as if projected along its axis, as irises do. Gradient to all.
     """
     # The step in the face that is the offset when it is seen along the axis.
-    tilt = F.maximum(F.abs(F.dot(normal, axis)), MIN_COSINE)
+    facing = F.dot(normal, axis)
+    tilt = F.where(
+        F.abs(facing) > MIN_COSINE, facing, F.where(facing < 0.0, -1.0, 1.0) * MIN_COSINE
+    )
     step = offset - axis * (F.dot(normal, offset) / tilt)
     return F.vec2(F.dot(du, step), F.dot(dv, step))
 
