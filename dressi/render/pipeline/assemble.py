@@ -52,7 +52,8 @@ SQUARE_PIXELS = 0.1
 @dataclass(eq=False)
 class Loaded:
     """A scene as leaves. size: (width, height) of pictures. mesh_faces: (F, 3) rows of ``vtx_pos``,
-    by owner. notes: what was done to cameras that do not fit the pictures."""
+    by owner. notes: what was done to cameras that do not fit the pictures. apexes: ``build_apexes``
+    of eyes."""
 
     scene: Scene
     size: Size
@@ -65,6 +66,7 @@ class Loaded:
     target: Variable | None
     mask: Variable | None
     notes: tuple[str, ...] = ()
+    apexes: tuple[Variable, Variable] | None = None
 
 
 @dataclass(eq=False)
@@ -140,6 +142,7 @@ def load(
         target,
         mask,
         tuple(notes),
+        build_apexes(materials, geometry),
     )
 
 
@@ -225,7 +228,7 @@ def build(loaded: Loaded, settings: Settings, own_loss: LossFunction | None) -> 
         shadow_texels=settings.shadow_texels,
         mask_softness=settings.uniforms["mask_softness"],
         matrix=matrices.matrix,
-        apexes=build_apexes(sources.materials, geometry),
+        apexes=loaded.apexes,
     )
     size, n_views = loaded.size, len(loaded.views.cameras)
     background = build_background(settings.background, size, matrices, n_views, lights.environment)
