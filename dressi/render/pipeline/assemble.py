@@ -123,11 +123,7 @@ def load(
         )
     for camera in views:
         check_aspect(camera, (width, height), where)
-    target, mask = None, None
-    if pictures is not None:
-        target = F.leaf(pictures.colors, VEC3, "target")
-        if pictures.alpha is not None:
-            mask = F.leaf(pictures.alpha, FLOAT, "target_mask")
+    target, mask = _target_leaves(pictures)
     seen = build_views(tuple(views), geometry.frame, table, share_intrinsics)
     look_through(seen.drawn, geometry.frame)
     return Loaded(
@@ -144,6 +140,14 @@ def load(
         tuple(notes),
         build_apexes(materials, geometry),
     )
+
+
+def _target_leaves(pictures: Targets | None) -> tuple[Variable | None, Variable | None]:
+    """(VEC3 colours, FLOAT mask) of the targets, where there are some."""
+    if pictures is None:
+        return None, None
+    target, alpha = F.leaf(pictures.colors, VEC3, "target"), pictures.alpha
+    return target, None if alpha is None else F.leaf(alpha, FLOAT, "target_mask")
 
 
 def _with_environment(scene: Scene, environment: Any) -> Scene:

@@ -134,7 +134,8 @@ def limbus_mask(uv: Variable, eye: Eye) -> Variable:
 
 
 def limbus_tint(mask: Variable, eye: Eye) -> Variable:
-    """FLOAT that multiplies the albedo: 1 in iris and sclera, less in the rim between them."""
+    """FLOAT that multiplies the albedo: 1 in iris and sclera, less in the rim between them. mask:
+    FLOAT (``limbus_mask``). Gradient to both."""
     return 1.0 - eye.of("limbus_darkening") * 4.0 * mask * (1.0 - mask)
 
 

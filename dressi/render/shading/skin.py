@@ -105,7 +105,7 @@ def _vtype(name: str) -> VType:
 
 @dataclass(frozen=True)
 class Kernel:
-    """offsets: of the taps, ascending, in radii. weights: VEC3 each; they sum to 1."""
+    """Taps of a 1-D filter. offsets: ascending, in radii. weights: VEC3 each; they sum to 1."""
 
     offsets: tuple[float, ...]
     weights: tuple[Variable, ...]
