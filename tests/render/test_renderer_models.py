@@ -31,7 +31,13 @@ from dressi.render.scene import (
 
 SIZE = (16, 12)
 SKIN = {"model": "skin", "scatter_width": 0.3, "taps": 11}
-EYE = {"model": "eye", "iris_radius": 0.15, "iris_depth": 0.1, "iris_center": [0.75, 0.5]}
+EYE = {
+    "model": "eye",
+    "iris_radius": 0.15,
+    "iris_depth": 0.1,
+    "iris_center": [0.75, 0.5],
+    "wet_roughness": 0.3,
+}
 TEETH = {"model": "teeth", "scatter_width": 0.2, "taps": 11}
 MOUTH = {"mouth_opening": 0.5, "mouth_center": [0, 0, 1.0], "mouth_direction": [0, 0.1, 1]}
 TEARS = {"model": "tears"}
@@ -108,7 +114,7 @@ CASES: dict[str, tuple[tuple[Material, ...], tuple[str, ...], int]] = {
          "scatter_falloff:B", "light_direction:sun"),
         0,
     ),
-    "thin teeth": (
+    "teeth in a mouth": (
         (material("A", TEETH | MOUTH),),
         ("mouth_opening:A", "mouth_center:A", "mouth_direction:A", "scatter_width:A", "ior:A",
          "base_color:A"),
@@ -152,7 +158,7 @@ def test_gradients_are_those_of_finite_differences(
             slopes.append((ends[0] - ends[1]) / (2.0 * h))
         renderer.ad.send_img(p.leaf, np.float32(start))
         wanted = float((gradient * way).sum())
-        assert abs(wanted) > 1e-6, f"{name} has no gradient"
+        assert abs(wanted) > 1e-5, f"{name} has no gradient"
         assert slopes[1] == pytest.approx(wanted, rel=0.02, abs=2e-6), (name, slopes, wanted)
 
 
@@ -173,8 +179,8 @@ def test_pictures_do_not_depend_on_how_they_are_packed() -> None:
     iris = material("B", EYE, base_color_map=TextureRef(0))
     scene = face_scene(material("A", SKIN), iris, material("C", None))
     few, many = (pictures(scene, {"shadows": 32}, {"input_attachments": n}) for n in (4, 8))
-    np.testing.assert_allclose(few, many, rtol=1e-6, atol=1e-7)
     assert few[..., :3].max() > 0.1
+    np.testing.assert_allclose(few, many, atol=1e-6 * few.max())
 
 
 @pytest.mark.gpu
@@ -201,7 +207,7 @@ def test_light_comes_through_a_thin_sheet_from_behind() -> None:
         ).check()
         shown.append(pictures(scene, {"shadows": 64})[0, SIZE[1] // 2, SIZE[0] // 2])
     red, green, _, _ = shown[0]
-    assert red > 1.2 * green > 0.05 and shown[1][:3].max() < 0.01
+    assert red > 5.0 * green > 0.05 and shown[1][:3].max() < 0.01
 
 
 @pytest.mark.gpu
@@ -214,7 +220,7 @@ def test_tears_show_what_lies_behind_them() -> None:
     ).check()
     alone = replace(both, nodes=both.nodes[:1], roots=(0,), meshes=(mesh,)).check()
     found, wanted = (pictures(s, {"K": 2, "shadows": 0}) for s in (both, alone))
-    middle = (0, slice(4, 8), slice(6, 10))
+    middle = (0, slice(5, 7), slice(7, 9))
     np.testing.assert_allclose(found[middle], wanted[middle], atol=5e-3)
 
 

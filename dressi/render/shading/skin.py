@@ -220,17 +220,17 @@ def thickness(
 ) -> Variable:
     """FLOAT >= 0: how much there is between where a light enters and a position, world units.
 
-    shadow: of ``build_shadow_map``. position: VEC3, world. normal: VEC3 unit; with it, positions
-    are moved inwards by ``bias`` texels of the map, so that rims do not read what lies behind them.
+    shadow: of ``build_shadow_map``. position: VEC3, world. normal: VEC3 unit; with it, the map is
+    read ``bias`` of its texels further inwards, so that rims do not read what lies behind them.
     Along the light's axis; 0 off the map and where it shows nothing. Gradient to positions, the
     map's depth and its matrix. Raises GraphError for other types. Source: Jimenez et al. 2010.
     """
     check_class("thickness: shadow", shadow, ShadowMap)
     as_variable("thickness: position", position, VEC3)
-    if normal is not None:
-        texel = texel_size(shadow, axial(shadow.matrix, position)[2])
-        position = position - normal * (texel * as_variable("thickness: bias", bias, FLOAT))
     clip, depth, w = axial(shadow.matrix, position)
+    if normal is not None:
+        inwards = texel_size(shadow, w) * as_variable("thickness: bias", bias, FLOAT)
+        clip, _, w = axial(shadow.matrix, position - normal * inwards)
     ndc = clip.xyz * F.safe_div(1.0, w)
     at = ndc.xy * 0.5 + 0.5
     found = F.texture(F.vec2(shadow.depth * shadow.cover, shadow.cover), at, wrap="border")
