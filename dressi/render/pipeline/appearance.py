@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,17 @@ from dressi.ad import F, Variable
 from dressi.ad.graph import Size
 from dressi.ad.vtype import FLOAT, IVEC3, VEC2, VEC4, VType
 from dressi.render.camera.eye import to_eye
-from dressi.render.pipeline.lights import build_shadows
+from dressi.render.pipeline.lights import build_shadow_maps, build_shadows
 from dressi.render.pipeline.materials import MaterialLeaves, sampler_key
+from dressi.render.pipeline.models import Iris, add_model_colors, build_iris
 from dressi.render.pipeline.parameters import Parameter, Place
 from dressi.render.pipeline.tables import Geometry
 from dressi.render.raster import Peel, ScreenFaces, gather, interpolate
+from dressi.render.scene.models import MODELS
 from dressi.render.scene.parts import TextureRef
 from dressi.render.shading import (
     Light,
+    ShadowMap,
     Surface,
     alpha_mask,
     flat_normal,
@@ -49,7 +53,8 @@ class Appearance:
     """What is the same for all peels. normals: VEC3 @ (G, 1). eye: VEC4 @ 1x1, layers = views
     (``homogeneous_eye``). tangents: whether those of the file are read. mipmaps: whether samplers
     that ask for them get them. shadow_texels: side of shadow maps, 0 for none; shadow_r: their soft
-    rim. mask_softness: of alpha masks."""
+    rim. mask_softness: of alpha masks. matrix: MAT4 @ 1x1, layers = views, world to clip, and
+    apexes (``build_apexes``): what skin, teeth and eyes need."""
 
     geometry: Geometry
     materials: Sequence[MaterialLeaves]
@@ -62,6 +67,8 @@ class Appearance:
     shadow_texels: int = 0
     shadow_r: float = 0.0
     mask_softness: float | Variable = 0.0
+    matrix: Variable | None = None
+    apexes: tuple[Variable, Variable] | None = None
     _chains: dict[Variable, F.image.MipMap] = field(default_factory=dict)
     _tables: dict[Variable, tuple[F.image.TextureTable, dict[Place, int]]] = field(
         default_factory=dict
@@ -84,6 +91,18 @@ class Appearance:
         smooth = ref.mag_filter == "linear" and "mipmap" in ref.min_filter
         return self.mipmaps and smooth and size != (1, 1)
 
+    def shadow_maps(self) -> list[ShadowMap | None]:
+        """The map of each light; an empty list without shadows. Tears cast none."""
+        if not self.shadow_texels:
+            return []
+        g = self.geometry
+        faces = g.faces
+        tears = [k for k, m in enumerate(self.materials) if m.model and m.model.name == "tears"]
+        if tears:
+            number = g.material_of_face.data.reshape(-1)  # type: ignore[union-attr]
+            faces = F.leaf(g.corners[~np.isin(number, tears)], IVEC3, "casters")
+        return build_shadow_maps(self.lights, g, faces, self.shadow_texels, self.shadow_r)
+
     def texture_table(self, leaf: Variable) -> tuple[F.image.TextureTable, dict[Place, int]]:
         """The texture table of maps that share a leaf, made once, and the number of each place."""
         if leaf not in self._tables:
@@ -98,10 +117,10 @@ class Appearance:
 
     def shade(self, peel: Peel, screen: ScreenFaces) -> tuple[Variable, Variable | None]:
         """(VEC3 linear colour, FLOAT alpha or None where all is opaque) of one peel."""
-        return _Pixels(self, peel, screen).shade()
+        return Pixels(self, peel, screen).shade()
 
 
-class _Pixels:
+class Pixels:
     """One peel."""
 
     def __init__(self, appearance: Appearance, peel: Peel, screen: ScreenFaces) -> None:
@@ -148,6 +167,33 @@ class _Pixels:
         """Numbers of the materials that pass a test."""
         return {k for k, m in enumerate(self.a.materials) if test(m.material)}
 
+    # -- models of living materials
+
+    def of_model(self, name: str) -> set[int]:
+        """Numbers of the materials that ask for a model."""
+        models = (m.model for m in self.a.materials)
+        return {k for k, m in enumerate(models) if m is not None and m.name == name}
+
+    def table_of(self, key: str, chosen: set[int]) -> Variable:
+        """A number of the model of some materials: @ 1x1 where there is one material, else @
+        (materials, 1), with any value for the others."""
+        models = [self.a.materials[k] for k in sorted(chosen)]
+        some = models[0]
+        positive = some.model is not None and MODELS[some.model.name][key].positive
+        own = [m.numbers.get(key, some.numbers[key]) for m in self.a.materials]
+        value = own[min(chosen)] if len(models) == 1 else F.join(own)
+        return F.exp(value) if positive else value
+
+    def number_of(self, key: str, chosen: set[int]) -> Variable:
+        """A number of the model of the material at each pixel of some materials."""
+        value = self.table_of(key, chosen)
+        return value if len(chosen) == 1 or self.number is None else F.lookup(value, self.number)
+
+    @cached_property
+    def iris(self) -> Iris:
+        """The eyes at each pixel."""
+        return build_iris(self)
+
     # -- maps
 
     def map(self, kind: str, missing: Variable) -> Variable:
@@ -161,8 +207,10 @@ class _Pixels:
                     shared.setdefault(p.leaf, {})[k] = (p, ref)
                 else:
                     groups.setdefault((p.leaf, sampler_key(ref)), (ref, set()))[1].add(k)
-        texels = [(self.sample_table(leaf, r), set(r)) for leaf, r in shared.items()]
-        texels += [(self.sample(leaf, ref), chosen) for (leaf, _), (ref, chosen) in groups.items()]
+        bent = kind == "albedo" and bool(self.of_model("eye"))
+        texels = [(self.sample_table(leaf, r, bent), set(r)) for leaf, r in shared.items()]
+        for (leaf, _), (ref, chosen) in groups.items():
+            texels.append((self.sample(leaf, ref, bent), chosen))
         out = missing
         for texel, chosen in texels:
             if kind == "albedo" and texel.vtype.n == 3:
@@ -170,7 +218,7 @@ class _Pixels:
             out = self.pick(chosen, texel, out)
         return out
 
-    def sample_table(self, leaf: Variable, readers: Readers) -> Variable:
+    def sample_table(self, leaf: Variable, readers: Readers, refracted: bool = False) -> Variable:
         """Maps of one leaf, each pixel its own, read as the sampler of its material says; 0 where
         the material has none."""
         table, index = self.a.texture_table(leaf)
@@ -188,6 +236,8 @@ class _Pixels:
                 ref.uv_matrix[:2],
             )
         uv = self.by_set(readers, self.uv)
+        if refracted:
+            uv = uv + self.iris.shift
         plain = np.array_equal(matrices, np.broadcast_to(np.eye(3)[:2], matrices.shape))
         if not plain:
             turn = self.row(matrices[:, :, :2].reshape(-1, 4), VEC4, "uv_matrices")
@@ -223,10 +273,12 @@ class _Pixels:
             )
         return self._steps[uv_set]
 
-    def sample(self, leaf: Variable, ref: TextureRef) -> Variable:
-        """A map read as its sampler says."""
+    def sample(self, leaf: Variable, ref: TextureRef, refracted: bool = False) -> Variable:
+        """A map read as its sampler says. refracted: as it is seen through corneas."""
         wrap = (ref.wrap_u, ref.wrap_v)
         uv = self.uv(ref.uv_set)
+        if refracted:
+            uv = uv + self.iris.shift
         m = ref.uv_matrix
         plain = np.array_equal(m, np.eye(3))
         if not plain:
@@ -248,6 +300,22 @@ class _Pixels:
 
     # -- the surface
 
+    @cached_property
+    def position(self) -> Variable:
+        """VEC3, world."""
+        g = self.a.geometry
+        return interpolate(gather(g.positions, g.faces), self.peel.ids, self.peel.bary)
+
+    @cached_property
+    def seen_from(self) -> Variable:
+        """VEC3 unit, towards the eye."""
+        return to_eye(self.a.eye, self.position)
+
+    @cached_property
+    def normal(self) -> Variable:
+        """VEC3 unit, without normal maps."""
+        return smooth_normal(self.peel, self.a.normals, self.a.geometry.normal_faces)
+
     def shade(self) -> tuple[Variable, Variable | None]:
         """Colour and alpha."""
         a, g, peel = self.a, self.a.geometry, self.peel
@@ -255,24 +323,25 @@ class _Pixels:
         if g.colors is not None:
             base = base * interpolate(gather(g.colors, g.attribute_faces), peel.ids, peel.bary)
         unlit = self.those(lambda m: m.unlit)
-        color = base.xyz
+        color, alpha = base.xyz, base.w
         if len(unlit) < self.n:
             surface = self.surface(base.xyz)
-            shadows = None
-            if a.shadow_texels:
+            shadows, maps = None, a.shadow_maps()
+            if maps:
                 position, normal = surface.need("shadows", "position", "normal")
-                shadows = build_shadows(a.lights, g, position, normal, a.shadow_texels, a.shadow_r)
-            lit = pbr(surface, a.lights, a.environment, shadows)
-            lit = self.coated(surface, lit, shadows)
-            color = self.pick(unlit, color, lit)
-        return color, self.alpha(base.w) if a.has_alpha else None
+                shadows = build_shadows(a.lights, maps, position, normal)
+            models = {k for k, m in enumerate(a.materials) if m.model is not None}
+            if len(unlit | models) < self.n:
+                lit = pbr(surface, a.lights, a.environment, shadows)
+                color = self.pick(unlit, color, self.coated(surface, lit, shadows))
+            if models:
+                color, alpha = add_model_colors(self, color, alpha, surface, shadows, maps)
+        return color, self.alpha(alpha) if a.has_alpha else None
 
     def surface(self, albedo: Variable) -> Surface:
         """What pbr reads."""
         a, g, peel = self.a, self.a.geometry, self.peel
-        position = interpolate(gather(g.positions, g.faces), peel.ids, peel.bary)
-        seen_from = to_eye(a.eye, position)
-        normal = smooth_normal(peel, a.normals, g.normal_faces)
+        position, seen_from, normal = self.position, self.seen_from, self.normal
         mapped = {k for k, m in enumerate(a.materials) if "normal" in m.maps}
         if mapped:
             texel = self.map("normal", F.constant((0.5, 0.5, 1.0)))

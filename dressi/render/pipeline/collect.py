@@ -185,7 +185,9 @@ class _Joiner:
     rows: list[Instance] = field(default_factory=list)
     nodes: NodeTable | None = None
     templates: dict[tuple, _Template] = field(default_factory=dict)
+    corners: list[np.ndarray] = field(default_factory=list)
     n_rows: int = 0
+    n_places: int = 0
     n_normals: int = 0
 
     def add_row(self, group: list[Instance]) -> None:
@@ -204,6 +206,8 @@ class _Joiner:
         place, origin = self.pos[first.mesh].place, self.origins[first.mesh]
         assert place is not None
         self.nodes.add(place, template.corners, first.world @ translation(origin))
+        self.corners.append(template.corners + self.n_places)
+        self.n_places += place.size[0]
         self.attribute_faces.append(template.attribute_faces)
         numbers = [np.full(len(i.faces), self._number(i)) for i in group]
         self.materials.append(np.concatenate(numbers))
@@ -239,6 +243,8 @@ class _Joiner:
         if not np.array_equal(placed, np.eye(4)):
             part = (*part, F.leaf(placed[None, None], MAT4, f"world{first.node}"))
         self.parts.append(part)
+        self.corners.append(np.concatenate(corners) + self.n_places)
+        self.n_places += len(welded.positions)
         self.attribute_faces.append(self._attribute_rows(group))
         self.materials += [np.full(len(i.faces), self._number(i)) for i in group]
         values, faces, known = distinct_normals(group, corners, [i.normals() for i in group])
@@ -298,6 +304,7 @@ class _Joiner:
             F.leaf(np.concatenate(self.materials)[:, None], INT, "material_of_face"),
             with_uv,
             frame,
+            np.concatenate(self.corners),
         )
 
     def _batch(self) -> tuple[Variable, Variable]:

@@ -20,6 +20,7 @@ from dressi.render.io.images import with_colors
 from dressi.render.pipeline.nodes import MANY
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, Place, unique_names
 from dressi.render.scene import Material, Scene, TextureRef, instances
+from dressi.render.scene.models import MaterialModel
 
 FIELDS = {
     "albedo": "base_color_map",
@@ -54,13 +55,16 @@ FILE_SRGB = ("albedo", "emissive")
 @dataclass(eq=False)
 class MaterialLeaves:
     """One material. row: of ``Scene.materials``, -1 for glTF's default. factors: parameters @ 1x1
-    by kind. maps: parameter and sampler by kind."""
+    by kind. maps: parameter and sampler by kind. model, numbers: of shading, and its leaves @ 1x1
+    by name (``dressi.render.pipeline.models``)."""
 
     name: str
     row: int
     material: Material
     factors: dict[str, Parameter]
     maps: dict[str, tuple[Parameter, TextureRef]] = field(default_factory=dict)
+    model: MaterialModel | None = None
+    numbers: dict[str, Variable] = field(default_factory=dict)
 
 
 def used_materials(scene: Scene) -> list[int]:

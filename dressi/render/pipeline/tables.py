@@ -77,7 +77,8 @@ class Geometry:
     positions: VEC3 @ (N, 1), world. faces: IVEC3 @ (F, 1). attribute_faces: IVEC3 @ (F, 1), rows of
     uvs (VEC2, by UV set), colors (VEC4, or None) and tangents (VEC4, world; w 0 where a primitive
     has none). normal_faces: IVEC3 @ (F, 1), rows of the normals. material_of_face: INT @ (F, 1).
-    frame: where all of it lies; positions and tangents are in the frame.
+    frame: where all of it lies; positions and tangents are in the frame. corners: (F, 3), the rows
+    of ``faces`` on the host.
     """
 
     positions: Variable
@@ -93,6 +94,7 @@ class Geometry:
     material_of_face: Variable
     materials_with_uv: tuple[set[int], ...]
     frame: Frame
+    corners: np.ndarray
 
     @property
     def center(self) -> np.ndarray:

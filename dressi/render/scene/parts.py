@@ -127,7 +127,8 @@ class Material:
     ``emissive_strength`` (KHR_materials_emissive_strength). alpha_mode: OPAQUE, MASK (below
     ``alpha_cutoff`` nothing is drawn) or BLEND. unlit: KHR_materials_unlit. clearcoat,
     clearcoat_roughness, transmission: in [0, 1], factors of KHR_materials_clearcoat and
-    KHR_materials_transmission.
+    KHR_materials_transmission. extras: any JSON; its entry ``dressi`` asks for a
+    model of shading (``dressi.render.scene.models``).
     """
 
     base_color: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
