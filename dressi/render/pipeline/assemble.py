@@ -101,11 +101,7 @@ def load(
     scene = _with_environment(scene.check(), environment)
     pictures = read_targets(targets, size)
     wanted = size if pictures is None else pictures.size
-    if wanted is None:
-        raise GraphError(f"{where}: without targets it needs a size (width, height)")
-    width, height = (int(v) for v in wanted)
-    if min(width, height) < 1:
-        raise GraphError(f"{where}: pictures must have at least 1x1 pixels, got {width}x{height}")
+    width, height = _checked_size(where, wanted)
     table = ParameterTable()
     materials = build_materials(scene, used_materials(scene), table, tables)
     geometry, welded, pos, weights = build_geometry(scene, materials, table, tables)
@@ -151,6 +147,16 @@ def _exposure(table: ParameterTable) -> Parameter:
     """Add the exposure of the camera, 0 stops, to the parameters."""
     leaf = F.leaf(np.zeros((1, 1, 1), np.float32), FLOAT, "exposure")
     return table.add(Parameter("exposure", "", leaf))
+
+
+def _checked_size(where: str, size: Size | None) -> Size:
+    """(width, height) of the pictures. Raises GraphError without one, and for none at all."""
+    if size is None:
+        raise GraphError(f"{where}: without targets it needs a size (width, height)")
+    width, height = (int(v) for v in size)
+    if min(width, height) < 1:
+        raise GraphError(f"{where}: pictures must have at least 1x1 pixels, got {width}x{height}")
+    return width, height
 
 
 def _target_leaves(pictures: Targets | None) -> tuple[Variable | None, Variable | None]:
