@@ -27,10 +27,10 @@ PARTS: dict[str, tuple[str, ...]] = {
     "eye": ("M_ScleraLeft", "M_ScleraRight"),
     "teeth": ("M_Teeth",),
     "gums": ("M_GumsTongue",),
-    "lashes": ("M_EyeLashes",),
 }
 """Opaque parts, in the order of their numbers, and ICT's materials in them. The inner eyeballs
-(M_Iris...) are left out: the model of the eye finds the iris behind the cornea by refraction."""
+(M_Iris...) are left out: the model of the eye finds the iris behind the cornea by refraction; the
+lashes become strands."""
 
 LAYERS: dict[str, tuple[str, ...]] = {
     "tear": ("M_LacrimalFluid",),
@@ -41,10 +41,14 @@ LAYERS: dict[str, tuple[str, ...]] = {
 EXPRESSION = {"jawOpen": 0.18, "mouthSmile_L": 0.35, "mouthSmile_R": 0.35}
 """A mouth that is a little open, and friendly."""
 
-LIMBUS_UV = 0.135
-"""Radius in ICT's texture coordinates of an eyeball at which the cornea begins."""
+LASHES = "M_EyeLashes"
+LASH_GRID = (6, 19)
+"""Rows, from the lid on, and columns of vertices in each of ICT's twelve strips of lashes."""
 
-N_DIRECTIONS, SPLAT, N_SPLATS = 48, 160, 150_000
+LIMBUS_UV = 0.115
+"""Radius in ICT's texture coordinates of an eyeball at which its iris ends, 22 degrees."""
+
+N_DIRECTIONS, SPLAT, N_SPLATS = 32, 110, 60_000
 """For ``openness``: directions of light, pixels on a side of each depth picture, points in it."""
 
 
@@ -63,7 +67,8 @@ class Human:
     """mesh: opaque faces, with UVs (origin top left; the skin's two squares side by side). parts:
     (F,) int32, rows of PARTS. normals: (V, 3) float32. openness: (V,) float32 in [0, 1], share of
     the sky, weighted by the cosine, that a vertex sees past the opaque faces. layers: faces of
-    LAYERS, by name, of the same vertices. eyes: left, right. head: for hair."""
+    LAYERS, by name, of the same vertices. eyes: left, right. head: for hair. lashes: (S, rows,
+    columns, 3), the strips that lashes follow, from the lid on."""
 
     mesh: Mesh
     parts: Ints
@@ -72,6 +77,7 @@ class Human:
     layers: Mapping[str, Ints]
     eyes: tuple[Eye, Eye]
     head: Head
+    lashes: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +158,14 @@ def build_human(
     skin = Mesh(mesh.positions, faces[parts == 0], name="ict")
     head = Head(skin, scalp_of(skin), (np.zeros(3), ICT_SKULL))
     return Human(
-        mesh, parts, normals, openness(mesh, normals), layers, (eyes[0], eyes[1]), head
+        mesh,
+        parts,
+        normals,
+        openness(mesh, normals),
+        layers,
+        (eyes[0], eyes[1]),
+        head,
+        _lash_strips(ict, positions, eyes),
     )
 
 
@@ -219,6 +232,28 @@ def _find_eye(ict: IctArrays, positions: Floats, side: str) -> tuple[Eye, Ints]:
     axis = positions[rows[away.argmin()]] - center
     inner = ict.faces[_chosen(ict, (f"M_Sclera{side}", f"M_Iris{side}"))]
     return Eye(center, axis / np.linalg.norm(axis), radius), np.unique(inner[inner >= 0])
+
+
+def _lash_strips(ict: IctArrays, positions: Floats, eyes: list[Eye]) -> Floats:
+    """(S, rows, columns, 3): the strips of lashes, whose texture coordinates are a grid."""
+    chosen = _chosen(ict, (LASHES,))
+    faces, uv_faces = ict.faces[chosen], ict.uv_faces[chosen]
+    rows, first = np.unique(faces[faces >= 0], return_index=True)
+    uv = ict.uv[uv_faces[faces >= 0][first]]
+    n_rows, n_columns = LASH_GRID
+    n, rest = divmod(len(rows), n_rows * n_columns)
+    if rest:
+        raise GraphError(f"human: {len(rows)} vertices of lashes are no strips of {LASH_GRID}")
+    # From the top of the texture: strip under strip of the left eye, beside them the right eye's.
+    order = np.lexsort((uv[:, 0], -np.round(uv[:, 1], 3)))
+    halves = rows[order].reshape(n // 2 * n_rows, 2, n_columns).transpose(1, 0, 2)
+    strips = positions[halves.reshape(n, n_rows, n_columns)]
+    for k, strip in enumerate(strips):
+        center = min((e.center for e in eyes), key=lambda c: float(np.abs(c - strip[0, 0]).sum()))
+        away = np.linalg.norm(strip - center, axis=2).mean(axis=1)
+        if away[0] > away[-1]:
+            strips[k] = strip[::-1]
+    return strips
 
 
 def _turn(axis: Floats, towards: Floats) -> Floats:

@@ -53,8 +53,8 @@ SHADOW_CENTER, SHADOW_RADIUS = (0.0, -0.45, 0.1), 2.2
 """Of the sphere that the light's maps see."""
 
 ALBEDO = {"eye": None, "teeth": (0.78, 0.73, 0.63), "gums": (0.42, 0.12, 0.11),
-          "lashes": (0.015, 0.012, 0.01)}  # fmt: skip
-ROUGHNESS = {"skin": 0.45, "eye": 0.08, "teeth": 0.22, "gums": 0.3, "lashes": 0.5}
+          }  # fmt: skip
+ROUGHNESS = {"skin": 0.45, "eye": 0.08, "teeth": 0.22, "gums": 0.3}
 """Linear colours and roughnesses of parts; None: from a texture."""
 
 EYE_CENTER, EYE_LIMBUS, EYE_TEXELS = (300, 728), 116.0, 512
