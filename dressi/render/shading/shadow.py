@@ -84,7 +84,7 @@ def build_shadow_map(
     corners = gather(vtx_pos, faces)
 
     def depth_of(layer: Peel) -> Variable:
-        return _axial(matrix, interpolate(corners, layer.ids, layer.bary))[1]
+        return axial(matrix, interpolate(corners, layer.ids, layer.bary))[1]
 
     if r == 0.0:
         return ShadowMap(depth_of(peel), peel.stencil, matrix)
@@ -101,10 +101,10 @@ def _rims_first(depth: Variable, distance: Variable) -> Variable:
     return F.where(distance > 0.0, 1.0, F.abs(distance) * 0.5)
 
 
-def _axial(matrix: Variable, position: Variable) -> tuple[Variable, Variable, Variable]:
-    """(VEC4 clip position, FLOAT depth along the axis, FLOAT clip w, all of positions; the depth in
-    world units: clip w of a perspective light, clip z of an orthographic one, by the length of the
-    matrix' row."""
+def axial(matrix: Variable, position: Variable) -> tuple[Variable, Variable, Variable]:
+    """(VEC4 clip position, FLOAT depth along the axis, FLOAT clip w) of positions, as a light or a
+    camera sees them; the depth in world units: clip w of a perspective, clip z of a parallel
+    projection, by the length of the matrix' row. Gradient to both."""
     clip = matrix @ F.vec4(position, 1.0)
     z_row, w_row = F.length(F.linalg.row(matrix, 2).xyz), F.length(F.linalg.row(matrix, 3).xyz)
     is_perspective = w_row > 0.0
@@ -142,13 +142,13 @@ def shadow_visibility(
     if (normal is None) != (to_light is None):
         raise GraphError("shadow_visibility needs normal and to_light, or neither")
     width, height = shadow.size
-    clip, depth, w = _axial(shadow.matrix, position)
+    clip, depth, w = axial(shadow.matrix, position)
     if shadow.rim_cover is None:
         # The outline of a hard map stays where it is: alone, the way of the receiver over the map
         # would be the slope of something else than the shadow, often of the other sign.
         clip = F.stop_gradient(shadow.matrix) @ F.vec4(position, 1.0)
     ndc = clip.xyz * F.safe_div(1.0, clip.w)
-    texel = _texel(shadow, w)
+    texel = texel_size(shadow, w)
     if normal is None or to_light is None:
         slope = F.constant(1.0)
     else:
@@ -180,7 +180,7 @@ def shadow_visibility(
     return F.where(seen, 1.0 - occlusion, 1.0)
 
 
-def _texel(shadow: ShadowMap, w: Variable) -> Variable:
+def texel_size(shadow: ShadowMap, w: Variable) -> Variable:
     """FLOAT: side of a texel in world units at that clip w."""
     width, height = shadow.size
     x = F.safe_div(2.0 / width, F.length(F.linalg.row(shadow.matrix, 0).xyz))
