@@ -38,7 +38,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
 }
 """Clear layers over the eyes."""
 
-EXPRESSION = {"jawOpen": 0.18, "mouthSmile_L": 0.35, "mouthSmile_R": 0.35}
+EXPRESSION = {"jawOpen": 0.2, "mouthSmile_L": 0.45, "mouthSmile_R": 0.45}
 """A mouth that is a little open, and friendly."""
 
 LASHES = "M_EyeLashes"
@@ -55,11 +55,13 @@ N_DIRECTIONS, SPLAT, N_SPLATS = 32, 110, 60_000
 @dataclass(frozen=True)
 class Eye:
     """An eyeball. center: (3,). axis: (3,) unit, through the middle of the cornea. radius: of the
-    ball without the cornea."""
+    ball without the cornea. uv_slopes: (2, 3), how u and v (origin top left) grow over the iris, if
+    it lay in a plane across the axis."""
 
     center: Floats
     axis: Floats
     radius: float
+    uv_slopes: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +70,8 @@ class Human:
     (F,) int32, rows of PARTS. normals: (V, 3) float32. openness: (V,) float32 in [0, 1], share of
     the sky, weighted by the cosine, that a vertex sees past the opaque faces. layers: faces of
     LAYERS, by name, of the same vertices. eyes: left, right. head: for hair. lashes: (S, rows,
-    columns, 3), the strips that lashes follow, from the lid on."""
+    columns, 3), the strips that lashes follow, from the lid on. mouth: the middle of its opening,
+    (3,), and how wide that is."""
 
     mesh: Mesh
     parts: Ints
@@ -78,6 +81,7 @@ class Human:
     eyes: tuple[Eye, Eye]
     head: Head
     lashes: Floats
+    mouth: tuple[Floats, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +97,7 @@ class IctArrays:
     expression: npt.NDArray[np.int16]
     expression_names: list[str]
     step: float
+    landmarks: Ints
 
 
 def read_ict(path: str | Path) -> IctArrays:
@@ -110,6 +115,7 @@ def read_ict(path: str | Path) -> IctArrays:
                 found["expression"],
                 found["expression_names"].tolist(),
                 float(found["step"]),
+                found["landmarks68"],
             )
     except (OSError, KeyError, ValueError) as error:
         raise fail(file, "arrays", f"no ICT head: {error}") from error
@@ -118,6 +124,7 @@ def read_ict(path: str | Path) -> IctArrays:
         ("neutral", shape, (len(ict.neutral), 3)),
         ("faces", ict.faces.shape, (n_faces, 4)),
         ("uv_faces", ict.uv_faces.shape, (n_faces, 4)),
+        ("landmarks68", ict.landmarks.shape, (68,)),
         ("expression", ict.expression.shape, (len(ict.expression_names), *shape)),
     ):
         if got != wanted:
@@ -148,7 +155,7 @@ def build_human(
         eye, rows = _find_eye(ict, positions, side)
         turn = _turn(eye.axis, target - eye.center)
         positions[rows] = (positions[rows] - eye.center) @ turn.T + eye.center
-        eyes.append(Eye(eye.center, turn @ eye.axis, eye.radius))
+        eyes.append(Eye(eye.center, turn @ eye.axis, eye.radius, eye.uv_slopes @ turn.T))
     faces, uv_faces, parts = _opaque(ict)
     mesh = Mesh(positions.astype(np.float32), faces, _uvs(ict), uv_faces, name="human").check()
     normals = vertex_normals(mesh.positions, mesh.faces)
@@ -166,6 +173,7 @@ def build_human(
         (eyes[0], eyes[1]),
         head,
         _lash_strips(ict, positions, eyes),
+        _mouth(ict, positions),
     )
 
 
@@ -230,8 +238,13 @@ def _find_eye(ict: IctArrays, positions: Floats, side: str) -> tuple[Eye, Ints]:
     center = solved[:3]
     radius = float(np.sqrt(solved[3] + center @ center))
     axis = positions[rows[away.argmin()]] - center
+    axis /= np.linalg.norm(axis)
+    iris = away < LIMBUS_UV
+    across = positions[rows[iris]] - center
+    across -= np.outer(across @ axis, axis)
+    slopes = np.linalg.lstsq(across, (uv[iris] - 0.5) * (1.0, -1.0), rcond=None)[0].T
     inner = ict.faces[_chosen(ict, (f"M_Sclera{side}", f"M_Iris{side}"))]
-    return Eye(center, axis / np.linalg.norm(axis), radius), np.unique(inner[inner >= 0])
+    return Eye(center, axis, radius, slopes), np.unique(inner[inner >= 0])
 
 
 def _lash_strips(ict: IctArrays, positions: Floats, eyes: list[Eye]) -> Floats:
@@ -254,6 +267,12 @@ def _lash_strips(ict: IctArrays, positions: Floats, eyes: list[Eye]) -> Floats:
         if away[0] > away[-1]:
             strips[k] = strip[::-1]
     return strips
+
+
+def _mouth(ict: IctArrays, positions: Floats) -> tuple[Floats, float]:
+    """(the middle between the inner lips, their distance). iBUG 62 and 66 of 68."""
+    upper, lower = positions[ict.landmarks[[62, 66]]]
+    return 0.5 * (upper + lower), float(np.linalg.norm(upper - lower))
 
 
 def _turn(axis: Floats, towards: Floats) -> Floats:

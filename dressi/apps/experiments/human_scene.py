@@ -9,15 +9,23 @@ meshes and strands on both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, INT, IVEC2, IVEC3, MAT4, VEC2, VEC3
 from dressi.apps.data import human_file
-from dressi.apps.experiments.human_parts import LIMBUS_UV, PARTS, Human
-from dressi.errors import GraphError
+from dressi.apps.experiments.human_parts import LIMBUS_UV, Human
+from dressi.apps.experiments.human_shading import (
+    NUMBERS,
+    Look,
+    Pixels,
+    Shadowed,
+    over_tears,
+    shade_meshes,
+)
+from dressi.errors import GraphError, scope
 from dressi.render.camera import Camera, look_at, perspective
 from dressi.render.ibl import Environment, build_environment
 from dressi.render.io import read_image
@@ -33,30 +41,20 @@ from dressi.render.scene import Strands
 from dressi.render.shading import (
     DirectionalLight,
     HairFiber,
-    OpacityMap,
-    ShadowMap,
     Surface,
     build_opacity_map,
     build_shadow_map,
     directional_matrix,
     eye_position,
-    pbr,
     shade_hair,
     shadow_visibility,
-    strand_transmittance,
 )
-
-DENSITY = 0.7
-"""What a strand takes of the light: hair is translucent."""
+from dressi.render.shading.skin import Skin
 
 SHADOW_CENTER, SHADOW_RADIUS = (0.0, -0.45, 0.1), 2.2
 """Of the sphere that the light's maps see."""
 
-ALBEDO = {"eye": None, "teeth": (0.78, 0.73, 0.63), "gums": (0.42, 0.12, 0.11),
-          }  # fmt: skip
-ROUGHNESS = {"skin": 0.45, "eye": 0.08, "teeth": 0.22, "gums": 0.3}
-"""Linear colours and roughnesses of parts; None: from a texture."""
-
+IRIS_GAIN = 3.0
 EYE_CENTER, EYE_LIMBUS, EYE_TEXELS = (300, 728), 116.0, 512
 """In MakeHuman's picture of eyes: the middle of one, the radius of its iris, texels to take."""
 
@@ -69,10 +67,12 @@ DEFAULT_LIGHTS = (
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What the human stands in. environment: leaf, VEC3, equirectangular. ambient: factor of it.
-    shadow_texels, slices: of the lights' maps. n_layers: of strands over each other per pixel."""
+    """What the human stands in. cameras: one per view; with hair there is one. environment: name of
+    a file of the package. ambient: factor of it. shadow_texels, slices: of the lights' maps.
+    n_layers: of strands over each other per pixel. width: of the spread of light in skin, in units
+    of 10 cm; people's is 0.03."""
 
-    camera: Camera
+    cameras: Sequence[Camera]
     size: tuple[int, int]
     lights: Sequence[DirectionalLight] = DEFAULT_LIGHTS
     environment: str = "hdr/aerodynamics_workshop_256.hdr"
@@ -80,35 +80,23 @@ class Setting:
     shadow_texels: int = 512
     slices: int = 24
     n_layers: int = 6
+    width: float = 0.03
     background: tuple[float, float, float] = (0.09, 0.1, 0.115)
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """color: VEC3 linear. hair: FLOAT, coverage by strands. skin_map: VEC3, linear, the leaf that
-    holds the skin's colour. roughness: FLOAT @ 1x1 of the skin. matrix: MAT4, world to clip."""
+    """color: VEC3 linear, layers = views. hair: FLOAT, coverage by strands. skin_map: VEC3 linear,
+    the leaf of the skin's colours. width, roughness: FLOAT @ 1x1, leaves of the skin. matrix: MAT4
+    @ 1x1, leaf, world to clip. raster: of the opaque meshes."""
 
     color: Variable
     hair: Variable
     skin_map: Variable
+    width: Variable
     roughness: Variable
     matrix: Variable
     raster: HardRaster
-
-
-@dataclass(frozen=True, eq=False)
-class Shadowed:
-    """A light with what hides it. meshes: None where they cast no shadow."""
-
-    light: DirectionalLight
-    strands: OpacityMap | None
-    meshes: ShadowMap
-
-    def passes(self, position: Variable) -> Variable:
-        """FLOAT: share of light that comes through the strands."""
-        if self.strands is None:
-            return F.expand(F.constant(1.0), position.size, position.layers)
-        return strand_transmittance(self.strands, position, DENSITY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,24 +108,6 @@ class StrandLeaves:
     neighbors: Variable
     widths: Variable
     tangents: Variable
-
-
-@dataclass(frozen=True, eq=False)
-class Pixels:
-    """What the meshes show per pixel. part: INT; the rest as in ``Surface``."""
-
-    raster: HardRaster
-    position: Variable
-    normal: Variable
-    openness: Variable
-    uv: Variable
-    part: Variable
-    to_eye: Variable
-
-    def of(self, name: str) -> Variable:
-        """FLOAT mask of a part."""
-        number = list(PARTS).index(name)
-        return F.to_float(F.compare("eq", self.part, number)) * self.raster.mask
 
 
 def portrait(aspect: float = 1.0) -> Camera:
@@ -184,7 +154,10 @@ def eye_texture() -> np.ndarray:
     at = (np.arange(EYE_TEXELS) + 0.5) / EYE_TEXELS * 2.0 * half - half
     cols = np.clip((EYE_CENTER[0] + at).astype(int), 8, 590)
     rows = np.clip((EYE_CENTER[1] + at).astype(int), 440, 1015)
-    return np.ascontiguousarray(image[rows][:, cols])
+    eye = image[rows][:, cols]
+    # The picture's irises are nearly black in linear light; people's dark ones are not.
+    iris = np.hypot(at[:, None], at[None, :]) < 1.02 * EYE_LIMBUS
+    return np.ascontiguousarray(np.where(iris[..., None], IRIS_GAIN * eye, eye))
 
 
 def strand_leaves(strands: Strands) -> StrandLeaves:
@@ -199,35 +172,63 @@ def strand_leaves(strands: Strands) -> StrandLeaves:
 
 
 def build_human_picture(
-    human: Human, strands: Strands | None, setting: Setting, fiber: HairFiber | None = None
+    human: Human,
+    strands: Strands | None,
+    setting: Setting,
+    fiber: HairFiber | None = None,
+    skin_map: np.ndarray | None = None,
 ) -> Picture:
     """Return the picture of a human.
 
-    strands: None for a bald one. fiber: of the hair. Gradient to the leaves of ``Picture`` and to
-    the numbers of the fibre. Raises GraphError for a setting without lights, and as the builders.
+    strands: None for a bald one. fiber: of the hair. skin_map: (H, W, 3) linear, default
+    ``skin_texture``. Gradient to the leaves of ``Picture`` and to the numbers of the fibre. Raises
+    GraphError for a setting without lights or cameras, for several cameras with hair, and as the
+    builders.
     """
-    if not setting.lights:
-        raise GraphError("human: the setting needs at least one light")
+    if not setting.lights or not setting.cameras:
+        raise GraphError("human: the setting needs at least one light and one camera")
+    if strands is not None and len(setting.cameras) > 1:
+        raise GraphError(
+            f"human: hair is drawn for one camera, got {len(setting.cameras)}\n"
+            "  hint: build a picture for each, or leave the strands out"
+        )
     hair = None if strands is None else strand_leaves(strands)
     vtx_pos = F.leaf(human.mesh.positions, VEC3, "positions")
     faces = F.leaf(human.mesh.faces, IVEC3, "faces")
-    matrix = F.leaf(setting.camera.matrix32, MAT4, "matrix")
-    lights = [_shadowed(light, vtx_pos, faces, hair, setting) for light in setting.lights]
-    env = F.leaf(read_image(human_file(setting.environment)), VEC3, "environment")
-    environment = build_environment(env * setting.ambient)
-
-    pixels = _pixels(human, vtx_pos, faces, matrix, setting.size)
-    skin_map = F.leaf(skin_texture(), VEC3, "skin_map")
-    roughness = F.leaf([ROUGHNESS["skin"]], FLOAT, "skin_roughness")
-    color = shade_meshes(pixels, lights, environment, skin_map, roughness)
-    color = F.where(pixels.raster.mask, color, F.constant(setting.background))
-    clip = project(vtx_pos, matrix)
-    edges = build_edge_weights(clip, faces, pixels.raster.ids, pixels.raster.depth)
-    (color,) = blend_edges([color], edges)
-    coverage = F.expand(F.constant(0.0), setting.size)
+    matrix = F.leaf(np.stack([c.matrix32 for c in setting.cameras]), MAT4, "matrix")
+    with scope("shadows"):
+        lights = [_shadowed(light, vtx_pos, faces, hair, setting) for light in setting.lights]
+    with scope("environment"):
+        env = F.leaf(read_image(human_file(setting.environment)), VEC3, "environment")
+        environment = build_environment(env * setting.ambient)
+    with scope("meshes"):
+        pixels = _pixels(human, vtx_pos, faces, matrix, setting.size)
+    look = Look(
+        F.leaf(skin_texture() if skin_map is None else skin_map, VEC3, "skin_map"),
+        F.leaf(eye_texture(), VEC3, "eye_map"),
+        Skin(F.leaf([setting.width], FLOAT, "skin_width")),
+        F.leaf([NUMBERS["skin"][1]], FLOAT, "skin_roughness"),
+    )
+    with scope("skin, eyes, teeth"):
+        color, shadows = shade_meshes(human, pixels, lights, environment, look, matrix)
+        color = F.where(pixels.raster.mask, color, F.constant(setting.background))
+    with scope("tears"):
+        tears = _tear_surface(human, vtx_pos, matrix, setting.size)
+        color = over_tears(color, pixels.raster, *tears, lights, environment, shadows)
+    with scope("edges"):
+        clip = project(vtx_pos, matrix)
+        edges = build_edge_weights(clip, faces, pixels.raster.ids, pixels.raster.depth)
+        (color,) = blend_edges([color], edges)
+    coverage = F.expand(F.constant(0.0), setting.size, len(setting.cameras))
     if hair is not None:
-        color, coverage = _over(color, hair, pixels, lights, environment, matrix, setting, fiber)
-    return Picture(color, coverage, skin_map, roughness, matrix, pixels.raster)
+        with scope("hair"):
+            color, coverage = _over(
+                color, hair, pixels, lights, environment, matrix, setting, fiber
+            )
+    assert isinstance(look.skin.width, Variable)
+    return Picture(
+        color, coverage, look.skin_map, look.skin.width, look.roughness, matrix, pixels.raster
+    )
 
 
 def _shadowed(
@@ -266,42 +267,15 @@ def _pixels(
     return Pixels(raster, position, F.normalize(normal), free, uv, part, away)
 
 
-def shade_meshes(
-    pixels: Pixels,
-    lights: Sequence[Shadowed],
-    environment: Environment,
-    skin_map: Variable,
-    roughness: Variable,
-) -> Variable:
-    """VEC3 linear: the opaque meshes."""
-    skin = F.texture(skin_map, pixels.uv, wrap="clamp")
-    iris = F.texture(F.leaf(eye_texture(), VEC3, "eye_map"), pixels.uv, wrap="clamp")
-    colors = [ALBEDO.get(name) or (0.0, 0.0, 0.0) for name in PARTS]
-    albedo = F.lookup(F.leaf(np.float32(colors), VEC3, "part_colors"), pixels.part)
-    albedo = albedo + skin * pixels.of("skin") + iris * pixels.of("eye")
-    rough = F.lookup(
-        F.leaf(np.float32([ROUGHNESS[n] for n in PARTS])[:, None], FLOAT, "part_roughness"),
-        pixels.part,
-    )
-    rough = F.where(pixels.of("skin"), roughness, rough)
-    through = [light.passes(pixels.position) for light in lights]
-    shadows = []
-    for light, passes in zip(lights, through, strict=True):
-        to_light, _ = light.light.sample(pixels.position)
-        shadows.append(
-            passes * shadow_visibility(light.meshes, pixels.position, pixels.normal, to_light)
-        )
-    hidden = F.add_n(through) * (1.0 / len(through))
-    surface = Surface(
-        albedo,
-        pixels.position,
-        pixels.normal,
-        pixels.to_eye,
-        roughness=rough,
-        # Light from everywhere is hidden by what hides the lights, on average.
-        occlusion=pixels.openness * F.sqrt(hidden),
-    )
-    return pbr(surface, [x.light for x in lights], environment, shadows)
+def _tear_surface(
+    human: Human, vtx_pos: Variable, matrix: Variable, size: tuple[int, int]
+) -> tuple[HardRaster, Surface]:
+    faces = F.leaf(human.layers["tear"], IVEC3, "tear_faces")
+    raster = build_hard_raster(vtx_pos, faces, matrix, size)
+    normals = F.leaf(human.normals, VEC3, "tear_normals")
+    position, normal = raster.interpolate((vtx_pos, normals), faces)
+    away = F.normalize(eye_position(matrix) - position)
+    return raster, Surface(position=position, normal=F.normalize(normal), to_eye=away)
 
 
 def _over(
@@ -331,7 +305,7 @@ def _over(
     hidden = F.add_n(through) * (1.0 / len(through))
     outwards = F.normalize(position)
     shaded = shade_hair(
-        fiber or HairFiber(melanin=0.45, redness=0.3, roughness=0.25),
+        fiber or HairFiber(melanin=0.85, redness=0.3, roughness=0.3),
         tangent,
         F.normalize(eye_position(matrix) - position),
         position,
