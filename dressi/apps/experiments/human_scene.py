@@ -58,6 +58,9 @@ IRIS_GAIN = 3.0
 EYE_CENTER, EYE_LIMBUS, EYE_TEXELS = (300, 728), 116.0, 512
 """In MakeHuman's picture of eyes: the middle of one, the radius of its iris, texels to take."""
 
+FIBER = HairFiber(melanin=0.85, redness=0.3, roughness=0.3)
+"""Of dark brown hair."""
+
 DEFAULT_LIGHTS = (
     DirectionalLight((-0.55, -0.55, -0.75), (1.0, 0.93, 0.85), 2.6),
     DirectionalLight((0.8, -0.35, 0.55), (0.75, 0.86, 1.0), 2.2),
@@ -305,7 +308,7 @@ def _over(
     hidden = F.add_n(through) * (1.0 / len(through))
     outwards = F.normalize(position)
     shaded = shade_hair(
-        fiber or HairFiber(melanin=0.85, redness=0.3, roughness=0.3),
+        fiber or FIBER,
         tangent,
         F.normalize(eye_position(matrix) - position),
         position,
