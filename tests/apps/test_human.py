@@ -121,7 +121,7 @@ def test_bad_strands_textures_and_settings_are_refused() -> None:
         Strands(np.zeros((1, 3)), np.array([1]), np.float32(0.1))
     with pytest.raises(GraphError, match="skin must be"):
         grow_human_hair(_human(), np.zeros((4, 4)), 10)
-    with pytest.raises(GraphError, match="n must be 1 or more"):
+    with pytest.raises(GraphError, match="number of strands must be"):
         grow_human_hair(_human(), skin_texture(), 0)
     strands = lashes(_human())
     with pytest.raises(GraphError, match="one camera, got 2"):

@@ -38,7 +38,7 @@ YAWS_DEG = (-50.0, -15.0, 15.0, 50.0)
 MAP_SIZE = (192, 96)
 """(width, height) of the texture that is fitted: about a texel per pixel of the views."""
 
-TRUE = {"skin_width": 0.03, "skin_roughness": 0.46}
+TRUE = {"skin_width": 0.03, "skin_roughness": 0.48}
 START = {"skin_width": 0.08, "skin_roughness": 0.75}
 RANGES = {"skin_width": (0.004, 0.15), "skin_roughness": (0.05, 1.0), "skin_map": (0.0, 1.0)}
 RATES = {"skin_width": 1.5e-3, "skin_roughness": 1e-2, "skin_map": 2e-2}

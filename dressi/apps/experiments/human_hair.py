@@ -19,6 +19,17 @@ BROW_STRANDS, BROW_LENGTH, BROW_WIDTH = 1500, 0.075, 0.0022
 """Of the brows: strands tried, of which those stay that grow where the skin is dark; lengths in
 units of 10 cm."""
 
+HAIRLINE = (
+    [-0.7, -0.3, -0.05, 0.15, 0.3, 0.45, 0.6, 0.85],
+    [-0.72, -0.45, -0.12, -0.02, 0.08, 0.3, 0.55, 0.64],
+)
+"""Depth z and the height y above which hair grows there, with whiskers in front of the ears."""
+EAR = (0.79, 0.3)
+"""Distance x from the middle and height y beyond and below which there is an ear."""
+
+SOFT_HAIRLINE = 0.14
+"""Height over which hair becomes dense."""
+
 BROW_WINDOW = ((0.11, 0.39), (0.17, 0.255))
 """u and v of the skin's texture, in which brows lie between these and their mirror images."""
 
@@ -38,22 +49,40 @@ def grow_human_hair(human: Human, skin: np.ndarray, n: int, seed: int = 0) -> St
 
 
 def scalp_hair(human: Human, n: int, seed: int = 0) -> Strands:
-    """Return n strands on the scalp, short and combed to a side and back. Fewer strands are
-    thicker, so that the head is covered."""
+    """Return n strands on the scalp, short. Fewer strands are thicker, so that the head is
+    covered."""
+    if not isinstance(n, int) or n < 1:
+        raise GraphError(f"human: the number of strands must be 1 or more, got {n!r}")
     style = Growth(
-        length=0.52,
-        spread=0.35,
+        length=0.46,
+        spread=0.3,
         n_points=16,
         width=0.0045 * (20000 / n) ** 0.5,
-        lift=0.30,
-        gravity=0.22,
-        curl=0.16,
+        lift=0.3,
+        gravity=0.6,
+        curl=0.22,
         scale=0.35,
-        stray=0.05,
+        stray=0.07,
         seed=seed,
-        comb=(-0.55, 0.25, -0.8),
     )
-    return grow_strands(human.head.scalp, n, style, human.head.ball)
+    grown = grow_strands(_scalp(human), 2 * n, style, human.head.ball)
+    roots = grown.points[grown.roots]
+    # Hair begins gradually: the nearer to the hairline, the fewer strands.
+    inside = roots[:, 1] - np.interp(roots[:, 2], *HAIRLINE)
+    kept = inside > SOFT_HAIRLINE * np.random.default_rng(seed).uniform(size=len(roots))
+    order = np.concatenate([np.flatnonzero(kept), np.flatnonzero(~kept)])
+    return grown.subset(order[:n])
+
+
+def _scalp(human: Human) -> Mesh:
+    """The faces within the hairline, without the ears."""
+    skin = human.head.mesh
+    middle = skin.positions[skin.faces].mean(axis=1)
+    normal = human.normals[skin.faces].mean(axis=1)
+    above = middle[:, 1] > np.interp(middle[:, 2], *HAIRLINE)
+    ear = (np.abs(middle[:, 0]) > EAR[0]) & (middle[:, 1] < EAR[1])
+    outward = (normal * middle).sum(axis=1) > 0.0
+    return Mesh(skin.positions, skin.faces[above & outward & ~ear], name="scalp")
 
 
 def joined(several: list[Strands]) -> Strands:

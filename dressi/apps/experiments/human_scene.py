@@ -54,16 +54,17 @@ from dressi.render.shading.skin import Skin
 SHADOW_CENTER, SHADOW_RADIUS = (0.0, -0.45, 0.1), 2.2
 """Of the sphere that the light's maps see."""
 
-IRIS_GAIN = 3.0
+IRIS_COLOR = (5.2, 2.9, 1.35)
+"""By the picture's mean of red, green and blue."""
 EYE_CENTER, EYE_LIMBUS, EYE_TEXELS = (300, 728), 116.0, 512
 """In MakeHuman's picture of eyes: the middle of one, the radius of its iris, texels to take."""
 
-FIBER = HairFiber(melanin=0.85, redness=0.3, roughness=0.3)
+FIBER = HairFiber(melanin=0.88, redness=0.12, roughness=0.3)
 """Of dark brown hair."""
 
 DEFAULT_LIGHTS = (
-    DirectionalLight((-0.55, -0.55, -0.75), (1.0, 0.93, 0.85), 2.6),
-    DirectionalLight((0.8, -0.35, 0.55), (0.75, 0.86, 1.0), 2.2),
+    DirectionalLight((-0.5, -0.4, -0.8), (1.0, 0.93, 0.86), 2.3),
+    DirectionalLight((0.8, -0.35, 0.55), (0.75, 0.86, 1.0), 2.0),
 )
 """A warm one from the front, a cool one from behind."""
 
@@ -79,7 +80,7 @@ class Setting:
     size: tuple[int, int]
     lights: Sequence[DirectionalLight] = DEFAULT_LIGHTS
     environment: str = "hdr/aerodynamics_workshop_256.hdr"
-    ambient: float = 0.55
+    ambient: float = 0.8
     shadow_texels: int = 512
     slices: int = 24
     n_layers: int = 6
@@ -158,9 +159,10 @@ def eye_texture() -> np.ndarray:
     cols = np.clip((EYE_CENTER[0] + at).astype(int), 8, 590)
     rows = np.clip((EYE_CENTER[1] + at).astype(int), 440, 1015)
     eye = image[rows][:, cols]
-    # The picture's irises are nearly black in linear light; people's dark ones are not.
+    # The picture's irises are nearly black and red in linear light; people's brown ones are not.
     iris = np.hypot(at[:, None], at[None, :]) < 1.02 * EYE_LIMBUS
-    return np.ascontiguousarray(np.where(iris[..., None], IRIS_GAIN * eye, eye))
+    brown = eye.mean(axis=2, keepdims=True) * np.float32(IRIS_COLOR)
+    return np.ascontiguousarray(np.where(iris[..., None], brown, eye))
 
 
 def strand_leaves(strands: Strands) -> StrandLeaves:

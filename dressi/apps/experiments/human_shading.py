@@ -40,14 +40,14 @@ DENSITY = 0.7
 """What a strand takes of the light: hair is translucent."""
 
 NUMBERS: dict[str, tuple[float, float, float]] = {
-    "skin": (1.4, 0.46, 0.15),
+    "skin": (1.4, 0.48, 0.12),
     "eye": (1.376, 0.06, 0.0),
     "teeth": (IOR, 0.25, 0.0),
     "gums": (1.4, 0.28, 0.0),
 }
 """Index of refraction, roughness, and share of the second, sharper lobe, of each part."""
 
-COLORS = {"teeth": (0.80, 0.74, 0.62), "gums": (0.40, 0.12, 0.11)}
+COLORS = {"teeth": (0.88, 0.82, 0.74), "gums": (0.60, 0.23, 0.21)}
 """Linear albedo of parts without a texture."""
 
 IRIS_PLANE = 0.14
@@ -130,12 +130,9 @@ def shade_meshes(
         thick = thickness(light.meshes, pixels.position, pixels.normal)
         passed = transmitted(pixels.normal, to_light, thick, look.skin.width)
         back.append(passed * (look.skin.transmission * is_skin * passes))
+    free = _occlusion(human, pixels, through)
     surface = Surface(
-        albedo,
-        pixels.position,
-        pixels.normal,
-        pixels.to_eye,
-        occlusion=_occlusion(human, pixels, through),
+        albedo, pixels.position, pixels.normal, pixels.to_eye, occlusion=free
     )
     rough = F.where(is_skin, look.roughness, pixels.number(1, "roughness"))
     mix = pixels.number(2, "lobe_mix")
@@ -159,7 +156,11 @@ def shade_meshes(
         pixels.of("skin", "teeth", "gums"),
     )
     diffuse = F.where(is_eye, split.diffuse, spread)
-    return albedo * diffuse + split.specular, shadows
+    # What is hidden from the sky sees surfaces of its own colour, again and again: a geometric
+    # series. Without it the inside of the mouth would be black.
+    bounces = 1.0 / (1.0 - albedo * (1.0 - free))
+    inside = F.where(pixels.of("teeth", "gums"), free, 1.0)
+    return albedo * diffuse * bounces + split.specular * inside, shadows
 
 
 def _irises(human: Human, pixels: Pixels, eye: Eye) -> tuple[Variable, Variable, Variable]:
