@@ -72,7 +72,8 @@ def test_a_ball_is_open_to_the_sky_and_what_is_inside_of_it_is_not() -> None:
     )
     free = openness(both, np.concatenate([ball.positions, ball.positions]))
     n = len(ball.positions)
-    assert free[:n].min() > 0.8 and free[n:].max() < 0.1
+    # The pictures of depths are made of points, between which a little light comes through.
+    assert free[:n].min() > 0.9 and free[n:].mean() < 0.05 and free[n:].max() < 0.4
 
 
 def test_lashes_begin_at_the_lids_and_brows_grow_above_the_eyes() -> None:

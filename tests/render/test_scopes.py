@@ -39,7 +39,7 @@ def test_errors_name_the_scope() -> None:
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "a[b]", 3])
 def test_a_bad_name_is_refused(name: object) -> None:
-    with pytest.raises(GraphError, match="scope: name must be"):
+    with pytest.raises(GraphError, match="name must be a line of text"):
         scope(name)  # type: ignore[arg-type]
 
 

@@ -98,7 +98,7 @@ def run(settings: Settings) -> Result:
         n_layers=settings.layers,
     )
     if settings.smoke:
-        setting = replace(setting, shadow_texels=32, slices=4)
+        setting = replace(setting, shadow_texels=32, slices=4, taps=11)
     built = Built(human, strands, setting)
     pictures: dict[str, np.ndarray] = {}
     conditions: list[tuple[str, bool]] = []

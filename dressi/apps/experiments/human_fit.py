@@ -96,26 +96,29 @@ def fit_skin(human: Human, setting: Setting, settings: Settings) -> HumanFit:
     target = Variable(VEC3, size, layers=len(YAWS_DEG), name="target")
     loss = l2_loss(picture.color, target)
     begin = time.perf_counter()
+    grey = np.ascontiguousarray(np.broadcast_to(true_map.mean(axis=(0, 1)), true_map.shape))
     with DressiAD(settings.device, Options(lowering="compute")) as ad:
+        ad.send_img(target, np.zeros((len(YAWS_DEG), *size, 3), np.float32))
+        ad.set_loss_var(loss)
+        ad.set_optimizer(bounded)
+        ad.state_dict()  # builds: what is drawn from here on reads the step's leaves
         wanted = ad.recv_img(picture.color)
         ad.send_img(target, wanted)
         for name, leaf in leaves.items():
             ad.send_img(leaf, START[name])
-        grey = np.broadcast_to(true_map.mean(axis=(0, 1)), true_map.shape)
-        ad.send_img(picture.skin_map, np.ascontiguousarray(grey))
+        ad.send_img(picture.skin_map, grey)
         first = ad.recv_img(picture.color)
-        ad.set_loss_var(loss)
-        ad.set_optimizer(bounded)
         chunk = max(settings.iterations // 20, 1)
         for _ in tqdm(range(0, settings.iterations, chunk), desc="fit of the skin", leave=False):
             ad.exec_steps(chunk)
         last = ad.recv_img(picture.color)
         numbers = {k: float(ad.recv_img(v).reshape(-1)[0]) for k, v in leaves.items()}
         found = ad.recv_img(picture.skin_map)
-        gradient = np.abs(ad.recv_grad(picture.skin_map)).sum(axis=-1)
+    # Adam moves every texel that has a gradient.
+    seen = np.abs(found - grey).max(axis=-1) > 1e-6
     if not np.isfinite(last).all():
         raise DressiError("human: the fitted picture became no number")
-    return _summary(first, last, wanted, numbers, found, true_map, gradient > 0.0, begin)
+    return _summary(first, last, wanted, numbers, found, true_map, seen, begin)
 
 
 def _summary(

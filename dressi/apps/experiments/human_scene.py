@@ -74,7 +74,7 @@ class Setting:
     """What the human stands in. cameras: one per view; with hair there is one. environment: name of
     a file of the package. ambient: factor of it. shadow_texels, slices: of the lights' maps.
     n_layers: of strands over each other per pixel. width: of the spread of light in skin, in units
-    of 10 cm; people's is 0.03."""
+    of 10 cm; people's is 0.03; taps: of it."""
 
     cameras: Sequence[Camera]
     size: tuple[int, int]
@@ -85,6 +85,7 @@ class Setting:
     slices: int = 24
     n_layers: int = 6
     width: float = 0.03
+    taps: int = 17
     background: tuple[float, float, float] = (0.09, 0.1, 0.115)
 
 
@@ -200,7 +201,8 @@ def build_human_picture(
     hair = None if strands is None else strand_leaves(strands)
     vtx_pos = F.leaf(human.mesh.positions, VEC3, "positions")
     faces = F.leaf(human.mesh.faces, IVEC3, "faces")
-    matrix = F.leaf(np.stack([c.matrix32 for c in setting.cameras]), MAT4, "matrix")
+    views = np.stack([c.matrix32 for c in setting.cameras])[:, None, None]
+    matrix = F.leaf(views, MAT4, "matrix")
     with scope("shadows"):
         lights = [_shadowed(light, vtx_pos, faces, hair, setting) for light in setting.lights]
     with scope("environment"):
@@ -213,6 +215,7 @@ def build_human_picture(
         F.leaf(eye_texture(), VEC3, "eye_map"),
         Skin(F.leaf([setting.width], FLOAT, "skin_width")),
         F.leaf([NUMBERS["skin"][1]], FLOAT, "skin_roughness"),
+        setting.taps,
     )
     with scope("skin, eyes, teeth"):
         color, shadows = shade_meshes(human, pixels, lights, environment, look, matrix)

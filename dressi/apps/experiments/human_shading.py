@@ -54,8 +54,6 @@ IRIS_PLANE = 0.14
 """From the middle of the eyeball to the plane of its iris, in units of 10 cm: ICT's eyes are a
 quarter larger than people's."""
 
-TAPS = 17
-
 
 @dataclass(frozen=True, eq=False)
 class Shadowed:
@@ -99,12 +97,13 @@ class Pixels:
 @dataclass(frozen=True, eq=False)
 class Look:
     """What skin and eyes look like. skin_map, eye_map: VEC3 linear. skin: its numbers. roughness:
-    FLOAT @ 1x1, of the skin's first lobe."""
+    FLOAT @ 1x1, of the skin's first lobe. taps: of the spread of light in skin."""
 
     skin_map: Variable
     eye_map: Variable
     skin: Skin
     roughness: Variable
+    taps: int = 17
 
 
 def shade_meshes(
@@ -150,7 +149,7 @@ def shade_meshes(
         split.diffuse,
         pixels.position,
         matrix,
-        look.skin.kernel(TAPS),
+        look.skin.kernel(look.taps),
         look.skin.width,
         # Teeth and gums are spread as skin; what lies at another depth does not mix.
         pixels.of("skin", "teeth", "gums"),
