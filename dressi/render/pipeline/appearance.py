@@ -10,19 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from dressi.ad import F, Variable
-from dressi.ad.vtype import FLOAT
+from dressi.ad.vtype import FLOAT, IVEC3
 from dressi.render.camera.eye import to_eye
-from dressi.render.pipeline.lights import build_shadows
+from dressi.render.pipeline.lights import build_shadow_maps, build_shadows
 from dressi.render.pipeline.materials import MaterialLeaves, sampler_of
+from dressi.render.pipeline.models import Iris, add_model_colors, build_iris
 from dressi.render.pipeline.tables import Geometry
 from dressi.render.raster import Peel, ScreenFaces, gather, interpolate
+from dressi.render.scene.models import MODELS
 from dressi.render.scene.parts import TextureRef
 from dressi.render.shading import (
     Light,
+    ShadowMap,
     Surface,
     alpha_mask,
     flat_normal,
@@ -43,7 +47,8 @@ class Appearance:
     """What is the same for all peels. normals: VEC3 @ (G, 1). eye: VEC4 @ 1x1, layers = views
     (``homogeneous_eye``). tangents: whether those of the file are read. mipmaps: whether samplers
     that ask for them get them. shadow_texels: side of shadow maps, 0 for none; shadow_r: their soft
-    rim. mask_softness: of alpha masks."""
+    rim. mask_softness: of alpha masks. matrix: MAT4 @ 1x1, layers = views, world to clip, and
+    apexes (``build_apexes``): what skin, teeth and eyes need."""
 
     geometry: Geometry
     materials: Sequence[MaterialLeaves]
@@ -56,6 +61,8 @@ class Appearance:
     shadow_texels: int = 0
     shadow_r: float = 0.0
     mask_softness: float | Variable = 0.0
+    matrix: Variable | None = None
+    apexes: tuple[Variable, Variable] | None = None
     _chains: dict[Variable, F.image.MipMap] = field(default_factory=dict)
 
     @property
@@ -69,12 +76,24 @@ class Appearance:
             self._chains[leaf] = F.image.mipmap(leaf)
         return self._chains[leaf]
 
+    def shadow_maps(self) -> list[ShadowMap | None]:
+        """The map of each light; an empty list without shadows. Tears cast none."""
+        if not self.shadow_texels:
+            return []
+        g = self.geometry
+        faces = g.faces
+        tears = [k for k, m in enumerate(self.materials) if m.model and m.model.name == "tears"]
+        if tears:
+            number = g.material_of_face.data.reshape(-1)  # type: ignore[union-attr]
+            faces = F.leaf(g.corners[~np.isin(number, tears)], IVEC3, "casters")
+        return build_shadow_maps(self.lights, g, faces, self.shadow_texels, self.shadow_r)
+
     def shade(self, peel: Peel, screen: ScreenFaces) -> tuple[Variable, Variable | None]:
         """(VEC3 linear colour, FLOAT alpha or None where all is opaque) of one peel."""
-        return _Pixels(self, peel, screen).shade()
+        return Pixels(self, peel, screen).shade()
 
 
-class _Pixels:
+class Pixels:
     """One peel."""
 
     def __init__(self, appearance: Appearance, peel: Peel, screen: ScreenFaces) -> None:
@@ -112,6 +131,33 @@ class _Pixels:
         """Numbers of the materials that pass a test."""
         return {k for k, m in enumerate(self.a.materials) if test(m.material)}
 
+    # -- models of living materials
+
+    def of_model(self, name: str) -> set[int]:
+        """Numbers of the materials that ask for a model."""
+        models = (m.model for m in self.a.materials)
+        return {k for k, m in enumerate(models) if m is not None and m.name == name}
+
+    def table_of(self, key: str, chosen: set[int]) -> Variable:
+        """A number of the model of some materials: @ 1x1 where there is one material, else @
+        (materials, 1), with any value for the others."""
+        models = [self.a.materials[k] for k in sorted(chosen)]
+        some = models[0]
+        positive = some.model is not None and MODELS[some.model.name][key].positive
+        own = [m.numbers.get(key, some.numbers[key]) for m in self.a.materials]
+        value = own[min(chosen)] if len(models) == 1 else F.join(own)
+        return F.exp(value) if positive else value
+
+    def number_of(self, key: str, chosen: set[int]) -> Variable:
+        """A number of the model of the material at each pixel of some materials."""
+        value = self.table_of(key, chosen)
+        return value if len(chosen) == 1 or self.number is None else F.lookup(value, self.number)
+
+    @cached_property
+    def iris(self) -> Iris:
+        """The eyes at each pixel."""
+        return build_iris(self)
+
     # -- maps
 
     def map(self, kind: str, missing: Variable) -> Variable:
@@ -124,16 +170,18 @@ class _Pixels:
                 groups.setdefault(key, (ref, set()))[1].add(k)
         out = missing
         for (leaf, _), (ref, chosen) in groups.items():
-            texel = self.sample(leaf, ref)
+            texel = self.sample(leaf, ref, kind == "albedo" and bool(self.of_model("eye")))
             if kind == "albedo" and texel.vtype.n == 3:
                 texel = F.vec4(texel, 1.0)
             out = self.pick(chosen, texel, out)
         return out
 
-    def sample(self, leaf: Variable, ref: TextureRef) -> Variable:
-        """A map read as its sampler says."""
+    def sample(self, leaf: Variable, ref: TextureRef, refracted: bool = False) -> Variable:
+        """A map read as its sampler says. refracted: as it is seen through corneas."""
         wrap = (ref.wrap_u, ref.wrap_v)
         uv = self.uv(ref.uv_set)
+        if refracted:
+            uv = uv + self.iris.shift
         m = ref.uv_matrix
         plain = np.array_equal(m, np.eye(3))
         if not plain:
@@ -161,6 +209,22 @@ class _Pixels:
 
     # -- the surface
 
+    @cached_property
+    def position(self) -> Variable:
+        """VEC3, world."""
+        g = self.a.geometry
+        return interpolate(gather(g.positions, g.faces), self.peel.ids, self.peel.bary)
+
+    @cached_property
+    def seen_from(self) -> Variable:
+        """VEC3 unit, towards the eye."""
+        return to_eye(self.a.eye, self.position)
+
+    @cached_property
+    def normal(self) -> Variable:
+        """VEC3 unit, without normal maps."""
+        return smooth_normal(self.peel, self.a.normals, self.a.geometry.normal_faces)
+
     def shade(self) -> tuple[Variable, Variable | None]:
         """Colour and alpha."""
         a, g, peel = self.a, self.a.geometry, self.peel
@@ -168,22 +232,24 @@ class _Pixels:
         if g.colors is not None:
             base = base * interpolate(gather(g.colors, g.attribute_faces), peel.ids, peel.bary)
         unlit = self.those(lambda m: m.unlit)
-        color = base.xyz
+        color, alpha = base.xyz, base.w
         if len(unlit) < self.n:
             surface = self.surface(base.xyz)
-            shadows = None
-            if a.shadow_texels:
+            shadows, maps = None, a.shadow_maps()
+            if maps:
                 position, normal = surface.need("shadows", "position", "normal")
-                shadows = build_shadows(a.lights, g, position, normal, a.shadow_texels, a.shadow_r)
-            color = self.pick(unlit, color, pbr(surface, a.lights, a.environment, shadows))
-        return color, self.alpha(base.w) if a.has_alpha else None
+                shadows = build_shadows(a.lights, maps, position, normal)
+            models = {k for k, m in enumerate(a.materials) if m.model is not None}
+            if len(unlit | models) < self.n:
+                color = self.pick(unlit, color, pbr(surface, a.lights, a.environment, shadows))
+            if models:
+                color, alpha = add_model_colors(self, color, alpha, surface, shadows, maps)
+        return color, self.alpha(alpha) if a.has_alpha else None
 
     def surface(self, albedo: Variable) -> Surface:
         """What pbr reads."""
         a, g, peel = self.a, self.a.geometry, self.peel
-        position = interpolate(gather(g.positions, g.faces), peel.ids, peel.bary)
-        seen_from = to_eye(a.eye, position)
-        normal = smooth_normal(peel, a.normals, g.normal_faces)
+        position, seen_from, normal = self.position, self.seen_from, self.normal
         mapped = {k for k, m in enumerate(a.materials) if "normal" in m.maps}
         if mapped:
             texel = self.map("normal", F.constant((0.5, 0.5, 1.0)))

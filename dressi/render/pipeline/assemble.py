@@ -24,6 +24,7 @@ from dressi.render.pipeline.appearance import Appearance
 from dressi.render.pipeline.frame import crosses, front_camera, look_through
 from dressi.render.pipeline.lights import build_lights
 from dressi.render.pipeline.materials import build_materials, used_materials
+from dressi.render.pipeline.models import add_models, build_apexes
 from dressi.render.pipeline.objective import (
     OPTIMIZERS,
     LossFunction,
@@ -51,7 +52,8 @@ SQUARE_PIXELS = 0.1
 @dataclass(eq=False)
 class Loaded:
     """A scene as leaves. size: (width, height) of pictures. mesh_faces: (F, 3) rows of ``vtx_pos``,
-    by owner. notes: what was done to cameras that do not fit the pictures."""
+    by owner. notes: what was done to cameras that do not fit the pictures. apexes: ``build_apexes``
+    of eyes."""
 
     scene: Scene
     size: Size
@@ -64,6 +66,7 @@ class Loaded:
     target: Variable | None
     mask: Variable | None
     notes: tuple[str, ...] = ()
+    apexes: tuple[Variable, Variable] | None = None
 
 
 @dataclass(eq=False)
@@ -102,6 +105,7 @@ def load(
     table = ParameterTable()
     materials = build_materials(scene, used_materials(scene), table)
     geometry, welded, pos, weights = build_geometry(scene, [m.row for m in materials], table)
+    add_models(materials, table, geometry.frame)
     lights = build_lights(scene, table, ambient, headlight, geometry.frame)
     nodes: list[int] | None = None
     notes: list[str] = []
@@ -119,11 +123,7 @@ def load(
         )
     for camera in views:
         check_aspect(camera, (width, height), where)
-    target, mask = None, None
-    if pictures is not None:
-        target = F.leaf(pictures.colors, VEC3, "target")
-        if pictures.alpha is not None:
-            mask = F.leaf(pictures.alpha, FLOAT, "target_mask")
+    target, mask = _target_leaves(pictures)
     seen = build_views(tuple(views), geometry.frame, table, share_intrinsics)
     look_through(seen.drawn, geometry.frame)
     return Loaded(
@@ -138,7 +138,16 @@ def load(
         target,
         mask,
         tuple(notes),
+        build_apexes(materials, geometry),
     )
+
+
+def _target_leaves(pictures: Targets | None) -> tuple[Variable | None, Variable | None]:
+    """(VEC3 colours, FLOAT mask) of the targets, where there are some."""
+    if pictures is None:
+        return None, None
+    target, alpha = F.leaf(pictures.colors, VEC3, "target"), pictures.alpha
+    return target, None if alpha is None else F.leaf(alpha, FLOAT, "target_mask")
 
 
 def _with_environment(scene: Scene, environment: Any) -> Scene:
@@ -222,6 +231,8 @@ def build(loaded: Loaded, settings: Settings, own_loss: LossFunction | None) -> 
         mipmaps=settings.mipmaps,
         shadow_texels=settings.shadow_texels,
         mask_softness=settings.uniforms["mask_softness"],
+        matrix=matrices.matrix,
+        apexes=loaded.apexes,
     )
     size, n_views = loaded.size, len(loaded.views.cameras)
     background = build_background(settings.background, size, matrices, n_views, lights.environment)

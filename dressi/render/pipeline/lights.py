@@ -28,6 +28,7 @@ from dressi.render.shading import (
     DirectionalLight,
     Light,
     PointLight,
+    ShadowMap,
     SpotLight,
     build_shadow_map,
     directional_matrix,
@@ -162,19 +163,15 @@ def _vec3(value: object, name: str) -> Variable:
     return F.leaf(np.array(value, np.float32).reshape(1, 1, 3), VEC3, name)
 
 
-def build_shadows(
-    lights: Sequence[Light],
-    geometry: Geometry,
-    position: Variable,
-    normal: Variable,
-    texels: int,
-    r: float,
-) -> list[Variable | None]:
-    """FLOAT visibility of each light at positions; None for point lights, which cast no shadow.
+def build_shadow_maps(
+    lights: Sequence[Light], geometry: Geometry, faces: Variable, texels: int, r: float
+) -> list[ShadowMap | None]:
+    """The map of each light; None for point lights, which cast no shadow.
 
-    position, normal: VEC3 at pixels, world. texels: side of a map. r: see ``build_shadow_map``.
+    faces: IVEC3, rows of the geometry's positions, of what casts shadows. texels: side of a map. r:
+    see ``build_shadow_map``.
     """
-    out: list[Variable | None] = []
+    out: list[ShadowMap | None] = []
     center, radius = tuple(geometry.frame.center.tolist()), geometry.radius
     for light in lights:
         if isinstance(light, DirectionalLight):
@@ -187,6 +184,21 @@ def build_shadows(
         else:
             out.append(None)
             continue
-        shadow = build_shadow_map(geometry.positions, geometry.faces, matrix, (texels, texels), r)
-        out.append(shadow_visibility(shadow, position, normal, light.sample(position)[0]))
+        out.append(build_shadow_map(geometry.positions, faces, matrix, (texels, texels), r))
     return out
+
+
+def build_shadows(
+    lights: Sequence[Light],
+    maps: Sequence[ShadowMap | None],
+    position: Variable,
+    normal: Variable,
+) -> list[Variable | None]:
+    """FLOAT visibility of each light at positions, None for lights without a map. position, normal:
+    VEC3 at pixels, world."""
+    return [
+        None
+        if shadow is None
+        else shadow_visibility(shadow, position, normal, light.sample(position)[0])
+        for light, shadow in zip(lights, maps, strict=True)
+    ]

@@ -19,6 +19,7 @@ from dressi.errors import GraphError
 from dressi.render.io.images import with_colors
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, unique_names
 from dressi.render.scene import Material, Scene, TextureRef, instances
+from dressi.render.scene.models import MaterialModel
 
 FIELDS = {
     "albedo": "base_color_map",
@@ -49,13 +50,16 @@ FILE_SRGB = ("albedo", "emissive")
 @dataclass(eq=False)
 class MaterialLeaves:
     """One material. row: of ``Scene.materials``, -1 for glTF's default. factors: leaves @ 1x1 by
-    kind. maps: leaf and sampler by kind."""
+    kind. maps: leaf and sampler by kind. model, numbers: of shading, and its leaves @ 1x1 by name
+    (``dressi.render.pipeline.models``)."""
 
     name: str
     row: int
     material: Material
     factors: dict[str, Variable]
     maps: dict[str, tuple[Variable, TextureRef]] = field(default_factory=dict)
+    model: MaterialModel | None = None
+    numbers: dict[str, Variable] = field(default_factory=dict)
 
 
 def used_materials(scene: Scene) -> list[int]:

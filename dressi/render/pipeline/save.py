@@ -27,6 +27,7 @@ from dressi.render.scene import (
     first_alike,
     world_matrices,
 )
+from dressi.render.scene.models import with_number
 from dressi.render.scene.parts import ColorSpace
 
 Read = Callable[[Parameter], np.ndarray]
@@ -156,6 +157,10 @@ def _with_factors(scene: Scene, sources: Sources, read: Read) -> Scene:
                 new = replace(new, emissive=glow, emissive_strength=strength)  # type: ignore[arg-type]
             else:
                 new = with_field(new, kind.removesuffix("_factor"), value[0])
+        for key in m.numbers:
+            p = sources.table.one(key, m.name)
+            if p is not None and p.in_use:
+                new = with_number(new, key, tuple(float(v) for v in read(p).reshape(-1)))
         if m.row >= 0:
             materials[m.row] = new
         elif new is not m.material or any(ref.image < 0 for _, ref in m.maps.values()):

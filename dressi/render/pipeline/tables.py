@@ -82,7 +82,8 @@ class Geometry:
     positions: VEC3 @ (N, 1), world. faces: IVEC3 @ (F, 1). attribute_faces: IVEC3 @ (F, 1), rows of
     uvs (VEC2, by UV set), colors (VEC4, or None) and tangents (VEC4, world; w 0 where a primitive
     has none). normal_faces: IVEC3 @ (F, 1), rows of the normals. material_of_face: INT @ (F, 1).
-    frame: where all of it lies; positions and tangents are in the frame.
+    frame: where all of it lies; positions and tangents are in the frame. corners: (F, 3), the rows
+    of ``faces`` on the host.
     """
 
     positions: Variable
@@ -98,6 +99,7 @@ class Geometry:
     material_of_face: Variable
     materials_with_uv: tuple[set[int], ...]
     frame: Frame
+    corners: np.ndarray
 
     @property
     def center(self) -> np.ndarray:
@@ -192,7 +194,9 @@ class _Joiner:
     has_normal: list[np.ndarray] = field(default_factory=list)
     materials: list[np.ndarray] = field(default_factory=list)
     rows: list[Instance] = field(default_factory=list)
+    corners: list[np.ndarray] = field(default_factory=list)
     n_rows: int = 0
+    n_places: int = 0
     n_normals: int = 0
 
     def add(self, group: list[Instance]) -> None:
@@ -210,6 +214,8 @@ class _Joiner:
         if not np.array_equal(placed, np.eye(4)):
             part = (*part, F.leaf(placed[None, None], MAT4, f"world{first.node}"))
         self.parts.append(part)
+        self.corners += [rows + self.n_places for rows in corners]
+        self.n_places += len(welded.positions)
         for i in group:
             self.rows.append(i)
             self.attribute_faces.append(i.faces + self.n_rows)
@@ -290,6 +296,7 @@ class _Joiner:
             F.leaf(np.concatenate(self.materials)[:, None], INT, "material_of_face"),
             with_uv,
             frame,
+            np.concatenate(self.corners),
         )
 
     def _number(self, i: Instance) -> int:

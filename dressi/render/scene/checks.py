@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.errors import GraphError
+from dressi.render.scene.models import model_of
 from dressi.render.scene.parts import (
     ALPHA_MODES,
     CAMERA_KINDS,
@@ -114,7 +115,8 @@ def _check_ref(ref: TextureRef, n_images: int, where: str) -> None:
 
 
 def check_material(material: Material, n_images: int, where: str) -> None:
-    """Raise GraphError for values out of range, unknown modes, maps of images that are missing."""
+    """Raise GraphError for values out of range, unknown modes and models, maps of images that are
+    missing."""
     _vector(material.base_color, 4, f"{where}: base_color")
     _vector(material.emissive, 3, f"{where}: emissive")
     for field, high in (
@@ -129,6 +131,7 @@ def check_material(material: Material, n_images: int, where: str) -> None:
     _one_of(material.alpha_mode, ALPHA_MODES, f"{where}: alpha_mode")
     for name, ref in material.maps.items():
         _check_ref(ref, n_images, f"{where}: {name}")
+    model_of(material, where)
 
 
 def check_primitive(primitive: Primitive, scene: Scene, where: str) -> None:

@@ -125,7 +125,8 @@ class Material:
     in G and metallic in B. normal_map: tangent space, 2 * value - 1, x and y times
     ``normal_scale``. occlusion_map: R, mixed in by ``occlusion_strength``. emissive: (3,), times
     ``emissive_strength`` (KHR_materials_emissive_strength). alpha_mode: OPAQUE, MASK (below
-    ``alpha_cutoff`` nothing is drawn) or BLEND. unlit: KHR_materials_unlit.
+    ``alpha_cutoff`` nothing is drawn) or BLEND. unlit: KHR_materials_unlit. extras: any JSON; its
+    entry ``dressi`` asks for a model of shading (``dressi.render.scene.models``).
     """
 
     base_color: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)

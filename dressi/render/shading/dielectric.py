@@ -26,8 +26,8 @@ Lobes = Sequence[tuple[Value, Value]]
 
 @dataclass(frozen=True)
 class Split:
-    """diffuse: VEC3, the light that goes in and comes out of a white surface, radiance. specular:
-    VEC3, what is reflected at the surface, radiance."""
+    """Light in two parts. diffuse: VEC3, what goes in and comes out of a white surface, radiance.
+    specular: VEC3, what is reflected at the surface, radiance."""
 
     diffuse: Variable
     specular: Variable

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dressi.ad import F, Variable
-from dressi.ad.vtype import FLOAT, VEC2, VEC3
+from dressi.ad.vtype import FLOAT, VEC2, VType
 from dressi.render.shading.dielectric import Split, normal_reflectance, shade_dielectric
 from dressi.render.shading.lights import Light
 from dressi.render.shading.models import Shadows
@@ -55,8 +55,12 @@ class Eye:
         check_number("Eye: ior", self.ior, 1.0, 4.0)
         check_number("Eye: wet_roughness", self.wet_roughness, 0.0, 1.0)
         for name in vars(self):
-            vtype = VEC2 if name == "iris_center" else FLOAT
-            object.__setattr__(self, name, as_variable(f"Eye: {name}", getattr(self, name), vtype))
+            self.of(name)
+
+    def of(self, name: str) -> Variable:
+        """One of the numbers."""
+        vtype: VType = VEC2 if name == "iris_center" else FLOAT
+        return as_variable(f"Eye: {name}", getattr(self, name), vtype)
 
 
 def refract_cornea(to_eye: Variable, normal: Variable, ior: Value = 1.336) -> Variable:
@@ -98,7 +102,10 @@ def uv_offset(
     the eye as if projected along its axis, as irises do. Gradient to all.
     """
     # The step in the face that is the offset when it is seen along the axis.
-    tilt = F.maximum(F.abs(F.dot(normal, axis)), MIN_COSINE)
+    facing = F.dot(normal, axis)
+    tilt = F.where(
+        F.abs(facing) > MIN_COSINE, facing, F.where(facing < 0.0, -1.0, 1.0) * MIN_COSINE
+    )
     step = offset - axis * (F.dot(normal, offset) / tilt)
     return F.vec2(F.dot(du, step), F.dot(dv, step))
 
@@ -121,14 +128,15 @@ def uv_gradients(
 
 def limbus_mask(uv: Variable, eye: Eye) -> Variable:
     """FLOAT: 1 in the iris, 0 in the sclera, smooth between. uv: VEC2. Gradient to uv and eye."""
-    away = F.length(uv - eye.iris_center) / eye.iris_radius
-    half = 0.5 * eye.limbus_width
+    away = F.length(uv - eye.of("iris_center")) / eye.of("iris_radius")
+    half = 0.5 * eye.of("limbus_width")
     return 1.0 - F.smoothstep(1.0 - half, 1.0 + half, away)
 
 
 def limbus_tint(mask: Variable, eye: Eye) -> Variable:
-    """FLOAT that multiplies the albedo: 1 in iris and sclera, less in the rim between them."""
-    return 1.0 - eye.limbus_darkening * 4.0 * mask * (1.0 - mask)
+    """FLOAT that multiplies the albedo: 1 in iris and sclera, less in the rim between them. mask:
+    FLOAT (``limbus_mask``). Gradient to both."""
+    return 1.0 - eye.of("limbus_darkening") * 4.0 * mask * (1.0 - mask)
 
 
 def shade_eye(

@@ -1,7 +1,7 @@
 """Skin: light that enters it, spreads, and leaves beside or behind the place where it came in.
 
-In: a ``Surface``, a ``Skin``, lights, and the picture's positions. Out: VEC3 linear colours. What is
-reflected at the surface is two GGX lobes; what enters is an image of irradiance, spread in the
+In: a ``Surface``, a ``Skin``, lights, and the picture's positions. Out: VEC3 linear colours. What
+is reflected at the surface is two GGX lobes; what enters is an image of irradiance, spread in the
 picture by two 1-D passes (``build_diffusion``); what comes through thin parts is added to it from
 the thickness that a light's shadow map knows (``transmitted``). Sources: Jimenez et al. 2015,
 Separable Subsurface Scattering (kernel); Jimenez et al. 2010, Real-Time Realistic Skin
@@ -18,9 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dressi.ad import F, Variable
-from dressi.ad.vtype import FLOAT, MAT4, VEC3
+from dressi.ad.vtype import FLOAT, MAT4, VEC3, VType
 from dressi.errors import GraphError
-from dressi.render.shading.dielectric import Split, shade_dielectric
+from dressi.render.scene.models import TAPS
+from dressi.render.shading.dielectric import Lobes, Split, shade_dielectric
 from dressi.render.shading.lights import Light
 from dressi.render.shading.models import Shadows
 from dressi.render.shading.pbr import Environment
@@ -33,9 +34,6 @@ from dressi.render.shading.values import (
     check_number,
     check_positive,
 )
-
-TAPS = (11, 17, 25)
-"""Numbers of taps of a kernel; of 11 and 17 the last lies at 2, of 25 at 3."""
 
 UNITS = 3.0
 """Radii of a kernel that ``width`` is the length of."""
@@ -90,19 +88,24 @@ class Skin:
         check_number("Skin: lobe_mix", self.lobe_mix, 0.0, 1.0)
         check_number("Skin: transmission", self.transmission, 0.0, math.inf)
         for name in vars(self):
-            vtype = VEC3 if name in ("strength", "falloff") else FLOAT
-            object.__setattr__(
-                self, name, as_variable(f"Skin: {name}", getattr(self, name), vtype)
-            )
+            self.of(name)
+
+    def of(self, name: str) -> Variable:
+        """One of the numbers."""
+        return as_variable(f"Skin: {name}", getattr(self, name), _vtype(name))
 
     def kernel(self, taps: int = 17) -> Kernel:
         """``diffusion_kernel`` of its strength and falloff."""
         return diffusion_kernel(self.strength, self.falloff, taps)
 
 
+def _vtype(name: str) -> VType:
+    return VEC3 if name in ("strength", "falloff") else FLOAT
+
+
 @dataclass(frozen=True)
 class Kernel:
-    """offsets: of the taps, ascending, in radii. weights: VEC3 each; they sum to 1."""
+    """Taps of a 1-D filter. offsets: ascending, in radii. weights: VEC3 each; they sum to 1."""
 
     offsets: tuple[float, ...]
     weights: tuple[Variable, ...]
@@ -115,9 +118,7 @@ def diffusion_profile(radius: float, falloff: Variable) -> Variable:
     """
     scaled = radius / (0.001 + falloff)
     squared = scaled * scaled
-    return F.add_n(
-        [F.exp(squared * (-0.5 / v)) * (w / (2.0 * math.pi * v)) for w, v in DIFFUSION]
-    )
+    return F.add_n([F.exp(squared * (-0.5 / v)) * (w / (2.0 * math.pi * v)) for w, v in DIFFUSION])
 
 
 def diffusion_kernel(
@@ -125,9 +126,10 @@ def diffusion_kernel(
 ) -> Kernel:
     """The 1-D kernel of a profile.
 
-    strength: VEC3 in [0, 1]; falloff: VEC3 in [0, 1]; of any size. taps: one of ``TAPS``. Offsets
-    grow with the square of their number; each weight is the profile times the length that the tap
-    stands for, by their sum, and strength mixes that with a single tap. Gradient to both. Raises
+    strength: VEC3 in [0, 1]; falloff: VEC3 in [0, 1]; of any size. taps: 11 or 17,
+    of which the last lies at 2, or 25, at 3. Offsets grow with the square of their number; each
+    weight is the profile times the length that the tap stands for, by their sum, and strength mixes
+    that with a single tap. Gradient to both. Raises
     GraphError for another number of taps. Source: Jimenez et al. 2015, appendix.
     """
     if taps not in TAPS:
@@ -172,13 +174,13 @@ def build_diffusion(
     check_class("build_diffusion: kernel", kernel, Kernel)
     check_positive("build_diffusion: width", width)
     as_variable("build_diffusion: matrix", matrix, MAT4)
-    size, layers = light.size, light.layers
+    size, layers = position.size, max(light.layers, position.layers, matrix.layers)
     inside = F.constant(1.0) if mask is None else as_variable("build_diffusion: mask", mask, FLOAT)
     inside = F.expand(inside, size, layers)
     reach = as_variable("build_diffusion: width", width, FLOAT)
     _, depth, w = axial(matrix, position)
     depth = F.expand(depth, size, layers)
-    out = light
+    out = F.expand(light, size, layers)
     for k, axis in ((0, (1.0, 0.0)), (1, (0.0, 1.0))):
         # Paper: width / tan(fovy / 2) / depth / 3, of any matrix, in texture coordinates.
         scale = F.length(F.linalg.row(matrix, k).xyz) * (0.5 / UNITS)
@@ -188,7 +190,12 @@ def build_diffusion(
 
 
 def _pass(
-    light: Variable, mask: Variable, depth: Variable, step: Variable, kernel: Kernel, reach: Variable
+    light: Variable,
+    mask: Variable,
+    depth: Variable,
+    step: Variable,
+    kernel: Kernel,
+    reach: Variable,
 ) -> Variable:
     """One direction. step: VEC2, texture coordinates for an offset of 1."""
     at = F.pixel_coord(light.size, light.layers) * (1.0 / light.size[0], 1.0 / light.size[1])
@@ -213,22 +220,20 @@ def thickness(
 ) -> Variable:
     """FLOAT >= 0: how much there is between where a light enters and a position, world units.
 
-    shadow: of ``build_shadow_map``. position: VEC3, world. normal: VEC3 unit; with it, positions
-    are moved inwards by ``bias`` texels of the map, so that rims do not read what lies behind them.
+    shadow: of ``build_shadow_map``. position: VEC3, world. normal: VEC3 unit; with it, the map is
+    read ``bias`` of its texels further inwards, so that rims do not read what lies behind them.
     Along the light's axis; 0 off the map and where it shows nothing. Gradient to positions, the
     map's depth and its matrix. Raises GraphError for other types. Source: Jimenez et al. 2010.
     """
     check_class("thickness: shadow", shadow, ShadowMap)
     as_variable("thickness: position", position, VEC3)
-    if normal is not None:
-        texel = texel_size(shadow, axial(shadow.matrix, position)[2])
-        position = position - normal * (texel * as_variable("thickness: bias", bias, FLOAT))
     clip, depth, w = axial(shadow.matrix, position)
+    if normal is not None:
+        inwards = texel_size(shadow, w) * as_variable("thickness: bias", bias, FLOAT)
+        clip, _, w = axial(shadow.matrix, position - normal * inwards)
     ndc = clip.xyz * F.safe_div(1.0, w)
     at = ndc.xy * 0.5 + 0.5
-    found = F.texture(
-        F.vec2(shadow.depth * shadow.cover, shadow.cover), at, wrap="border"
-    )
+    found = F.texture(F.vec2(shadow.depth * shadow.cover, shadow.cover), at, wrap="border")
     front = F.safe_div(found.x, found.y)
     seen = (w > 0.0) * (found.y > 0.0)
     return F.where(seen, F.maximum(depth - front, 0.0), 0.0)
@@ -241,9 +246,7 @@ def transmission_profile(depth: Variable) -> Variable:
     return F.add_n([F.constant(c) * F.exp(squared * (-1.0 / v)) for c, v in TRANSMISSION])
 
 
-def transmitted(
-    normal: Variable, to_light: Variable, thick: Variable, width: Value
-) -> Variable:
+def transmitted(normal: Variable, to_light: Variable, thick: Variable, width: Value) -> Variable:
     """VEC3: irradiance that comes through from behind, for light of radiance 1.
 
     normal, to_light: VEC3 unit. thick: FLOAT, world units (``thickness``). width: FLOAT, world
@@ -272,16 +275,16 @@ def shade_skin(
     """
     check_class("shade_skin: skin", skin, Skin)
     position, normal = surface.need("shade_skin", "position", "normal")
-    lobes = [
-        (surface.roughness, 1.0 - skin.lobe_mix),
-        (surface.roughness * skin.lobe_ratio, skin.lobe_mix),
-    ]
+    second = skin.of("lobe_mix")
+    narrow = surface.roughness * skin.of("lobe_ratio")
+    lobes: Lobes = [(surface.roughness, 1.0 - second), (narrow, second)]
     through: list[Variable | None] | None = None
     if thick is not None and len(thick) == len(lights):
         through = [
             None
             if t is None
-            else skin.transmission * transmitted(normal, light.sample(position)[0], t, skin.width)
+            else skin.of("transmission")
+            * transmitted(normal, light.sample(position)[0], t, skin.width)
             for light, t in zip(lights, thick, strict=True)
         ]
     elif thick is not None:
