@@ -1,8 +1,8 @@
 """The portrait of ``dressi experiment human`` once more, path traced by Mitsuba 3, to compare.
 
 ``python scripts/human_path_traced.py pack FILE.npz`` writes the scene's arrays with this package;
-``python scripts/human_path_traced.py trace FILE.npz OUT.png`` draws them with Mitsuba (3.9.1), which
-may be installed elsewhere. Same meshes, strands, lights, environment and camera. Differs: skin is
+``python scripts/human_path_traced.py trace FILE.npz OUT.png`` draws them with Mitsuba (3.9.1),
+which may be installed elsewhere. Same meshes, strands, lights, environment and camera. Differs: skin is
 ``principled`` without light below its surface, the iris lies on the cornea, and light goes from
 strand to strand.
 """
@@ -61,7 +61,9 @@ def pack(path: str, camera_name: str = "portrait", n_strands: int = 20000) -> No
         sigma=sigma,
         fiber=np.array([FIBER.roughness, FIBER.azimuthal_roughness, FIBER.ior, FIBER.tilt_deg]),
         env=read_image(human_file(setting.environment)) * setting.ambient,
-        lights=np.array([[*x.direction, *(np.array(x.color) * x.intensity)] for x in DEFAULT_LIGHTS]),
+        lights=np.array(
+            [[*x.direction, *(np.array(x.color) * x.intensity)] for x in DEFAULT_LIGHTS]
+        ),
         view=np.linalg.inv(camera.view),
         fov=2.0 * np.degrees(np.arctan(1.0 / abs(camera.projection[1, 1]))),
         background=np.array(setting.background),
@@ -75,7 +77,10 @@ def trace(path: str, out: str) -> None:
     mi.set_variant("scalar_rgb")
     with np.load(path) as found:
         d = {k: found[k] for k in found.files}
-    scene: dict = {"type": "scene", "integrator": {"type": "path", "max_depth": 12, "hide_emitters": True}}
+    scene: dict = {
+        "type": "scene",
+        "integrator": {"type": "path", "max_depth": 12, "hide_emitters": True},
+    }
     view = d["view"]
     eye, ahead, up = view[:3, 3], -view[:3, 2], view[:3, 1]
     scene["sensor"] = {
@@ -102,7 +107,9 @@ def trace(path: str, out: str) -> None:
     with open(path + ".hair.txt", "w") as file:
         first = 0
         for n in d["counts"]:
-            for p, r in zip(d["points"][first : first + n], d["radii"][first : first + n], strict=True):
+            for p, r in zip(
+                d["points"][first : first + n], d["radii"][first : first + n], strict=True
+            ):
                 print(*p, max(float(r), 1e-5), file=file)
             print(file=file)
             first += n

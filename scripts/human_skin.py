@@ -118,7 +118,9 @@ def laplacian(faces: np.ndarray, n: int) -> sparse.csr_matrix:
     return sparse.eye(n) - sparse.diags(1.0 / degree) @ w
 
 
-def register(points: np.ndarray, faces: np.ndarray, marks: dict[int, int], scan: Scan) -> np.ndarray:
+def register(
+    points: np.ndarray, faces: np.ndarray, marks: dict[int, int], scan: Scan
+) -> np.ndarray:
     """Return the head's vertices moved onto the scan. marks: iBUG number -> vertex."""
     keys = [k for k in PICKED if k in marks]
     scan.moved_to(np.array([scan.picked[k] for k in keys]), points[[marks[k] for k in keys]])
@@ -185,7 +187,9 @@ def main() -> None:
     quads = d["faces"][np.isin(material, skin)]
     used, rows = np.unique(triangles(quads), return_inverse=True)
     row_of = {int(v): k for k, v in enumerate(used)}
-    marks = {k: row_of[int(d["landmarks68"][k])] for k in PICKED if int(d["landmarks68"][k]) in row_of}
+    marks = {
+        k: row_of[int(d["landmarks68"][k])] for k in PICKED if int(d["landmarks68"][k]) in row_of
+    }
     scan = Scan()
     moved_skin = register(points[used], rows.reshape(-1, 3), marks, scan)
     moved = points.copy()

@@ -38,7 +38,7 @@ class ScopeRow:
 
 
 def maker_of(function: str) -> tuple[str, bool]:
-    """(scope or line, whether it is a scope) of a function's text in a plan: op, two spaces, line."""
+    """(scope or line, whether a scope) of a function's text in a plan: op, two spaces, line."""
     line = function.partition("  ")[2] or "unknown"
     scope = scope_of(line)
     return (line, False) if scope is None else (scope, True)

@@ -1,4 +1,4 @@
-"""Scopes: what is built inside carries the name, forward and backward, into messages and reports."""
+"""Scopes: what is built inside carries the name, backward too, into messages and reports."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from dressi.ad import F
 from dressi.apps.data import human_file
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
-from dressi.apps.experiments.human_fit import HumanFit, fit_skin, fit_sheet
+from dressi.apps.experiments.human_fit import fit_sheet, fit_skin
 from dressi.apps.experiments.human_hair import grow_human_hair
 from dressi.apps.experiments.human_parts import Human, build_human
 from dressi.apps.experiments.human_scene import (
@@ -64,9 +64,13 @@ class Settings(common.Settings):
     layers: int = option(6, "of strands over each other per pixel", smoke=2, least=1)
     frames: int = option(24, "of the turntable", smoke=2, least=1)
     frame_size: int = option(320, "pixels on a side of the turntable", smoke=32, least=16)
-    fit_size: int = option(128, "pixels on a side of each of the fit's four views", smoke=16, least=8)
+    fit_size: int = option(
+        128, "pixels on a side of each of the fit's four views", smoke=16, least=8
+    )
     iterations: int = option(150, "of the fit", smoke=2, least=1)
-    parts: tuple[str, ...] = option(PARTS, f"what to do, of {', '.join(PARTS)}", smoke=("pictures", "fit"))
+    parts: tuple[str, ...] = option(
+        PARTS, f"what to do, of {', '.join(PARTS)}", smoke=("pictures", "fit")
+    )
     lights: int = option(2, "of the two lights", smoke=1, least=1)
     head: str | None = option(None, "file of ICT's arrays (default: the file of the package)")
 
@@ -140,9 +144,7 @@ def shown(picture: Picture) -> Any:
     return tone_map(picture.color)
 
 
-def draw_pictures(
-    built: Built, settings: Settings
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def draw_pictures(built: Built, settings: Settings) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the portrait and the close-ups, linear, and the seconds that building took."""
     begin = time.perf_counter()
     picture = build_human_picture(built.human, built.strands, built.setting)

@@ -105,7 +105,9 @@ def lashes(human: Human, seed: int = 0) -> Strands:
         lean = rng.normal(0.0, 0.5, LASHES_PER_STRIP)
         length = rng.uniform(0.55, 0.95, LASHES_PER_STRIP)
         along = np.linspace(0.0, 1.0, n_rows)[:, None] * length * (n_rows - 1)
-        column = np.clip(root + lean * np.linspace(0.0, 1.0, n_rows)[:, None] ** 2, 0.0, n_columns - 1.001)
+        column = np.clip(
+            root + lean * np.linspace(0.0, 1.0, n_rows)[:, None] ** 2, 0.0, n_columns - 1.001
+        )
         points.append(_on_grid(strip, along, column).transpose(1, 0, 2))
     table = np.concatenate(points)
     return _tapered(table, LASH_WIDTH, "lashes")
@@ -155,7 +157,10 @@ def _shade_at(mesh: Mesh, places: Floats, skin: np.ndarray) -> npt.NDArray[np.fl
     """Brightness of the skin at places on the mesh, by the median of the mesh's: of the corner
     that is nearest."""
     assert mesh.uvs is not None
-    corners, uv = mesh.positions[mesh.faces].reshape(-1, 3), mesh.uvs[mesh.corner_faces].reshape(-1, 2)
+    corners, uv = (
+        mesh.positions[mesh.faces].reshape(-1, 3),
+        mesh.uvs[mesh.corner_faces].reshape(-1, 2),
+    )
     near = np.array([int(((corners - p) ** 2).sum(axis=1).argmin()) for p in places])
     h, w = skin.shape[:2]
     at = np.clip((uv[near] * (w, h)).astype(int), 0, (w - 1, h - 1))

@@ -130,9 +130,7 @@ def shade_meshes(
         passed = transmitted(pixels.normal, to_light, thick, look.skin.width)
         back.append(passed * (look.skin.transmission * is_skin * passes))
     free = _occlusion(human, pixels, through)
-    surface = Surface(
-        albedo, pixels.position, pixels.normal, pixels.to_eye, occlusion=free
-    )
+    surface = Surface(albedo, pixels.position, pixels.normal, pixels.to_eye, occlusion=free)
     rough = F.where(is_skin, look.roughness, pixels.number(1, "roughness"))
     mix = pixels.number(2, "lobe_mix")
     split = shade_dielectric(
