@@ -2,9 +2,9 @@
 
 ``python scripts/human_path_traced.py pack FILE.npz`` writes the scene's arrays with this package;
 ``python scripts/human_path_traced.py trace FILE.npz OUT.png`` draws them with Mitsuba (3.9.1),
-which may be installed elsewhere. Same meshes, strands, lights, environment and camera. Differs: skin is
-``principled`` without light below its surface, the iris lies on the cornea, and light goes from
-strand to strand.
+which may be installed elsewhere. Same meshes, strands, lights, environment and camera. Differs:
+skin is ``principled`` without light below its surface, the iris lies on the cornea, and light goes
+from strand to strand.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial import cKDTree
 
 from dressi.apps.experiments.human_parts import Floats, Human
 from dressi.errors import GraphError
@@ -161,7 +162,7 @@ def _shade_at(mesh: Mesh, places: Floats, skin: np.ndarray) -> npt.NDArray[np.fl
         mesh.positions[mesh.faces].reshape(-1, 3),
         mesh.uvs[mesh.corner_faces].reshape(-1, 2),
     )
-    near = np.array([int(((corners - p) ** 2).sum(axis=1).argmin()) for p in places])
+    near = cKDTree(corners).query(places)[1]
     h, w = skin.shape[:2]
     at = np.clip((uv[near] * (w, h)).astype(int), 0, (w - 1, h - 1))
     grey = skin[..., :3].mean(axis=2)
