@@ -212,11 +212,11 @@ def measure_step(built: Built, settings: Settings) -> tuple[dict[str, Any], list
         one = time.perf_counter() - begin
         report = ad.report(times=not settings.smoke, n=1)
     stages = [s for s in report.stages if not s.clean]
-    rows = [("made by", "ms", "passes", "substages", "functions", "static")]
+    rows: list[tuple[str, ...]] = [("made by", "ms", "passes", "substages", "functions", "static")]
     for r in report.scopes:
         ms = "-" if r.ms is None else f"{r.ms:.1f}"
         rows.append((r.name, ms, str(r.stages), str(r.substages), str(r.functions), str(r.clean)))
-    figures = {
+    figures: dict[str, Any] = {
         "step_build_seconds": seconds,
         "step_seconds": one,
         "step_passes": len(stages),

@@ -41,7 +41,7 @@ MAP_SIZE = (192, 96)
 TRUE = {"skin_width": 0.03, "skin_roughness": 0.48}
 START = {"skin_width": 0.08, "skin_roughness": 0.75}
 RANGES = {"skin_width": (0.004, 0.15), "skin_roughness": (0.05, 1.0), "skin_map": (0.0, 1.0)}
-RATES = {"skin_width": 1.5e-3, "skin_roughness": 1e-2, "skin_map": 2e-2}
+RATES = {"skin_width": 2.5e-3, "skin_roughness": 1e-2, "skin_map": 2e-2}
 
 ALLOWED_WIDTH, ALLOWED_ROUGHNESS, ALLOWED_COLOR, END_DB = 0.1, 0.02, 0.02, 40.0
 """Relative error of the width; errors of the roughness and, on average over the texels that the

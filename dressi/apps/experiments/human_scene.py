@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, INT, IVEC2, IVEC3, MAT4, VEC2, VEC3
@@ -121,11 +122,11 @@ def portrait(aspect: float = 1.0) -> Camera:
     return Camera(view, perspective(26.0, aspect, 2.0, 12.0), "portrait")
 
 
-def close_up(at: Sequence[float], away: Sequence[float], fov_deg: float, name: str) -> Camera:
+def close_up(at: npt.ArrayLike, away: Sequence[float], fov_deg: float, name: str) -> Camera:
     """Return a camera that looks at a place from ``away`` of it."""
     eye = np.asarray(at, float) + np.asarray(away, float)
     lens = perspective(fov_deg, 1.0, 0.5, 12.0)
-    return Camera(look_at(eye, tuple(at)), lens, name)
+    return Camera(look_at(eye, at), lens, name)
 
 
 def close_ups(human: Human) -> list[Camera]:
@@ -162,7 +163,7 @@ def eye_texture() -> np.ndarray:
     eye = image[rows][:, cols]
     # The picture's irises are nearly black and red in linear light; people's brown ones are not.
     iris = np.hypot(at[:, None], at[None, :]) < 1.02 * EYE_LIMBUS
-    brown = eye.mean(axis=2, keepdims=True) * np.float32(IRIS_COLOR)
+    brown = eye.mean(axis=2, keepdims=True) * np.array(IRIS_COLOR, np.float32)
     return np.ascontiguousarray(np.where(iris[..., None], brown, eye))
 
 
@@ -213,8 +214,8 @@ def build_human_picture(
     look = Look(
         F.leaf(skin_texture() if skin_map is None else skin_map, VEC3, "skin_map"),
         F.leaf(eye_texture(), VEC3, "eye_map"),
-        Skin(F.leaf([setting.width], FLOAT, "skin_width")),
-        F.leaf([NUMBERS["skin"][1]], FLOAT, "skin_roughness"),
+        Skin(F.leaf(np.array([setting.width]), FLOAT, "skin_width")),
+        F.leaf(np.array([NUMBERS["skin"][1]]), FLOAT, "skin_roughness"),
         setting.taps,
     )
     with scope("skin, eyes, teeth"):
@@ -320,7 +321,7 @@ def _over(
         # A light gives a fibre what arrives per area across it, a surface that by pi.
         [x.light for x in lights],
         [p * shadow_visibility(x.meshes, position) for x, p in zip(lights, through, strict=True)],
-        environment.diffuse(outwards) * F.sqrt(hidden),
+        environment.diffuse(outwards) * hidden,
     )
     picture = ribbons.blend(F.where(ribbons.mask, shaded, 0.0), color)
     return picture, F.sum_layers(ribbons.weights)

@@ -8,14 +8,14 @@ is masked by part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, VEC3
-from dressi.apps.experiments.human_parts import LIMBUS_UV, PARTS, Human
+from dressi.apps.experiments.human_parts import LIMBUS_UV, PARTS, Floats, Human
 from dressi.render.ibl import Environment
 from dressi.render.raster import HardRaster
 from dressi.render.shading import (
@@ -36,8 +36,8 @@ from dressi.render.shading.skin import (
 )
 from dressi.render.shading.teeth import IOR, mouth_occlusion
 
-DENSITY = 0.7
-"""What a strand takes of the light: hair is translucent."""
+DENSITY = 1.0
+"""What a strand takes of the light: dark hair lets none through."""
 
 NUMBERS: dict[str, tuple[float, float, float]] = {
     "skin": (1.4, 0.48, 0.12),
@@ -90,7 +90,7 @@ class Pixels:
 
     def number(self, column: int, name: str) -> Variable:
         """FLOAT: one of NUMBERS by part."""
-        table = np.float32([NUMBERS[part][column] for part in PARTS])[:, None]
+        table = np.array([[NUMBERS[part][column]] for part in PARTS], np.float32)
         return F.lookup(F.leaf(table, FLOAT, name), self.part)
 
 
@@ -165,8 +165,8 @@ def _irises(human: Human, pixels: Pixels, eye: Eye) -> tuple[Variable, Variable,
     is read: behind the cornea)."""
     is_left = pixels.position.x > 0.0
 
-    def of_eyes(get: Mapping[int, object] | list[np.ndarray]) -> Variable:
-        left, right = (F.constant(tuple(float(x) for x in get[k])) for k in (0, 1))
+    def of_eyes(both: list[Floats]) -> Variable:
+        left, right = (F.constant(tuple(x.tolist())) for x in both)
         return F.where(is_left, left, right)
 
     center, axis = (of_eyes([getattr(e, n) for e in human.eyes]) for n in ("center", "axis"))
@@ -187,7 +187,7 @@ def _albedo(
     is_skin: Variable,
     is_eye: Variable,
 ) -> Variable:
-    colors = np.float32([COLORS.get(name, (0.0, 0.0, 0.0)) for name in PARTS])
+    colors = np.array([COLORS.get(name, (0.0, 0.0, 0.0)) for name in PARTS], np.float32)
     plain = F.lookup(F.leaf(colors, VEC3, "part_colors"), pixels.part)
     skin = F.texture(look.skin_map, pixels.uv, wrap="clamp")
     ball = F.texture(look.eye_map, uv, wrap="clamp") * limbus_tint(iris, eye)
