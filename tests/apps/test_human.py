@@ -10,6 +10,7 @@ import pytest
 
 from dressi.apps.data import human_file
 from dressi.apps.experiments import run_experiment
+from dressi.apps.experiments.human_fit import TRUE, fit_views, small_map, summary
 from dressi.apps.experiments.human_hair import brows, grow_human_hair, lashes
 from dressi.apps.experiments.human_parts import PARTS, Human, build_human, openness, read_ict
 from dressi.apps.experiments.human_scene import (
@@ -61,6 +62,10 @@ def test_parts_have_their_textures_apart() -> None:
     assert uvs[skin].min() >= 0.0 and uvs[skin].max() <= 1.0
     assert set(np.unique(human.parts)) == set(range(len(PARTS)))
     assert skin_texture().shape[2] == 3 and eye_texture().shape[2] == 3
+    assert small_map().mean(axis=(0, 1)) == pytest.approx(
+        skin_texture().mean(axis=(0, 1)), abs=0.01
+    )
+    assert len(fit_views()) == 4
 
 
 def test_a_ball_is_open_to_the_sky_and_what_is_inside_of_it_is_not() -> None:
@@ -129,6 +134,22 @@ def test_bad_strands_textures_and_settings_are_refused() -> None:
         build_human_picture(_human(), strands, Setting([portrait(), turntable(1, 4)], (16, 16)))
     with pytest.raises(GraphError, match="at least one light"):
         build_human_picture(_human(), None, Setting([portrait()], (16, 16), lights=()))
+
+
+def test_the_fit_is_judged_by_its_own_errors() -> None:
+    true = np.full((2, 2, 3), 0.4, np.float32)
+    seen = np.array([[True, False], [True, True]])
+    found = true + 0.01
+    found[0, 1] = 1.0  # not seen: does not count
+    picture = np.full((4, 4, 4, 3), 0.5, np.float32)
+    numbers = {"skin_width": 1.05 * TRUE["skin_width"], "skin_roughness": TRUE["skin_roughness"]}
+    fit = summary(picture * 0.5, picture + 0.001, picture, numbers, found, true, seen, 0.0)
+    assert fit.figures["fit_width_error"] == pytest.approx(0.05)
+    assert fit.figures["fit_color_error"] == pytest.approx(0.01, rel=1e-3)
+    assert fit.figures["fit_psnr_db"] == pytest.approx(60.0, abs=0.01)
+    assert all(holds for _, holds in fit.conditions)
+    off = summary(picture, picture, picture, numbers | {"skin_width": 0.04}, true, true, seen, 0.0)
+    assert [holds for _, holds in off.conditions] == [True, False, True, True]
 
 
 def test_an_unknown_part_of_the_experiment_is_named(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ class Settings(common.Settings):
     )
     iterations: int = option(150, "of the fit", smoke=2, least=1)
     parts: tuple[str, ...] = option(
-        PARTS, f"what to do, of {', '.join(PARTS)}", smoke=("pictures", "fit")
+        PARTS, f"what to do, of {', '.join(PARTS)}", smoke=("pictures",)
     )
     lights: int = option(2, "of the two lights", smoke=1, least=1)
     head: str | None = option(None, "file of ICT's arrays (default: the file of the package)")

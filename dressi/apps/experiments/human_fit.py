@@ -109,8 +109,8 @@ def fit_skin(human: Human, setting: Setting, settings: Settings) -> HumanFit:
         ad.send_img(picture.skin_map, grey)
         first = ad.recv_img(picture.color)
         chunk = max(settings.iterations // 20, 1)
-        for _ in tqdm(range(0, settings.iterations, chunk), desc="fit of the skin", leave=False):
-            ad.exec_steps(chunk)
+        for done in tqdm(range(0, settings.iterations, chunk), desc="skin", leave=False):
+            ad.exec_steps(min(chunk, settings.iterations - done))
         last = ad.recv_img(picture.color)
         numbers = {k: float(ad.recv_img(v).reshape(-1)[0]) for k, v in leaves.items()}
         found = ad.recv_img(picture.skin_map)
@@ -118,10 +118,10 @@ def fit_skin(human: Human, setting: Setting, settings: Settings) -> HumanFit:
     seen = np.abs(found - grey).max(axis=-1) > 1e-6
     if not np.isfinite(last).all():
         raise DressiError("human: the fitted picture became no number")
-    return _summary(first, last, wanted, numbers, found, true_map, seen, begin)
+    return summary(first, last, wanted, numbers, found, true_map, seen, begin)
 
 
-def _summary(
+def summary(
     first: np.ndarray,
     last: np.ndarray,
     wanted: np.ndarray,
@@ -131,6 +131,9 @@ def _summary(
     seen: np.ndarray,
     begin: float,
 ) -> HumanFit:
+    """Return figures and conditions. first, last, wanted: pictures (views, H, W, 3). numbers: those
+    found, by name. found, true_map: (h, w, 3) colours; seen: (h, w), texels that count. begin: of
+    the fit, by ``time.perf_counter``."""
     width = abs(numbers["skin_width"] / TRUE["skin_width"] - 1.0)
     rough = abs(numbers["skin_roughness"] - TRUE["skin_roughness"])
     color = float(np.abs(found - true_map)[seen].mean()) if seen.any() else float("inf")
