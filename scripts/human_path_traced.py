@@ -104,7 +104,7 @@ def trace(path: str, out: str) -> None:
         }
     for name in ("skin", "eye", "teeth", "gums"):
         scene[name] = part(mi, d, name)
-    with open(path + ".hair.txt", "w") as file:
+    with open(path + ".hair.txt", "w", encoding="ascii") as file:
         first = 0
         for n in d["counts"]:
             for p, r in zip(

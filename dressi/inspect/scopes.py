@@ -8,15 +8,32 @@ apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dressi.errors import scope_of
 from dressi.inspect.words import ms_text
 
-if TYPE_CHECKING:
-    from dressi.inspect.report import StageRow
+
+class Substage(Protocol):
+    """What is read of a substage's row: texts of its functions."""
+
+    @property
+    def functions(self) -> tuple[str, ...]: ...
+
+
+class Stage(Protocol):
+    """What is read of a stage's row."""
+
+    @property
+    def substages(self) -> Sequence[Substage]: ...
+
+    @property
+    def ms(self) -> float | None: ...
+
+    @property
+    def clean(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -44,7 +61,7 @@ def maker_of(function: str) -> tuple[str, bool]:
     return (line, False) if scope is None else (scope, True)
 
 
-def scope_rows(stages: Iterable[StageRow]) -> tuple[ScopeRow, ...]:
+def scope_rows(stages: Iterable[Stage]) -> tuple[ScopeRow, ...]:
     """Return a row per maker of the functions of stages, by time, else by functions."""
     found: dict[tuple[str, bool], list[float]] = {}
     measured = False

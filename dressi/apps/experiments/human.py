@@ -9,14 +9,17 @@ four views. Everything is drawn by one graph (``human_scene``).
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
+from tqdm.auto import tqdm
 
-from dressi.ad import F
+from dressi.ad import Adam, F
 from dressi.apps.data import human_file
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
@@ -156,7 +159,8 @@ def draw_pictures(built: Built, settings: Settings) -> tuple[dict[str, np.ndarra
         for camera in cameras:
             ad.send_img(picture.matrix, camera.matrix32)
             begin = time.perf_counter()
-            pixels = ad.recv_img(image)
+            with building(ad, "human"):
+                pixels = ad.recv_img(image)
             if camera is cameras[0]:
                 figures["first_frame_seconds"] = time.perf_counter() - begin
                 figures |= build_seconds(ad)
@@ -173,6 +177,15 @@ def build_seconds(ad: DressiAD) -> dict[str, Any]:
     phases = {name.split()[0]: seconds for name, _, seconds in ad.runtime.phases}
     named = {f"{name}_seconds": seconds for name, seconds in phases.items()}
     return {**named, "build_seconds": sum(phases.values())}
+
+
+@contextmanager
+def building(ad: DressiAD, what: str) -> Iterator[None]:
+    """Show a line with the phase of the build and the seconds so far, on a terminal."""
+    with tqdm(bar_format="{desc} ({elapsed})", leave=False, disable=None) as line:
+        ad.runtime.on_phase = lambda phase: line.set_description_str(f"{what}: {phase}")
+        yield
+        ad.runtime.on_phase = None
 
 
 def draw_turntable(built: Built, settings: Settings) -> str:
@@ -205,7 +218,9 @@ def measure_step(built: Built, settings: Settings) -> tuple[dict[str, Any], list
     loss = F.mean(F.dot(picture.color, picture.color))
     with DressiAD(settings.device, options_of(settings)) as ad:
         ad.set_loss_var(loss)
-        ad.exec_step()
+        ad.set_optimizer(Adam(1e-4))
+        with building(ad, "step of the human"):
+            ad.exec_step()
         seconds = time.perf_counter() - begin
         begin = time.perf_counter()
         ad.exec_step()
