@@ -251,6 +251,8 @@ def test_the_middle_of_an_iris_is_found_in_its_texture() -> None:
     row, weights = nearest_face(uv, np.array([0.75, 0.5]))
     assert row == 1
     np.testing.assert_allclose(weights, (0.5, 0.25, 0.25))
+    across = np.concatenate([uv, [[(-9, -9), (9, -9), (0, 9)]]])
+    assert nearest_face(across, np.array([0.75, 0.5]))[0] == 1, "not the face across a seam"
     row, weights = nearest_face(uv, np.array([-0.5, 0.5]))
     assert row == 0 and weights.min() == 0.0
 

@@ -138,7 +138,9 @@ def nearest_face(uv: np.ndarray, point: np.ndarray) -> tuple[int, np.ndarray]:
     w = (e[:, 0] * p[:, 1] - e[:, 1] * p[:, 0]) / safe
     weights = np.stack([1.0 - v - w, v, w], axis=1)
     least = np.where(area == 0.0, -np.inf, weights.min(axis=1))
-    best = int(least.argmax())
+    # Of several that hold it the smallest: a face across a seam that is not cut covers the others.
+    holds = least >= -1e-6
+    best = int(np.where(holds, np.abs(area), np.inf).argmin() if holds.any() else least.argmax())
     inside = np.maximum(weights[best], 0.0)
     return best, inside / inside.sum()
 
