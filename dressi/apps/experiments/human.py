@@ -125,8 +125,8 @@ def run(settings: Settings) -> Result:
         figures |= step
         tables.append(rows)
     if "attachments" in settings.parts:
-        apart = compare_attachments(built, settings)
-        figures["attachments_difference"] = apart
+        apart, counts = compare_attachments(built, settings)
+        figures |= counts
         text = f"4 and 8 input attachments give one picture: {apart:.1e} apart"
         conditions.append((text, apart <= SAME))
     if "fit" in settings.parts:
@@ -242,15 +242,19 @@ def measure_step(built: Built, settings: Settings) -> tuple[dict[str, Any], list
     return figures, rows
 
 
-def compare_attachments(built: Built, settings: Settings) -> float:
-    """Return the largest difference of the portrait packed for 4 and for 8 input attachments."""
+def compare_attachments(built: Built, settings: Settings) -> tuple[float, dict[str, Any]]:
+    """Return the largest difference of the portrait packed for 4 and for 8 input attachments, and
+    how many passes and shaders each has."""
     side = min(settings.size, 64)
     setting = replace(built.setting, size=(side, side), n_layers=2)
     image = shown(build_human_picture(built.human, built.strands, setting))
-    found = []
+    found, figures = [], {}
     for n in (4, 8):
         limits = {"input_attachments": n}
         options = Options(look_ahead=LOOK_AHEAD, lowering="graphics")
         with DressiAD(settings.device, options, limits=limits) as ad:
             found.append(ad.recv_img(image))
-    return float(np.abs(found[0] - found[1]).max())
+            plan = next(iter(ad.runtime.evaluations.values())).part.packed.plan
+        figures[f"attachments_{n}"] = f"{len(plan.stages)} passes, {plan.n_substages} substages"
+    apart = float(np.abs(found[0] - found[1]).max())
+    return apart, figures | {"attachments_difference": apart}
