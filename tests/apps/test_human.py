@@ -136,6 +136,14 @@ def test_bad_strands_textures_and_settings_are_refused() -> None:
         build_human_picture(_human(), None, Setting([portrait()], (16, 16), lights=()))
 
 
+@pytest.mark.gpu
+def test_the_picture_is_the_same_for_4_and_8_input_attachments(tmp_path: Path) -> None:
+    data = run_experiment("human", smoke=True, size=24, parts=("attachments",), out=str(tmp_path))
+    figures = data["figures"]
+    assert figures["attachments_difference"] <= 2e-3
+    assert figures["attachments_4"] != figures["attachments_8"], "both were packed alike"
+
+
 def test_the_fit_is_judged_by_its_own_errors() -> None:
     true = np.full((2, 2, 3), 0.4, np.float32)
     seen = np.array([[True, False], [True, True]])

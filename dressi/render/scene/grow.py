@@ -32,7 +32,6 @@ class Growth:
     direction at the root, the rest lies on the scalp, downhill. gravity: share of the direction
     that turns down by the tip. curl: strength of the noise beside a direction of length 1; scale:
     of its waves. stray: difference of directions between neighbours. seed: of roots and noise.
-    comb: the way that hair lies on the scalp, in the place of downhill, or None.
     """
 
     length: float = 0.6
@@ -45,7 +44,6 @@ class Growth:
     scale: float = 0.3
     stray: float = 0.05
     seed: int = 0
-    comb: tuple[float, float, float] | None = None
 
     def __post_init__(self) -> None:
         for name in ("length", "width", "scale"):
@@ -59,10 +57,6 @@ class Growth:
                 raise GraphError(f"Growth: {name} must be at least 0, got {getattr(self, name)!r}")
         if not isinstance(self.n_points, int) or self.n_points < 2:
             raise GraphError(f"Growth: n_points must be 2 or more, got {self.n_points!r}")
-        if self.comb is not None:
-            way = np.asarray(self.comb, np.float64)
-            if way.shape != (3,) or not np.isfinite(way).all() or not way.any():
-                raise GraphError(f"Growth: comb must be a direction or None, got {self.comb!r}")
 
 
 def scatter_roots(
@@ -104,9 +98,8 @@ def grow_strands(
     own = g.stray * rng.normal(size=(n, 3))
     waves = _Waves(g.scale, rng)
     down = np.array([0.0, -1.0, 0.0])
-    way = down if g.comb is None else np.asarray(g.comb, np.float64)
-    along = unit_or_zero(way - normal * (normal @ way)[:, None])
-    direction, points = unit_or_zero(g.lift * normal + (1.0 - g.lift) * along), [at]
+    downhill = unit_or_zero(down - normal * (normal @ down)[:, None])
+    direction, points = unit_or_zero(g.lift * normal + (1.0 - g.lift) * downhill), [at]
     for k in range(1, g.n_points):
         # The pull grows towards the tip, where less hair holds against it.
         pull = g.gravity * k / (g.n_points - 1)
@@ -116,8 +109,8 @@ def grow_strands(
         if ball is not None:
             at = _outside(at, ball)
         points.append(at)
-    share = np.arange(g.n_points) / (g.n_points - 1)
-    width = g.width * np.clip(3.0 * (1.0 - share), 0.0, 1.0)
+    along = np.arange(g.n_points) / (g.n_points - 1)
+    width = g.width * np.clip(3.0 * (1.0 - along), 0.0, 1.0)
     counts = np.full(n, g.n_points)
     table = np.stack(points, axis=1).reshape(-1, 3).astype(np.float32)
     return Strands(table, counts, np.tile(width, n).astype(np.float32), "grown")
