@@ -11,7 +11,7 @@ import pytest
 from dressi.apps.data import human_file
 from dressi.apps.experiments import run_experiment
 from dressi.apps.experiments.human_fit import TRUE, fit_views, small_map, summary
-from dressi.apps.experiments.human_hair import brows, grow_human_hair, lashes
+from dressi.apps.experiments.human_hair import brows, coarser, grow_human_hair, lashes
 from dressi.apps.experiments.human_parts import PARTS, Human, build_human, openness, read_ict
 from dressi.apps.experiments.human_scene import (
     Setting,
@@ -95,6 +95,16 @@ def test_lashes_begin_at_the_lids_and_brows_grow_above_the_eyes() -> None:
     height = brow.points[brow.roots][:, 1]
     assert len(brow.counts) > 100 and height.min() > centers[0, 1] and height.max() < 0.5
     assert {np.sign(x) for x in brow.points[brow.roots][:, 0]} == {-1.0, 1.0}
+
+
+def test_coarser_hair_covers_as_much_with_fewer_strands() -> None:
+    hair = lashes(_human())
+    coarse = coarser(hair, 0.25)
+    assert len(coarse.counts) == round(0.25 * len(hair.counts))
+    assert coarse.widths.sum() == pytest.approx(hair.widths.sum(), rel=1e-4)
+    for share in (0.0, 1.5, float("nan")):
+        with pytest.raises(GraphError, match="share of strands"):
+            coarser(hair, share)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from dressi.apps.data import human_file
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.human_fit import fit_sheet, fit_skin
-from dressi.apps.experiments.human_hair import grow_human_hair
+from dressi.apps.experiments.human_hair import coarser, grow_human_hair
 from dressi.apps.experiments.human_parts import Human, build_human
 from dressi.apps.experiments.human_scene import (
     DEFAULT_LIGHTS,
@@ -50,6 +50,9 @@ PARTS = ("pictures", "turntable", "step", "attachments", "fit")
 
 LOOK_AHEAD = 4000
 """Functions that a shader may look ahead: the hair's model is one."""
+
+FINE_SIZE = 900
+"""Pixels on a side of a picture of the head from which on a strand is as wide as a pixel."""
 
 SAME = 2e-3
 """Largest difference, of a channel in [0, 1], between pictures that were packed in other ways."""
@@ -192,7 +195,8 @@ def draw_turntable(built: Built, settings: Settings) -> str:
     """Write the turntable as a GIF; return its name."""
     size = (settings.frame_size, settings.frame_size)
     setting = replace(built.setting, size=size)
-    picture = build_human_picture(built.human, built.strands, setting)
+    strands = coarser(built.strands, min(settings.frame_size / FINE_SIZE, 1.0))
+    picture = build_human_picture(built.human, strands, setting)
     image = shown(picture)
     frames = []
     with DressiAD(settings.device, options_of(settings)) as ad:

@@ -75,6 +75,19 @@ def scalp_hair(human: Human, n: int, seed: int = 0) -> Strands:
     return grown.subset(order[:n])
 
 
+def coarser(strands: Strands, share: float, seed: int = 0) -> Strands:
+    """Return a share in (0, 1] of the strands, as much thicker: for pictures whose pixels are wider
+    than strands, which would need more layers than there are. Raises GraphError for another share.
+    """
+    if not 0.0 < share <= 1.0:
+        raise GraphError(f"human: the share of strands must be in (0, 1], got {share!r}")
+    n = max(round(share * len(strands.counts)), 1)
+    rows = np.random.default_rng(seed).permutation(len(strands.counts))[:n]
+    kept = strands.subset(np.sort(rows))
+    widths = (kept.widths * (len(strands.counts) / n)).astype(np.float32)
+    return Strands(kept.points, kept.counts, widths, kept.name)
+
+
 def _scalp(human: Human) -> Mesh:
     """The faces within the hairline, without the ears."""
     skin = human.head.mesh
