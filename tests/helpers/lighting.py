@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dressi import F, Variable
+
 Sky = Callable[[np.ndarray], np.ndarray]
 
 SUNS = (
@@ -97,3 +99,16 @@ def sphere_points(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     z = np.sqrt(np.where(inside, 1 - x**2 - y**2, 1.0))
     n = np.stack([np.where(inside, x, 0), np.where(inside, y, 0), z], -1)
     return n, np.broadcast_to([0.0, 0.0, 1.0], n.shape).copy(), inside
+
+
+class LinearSky:
+    """Light that differs from direction to direction, as an environment."""
+
+    def diffuse(self, normal: Variable) -> Variable:
+        return normal * 0.2 + 0.5
+
+    def specular(self, reflection: Variable, roughness: Variable) -> Variable:
+        return (reflection * 0.3 + 0.5) * (1.0 - 0.5 * roughness)
+
+    def brdf(self, n_dot_v: Variable, roughness: Variable) -> Variable:
+        return F.vec2(0.9 - 0.1 * roughness * n_dot_v, 0.05 * (1.0 - n_dot_v))

@@ -79,7 +79,7 @@ def shade_dielectric(
     roughs = [as_variable("shade_dielectric: roughness", r, FLOAT) for r, _ in lobes]
     shares = [as_variable("shade_dielectric: weight", w, FLOAT) for _, w in lobes]
     n_v = F.abs(F.dot(normal, to_eye))
-    diffuse, specular = [F.constant((0.0, 0.0, 0.0))], [F.constant((0.0, 0.0, 0.0))]
+    diffuse, specular = ([F.constant((0.0, 0.0, 0.0))] for _ in range(2))
     bare = lit("shade_dielectric", lights, None, position)
     for k, (to_light, radiance) in enumerate(lit("shade_dielectric", lights, shadows, position)):
         half = F.normalize(to_light + to_eye)
@@ -93,8 +93,7 @@ def shade_dielectric(
         specular.append(radiance * (n_l * fresnel * F.add_n(mirror)))
         below = n_l if inner is normal else F.maximum(F.dot(inner, to_light), 0.0)
         diffuse.append(radiance * (below * (1.0 - fresnel) * (1.0 / math.pi)))
-        back = None if through is None else through[k]
-        if back is not None:
+        if through is not None and (back := through[k]) is not None:
             passed = as_variable("shade_dielectric: through", back, VEC3)
             diffuse.append(bare[k][1] * passed * (1.0 / math.pi))
     if environment is not None:
