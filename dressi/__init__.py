@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         PackingError,
         ShaderError,
         ValidationError,
+        scope,
         strict,
     )
     from dressi.packing import Options, plan_text
@@ -108,6 +109,7 @@ __all__ = [
     "plan_text",
     "render",
     "show",
+    "scope",
     "strict",
     "to_dlpack",
 ]
@@ -154,6 +156,7 @@ _HOMES = {
         "PackingError",
         "ShaderError",
         "ValidationError",
+        "scope",
         "strict",
     ),
     "dressi.packing": (

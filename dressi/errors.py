@@ -27,18 +27,55 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*")
 
 
 class _Origins(threading.local):
-    """Stack of each thread: while a backward is built, the forward function's line."""
+    """Stacks of each thread: while a backward is built, the forward function's line; names of open
+    scopes."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.scopes: list[str] = []
 
 
 _origins = _Origins()
 
 
 def user_line() -> str:
-    """file:line of the innermost frame outside the library (in a backward: of the forward op)."""
-    return _origins.lines[-1] if _origins.lines else _line(_call()[1])
+    """file:line of the innermost frame outside the library (in a backward: of the forward op), and
+    the open scope, if any, in brackets: ``scene.py:12 [hair]``."""
+    if _origins.lines:
+        return _origins.lines[-1]
+    line = _line(_call()[1])
+    return f"{line} [{_origins.scopes[-1]}]" if _origins.scopes else line
+
+
+class scope:
+    """``with scope("hair"):`` names what is built inside, a material or an effect.
+
+    Functions made while it is open, and those of their backward, carry the name: messages and dumps
+    show it, and ``ad.report()`` sums up stages by it. Within another scope the inner name holds.
+    Raises GraphError for a name that is no text, is empty, or has brackets or line breaks.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str) or not name.strip() or re.search(r"[\[\]\n\r]", name):
+            raise GraphError(f"scope: name must be a line of text without brackets, got {name!r}")
+        self.name = name
+
+    def __enter__(self) -> None:
+        _origins.scopes.append(self.name)
+
+    def __exit__(self, *_: object) -> None:
+        _origins.scopes.pop()
+
+
+_SCOPED = re.compile(r" \[([^\[\]]+)\]$")
+
+
+def scope_of(line: str) -> str | None:
+    """Return the scope that ``user_line`` has put into a line, None without one."""
+    found = _SCOPED.search(line)
+    return found.group(1) if found else None
 
 
 class origin:

@@ -72,6 +72,8 @@ class Runtime:
         """Times that steps were run: what was evaluated before is old."""
         self.phases: list[tuple[str, float, float]] = []
         """(name, start, seconds) of each phase of the last build."""
+        self.on_phase: Callable[[str], object] | None = None
+        """Called with the name of each phase as it begins: for a line that shows progress."""
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
         """Objects with plans of their own: ``outputs``, their graph, ``parts()``, and ``close()``,
         which frees the plans until they are needed."""
@@ -140,6 +142,8 @@ class Runtime:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Add the time that the body takes to ``phases``."""
+        if self.on_phase is not None:
+            self.on_phase(name)
         begin = time.perf_counter()
         yield
         self.phases.append((name, begin, time.perf_counter() - begin))

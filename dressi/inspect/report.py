@@ -12,6 +12,7 @@ from html import escape as _html
 import numpy as np
 
 from dressi.inspect.flow import STATIC, ordered
+from dressi.inspect.scopes import ScopeRow, scope_rows, scope_table
 from dressi.inspect.traffic import (
     Traffic,
     buffers_written,
@@ -167,6 +168,11 @@ class Report:
         """Steps in which the static part did not run."""
         return max(0, self.steps - self.static_runs)
 
+    @property
+    def scopes(self) -> tuple[ScopeRow, ...]:
+        """What each scope (``dressi.scope``) or line made, the dearest first."""
+        return scope_rows(self.stages)
+
     def stage_times(self, clean: bool = False) -> list[tuple[str, float]]:
         """(name, ms) of the stages of a step (or of the clean part) that were measured, copies
         last."""
@@ -185,7 +191,9 @@ class Report:
         """The report in at most 110 columns. Bytes ``attached``: read as input attachments;
         ``fetched``: as textures and buffers, and by copies."""
         table = [clipped(line) for line in self._table()]
-        return "\n".join([*wrapped(self._head()), "", *table, "", *wrapped(self._tail())])
+        made = [clipped(line) for line in scope_table(self.scopes)]
+        made += [""] if made else []
+        return "\n".join([*wrapped(self._head()), "", *table, "", *made, *wrapped(self._tail())])
 
     __str__ = __repr__ = text
 

@@ -77,7 +77,7 @@ def _key(stage: str, text: str) -> str:
 
 
 # What the generator writes behind the first line of a snippet: the op and the user's line.
-_ORIGIN = re.compile(r"//\s+(?:F\.)?(\w+)  (\S+:\d+)$")
+_ORIGIN = re.compile(r"//\s+(?:F\.)?(\w+)  (\S+:\d+(?: \[[^\]]+\])?)$")
 
 
 def _origin(lines: Sequence[str], number: int) -> str:

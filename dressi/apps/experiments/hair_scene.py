@@ -59,7 +59,7 @@ def ellipsoid_head(subdivisions: int = 4) -> Head:
     """Return a head without a face."""
     ball = icosphere(subdivisions)
     mesh = Mesh((ball.positions * RADII).astype(np.float32), ball.faces, name="head")
-    return Head(mesh, _scalp(mesh), (np.zeros(3), RADII * 1.03))
+    return Head(mesh, scalp_of(mesh), (np.zeros(3), RADII * 1.03))
 
 
 ICT_CENTER, ICT_SCALE = (0.0, 4.0, 0.5), 0.1
@@ -86,10 +86,11 @@ def ict_head(path: str | Path) -> Head:
     used, rows = np.unique(faces, return_inverse=True)
     places = (positions[used].astype(np.float64) - ICT_CENTER) * ICT_SCALE
     mesh = Mesh(places.astype(np.float32), rows.reshape(-1, 3).astype(np.int32), name="ict").check()
-    return Head(mesh, _scalp(mesh), (np.zeros(3), ICT_SKULL))
+    return Head(mesh, scalp_of(mesh), (np.zeros(3), ICT_SKULL))
 
 
-def _scalp(mesh: Mesh) -> Mesh:
+def scalp_of(mesh: Mesh) -> Mesh:
+    """Return the faces of a head that hair grows on."""
     center = mesh.positions[mesh.faces].mean(axis=1)
     normal = vertex_normals(mesh.positions, mesh.faces)[mesh.faces].mean(axis=1)
     above = center[:, 1] > np.interp(center[:, 2], *HAIRLINE)
