@@ -3,7 +3,8 @@
 In: photos with OpenCV cameras. Out: masks for the silhouette loss. A spot within an outline that
 looks like the background is a shadow or an opening; in one photo they look alike. An opening is
 empty space along a whole cone of rays: other photos look through that space, too, and emptying it
-takes away nothing that one of them plainly shows. A spot is kept open where both hold.
+takes away nothing that one of them plainly shows. A spot is kept open where both hold. Background
+that makes other photos lose what they plainly show (``mask_agreement``) is the object's, too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ import numpy.typing as npt
 from scipy import ndimage
 
 from dressi.errors import GraphError
+from dressi.render.io.images import linear_to_srgb
+from dressi.render.io.local_background import local_differences
+from dressi.render.io.mask_agreement import PLAIN, Camera, contradicted, squares_of
 from dressi.render.io.masks import (
+    NOISE,
     Mask,
     histogram_threshold,
     hull_cells,
@@ -27,8 +32,6 @@ from dressi.render.io.masks import (
 
 RESOLUTION = 112
 """Cells of the hull along each axis."""
-CELL_PX = 1.5
-"""Side, in cells of the hull, of the squares that photos are compared by: none is skipped."""
 CLOSING = 0.008
 """Radius, as a share of the longer side, up to which a shadow that is open to the background is
 closed: 5 pixels of 640."""
@@ -43,17 +46,25 @@ UNUSUAL = 1.5
 the background of one photo must not raise it there."""
 AGREED = 0.5
 """Share of the space behind an opening that other photos look through, too."""
+DEVIATIONS = 3.0
+"""Of the background around a spot, within which the spot may be background."""
+EDGE = 4.0
+"""Pixels beside the object that its blurred edge reaches: what lies deeper in a spot is the
+spot's."""
 
 
 @dataclass(frozen=True, eq=False)
 class ObjectMasks:
     """The masks of a set of photos, and how they were found.
 
-    masks: (H, W) float32 each. thresholds: on the difference to the background, of each photo.
+    masks: (H, W) float32 each. doubted: (H, W) bool, pixels of a mask that its photo alone would
+    call background and the other photos do not: the silhouette there is not known. thresholds: on
+    the difference to the background, of each photo.
     n_shadows, n_openings: spots within outlines that were closed and kept open. cut: names of the
     photos whose object reaches the frame."""
 
     masks: list[Mask]
+    doubted: list[npt.NDArray[np.bool_]]
     thresholds: list[float]
     n_shadows: int
     n_openings: int
@@ -93,6 +104,7 @@ def object_masks(
         closed = photo_mask(image, used, radius, radius, fill_holes=True, within=within)
         sure.append(found > 0.5)
         full.append((closed > 0.5) | sure[-1])
+        sure[-1] = sure[-1] | _plain_shadows(image, sure[-1], full[-1], used)
         edge = np.concatenate([found[0], found[-1], found[:, 0], found[:, -1]])
         if edge.any():
             cut.append(k)
@@ -106,7 +118,29 @@ def object_masks(
             shadow[spot] = _is_shadow(views, k, int(spot))
             n_shadows, n_openings = n_shadows + shadow[spot], n_openings + (not shadow[spot])
         masks.append((sure[k] | shadow[labels]).astype(np.float32))
-    return ObjectMasks(masks, thresholds, int(n_shadows), int(n_openings), cut)
+    doubted = contradicted([m > 0.5 for m in masks], cameras, bbox, resolution)
+    doubted = [d & within for d, within in zip(doubted, inside, strict=True)]
+    masks = [np.maximum(m, d.astype(np.float32)) for m, d in zip(masks, doubted, strict=True)]
+    return ObjectMasks(masks, doubted, thresholds, int(n_shadows), int(n_openings), cut)
+
+
+def _plain_shadows(
+    image: npt.NDArray[np.float64],
+    found: npt.NDArray[np.bool_],
+    full: npt.NDArray[np.bool_],
+    threshold: float,
+) -> npt.NDArray[np.bool_]:
+    """Return (H, W): parts of spots that differ from the background around them, though less than
+    the threshold of the whole photo: no openings, through which that background would be seen."""
+    spots = full & ~found
+    background = ndimage.distance_transform_edt(~full) > EDGE
+    if not (spots.any() and background.any()):
+        return np.zeros_like(spots)
+    encoded = linear_to_srgb(image if image.ndim == 3 else image[..., None])[..., :3]
+    difference, deviation = local_differences(encoded, background)
+    labels = _labelled(spots & (difference > np.minimum(DEVIATIONS * deviation + NOISE, threshold)))
+    deep = np.unique(labels[ndimage.distance_transform_edt(~found) > EDGE])
+    return np.asarray(np.isin(labels, deep[deep > 0]))
 
 
 def _labelled(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
@@ -165,7 +199,7 @@ def _views(
     sure: Sequence[npt.NDArray[np.bool_]],
     full: Sequence[npt.NDArray[np.bool_]],
     spots: Sequence[npt.NDArray[np.int32]],
-    cameras: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]],
+    cameras: Sequence[Camera],
     bbox: npt.ArrayLike,
     resolution: int,
 ) -> list[_View]:
@@ -176,23 +210,13 @@ def _views(
     cells = voxel_centers(box, resolution).reshape(-1, 3)[hull.ravel()]
     step = (box[1] - box[0]).max() / resolution
     out = []
-    for mask, labels, (k, r, t) in zip(sure, spots, cameras, strict=True):
-        height, width = mask.shape
-        pixel = pixels_of(cells, k, r, t)
-        depth = float((np.asarray(r) @ box.mean(0) + np.asarray(t))[2])
-        side = max(CELL_PX * step * float(np.asarray(k)[0, 0]) / max(depth, 1e-9), 1.0)
-        seen = np.asarray(((pixel > -0.5) & (pixel < (width - 0.5, height - 0.5))).all(1))
-        at = np.rint(np.where(seen[:, None], pixel, 0.0)).astype(np.int64)[:, ::-1]
-        n_rows, n_columns = int(height / side) + 1, int(width / side) + 1
-        square = (at[:, 0] / side).astype(np.int64) * n_columns + (at[:, 1] / side).astype(np.int64)
-        square[~seen] = -1
-        y, x = (np.indices(mask.shape) / side).astype(np.int64)
-        share = np.bincount((y * n_columns + x).ravel(), mask.ravel(), n_rows * n_columns)
-        whole = np.bincount((y * n_columns + x).ravel(), minlength=n_rows * n_columns)
-        n_cells = np.bincount(square[seen], minlength=n_rows * n_columns)
-        spot = np.where(seen, labels[at[:, 0], at[:, 1]], 0)
-        plain = share > 0.9 * np.maximum(whole, 1)
-        out.append(_View(square, spot, n_cells, plain, side, np.bincount(labels.ravel())))
+    for mask, labels, camera in zip(sure, spots, cameras, strict=True):
+        found = squares_of(cells, camera, mask.shape, box, step)
+        spot = np.where(found.seen, labels[tuple(found.at.T)], 0)
+        n_cells = found.count(np.ones(len(cells), bool))
+        plain = found.share(mask) > PLAIN
+        sizes = np.bincount(labels.ravel())
+        out.append(_View(found.square, spot, n_cells, plain, found.side, sizes))
     return out
 
 
