@@ -127,9 +127,10 @@ def contradicted(
         if not given_back.any():
             break
         for k, view in enumerate(views):
-            wrong = np.zeros(view.shape[0] * view.shape[1], bool)
-            wrong[view.square[carved[k] & given_back]] = True
-            doubted[k] |= wrong[view.of_pixel] & ~masks[k]
+            wrong = np.zeros(masks[k].shape, bool)
+            wrong[tuple(view.at[carved[k] & given_back].T)] = True
+            # As far as a cell reaches around its centre.
+            doubted[k] |= ndimage.maximum_filter(wrong, int(view.side) | 1) & ~masks[k]
         carved[:, given_back] = False
     return doubted
 

@@ -14,6 +14,7 @@ from scipy import ndimage
 
 from dressi.errors import GraphError
 from dressi.render.io.images import linear_to_srgb, srgb_to_linear
+from dressi.render.io.local_background import like_background
 
 Mask = npt.NDArray[np.float32]
 
@@ -36,13 +37,14 @@ def photo_mask(
     edge_px: float = 4.0,
     linear: bool = True,
     within: npt.ArrayLike | None = None,
+    background: npt.ArrayLike | None = None,
 ) -> Mask:
     """(H, W) float32 mask, 1 on the object: the largest region that is unlike the background.
 
     image: (H, W, 3) or (H, W), colours in [0, 1]; an alpha channel (H, W, 4) is the mask. The
     background is what lies along the frame, dark, grey or bright. threshold: on the largest
-    difference of a channel to it, as an sRGB value; None: ``histogram_threshold``, low enough for
-    the object's shadows and above what reaches the frame. dilate_px, erode_px: radii of discs.
+    difference of a channel to its median, as an sRGB value; None: ``background_of`` tells the
+    background place by place. dilate_px, erode_px: radii of discs.
     Dilating closes shadows that are open to the background; eroding by as much takes the outline
     back to its place. fill_holes: fill enclosed holes; with max_hole_px only those of at most so
     many pixels after dilating. One photo cannot tell a shadow from an opening: where there are
@@ -50,7 +52,8 @@ def photo_mask(
     blurred edge, so up to this many pixels are taken off where they differ less from the background
     than half of the largest linear difference near them, which is where the outline is; 0 leaves
     them. linear: the image is linear (what ``read_image`` gives); False: it holds sRGB values.
-    within: (H, W), pixels that can be in the mask; None: all.
+    within: (H, W), pixels that can be in the mask; None: all. background: (H, W), pixels that are
+    background, where they are known already; threshold is not used then.
 
     The frame's border is no background for that: the object is not eroded from there where it
     leaves the frame, and a region that touches the border is no hole.
@@ -67,13 +70,13 @@ def photo_mask(
     if array.ndim == 3 and array.shape[2] == 4 and array[..., 3].min() < 1.0:
         return ((array[..., 3] > 0.5) & allowed).astype(np.float32)
     difference, value = _differences(array, linear)
-    if threshold is None:
-        threshold = histogram_threshold(array, linear=linear)
-    mask = (difference > threshold) & allowed
+    if threshold is None and background is None:
+        background = background_of(array, within, linear=linear)
+    unlike = difference > threshold if background is None else ~(np.asarray(background) > 0.5)
+    mask = unlike & allowed
     if not mask.any():
-        raise GraphError(
-            f"photo_mask: no pixel differs from the background by {threshold:.3g} (sRGB)"
-        )
+        by = "" if threshold is None else f" by {threshold:.3g} (sRGB)"
+        raise GraphError(f"photo_mask: no pixel differs from the background{by}")
     mask = _largest(mask)  # first, or dilating would join dust and reflections to the object
     if dilate_px > 0.0:
         mask = ndimage.distance_transform_edt(~mask) <= dilate_px
@@ -91,6 +94,23 @@ def photo_mask(
     if not mask.any():
         raise GraphError(f"photo_mask: eroding by {erode_px} pixels leaves nothing")
     return _largest(mask & allowed).astype(np.float32)
+
+
+def background_of(
+    image: npt.ArrayLike, within: npt.ArrayLike | None = None, *, linear: bool = True
+) -> npt.NDArray[np.bool_]:
+    """Return (H, W) bool, the pixels that are like the background around them.
+
+    image, within, linear: as for ``photo_mask``. The background grows from the frame
+    (``like_background``) and differs from place to place; it lies below the ``histogram_threshold``
+    of the whole photo, too.
+    """
+    array = np.asarray(image, np.float64)
+    colors = array[..., None] if array.ndim == 2 else array[..., :3]
+    difference, _ = _differences(array, linear)
+    encoded = linear_to_srgb(colors) if linear else colors
+    alike = like_background(encoded, max(_otsu(difference), LEAST), within)
+    return alike & (difference <= histogram_threshold(array, linear=linear))
 
 
 def histogram_threshold(image: npt.ArrayLike, *, linear: bool = True) -> float:

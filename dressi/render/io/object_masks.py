@@ -11,19 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
 
 from dressi.errors import GraphError
-from dressi.render.io.images import linear_to_srgb
-from dressi.render.io.local_background import local_differences
 from dressi.render.io.mask_agreement import PLAIN, Camera, contradicted, squares_of
 from dressi.render.io.masks import (
-    NOISE,
     Mask,
-    histogram_threshold,
+    background_of,
     hull_cells,
     photo_mask,
     pixels_of,
@@ -41,16 +39,8 @@ which are the object's."""
 TAKEN = 0.02
 """Share of the squares that emptying a spot touches in another photo above which too much of what
 is plainly there would be gone."""
-UNUSUAL = 1.5
-"""How far the threshold of a photo may lie above the median of all: something bright that stands in
-the background of one photo must not raise it there."""
 AGREED = 0.5
 """Share of the space behind an opening that other photos look through, too."""
-DEVIATIONS = 3.0
-"""Of the background around a spot, within which the spot may be background."""
-EDGE = 4.0
-"""Pixels beside the object that its blurred edge reaches: what lies deeper in a spot is the
-spot's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +48,12 @@ class ObjectMasks:
     """The masks of a set of photos, and how they were found.
 
     masks: (H, W) float32 each. doubted: (H, W) bool, pixels of a mask that its photo alone would
-    call background and the other photos do not: the silhouette there is not known. thresholds: on
-    the difference to the background, of each photo.
+    call background and the other photos do not: the silhouette there is not known.
     n_shadows, n_openings: spots within outlines that were closed and kept open. cut: names of the
     photos whose object reaches the frame."""
 
     masks: list[Mask]
     doubted: list[npt.NDArray[np.bool_]]
-    thresholds: list[float]
     n_shadows: int
     n_openings: int
     cut: list[int]
@@ -84,8 +72,8 @@ def object_masks(
 
     images: (H, W, 3) linear, before a background that is alike within each photo. Ks, Rs, ts:
     OpenCV cameras. bbox: (2, 3) around the object, world units: nothing outside of it is in a mask.
-    threshold: of ``photo_mask``; None: from each photo's histogram. Raises GraphError for lists of
-    unequal length, photos without an object and an empty box.
+    threshold: of ``photo_mask``; None: the background is told place by place. Raises GraphError for
+    lists of unequal length, photos without an object and an empty box.
     """
     photos = [np.asarray(image, np.float64) for image in images]
     if not len(photos) == len(Ks) == len(Rs) == len(ts) > 0:
@@ -94,17 +82,15 @@ def object_masks(
         )
     cameras = list(zip(Ks, Rs, ts, strict=True))
     inside = [box_mask(bbox, *c, i.shape[:2]) for c, i in zip(cameras, photos, strict=True)]
-    thresholds = [histogram_threshold(i) if threshold is None else threshold for i in photos]
-    usual = float(np.median(thresholds))
-    thresholds = [min(used, UNUSUAL * usual) for used in thresholds]
     sure, full, cut = [], [], []
-    for k, (image, used, within) in enumerate(zip(photos, thresholds, inside, strict=True)):
-        found = photo_mask(image, used, within=within)
+    for k, (image, within) in enumerate(zip(photos, inside, strict=True)):
+        behind = background_of(image, within) if threshold is None else None
+        find = partial(photo_mask, image, threshold, within=within, background=behind)
+        found = find()
         radius = CLOSING * max(image.shape[:2])
-        closed = photo_mask(image, used, radius, radius, fill_holes=True, within=within)
+        closed = find(radius, radius, fill_holes=True)
         sure.append(found > 0.5)
         full.append((closed > 0.5) | sure[-1])
-        sure[-1] = sure[-1] | _plain_shadows(image, sure[-1], full[-1], used)
         edge = np.concatenate([found[0], found[-1], found[:, 0], found[:, -1]])
         if edge.any():
             cut.append(k)
@@ -112,35 +98,20 @@ def object_masks(
     views = _views(sure, full, spots, cameras, bbox, resolution)
     n_shadows = n_openings = 0
     masks: list[Mask] = []
+    closed_spots = []
     for k, labels in enumerate(spots):
         shadow = np.zeros(labels.max() + 1, bool)
         for spot in range(1, len(shadow)):
             shadow[spot] = _is_shadow(views, k, int(spot))
             n_shadows, n_openings = n_shadows + shadow[spot], n_openings + (not shadow[spot])
         masks.append((sure[k] | shadow[labels]).astype(np.float32))
+        closed_spots.append(shadow[labels] & ~sure[k])
     doubted = contradicted([m > 0.5 for m in masks], cameras, bbox, resolution)
-    doubted = [d & within for d, within in zip(doubted, inside, strict=True)]
+    doubted = [
+        (d & within) | spot for d, within, spot in zip(doubted, inside, closed_spots, strict=True)
+    ]
     masks = [np.maximum(m, d.astype(np.float32)) for m, d in zip(masks, doubted, strict=True)]
-    return ObjectMasks(masks, doubted, thresholds, int(n_shadows), int(n_openings), cut)
-
-
-def _plain_shadows(
-    image: npt.NDArray[np.float64],
-    found: npt.NDArray[np.bool_],
-    full: npt.NDArray[np.bool_],
-    threshold: float,
-) -> npt.NDArray[np.bool_]:
-    """Return (H, W): parts of spots that differ from the background around them, though less than
-    the threshold of the whole photo: no openings, through which that background would be seen."""
-    spots = full & ~found
-    background = ndimage.distance_transform_edt(~full) > EDGE
-    if not (spots.any() and background.any()):
-        return np.zeros_like(spots)
-    encoded = linear_to_srgb(image if image.ndim == 3 else image[..., None])[..., :3]
-    difference, deviation = local_differences(encoded, background)
-    labels = _labelled(spots & (difference > np.minimum(DEVIATIONS * deviation + NOISE, threshold)))
-    deep = np.unique(labels[ndimage.distance_transform_edt(~found) > EDGE])
-    return np.asarray(np.isin(labels, deep[deep > 0]))
+    return ObjectMasks(masks, doubted, int(n_shadows), int(n_openings), cut)
 
 
 def _labelled(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
