@@ -33,15 +33,11 @@ DEVIATIONS = 3.0
 """Of the pixels of the background around a pixel, by which it may differ more than a cell."""
 
 
-def like_background(
-    encoded: npt.ArrayLike, most: float, within: npt.ArrayLike | None = None
-) -> Bools:
+def like_background(encoded: npt.ArrayLike, most: float) -> Bools:
     """Return (H, W) bool, the pixels that are like the background around them.
 
-    encoded: (H, W, C), sRGB values. within: (H, W), pixels that may be the object's: along the
-    frame all others are background, and those that differ from these by DRIFT at most. None: not
-    known. most: difference to the median of the frame from which on a part of the frame is no
-    background then.
+    encoded: (H, W, C), sRGB values. most: difference to the median of the frame from which on a
+    part of the frame is no background.
     """
     image = np.asarray(encoded, np.float64)
     height, width = image.shape[:2]
@@ -51,11 +47,6 @@ def like_background(
     ring[1:-1, 1:-1] = False
     away = np.abs(means - np.median(means[ring], axis=0)).max(-1)
     known = ring & (away <= max(most, np.median(away[ring])))
-    if within is not None:
-        outside = ring & (_cell_means(1.0 * np.asarray(within)[..., None], cell)[..., 0] == 0.0)
-        if outside.any():
-            low, high = _range(means, outside, everywhere=True)
-            known = outside | (known & _within(means, low - DRIFT, high + DRIFT))
     low, high = _range(means, known, everywhere=True)
     possible = _within(means, low - DRIFT, high + DRIFT)
     while True:

@@ -22,6 +22,11 @@ BACKGROUND_SHARE = 99.0
 """Per cent of the background that lies below the threshold."""
 NOISE = 0.03
 """And how far, in sRGB, the threshold lies above that: what noise and blur add."""
+FOOT_PX = 2
+"""Pixels between a background that is told place by place and what differs from all of it: the foot
+of a blurred edge."""
+NARROW_PX = 2.0
+"""Half the width of a line of background that is as good as none."""
 LEAST = 0.1
 """Smallest threshold: what differs less is blur, or as good as the background."""
 
@@ -71,7 +76,7 @@ def photo_mask(
         return ((array[..., 3] > 0.5) & allowed).astype(np.float32)
     difference, value = _differences(array, linear)
     if threshold is None and background is None:
-        background = background_of(array, within, linear=linear)
+        background = background_of(array, linear=linear)
     unlike = difference > threshold if background is None else ~(np.asarray(background) > 0.5)
     mask = unlike & allowed
     if not mask.any():
@@ -87,7 +92,7 @@ def photo_mask(
         mask = ndimage.distance_transform_edt(mask) > erode_px
     if edge_px > 0.0 and mask.any() and not mask.all():
         near = ndimage.maximum_filter(value, size=2 * int(np.ceil(edge_px)) + 3)
-        inner = ndimage.distance_transform_edt(mask) > edge_px
+        inner = ndimage.distance_transform_edt(~_wide(~mask)) > edge_px
         mask = mask & (inner | (value > 0.5 * near))
         if fill_holes:
             mask = mask | _holes(mask, max_hole_px)
@@ -96,21 +101,21 @@ def photo_mask(
     return _largest(mask & allowed).astype(np.float32)
 
 
-def background_of(
-    image: npt.ArrayLike, within: npt.ArrayLike | None = None, *, linear: bool = True
-) -> npt.NDArray[np.bool_]:
+def background_of(image: npt.ArrayLike, *, linear: bool = True) -> npt.NDArray[np.bool_]:
     """Return (H, W) bool, the pixels that are like the background around them.
 
-    image, within, linear: as for ``photo_mask``. The background grows from the frame
+    image, linear: as for ``photo_mask``. The background grows from the frame
     (``like_background``) and differs from place to place; it lies below the ``histogram_threshold``
-    of the whole photo, too.
+    of the whole photo, too, and so does the foot of a blurred edge.
     """
     array = np.asarray(image, np.float64)
     colors = array[..., None] if array.ndim == 2 else array[..., :3]
     difference, _ = _differences(array, linear)
     encoded = linear_to_srgb(colors) if linear else colors
-    alike = like_background(encoded, max(_otsu(difference), LEAST), within)
-    return alike & (difference <= histogram_threshold(array, linear=linear))
+    most = histogram_threshold(array, linear=linear)
+    low = difference <= most
+    alike = like_background(encoded, most) & low
+    return np.asarray(ndimage.binary_dilation(alike, iterations=FOOT_PX) & low)
 
 
 def histogram_threshold(image: npt.ArrayLike, *, linear: bool = True) -> float:
@@ -170,6 +175,15 @@ def _largest(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     sizes = np.bincount(labels.ravel())
     sizes[0] = 0
     return np.asarray(labels == sizes.argmax())
+
+
+def _wide(background: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return the background without what is narrow: lines along which a colour of the object passes
+    that of the background, which have no blurred edge."""
+    core = ndimage.distance_transform_edt(background) > NARROW_PX
+    if not core.any():
+        return background
+    return np.asarray(background & (ndimage.distance_transform_edt(~core) <= NARROW_PX + 1.0))
 
 
 def _holes(mask: npt.NDArray[np.bool_], max_px: int | None) -> npt.NDArray[np.bool_]:

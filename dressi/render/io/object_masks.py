@@ -84,7 +84,7 @@ def object_masks(
     inside = [box_mask(bbox, *c, i.shape[:2]) for c, i in zip(cameras, photos, strict=True)]
     sure, full, cut = [], [], []
     for k, (image, within) in enumerate(zip(photos, inside, strict=True)):
-        behind = background_of(image, within) if threshold is None else None
+        behind = background_of(image) if threshold is None else None
         find = partial(photo_mask, image, threshold, within=within, background=behind)
         found = find()
         radius = CLOSING * max(image.shape[:2])
