@@ -8,6 +8,7 @@ border as attachments too. Integers stay in integer images: ids in float images 
 from __future__ import annotations
 
 from enum import Enum
+from functools import cached_property
 
 
 class VType(Enum):
@@ -25,53 +26,53 @@ class VType(Enum):
     IVEC3 = "ivec3"
     IVEC4 = "ivec4"
 
-    @property
+    @cached_property
     def glsl(self) -> str:
         """Name in GLSL."""
         return self.value
 
-    @property
+    @cached_property
     def is_int(self) -> bool:
         """Whether components are 32-bit integers."""
         return self.value.startswith("i")
 
-    @property
+    @cached_property
     def is_matrix(self) -> bool:
         """Whether it is a square matrix."""
         return self.value.startswith("mat")
 
-    @property
+    @cached_property
     def n(self) -> int:
         """Components of a scalar or vector; rows (= columns) of a matrix."""
         return 1 if self in (VType.FLOAT, VType.INT) else int(self.value[-1])
 
-    @property
+    @cached_property
     def n_planes(self) -> int:
         """Images that hold one value: n columns for a matrix, else 1."""
         return self.n if self.is_matrix else 1
 
-    @property
+    @cached_property
     def n_words(self) -> int:
         """32-bit words of one value without padding."""
         return self.n * self.n if self.is_matrix else self.n
 
-    @property
+    @cached_property
     def plane(self) -> VType:
         """Type of one plane: the column of a matrix, else the type itself."""
         return vector(self.n) if self.is_matrix else self
 
-    @property
+    @cached_property
     def format(self) -> str:
         """Image format of one plane."""
         channels = {1: "R32", 2: "RG32", 3: "RGBA32", 4: "RGBA32"}[self.n]
         return channels + ("I" if self.is_int else "F")
 
-    @property
+    @cached_property
     def channels(self) -> int:
         """Channels of one plane's image (VEC3 is padded to 4)."""
         return 4 if self.n == 3 else self.n
 
-    @property
+    @cached_property
     def tail(self) -> tuple[int, ...]:
         """Trailing shape of arrays: (n,) or (n, n)."""
         return (self.n, self.n) if self.is_matrix else (self.n,)

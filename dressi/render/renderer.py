@@ -63,12 +63,11 @@ class DressiBasicRenderer:
             device, options, limits, validate, memory_limit
         )
         self._ad = self._open()
-        self._closed = False
+        self._closed = self._moved = False
         self._loaded: Loaded | None = None
         self._settings: Settings | None = None
         self._graph: Graph | None = None
         self._own_loss: LossFunction | None = None
-        self._moved = False
 
     # -- setting up
 
@@ -83,6 +82,7 @@ class DressiBasicRenderer:
         headlight: float | None = None,
         environment: PathLike | np.ndarray | None = None,
         share_intrinsics: bool = False,
+        tables: bool | None = None,
     ) -> None:
         """Load a scene and the pictures that it is to look like.
 
@@ -92,7 +92,8 @@ class DressiBasicRenderer:
         where it has none one in front that sees all of it. size: (width, height); targets of other
         sizes are resampled to it. ambient, headlight: see ``build_lights``. environment: a file or
         array (H, W, 3), equirectangular, in place of the scene's. share_intrinsics: all views have
-        one lens. What was loaded before is dropped; what was left out or changed is in ``notes``.
+        one lens. tables: whether parts share leaves (docs/renderer.md); None: where they are
+        many. What was loaded before is dropped; what was left out or changed is in ``notes``.
         Raises LoadError for files; GraphError for an empty scene, as many targets as there are no
         cameras, sizes that differ, no size, and cameras of photos of another aspect. Warns of views
         that see nothing, pixels that are not square, and depths that float32 mixes up.
@@ -100,13 +101,12 @@ class DressiBasicRenderer:
         self._alive()
         given = scene if isinstance(scene, Scene) else read_scene(scene)
         loaded = load(
-            given, targets, cameras, size, ambient, headlight, environment, share_intrinsics
+            given, targets, cameras, size, ambient, headlight, environment, share_intrinsics, tables
         )
         if self._loaded is not None:  # leaves of the scene before are freed with their engine
             self._ad.close()
             self._ad = self._open()
-        self._loaded, self._settings, self._graph = loaded, None, None
-        self._moved = False
+        self._loaded, self._settings, self._graph, self._moved = loaded, None, None, False
 
     def build_graph(
         self,
@@ -206,9 +206,8 @@ class DressiBasicRenderer:
         factor goes into the map. Raises GraphError where there are no UVs.
         """
         loaded = self._need_loaded("add_map")
-        materials, geometry = loaded.sources.materials, loaded.geometry
-        with_uv = geometry.materials_with_uv
-        add_map(materials, with_uv, loaded.table, self._ad.recv_img, self._send, name, size)
+        materials, with_uv = loaded.sources.materials, loaded.geometry.materials_with_uv
+        add_map(materials, with_uv, loaded.table, self._read, self._put, name, size)
         self._graph = None
 
     # -- parameters
@@ -227,7 +226,7 @@ class DressiBasicRenderer:
         """Send other data to a parameter, of its ``shape``. Raises GraphError for another shape,
         NaN, and names that mean several."""
         p = self._need_loaded("value").table.only(name)
-        self._send(p.leaf, p.to_leaf(p.shaped(value)))
+        self._put(p, value)
         if not p.in_use:
             p.in_use, self._graph = True, None
         if p.kind in MOVING and self._need_loaded("set_value").views.tightened:
@@ -289,9 +288,8 @@ class DressiBasicRenderer:
     def save_picture(self, path: PathLike, view: int = 0, alpha: bool = False) -> None:
         """Write one view as PNG, JPEG, HDR or EXR. alpha: with coverage (PNG, EXR). Linear
         pictures are encoded as sRGB in PNG and JPEG; encoded ones are written as they are."""
-        picture = self.render(view, alpha)
-        settings = self._need_settings("save_picture")
-        write_image(path, picture, srgb=settings.tone[1] == "none")
+        encode = self._need_settings("save_picture").tone[1] == "none"
+        write_image(path, self.render(view, alpha), srgb=encode)
 
     # -- results
 
@@ -310,11 +308,8 @@ class DressiBasicRenderer:
     def cameras(self) -> list[Camera]:
         """The cameras of the views as they are now."""
         v = self._need_loaded("cameras").views
-        values = [
-            self._read(p).reshape(p.leaf.layers, -1)
-            for p in (v.rotation, v.translation, v.zoom, v.shift)
-        ]
-        return moved_cameras(v, *values)
+        parts = v.rotation, v.translation, v.zoom, v.shift
+        return moved_cameras(v, *(self._read(p).reshape(p.leaf.layers, -1) for p in parts))
 
     def save_scene(self, path: PathLike, *, embed: bool = False) -> tuple[str, ...]:
         """Write the scene as .glb or .gltf with what its parameters hold now; all else as it was
@@ -328,6 +323,11 @@ class DressiBasicRenderer:
         if p is None:
             raise GraphError("save_environment: the scene has no environment")
         write_image(path, self._read(p))
+
+    @property
+    def graph(self) -> Graph:
+        """What runs, as Variables: pictures of all views, the loss, the optimizer."""
+        return self._made("graph")
 
     @property
     def ad(self) -> DressiAD:
@@ -391,10 +391,10 @@ class DressiBasicRenderer:
     def _read(self, p: Parameter) -> np.ndarray:
         return p.read(self._ad.recv_img(p.leaf))
 
-    def _send(self, leaf: Variable, value: np.ndarray) -> None:
-        self._ad.send_img(leaf, np.float32(value))
+    def _put(self, p: Parameter, value: Any) -> None:
+        self._ad.send_img(p.leaf, np.float32(p.written(value, self._ad.recv_img)))
 
     def _updated(self) -> tuple[Scene, tuple[str, ...]]:
         loaded = self._need_loaded("save_scene")
-        aspect = loaded.size[0] / loaded.size[1]
-        return updated_scene(loaded.scene, loaded.sources, self._read, self.cameras, aspect)
+        aspect, recv = loaded.size[0] / loaded.size[1], self._ad.recv_img
+        return updated_scene(loaded.scene, loaded.sources, recv, self.cameras, aspect)

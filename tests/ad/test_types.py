@@ -210,6 +210,11 @@ ELSEWHERE = {
     "mipmap",
     "mip_levels",
     "texture_mip",
+    "TextureTable",  # test_texture_table.py
+    "texture_table",
+    "texture_from",
+    "sampler_code",
+    "table_size",
     "texture_lod",  # test_detail.py
     "uv_derivatives",
     "uv_lod",

@@ -99,6 +99,7 @@ from dressi.ad.functions.stable import (
 )
 from dressi.ad.functions.stop import stop_gradient
 from dressi.ad.functions.texture import texture
+from dressi.ad.functions.texture_from import texture_from
 from dressi.ad.functions.texture_mip import texture_mip
 from dressi.ad.functions.vector import (
     cross,
@@ -248,6 +249,7 @@ __all__ = [
     "texture",
     "texture_cube",
     "texture_equirect",
+    "texture_from",
     "texture_lod",
     "texture_mip",
     "tile",

@@ -43,7 +43,7 @@ def _n_taps(n: int) -> int:
     return 1 if n == 1 else 2 + n % 2
 
 
-def _half_matrix(n: int) -> np.ndarray:
+def half_matrix(n: int) -> np.ndarray:
     """(max(1, n >> 1), n): overlaps of the texels' intervals, divided by the length of one."""
     m = max(1, n >> 1)
     low = np.arange(m)[:, None] * n / m
@@ -70,8 +70,8 @@ HALF: Op = Op(
     reference=lambda f, xs: np.einsum(
         "lhwc,oh,pw->lopc",
         xs[0],
-        _half_matrix(xs[0].shape[1]),
-        _half_matrix(xs[0].shape[2]),
+        half_matrix(xs[0].shape[1]),
+        half_matrix(xs[0].shape[2]),
     ),
     cases=tuple(
         sized(lambda a: apply(HALF, (a,)), ((t, -2, 2),), size)
@@ -125,8 +125,8 @@ UNHALF: Op = Op(
     reference=lambda f, xs: np.einsum(
         "lopc,oh,pw->lhwc",
         xs[0],
-        _half_matrix(f.attr("size")[1]),
-        _half_matrix(f.attr("size")[0]),
+        half_matrix(f.attr("size")[1]),
+        half_matrix(f.attr("size")[0]),
     ),
     cases=tuple(
         sized(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +18,7 @@ from rich.table import Table as RichTable
 import dressi
 from dressi.apps.report import copy1024_ms
 from dressi.apps.timing import WARM_UP, step_ms
+from dressi.config import child_environment
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.testing.problems import Problem
@@ -130,6 +133,23 @@ class Table:
             "rows": [dict(row) for row in self.rows],
             "conditions": [{"condition": c, "holds": holds} for c, holds in self.conditions],
         }
+
+
+def in_new_process(module: str, words: str, caches: str | Path) -> str:
+    """Return what ``child(words)`` of a module prints last in a new process whose caches, ours and
+    Mesa's, are in the folder ``caches``. Raises DressiError with what it said where it failed."""
+    code = f"import sys; from {module} import child; child(sys.argv[1])"
+    folder = str(caches)
+    run = subprocess.run(
+        [sys.executable, "-c", code, words],
+        env=child_environment(DRESSI_CACHE=folder, MESA_SHADER_CACHE_DIR=folder),
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+    if run.returncode != 0:
+        raise DressiError(f"bench: {module} in a new process failed:\n{run.stderr}")
+    return run.stdout.splitlines()[-1]
 
 
 def _cell(value: object) -> str:

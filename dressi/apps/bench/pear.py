@@ -10,8 +10,6 @@ covers by more than half.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 from dataclasses import replace
 from typing import Any
@@ -24,13 +22,12 @@ from dressi.apps.bench.common import (
     Settings,
     figures,
     first_step_s,
+    in_new_process,
     start,
 )
 from dressi.apps.fitting import ShapeSchedule
 from dressi.apps.problems import PearFit, load_pear_fit, pear_problem, pear_stand_in
 from dressi.apps.timing import WARM_UP, step_ms
-from dressi.config import child_environment
-from dressi.errors import DressiError
 from dressi.render.fit import iou
 from dressi.testing.problems import hard_silhouettes
 
@@ -79,19 +76,9 @@ def build_seconds(settings: Settings) -> tuple[float, float]:
     """Return the seconds of the first step of the pear, from the graph to its end, in a new process
     each: with no cache on disk, ours and Mesa's, then with those that the first one left."""
     words = json.dumps({"smoke": settings.smoke, "device": settings.device, "data": settings.data})
-    code = "import sys; from dressi.apps.bench.pear import child; child(sys.argv[1])"
-    took = []
     with tempfile.TemporaryDirectory() as folder:
-        environment = child_environment(DRESSI_CACHE=folder, MESA_SHADER_CACHE_DIR=folder)
-        for _ in range(2):
-            command = [sys.executable, "-c", code, words]
-            run = subprocess.run(
-                command, env=environment, capture_output=True, encoding="utf-8", errors="replace"
-            )
-            if run.returncode != 0:
-                raise DressiError(f"bench: the build in a new process failed:\n{run.stderr}")
-            took.append(float(run.stdout.split()[-1]))
-    return took[0], took[1]
+        cold, warm = (float(in_new_process(__name__, words, folder)) for _ in range(2))
+    return cold, warm
 
 
 def child(words: str) -> None:

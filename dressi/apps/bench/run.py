@@ -20,6 +20,7 @@ from dressi.apps.bench import (
     reliability,
     roofline,
     scaling,
+    scenes,
     silhouettes,
     steps,
     textures,
@@ -39,6 +40,7 @@ TABLES: dict[str, Callable[[Settings, Copies], Table]] = {
     "deodr": deodr.measure,
     "roofline": roofline.measure,
     "scaling": scaling.measure,
+    "scenes": scenes.measure,
     "packing": packing.measure,
     "antialias": antialias.measure,
     "kbuffer": kbuffer.measure,
@@ -56,6 +58,7 @@ ABOUT = {
     "deodr": "vertex gradients of silhouettes; --peer PYTHON takes turns with DEODR",
     "roofline": "how near a step is to the bandwidth of memory",
     "scaling": "views, resolution, faces and peels, one after another",
+    "scenes": "scenes of many parts, from the file to the first picture",
     "packing": "the compiler itself",
     "antialias": "time and error of two methods for vertex gradients",
     "kbuffer": "layers of depth one by one and all at once",
@@ -79,7 +82,12 @@ LARGE = ("silhouettes", "textures", "deodr", "parallel", "kbuffer", "torch", "ma
 ``parallel`` takes all devices, ``torch`` needs PyTorch, ``many`` Dask."""
 OUT = "out/bench"
 
-ONLY = {"scaling": tuple(scaling.AXES), "silhouettes": silhouettes.ONLY, "textures": textures.ONLY}
+ONLY: dict[str, tuple[str, ...]] = {
+    "scaling": tuple(scaling.AXES),
+    "silhouettes": silhouettes.ONLY,
+    "textures": textures.ONLY,
+    "scenes": tuple(scenes.SCENES),
+}
 """What ``--only`` may name, besides figures of ``reliability``."""
 
 

@@ -132,7 +132,7 @@ class _Reader:
             roots,
             tuple(meshes),
             tuple(materials),
-            tuple(self.materials.images),
+            tuple(self.materials.images()),
             tuple(cameras),
             tuple(lights),
             name=name or path.stem,

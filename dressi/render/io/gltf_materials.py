@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from dressi.errors import LoadError
 from dressi.render.io.gltf_buffers import Buffers, resolve_uri
 from dressi.render.io.gltf_json import Json
-from dressi.render.io.images import decode_image, with_colors
+from dressi.render.io.images import decode_images, with_colors
 from dressi.render.scene import Image, Material, TextureRef
 from dressi.render.scene.parts import COLOR_MAPS, ColorSpace, MagFilter, MinFilter, SceneWrap
 
@@ -42,7 +42,7 @@ def _stem(uri: str) -> str:
 
 
 class Materials:
-    """Reads the materials of one document; ``images`` fills up with those that are used.
+    """Reads the materials of one document; ``images`` decodes those that they use.
 
     notes: gets a line for each image whose file is not there.
     """
@@ -51,7 +51,7 @@ class Materials:
         self.document = document
         self.buffers = buffers
         self.notes = notes
-        self.images: list[Image] = []
+        self._wanted: list[tuple[Json, bytes, ColorSpace]] = []
         self._rows: dict[tuple[int, str], int | None] = {}
         self._images = document.objects("images")
         self._samplers = document.objects("samplers")
@@ -96,16 +96,23 @@ class Materials:
             kind = source.text("mimeType", "")
             if kind == "image/ktx2" or data[:7] == b"\xabKTX 20":
                 raise source.fail("is KTX2 (KHR_texture_basisu), which is not supported")
-            try:
-                decoded = decode_image(data, color_space == "srgb", ("PNG", "JPEG", "WEBP"))
-            except LoadError as error:
-                raise source.fail(str(error)) from error
-            pixels = with_colors(decoded.pixels)
-            name = source.text("name", _stem(source.value.get("uri", "data:")))
-            self._rows[key] = len(self.images)
-            image = Image(pixels, color_space, name, decoded.bit_depth, source.extras())
-            self.images.append(image)
+            self._rows[key] = len(self._wanted)
+            self._wanted.append((source, data, color_space))
         return self._rows[key]
+
+    def images(self) -> list[Image]:
+        """The images that materials read, each decoded once, on all cores. Raises LoadError for the
+        first that cannot be."""
+        files = [(data, space == "srgb") for _, data, space in self._wanted]
+        out = []
+        pairs = zip(self._wanted, decode_images(files, ("PNG", "JPEG", "WEBP")), strict=True)
+        for (source, _, space), decoded in pairs:
+            if isinstance(decoded, LoadError):
+                raise source.fail(str(decoded)) from decoded
+            name = source.text("name", _stem(source.value.get("uri", "data:")))
+            pixels, depth = with_colors(decoded.pixels), decoded.bit_depth
+            out.append(Image(pixels, space, name, depth, source.extras()))
+        return out
 
     def _code(self, owner: Json | None, key: str, codes: dict[int, T], default: T) -> T:
         if owner is None or not owner.has(key):

@@ -16,6 +16,9 @@ import os
 import secrets
 import stat
 import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,8 @@ FloatImage = npt.NDArray[np.float32]
 # Not all that Pillow knows: some formats start other programs (EPS).
 FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "TGA", "WEBP", "GIF", "PPM")
 WRITTEN = (".png", ".jpg", ".jpeg", ".hdr", ".exr")
+FEW = 4
+"""Images from which on threads decode them."""
 _JPEG_QUALITY = 95  # differences are below a step of 8 bits on smooth pictures
 
 
@@ -131,6 +136,43 @@ def decode_image(
 
     formats: those that are allowed, as Pillow names them. Raises LoadError with no file in it.
     """
+    with _quiet():
+        return _decoded_image(data, srgb, formats)
+
+
+def decode_images(
+    files: Sequence[tuple[bytes, bool]], formats: tuple[str, ...] | None = FORMATS
+) -> list[Decoded | LoadError]:
+    """``decode_image`` of several files at once, on all cores: (bytes, srgb) each. What is no image
+    gives the LoadError in its place. A terminal shows how far it is, if it takes long."""
+
+    def decode(file: tuple[bytes, bool]) -> Decoded | LoadError:
+        try:
+            return _decoded_image(*file, formats)
+        except LoadError as error:
+            return error
+
+    if len(files) < FEW:
+        with _quiet():
+            return [decode(file) for file in files]
+    from tqdm.auto import tqdm  # it takes longer to import than few images to decode
+
+    bar = {"total": len(files), "desc": "decoding images", "unit": "image", "leave": False}
+    # The filters of warnings belong to the process: they are set around all threads, not in each.
+    with _quiet(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(tqdm(pool.map(decode, files), **bar, disable=None, delay=1.0))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Pillow warns of metadata; what matters is raised."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        yield
+
+
+def _decoded_image(data: bytes, srgb: bool, formats: tuple[str, ...] | None) -> Decoded:
     try:
         if is_png16(data):
             decoded = Decoded(decode_png16(data).astype(np.float32) / np.float32(65535.0), 16)
@@ -155,14 +197,11 @@ def decode_image(
 
 
 def _decode(data: bytes, formats: tuple[str, ...] | None) -> Decoded:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about metadata; what matters is raised
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        try:
-            image: Image.Image = Image.open(io.BytesIO(data), formats=formats)
-        except UnidentifiedImageError as error:  # its text names an object in memory
-            raise ValueError(f"neither of {', '.join(formats or FORMATS)}, or broken") from error
-        image.load()
+    try:
+        image: Image.Image = Image.open(io.BytesIO(data), formats=formats)
+    except UnidentifiedImageError as error:  # its text names an object in memory
+        raise ValueError(f"neither of {', '.join(formats or FORMATS)}, or broken") from error
+    image.load()
     if image.mode.startswith("I"):  # 16-bit grey of TIFF and others; convert() would saturate it
         array = np.asarray(image)
         if array.min() < 0 or array.max() > 65535:

@@ -8,16 +8,18 @@ maps, not with that of materials.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from dressi.ad import F, Variable
-from dressi.ad.vtype import FLOAT
+from dressi.ad.graph import Size
+from dressi.ad.vtype import FLOAT, IVEC3, VEC2, VEC4, VType
 from dressi.render.camera.eye import to_eye
 from dressi.render.pipeline.lights import build_shadows
-from dressi.render.pipeline.materials import MaterialLeaves, sampler_of
+from dressi.render.pipeline.materials import MaterialLeaves, sampler_key
+from dressi.render.pipeline.parameters import Parameter, Place
 from dressi.render.pipeline.tables import Geometry
 from dressi.render.raster import Peel, ScreenFaces, gather, interpolate
 from dressi.render.scene.parts import TextureRef
@@ -36,6 +38,9 @@ from dressi.render.shading import (
 )
 from dressi.render.shading.pbr import Environment
 from dressi.render.shading.texture_detail import face_uv_derivatives
+
+Readers = dict[int, tuple[Parameter, TextureRef]]
+"""By number of a material: the map that it reads, and how."""
 
 
 @dataclass(eq=False)
@@ -57,6 +62,9 @@ class Appearance:
     shadow_r: float = 0.0
     mask_softness: float | Variable = 0.0
     _chains: dict[Variable, F.image.MipMap] = field(default_factory=dict)
+    _tables: dict[Variable, tuple[F.image.TextureTable, dict[Place, int]]] = field(
+        default_factory=dict
+    )
 
     @property
     def has_alpha(self) -> bool:
@@ -68,6 +76,15 @@ class Appearance:
         if leaf not in self._chains:
             self._chains[leaf] = F.image.mipmap(leaf)
         return self._chains[leaf]
+
+    def texture_table(self, leaf: Variable) -> tuple[F.image.TextureTable, dict[Place, int]]:
+        """The texture table of maps that share a leaf, made once, and the number of each place."""
+        if leaf not in self._tables:
+            maps = [p for m in self.materials for p, _ in m.maps.values() if p.leaf is leaf]
+            places = sorted({p.place for p in maps if p.place}, key=lambda place: place.start)
+            table = F.image.texture_table(leaf, [p.size for p in places], self.mipmaps)
+            self._tables[leaf] = table, {place: k for k, place in enumerate(places)}
+        return self._tables[leaf]
 
     def shade(self, peel: Peel, screen: ScreenFaces) -> tuple[Variable, Variable | None]:
         """(VEC3 linear colour, FLOAT alpha or None where all is opaque) of one peel."""
@@ -90,8 +107,17 @@ class _Pixels:
 
     def factor(self, kind: str) -> Variable:
         """A factor of the material at each pixel."""
-        leaves = [m.factors[kind] for m in self.a.materials]
-        return leaves[0] if self.number is None else F.lookup(F.join(leaves), self.number)
+        rows = [m.factors[kind] for m in self.a.materials]
+        if self.number is None:
+            return rows[0].leaf
+        shared = rows[0].place is not None
+        table = rows[0].leaf if shared else F.join([p.leaf for p in rows])
+        return F.lookup(table, self.number)
+
+    def row(self, values: np.ndarray, vtype: VType, name: str) -> Variable:
+        """Numbers of the material at each pixel. values: (materials, n)."""
+        table = F.leaf(values, vtype, name)
+        return table if self.number is None else F.lookup(table, self.number)
 
     def where(self, chosen: set[int]) -> Variable | bool:
         """FLOAT mask of the pixels of some materials; a bool where it is all or none."""
@@ -117,18 +143,80 @@ class _Pixels:
     def map(self, kind: str, missing: Variable) -> Variable:
         """A map at each pixel; ``missing`` where the material has none."""
         groups: dict[tuple[Variable, tuple], tuple[TextureRef, set[int]]] = {}
+        shared: dict[Variable, Readers] = {}
         for k, m in enumerate(self.a.materials):
             if kind in m.maps:
-                leaf, ref = m.maps[kind]
-                key = (leaf, _key(sampler_of(ref)))
-                groups.setdefault(key, (ref, set()))[1].add(k)
+                p, ref = m.maps[kind]
+                if p.place is not None:
+                    shared.setdefault(p.leaf, {})[k] = (p, ref)
+                else:
+                    groups.setdefault((p.leaf, sampler_key(ref)), (ref, set()))[1].add(k)
+        texels = [(self.sample_table(leaf, r), set(r)) for leaf, r in shared.items()]
+        texels += [(self.sample(leaf, ref), chosen) for (leaf, _), (ref, chosen) in groups.items()]
         out = missing
-        for (leaf, _), (ref, chosen) in groups.items():
-            texel = self.sample(leaf, ref)
+        for texel, chosen in texels:
             if kind == "albedo" and texel.vtype.n == 3:
                 texel = F.vec4(texel, 1.0)
             out = self.pick(chosen, texel, out)
         return out
+
+    def sample_table(self, leaf: Variable, readers: Readers) -> Variable:
+        """Maps of one leaf, each pixel its own, read as the sampler of its material says; 0 where
+        the material has none."""
+        table, index = self.a.texture_table(leaf)
+        which = np.zeros((self.n, 3), np.int32)
+        sizes = np.ones((self.n, 2), np.float32)
+        matrices = np.tile(np.eye(3)[:2], (self.n, 1, 1))
+        for k, (p, ref) in readers.items():
+            assert p.place is not None
+            i = index[p.place]
+            levels = table.levels[i] if self.is_mipmapped(ref, p.size) else 1
+            code = F.image.sampler_code((ref.wrap_u, ref.wrap_v), ref.mag_filter)
+            which[k], sizes[k], matrices[k] = (
+                (table.first[i], levels, code),
+                p.size,
+                ref.uv_matrix[:2],
+            )
+        uv = self.by_set(readers, self.uv)
+        plain = np.array_equal(matrices, np.broadcast_to(np.eye(3)[:2], matrices.shape))
+        if not plain:
+            turn = self.row(matrices[:, :, :2].reshape(-1, 4), VEC4, "uv_matrices")
+            uv = _turned(uv, turn) + self.row(matrices[:, :, 2], VEC2, "uv_offsets")
+        lod: Variable | float = 0.0
+        if (which[:, 1] > 1).any():
+            steps = [
+                self.by_set(readers, lambda s: self.steps(s)[0]),
+                self.by_set(readers, lambda s: self.steps(s)[1]),
+            ]
+            if not plain:
+                steps = [_turned(d, turn) for d in steps]
+            texels = self.row(sizes, VEC2, "map_sizes")
+            lod = F.texture_lod(steps[0] * texels, steps[1] * texels, (1, 1))
+        return F.texture_from(table, self.row(which, IVEC3, "maps"), uv, lod)
+
+    def by_set(self, readers: Readers, value: Callable[[int], Variable]) -> Variable:
+        """A value of the UV set that the material at each pixel reads."""
+        sets: dict[int, set[int]] = {}
+        for k, (_, ref) in readers.items():
+            sets.setdefault(ref.uv_set, set()).add(k)
+        out = value(next(iter(sets)))
+        for uv_set in list(sets)[1:]:
+            out = self.pick(sets[uv_set], value(uv_set), out)
+        return out
+
+    def is_mipmapped(self, ref: TextureRef, size: Size) -> bool:
+        """Whether a map is read from a mip chain."""
+        smooth = ref.mag_filter == "linear" and "mipmap" in ref.min_filter
+        return self.a.mipmaps and smooth and size != (1, 1)
+
+    def steps(self, uv_set: int) -> tuple[Variable, Variable]:
+        """VEC2 changes of texture coordinates to the next pixels."""
+        if uv_set not in self._steps:
+            g = self.a.geometry
+            self._steps[uv_set] = face_uv_derivatives(
+                self.screen, self.peel, g.uvs[uv_set], g.attribute_faces
+            )
+        return self._steps[uv_set]
 
     def sample(self, leaf: Variable, ref: TextureRef) -> Variable:
         """A map read as its sampler says."""
@@ -138,15 +226,9 @@ class _Pixels:
         plain = np.array_equal(m, np.eye(3))
         if not plain:
             uv = _affine(uv, m) + (float(m[0, 2]), float(m[1, 2]))
-        smooth = ref.mag_filter == "linear"
-        if not (self.a.mipmaps and smooth and "mipmap" in ref.min_filter and leaf.size != (1, 1)):
+        if not self.is_mipmapped(ref, leaf.size):
             return F.texture(leaf, uv, filter=ref.mag_filter, wrap=wrap)
-        if ref.uv_set not in self._steps:
-            g = self.a.geometry
-            self._steps[ref.uv_set] = face_uv_derivatives(
-                self.screen, self.peel, g.uvs[ref.uv_set], g.attribute_faces
-            )
-        dx, dy = self._steps[ref.uv_set]
+        dx, dy = self.steps(ref.uv_set)
         if not plain:
             dx, dy = _affine(dx, m), _affine(dy, m)
         lod = F.texture_lod(dx, dy, leaf.size)
@@ -218,21 +300,22 @@ class _Pixels:
     def alpha(self, alpha: Variable) -> Variable:
         """FLOAT coverage by glTF's alpha modes."""
         out = F.constant(1.0)
-        cutoffs = sorted(
-            {m.material.alpha_cutoff for m in self.a.materials if m.material.alpha_mode == "MASK"}
-        )
-        for cutoff in cutoffs:
-            chosen = self.those(lambda m, c=cutoff: m.alpha_mode == "MASK" and m.alpha_cutoff == c)
-            out = self.pick(chosen, alpha_mask(alpha, cutoff, self.a.mask_softness), out)
+        masked = self.those(lambda m: m.alpha_mode == "MASK")
+        if masked:
+            cutoffs = [m.material.alpha_cutoff for m in self.a.materials]
+            level: float | Variable = cutoffs[min(masked)]
+            if len({cutoffs[k] for k in masked}) > 1:
+                level = self.row(np.array(cutoffs)[:, None], FLOAT, "alpha_cutoffs")
+            out = self.pick(masked, alpha_mask(alpha, level, self.a.mask_softness), out)
         return self.pick(self.those(lambda m: m.alpha_mode == "BLEND"), alpha, out)
-
-
-def _key(ref: TextureRef) -> tuple:
-    filters = (ref.mag_filter, ref.min_filter)
-    return (ref.uv_set, ref.wrap_u, ref.wrap_v, *filters, ref.uv_matrix.tobytes())
 
 
 def _affine(uv: Variable, m: np.ndarray) -> Variable:
     """The linear part of a texture transform."""
     (a, b), (c, d) = m[:2, :2].tolist()
     return F.vec2(uv.x * a + uv.y * b, uv.x * c + uv.y * d)
+
+
+def _turned(uv: Variable, m: Variable) -> Variable:
+    """The linear part of the texture transform of each pixel. m: VEC4, row by row."""
+    return F.vec2(uv.x * m.x + uv.y * m.y, uv.x * m.z + uv.y * m.w)

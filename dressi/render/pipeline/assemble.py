@@ -21,6 +21,7 @@ from dressi.kinds import Normals
 from dressi.render.camera.camera import Camera
 from dressi.render.io import read_image
 from dressi.render.pipeline.appearance import Appearance
+from dressi.render.pipeline.collect import build_geometry
 from dressi.render.pipeline.frame import crosses, front_camera, look_through
 from dressi.render.pipeline.lights import build_lights
 from dressi.render.pipeline.materials import build_materials, used_materials
@@ -35,7 +36,7 @@ from dressi.render.pipeline.parameters import ParameterTable
 from dressi.render.pipeline.picture import Picture, build_background, build_picture, encoded
 from dressi.render.pipeline.save import Sources
 from dressi.render.pipeline.settings import Settings
-from dressi.render.pipeline.tables import Geometry, build_geometry
+from dressi.render.pipeline.tables import Geometry
 from dressi.render.pipeline.targets import Targets, read_targets
 from dressi.render.pipeline.views import Views, build_views
 from dressi.render.raster.projection import Size
@@ -87,10 +88,13 @@ def load(
     headlight: float | None = None,
     environment: Any = None,
     share_intrinsics: bool = False,
+    tables: bool | None = None,
 ) -> Loaded:
     """The leaves of a scene. See ``DressiBasicRenderer.load_scene``. Raises GraphError and
     LoadError."""
     where = "load_scene"
+    if tables not in (None, True, False):
+        raise GraphError(f"{where}: tables must be True, False or None, got {tables!r}")
     scene = _with_environment(scene.check(), environment)
     pictures = read_targets(targets, size)
     wanted = size if pictures is None else pictures.size
@@ -100,8 +104,9 @@ def load(
     if min(width, height) < 1:
         raise GraphError(f"{where}: pictures must have at least 1x1 pixels, got {width}x{height}")
     table = ParameterTable()
-    materials = build_materials(scene, used_materials(scene), table)
-    geometry, welded, pos, weights = build_geometry(scene, [m.row for m in materials], table)
+    materials = build_materials(scene, used_materials(scene), table, tables)
+    rows = [m.row for m in materials]
+    geometry, welded, pos, weights = build_geometry(scene, rows, table, tables)
     lights = build_lights(scene, table, ambient, headlight, geometry.frame)
     nodes: list[int] | None = None
     notes: list[str] = []

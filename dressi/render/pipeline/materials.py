@@ -8,7 +8,7 @@ and an ``occlusion`` (R) map, one value each.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from dressi.ad.graph import checked_shape
 from dressi.ad.vtype import FLOAT, VEC3, VEC4, VType
 from dressi.errors import GraphError
 from dressi.render.io.images import with_colors
-from dressi.render.pipeline.parameters import Parameter, ParameterTable, unique_names
+from dressi.render.pipeline.nodes import MANY
+from dressi.render.pipeline.parameters import Parameter, ParameterTable, Place, unique_names
 from dressi.render.scene import Material, Scene, TextureRef, instances
 
 FIELDS = {
@@ -43,19 +44,23 @@ RANGES: dict[str, tuple[float | None, float | None]] = {
 }
 """Factors, and what they are clamped to after each step."""
 
+MANY_READS = 12
+"""Maps and ways of reading them up to which each is an op of its own: those of two materials with
+all maps. What a CPU driver takes to compile them grows faster than their number."""
+
 FILE_SRGB = ("albedo", "emissive")
 
 
 @dataclass(eq=False)
 class MaterialLeaves:
-    """One material. row: of ``Scene.materials``, -1 for glTF's default. factors: leaves @ 1x1 by
-    kind. maps: leaf and sampler by kind."""
+    """One material. row: of ``Scene.materials``, -1 for glTF's default. factors: parameters @ 1x1
+    by kind. maps: parameter and sampler by kind."""
 
     name: str
     row: int
     material: Material
-    factors: dict[str, Variable]
-    maps: dict[str, tuple[Variable, TextureRef]] = field(default_factory=dict)
+    factors: dict[str, Parameter]
+    maps: dict[str, tuple[Parameter, TextureRef]] = field(default_factory=dict)
 
 
 def used_materials(scene: Scene) -> list[int]:
@@ -69,45 +74,110 @@ def used_materials(scene: Scene) -> list[int]:
     )
 
 
-def build_materials(scene: Scene, rows: list[int], table: ParameterTable) -> list[MaterialLeaves]:
-    """Leaves of the materials in use; adds them to the parameters."""
+def build_materials(
+    scene: Scene, rows: list[int], table: ParameterTable, shared: bool | None = None
+) -> list[MaterialLeaves]:
+    """Leaves of the materials in use; adds them to the parameters.
+
+    shared: whether factors are rows of tables and maps places in texture tables, so that the graph
+    does not grow with their number; None: factors where there are more than ``MANY`` materials,
+    maps where they are read in more than ``MANY_READS`` ways.
+    """
     given = [Material() if r < 0 else scene.materials[r] for r in rows]
     fallback = [
         "default" if r < 0 and not m.name else m.name for r, m in zip(rows, given, strict=True)
     ]
     names = unique_names(fallback, "material")
-    out = []
-    for name, row, m in zip(names, rows, given, strict=True):
-        glow = tuple(c * m.emissive_strength for c in m.emissive)
-        values: dict[str, tuple[object, VType]] = {
-            "base_color": (m.base_color, VEC4),
-            "metallic_factor": (m.metallic, FLOAT),
-            "roughness_factor": (m.roughness, FLOAT),
-            "emissive_factor": (glow, VEC3),
-            "normal_scale": (m.normal_scale, FLOAT),
-            "occlusion_strength": (m.occlusion_strength, FLOAT),
-        }
-        leaves = MaterialLeaves(name, row, m, {})
-        for kind, (value, vtype) in values.items():
-            leaf = F.leaf(
-                np.array(value, np.float32).reshape(1, 1, vtype.n), vtype, f"{kind}:{name}"
-            )
-            leaves.factors[kind] = leaf
-            table.add(Parameter(kind, name, leaf, *RANGES[kind]))
-        out.append(leaves)
-    made: dict[tuple[str, int], Parameter] = {}
-    for leaves in out:
+    out = [MaterialLeaves(*each, {}) for each in zip(names, rows, given, strict=True)]
+    together = len(rows) > MANY if shared is None else shared
+    values = [factors_of(m) for m in given]
+    tables = {
+        kind: F.leaf(np.array([v[kind] for v in values], np.float32), vtype, kind)
+        for kind, vtype in FACTOR_TYPES.items()
+        if together
+    }
+    for k, leaves in enumerate(out):
+        for kind, vtype in FACTOR_TYPES.items():
+            place = Place(k, (1, 1)) if together else None
+            value = values[k][kind].astype(np.float32).reshape(1, 1, vtype.n)
+            leaf = tables[kind] if together else F.leaf(value, vtype, f"{kind}:{leaves.name}")
+            row = Parameter(kind, leaves.name, leaf, *RANGES[kind], place=place)
+            leaves.factors[kind] = table.add(row)
+    _add_maps(scene, out, table, shared)
+    return out
+
+
+FACTOR_TYPES: dict[str, VType] = {
+    "base_color": VEC4,
+    "metallic_factor": FLOAT,
+    "roughness_factor": FLOAT,
+    "emissive_factor": VEC3,
+    "normal_scale": FLOAT,
+    "occlusion_strength": FLOAT,
+}
+"""Factors and their types, in the order in which they are listed."""
+
+
+def factors_of(m: Material) -> dict[str, np.ndarray]:
+    """The factors of a material, (n,) float64 by kind."""
+    return {
+        "base_color": np.array(m.base_color),
+        "metallic_factor": np.array([m.metallic]),
+        "roughness_factor": np.array([m.roughness]),
+        "emissive_factor": np.array([c * m.emissive_strength for c in m.emissive]),
+        "normal_scale": np.array([m.normal_scale]),
+        "occlusion_strength": np.array([m.occlusion_strength]),
+    }
+
+
+def _add_maps(
+    scene: Scene, materials: list[MaterialLeaves], table: ParameterTable, shared: bool | None
+) -> None:
+    """The maps of the materials, one for each kind and image."""
+    owners: dict[tuple[str, int], list[tuple[MaterialLeaves, TextureRef]]] = {}
+    ways = set()
+    for leaves in materials:
         for kind, slot in FIELDS.items():
             ref = getattr(leaves.material, slot)
-            if ref is None:
-                continue
-            key = (kind, ref.image)
-            if key in made:
-                made[key].owners += (leaves.name,)
-            else:
-                pixels = map_pixels(kind, scene.images[ref.image].pixels)
-                made[key] = add_leaf(table, kind, leaves.name, pixels)
-            leaves.maps[kind] = (made[key].leaf, ref)
+            if ref is not None:
+                owners.setdefault((kind, ref.image), []).append((leaves, ref))
+                ways.add((kind, ref.image, sampler_key(ref)))
+    together = len(ways) > MANY_READS if shared is None else shared
+    pixels = {key: map_pixels(key[0], scene.images[key[1]].pixels) for key in owners}
+    places = texture_leaves(pixels) if together else {}
+    for key, readers in owners.items():
+        first = readers[0][0].name
+        if key in places:
+            leaf, place = places[key]
+            row = table.add(Parameter(key[0], first, leaf, 0.0, 1.0, place=place))
+        else:
+            row = add_leaf(table, key[0], first, pixels[key])
+        row.owners = tuple(dict.fromkeys(m.name for m, _ in readers))
+        for m, ref in readers:
+            m.maps[key[0]] = (row, ref)
+
+
+def texture_leaves(
+    pixels: dict[tuple[str, int], np.ndarray],
+) -> dict[tuple[str, int], tuple[Variable, Place]]:
+    """Leaves that hold all maps of one kind and one number of channels, row by row, one after the
+    other, and the place of each map in its leaf."""
+    groups: dict[tuple[str, int], list[tuple[str, int]]] = {}
+    for key, image in pixels.items():
+        groups.setdefault((key[0], image.shape[2]), []).append(key)
+    out = {}
+    for (kind, n), keys in groups.items():
+        counts = [pixels[k].shape[0] * pixels[k].shape[1] for k in keys]
+        width, height = F.image.table_size(sum(counts))
+        flat = np.zeros((width * height, n), np.float32)
+        starts = np.cumsum([0, *counts]).tolist()
+        for key, start, count in zip(keys, starts, counts, strict=False):
+            flat[start : start + count] = pixels[key].reshape(-1, n)
+        vtype = {1: FLOAT, 3: VEC3, 4: VEC4}[n]
+        leaf = F.leaf(flat.reshape(height, width, n), vtype, kind)
+        for key, start in zip(keys, starts, strict=False):
+            height_px, width_px = pixels[key].shape[:2]
+            out[key] = leaf, Place(start, (width_px, height_px))
     return out
 
 
@@ -131,8 +201,8 @@ def add_map(
     materials: list[MaterialLeaves],
     with_uv: tuple[set[int], ...],
     table: ParameterTable,
-    read: Callable[[Variable], np.ndarray],
-    send: Callable[[Variable, np.ndarray], None],
+    read: Callable[[Parameter], np.ndarray],
+    send: Callable[[Parameter, np.ndarray], None],
     name: str,
     size: tuple[int, int],
 ) -> None:
@@ -140,7 +210,7 @@ def add_map(
     and their factors are in use then.
 
     with_uv: numbers of the materials whose faces all have UVs, by UV set. read, send: data of a
-    leaf. name: ``albedo`` (of all materials that lack one) or ``albedo:Body``. size: (width,
+    parameter. name: ``albedo`` (of all materials that lack one) or ``albedo:Body``. size: (width,
     height) texels. Raises GraphError for another name or size, for materials without UVs, and
     where all have that map.
     """
@@ -165,7 +235,7 @@ def add_map(
         value = _start(kind, m, read, send)
         pixels = np.broadcast_to(np.array(value, np.float32), (height, width, len(value)))
         parameter = add_leaf(table, kind, m.name, pixels)
-        m.maps[kind] = (parameter.leaf, TextureRef(-1, min_filter="linear"))
+        m.maps[kind] = (parameter, TextureRef(-1, min_filter="linear"))
         parameter.in_use = True
         for name in ("base_color", f"{kind}_factor"):
             factor = table.one(name, m.name)
@@ -176,8 +246,8 @@ def add_map(
 def _start(
     kind: str,
     m: MaterialLeaves,
-    read: Callable[[Variable], np.ndarray],
-    send: Callable[[Variable, np.ndarray], None],
+    read: Callable[[Parameter], np.ndarray],
+    send: Callable[[Parameter, np.ndarray], None],
 ) -> list[float]:
     """The value of a new map; its factor is set so that the picture stays as it was."""
     if kind == "normal":
@@ -196,6 +266,7 @@ def _start(
     return [float(v) for v in value]
 
 
-def sampler_of(ref: TextureRef) -> TextureRef:
-    """A reference without its image: materials with equal ones read in the same way."""
-    return replace(ref, image=-1)
+def sampler_key(ref: TextureRef) -> tuple:
+    """What is equal for references that read in the same way, whatever their image."""
+    filters = (ref.mag_filter, ref.min_filter)
+    return (ref.uv_set, ref.wrap_u, ref.wrap_v, *filters, ref.uv_matrix.tobytes())

@@ -7,6 +7,7 @@ are leaves @ 1x1, so that they can be sent anew without a rebuild.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from dressi.render.fit.regularizers import (
     total_variation,
 )
 from dressi.render.pipeline.materials import FIELDS
-from dressi.render.pipeline.parameters import Parameter, ParameterTable
+from dressi.render.pipeline.parameters import Parameter, ParameterTable, rows_mask
 from dressi.render.pipeline.picture import Picture
 
 LossFunction = Callable[[Variable, Variable, Variable | None], Variable]
@@ -126,10 +127,10 @@ def regularizer_terms(
                 "edge_length": lambda v, f=faces: edge_length_loss(v, edge_table(f)),
             }
             for name in [n for n in made if n in weights]:
-                term = made[name](p.leaf) * weights[name]
+                term = made[name](p.variable) * weights[name]
                 terms.append(term * p.unit**-2 if name in SQUARED_LENGTHS else term)
         elif "tv" in weights and p.kind in (*FIELDS, "environment"):
-            terms.append(total_variation(p.leaf) * weights["tv"])
+            terms.append(total_variation(p.variable) * weights["tv"])
     return terms
 
 
@@ -153,6 +154,49 @@ def rate_name(p: Parameter, rates: Mapping[str, object], table: ParameterTable) 
     return next(groups, "default")
 
 
+@dataclass(eq=False)
+class Piece:
+    """What one learning rate steps of one leaf. k: number of the leaf. rate: name and unit. x, g:
+    what the optimizer gets. mask, units: FLOAT @ the leaf's size, of a leaf that parameters share:
+    1 in the rows that are stepped, and the unit of each row; None: all of it, in one unit."""
+
+    k: int
+    rate: tuple[str, float]
+    x: Variable
+    g: Variable
+    mask: Variable | None = None
+    units: Variable | None = None
+
+    def put(self, old: Variable, new: Variable) -> Variable:
+        """The leaf with the new values of its rows."""
+        if self.units is not None:
+            new = new * self.units
+        return new if self.mask is None else F.where(self.mask, new, old)
+
+
+def shared_pieces(
+    k: int, x: Variable, g: Variable, owners: Sequence[Parameter], rate_of: Callable[..., str]
+) -> list[Piece]:
+    """The pieces of a leaf that several parameters share: one for each rate of those that are
+    fitted. Rows of the others keep their value and give an optimizer a gradient of 0."""
+    groups: dict[str, list[Parameter]] = {}
+    for p in owners:
+        if p.requires_grad:
+            groups.setdefault(rate_of(p), []).append(p)
+    out = []
+    for name, members in groups.items():
+        piece = Piece(k, (name, 1.0), x, g)
+        if any(p.unit != 1.0 for p in members):
+            # Rows of no member are 0 there: they are masked.
+            piece.units = rows_mask(members, (p.unit for p in members))
+            piece.x, piece.g = F.safe_div(x, piece.units), g * piece.units
+        if len(members) < len(owners):
+            piece.mask = rows_mask(members)
+            piece.g = piece.g * piece.mask
+        out.append(piece)
+    return out
+
+
 def grouped_optimizer(
     table: ParameterTable,
     rates: Mapping[str, Variable],
@@ -160,24 +204,40 @@ def grouped_optimizer(
     own: bool,
 ) -> Optimizer:
     """An optimizer of all parameters: a ``make(lr)`` for each learning rate (or ``make`` itself for
-    all, where ``own``), then the clamp to each one's range."""
-    by_leaf = {p.leaf: p for p in table}
+    all, where ``own``), then the clamp to each one's range.
+
+    A leaf that several parameters share is stepped as one: an optimizer that looks at all of a
+    parameter (``AdamUniform``: at its largest second moment) looks at all of them.
+    """
+    by_leaf: dict[Variable, list[Parameter]] = {}
+    for p in table:
+        by_leaf.setdefault(p.leaf, []).append(p)
+
+    def rate_of(p: Parameter) -> str:
+        return "default" if own else rate_name(p, rates, table)
+
+    def pieces_of(k: int, x: Variable, g: Variable) -> list[Piece]:
+        owners = by_leaf.get(x, [])
+        if owners and owners[0].place is not None:
+            return shared_pieces(k, x, g, owners, rate_of)
+        name = rate_of(owners[0]) if owners else "default"
+        unit = owners[0].unit if owners and not own else 1.0
+        # What an optimizer of x / unit would do, whichever it is.
+        return [Piece(k, (name, unit), x, g if unit == 1.0 else g * unit)]
 
     def update(xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
-        new: dict[Variable, Variable] = {}
-        groups: dict[tuple[str, float], list[int]] = {}
-        for k, x in enumerate(xs):
-            p = by_leaf.get(x)
-            name = "default" if p is None else rate_name(p, rates, table)
-            unit = 1.0 if p is None else p.unit
-            groups.setdefault(("", 1.0) if own else (name, unit), []).append(k)
-        for (name, unit), members in groups.items():
-            mine, grads = [xs[k] for k in members], [gxs[k] for k in members]
+        pairs = enumerate(zip(xs, gxs, strict=True))
+        pieces = [piece for k, (x, g) in pairs for piece in pieces_of(k, x, g)]
+        new = list(xs)
+        for name, unit in dict.fromkeys(piece.rate for piece in pieces):
+            mine = [piece for piece in pieces if piece.rate == (name, unit)]
             step = make if own else make(rates[name] if unit == 1.0 else rates[name] * unit)
-            if unit != 1.0:  # what an optimizer of x / unit would do, whichever it is
-                grads = [g * unit for g in grads]
-            new.update(zip(mine, step(mine, grads), strict=True))
-        return [clamped(by_leaf.get(x), new[x]) for x in xs]
+            done = step([piece.x for piece in mine], [piece.g for piece in mine])
+            for piece, value in zip(mine, done, strict=True):
+                new[piece.k] = piece.put(new[piece.k], value)
+        return [
+            clamped(next(iter(by_leaf.get(x, [])), None), v) for x, v in zip(xs, new, strict=True)
+        ]
 
     return update
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 
+from dressi.ad import Variable
 from dressi.render.camera.camera import Camera
 from dressi.render.io.images import with_colors
 from dressi.render.pipeline.lights import LightLeaves
@@ -74,14 +76,24 @@ class _Draft:
 
 
 def updated_scene(
-    scene: Scene, sources: Sources, read: Read, cameras: Sequence[Camera], aspect: float
+    scene: Scene,
+    sources: Sources,
+    recv: Callable[[Variable], np.ndarray],
+    cameras: Sequence[Camera],
+    aspect: float,
 ) -> tuple[Scene, tuple[str, ...]]:
     """The scene with the data of its parameters, and notes on what was left out.
 
-    read: what a parameter holds, as users see it. cameras: of the views, as they are now. aspect:
-    width / height of the pictures. Normals of moved meshes are computed anew (averaged over the
-    same vertices as before); their tangents are dropped, for the reader to compute.
+    recv: the data of a leaf; one that many parameters share is read once. cameras: of the views, as
+    they are now. aspect: width / height of the pictures. Normals of moved meshes are computed
+    anew (averaged over the same vertices as before); their tangents are dropped, for the reader to
+    compute.
     """
+    once = cache(recv)
+
+    def read(p: Parameter) -> np.ndarray:
+        return p.read(once(p.leaf))
+
     worlds = dict(world_matrices(scene))
     parents = {i: np.eye(4) for i in worlds}
     for i in worlds:
@@ -143,9 +155,8 @@ def _with_factors(scene: Scene, sources: Sources, read: Read) -> Scene:
     meshes = list(scene.meshes)
     for m in sources.materials:
         new = m.material
-        for kind in m.factors:
-            p = sources.table.one(kind, m.name)
-            if p is None or not p.in_use:
+        for kind, p in m.factors.items():
+            if not p.in_use:
                 continue
             value = [float(v) for v in read(p).reshape(-1)]
             if kind == "base_color":
@@ -171,11 +182,10 @@ def _with_material(mesh: SceneMesh, row: int) -> SceneMesh:
 
 def _with_maps(scene: Scene, sources: Sources, read: Read) -> Scene:
     """The scene with the maps that were in use, and with those that are new."""
-    materials, table = sources.materials, sources.table
+    materials = sources.materials
     images = list(scene.images)
     rows = list(scene.materials)
     number = {m.name: (m.row if m.row >= 0 else len(rows) - 1) for m in materials}
-    by_leaf = {p.leaf: p for p in table}
     kinds_of: dict[int, set[str]] = {}
     for m in materials:
         for kind, (_, ref) in m.maps.items():
@@ -185,8 +195,7 @@ def _with_maps(scene: Scene, sources: Sources, read: Read) -> Scene:
     written: set[str] = set()
     for m in materials:
         fresh = {k for k, (_, ref) in m.maps.items() if ref.image < 0}
-        for kind, (leaf, ref) in m.maps.items():
-            p = by_leaf[leaf]
+        for kind, (p, ref) in m.maps.items():
             if kind in fresh:
                 continue
             if p.in_use and p.name not in written:
@@ -204,7 +213,7 @@ def _with_maps(scene: Scene, sources: Sources, read: Read) -> Scene:
                 rows[number[m.name]] = with_field(mine, FIELDS[kind], new)
         for slot in sorted({FIELDS[k] for k in fresh}):
             kinds = [k for k in sorted(fresh) if FIELDS[k] == slot]
-            pixels = _packed({k: read(by_leaf[m.maps[k][0]]) for k in kinds})
+            pixels = _packed({k: read(m.maps[k][0]) for k in kinds})
             space: ColorSpace = "srgb" if kinds[0] in FILE_SRGB else "linear"
             ref = replace(m.maps[kinds[0]][1], image=len(images))
             images.append(Image(pixels, space, f"{slot.removesuffix('_map')} of {m.name}"))

@@ -1,29 +1,24 @@
 """Geometry: all triangles of a scene as the tables that one rasterization reads.
 
-In: a ``Scene``. Out: ``Geometry``. A mesh has one parameter ``vtx_pos`` for all its primitives and
-instances; vertices that a file splits at seams are one in it, so that a fit does not tear a
-surface. UVs, colours and tangents keep the file's rows. Normals are those of the file until
-vertices move; then they are computed, averaged over the faces that shared a normal in the file, so
-that hard edges stay hard.
+In: the rows that ``collect`` gathers from a scene. Out: ``Geometry``. A mesh has one parameter
+``vtx_pos`` for all its primitives and instances; vertices that a file splits at seams are one in
+it, so that a fit does not tear a surface. UVs, colours and tangents keep the file's rows. Normals
+are those of the file until vertices move; then they are computed, averaged over the faces that
+shared a normal in the file, so that hard edges stay hard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from dressi.ad import F, Variable
-from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3, VEC4
-from dressi.errors import GraphError
+from dressi.ad.vtype import FLOAT
 from dressi.kinds import Normals
-from dressi.render.camera.far import far_origin, relative, translation
-from dressi.render.pipeline.frame import Frame, build_frame, unit_of
-from dressi.render.pipeline.parameters import Parameter, ParameterTable, unique_names
-from dressi.render.raster import Part, build_batch, gather
-from dressi.render.scene import Instance, Scene, SceneMesh, first_alike, instances, weld
-from dressi.render.scene.mesh import unit_or_zero
+from dressi.render.pipeline.frame import Frame
+from dressi.render.raster import gather
+from dressi.render.scene import SceneMesh, weld
 
 NORMAL_STEP = 1e-3
 """Normals of a file that differ by less, in each component, are one."""
@@ -126,194 +121,3 @@ class Geometry:
             return unit
         mask = F.leaf(computed.astype(np.float32)[:, None], FLOAT, "computed_normals")
         return F.where(mask, unit, self.file_normals)
-
-
-def build_geometry(
-    scene: Scene, material_rows: Sequence[int], table: ParameterTable
-) -> tuple[Geometry, dict[int, Welded], dict[int, Parameter], dict[int, Parameter]]:
-    """The tables of a scene; adds ``vtx_pos`` and ``blendshape_weights`` to the parameters.
-
-    material_rows: rows of ``Scene.materials`` in use, -1 for the default material, in the order of
-    their numbers here. Returns the geometry, the welded meshes and the parameters of positions by
-    row of ``Scene.meshes``, those of weights by node. Raises GraphError for a scene without faces.
-    """
-    found = [i for i in instances(scene) if len(i.primitive.faces)]
-    if not found:
-        raise GraphError(
-            f"the scene '{scene.name}' has no triangles: {len(scene.meshes)} meshes, "
-            f"{len(scene.nodes)} nodes"
-        )
-    frame, found = build_frame(found)
-    used = sorted({i.mesh for i in found})
-    names = dict(zip(used, unique_names([scene.meshes[m].name for m in used], "mesh"), strict=True))
-    welded = {m: weld_mesh(scene.meshes[m]) for m in used}
-    pos: dict[int, Parameter] = {}
-    origins = {m: far_origin(welded[m].positions.astype(np.float64)) for m in used}
-    for m in used:
-        to_leaf, to_user = relative(origins[m])
-        leaf = F.leaf(to_leaf(welded[m].positions), VEC3, f"vtx_pos:{names[m]}")
-        placed = welded[m].positions
-        row = Parameter("vtx_pos", names[m], leaf, to_leaf=to_leaf, to_user=to_user)
-        row.unit = unit_of(placed.min(axis=0), placed.max(axis=0))
-        pos[m] = table.add(row)
-    shaped = sorted({i.node for i in found if welded[i.mesh].deltas})
-    node_names = unique_names([scene.nodes[n].name for n in shaped], "node")
-    weights: dict[int, Parameter] = {}
-    for node, name in zip(shaped, node_names, strict=True):
-        first = next(i for i in found if i.node == node)
-        count = len(welded[first.mesh].deltas)
-        values = np.zeros((count, 1), np.float32)
-        values[: len(first.weights), 0] = first.weights
-        leaf = F.leaf(values, FLOAT, f"blendshape_weights:{name}")
-        weights[node] = table.add(Parameter("blendshape_weights", name, leaf))
-    number = {row: k for k, row in enumerate(material_rows)}
-    joiner = _Joiner(welded, pos, weights, number, origins)
-    for node in dict.fromkeys(i.node for i in found):
-        joiner.add([i for i in found if i.node == node])
-    return joiner.geometry(frame), welded, pos, weights
-
-
-@dataclass
-class _Joiner:
-    """Collects the rows of all instances."""
-
-    welded: dict[int, Welded]
-    pos: dict[int, Parameter]
-    weights: dict[int, Parameter]
-    number: dict[int, int]
-    origins: dict[int, np.ndarray]
-    parts: list[Part] = field(default_factory=list)
-    faces: dict[tuple, Variable] = field(default_factory=dict)
-    deltas: dict[int, list[Variable | None]] = field(default_factory=dict)
-    attribute_faces: list[np.ndarray] = field(default_factory=list)
-    normal_faces: list[np.ndarray] = field(default_factory=list)
-    normals: list[np.ndarray] = field(default_factory=list)
-    mesh_of_normal: list[np.ndarray] = field(default_factory=list)
-    has_normal: list[np.ndarray] = field(default_factory=list)
-    materials: list[np.ndarray] = field(default_factory=list)
-    rows: list[Instance] = field(default_factory=list)
-    n_rows: int = 0
-    n_normals: int = 0
-
-    def add(self, group: list[Instance]) -> None:
-        """The primitives of one node."""
-        first = group[0]
-        mesh, flips = first.mesh, first.flips
-        key = (mesh, flips, tuple(i.part for i in group))
-        welded = self.welded[mesh]
-        corners = [welded.rows[i.part][i.faces] for i in group]
-        if key not in self.faces:
-            name = f"faces:{self.pos[mesh].owner}"
-            self.faces[key] = F.leaf(np.concatenate(corners), IVEC3, name)
-        part: Part = (self._positions(first), self.faces[key])
-        placed = first.world @ translation(self.origins[mesh])
-        if not np.array_equal(placed, np.eye(4)):
-            part = (*part, F.leaf(placed[None, None], MAT4, f"world{first.node}"))
-        self.parts.append(part)
-        for i in group:
-            self.rows.append(i)
-            self.attribute_faces.append(i.faces + self.n_rows)
-            self.n_rows += len(i.primitive.positions)
-            self.materials.append(np.full(len(i.faces), self._number(i)))
-        self._add_normals(group, corners)
-
-    def _add_normals(self, group: list[Instance], corners: list[np.ndarray]) -> None:
-        """Rows of normals: one for each welded vertex and normal of the file."""
-        keys, values, known = [], [], []
-        for i, rows in zip(group, corners, strict=True):
-            normals, flat = i.normals(), rows.reshape(-1)
-            if normals is None:  # a face each, as glTF wants where a file has none
-                file = np.zeros((len(flat), 3), np.float32)
-                own = -APART * (1 + np.arange(len(flat)) // 3)
-                key = normal_key(flat, np.stack([own, own * 0, own * 0], axis=1))
-            else:
-                file = normals[i.faces.reshape(-1)]
-                key = normal_key(flat, file)
-            keys.append(key)
-            values.append(file)
-            known.append(np.full(len(flat), normals is not None))
-        alike = first_alike(np.concatenate(keys), NORMAL_STEP)
-        first, inverse = np.unique(alike, return_inverse=True)
-        self.normal_faces.append(inverse.reshape(-1, 3) + self.n_normals)
-        self.normals.append(np.concatenate(values)[first])
-        self.has_normal.append(np.concatenate(known)[first])
-        self.mesh_of_normal.append(np.full(len(first), group[0].mesh))
-        self.n_normals += len(first)
-
-    def _positions(self, i: Instance) -> Variable:
-        """Positions of a mesh with the blendshapes of its node."""
-        base = self.pos[i.mesh].leaf
-        if i.node not in self.weights:
-            return base
-        if i.mesh not in self.deltas:
-            self.deltas[i.mesh] = [
-                None if d is None else F.leaf(d, VEC3, f"blendshape{k}")
-                for k, d in enumerate(self.welded[i.mesh].deltas)
-            ]
-        w = self.weights[i.node].leaf
-        deltas = self.deltas[i.mesh]
-        terms = [
-            d * (F.crop(w, k, 0, 1, 1) if len(deltas) > 1 else w)
-            for k, d in enumerate(deltas)
-            if d is not None
-        ]
-        return F.add_n([base, *terms]) if terms else base
-
-    def geometry(self, frame: Frame) -> Geometry:
-        """The tables of all that was added."""
-        batch = build_batch(self.parts)
-        n_sets = max((len(i.primitive.uvs) for i in self.rows), default=0)
-        uvs = [_joined(self.rows, lambda i, k=k: _uv(i, k), 2) for k in range(n_sets)]
-        every = {self._number(i) for i in self.rows}
-        with_uv = tuple(
-            every - {self._number(i) for i in self.rows if len(i.primitive.uvs) <= k}
-            for k in range(n_sets)
-        )
-        colors = None
-        if any(i.primitive.colors is not None for i in self.rows):
-            rgba = _joined(self.rows, lambda i: i.primitive.colors, 4, 1.0)
-            colors = F.leaf(rgba, VEC4, "vertex_colors")
-        tangents = None
-        if any(i.primitive.tangents is not None for i in self.rows):
-            tangents = F.leaf(_joined(self.rows, _world_tangents, 4), VEC4, "tangents")
-        return Geometry(
-            batch.positions,
-            batch.faces,
-            F.leaf(np.concatenate(self.attribute_faces), IVEC3, "attribute_faces"),
-            tuple(F.leaf(t, VEC2, f"uv{k}") for k, t in enumerate(uvs)),
-            colors,
-            tangents,
-            F.leaf(np.concatenate(self.normal_faces), IVEC3, "normal_faces"),
-            F.leaf(np.concatenate(self.normals), VEC3, "file_normals"),
-            np.concatenate(self.mesh_of_normal),
-            np.concatenate(self.has_normal),
-            F.leaf(np.concatenate(self.materials)[:, None], INT, "material_of_face"),
-            with_uv,
-            frame,
-        )
-
-    def _number(self, i: Instance) -> int:
-        return self.number[-1 if i.primitive.material is None else i.primitive.material]
-
-
-def _uv(i: Instance, k: int) -> np.ndarray | None:
-    return i.primitive.uvs[k] if k < len(i.primitive.uvs) else None
-
-
-def _world_tangents(i: Instance) -> np.ndarray | None:
-    given = i.primitive.tangents
-    if given is None:
-        return None
-    along = unit_or_zero(given[:, :3] @ i.world[:3, :3].T)
-    # A mirroring matrix turns the handedness of normal, tangent and bitangent.
-    return np.concatenate([along, given[:, 3:] * (-1.0 if i.flips else 1.0)], axis=1)
-
-
-def _joined(rows: list[Instance], table, width: int, fill: float = 0.0) -> np.ndarray:  # type: ignore[no-untyped-def]
-    """(A, width) float32: a table of each instance, ``fill`` for those that have none."""
-    tables = []
-    for i in rows:
-        found = table(i)
-        lacking = np.full((len(i.primitive.positions), width), fill)
-        tables.append(lacking if found is None else found)
-    return np.concatenate(tables).astype(np.float32)

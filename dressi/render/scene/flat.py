@@ -80,9 +80,14 @@ class Instance:
         for weight, target in zip(self.weights, self.primitive.targets, strict=False):
             if target.normals is not None:
                 local = local + weight * target.normals
+        return self.turned(local)
+
+    def turned(self, local: Matrix) -> Floats:
+        """(N, 3) float32 unit world normals of normals (N, 3) float64 of the mesh."""
         m = self.world[:3, :3]
         # The rows' cofactors: det times the inverse transpose, which a flat scale leaves finite.
-        cofactors = np.stack([np.cross(m[1], m[2]), np.cross(m[2], m[0]), np.cross(m[0], m[1])])
+        a, b = m[[1, 2, 0]], m[[2, 0, 1]]  # np.cross takes ten times as long
+        cofactors = a[:, [1, 2, 0]] * b[:, [2, 0, 1]] - a[:, [2, 0, 1]] * b[:, [1, 2, 0]]
         turned = local @ cofactors.T * (-1.0 if self.flips else 1.0)
         return unit_or_zero(turned).astype(np.float32)
 

@@ -14,9 +14,12 @@ from dressi.ad.functions.neighbors import (
 )
 from dressi.ad.functions.resize import resize
 from dressi.ad.functions.shrink import shrink
+from dressi.ad.functions.texture_from import sampler_code
+from dressi.ad.functions.texture_table import TextureTable, table_size, texture_table
 
 __all__ = [
     "MipMap",
+    "TextureTable",
     "border",
     "box_blur",
     "convolve",
@@ -29,7 +32,10 @@ __all__ = [
     "mip_levels",
     "mipmap",
     "resize",
+    "sampler_code",
     "shift",
     "shrink",
     "srgb_to_linear",
+    "table_size",
+    "texture_table",
 ]
