@@ -33,7 +33,8 @@ def test_what_one_or_two_photos_take_for_background_and_the_others_show_is_given
     for k, part in bites.items():
         assert part.sum() > 100 and found[k][part].mean() > 0.9
         assert iou(masks[k] | found[k], shapes[k]) > 0.97
-    assert not any(d.any() for k, d in enumerate(found) if k not in dark)
+    # In the others at most a rim, where pixels and the hull's cells differ.
+    assert max(d.mean() for k, d in enumerate(found) if k not in dark) < 0.01
 
 
 @pytest.mark.parametrize("radius", [0.0, 0.7])

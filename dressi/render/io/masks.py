@@ -75,9 +75,12 @@ def photo_mask(
     if array.ndim == 3 and array.shape[2] == 4 and array[..., 3].min() < 1.0:
         return ((array[..., 3] > 0.5) & allowed).astype(np.float32)
     difference, value = _differences(array, linear)
-    if threshold is None and background is None:
-        background = background_of(array, linear=linear)
-    unlike = difference > threshold if background is None else ~(np.asarray(background) > 0.5)
+    if background is not None:
+        unlike = ~(np.asarray(background) > 0.5)
+    elif threshold is not None:
+        unlike = difference > threshold
+    else:
+        unlike = ~background_of(array, linear=linear)
     mask = unlike & allowed
     if not mask.any():
         by = "" if threshold is None else f" by {threshold:.3g} (sRGB)"
