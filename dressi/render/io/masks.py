@@ -75,13 +75,7 @@ def photo_mask(
     if array.ndim == 3 and array.shape[2] == 4 and array[..., 3].min() < 1.0:
         return ((array[..., 3] > 0.5) & allowed).astype(np.float32)
     difference, value = _differences(array, linear)
-    if background is not None:
-        unlike = ~(np.asarray(background) > 0.5)
-    elif threshold is not None:
-        unlike = difference > threshold
-    else:
-        unlike = ~background_of(array, linear=linear)
-    mask = unlike & allowed
+    mask = _unlike(array, difference, threshold, background, linear) & allowed
     if not mask.any():
         by = "" if threshold is None else f" by {threshold:.3g} (sRGB)"
         raise GraphError(f"photo_mask: no pixel differs from the background{by}")
@@ -102,6 +96,21 @@ def photo_mask(
     if not mask.any():
         raise GraphError(f"photo_mask: eroding by {erode_px} pixels leaves nothing")
     return _largest(mask & allowed).astype(np.float32)
+
+
+def _unlike(
+    array: npt.NDArray[np.float64],
+    difference: npt.NDArray[np.float64],
+    threshold: float | None,
+    background: npt.ArrayLike | None,
+    linear: bool,
+) -> npt.NDArray[np.bool_]:
+    """Return (H, W) bool, the pixels that are not background; arguments as in ``photo_mask``."""
+    if background is not None:
+        return np.asarray(~(np.asarray(background) > 0.5))
+    if threshold is not None:
+        return np.asarray(difference > threshold)
+    return ~background_of(array, linear=linear)
 
 
 def background_of(image: npt.ArrayLike, *, linear: bool = True) -> npt.NDArray[np.bool_]:
