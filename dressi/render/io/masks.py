@@ -79,7 +79,7 @@ def photo_mask(
     if not mask.any():
         by = "" if threshold is None else f" by {threshold:.3g} (sRGB)"
         raise GraphError(f"photo_mask: no pixel differs from the background{by}")
-    mask = _largest(mask)  # first, or dilating would join dust and reflections to the object
+    mask = _largest(mask)  # or dilating would join dust and reflections to the object
     if dilate_px > 0.0:
         mask = ndimage.distance_transform_edt(~mask) <= dilate_px
     if fill_holes:
@@ -88,9 +88,7 @@ def photo_mask(
     if erode_px > 0.0 and not mask.all():
         mask = ndimage.distance_transform_edt(mask) > erode_px
     if edge_px > 0.0 and mask.any() and not mask.all():
-        near = ndimage.maximum_filter(value, size=2 * int(np.ceil(edge_px)) + 3)
-        inner = ndimage.distance_transform_edt(~_wide(~mask)) > edge_px
-        mask = mask & (inner | (value > 0.5 * near))
+        mask = _trimmed(mask, value, edge_px)
         if fill_holes:
             mask = mask | _holes(mask, max_hole_px)
     if not mask.any():
@@ -111,6 +109,15 @@ def _unlike(
     if threshold is not None:
         return np.asarray(difference > threshold)
     return ~background_of(array, linear=linear)
+
+
+def _trimmed(
+    mask: npt.NDArray[np.bool_], value: npt.NDArray[np.float64], edge_px: float
+) -> npt.NDArray[np.bool_]:
+    """Return the mask without the dim half of its blurred edge."""
+    near = ndimage.maximum_filter(value, size=2 * int(np.ceil(edge_px)) + 3)
+    inner = ndimage.distance_transform_edt(~_wide(~mask)) > edge_px
+    return np.asarray(mask & (inner | (value > 0.5 * near)))
 
 
 def background_of(image: npt.ArrayLike, *, linear: bool = True) -> npt.NDArray[np.bool_]:
