@@ -63,11 +63,15 @@ def _read_mask(photo: Photo, masks_dir: str) -> npt.NDArray[np.bool_]:
 
 
 def found_masks(
-    photos: list[Photo], box: npt.NDArray[np.float64] | None, threshold: float | None
-) -> np.ndarray:
-    """Return (n, H, W, 1) masks from what the photos show. box: None: estimated. Raises GraphError
-    naming the photo in which there is no object to be found. Prints a note about an object that
-    reaches the frame."""
+    photos: list[Photo],
+    box: npt.NDArray[np.float64] | None,
+    threshold: float | None,
+    noted: bool = True,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (n, H, W, 1) masks from what the photos show, and (n, H, W, 1) bool, their pixels that
+    only the other photos call the object's. box: None: estimated. noted: print a note about an
+    object that reaches the frame. Raises GraphError naming the photo in which there is no object to
+    be found."""
     if box is None:
         box = estimate_box(photos, np.stack([_mask(p, threshold) for p in photos])[..., None])
         box = box.mean(0) + (box - box.mean(0)) * BOX_MARGIN
@@ -81,11 +85,11 @@ def found_masks(
     )
     for photo, mask in zip(photos, found.masks, strict=True):
         _check_mask(photo, mask)
-    if found.cut:
+    if found.cut and noted:
         names = ", ".join(photos[k].name for k in found.cut)
         text = f"note: the object reaches the frame in {names}: what lies beyond is not seen there"
         print(text, file=sys.stderr)
-    return np.stack(found.masks)[..., None]
+    return np.stack(found.masks)[..., None], np.stack(found.doubted)[..., None]
 
 
 def _mask(photo: Photo, threshold: float | None) -> np.ndarray:

@@ -18,11 +18,11 @@ import numpy.typing as npt
 from scipy import ndimage
 
 from dressi.apps.address import Address
-from dressi.apps.demo import EXTENT
 from dressi.apps.made_by import command_line
 from dressi.apps.page import write_report
 from dressi.apps.photo_files import read_photos
-from dressi.apps.photo_masks import BOX_MARGIN, estimate_box, found_masks, given_masks
+from dressi.apps.photo_masks import BOX_MARGIN
+from dressi.apps.photo_views import Prepared, prepare, scale_of
 from dressi.apps.reconstruct.measure import problem_figures
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.pipeline import Plan, Reconstruction, reconstruct
@@ -40,12 +40,11 @@ from dressi.apps.report import (
 from dressi.apps.viewer import live_view
 from dressi.engine import DressiAD
 from dressi.errors import GraphError, LoadError
-from dressi.render.camera import from_opencv
 from dressi.render.fit import iou, psnr
 from dressi.render.io import contact_sheet, load_mesh
 from dressi.render.io.files import write_glb
 from dressi.render.io.images import write_png
-from dressi.render.io.middlebury import Photo, read_bounding_box
+from dressi.render.io.middlebury import Photo
 from dressi.render.scene import Mesh
 from dressi.testing.views import render
 
@@ -106,11 +105,11 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
     task = _task(options)
     with live_view(options.live, "dressi fit"):
         figures, fit = _fit(task, options)
-    full = task.images.shape[2:0:-1]
+    full = task.given.images.shape[2:0:-1]
     if fit.texture is None:
         fit = replace(fit, texture=np.full((4, 4, 3), 0.5, np.float32), mesh=_one_uv(fit.mesh))
-    coverage, colour = render(fit.mesh, task.matrices, full, fit.texture, 1, options.device)
-    shaded = render(fit.mesh, task.matrices[task.kept], full, None, 2, options.device)[1]
+    coverage, colour = render(fit.mesh, task.given.matrices, full, fit.texture, 1, options.device)
+    shaded = render(fit.mesh, task.given.matrices[task.kept], full, None, 2, options.device)[1]
     copy_ms = copy1024_ms(options.device)
     result = {**figures, "copy1024_ms": copy_ms, **_figures(task, fit, coverage, colour)}
     result |= {
@@ -125,7 +124,7 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
         write_png(out / f"{name}.png", sheet)
     curves = {label: course.losses for label, course in fit.courses.items()}
     try_loss_curves(out / "loss_curves.png", curves, f"fit to {len(task.train)} photos")
-    positions = fit.mesh.positions / _scale(task.box) + task.box.mean(0)
+    positions = fit.mesh.positions / scale_of(task.given.box) + task.given.box.mean(0)
     write_glb(out / "fit.glb", replace(fit.mesh, positions=positions, name="fit"), fit.texture)
     result["total_s"] = time.perf_counter() - begin
     write_report(
@@ -147,19 +146,14 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """What is fitted to what. masks: (n, H, W, 1). images: (n, H, W, 3). box: (2, 3), in the units
-    of the cameras. matrices: (n, 4, 4). kept: photos that the fit never sees. size: longer side of
-    the finest round, in pixels. found: whether masks are what the photos show, and may be wrong."""
+    """What is fitted to what. kept: photos that the fit never sees. size: longer side of the finest
+    round, in pixels."""
 
     photos: list[Photo]
-    masks: np.ndarray
-    images: np.ndarray
-    box: npt.NDArray[np.float64]
-    matrices: np.ndarray
+    given: Prepared
     kept: list[int]
     size: int
     iterations: int
-    found: bool
 
     @property
     def train(self) -> list[int]:
@@ -191,36 +185,33 @@ def _task(options: PhotoOptions) -> _Task:
             f"got {len(photos)}"
         )
     check_outputs(options.out, options.json)
-    masks, images, box, matrices = prepare(
-        photos, options.cameras, options.masks, options.threshold
-    )
     kept = list(options.holdout or (len(photos) // 4 - 1, 3 * len(photos) // 4 - 1))
     if len(set(kept)) != 2 or not all(0 <= i < len(photos) for i in kept):
         raise GraphError(f"--holdout needs two photos out of 0..{len(photos) - 1}, got {kept}")
-    size = min(size, max(images.shape[1:3]))  # photos are never enlarged
-    found = options.masks is None and any(p.alpha is None for p in photos)
-    return _Task(photos, masks, images, box, matrices, kept, size, iterations, found)
+    given = prepare(photos, options.cameras, options.masks, options.threshold, kept)
+    size = min(size, max(given.images.shape[1:3]))  # photos are never enlarged
+    return _Task(photos, given, kept, size, iterations)
 
 
 def _fit(task: _Task, options: PhotoOptions) -> tuple[dict[str, str], Reconstruction]:
     """Reconstruct the object; return the identity of the device, too."""
-    train = task.train
+    train, given = task.train, task.given
     pictures = Pictures(
-        task.matrices[train],
-        task.masks[train],
-        colour=task.images[train],
-        weights=view_weights(task.masks[train]),
+        given.matrices[train],
+        given.masks[train],
+        colour=given.images[train],
+        weights=view_weights(given.masks[train]) * ~given.doubted[train],
     )
     painting = None
     if options.texture_iterations:
         painting = Painting(options.texture_iterations, gains=True, size=task.size)
     rounds = photo_rounds(task.iterations, task.size)
-    plan = Plan(rounds, painting, weights=PHOTO_WEIGHTS, doubted=task.found)
+    plan = Plan(rounds, painting, weights=PHOTO_WEIGHTS, doubted=task.given.found)
     # Of an estimated box the object may reach the sides.
-    half = BOX_MARGIN * (task.box[1] - task.box[0]) / 2.0 * _scale(task.box)
+    half = BOX_MARGIN * (task.given.box[1] - task.given.box[0]) / 2.0 * scale_of(task.given.box)
     plan = replace(plan, box=np.stack([-half, half]))
     if options.mesh is not None:
-        plan = replace(plan, start=_start(options.mesh, task.box))
+        plan = replace(plan, start=_start(options.mesh, task.given.box))
     with DressiAD(options.device) as ad:
         who = identity(ad)
     return who, reconstruct(pictures, plan, options.device)
@@ -231,14 +222,18 @@ def _figures(
 ) -> dict[str, Any]:
     """Return the figures of the command. coverage: (n, H, W, 1) and colour: (n, H, W, 3) are the
     renderings beside the photos."""
-    ious = [iou(a, b) for a, b in zip(coverage, task.masks, strict=True)]
+    known = ~task.given.doubted
+    pairs = zip(coverage * known, task.given.masks * known, strict=True)
+    ious = [iou(a, b) for a, b in pairs]
     train, kept = task.train, task.kept
     shape = [c for k, c in fit.courses.items() if k.startswith("shape")]
     paint = fit.courses.get("texture")
-    both = {i: (coverage[i] > 0.5) & (task.masks[i] > 0.5) for i in kept}
+    both = {i: (coverage[i] > 0.5) & (task.given.masks[i] > 0.5) & known[i] for i in kept}
 
     def mean_psnr(photos: list[int], inside: Any) -> float:
-        return float(np.mean([psnr(colour[i], task.images[i], inside[i][..., 0]) for i in photos]))
+        return float(
+            np.mean([psnr(colour[i], task.given.images[i], inside[i][..., 0]) for i in photos])
+        )
 
     return {
         "iou": float(np.mean([ious[i] for i in train])),
@@ -246,7 +241,7 @@ def _figures(
         "heldout_ious": [ious[i] for i in kept],
         "heldout_photos": [task.photos[i].name for i in kept],
         "mean_distance_rel": None,
-        "psnr_db": mean_psnr(train, task.masks),
+        "psnr_db": mean_psnr(train, task.given.masks * known),
         "heldout_psnr_db": mean_psnr(kept, both),
         "geometry_ms": float(np.median([t for c in shape for t in c.ms])),
         "texture_ms": float(np.median(paint.ms)) if paint is not None else 0.0,
@@ -268,12 +263,12 @@ def _sheets(
             task.photos[i].image,
             colour[i],
             shaded[k],
-            _overlay(coverage[i], task.masks[i]),
+            _overlay(coverage[i], task.given.masks[i]),
         ]
         for k, i in enumerate(task.kept)
     }
     sheet = {
-        "photo": [shrink(task.images[i], 160) for i in task.train[:7]],
+        "photo": [shrink(task.given.images[i], 160) for i in task.train[:7]],
         "fit": [shrink(colour[i], 160) for i in task.train[:7]],
     }
     sheets = {"heldout": rows, "contact_sheet": sheet, "masks": _mask_sheet(task)}
@@ -281,82 +276,29 @@ def _sheets(
 
 
 def _mask_sheet(task: _Task) -> dict[str, list[np.ndarray]]:
-    """Return all photos, four a row, red where their masks are not: to be looked at."""
-    red = np.array([1.0, 0.0, 0.0], np.float32)
-    shown = [
-        shrink(np.where(m > 0.5, p.image, 0.3 * p.image + 0.3 * red), 240)
-        for p, m in zip(task.photos, task.masks, strict=True)
-    ]
+    """Return all photos, four a row, red where their masks are not, green where the other photos
+    have overruled one: to be looked at."""
+    red, green = np.eye(3, dtype=np.float32)[:2]
+    shown = []
+    for photo, mask, doubted in zip(task.photos, task.given.masks, task.given.doubted, strict=True):
+        tint = np.where(doubted, green, red)
+        plain = (mask > 0.5) & ~doubted
+        shown.append(shrink(np.where(plain, photo.image, 0.3 * (photo.image + tint)), 240))
     names = [p.name for p in task.photos]
     return {names[k]: shown[k : k + 4] for k in range(0, len(shown), 4)}
-
-
-def prepare(
-    photos: list[Photo], cameras: str, masks_dir: str | None = None, threshold: float | None = None
-) -> tuple[np.ndarray, np.ndarray, npt.NDArray[np.float64], np.ndarray]:
-    """Return what a fit needs of photos: masks (n, H, W, 1), images times masks (n, H, W, 3), the
-    box (2, 3) around the object (from the README.txt beside the camera file, else estimated),
-    matrices (n, 4, 4) to clip space for positions that are centred and scaled to EXTENT.
-
-    masks_dir: of masks, see ``given_masks``; None: alpha, or what the photos show. threshold: of
-    ``object_masks``. Raises GraphError where sizes differ or an object is not found, LoadError
-    where the calibration is none or a mask is missing.
-    """
-    shapes = {p.image.shape for p in photos}
-    if len(shapes) > 1:
-        raise GraphError(f"the photos must have one size, got {sorted(shapes)}")
-    for photo in photos:
-        _check_calibration(photo, cameras)
-    box = read_bounding_box(Path(cameras).parent / "README.txt")
-    masks = given_masks(photos, masks_dir)
-    if masks is None:
-        masks = found_masks(photos, box, threshold)
-    if box is None:
-        box = estimate_box(photos, masks)
-    images = np.stack([p.image for p in photos]) * masks
-    return masks, images, box, np.stack([_matrix(p, box) for p in photos])
 
 
 def _start(file: str, box: npt.NDArray[np.float64]) -> Mesh:
     """Return the mesh of a file, which is in the units of the cameras, centred and scaled to
     EXTENT. Raises LoadError, GraphError."""
     mesh = load_mesh(file)
-    place = (mesh.positions - box.mean(0)) * _scale(box)
+    place = (mesh.positions - box.mean(0)) * scale_of(box)
     return replace(mesh, positions=place.astype(np.float32))
 
 
 def _one_uv(mesh: Mesh) -> Mesh:
     """Return the mesh with one texture coordinate for all: what a texture of one colour needs."""
     return replace(mesh, uvs=np.zeros((1, 2), np.float32), uv_faces=np.zeros_like(mesh.faces))
-
-
-def _check_calibration(photo: Photo, cameras: str) -> None:
-    """LoadError naming file and photo when K, R, t are no camera."""
-    height, width = photo.image.shape[:2]
-    try:
-        from_opencv(photo.K, photo.R, photo.t, width, height, 1.0, 2.0, name=photo.name)
-    except GraphError as error:
-        raise LoadError(f"{cameras}: {error.reason}", cameras, photo.name) from None
-
-
-def _scale(box: npt.NDArray[np.float64]) -> float:
-    return EXTENT / float((box[1] - box[0]).max())
-
-
-def _matrix(photo: Photo, box: npt.NDArray[np.float64]) -> np.ndarray:
-    """Return the world-to-clip matrix of a photo for positions that are centred and scaled to
-    EXTENT."""
-    height, width = photo.image.shape[:2]
-    centre = box.mean(0)
-    depth = float((photo.R @ centre + photo.t)[2])
-    radius = float(np.linalg.norm(box[1] - box[0]))
-    camera = from_opencv(
-        photo.K, photo.R, photo.t, width, height, max(depth - radius, depth * 0.05), depth + radius
-    )
-    place = np.eye(4)
-    place[:3, :3] /= _scale(box)
-    place[:3, 3] = centre
-    return camera.matrix @ place
 
 
 def shrink(image: np.ndarray, longer: int) -> np.ndarray:

@@ -84,6 +84,14 @@ def two_holes() -> Mesh:
     return replace(boundary_of(solid), name="two_holes")
 
 
+def temple() -> Mesh:
+    """Return a roof on four thin columns on a base: genus 3."""
+    solid = np.zeros((7, 7, 7), bool)
+    solid[:, 0] = solid[:, 5:] = True
+    solid[1::4, :, 1::4] = True
+    return replace(boundary_of(solid), name="temple")
+
+
 def notched_box() -> Mesh:
     """Return a cube with a corner cut out, half its side: edges that point out and in."""
     solid = np.ones((2, 2, 2), bool)

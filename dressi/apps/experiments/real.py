@@ -22,7 +22,8 @@ from dressi.apps.demo import EXTENT, centred
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.parts import WithWorkers, run_parts, settings_of
 from dressi.apps.fitting import ShapeSchedule, TextureSchedule, fit_texture
-from dressi.apps.photos import prepare, shrink
+from dressi.apps.photo_views import prepare
+from dressi.apps.photos import shrink
 from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError
 from dressi.many import Context
@@ -267,12 +268,12 @@ def _photos(settings: Settings) -> Photos:
     if not Path(settings.images).is_dir():
         raise DressiError(f"--images {settings.images}: no such folder")
     photos = load_photos(settings.images, settings.cameras)
-    masks, images, box, matrices = prepare(photos, settings.cameras)
-    side = box[1] - box[0]
+    given = prepare(photos, settings.cameras)
+    side = given.box[1] - given.box[0]
     return Photos(
-        np.stack([shrink(m, settings.size) for m in masks]),
-        np.stack([shrink(i, settings.size) for i in images]),
-        matrices,
+        np.stack([shrink(m, settings.size) for m in given.masks]),
+        np.stack([shrink(i, settings.size) for i in given.images]),
+        given.matrices,
         side / side.max() * (EXTENT / 2),
     )
 

@@ -14,6 +14,7 @@ from scipy import ndimage
 
 from dressi.errors import GraphError
 from dressi.render.io.images import linear_to_srgb, srgb_to_linear
+from dressi.render.io.local_background import like_background
 
 Mask = npt.NDArray[np.float32]
 
@@ -21,6 +22,11 @@ BACKGROUND_SHARE = 99.0
 """Per cent of the background that lies below the threshold."""
 NOISE = 0.03
 """And how far, in sRGB, the threshold lies above that: what noise and blur add."""
+FOOT_PX = 2
+"""Pixels between a background that is told place by place and what differs from all of it: the foot
+of a blurred edge."""
+NARROW_PX = 2.0
+"""Half the width of a line of background that is as good as none."""
 LEAST = 0.1
 """Smallest threshold: what differs less is blur, or as good as the background."""
 
@@ -36,13 +42,14 @@ def photo_mask(
     edge_px: float = 4.0,
     linear: bool = True,
     within: npt.ArrayLike | None = None,
+    background: npt.ArrayLike | None = None,
 ) -> Mask:
     """(H, W) float32 mask, 1 on the object: the largest region that is unlike the background.
 
     image: (H, W, 3) or (H, W), colours in [0, 1]; an alpha channel (H, W, 4) is the mask. The
     background is what lies along the frame, dark, grey or bright. threshold: on the largest
-    difference of a channel to it, as an sRGB value; None: ``histogram_threshold``, low enough for
-    the object's shadows and above what reaches the frame. dilate_px, erode_px: radii of discs.
+    difference of a channel to its median, as an sRGB value; None: ``background_of`` tells the
+    background place by place. dilate_px, erode_px: radii of discs.
     Dilating closes shadows that are open to the background; eroding by as much takes the outline
     back to its place. fill_holes: fill enclosed holes; with max_hole_px only those of at most so
     many pixels after dilating. One photo cannot tell a shadow from an opening: where there are
@@ -50,7 +57,8 @@ def photo_mask(
     blurred edge, so up to this many pixels are taken off where they differ less from the background
     than half of the largest linear difference near them, which is where the outline is; 0 leaves
     them. linear: the image is linear (what ``read_image`` gives); False: it holds sRGB values.
-    within: (H, W), pixels that can be in the mask; None: all.
+    within: (H, W), pixels that can be in the mask; None: all. background: (H, W), pixels that are
+    background, where they are known already; threshold is not used then.
 
     The frame's border is no background for that: the object is not eroded from there where it
     leaves the frame, and a region that touches the border is no hole.
@@ -67,14 +75,11 @@ def photo_mask(
     if array.ndim == 3 and array.shape[2] == 4 and array[..., 3].min() < 1.0:
         return ((array[..., 3] > 0.5) & allowed).astype(np.float32)
     difference, value = _differences(array, linear)
-    if threshold is None:
-        threshold = histogram_threshold(array, linear=linear)
-    mask = (difference > threshold) & allowed
+    mask = _unlike(array, difference, threshold, background, linear) & allowed
     if not mask.any():
-        raise GraphError(
-            f"photo_mask: no pixel differs from the background by {threshold:.3g} (sRGB)"
-        )
-    mask = _largest(mask)  # first, or dilating would join dust and reflections to the object
+        by = "" if threshold is None else f" by {threshold:.3g} (sRGB)"
+        raise GraphError(f"photo_mask: no pixel differs from the background{by}")
+    mask = _largest(mask)  # or dilating would join dust and reflections to the object
     if dilate_px > 0.0:
         mask = ndimage.distance_transform_edt(~mask) <= dilate_px
     if fill_holes:
@@ -83,14 +88,53 @@ def photo_mask(
     if erode_px > 0.0 and not mask.all():
         mask = ndimage.distance_transform_edt(mask) > erode_px
     if edge_px > 0.0 and mask.any() and not mask.all():
-        near = ndimage.maximum_filter(value, size=2 * int(np.ceil(edge_px)) + 3)
-        inner = ndimage.distance_transform_edt(mask) > edge_px
-        mask = mask & (inner | (value > 0.5 * near))
+        mask = _trimmed(mask, value, edge_px)
         if fill_holes:
             mask = mask | _holes(mask, max_hole_px)
     if not mask.any():
         raise GraphError(f"photo_mask: eroding by {erode_px} pixels leaves nothing")
     return _largest(mask & allowed).astype(np.float32)
+
+
+def _unlike(
+    array: npt.NDArray[np.float64],
+    difference: npt.NDArray[np.float64],
+    threshold: float | None,
+    background: npt.ArrayLike | None,
+    linear: bool,
+) -> npt.NDArray[np.bool_]:
+    """Return (H, W) bool, the pixels that are not background; arguments as in ``photo_mask``."""
+    if background is not None:
+        return np.asarray(~(np.asarray(background) > 0.5))
+    if threshold is not None:
+        return np.asarray(difference > threshold)
+    return ~background_of(array, linear=linear)
+
+
+def _trimmed(
+    mask: npt.NDArray[np.bool_], value: npt.NDArray[np.float64], edge_px: float
+) -> npt.NDArray[np.bool_]:
+    """Return the mask without the dim half of its blurred edge."""
+    near = ndimage.maximum_filter(value, size=2 * int(np.ceil(edge_px)) + 3)
+    inner = ndimage.distance_transform_edt(~_wide(~mask)) > edge_px
+    return np.asarray(mask & (inner | (value > 0.5 * near)))
+
+
+def background_of(image: npt.ArrayLike, *, linear: bool = True) -> npt.NDArray[np.bool_]:
+    """Return (H, W) bool, the pixels that are like the background around them.
+
+    image, linear: as for ``photo_mask``. The background grows from the frame
+    (``like_background``) and differs from place to place; it lies below the ``histogram_threshold``
+    of the whole photo, too, and so does the foot of a blurred edge.
+    """
+    array = np.asarray(image, np.float64)
+    colors = array[..., None] if array.ndim == 2 else array[..., :3]
+    difference, _ = _differences(array, linear)
+    encoded = linear_to_srgb(colors) if linear else colors
+    most = histogram_threshold(array, linear=linear)
+    low = difference <= most
+    alike = like_background(encoded, most) & low
+    return np.asarray(ndimage.binary_dilation(alike, iterations=FOOT_PX) & low)
 
 
 def histogram_threshold(image: npt.ArrayLike, *, linear: bool = True) -> float:
@@ -150,6 +194,15 @@ def _largest(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     sizes = np.bincount(labels.ravel())
     sizes[0] = 0
     return np.asarray(labels == sizes.argmax())
+
+
+def _wide(background: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return the background without what is narrow: lines along which a colour of the object passes
+    that of the background, which have no blurred edge."""
+    core = ndimage.distance_transform_edt(background) > NARROW_PX
+    if not core.any():
+        return background
+    return np.asarray(background & (ndimage.distance_transform_edt(~core) <= NARROW_PX + 1.0))
 
 
 def _holes(mask: npt.NDArray[np.bool_], max_px: int | None) -> npt.NDArray[np.bool_]:

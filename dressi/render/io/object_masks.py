@@ -3,22 +3,25 @@
 In: photos with OpenCV cameras. Out: masks for the silhouette loss. A spot within an outline that
 looks like the background is a shadow or an opening; in one photo they look alike. An opening is
 empty space along a whole cone of rays: other photos look through that space, too, and emptying it
-takes away nothing that one of them plainly shows. A spot is kept open where both hold.
+takes away nothing that one of them plainly shows. A spot is kept open where both hold. Background
+that makes other photos lose what they plainly show (``mask_agreement``) is the object's, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
 
 from dressi.errors import GraphError
+from dressi.render.io.mask_agreement import PLAIN, Camera, contradicted, squares_of
 from dressi.render.io.masks import (
     Mask,
-    histogram_threshold,
+    background_of,
     hull_cells,
     photo_mask,
     pixels_of,
@@ -27,8 +30,6 @@ from dressi.render.io.masks import (
 
 RESOLUTION = 112
 """Cells of the hull along each axis."""
-CELL_PX = 1.5
-"""Side, in cells of the hull, of the squares that photos are compared by: none is skipped."""
 CLOSING = 0.008
 """Radius, as a share of the longer side, up to which a shadow that is open to the background is
 closed: 5 pixels of 640."""
@@ -38,9 +39,6 @@ which are the object's."""
 TAKEN = 0.02
 """Share of the squares that emptying a spot touches in another photo above which too much of what
 is plainly there would be gone."""
-UNUSUAL = 1.5
-"""How far the threshold of a photo may lie above the median of all: something bright that stands in
-the background of one photo must not raise it there."""
 AGREED = 0.5
 """Share of the space behind an opening that other photos look through, too."""
 
@@ -49,12 +47,13 @@ AGREED = 0.5
 class ObjectMasks:
     """The masks of a set of photos, and how they were found.
 
-    masks: (H, W) float32 each. thresholds: on the difference to the background, of each photo.
+    masks: (H, W) float32 each. doubted: (H, W) bool, pixels of a mask that its photo alone would
+    call background and the other photos do not: the silhouette there is not known.
     n_shadows, n_openings: spots within outlines that were closed and kept open. cut: names of the
     photos whose object reaches the frame."""
 
     masks: list[Mask]
-    thresholds: list[float]
+    doubted: list[npt.NDArray[np.bool_]]
     n_shadows: int
     n_openings: int
     cut: list[int]
@@ -73,8 +72,8 @@ def object_masks(
 
     images: (H, W, 3) linear, before a background that is alike within each photo. Ks, Rs, ts:
     OpenCV cameras. bbox: (2, 3) around the object, world units: nothing outside of it is in a mask.
-    threshold: of ``photo_mask``; None: from each photo's histogram. Raises GraphError for lists of
-    unequal length, photos without an object and an empty box.
+    threshold: of ``photo_mask``; None: the background is told place by place. Raises GraphError for
+    lists of unequal length, photos without an object and an empty box.
     """
     photos = [np.asarray(image, np.float64) for image in images]
     if not len(photos) == len(Ks) == len(Rs) == len(ts) > 0:
@@ -83,14 +82,13 @@ def object_masks(
         )
     cameras = list(zip(Ks, Rs, ts, strict=True))
     inside = [box_mask(bbox, *c, i.shape[:2]) for c, i in zip(cameras, photos, strict=True)]
-    thresholds = [histogram_threshold(i) if threshold is None else threshold for i in photos]
-    usual = float(np.median(thresholds))
-    thresholds = [min(used, UNUSUAL * usual) for used in thresholds]
     sure, full, cut = [], [], []
-    for k, (image, used, within) in enumerate(zip(photos, thresholds, inside, strict=True)):
-        found = photo_mask(image, used, within=within)
+    for k, (image, within) in enumerate(zip(photos, inside, strict=True)):
+        behind = background_of(image) if threshold is None else None
+        find = partial(photo_mask, image, threshold, within=within, background=behind)
+        found = find()
         radius = CLOSING * max(image.shape[:2])
-        closed = photo_mask(image, used, radius, radius, fill_holes=True, within=within)
+        closed = find(radius, radius, fill_holes=True)
         sure.append(found > 0.5)
         full.append((closed > 0.5) | sure[-1])
         edge = np.concatenate([found[0], found[-1], found[:, 0], found[:, -1]])
@@ -100,13 +98,20 @@ def object_masks(
     views = _views(sure, full, spots, cameras, bbox, resolution)
     n_shadows = n_openings = 0
     masks: list[Mask] = []
+    closed_spots = []
     for k, labels in enumerate(spots):
         shadow = np.zeros(labels.max() + 1, bool)
         for spot in range(1, len(shadow)):
             shadow[spot] = _is_shadow(views, k, int(spot))
             n_shadows, n_openings = n_shadows + shadow[spot], n_openings + (not shadow[spot])
         masks.append((sure[k] | shadow[labels]).astype(np.float32))
-    return ObjectMasks(masks, thresholds, int(n_shadows), int(n_openings), cut)
+        closed_spots.append(shadow[labels] & ~sure[k])
+    doubted = contradicted([m > 0.5 for m in masks], cameras, bbox, resolution)
+    doubted = [
+        (d & within) | spot for d, within, spot in zip(doubted, inside, closed_spots, strict=True)
+    ]
+    masks = [np.maximum(m, d.astype(np.float32)) for m, d in zip(masks, doubted, strict=True)]
+    return ObjectMasks(masks, doubted, int(n_shadows), int(n_openings), cut)
 
 
 def _labelled(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
@@ -165,7 +170,7 @@ def _views(
     sure: Sequence[npt.NDArray[np.bool_]],
     full: Sequence[npt.NDArray[np.bool_]],
     spots: Sequence[npt.NDArray[np.int32]],
-    cameras: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]],
+    cameras: Sequence[Camera],
     bbox: npt.ArrayLike,
     resolution: int,
 ) -> list[_View]:
@@ -176,23 +181,13 @@ def _views(
     cells = voxel_centers(box, resolution).reshape(-1, 3)[hull.ravel()]
     step = (box[1] - box[0]).max() / resolution
     out = []
-    for mask, labels, (k, r, t) in zip(sure, spots, cameras, strict=True):
-        height, width = mask.shape
-        pixel = pixels_of(cells, k, r, t)
-        depth = float((np.asarray(r) @ box.mean(0) + np.asarray(t))[2])
-        side = max(CELL_PX * step * float(np.asarray(k)[0, 0]) / max(depth, 1e-9), 1.0)
-        seen = np.asarray(((pixel > -0.5) & (pixel < (width - 0.5, height - 0.5))).all(1))
-        at = np.rint(np.where(seen[:, None], pixel, 0.0)).astype(np.int64)[:, ::-1]
-        n_rows, n_columns = int(height / side) + 1, int(width / side) + 1
-        square = (at[:, 0] / side).astype(np.int64) * n_columns + (at[:, 1] / side).astype(np.int64)
-        square[~seen] = -1
-        y, x = (np.indices(mask.shape) / side).astype(np.int64)
-        share = np.bincount((y * n_columns + x).ravel(), mask.ravel(), n_rows * n_columns)
-        whole = np.bincount((y * n_columns + x).ravel(), minlength=n_rows * n_columns)
-        n_cells = np.bincount(square[seen], minlength=n_rows * n_columns)
-        spot = np.where(seen, labels[at[:, 0], at[:, 1]], 0)
-        plain = share > 0.9 * np.maximum(whole, 1)
-        out.append(_View(square, spot, n_cells, plain, side, np.bincount(labels.ravel())))
+    for mask, labels, camera in zip(sure, spots, cameras, strict=True):
+        found = squares_of(cells, camera, mask.shape, box, step)
+        spot = np.where(found.seen, labels[tuple(found.at.T)], 0)
+        n_cells = found.count(np.ones(len(cells), bool))
+        plain = found.share(mask) > PLAIN
+        sizes = np.bincount(labels.ravel())
+        out.append(_View(found.square, spot, n_cells, plain, found.side, sizes))
     return out
 
 
