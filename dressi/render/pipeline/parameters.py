@@ -31,6 +31,7 @@ def log_of(a: np.ndarray) -> np.ndarray:
 
 GROUPS = {
     "lights": ("light_color", "light_intensity", "light_position", "light_direction"),
+    "object_pose": ("object_rotation", "object_translation", "object_scale"),
     "camera_pose": ("camera_rotation", "camera_translation"),
     "camera_intrinsics": ("camera_zoom", "camera_shift"),
 }
@@ -48,7 +49,13 @@ FACTOR_ONLY = {"normal": "normal_scale", "occlusion": "occlusion_strength"}
 """Maps that no factor can stand in for, and the factor that they have."""
 
 
-MOVING = ("vtx_pos", "blendshape_weights", "camera_rotation", "camera_translation")
+MOVING = (
+    "vtx_pos",
+    "blendshape_weights",
+    *GROUPS["object_pose"],
+    "camera_rotation",
+    "camera_translation",
+)
 """Kinds of parameters that change how far the scene is from a camera."""
 
 
@@ -61,6 +68,7 @@ class Parameter:
     that it is clamped to after each step; None: no bound. to_leaf, to_user: between what users see
     and what the leaf holds. in_use: not constant in the graph: sent or fitted at least once. unit:
     of learning rates and regularizers, in units of the leaf (``unit_of``); 1 for what is no length.
+    own_name_only: a kind alone does not mean it, as it is a second way to move what others move.
     """
 
     kind: str
@@ -73,6 +81,7 @@ class Parameter:
     to_user: Convert = as_it_is
     in_use: bool = False
     unit: float = 1.0
+    own_name_only: bool = False
 
     @property
     def name(self) -> str:
@@ -161,8 +170,7 @@ class ParameterTable:
             mapped = {o for p in maps for o in p.owners}
             factors = self.of_kind(FACTORS[each]) if each in FACTORS else []
             found += maps + [p for p in factors if not mapped & set(p.owners)]
-        if owner:
-            found = [p for p in found if owner in p.owners]
+        found = [p for p in found if (owner in p.owners if owner else not p.own_name_only)]
         if not found:
             hint = ""
             if kind in FACTOR_ONLY:

@@ -10,7 +10,7 @@ that hard edges stay hard.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3, VEC4
 from dressi.errors import GraphError
 from dressi.kinds import Normals
 from dressi.render.camera.far import far_origin, relative, translation
+from dressi.render.pipeline.coordinates import TextureCoordinates, build_coordinates
 from dressi.render.pipeline.frame import Frame, build_frame, unit_of
+from dressi.render.pipeline.objects import Poses, build_poses
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, unique_names
 from dressi.render.raster import Part, build_batch, gather
 from dressi.render.scene import Instance, Scene, SceneMesh, first_alike, instances, weld
@@ -82,7 +84,10 @@ class Geometry:
     positions: VEC3 @ (N, 1), world. faces: IVEC3 @ (F, 1). attribute_faces: IVEC3 @ (F, 1), rows of
     uvs (VEC2, by UV set), colors (VEC4, or None) and tangents (VEC4, world; w 0 where a primitive
     has none). normal_faces: IVEC3 @ (F, 1), rows of the normals. material_of_face: INT @ (F, 1).
-    frame: where all of it lies; positions and tangents are in the frame.
+    frame: where all of it lies; positions and tangents are in the frame. poses, coordinates: the
+    parameters of objects and of UVs, by (mesh, UV set); ``now`` takes in those that are in use.
+    instances, parts, normals_of: what the tables were joined from. radius: of the sphere that holds
+    all, world units, about ``frame.center``.
     """
 
     positions: Variable
@@ -98,6 +103,12 @@ class Geometry:
     material_of_face: Variable
     materials_with_uv: tuple[set[int], ...]
     frame: Frame
+    poses: Poses
+    coordinates: dict[tuple[int, int], TextureCoordinates]
+    instances: tuple[Instance, ...]
+    parts: tuple[Part, ...]
+    normals_of: tuple[np.ndarray, ...]
+    radius: Variable | float
 
     @property
     def center(self) -> np.ndarray:
@@ -105,9 +116,51 @@ class Geometry:
         return self.frame.center + self.frame.origin
 
     @property
-    def radius(self) -> float:
-        """Of a sphere around the middle, world units."""
-        return self.frame.radius
+    def mapped(self) -> set[int]:
+        """Rows of ``Scene.meshes`` whose texture coordinates are in use."""
+        return {mesh for (mesh, _), c in self.coordinates.items() if c.parameter.in_use}
+
+    def now(self) -> Geometry:
+        """The tables with the poses and texture coordinates that are in use, with gradient to them;
+        itself where none is. Normals and tangents of the file turn with their objects."""
+        uvs = self.uvs
+        if self.mapped:
+            uvs = tuple(F.join([self._uvs(i, k) for i in self.instances]) for k in range(len(uvs)))
+        if not self.poses.in_use:
+            return self if uvs is self.uvs else replace(self, uvs=uvs)
+        nodes = tuple(dict.fromkeys(i.node for i in self.instances))
+        tangents = self.tangents
+        if tangents is not None:
+            tables = [_table(i, _world_tangents, 4) for i in self.instances]
+            leaves = [F.leaf(t, VEC4, "tangents") for t in tables]
+            turns = [self.poses.turn(i.node) for i in self.instances]
+            tangents = F.join([_turned(t, turn) for t, turn in zip(leaves, turns, strict=True)])
+        placed = [self._placed(part, n) for part, n in zip(self.parts, nodes, strict=True)]
+        normals = [F.leaf(n, VEC3, "file_normals") for n in self.normals_of]
+        turns = [self.poses.turn(n) for n in nodes]
+        return replace(
+            self,
+            positions=F.join(placed),
+            uvs=uvs,
+            tangents=tangents,
+            file_normals=F.join([_turned(n, t) for n, t in zip(normals, turns, strict=True)]),
+            radius=self.poses.radius(self.frame.center, self.frame.radius),
+        )
+
+    def _uvs(self, i: Instance, k: int) -> Variable:
+        found = self.coordinates.get((i.mesh, k))
+        if found is not None and found.parameter.in_use and found.rows[i.part] is not None:
+            return found.of(i.part)
+        return F.leaf(_table(i, lambda i: _uv(i, k), 2), VEC2, f"uv{k}")
+
+    def _placed(self, part: Part, node: int) -> Variable:
+        """Positions of a node in the frame, moved by the poses in use."""
+        given, moved = part[2:], self.poses.matrix(node)
+        matrices = [*([] if moved is None else [moved]), *given]
+        if not matrices:
+            return part[0]
+        matrix = matrices[0] if len(matrices) == 1 else matrices[0] @ matrices[1]
+        return (matrix @ F.vec4(part[0], 1.0)).xyz
 
     def normals(self, moving: set[int], mode: Normals = "auto") -> Variable:
         """VEC3 unit normals @ (G, 1), world. moving: rows of ``Scene.meshes`` whose vertices move.
@@ -131,7 +184,8 @@ class Geometry:
 def build_geometry(
     scene: Scene, material_rows: Sequence[int], table: ParameterTable
 ) -> tuple[Geometry, dict[int, Welded], dict[int, Parameter], dict[int, Parameter]]:
-    """The tables of a scene; adds ``vtx_pos`` and ``blendshape_weights`` to the parameters.
+    """The tables of a scene; adds ``vtx_pos``, ``vtx_uv``, ``blendshape_weights`` and the poses of
+    objects to the parameters.
 
     material_rows: rows of ``Scene.materials`` in use, -1 for the default material, in the order of
     their numbers here. Returns the geometry, the welded meshes and the parameters of positions by
@@ -156,6 +210,8 @@ def build_geometry(
         row = Parameter("vtx_pos", names[m], leaf, to_leaf=to_leaf, to_user=to_user)
         row.unit = unit_of(placed.min(axis=0), placed.max(axis=0))
         pos[m] = table.add(row)
+    places = {m: welded[m].rows for m in used}
+    coordinates = build_coordinates(scene, names, places, table)
     shaped = sorted({i.node for i in found if welded[i.mesh].deltas})
     node_names = unique_names([scene.nodes[n].name for n in shaped], "node")
     weights: dict[int, Parameter] = {}
@@ -170,7 +226,8 @@ def build_geometry(
     joiner = _Joiner(welded, pos, weights, number, origins)
     for node in dict.fromkeys(i.node for i in found):
         joiner.add([i for i in found if i.node == node])
-    return joiner.geometry(frame), welded, pos, weights
+    poses = build_poses(scene, found, table)
+    return joiner.geometry(frame, poses, coordinates), welded, pos, weights
 
 
 @dataclass
@@ -259,7 +316,12 @@ class _Joiner:
         ]
         return F.add_n([base, *terms]) if terms else base
 
-    def geometry(self, frame: Frame) -> Geometry:
+    def geometry(
+        self,
+        frame: Frame,
+        poses: Poses,
+        coordinates: dict[tuple[int, int], TextureCoordinates],
+    ) -> Geometry:
         """The tables of all that was added."""
         batch = build_batch(self.parts)
         n_sets = max((len(i.primitive.uvs) for i in self.rows), default=0)
@@ -290,6 +352,12 @@ class _Joiner:
             F.leaf(np.concatenate(self.materials)[:, None], INT, "material_of_face"),
             with_uv,
             frame,
+            poses,
+            coordinates,
+            tuple(self.rows),
+            tuple(self.parts),
+            tuple(self.normals),
+            frame.radius,
         )
 
     def _number(self, i: Instance) -> int:
@@ -311,9 +379,18 @@ def _world_tangents(i: Instance) -> np.ndarray | None:
 
 def _joined(rows: list[Instance], table, width: int, fill: float = 0.0) -> np.ndarray:  # type: ignore[no-untyped-def]
     """(A, width) float32: a table of each instance, ``fill`` for those that have none."""
-    tables = []
-    for i in rows:
-        found = table(i)
-        lacking = np.full((len(i.primitive.positions), width), fill)
-        tables.append(lacking if found is None else found)
-    return np.concatenate(tables).astype(np.float32)
+    return np.concatenate([_table(i, table, width, fill) for i in rows])
+
+
+def _table(i: Instance, table, width: int, fill: float = 0.0) -> np.ndarray:  # type: ignore[no-untyped-def]
+    """(vertices, width) float32 of one instance."""
+    found = table(i)
+    lacking = np.full((len(i.primitive.positions), width), fill)
+    return np.asarray(lacking if found is None else found, np.float32)
+
+
+def _turned(table: Variable, turn: Variable | None) -> Variable:
+    """VEC3 directions, or VEC4 with a sign, turned by a MAT3; as they are where it is None."""
+    if turn is None:
+        return table
+    return turn @ table if table.vtype is VEC3 else F.vec4(turn @ table.xyz, table.w)
