@@ -15,6 +15,8 @@ from dataclasses import fields
 from types import FrameType
 from typing import Any, TextIO, TypeVar
 
+from dressi.apps.address import add_address, add_live, address_of, live_address
+from dressi.apps.made_by import made_by
 from dressi.errors import DeviceError, DressiError, DressiWarning, GraphError, origin
 
 Commands = argparse._SubParsersAction  # the class has no public name
@@ -38,6 +40,7 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     _add_doctor(commands)
     _add_demo(commands)
     _add_fit(commands)
+    _add_view(commands)
     _add_bench(commands)
     _add_experiment(commands, command in ("experiment", "completion"))
     _add_many(commands, command in ("many", "completion"))
@@ -125,6 +128,7 @@ def _add_demo(commands: Commands) -> None:
         action="store_true",
         help="with --target: depth is among the pictures (default no)",
     )
+    add_live(demo)
     demo.set_defaults(run=_demo)
 
 
@@ -180,7 +184,20 @@ def _add_fit(commands: Commands) -> None:
         metavar="FILE",
         help="start from this mesh, in the units of the cameras (default: the hull of the masks)",
     )
+    add_live(fit)
     fit.set_defaults(run=_fit)
+
+
+def _add_view(commands: Commands) -> None:
+    view = commands.add_parser("view", help="show a scene, a mesh or a result in a browser")
+    view.add_argument(
+        "file",
+        metavar="FILE",
+        help=".glb, .gltf, .obj, .ply or .stl, or the folder of a result (needed)",
+    )
+    add_address(view)
+    _quiet(view)
+    view.set_defaults(run=_view)
 
 
 def _add_bench(commands: Commands) -> None:
@@ -293,13 +310,21 @@ def _given(options: type[Options], args: argparse.Namespace) -> Options:
 def _demo(args: argparse.Namespace) -> None:
     from dressi.apps.demo import DemoOptions, run_demo
 
+    args.live = live_address(args)
     run_demo(_given(DemoOptions, args))
 
 
 def _fit(args: argparse.Namespace) -> None:
     from dressi.apps.photos import PhotoOptions, run_fit
 
+    args.live = live_address(args)
     run_fit(_given(PhotoOptions, args))
+
+
+def _view(args: argparse.Namespace) -> None:
+    from dressi.apps.view import run_view
+
+    run_view(args.file, address_of(args))
 
 
 def _bench(args: argparse.Namespace) -> None:
@@ -374,7 +399,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     args = _parser(argv[0] if argv else None).parse_args(argv)
     try:
-        with _terminated_as_interrupted(), _speaking(args.command or "", args.quiet):
+        speaking = _speaking(args.command or "", args.quiet)
+        with _terminated_as_interrupted(), speaking, made_by(argv):
             args.run(args)
     except (DressiError, DressiWarning, OSError) as error:
         print(f"dressi: {type(error).__name__}: {_reason(error, args)}", file=sys.stderr)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dressi.apps.address import Address
 from dressi.apps.fitting import (
     FitResult,
     ShapeSchedule,
@@ -20,6 +21,8 @@ from dressi.apps.fitting import (
     fit_shape,
     fit_texture,
 )
+from dressi.apps.made_by import command_line
+from dressi.apps.page import write_report
 from dressi.apps.reconstruct.command import TargetOptions, run_target
 from dressi.apps.report import (
     check_least,
@@ -30,6 +33,7 @@ from dressi.apps.report import (
     try_loss_curves,
     write_json,
 )
+from dressi.apps.viewer import live_view
 from dressi.engine import DressiAD
 from dressi.errors import GraphError
 from dressi.render.fit import iou, mean_distance_to_surface, psnr
@@ -62,6 +66,8 @@ class DemoOptions:
     only."""
     start: str = "hull"
     depth: bool = False
+    live: Address | None = None
+    """Where the fit is shown while it runs; None: nowhere."""
 
 
 PEAR_VIEWS, PEAR_ITERATIONS = 6, 150
@@ -96,6 +102,11 @@ def centred(mesh: Mesh) -> tuple[Mesh, np.ndarray, float]:
 def run_demo(options: DemoOptions) -> dict[str, Any]:
     """Run the demo; write its files and return the figures. Raises LoadError, GraphError,
     DeviceError."""
+    with live_view(options.live, "dressi demo"):
+        return _run(options)
+
+
+def _run(options: DemoOptions) -> dict[str, Any]:
     if options.target is not None:
         return _run_target(options.target, options)
     options = replace(
@@ -228,8 +239,9 @@ def _write(
     albedo: FitResult | None,
     begin: float,
 ) -> None:
-    """Write the contact sheet, the curves and the figures."""
-    write_png(out / "contact_sheet.png", contact_sheet({k: list(v) for k, v in rows.items()}))
+    """Write the contact sheet, the curves, the figures and the page."""
+    sheet = contact_sheet({k: list(v) for k, v in rows.items()})
+    write_png(out / "contact_sheet.png", sheet)
     curves = {"geometry (silhouette L2 + Laplacian)": shape.losses}
     if albedo is not None:
         curves["texture (colour L2)"] = albedo.losses
@@ -237,6 +249,15 @@ def _write(
     try_loss_curves(out / "loss_curves.png", curves, f"{name}, {options.views} views")
     result["total_s"] = time.perf_counter() - begin
     write_json(out / "result.json", result)
+    write_report(
+        out,
+        f"dressi demo: {name}",
+        command_line(),
+        {"figures": result},
+        {"contact sheet": sheet},
+        {label: {label: values} for label, values in curves.items()},
+        {name: out / f"{name}.glb"},
+    )
     if options.json:
         write_json(options.json, result)
 

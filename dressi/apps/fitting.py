@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from scipy.stats import qmc
@@ -20,6 +21,7 @@ from dressi.ad import Adam, Variable
 from dressi.ad.graph import leaves
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC2, VEC3, VType
+from dressi.apps import live
 from dressi.engine import DressiAD
 from dressi.errors import NotFiniteError
 from dressi.kinds import TextureBackward
@@ -141,7 +143,9 @@ class ShapeFitter:
             ad.send_img(self.bend, _between(schedule.normal, t))
 
         send(0)
-        _run(ad, self.loss, schedule.iterations, label, result, send)
+        live.begin(label, mesh, matrices, silhouettes)
+        shown = partial(live.step, positions=lambda: ad.recv_img(self.leaves.pos))
+        _run(ad, self.loss, schedule.iterations, label, result, send, shown)
         result.data = ad.recv_img(self.leaves.pos)
         return result
 
@@ -270,7 +274,13 @@ def fit_texture(
             ad.send_img(shape_lr, _between(schedule.shape_lr, i / last))
 
     send(0)
-    _run(ad, loss, schedule.iterations, label, result, send)
+    live.begin(label, mesh, matrices, colours)
+    shown = partial(
+        live.step,
+        positions=lambda: ad.recv_img(leaves.pos),
+        texture=lambda: ad.recv_img(albedo),
+    )
+    _run(ad, loss, schedule.iterations, label, result, send, shown)
     result.data = np.clip(ad.recv_img(albedo), 0.0, 1.0)
     if joint:
         result.positions = ad.recv_img(leaves.pos)
@@ -317,7 +327,7 @@ def _layered(ad: DressiAD, images: np.ndarray, vtype: VType, name: str) -> Varia
 
 
 def _run(  # type: ignore[no-untyped-def]
-    ad: DressiAD, loss: Variable, iterations: int, label: str, result: FitResult, send
+    ad: DressiAD, loss: Variable, iterations: int, label: str, result: FitResult, send, shown
 ) -> None:
     start = time.perf_counter()
     _ = ad.plan  # builds
@@ -331,6 +341,7 @@ def _run(  # type: ignore[no-untyped-def]
         result.times_ms.append((time.perf_counter() - start) * 1e3)
         result.losses.append(value)
         bar.set_postfix(loss=f"{value:.3e}", refresh=False)
+        shown(value)
         if not math.isfinite(value):
             raise NotFiniteError(f"{label}: the loss became {value} in iteration {i + 1}")
 

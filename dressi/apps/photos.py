@@ -17,7 +17,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
 
+from dressi.apps.address import Address
 from dressi.apps.demo import EXTENT
+from dressi.apps.made_by import command_line
+from dressi.apps.page import write_report
 from dressi.apps.photo_files import read_photos
 from dressi.apps.photo_masks import BOX_MARGIN, estimate_box, found_masks, given_masks
 from dressi.apps.reconstruct.measure import problem_figures
@@ -34,6 +37,7 @@ from dressi.apps.report import (
     try_loss_curves,
     write_json,
 )
+from dressi.apps.viewer import live_view
 from dressi.engine import DressiAD
 from dressi.errors import GraphError, LoadError
 from dressi.render.camera import from_opencv
@@ -63,6 +67,8 @@ class PhotoOptions:
     masks: str | None = None
     threshold: float | None = None
     mesh: str | None = None
+    live: Address | None = None
+    """Where the fit is shown while it runs; None: nowhere."""
 
 
 DEFAULT_SIZE = 480
@@ -98,7 +104,8 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
     DeviceError."""
     begin = time.perf_counter()
     task = _task(options)
-    figures, fit = _fit(task, options)
+    with live_view(options.live, "dressi fit"):
+        figures, fit = _fit(task, options)
     full = task.images.shape[2:0:-1]
     if fit.texture is None:
         fit = replace(fit, texture=np.full((4, 4, 3), 0.5, np.float32), mesh=_one_uv(fit.mesh))
@@ -113,12 +120,24 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
         "size": task.size,
     }
     out = Path(options.out)
-    _write_pictures(out, task, coverage, colour, shaded)
+    sheets = _sheets(task, coverage, colour, shaded)
+    for name, sheet in sheets.items():
+        write_png(out / f"{name}.png", sheet)
     curves = {label: course.losses for label, course in fit.courses.items()}
     try_loss_curves(out / "loss_curves.png", curves, f"fit to {len(task.train)} photos")
     positions = fit.mesh.positions / _scale(task.box) + task.box.mean(0)
     write_glb(out / "fit.glb", replace(fit.mesh, positions=positions, name="fit"), fit.texture)
     result["total_s"] = time.perf_counter() - begin
+    write_report(
+        out,
+        "dressi fit",
+        command_line(),
+        {"figures": {k: v for k, v in result.items() if not isinstance(v, (list, dict))}},
+        sheets,
+        {label: {label: values} for label, values in curves.items()},
+        {"fit": out / "fit.glb"},
+        fit.said,
+    )
     write_json(out / "result.json", result)
     if options.json:
         write_json(options.json, result)
@@ -239,11 +258,11 @@ def _figures(
     }
 
 
-def _write_pictures(
-    out: Path, task: _Task, coverage: np.ndarray, colour: np.ndarray, shaded: np.ndarray
-) -> None:
-    """Write the sheet of the photos that were kept out (shaded: their shapes alone), and that of
-    some that were not."""
+def _sheets(
+    task: _Task, coverage: np.ndarray, colour: np.ndarray, shaded: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return, by the names of their files, the sheet of the photos that were kept out (shaded:
+    their shapes alone), that of some that were not, and that of all masks."""
     rows = {
         task.photos[i].name: [
             task.photos[i].image,
@@ -253,13 +272,12 @@ def _write_pictures(
         ]
         for k, i in enumerate(task.kept)
     }
-    write_png(out / "heldout.png", contact_sheet(rows))
     sheet = {
         "photo": [shrink(task.images[i], 160) for i in task.train[:7]],
         "fit": [shrink(colour[i], 160) for i in task.train[:7]],
     }
-    write_png(out / "contact_sheet.png", contact_sheet(sheet))
-    write_png(out / "masks.png", contact_sheet(_mask_sheet(task)))
+    sheets = {"heldout": rows, "contact_sheet": sheet, "masks": _mask_sheet(task)}
+    return {name: contact_sheet(one) for name, one in sheets.items()}
 
 
 def _mask_sheet(task: _Task) -> dict[str, list[np.ndarray]]:

@@ -14,7 +14,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from dressi.render.old_names import OldNames
+from dressi.render.old_names import OldNames, moved_function
 
 if TYPE_CHECKING:  # the last of two equal names holds
     # isort: off
@@ -62,4 +62,4 @@ if not TYPE_CHECKING:  # a type checker is to find names that do not exist
             if name in module.__all__:
                 globals()[name] = getattr(module, name)
                 return globals()[name]
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return moved_function(__name__, name)

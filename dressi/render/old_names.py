@@ -1,7 +1,8 @@
-"""Modules of dressi.render under the names that they had before there were rooms.
+"""Modules and functions of dressi.render under the names that they had before.
 
 In: an import of an old name, such as ``dressi.render.mesh``. Out: the module under its new name,
-``dressi.render.scene.mesh``, and a DeprecationWarning. To be removed after one release.
+``dressi.render.scene.mesh``, and a DeprecationWarning. Functions that make pages are those of an
+application now. To be removed after one release.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 PACKAGE = "dressi.render."
 
@@ -55,6 +57,22 @@ MOVED = {
 now, which export what those modules held. No name of a function of the package is here: Python puts
 an imported module in the place of the function (``project``, ``weld``, ``remesh``...).
 """
+
+PAGES = "dressi.apps.page"
+MOVED_FUNCTIONS = {"write_report": PAGES, "svg_curves": PAGES}
+"""Old name of a function of ``io`` -> the module that has it. Imported by name when asked for: the
+library depends on no application."""
+
+
+def moved_function(module: str, name: str) -> Any:
+    """Return a function of ``io`` under its old place, with a DeprecationWarning. module: where it
+    was asked for. Raises AttributeError for a name that never was there."""
+    if name not in MOVED_FUNCTIONS:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    new = MOVED_FUNCTIONS[name]
+    message = f"{module}.{name} is now {new}.{name}"
+    warnings.warn(message, DeprecationWarning, stacklevel=3)
+    return getattr(importlib.import_module(new), name)
 
 
 class OldNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -3,12 +3,10 @@ the figures, and a disc before another one is found."""
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 import pytest
 
-from dressi.apps.experiments.common import add_flags, make_settings
+from dressi.apps.experiments.common import make_settings
 from dressi.apps.experiments.edge_fits import (
     DARK,
     GROUND,
@@ -19,8 +17,7 @@ from dressi.apps.experiments.edge_fits import (
     fit,
     truth,
 )
-from dressi.apps.experiments.edges import Settings, conditions, quickly, run, wins
-from dressi.apps.experiments.parts import Parts
+from dressi.apps.experiments.edges import Settings, conditions, run, wins
 from dressi.errors import DressiError
 
 
@@ -85,34 +82,6 @@ def test_unknown_names_of_scenes_and_methods_list_the_known_ones() -> None:
         run(make_settings(Settings, scenes=("moon",)))
     with pytest.raises(DressiError, match="--methods: there is no 'K=9'; known: K=1"):
         run(make_settings(Settings, methods=("K=9",)))
-
-
-def test_quick_is_a_flag_without_a_value_and_keeps_where_files_go() -> None:
-    parser = argparse.ArgumentParser()
-    add_flags(parser, Settings)
-    assert vars(parser.parse_args(["--quick"])) == {"quick": True}
-    assert vars(parser.parse_args([])) == {}
-    quick = quickly(make_settings(Settings, quick=True, out="there", fits=("hand",)))
-    assert quick.out == "there" and quick.fits == ("hand",)
-    assert quick.samples < Settings().samples and len(quick.scenes) < len(SCENES)
-
-
-def test_parts_are_computed_once_until_the_run_ends_or_something_changes(tmp_path) -> None:
-    calls: list[str] = []
-
-    def compute(value: float) -> dict[str, object]:
-        calls.append("computed")
-        return {"value": value}
-
-    folder = tmp_path / "parts"
-    first = Parts(folder, "a")
-    assert first.get("fit, K=1", lambda: compute(1.5))["value"] == 1.5
-    assert Parts(folder, "a").get("fit, K=1", lambda: compute(2.5))["value"] == 1.5
-    assert Parts(folder, "b").get("fit, K=1", lambda: compute(3.5))["value"] == 3.5
-    assert len(calls) == 2
-    first.remove()
-    assert not folder.exists()
-    assert Parts(None, "a").get("fit, K=1", lambda: compute(4.5))["value"] == 4.5
 
 
 @pytest.mark.gpu

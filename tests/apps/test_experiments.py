@@ -30,7 +30,7 @@ from dressi.render.raster import face_neighbors
 from dressi.render.scene import icosphere
 from dressi.testing.views import surround_views
 
-HEAD = "experiment device driver commit copy1024_ms seconds settings figures conditions files"
+HEAD = "experiment device driver commit copy1024_ms seconds settings figures conditions ours files"
 
 
 def _numbers(value: Any) -> list[float]:
@@ -57,7 +57,10 @@ def test_a_smoke_run_makes_its_files_and_figures(name: str, tmp_path: Path) -> N
             assert np.ptp(read_image(out / file)[..., :3]) > 0.1, f"{file} shows nothing"
     numbers = _numbers(data["figures"])
     assert numbers and np.isfinite(numbers).all()
-    assert data["conditions"] == [], "they are stated for whole runs"
+    assert data["conditions"] == data["ours"] == [], "they are stated for whole runs"
+    report = (out / "report.html").read_text(encoding="utf-8")
+    shown = [f for f in data["files"] if f.endswith(".png")]
+    assert report.count("<img") == len(shown) and f"dressi experiment {name} --out" in report
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -148,8 +151,8 @@ def test_without_matplotlib_the_figures_are_written_and_the_missing_plot_is_said
     monkeypatch.setitem(run.EXPERIMENTS, "plain", plain)
     monkeypatch.setattr(builtins, "__import__", without)
     data = run_experiment("plain", out=str(tmp_path))
-    assert data["files"] == [] and data["figures"] == {"x": 1.0}
-    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+    assert data["files"] == ["report.html"] and data["figures"] == {"x": 1.0}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["report.html", "result.json"]
     assert "line.png needs matplotlib" in capsys.readouterr().err
 
 

@@ -77,7 +77,7 @@ def test_parts_of_an_experiment_on_workers_are_those_of_one_process(tmp_path: Pa
     got = run_parts(many_fits.part, parts, WithWorkers(out=str(tmp_path), workers=1))
     assert [r["square"] for r in got] == [r["square"] for r in want] == [0, 1, 4, 9, 16]
     assert all((a["values"] == b["values"]).all() for a, b in zip(got, want, strict=True))
-    assert got[0]["settings"] == want[0]["settings"] == ["device", "smoke"]
+    assert got[0]["settings"] == want[0]["settings"] == ["device", "quick", "smoke"]
     assert not any(tmp_path.iterdir())  # as when everything was computed at once
 
 

@@ -22,6 +22,7 @@ from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.meshes import bunny_file, target_mesh
+from dressi.apps.experiments.parts import kept_parts
 from dressi.engine import DressiAD
 from dressi.render.camera import axis_angle_matrix, build_view, look_at, perspective
 from dressi.render.fit import l2_loss, silhouette_loss
@@ -45,9 +46,9 @@ SUPERSAMPLE = 4
 class Settings(common.Settings):
     """Options of the experiment."""
 
-    size: int = option(96, "pixels on a side", smoke=32, least=8)
-    seeds: int = option(10, "poses to find", smoke=2, least=1)
-    iterations: int = option(300, "steps of Adam", smoke=4, least=1)
+    size: int = option(96, "pixels on a side", smoke=32, least=8, quick=64)
+    seeds: int = option(10, "poses to find", smoke=2, least=1, quick=4)
+    iterations: int = option(300, "steps of Adam", smoke=4, least=1, quick=200)
     degrees: float = option(20.0, "turn between start and truth", least=0.0)
     shift: float = option(0.05, "move between start and truth, of the distance", least=0.0)
     r: float = option(0.2, "reach at the start, 1 is the side of the picture", least=0.0)
@@ -189,7 +190,7 @@ def fit_poses(
         return Poses(Rotation.from_rotvec(w).as_matrix() @ start.R, start.t + DISTANCE * m)
 
     way, losses = [], []
-    for i in tqdm(range(s.iterations), desc="camera", unit="it"):
+    for i in tqdm(range(s.iterations), desc="camera", unit="it", leave=False):
         t = i / max(s.iterations - 1, 1)
         ad.send_img(r, s.r * (LAST_R_PX / size / s.r) ** min(t / 0.7, 1.0))
         ad.send_img(lr, s.lr * 0.02**t)
@@ -206,12 +207,28 @@ def run(settings: Settings) -> Result:
     mesh = target_mesh(path, settings.faces)
     truth, start = draw_poses(settings.seeds, settings.degrees, settings.shift)
     projection = perspective(35.0, 1.0, 0.25 * DISTANCE, 2.5 * DISTANCE)
-    begin = time.perf_counter()
-    with DressiAD(settings.device) as ad:
-        targets = take_pictures(ad, mesh, projection @ truth.views, settings.size)
-        before = take_pictures(ad, mesh, projection @ start.views, settings.size)
-        found, way, losses = fit_poses(ad, mesh, projection, targets, start, settings)
-        after = take_pictures(ad, mesh, projection @ found.views, settings.size)
+
+    def fit() -> dict[str, Any]:
+        begin = time.perf_counter()
+        with DressiAD(settings.device) as ad:
+            targets = take_pictures(ad, mesh, projection @ truth.views, settings.size)
+            before = take_pictures(ad, mesh, projection @ start.views, settings.size)
+            found, way, losses = fit_poses(ad, mesh, projection, targets, start, settings)
+            after = take_pictures(ad, mesh, projection @ found.views, settings.size)
+        return {
+            "targets": targets,
+            "before": before,
+            "after": after,
+            "R": np.stack([p.R for p in (*way, found)]),
+            "t": np.stack([p.t for p in (*way, found)]),
+            "losses": losses,
+            "minutes": (time.perf_counter() - begin) / 60.0,
+        }
+
+    # The poses are the layers of one graph, so there is one part.
+    (part,) = kept_parts(settings, {"poses": fit}, "fits").values()
+    targets, before, after = (part[k] for k in ("targets", "before", "after"))
+    *way, found = (Poses(*p) for p in zip(part["R"], part["t"], strict=True))
     angles, distances = errors(found, truth)
     good = (angles < 0.5) & (distances < 0.005)
     curves = np.stack([errors(p, truth)[0] for p in way])
@@ -225,8 +242,8 @@ def run(settings: Settings) -> Result:
         "distance_percent": (100 * distances).tolist(),
         "median_degrees": float(np.median(angles)),
         "median_distance_percent": float(100 * np.median(distances)),
-        "minutes": (time.perf_counter() - begin) / 60.0,
-        "losses": losses,
+        "minutes": part["minutes"],
+        "losses": part["losses"],
     }
     shown = range(min(settings.seeds, 6))
     rows = {

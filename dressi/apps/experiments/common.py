@@ -19,13 +19,15 @@ class Settings:
     fields made by ``option``: each becomes a flag of the command.
 
     out: folder for pictures, plots and ``result.json``. json: one more copy of the figures. device:
-    index or part of the name. smoke: tiny sizes, only to see that it runs.
+    index or part of the name. smoke: tiny sizes, only to see that it runs. quick: sizes that take
+    two minutes at most on two cores and leave the conditions their direction.
     """
 
     out: str | None = None
     json: str | None = None
     device: str | None = None
     smoke: bool = False
+    quick: bool = False
 
 
 def option(
@@ -34,18 +36,20 @@ def option(
     smoke: Any = None,
     least: float | None = None,
     type: Callable[[str], Any] | None = None,
+    quick: Any = None,
 ) -> Any:
     """Return a field of Settings that is a flag: ``size`` is ``--size``, ``r_px`` ``--r-px``. One
     whose default is False is a flag without a value.
 
     default: also says the type of the flag's values unless type does; a tuple takes one value or
-    more. smoke: default of a smoke run, None: the same. least: smallest value (of each) allowed.
+    more. smoke, quick: defaults of a smoke and of a quick run, None: the same. least: smallest
+    value (of each) allowed.
     """
     one = default[0] if isinstance(default, tuple) else default
     kind = type or (str if one is None else one.__class__)
     return field(
         default=default,
-        metadata={"help": help, "smoke": smoke, "least": least, "type": kind},
+        metadata={"help": help, "smoke": smoke, "quick": quick, "least": least, "type": kind},
     )
 
 
@@ -53,17 +57,17 @@ S = TypeVar("S", bound=Settings)
 
 
 def make_settings(kind: type[S], **given: Any) -> S:
-    """Return the settings of an experiment from what was given; the rest has its default, in a
-    smoke run the tiny one. Raises DressiError for a name that there is not and for values below the
-    least."""
+    """Return the settings of an experiment from what was given; the rest has its default, that of a
+    smoke or a quick run where it is one (smoke wins). Raises DressiError for a name that there is
+    not and for values below the least."""
     own = {f.name: f for f in fields(kind)}
     for name in given:
         if name not in own:
             raise DressiError(f"experiment: there is no option '{name}'; known: {', '.join(own)}")
-    if given.get("smoke"):
-        for name, f in own.items():
-            if f.metadata.get("smoke") is not None:
-                given.setdefault(name, f.metadata["smoke"])
+    mode = next((m for m in ("smoke", "quick") if given.get(m)), None)
+    for name, f in own.items() if mode else ():
+        if f.metadata.get(mode) is not None:
+            given.setdefault(name, f.metadata[mode])
     made = kind(**given)
     for name, f in own.items():
         least, value = f.metadata.get("least"), getattr(made, name)
@@ -95,15 +99,22 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Settings]) -> None:
             )
             continue
         many = isinstance(shown, tuple)
-        if many:
-            shown = " ".join(f"'{v}'" if " " in str(v) else str(v) for v in shown)
+        quick = f.metadata["quick"]
+        shown, quick = (None if v is None else words(v) for v in (shown, quick))
+        quick = "" if quick is None else f"; quick {quick}"
         parser.add_argument(
             flag(f.name),
             type=f.metadata["type"],
             nargs="+" if many else None,
             default=argparse.SUPPRESS,
-            help=f.metadata["help"] + f" (default {'none' if shown is None else shown})",
+            help=f.metadata["help"] + f" (default {'none' if shown is None else shown}{quick})",
         )
+
+
+def words(value: Any) -> str:
+    """Return a default as it is typed."""
+    values = value if isinstance(value, tuple) else (value,)
+    return " ".join(f"'{v}'" if " " in str(v) else str(v) for v in values)
 
 
 @dataclass(frozen=True)
@@ -112,9 +123,11 @@ class Result:
 
     figures: numbers, strings and lists for the JSON. pictures: file name without ending -> linear
     image (H, W, 3). plots: file name without ending -> function that draws into an empty matplotlib
-    Figure; left out, and said so, where matplotlib is missing. conditions: what the paper's figure
-    shows, and whether it holds; a smoke run states none. tables: rows of texts to print, the first
-    one the heading. files: names of what the experiment has written into its folder itself.
+    Figure; left out, and said so, where matplotlib is missing. conditions: what the paper claims,
+    and whether it holds; a smoke run states none. tables: rows of texts to print, the first one the
+    heading. files: names of what the experiment has written into its folder itself. ours: what is
+    asked for by this project and not by the paper (thresholds, methods of its own), as conditions;
+    printed apart. notes: sentences for the report.
     """
 
     figures: Mapping[str, Any]
@@ -123,12 +136,18 @@ class Result:
     conditions: Sequence[tuple[str, bool]] = ()
     tables: Sequence[Sequence[Sequence[str]]] = ()
     files: Sequence[str] = ()
+    ours: Sequence[tuple[str, bool]] = ()
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One row of the table. run: takes an instance of ``settings``."""
+    """One row of the table. run: takes an instance of ``settings``. live: whether it fits a shape
+    that can be shown meanwhile. beyond: the paper has no such experiment, so all its conditions are
+    ours."""
 
     help: str
     settings: type[Settings]
     run: Callable[[Any], Result]
+    live: bool = False
+    beyond: bool = False

@@ -42,19 +42,21 @@ class Settings(WithWorkers):
     target: str | None = option(None, "OBJ file (default: a horned ball built by code)")
     target_faces: int = option(5120, TARGET_FACES_HELP, smoke=80, least=20)
     look: str = option("lambert", LOOK_HELP)
-    iterations: int = option(2500, "of each fit", smoke=6, least=2)
+    iterations: int = option(2500, "of each fit", smoke=6, least=2, quick=1500)
     lr: tuple[float, ...] = option(LR, "rate, at the start and at the end", least=1e-9)
     laplacian: tuple[float, ...] = option(
         LAPLACIAN, "weight of the Laplacian, at the start and at the end", least=1e-9
     )
-    size: int = option(96, "pixels on a side", smoke=32, least=8)
-    views: int = option(256, "random views to choose from", smoke=3, least=1)
+    size: int = option(96, "pixels on a side", smoke=32, least=8, quick=64)
+    views: int = option(256, "random views to choose from", smoke=3, least=1, quick=96)
     subdivisions: int = option(3, "of the sphere: 20 * 4^n faces", smoke=1, least=0)
     K: int = option(3, "peels of HardSoftRas", smoke=2, least=1)
     r_px: tuple[float, ...] = option(
         (7.0,), "reach of HardSoftRas in pixels; several: one after another", least=0.5
     )
-    seeds: int = option(3, "runs, each with its own views, lights and order", smoke=1, least=1)
+    seeds: int = option(
+        3, "runs, each with its own views, lights and order", smoke=1, least=1, quick=1
+    )
     seed: int = option(0, "of the first run", least=0)
 
 

@@ -3,18 +3,17 @@
 Six scenes (outline only, inner occlusion, crossing, thin parts, far start, texture): the derivative
 of the picture by AD over that of a float64 reference of another make, a fit of place and size, and
 the time of a step. Then four fits that only edges inside the outline can tell: a disc before a
-larger one, the depth order of two discs, a ring whose hole closes, a hand before a body. A run that
-was interrupted goes on where it was.
+larger one, the depth order of two discs, a ring whose hole closes, a hand before a body.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
@@ -30,9 +29,8 @@ from dressi.apps.experiments.edge_fits import (
     fit,
     truth,
 )
-from dressi.apps.experiments.parts import Parts
+from dressi.apps.experiments.parts import Part, kept_parts
 from dressi.apps.reliability.edge_gradients import STEP_PX, load
-from dressi.apps.report import identity
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.render.io import contact_sheet
@@ -58,24 +56,23 @@ Table = dict[str, dict[str, dict[str, float]]]
 class Settings(common.Settings):
     """Options of the experiment."""
 
-    scenes: tuple[str, ...] = option(tuple(SCENES), "scenes", smoke=("inner occlusion",))
+    scenes: tuple[str, ...] = option(
+        tuple(SCENES),
+        "scenes",
+        smoke=("inner occlusion",),
+        quick=("outline only", "inner occlusion"),
+    )
     fits: tuple[str, ...] = option(tuple(INNER), "fits of inner edges", smoke=("two discs",))
-    methods: tuple[str, ...] = option(tuple(METHODS), "methods", smoke=("K=1", "antialias"))
-    iterations: int = option(50, "steps of Adam", smoke=5, least=5)
-    samples: int = option(8, "of the reference, per pixel and axis", smoke=2, least=1)
-    displacements: int = option(10, "that the derivative is measured along", smoke=3, least=3)
-    quick: bool = option(False, "two scenes, three methods, fewer steps, a coarser reference")
-
-
-def quickly(settings: Settings) -> Settings:
-    """Return the settings of a quick run; device and files are those given."""
-    return replace(
-        settings,
-        scenes=("outline only", "inner occlusion"),
-        methods=("K=1", "occlusion", "antialias"),
-        iterations=40,
-        samples=4,
-        displacements=4,
+    methods: tuple[str, ...] = option(
+        tuple(METHODS),
+        "methods",
+        smoke=("K=1", "antialias"),
+        quick=("K=1", "occlusion", "antialias"),
+    )
+    iterations: int = option(50, "steps of Adam", smoke=5, least=5, quick=40)
+    samples: int = option(8, "of the reference, per pixel and axis", smoke=2, least=1, quick=4)
+    displacements: int = option(
+        10, "that the derivative is measured along", smoke=3, least=3, quick=4
     )
 
 
@@ -109,49 +106,43 @@ def slopes(problem: Problem, method: Method, s: Settings, true: np.ndarray) -> d
     }
 
 
-def _fit_all(
-    name: str, problem: Problem, s: Settings, tangents: bool, parts: Parts
-) -> dict[str, list[Fitted]]:
-    """The fits of each method, one per start."""
-    target = truth(problem, np.zeros(len(problem.start)), s.samples)
+def _work(s: Settings, problems: Mapping[str, Problem]) -> dict[str, Callable[[], Any]]:
+    """Return the fits of each scene and method, one per start, and the derivatives of the scenes of
+    SCENES, each by its name."""
 
-    def one(method: str, k: int, start: tuple[float, ...]) -> Fitted:
-        begun = replace(problem, start=start)
+    def fitted(name: str, method: str, start: tuple[float, ...]) -> dict[str, object]:
+        begun = replace(problems[name], start=start)
+        target = truth(begun, np.zeros(len(start)), s.samples)
+        return vars(fit(begun, METHODS[method], target, s.iterations, s.device, name in INNER))
 
-        def compute() -> dict[str, object]:
-            return vars(fit(begun, METHODS[method], target, s.iterations, s.device, tangents))
-
-        return Fitted.of(parts.get(f"fit, {name}, {method}, {k}", compute))
-
-    starts = list(enumerate((problem.start, *problem.also)))
-    return {m: [one(m, *k) for k in starts] for m in tqdm(s.methods, desc=f"fits, {name}")}
+    work: dict[str, Callable[[], Any]] = {}
+    for name, problem in problems.items():
+        for k, start in enumerate((problem.start, *problem.also)):
+            work |= {f"fit, {name}, {m}, {k}": partial(fitted, name, m, start) for m in s.methods}
+    return work
 
 
-def _slopes_all(
-    name: str, problem: Problem, s: Settings, parts: Parts
-) -> dict[str, dict[str, float]]:
-    short = replace(problem.scene, directions=problem.scene.directions[: s.displacements])
-    narrow = replace(problem, scene=short)
-    true = parts.get(f"truth, {name}", lambda: {"true": derivatives(short, s.samples, STEP_PX)})[
-        "true"
-    ]
+def _derivatives(s: Settings, problems: Mapping[str, Problem]) -> dict[str, Part]:
+    """Return the derivatives of each scene and method over those of the reference."""
 
-    def one(method: str) -> dict[str, float]:
-        found = parts.get(
-            f"derivative, {name}, {method}", lambda: slopes(narrow, METHODS[method], s, true)
+    def narrow(problem: Problem) -> Problem:
+        directions = problem.scene.directions[: s.displacements]
+        return replace(problem, scene=replace(problem.scene, directions=directions))
+
+    def reference(problem: Problem) -> dict[str, np.ndarray]:
+        return {"true": derivatives(narrow(problem).scene, s.samples, STEP_PX)}
+
+    true = kept_parts(
+        s, {f"truth, {k}": partial(reference, p) for k, p in problems.items()}, "references"
+    )
+    work = {
+        f"derivative, {k}, {m}": partial(
+            slopes, narrow(p), METHODS[m], s, true[f"truth, {k}"]["true"]
         )
-        return {k: float(v) for k, v in found.items()}
-
-    return {m: one(m) for m in tqdm(s.methods, desc=f"derivatives, {name}")}
-
-
-def _parts(s: Settings) -> Parts:
-    """What the parts of a run depend on: the settings, the program, the device."""
-    with DressiAD(s.device) as ad:
-        who = identity(ad)
-    chosen = {"out", "json", "scenes", "fits", "methods"}
-    stamp = {k: v for k, v in asdict(s).items() if k not in chosen} | who
-    return Parts(None if s.out is None else Path(s.out) / "parts", repr(sorted(stamp.items())))
+        for k, p in problems.items()
+        for m in s.methods
+    }
+    return kept_parts(s, work, "derivatives")
 
 
 def _of_fit(found: list[Fitted]) -> dict[str, float]:
@@ -187,25 +178,26 @@ def _tangents(fits: Mapping[str, list[Fitted]]) -> list[np.ndarray]:
 
 def run(settings: Settings) -> Result:
     """Return derivatives, fits and times of every method in every scene; a sheet of pictures."""
-    s = quickly(settings) if settings.quick else settings
+    s = settings
     _check(s)
-    parts = _parts(s)
+    inner = {name: INNER[name]() for name in s.fits}
+    outer = {name: SCENES[name]() for name in s.scenes}
+    problems = {**inner, **outer}
+    done = kept_parts(s, _work(s, problems), "fits")
+    measured = _derivatives(s, outer)
     scenes: Table = {}
     fits: Table = {}
     rows: dict[str, list[np.ndarray]] = {}
-    for name in s.fits:
-        problem = INNER[name]()
-        found = _fit_all(name, problem, s, True, parts)
-        fits[name] = {m: _of_fit(f) for m, f in found.items()}
+    for name, problem in problems.items():
+        starts = range(1 + len(problem.also))
+        found = {m: [Fitted.of(done[f"fit, {name}, {m}, {k}"]) for k in starts] for m in s.methods}
         rows[name] = _row(problem, found, s.samples)
-        rows[name + ",\nderivative"] = _tangents(found)
-    for name in s.scenes:
-        problem = SCENES[name]()
-        found = _fit_all(name, problem, s, False, parts)
-        measured = _slopes_all(name, problem, s, parts)
-        scenes[name] = {m: measured[m] | _of_fit(f) for m, f in found.items()}
-        rows[name] = _row(problem, found, s.samples)
-    parts.remove()
+        of = {m: _of_fit(f) for m, f in found.items()}
+        if name in inner:
+            fits[name] = of
+            rows[name + ",\nderivative"] = _tangents(found)
+        else:
+            scenes[name] = {m: measured[f"derivative, {name}, {m}"] | of[m] for m in s.methods}
     return Result(
         {"scenes": scenes, "fits": fits, "wins": wins(scenes)},
         {"edges": contact_sheet(rows, columns=("start", "target", *s.methods))},

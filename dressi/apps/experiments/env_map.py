@@ -1,10 +1,11 @@
-"""``dressi experiment env_map``: an environment and a roughness from pictures of a metal (paper,
+"""``dressi experiment env_map``: an environment and a roughness from pictures of metals (paper,
 appendix: environment map optimization).
 
-A sphere and a torus of rough gold, each seen from 20 sides before black, are rendered under a map
-over directions (sky, suns, coloured walls) by the split sum. The fit knows shape, cameras and
-colour of the metal; it starts from a uniform grey and another roughness. Figures: PSNR of the
-environment over the sphere of directions, weighted by solid angle; error of the roughness.
+Three meshes of different metallic and roughness under two maps from photographs, each seen from 20
+sides before black, drawn by the split sum; then the three that the paper cannot fit: a matte
+material, a rough one, a complicated geometry. The fit knows shape, cameras, colour and metallic;
+it starts from a uniform grey and another roughness. Figures: PSNR of the environment over the
+sphere of directions, weighted by solid angle; error of the roughness.
 
 The map is a cube of 16 x 16 texels per face, 5.6 degrees each, and the fit looks for one of that
 resolution: a lobe of roughness 0.3 falls to a half at 6.6 degrees, so finer detail leaves hardly a
@@ -15,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +28,8 @@ from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC3
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
-from dressi.apps.experiments.meshes import torus
+from dressi.apps.experiments.env_scenes import FAILURES, HDR, SUBJECTS, Subject, environment
+from dressi.apps.experiments.parts import kept_parts
 from dressi.apps.fitting import adam_of_each
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
@@ -33,20 +37,20 @@ from dressi.render import ibl
 from dressi.render.fit import l2_loss
 from dressi.render.io import contact_sheet
 from dressi.render.raster import HardRaster, build_hard_raster
-from dressi.render.scene import Mesh, icosphere
 from dressi.render.shading import build_surface, eye_position, pbr, vertex_normals
 from dressi.testing.views import MeshLeaves, mesh_leaves, send_mesh, surround_views
 
-HELP = "environment and roughness from 20 views of a metallic sphere and a torus"
+HELP = "environment and roughness from 20 views of metals under two maps, and where that fails"
 
 GOLD = (1.0, 0.77, 0.34)
 """Reflectance at normal incidence, known to the fit. Coloured, so that what grows towards grazing
 angles, by an amount that depends on the roughness, is not the environment."""
 
-DARKEST, BRIGHTEST = 0.02, 4.0
-"""Radiance of the true map is clamped to this, as the paper clamps its own."""
-
 GREY, START_ROUGHNESS = 0.5, 0.6
+
+CONVERGED_DB, CONVERGED = 20.0, 0.05
+"""Ours: PSNR of the environment and error of the roughness from which on a fit counts as
+converged."""
 
 ROUGHNESS_LR = (0.02, 0.002)
 """Learning rates at the start and the end. The roughness is fast at first, while the map is still
@@ -61,76 +65,163 @@ LOG_RANGE = (-6.0, 2.0)
 class Settings(common.Settings):
     """Options of the experiment."""
 
-    iterations: int = option(1000, "of each fit", smoke=20, least=2)
+    subjects: tuple[str, ...] = option(
+        (*SUBJECTS, *FAILURES),
+        "what is looked at; the first map alone for those that the paper cannot fit",
+        smoke=("torus", "low metallic"),
+    )
+    maps: tuple[str, ...] = option(
+        tuple(HDR), "environments: workshop, sunrise, made (by code), or a file", smoke=("made",)
+    )
+    iterations: int = option(1000, "of each fit", smoke=20, least=2, quick=250)
     views: int = option(20, "cameras around the object", smoke=3, least=1)
-    size: int = option(96, "pixels on a side", smoke=24, least=8)
-    env_size: int = option(16, "texels on a side of each of the map's six faces", smoke=4, least=2)
-    roughness: float = option(0.3, "the true roughness", least=0.1)
+    size: int = option(96, "pixels on a side", smoke=24, least=8, quick=40)
+    env_size: int = option(
+        16, "texels on a side of each of the map's six faces", smoke=4, least=2, quick=8
+    )
+    roughness: float | None = option(
+        None, "the true roughness of all (default: each its own)", least=0.1, type=float
+    )
     noise: float = option(0.0, "standard deviation of noise on the target pictures", least=0.0)
-    lr: float = option(0.05, "learning rate at the start, of the log of radiance", least=0.0)
+    lr: float = option(
+        0.05, "learning rate at the start, of the log of radiance", least=0.0, quick=0.1
+    )
 
 
 @dataclass
 class Fit:
-    """What one fit gives back. env: (6, n, n, 3). maps: as panoramas (h, w, 3), true and recovered.
-    targets, first, last: (views, H, W, 3)."""
+    """What one fit gives back. env: (6, n, n, 3). true_map, found_map: as panoramas (h, w, 3).
+    targets, first, last: (views, H, W, 3). true_roughness: of the target."""
 
     env: np.ndarray
-    maps: tuple[np.ndarray, np.ndarray]
+    true_map: np.ndarray
+    found_map: np.ndarray
     targets: np.ndarray
     first: np.ndarray
     last: np.ndarray
     iterations: list[int]
     psnr_db: list[float]
     roughness: list[float]
+    true_roughness: float
+
+    @property
+    def error(self) -> float:
+        """Return the error of the roughness at the end."""
+        return abs(self.roughness[-1] - self.true_roughness)
+
+    @property
+    def is_converged(self) -> bool:
+        """Return whether both are as near as ours asks."""
+        return self.psnr_db[-1] >= CONVERGED_DB and self.error < CONVERGED
+
+    @property
+    def text(self) -> str:
+        """Return where the fit began and ended."""
+        return (
+            f"environment {self.psnr_db[0]:.1f} to {self.psnr_db[-1]:.1f} dB, roughness "
+            f"{self.roughness[0]:.2f} to {self.roughness[-1]:.4f}, true {self.true_roughness:g}"
+        )
 
 
 def run(settings: Settings) -> Result:
-    """Run both fits, one after the other."""
-    if settings.roughness > 1:
+    """Run all fits, one after the other."""
+    subjects = SUBJECTS | FAILURES
+    for name in settings.subjects:
+        if name not in subjects:
+            raise DressiError(f"--subjects: there is no '{name}'; known: {', '.join(subjects)}")
+    if settings.roughness is not None and settings.roughness > 1:
         raise DressiError(f"--roughness must be at most 1, got {settings.roughness}")
-    true = true_environment(settings.env_size)
-    meshes = {
-        "sphere": icosphere(2 if settings.smoke else 4),
-        "torus": torus(24, 12) if settings.smoke else torus(128, 64),
-    }
-    figures: dict[str, Any] = {"true_roughness": settings.roughness}
-    conditions, fits = [], {}
-    for name, mesh in meshes.items():
-        fit = fits[name] = fit_environment(settings, mesh, true, name)
-        error = abs(fit.roughness[-1] - settings.roughness)
-        figures[f"{name}_psnr_db"] = fit.psnr_db[-1]
-        figures[f"{name}_psnr_start_db"] = fit.psnr_db[0]
-        figures[f"{name}_psnr_log_db"] = map_psnr(_log(fit.env), _log(true))
-        figures[f"{name}_roughness"] = fit.roughness[-1]
-        figures[f"{name}_roughness_error"] = error
-        conditions += [
-            (f"{name}: PSNR of the environment >= 20 dB: {fit.psnr_db[-1]:.1f} dB",
-             fit.psnr_db[-1] >= 20.0),
-            (f"{name}: error of the roughness < 0.05: {error:.4f}", error < 0.05),
-        ]  # fmt: skip
-    figures["curves"] = {
-        name: {"iterations": f.iterations, "psnr_db": f.psnr_db, "roughness": f.roughness}
-        for name, f in fits.items()
-    }
+    true = {name: environment(name, settings.env_size) for name in settings.maps}
+    work = {}
+    for name in settings.subjects:
+        for light in settings.maps if name in SUBJECTS else settings.maps[:1]:
+            label = f"{name}, {Path(light).stem}"
+            work[label] = partial(
+                _part, settings, subjects[name], true[light], label, name in FAILURES
+            )
+    fits, figures = {}, {}
+    rows: list[tuple[str, ...]] = [("what", "PSNR dB", "of the log", "roughness", "true", "error")]
+    curves: dict[str, Any] = {}
+    for label, part in kept_parts(settings, work, "fits").items():
+        failure, true_env = part.pop("failure"), part.pop("true")
+        fit = Fit(**part)
+        fits[label] = (fit, failure)
+        log_db = map_psnr(_log(fit.env), _log(true_env))
+        key = label.replace(", ", "_").replace(" ", "_")
+        figures[f"{key}_psnr_start_db"] = fit.psnr_db[0]
+        figures[f"{key}_psnr_db"] = fit.psnr_db[-1]
+        figures[f"{key}_psnr_log_db"] = log_db
+        figures[f"{key}_roughness"] = fit.roughness[-1]
+        figures[f"{key}_true_roughness"] = fit.true_roughness
+        figures[f"{key}_roughness_error"] = fit.error
+        curves[label] = {k: getattr(fit, k) for k in ("iterations", "psnr_db", "roughness")}
+        shown = (fit.psnr_db[-1], log_db, fit.roughness[-1], fit.true_roughness, fit.error)
+        rows.append((label, *(f"{x:.4g}" for x in shown)))
+    claims, ours = _conditions(fits)
+    only = {label: fit for label, (fit, _) in fits.items()}
+    return Result(
+        {**figures, "curves": curves},
+        {"maps": _maps(only), "renderings": _renderings(only)},
+        {"curves": partial(_plot, fits=only)},
+        claims,
+        tables=[rows],
+        ours=ours,
+        notes=["maps: Poly Haven, CC0 1.0 (aerodynamics_workshop, spruit_sunrise)"],
+    )
 
-    def plot(figure: Any) -> None:
-        left, right = figure.subplots(1, 2)
-        for name, fit in fits.items():
-            left.plot(fit.iterations, fit.psnr_db, label=name)
-            right.plot(fit.iterations, fit.roughness, label=name)
-        right.axhline(settings.roughness, color="grey", linewidth=0.8, label="true")
-        for axes, what in ((left, "PSNR of the environment, dB"), (right, "roughness")):
-            axes.set(xlabel="iteration", ylabel=what)
-            axes.grid(True, alpha=0.3)
-            axes.legend()
 
-    pictures = {"maps": _maps(fits), "renderings": _renderings(fits)}
-    return Result(figures, pictures, {"curves": plot}, conditions)
+Conditions = list[tuple[str, bool]]
 
 
-def fit_environment(settings: Settings, mesh: Mesh, true: np.ndarray, label: str) -> Fit:
+def _conditions(fits: dict[str, tuple[Fit, bool]]) -> tuple[Conditions, Conditions]:
+    """Return the paper's claims: every combination converges, three sorts of the torus do not; and
+    what ours takes for converged."""
+    claims, ours = [], []
+    for label, (fit, failure) in fits.items():
+        if not failure:
+            start = abs(fit.roughness[0] - fit.true_roughness)
+            nearer = fit.psnr_db[-1] > fit.psnr_db[0] and fit.error < start
+            claims.append((f"{label} comes nearer to the truth: {fit.text}", nearer))
+            said = f"{label} converges: PSNR >= {CONVERGED_DB:g} dB, error < {CONVERGED:g}"
+            ours.append((said, fit.is_converged))
+            continue
+        metal = fits.get(f"torus, {label.split(', ')[1]}")
+        if metal is not None:
+            best = metal[0].psnr_db[-1]
+            claims.append(
+                (
+                    f"{label} is not fitted as the torus of metal is: {fit.text}; the torus "
+                    f"{best:.1f} dB",
+                    fit.psnr_db[-1] < best,
+                )
+            )
+        ours.append((f"{label} does not converge", not fit.is_converged))
+    return claims, ours
+
+
+def _plot(figure: Any, fits: dict[str, Fit]) -> None:
+    left, right = figure.subplots(1, 2)
+    for name, fit in fits.items():
+        left.plot(fit.iterations, fit.psnr_db, label=name)
+        right.plot(fit.iterations, np.array(fit.roughness) - fit.true_roughness, label=name)
+    right.axhline(0.0, color="grey", linewidth=0.8)
+    for axes, what in ((left, "PSNR of the environment, dB"), (right, "roughness less the truth")):
+        axes.set(xlabel="iteration", ylabel=what)
+        axes.grid(True, alpha=0.3)
+    left.legend(fontsize="small")
+
+
+def _part(
+    settings: Settings, subject: Subject, true: np.ndarray, label: str, failure: bool
+) -> dict[str, Any]:
+    fit = fit_environment(settings, subject, true, label)
+    return {**vars(fit), "failure": failure, "true": true}
+
+
+def fit_environment(settings: Settings, subject: Subject, true: np.ndarray, label: str) -> Fit:
     """Draw the targets of a mesh under the true map, then fit. true: (6, n, n, 3)."""
+    mesh = subject.make(settings.smoke)
+    truth = subject.roughness if settings.roughness is None else settings.roughness
     n, size = settings.env_size, (settings.size, settings.size)
     matrices = np.stack([c.matrix for c in surround_views(settings.views, 4.0, 31.0)])
     leaves = mesh_leaves(mesh, len(matrices))
@@ -141,15 +232,15 @@ def fit_environment(settings: Settings, mesh: Mesh, true: np.ndarray, label: str
     roughness = Variable(FLOAT, requires_grad=True, name="roughness")
     env = F.exp(log_env)
     raster = build_hard_raster(leaves.pos, leaves.faces, leaves.matrix, size)
-    picture = _golden(leaves, raster, env, roughness)
+    picture = _golden(leaves, raster, env, roughness, subject.metallic)
     loss = l2_loss(picture, wanted) * float(size[0] * size[1])
     panorama = ibl.to_equirect(env, (128, 64))
-    fit = Fit(true, (true[0], true[0]), *(np.empty(0),) * 3, [], [], [])
+    fit = Fit(true, *(np.empty(0),) * 5, [], [], [], truth)
     with DressiAD(settings.device) as ad:
         send_mesh(ad, leaves, mesh, matrices)
         ad.send_img(log_env, np.log(true))
-        ad.send_img(roughness, settings.roughness)
-        fit.targets, shown, covered = ad.recv_imgs([picture, panorama, raster.mask])
+        ad.send_img(roughness, truth)
+        fit.targets, fit.true_map, covered = ad.recv_imgs([picture, panorama, raster.mask])
         noise = np.random.default_rng(0).normal(0.0, settings.noise, fit.targets.shape)
         fit.targets = np.where(covered > 0, fit.targets + noise, 0.0).astype(np.float32)
         ad.send_img(wanted, fit.targets)
@@ -167,14 +258,15 @@ def fit_environment(settings: Settings, mesh: Mesh, true: np.ndarray, label: str
             fit.iterations.append(int(at))
             fit.psnr_db.append(map_psnr(fit.env, true))
             fit.roughness.append(float(ad.recv_img(roughness).reshape(-1)[0]))
-        fit.last, got = ad.recv_imgs([picture, panorama])
+        fit.last, fit.found_map = ad.recv_imgs([picture, panorama])
     if not np.isfinite(fit.env).all():
         raise DressiError(f"env_map: the environment of the {label} became no number")
-    fit.maps = (shown, got)
     return fit
 
 
-def _golden(leaves: MeshLeaves, raster: HardRaster, env: Variable, roughness: Variable) -> Variable:
+def _golden(
+    leaves: MeshLeaves, raster: HardRaster, env: Variable, roughness: Variable, metallic: float
+) -> Variable:
     """Return the picture of a mesh of gold, over black. env: the radiance, VEC3, 6 layers."""
     surface = build_surface(
         raster.peel,
@@ -183,7 +275,7 @@ def _golden(leaves: MeshLeaves, raster: HardRaster, env: Variable, roughness: Va
         eye_position(leaves.matrix),
         vertex_normals(leaves.pos, leaves.faces),
         albedo=GOLD,
-        metallic=1.0,
+        metallic=metallic,
         roughness=roughness,
     )
     lit = pbr(surface, environment=ibl.build_environment(env))
@@ -219,73 +311,24 @@ def _log(env: np.ndarray) -> np.ndarray:
     return (np.log2(np.maximum(env, 2.0**low)) - low) / (high - low)
 
 
-PARTS = 8
-"""Points per side of a texel that the true map is the mean of."""
-
-
-def true_environment(n: int) -> np.ndarray:
-    """Return (6, n, n, 3) float32 radiance: a sky with two suns and a lamp, coloured walls with a
-    window, a tiled floor. Means over texels, clamped to [DARKEST, BRIGHTEST]."""
-    x, y, z = np.moveaxis(ibl.cube_directions(n * PARTS), -1, 0)
-    azimuth, up = np.degrees(np.arctan2(x, -z)), np.degrees(np.arcsin(np.clip(y, -1, 1)))
-
-    def mixed(below: np.ndarray, colour: Sequence[float], share: np.ndarray) -> np.ndarray:
-        return below + (np.array(colour) - below) * share[..., None]
-
-    def box(left: float, right: float, low: float, high: float) -> np.ndarray:
-        across = np.minimum(azimuth - left, right - azimuth)
-        inside = np.minimum(across, np.minimum(up - low, high - up))
-        return np.clip(inside / 3 + 0.5, 0, 1)  # edges 3 degrees wide
-
-    def blob(to: Sequence[float], degrees: float) -> np.ndarray:
-        to = np.array(to) / np.linalg.norm(to)
-        cosine = x * to[0] + y * to[1] + z * to[2]
-        return np.exp((cosine - 1) / (1 - np.cos(np.radians(degrees))))
-
-    sky = mixed(np.full((*y.shape, 3), (0.62, 0.66, 0.7)), (0.1, 0.22, 0.6), np.clip(y, 0, 1))
-    tiles = np.sign(np.sin(np.radians(azimuth) * 4) * np.sin(np.radians(up) * 6))
-    floor = mixed(np.full((*y.shape, 3), (0.3, 0.24, 0.18)), (0.08, 0.07, 0.08), tiles > 0)
-    env = mixed(sky, (0.0, 0.0, 0.0), np.clip(-up / 3 + 0.5, 0, 1))
-    env = env + floor * np.clip(-up / 3 + 0.5, 0, 1)[..., None]
-    env = mixed(env, (0.7, 0.08, 0.06), box(-120, -50, -20, 28))
-    env = mixed(env, (0.06, 0.5, 0.12), box(60, 115, -30, 18))
-    env = mixed(env, (0.05, 0.05, 0.06), box(-20, 25, -15, 35))
-    env = mixed(env, (0.95, 0.85, 0.6), box(-10, 15, -3, 24))
-    env = env + blob((0.5, 0.7, 0.6), 9)[..., None] * (4.0, 3.4, 2.4)
-    env = env + blob((-0.7, 0.5, 0.5), 14)[..., None] * (0.5, 0.8, 1.4)
-    env = env + blob((0.2, -0.9, -0.3), 12)[..., None] * (1.2, 0.5, 1.0)
-    weight = ibl.cube_solid_angles(n * PARTS)[..., None]
-
-    def summed(a: np.ndarray) -> np.ndarray:
-        return a.reshape(6, n, PARTS, n, PARTS, -1).sum((2, 4))
-
-    return np.clip(summed(env * weight) / summed(weight), DARKEST, BRIGHTEST).astype(np.float32)
-
-
-SHOWN = 4
-"""Views on the sheet."""
-
-
 def _maps(fits: dict[str, Fit]) -> np.ndarray:
     """Return panoramas: true, start, recovered, difference."""
     rows = {}
     for name, fit in fits.items():
-        true, got = fit.maps
+        true, got = fit.true_map, fit.found_map
         off = np.abs(np.clip(got, 0, 1) - np.clip(true, 0, 1)) * 4
-        rows[name] = [_large(i) for i in (true, np.full_like(true, GREY), got, off)]
+        rows[name.replace(", ", "\n")] = [
+            i.repeat(2, 0).repeat(2, 1) for i in (true, np.full_like(true, GREY), got, off)
+        ]
     return contact_sheet(rows, columns=("true", "start", "recovered", "4 |difference|"))
 
 
-def _large(image: np.ndarray) -> np.ndarray:
-    return image.repeat(2, 0).repeat(2, 1)
-
-
 def _renderings(fits: dict[str, Fit]) -> np.ndarray:
+    """Return the view in the middle of each fit, which is about level, enlarged."""
     rows = {}
     for name, fit in fits.items():
-        shown = np.unique(np.linspace(0, len(fit.targets) - 1, SHOWN).astype(int))
-        rows[f"{name}\ntarget"] = [fit.targets[k] for k in shown]
-        rows[f"{name}\nstart"] = [fit.first[k] for k in shown]
-        rows[f"{name}\nrecovered"] = [fit.last[k] for k in shown]
-        rows[f"{name}\n4 |difference|"] = [np.abs(fit.last[k] - fit.targets[k]) * 4 for k in shown]
-    return contact_sheet(rows)
+        target, first, last = (p[len(p) // 2] for p in (fit.targets, fit.first, fit.last))
+        rows[name.replace(", ", "\n")] = [
+            i.repeat(2, 0).repeat(2, 1) for i in (target, first, last, np.abs(last - target) * 4)
+        ]
+    return contact_sheet(rows, columns=("target", "start", "recovered", "4 |difference|"))

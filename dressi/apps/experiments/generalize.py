@@ -1,15 +1,19 @@
 """``dressi experiment generalize``: one rasterizer from antialiasing to SoftRas (paper, its figure
 that compares settings on the bunny at 512 x 512).
 
-Columns: AA mode (delta of one pixel, K = 1), the default, SoftRas mode (E = 1 everywhere), and the
-screen-space antialiasing of ``dressi.render.raster``. Rows: the picture, a part of it enlarged,
-and the derivative of every pixel as the object moves to the right (forward mode).
+Columns: AA mode (delta of one pixel, K = 1), the default, SoftRas mode (E = 1 everywhere), the
+screen-space antialiasing of ``dressi.render.raster``, and PyTorch3D and SoftRas, whose published
+formulas are drawn in float64 (``soft_references``) with the parameters of SoftRas mode. Rows: the
+picture, a part of it enlarged, and the derivative of every pixel as the object moves to the right
+(forward mode).
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +24,8 @@ from dressi.ad.vtype import FLOAT, VEC3
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.meshes import bunny_file, target_mesh
+from dressi.apps.experiments.parts import kept_parts
+from dressi.apps.experiments.soft_references import Soft, soft_pictures
 from dressi.engine import DressiAD
 from dressi.render.camera import look_at, perspective
 from dressi.render.fit import l2_loss
@@ -35,15 +41,18 @@ HELP = "AA mode, the default and SoftRas mode on the bunny: pictures, derivative
 class Settings(common.Settings):
     """Options of the experiment."""
 
-    size: int = option(512, "pixels on a side", smoke=32, least=16)
-    faces: int = option(5000, "faces at most; vertices are merged", smoke=80, least=20)
+    size: int = option(512, "pixels on a side", smoke=32, least=16, quick=160)
+    faces: int = option(5000, "faces at most; vertices are merged", smoke=80, least=20, quick=1500)
     target: str | None = option(None, "OBJ file (default: the bunny of the data folder, if any)")
-    r: float = option(0.01, "reach of the default", smoke=0.1, least=0.0)
+    r: float = option(0.01, "reach of the default", smoke=0.1, least=0.0, quick=0.03)
     soft_r: float = option(0.1, "reach of SoftRas mode", smoke=0.25, least=0.0)
     soft_sigma: float = option(0.0285, "softness of SoftRas mode", least=1e-6)
+    gamma: float = option(
+        0.01, "of PyTorch3D's and SoftRas's blend, of depths in [0, 1]", least=1e-6
+    )
     K: int = option(3, "peels of the default and of SoftRas mode", smoke=2, least=1)
     seconds: float = option(
-        5.0, "time each way's steps for so long, in seconds", smoke=0.0, least=0.0
+        5.0, "time each way's steps for so long, in seconds", smoke=0.0, least=0.0, quick=1.0
     )
 
 
@@ -58,7 +67,7 @@ class Method:
 
 
 def methods(settings: Settings) -> dict[str, Method | None]:
-    """Return the method of each column of the sheet, by its heading."""
+    """Return the method of each column of the sheet that the engine draws, by its heading."""
     pixel = 1.0 / settings.size
     return {
         "AA mode": Method(pixel, 1, None, pixel),
@@ -70,33 +79,52 @@ def methods(settings: Settings) -> dict[str, Method | None]:
 
 def run(settings: Settings) -> Result:
     """Return pictures, and for each method how many pixels it blurs, how many of them inside the
-    shape, how many pixels have a derivative, and ms."""
+    shape, how far derivatives reach, the mean difference to the references, and ms."""
     path = settings.target or (None if settings.smoke else bunny_file())
     mesh = target_mesh(path, settings.faces)
     size = settings.size
-    matrix = perspective(32.0, 1.0, 1.0, 10.0) @ look_at((0.9, 0.5, 3.9), (0, 0, 0), (0, 1, 0))
+    matrix = perspective(32.0, 1.0, NEAR, FAR) @ look_at((0.9, 0.5, 3.9), (0, 0, 0), (0, 1, 0))
     colours = vertex_colours(mesh)
-    hard = _draw(settings, mesh, colours, matrix, Method(0.0), timed=False)
+    drawn = _draw_all(settings, mesh, colours, matrix)
+    hard = drawn.pop("hard")
     inside = hard["mask"] > 0.5
     # Pixels that no method but SoftRas mode may touch: farther inside than the default's reach.
     deep = ndimage.distance_transform_edt(inside) > settings.r * size + 1.5
+    outside = ndimage.distance_transform_edt(~inside)
     figures: dict[str, Any] = {"target": mesh.name, "faces": len(mesh.faces)}
     rows: dict[str, list[np.ndarray]] = {"picture": [], "enlarged": [], "d / dx": []}
-    for name, method in methods(settings).items():
-        drawn = _draw(settings, mesh, colours, matrix, method)
-        changed = np.abs(drawn["picture"] - hard["picture"]).max(-1) > 1 / 255
-        moving = np.abs(drawn["tangent"]).max(-1) > 1e-3
+    for name, one in drawn.items():
+        changed = np.abs(one["picture"] - hard["picture"]).max(-1) > 1 / 255
+        moving = np.abs(one["tangent"]).max(-1) > 1e-3
         key = name.replace(" ", "_").lower()
         figures[f"{key}_blurred_pixels"] = int(changed.sum())
         figures[f"{key}_blurred_inside"] = int((changed & deep).sum())
-        outside = ndimage.distance_transform_edt(~inside)
         figures[f"{key}_reach_px"] = float((outside * moving).max())
-        figures[f"{key}_ms"] = drawn["ms"]
-        rows["picture"].append(drawn["picture"])
-        rows["enlarged"].append(_enlarged(drawn["picture"], inside))
-        rows["d / dx"].append(signed_colours(drawn["tangent"].mean(-1)))
+        if one["ms"] is not None:
+            figures[f"{key}_ms"] = one["ms"]
+        for reference in REFERENCES:
+            off = np.abs(one["picture"] - drawn[reference]["picture"])[inside].mean()
+            figures[f"{key}_to_{reference.lower()}"] = float(off)
+        rows["picture"].append(one["picture"])
+        rows["enlarged"].append(_enlarged(one["picture"], inside))
+        rows["d / dx"].append(signed_colours(one["tangent"].mean(-1)))
+    sheet = contact_sheet(rows, columns=list(drawn))
+    claims, ours = _conditions(figures, int(deep.sum()))
+    return Result(figures, {"generalize": sheet}, conditions=claims, ours=ours)
+
+
+Conditions = list[tuple[str, bool]]
+
+
+def _conditions(figures: dict[str, Any], deep: int) -> tuple[Conditions, Conditions]:
+    """Return what the paper claims of its figure, and thresholds of ours. deep: pixels farther
+    inside than the default's reach."""
     reach = [figures[f"{k}_reach_px"] for k in ("aa_mode", "default", "softras_mode")]
-    conditions = [
+    blurred = {
+        k: figures[f"{k.replace(' ', '_').lower()}_blurred_inside"]
+        for k in ("SoftRas mode", *REFERENCES)
+    }
+    claims: Conditions = [
         (
             "derivatives reach farther from AA mode to the default to SoftRas mode: "
             + ", ".join(f"{x:.1f}" for x in reach)
@@ -107,14 +135,82 @@ def run(settings: Settings) -> Result:
             "AA mode and the default keep the picture inside the outline",
             figures["aa_mode_blurred_inside"] == figures["default_blurred_inside"] == 0,
         ),
-        ("SoftRas mode blurs it", figures["softras_mode_blurred_inside"] > 0.2 * deep.sum()),
+        (
+            "SoftRas mode, PyTorch3D and SoftRas blend faces inside the outline, too: "
+            + ", ".join(f"{n} px ({k})" for k, n in blurred.items()),
+            all(n > 0 for n in blurred.values()),
+        ),
+    ]
+    for reference in REFERENCES:
+        key = f"_to_{reference.lower()}"
+        modes = {k: figures[k + key] for k in ("softras_mode", "default", "aa_mode")}
+        said = ", ".join(f"{v:.4f} ({k})" for k, v in modes.items())
+        claims.append(
+            (
+                f"with E = 1 the formulation approaches {reference} inside the outline: mean "
+                f"difference of the pictures {said}",
+                modes["softras_mode"] < min(modes["default"], modes["aa_mode"]),
+            )
+        )
+    ours: Conditions = [
+        (
+            "SoftRas mode blurs at least a fifth of what lies inside",
+            figures["softras_mode_blurred_inside"] > 0.2 * deep,
+        ),
         (
             "AA mode touches about the pixels that antialias does (at most 3 times as many)",
             figures["aa_mode_blurred_pixels"] <= 3 * figures["antialias_blurred_pixels"],
         ),
     ]
-    sheet = contact_sheet(rows, columns=list(methods(settings)))
-    return Result(figures, {"generalize": sheet}, conditions=conditions)
+    return claims, ours
+
+
+def _draw_all(
+    settings: Settings, mesh: Mesh, colours: np.ndarray, matrix: np.ndarray
+) -> dict[str, dict[str, Any]]:
+    """Return what ``_draw`` gives of the hard picture, of each method and of each reference."""
+    work: dict[str, Callable[[], dict[str, Any]]] = {
+        "hard": partial(_draw, settings, mesh, colours, matrix, Method(0.0), timed=False)
+    }
+    for name, method in methods(settings).items():
+        work[name] = partial(_draw, settings, mesh, colours, matrix, method)
+    both = "PyTorch3D and SoftRas"
+    work[both] = partial(_draw_references, settings, mesh, colours, matrix)
+    drawn = kept_parts(settings, work, "pictures")
+    found = drawn.pop(both)
+    for name in REFERENCES:
+        drawn[name] = {k: found[f"{name} {k}"] for k in ("picture", "tangent")} | {"ms": None}
+    return drawn
+
+
+REFERENCES = ("PyTorch3D", "SoftRas")
+
+STEP = 1e-4
+"""World units of the differences that give the references' derivatives; they are float64."""
+
+
+def _draw_references(
+    settings: Settings, mesh: Mesh, colours: np.ndarray, matrix: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return picture and tangent of both references."""
+    # At the reach, d^2 / sigma is what d / sigma is in SoftRas mode.
+    sigma = settings.soft_r * settings.soft_sigma
+    soft = Soft(settings.soft_r, sigma, settings.gamma, NEAR, FAR)
+
+    def pictures(move: float) -> dict[str, np.ndarray]:
+        shift = np.eye(4)
+        shift[0, 3] = move
+        return soft_pictures(mesh, colours, matrix @ shift, settings.size, soft)
+
+    middle, right, left = pictures(0.0), pictures(STEP), pictures(-STEP)
+    out = {f"{k} picture": v.astype(np.float32) for k, v in middle.items()}
+    for name in middle:
+        tangent = (right[name] - left[name]) / (2.0 * STEP)
+        out[f"{name} tangent"] = tangent.astype(np.float32)
+    return out
+
+
+NEAR, FAR = 1.0, 10.0
 
 
 def vertex_colours(mesh: Mesh) -> np.ndarray:
@@ -151,7 +247,7 @@ def _draw(
             "picture": ad.recv_img(picture),
             "mask": ad.recv_img(mask)[..., 0],
             "tangent": ad.recv_img(tangent) if timed else None,
-            "ms": 0.0,
+            "ms": None,
         }
     if timed:
         out["ms"] = _step_ms(settings, mesh, colours, matrix, method, out["picture"])

@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from dressi.apps.experiments.hair_scene import (
     grow_hair,
     ict_head,
 )
+from dressi.apps.experiments.parts import kept_parts
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
 from dressi.packing import Options
@@ -86,9 +88,9 @@ N_TIMED, WARM_UP = 3, 12
 class Settings(common.Settings):
     """Options of the experiment."""
 
-    iterations: int = option(40, "of the fit", smoke=2, least=2)
-    size: int = option(256, "pixels on a side", smoke=32, least=16)
-    strands: int = option(3000, "on the head", smoke=60, least=1)
+    iterations: int = option(40, "of the fit", smoke=2, least=2, quick=30)
+    size: int = option(256, "pixels on a side", smoke=32, least=16, quick=96)
+    strands: int = option(3000, "on the head", smoke=60, least=1, quick=800)
     layers: int = option(4, "of strands over each other per pixel", smoke=2, least=1)
     seeds: int = option(1, "fits, each of other numbers from another start", smoke=1, least=1)
     seed: int = option(0, "of the first fit", least=0)
@@ -152,16 +154,26 @@ def run(settings: Settings) -> Result:
     path = settings.head or (None if settings.smoke else human_file("ict/ict_face_light.npz"))
     head = ellipsoid_head(3 if settings.smoke else 4) if path in (None, "none") else ict_head(path)
     graph = build_graph(head, settings)
-    fits = []
+    fits: list[Fit] = []
     options = Options(look_ahead=LOOK_AHEAD, lowering="compute")
     with DressiAD(settings.device, options) as ad:
         fresh = prepare(ad, graph, settings)
-        for seed in range(settings.seed, settings.seed + settings.seeds):
+
+        def one(seed: int) -> dict[str, Any]:
             ad.load_state_dict(fresh)  # one build for all seeds
-            fits.append(fit_numbers(ad, graph, settings, seed))
-        figures = curvature(ad, graph, fits[-1].true)
-        if not settings.smoke:  # the cache waits for more steps
-            figures |= cache_figures(ad, graph)
+            fit = vars(fit_numbers(ad, graph, settings, seed))
+            return {**fit, "pictures": np.stack(fit["pictures"])}
+
+        def last() -> dict[str, Any]:
+            found = curvature(ad, graph, fits[-1].true)
+            # The cache waits for more steps than a smoke run has.
+            return found if settings.smoke else found | cache_figures(ad, graph)
+
+        seeds = range(settings.seed, settings.seed + settings.seeds)
+        work = {f"seed {seed}": partial(one, seed) for seed in seeds}
+        for part in kept_parts(settings, work, "fits").values():
+            fits.append(Fit(**{**part, "pictures": tuple(part["pictures"])}))
+        (figures,) = kept_parts(settings, {"curvature and cache": last}, "figures").values()
     first = fits[0]
     figures |= {
         "head": head.mesh.name,

@@ -21,10 +21,12 @@ from tqdm.auto import tqdm
 from dressi.ad import Adam, AdamUniform, Variable
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3
+from dressi.apps import live
 from dressi.apps.demo import EXTENT
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.meshes import bunny_file, target_mesh
+from dressi.apps.experiments.parts import kept_parts
 from dressi.engine import DressiAD
 from dressi.render.fit import (
     LargeSteps,
@@ -47,9 +49,9 @@ HELP = "a sphere to silhouettes by Adam and a Laplacian, and by Large Steps: dis
 class Settings(common.Settings):
     """Options of the experiment."""
 
-    size: int = option(96, "pixels on a side", smoke=32, least=8)
+    size: int = option(96, "pixels on a side", smoke=32, least=8, quick=64)
     views: int = option(6, "views around the target", smoke=3, least=1)
-    level: int = option(4, "subdivisions of the sphere", smoke=2, least=1)
+    level: int = option(4, "subdivisions of the sphere", smoke=2, least=1, quick=3)
     iterations: int = option(150, "steps", smoke=4, least=1)
     r: float = option(0.05, "reach at the start, 1 is the side of the picture", least=0.0)
     lr: float = option(0.01, "learning rate of Adam at the start, world units", least=0.0)
@@ -106,7 +108,8 @@ def fit(
     ad.send_img(matrix, matrices if n > 1 else matrices[0])
     ad.send_img(target, outlines if n > 1 else outlines[0])
     losses, times = [], []
-    for i in tqdm(range(s.iterations), desc=label, unit="it"):
+    live.begin(label, start, matrices, outlines)
+    for i in tqdm(range(s.iterations), desc=label, unit="it", leave=False):
         t = i / max(s.iterations - 1, 1)
         ad.send_img(r, s.r * (1.0 / s.size / s.r) ** min(t / 0.8, 1.0))
         ad.send_img(lr, lr0 * 0.2**t)
@@ -115,6 +118,7 @@ def fit(
         times.append(time.perf_counter() - begin)
         if i % 10 == 0:
             losses.append(float(ad.recv_img(match).reshape(-1)[0]))
+        live.step(losses[-1] if i % 10 == 0 else None, lambda: ad.recv_img(pos))
     return Fit(ad.recv_img(pos), losses, 1e3 * float(np.median(times)))
 
 
@@ -173,9 +177,14 @@ def run(settings: Settings) -> Result:
             start=start, matrices=matrices, outlines=outlines, s=settings, steps=made, label=key,
         )  # fmt: skip
     rows = {"target": list(shaded[:6])}
-    for key, method in methods.items():
+
+    def alone(method: Callable[[DressiAD], Fit]) -> dict[str, Any]:
         with DressiAD(settings.device) as ad:
-            fits[key] = method(ad)
+            return vars(method(ad))
+
+    work = {key: partial(alone, method) for key, method in methods.items()}
+    for key, found in kept_parts(settings, work, "fits").items():
+        fits[key] = Fit(**found)
         mesh = replace(start, positions=fits[key].positions)
         coverage, picture = render(mesh, matrices, size, None, 2, settings.device)
         both = zip(coverage, outlines, strict=True)

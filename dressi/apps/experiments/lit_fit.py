@@ -18,6 +18,7 @@ from dressi.ad import Adam, Variable
 from dressi.ad.graph import leaves
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC3
+from dressi.apps import live
 from dressi.apps.experiments.lit_views import (
     AMBIENT,
     Method,
@@ -171,7 +172,8 @@ class Fitter:
         trace = Trace()
         times: list[float] = []
         first = views.matrices[np.zeros(self.batch, int)]
-        send_mesh(ad, self.leaves, replace(self.start, positions=positions), first)
+        begun = replace(self.start, positions=positions)
+        send_mesh(ad, self.leaves, begun, first)
         for state in self._states:
             assert state.data is not None
             ad.send_img(state, np.zeros_like(state.data))
@@ -191,6 +193,7 @@ class Fitter:
             ad.send_img(self.lr, _between(fit.lr, t))
             ad.send_img(self.weight, _between(fit.laplacian, t))
 
+        live.begin(method.name, begun, views.matrices, views.pictures[-1])
         for i in tqdm(range(fit.iterations + 1), desc=method.name, unit="it", leave=False):
             if i % fit.every == 0 or i == fit.iterations or i in checkpoints:
                 now = ad.recv_img(self.leaves.pos) if i else positions
@@ -212,6 +215,8 @@ class Fitter:
             ad.exec_step()
             if i >= SETTLING:
                 times.append((time.perf_counter() - begin) * 1e3)
+            known = trace.losses[-1] if trace.losses and i % fit.every == 0 else None
+            live.step(known, lambda: ad.recv_img(self.leaves.pos))
         trace.ms = float(np.median(times)) if times else 0.0
         return trace
 

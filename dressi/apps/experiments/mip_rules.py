@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from dressi.ad import F, Variable
 from dressi.ad.optim import Adam
 from dressi.ad.vtype import FLOAT, VEC2, VEC3
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
+from dressi.apps.experiments.parts import kept_parts
 from dressi.engine import DressiAD
 
 HELP = "rules for the level of detail of textures beside supersampled pictures"
@@ -75,7 +76,7 @@ class Settings(common.Settings):
     distances: tuple[float, ...] = option(
         (0.7, 1.5, 3.0, 6.0), "texels per pixel, seen from above", smoke=(3.0,), least=0.1
     )
-    seeds: int = option(3, "textures and views per distance", smoke=1, least=1)
+    seeds: int = option(3, "textures and views per distance", smoke=1, least=1, quick=1)
     iterations: int = option(120, "steps of Adam of a fit", smoke=3, least=1)
     texels: int = option(64, "on a side of the texture", smoke=16, least=4)
     size: int = option(40, "pixels on a side", smoke=8, least=4)
@@ -210,16 +211,20 @@ def run(settings: Settings) -> Result:
     drawn: list[Array] = []
     with DressiAD(s.device) as ad:
         scene = Scene(ad, s)
-        for rule, bias in tqdm(names, desc="rules"):
-            found[rule, bias] = np.array(
-                [
-                    np.mean([scene.figures(rule, bias, d, k) for k in range(s.seeds)], axis=0)
-                    for d in s.distances
-                ]
-            )
+
+        def measure(rule: str, bias: float) -> dict[str, Array]:
+            figures = [
+                np.mean([scene.figures(rule, bias, d, k) for k in range(s.seeds)], axis=0)
+                for d in s.distances
+            ]
             assert scene.shown is not None
-            drawn.append(scene.shown[0])
-            truth = [scene.shown[1]]
+            return {"figures": np.array(figures), "drawn": scene.shown[0], "truth": scene.shown[1]}
+
+        work = {f"{rule}, {bias:g}": partial(measure, rule, bias) for rule, bias in names}
+        for name, part in zip(names, kept_parts(s, work, "rules").values(), strict=True):
+            found[name] = part["figures"]
+            drawn.append(part["drawn"])
+            truth = [part["truth"]]
     figures = {
         f"{rule} {bias:+g}": {"drawn_db": v[:, 0].tolist(), "fitted_db": v[:, 1].tolist()}
         for (rule, bias), v in found.items()

@@ -6,7 +6,7 @@ sphere; r = 2 pixels, K = 1, unlit. Each trial fits all photos, as in the paper,
 sphere stretched and turned by its seed. Where no reference surface is known, the paper's distance
 is taken to the trial in the middle. Besides, the photos are kept out in turn, two a fit: overlap
 and PSNR there, beside the overlap of the visual hull of the photos that the fit saw.
-Smoke runs make their own photos: of a small pear.
+Smoke and quick runs without photos make their own: of a small pear.
 """
 
 from __future__ import annotations
@@ -44,15 +44,21 @@ a pixel, as the box fills most of a photo."""
 class Settings(WithWorkers):
     """Options of the experiment."""
 
-    images: str | None = option(None, "folder of the photos (a smoke run makes its own)")
-    cameras: str | None = option(None, "Middlebury *_par.txt")
-    trials: int = option(10, "fits of all photos, each with its own seed", smoke=2, least=1)
-    folds: int | None = option(
-        None, "fits that each keep two photos out (default: every photo once)", 2, 1, int
+    images: str | None = option(
+        None, "folder of the photos (smoke and quick runs can make their own)"
     )
-    iterations: int = option(150, "of each fit", smoke=4, least=2)
-    size: int = option(200, "longer side of the photos in the fit, pixels", smoke=32, least=16)
-    subdivisions: int = option(4, "of the sphere: 20 * 4^n faces", smoke=1, least=0)
+    cameras: str | None = option(None, "Middlebury *_par.txt")
+    trials: int = option(
+        10, "fits of all photos, each with its own seed", smoke=2, least=1, quick=3
+    )
+    folds: int | None = option(
+        None, "fits that each keep two photos out (default: every photo once)", 2, 1, int, 2
+    )
+    iterations: int = option(150, "of each fit", smoke=4, least=2, quick=80)
+    size: int = option(
+        200, "longer side of the photos in the fit, pixels", smoke=32, least=16, quick=96
+    )
+    subdivisions: int = option(4, "of the sphere: 20 * 4^n faces", smoke=1, least=0, quick=3)
     r_px: float = option(2.0, "reach in pixels", least=0.5)
     seed: int = option(0, "of the first trial", least=0)
 
@@ -238,7 +244,8 @@ def hull_masks(photos: Photos, seen: list[int], wanted: list[int]) -> list[np.nd
 
 def _photos(settings: Settings) -> Photos:
     if settings.images is None or settings.cameras is None:
-        if settings.smoke and settings.images is None and settings.cameras is None:
+        own = settings.smoke or settings.quick
+        if own and settings.images is None and settings.cameras is None:
             return _own_photos(settings)
         raise DressiError(
             "experiment real needs --images DIR and --cameras FILE\n"

@@ -1,16 +1,14 @@
 """``dressi experiment shapes``: objects of many kinds, reconstructed with one set of defaults.
 
 Each object is drawn, reconstructed and measured as ``dressi demo --target`` does it, with the same
-settings for all. The result of an object is kept in the folder and taken from there by the next
-run with the same settings, so that a run that was stopped goes on.
+settings for all.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,21 +16,19 @@ import numpy as np
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.gallery import objects
+from dressi.apps.experiments.parts import kept_parts
 from dressi.apps.reconstruct.command import (
     ITERATIONS,
     TEXTURE_ITERATIONS,
     VIEWS,
-    Outcome,
     TargetOptions,
     reconstruct_target,
     rows_of,
     sentences,
 )
 from dressi.apps.reconstruct.pipeline import WITHOUT
-from dressi.apps.report import write_json
 from dressi.errors import DressiError
-from dressi.render.io import contact_sheet, write_report
-from dressi.render.io.images import read_image, write_png
+from dressi.render.io import contact_sheet
 
 HELP = "a gallery of objects reconstructed with one set of defaults: distance, normals, topology"
 
@@ -41,19 +37,19 @@ HELP = "a gallery of objects reconstructed with one set of defaults: distance, n
 class Settings(common.Settings):
     """Options of the experiment."""
 
-    size: int = option(256, "pixels on a side of a view", smoke=32, least=16)
+    size: int = option(256, "pixels on a side of a view", smoke=32, least=16, quick=128)
     views: int = option(VIEWS, "views that are fitted", smoke=6, least=1)
-    iterations: int = option(ITERATIONS, "steps of the shape", smoke=6, least=1)
+    iterations: int = option(ITERATIONS, "steps of the shape", smoke=6, least=1, quick=120)
     texture_iterations: int = option(
-        TEXTURE_ITERATIONS, "steps of shape and texture together", smoke=2, least=0
+        TEXTURE_ITERATIONS, "steps of shape and texture together", smoke=2, least=0, quick=40
     )
     objects: tuple[str, ...] = option(
-        ("all",), "names of objects, or all", smoke=("torus", "notched_box")
+        ("all",),
+        "names of objects, or all",
+        smoke=("torus", "notched_box"),
+        quick=("torus", "pear"),
     )
     without: tuple[str, ...] = option(("nothing",), f"what to leave out: {', '.join(WITHOUT)}")
-    quick: bool = option(
-        False, "pictures of half the size and half the steps, in a third of the time"
-    )
 
 
 LIMITS = {
@@ -86,34 +82,25 @@ COLUMNS = {
 
 def run(settings: Settings) -> Result:
     """Reconstruct each object; return its figures, pictures and a table."""
-    assert settings.out is not None
     known = objects()
     names = list(known) if settings.objects == ("all",) else list(settings.objects)
     for name in names:
         if name not in known:
             raise DressiError(f"shapes: there is no object '{name}'; known: {', '.join(known)}")
     options = options_of(settings)
-    folder = Path(settings.out) / "objects"
-    all_figures: dict[str, dict[str, Any]] = {}
-    for name in names:
-        kept = kept_figures(folder, name, options)
-        if kept is None:
-            outcome = reconstruct_target(known[name](), options)
-            kept = keep(folder, name, options, outcome)
-        all_figures[name] = kept
-    rows = {name: _row(folder, name) for name in names}
-    sheet = _stacked([rows[name] for name in names])
+
+    def reconstruct(name: str) -> dict[str, Any]:
+        outcome = reconstruct_target(known[name](), options)
+        figures = {**outcome.figures, "said": list(sentences(outcome))}
+        return {"figures": figures, "picture": contact_sheet(rows_of(outcome.held, 4))}
+
+    found = kept_parts(settings, {name: partial(reconstruct, name) for name in names}, "objects")
+    all_figures: dict[str, dict[str, Any]] = {name: part["figures"] for name, part in found.items()}
+    sheet = _stacked([part["picture"] for part in found.values()])
     figures = {"objects": all_figures, **summary(all_figures)}
     table = [["object", *COLUMNS.values()]]
     for name, one in all_figures.items():
         table.append([name, *(f"{one[c]:.4g}" for c in COLUMNS)])
-    write_report(
-        settings.out,
-        "dressi experiment shapes",
-        figures={"objects": {"": table[0][1:], **{row[0]: row[1:] for row in table[1:]}}},
-        pictures=rows,
-        notes=[f"{name}: {s}" for name, one in all_figures.items() for s in one["said"]],
-    )
     # Conditions are about the defaults, where nothing is left out.
     stated = conditions(all_figures) if not options.without else []
     return Result(
@@ -121,7 +108,7 @@ def run(settings: Settings) -> Result:
         {"shapes": sheet},
         conditions=stated,
         tables=[table],
-        files=["objects", "report.html"],
+        notes=[f"{name}: {s}" for name, one in all_figures.items() for s in one["said"]],
     )
 
 
@@ -132,44 +119,14 @@ def options_of(settings: Settings) -> TargetOptions:
         raise DressiError(
             f"--without {' '.join(sorted(without))}: known are {', '.join(WITHOUT)}, nothing"
         )
-    part = 2 if settings.quick else 1
     return TargetOptions(
         settings.views,
-        max(settings.size // part, 16),
-        max(settings.iterations // part, 1),
-        settings.texture_iterations // part,
+        settings.size,
+        settings.iterations,
+        settings.texture_iterations,
         device=settings.device,
         without=without,
     )
-
-
-def _asked(options: TargetOptions) -> dict[str, Any]:
-    """Return what the figures of an object depend on, as JSON holds it."""
-    return {**asdict(options), "without": sorted(options.without)}
-
-
-def kept_figures(folder: Path, name: str, options: TargetOptions) -> dict[str, Any] | None:
-    """Return the figures that an earlier run with the same options kept, or None."""
-    try:
-        data = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-        same = data["options"] == _asked(options) and (folder / f"{name}.png").is_file()
-        return dict(data["figures"]) if same else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def keep(folder: Path, name: str, options: TargetOptions, outcome: Outcome) -> dict[str, Any]:
-    """Write picture and figures of an object, the latter last; return the figures."""
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = rows_of(outcome.held, 4)
-    write_png(folder / f"{name}.png", contact_sheet(rows))
-    figures = {**outcome.figures, "said": list(sentences(outcome))}
-    write_json(folder / f"{name}.json", {"options": _asked(options), "figures": figures})
-    return figures
-
-
-def _row(folder: Path, name: str) -> np.ndarray:
-    return read_image(folder / f"{name}.png")[..., :3]
 
 
 def _stacked(pictures: list[np.ndarray]) -> np.ndarray:

@@ -59,9 +59,12 @@ def page(
     pictures: Sequence[Sequence[tuple[str, str]]],
     curves: Sequence[Mapping[str, Sequence[float]]],
     failures: Mapping[str, Sequence[str]],
+    command: str = "",
 ) -> str:
-    """Return the page. varied: settings that differ between tasks. pictures: of each row, (name,
-    address). curves: of each row, lists of numbers by name. failures: key -> tracebacks."""
+    """Return the page. command: the line that made the results. varied: settings that differ
+    between tasks. pictures: of each row, (name, address). curves: of each row, lists of numbers by
+    name. failures: key -> tracebacks."""
+    made = f"<pre>{_text(command)}</pre>" if command else ""
     done = sum(row["status"] == "done" for row in rows)
     asides = "".join(
         f"<details><summary>set aside: {_text(key)}</summary>"
@@ -72,7 +75,8 @@ def page(
     return (
         "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
         f"<title>{_text(title)}</title><style>{CSS}</style></head><body>\n"
-        f"<h1>{_text(title)}</h1><p>{done} of {len(rows)} tasks. Click on a heading to sort.</p>\n"
+        f"<h1>{_text(title)}</h1>{made}"
+        f"<p>{done} of {len(rows)} tasks. Click on a heading to sort.</p>\n"
         f"{multiples(rows, varied)}\n{asides}\n{_table(rows, pictures, curves)}\n"
         f"<script>{SCRIPT}</script></body></html>\n"
     )

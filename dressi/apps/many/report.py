@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dressi.apps.made_by import command_line
 from dressi.apps.many.page import page
 from dressi.apps.many.spec import Spec
 from dressi.many import Result, Run
@@ -38,7 +39,8 @@ def write_report(out: Path, spec: Spec, run: Run) -> list[str]:
         atomic_write(out / "table.parquet", parquet_bytes(rows))
         files.append("table.parquet")
     shown = [_pictures(out, r, k < PICTURES) for k, r in enumerate(run.results)]
-    text = page(spec.fit, rows, spec.varied, shown, _curves(run.results), run.failures)
+    made = command_line()
+    text = page(spec.fit, rows, spec.varied, shown, _curves(run.results), run.failures, made)
     atomic_write(out / "report.html", text.encode())
     return [*files, "report.html"]
 

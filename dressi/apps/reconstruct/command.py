@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dressi.apps.made_by import command_line
+from dressi.apps.page import write_report
 from dressi.apps.reconstruct.framing import GOLDEN_ANGLE, around, views_of
 from dressi.apps.reconstruct.measure import (
     Compared,
@@ -35,7 +37,7 @@ from dressi.apps.report import (
 )
 from dressi.engine import DressiAD
 from dressi.errors import LoadError
-from dressi.render.io import contact_sheet, write_report
+from dressi.render.io import contact_sheet
 from dressi.render.io.files import load_mesh, write_glb
 from dressi.render.io.images import write_png
 from dressi.render.scene import Mesh
@@ -192,6 +194,7 @@ def write_outcome(out: Path, name: str, outcome: Outcome, result: dict[str, Any]
     write_report(
         out,
         f"dressi demo: {name}",
+        command_line(),
         figures={"figures": {k: v for k, v in result.items() if not isinstance(v, (list, dict))}},
         pictures={
             "views that were fitted": contact_sheet(rows_of(outcome.fitted)),

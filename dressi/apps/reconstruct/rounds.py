@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -16,6 +17,7 @@ from tqdm.auto import tqdm
 from dressi.ad import Adam, AdamUniform, F, Variable
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3, VEC4
+from dressi.apps import live
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
@@ -197,7 +199,10 @@ def fit_round(
         ad.send_img(leaves.lr, between(one.lr, i / last))
         send_views(ad, leaves, small.take(views))
 
-    course = run(ad, loss, one.iterations, turns(len(small), n_views, seed), send, label)
+    live.begin(label, mesh, small.matrices, small.coverage)
+    shown = partial(live.step, positions=lambda: ad.recv_img(pos))
+    views = turns(len(small), n_views, seed)
+    course = run(ad, loss, one.iterations, views, send, label, shown)
     return replace(mesh, positions=ad.recv_img(pos)), course
 
 
@@ -238,8 +243,10 @@ def run(
     views: Iterator[np.ndarray],
     send: Callable[[int, np.ndarray], None],
     label: str,
+    shown: Callable[[float], None],
 ) -> Course:
-    """Run the steps of a fit. Raises DressiError where the loss is not finite."""
+    """Run the steps of a fit. shown: called with the loss after each. Raises DressiError where the
+    loss is not finite."""
     course = Course()
     for i in tqdm(range(iterations), desc=label, unit="it"):
         begin = time.perf_counter()
@@ -250,6 +257,7 @@ def run(
         ad.exec_step()
         course.losses.append(float(ad.recv_img(loss).reshape(-1)[0]))
         course.ms.append((time.perf_counter() - begin) * 1e3)
+        shown(course.losses[-1])
     if not np.isfinite(course.losses).all():
         raise DressiError(f"{label}: the loss became {course.losses[-1]}")
     return course

@@ -7,12 +7,14 @@ by Large Steps as in the rounds before, texels by Adam.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from dressi.ad import Adam, AdamUniform, F, ParameterGroups, Variable, step_counter
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, INT, IVEC3, VEC2, VEC3
+from dressi.apps import live
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.rounds import (
     BETA2,
@@ -125,7 +127,13 @@ def paint(
             ad.send_img(view, views.astype(np.int32).reshape(layers))
         send_views(ad, leaves, pictures.take(views))
 
-    course = run(ad, loss, how.iterations, turns(n, n_views, seed), send, label)
+    live.begin(label, mesh, pictures.matrices, pictures.colour)
+    shown = partial(
+        live.step,
+        positions=lambda: ad.recv_img(pos),
+        texture=lambda: ad.recv_img(albedo),
+    )
+    course = run(ad, loss, how.iterations, turns(n, n_views, seed), send, label, shown)
     if how.shape_lr is not None:
         mesh = replace(mesh, positions=ad.recv_img(pos))
     gains = np.exp(ad.recv_img(stops)).reshape(n, 3) if how.gains else np.ones((n, 3))

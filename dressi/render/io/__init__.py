@@ -3,6 +3,8 @@
 Every reader raises ``LoadError`` with the file and the place in it; every writer is atomic.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from dressi.render.io.colmap import read_colmap, write_colmap
 from dressi.render.io.colmap_data import (
     ColmapCamera,
@@ -33,11 +35,10 @@ from dressi.render.io.masks import (
 from dressi.render.io.middlebury import Photo, load_photos, read_bounding_box, read_par
 from dressi.render.io.obj import read_obj
 from dressi.render.io.object_masks import ObjectMasks, object_masks
-from dressi.render.io.page import write_report
-from dressi.render.io.plot import svg_curves
 from dressi.render.io.sheet import contact_sheet, loss_curves, write_plot
 from dressi.render.io.tfx import read_tfx
 from dressi.render.io.transforms import read_transforms, write_transforms
+from dressi.render.old_names import moved_function
 
 __all__ = [
     "ColmapCamera",
@@ -71,7 +72,6 @@ __all__ = [
     "save_mesh",
     "save_scene",
     "srgb_to_linear",
-    "svg_curves",
     "hull_cells",
     "voxel_centers",
     "write_colmap",
@@ -80,6 +80,12 @@ __all__ = [
     "write_image",
     "write_plot",
     "write_png",
-    "write_report",
     "write_transforms",
 ]
+
+
+if not TYPE_CHECKING:  # a type checker is to find names that do not exist
+
+    def __getattr__(name: str) -> Any:
+        """Return a function that is an application's now, with a warning."""
+        return moved_function(__name__, name)

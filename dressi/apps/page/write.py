@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dressi.apps.page.plot import svg_curves
 from dressi.errors import GraphError
 from dressi.render.io.images import PathLike, atomic_write, encode_png
-from dressi.render.io.plot import svg_curves
 from dressi.render.io.sources import read_file
 
 Table = Mapping[str, Any]
@@ -80,7 +80,7 @@ def write_report(
 
 
 def _data(name: str) -> str:
-    return files("dressi.render.io").joinpath(name).read_text(encoding="utf-8")
+    return files("dressi.apps.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def _section(heading: str, parts: list[str]) -> list[str]:
