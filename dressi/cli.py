@@ -18,6 +18,7 @@ from typing import Any, TextIO, TypeVar
 from dressi.apps.address import add_address, add_live, address_of, live_address
 from dressi.apps.made_by import made_by
 from dressi.errors import DeviceError, DressiError, DressiWarning, GraphError, origin
+from dressi.kinds import BACKWARDS
 
 Commands = argparse._SubParsersAction  # the class has no public name
 Options = TypeVar("Options", bound=Any)
@@ -129,6 +130,13 @@ def _add_demo(commands: Commands) -> None:
         help="with --target: depth is among the pictures (default no)",
     )
     add_live(demo)
+    demo.add_argument(
+        "--texture-gradient",
+        choices=BACKWARDS,
+        default=BACKWARDS[0],
+        help="how the gradient reaches texels: added to all that a pixel read, or the paper's "
+        "inverse UV, one pixel per texel and step, without float atomics (default exact)",
+    )
     demo.set_defaults(run=_demo)
 
 

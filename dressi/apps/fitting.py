@@ -17,7 +17,7 @@ import numpy as np
 from scipy.stats import qmc
 from tqdm.auto import tqdm
 
-from dressi.ad import Adam, Variable
+from dressi.ad import Adam, Variable, step_counter
 from dressi.ad.graph import leaves
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC2, VEC3, VType
@@ -199,7 +199,9 @@ class TextureSchedule:
     texels. backward: of F.texture. shape_lr: not None: the vertices move too, by the colours, the
     silhouettes and the regularizers of ``shape``, with this learning rate. r_px: reach in pixels; 1
     is antialiasing mode. hold: steps with one shift of the projection, while nothing is rasterized
-    again; 1 where the vertices move, which have to be rasterized anyway."""
+    again; 1 where the vertices move, which have to be rasterized anyway. sobol: whether the
+    projection is shifted by Sobol points and ``inverse_uv`` draws other pixels in each step; False:
+    the same pixels always."""
 
     iterations: int = 100
     lr: tuple[float, float] = (0.06, 0.01)
@@ -209,6 +211,7 @@ class TextureSchedule:
     shape_lr: tuple[float, float] | None = None
     r_px: float = 1.0
     hold: int = 3
+    sobol: bool = True
     shape: ShapeSchedule = field(default_factory=ShapeSchedule)
 
 
@@ -242,9 +245,9 @@ def fit_texture(
     # painted too, and the mean over steps is the box-filtered picture that a camera takes.
     jitter = Variable(VEC2, name="jitter")
     hs = build_hardsoftras(leaves.pos, leaves.faces, leaves.matrix, size, reach, jitter=jitter)
-    picture = hs.blend(
-        [unlit(hs.peels[0], leaves.uv, leaves.uv_faces, albedo, schedule.backward, wrap="clamp")]
-    )
+    surface, back = (hs.peels[0], leaves.uv, leaves.uv_faces), schedule.backward
+    step = step_counter("texture.step") if back == "inverse_uv" and schedule.sobol else None
+    picture = hs.blend([unlit(*surface, albedo, back, step, wrap="clamp")])
     mask = None
     if weights is not None:
         mask = _layered(ad, weights, FLOAT, "pixel_weight")
@@ -264,7 +267,9 @@ def fit_texture(
     ad.send_img(albedo, texels)
     result = FitResult(np.empty(0))
     last = max(schedule.iterations - 1, 1)
-    shifts = _shifts(schedule.iterations, 1 if joint else schedule.hold)
+    shifts = {0: np.zeros(2, np.float32)}
+    if schedule.sobol:
+        shifts = _shifts(schedule.iterations, 1 if joint else schedule.hold)
 
     def send(i: int) -> None:
         if i in shifts:
