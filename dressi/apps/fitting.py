@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -125,8 +125,10 @@ class ShapeFitter:
         schedule: ShapeSchedule,
         label: str = "shape",
         weights: np.ndarray | None = None,
+        watch: Callable[[Callable[[], np.ndarray]], None] | None = None,
     ) -> FitResult:
-        """Return a fit; see ``fit_shape``."""
+        """Return a fit; see ``fit_shape``. watch: called after each step, outside of what is timed,
+        with a function that reads the positions."""
         ad, last = self.ad, max(schedule.iterations - 1, 1)
         self.optimizer.restart(ad)
         send_mesh(ad, self.leaves, mesh, matrices)
@@ -144,7 +146,15 @@ class ShapeFitter:
 
         send(0)
         live.begin(label, mesh, matrices, silhouettes)
-        shown = partial(live.step, positions=lambda: ad.recv_img(self.leaves.pos))
+
+        def positions() -> np.ndarray:
+            return ad.recv_img(self.leaves.pos)
+
+        def shown(value: float) -> None:
+            live.step(value, positions=positions)
+            if watch is not None:
+                watch(positions)
+
         _run(ad, self.loss, schedule.iterations, label, result, send, shown)
         result.data = ad.recv_img(self.leaves.pos)
         return result

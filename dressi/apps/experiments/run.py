@@ -17,6 +17,7 @@ from dressi.apps.address import Address, add_live, live_address
 from dressi.apps.experiments import (
     camera,
     curves,
+    devices,
     edges,
     enlarge,
     env_map,
@@ -59,6 +60,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "inverse_uv": Experiment(inverse_uv.HELP, inverse_uv.Settings, inverse_uv.run),
     "generalize": Experiment(generalize.HELP, generalize.Settings, generalize.run),
     "curves": Experiment(curves.HELP, curves.Settings, curves.run, live=True),
+    "devices": Experiment(devices.HELP, devices.Settings, devices.run),
     "heatmap": Experiment(heatmap.HELP, heatmap.Settings, heatmap.run, live=True),
     "edges": Experiment(edges.HELP, edges.Settings, edges.run, beyond=True),
     "mip_rules": Experiment(mip_rules.HELP, mip_rules.Settings, mip_rules.run, beyond=True),
