@@ -211,7 +211,8 @@ class TextureSchedule:
     is antialiasing mode. hold: steps with one shift of the projection, while nothing is rasterized
     again; 1 where the vertices move, which have to be rasterized anyway. sobol: whether the
     projection is shifted by Sobol points and ``inverse_uv`` draws other pixels in each step; False:
-    the same pixels always."""
+    the same pixels always. laplacian: its weight where the vertices move, at the start and at the
+    end; None: that of the end of ``shape`` throughout."""
 
     iterations: int = 100
     lr: tuple[float, float] = (0.06, 0.01)
@@ -222,6 +223,7 @@ class TextureSchedule:
     r_px: float = 1.0
     hold: int = 3
     sobol: bool = True
+    laplacian: tuple[float, float] | None = None
     shape: ShapeSchedule = field(default_factory=ShapeSchedule)
 
 
@@ -249,6 +251,7 @@ def fit_texture(
     assert leaves.uv is not None and leaves.uv_faces is not None
     albedo = Variable(VEC3, schedule.size, requires_grad=True, name="albedo")
     lr, shape_lr = Variable(FLOAT, name="lr"), Variable(FLOAT, name="shape_lr")
+    weight = Variable(FLOAT, name="laplacian_weight")
     target = Variable(VEC3, size, n_views, name="target_colour")
     reach = schedule.r_px / max(size)
     # Sobol points shift the projection within a pixel, so that texels between pixel centres are
@@ -267,7 +270,7 @@ def fit_texture(
         assert silhouettes is not None
         outline = _layered(ad, silhouettes, FLOAT, "target_silhouette")
         loss = loss + silhouette_loss(hs.silhouette, outline, mask)
-        loss = _regularized(loss, leaves, mesh, schedule.shape)
+        loss = _regularized(loss, leaves, mesh, schedule.shape, weight)
         rates[leaves.pos] = shape_lr
     ad.set_loss_var(loss)
     ad.set_optimizer(adam_of_each(rates))
@@ -277,6 +280,7 @@ def fit_texture(
     ad.send_img(albedo, texels)
     result = FitResult(np.empty(0))
     last = max(schedule.iterations - 1, 1)
+    smooth = schedule.shape.laplacian[1]
     shifts = {0: np.zeros(2, np.float32)}
     if schedule.sobol:
         shifts = _shifts(schedule.iterations, 1 if joint else schedule.hold)
@@ -287,6 +291,7 @@ def fit_texture(
         ad.send_img(lr, _between(schedule.lr, i / last))
         if joint and schedule.shape_lr is not None:
             ad.send_img(shape_lr, _between(schedule.shape_lr, i / last))
+            ad.send_img(weight, _between(schedule.laplacian or (smooth, smooth), i / last))
 
     send(0)
     live.begin(label, mesh, matrices, colours)
@@ -315,13 +320,14 @@ def _shifts(iterations: int, hold: int) -> dict[int, np.ndarray]:
 
 
 def _regularized(
-    loss: Variable, leaves: MeshLeaves, mesh: Mesh, schedule: ShapeSchedule
+    loss: Variable, leaves: MeshLeaves, mesh: Mesh, schedule: ShapeSchedule, weight: Variable
 ) -> Variable:
-    """Return the loss with the regularizers of a shape, in the weights of the schedule's end."""
+    """Return the loss with the regularizers of a shape: the Laplacian times a weight, the normal
+    consistency in that of the schedule's end."""
     laplacian = laplacian_matrix(mesh.faces, len(mesh.positions))
     return (
         loss
-        + laplacian_loss(leaves.pos, laplacian) * schedule.laplacian[1]
+        + laplacian_loss(leaves.pos, laplacian) * weight
         + normal_consistency(leaves.pos, leaves.faces) * schedule.normal[1]
     )
 

@@ -76,5 +76,5 @@ def test_results_of_other_machines_must_be_of_the_same_settings(tmp_path: Path) 
     with pytest.raises(LoadError, match="measured with size 32, here it is 256"):
         merged(s)
     (tmp_path / "one.json").write_text("[]")
-    with pytest.raises(LoadError, match="must be the result.json of this experiment"):
+    with pytest.raises(LoadError, match=r"must be the result\.json of this experiment"):
         merged(s)

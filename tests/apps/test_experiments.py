@@ -20,7 +20,8 @@ from dressi.apps.experiments.heatmap import summary, trends
 from dressi.apps.experiments.lit_fit import Fit, run_fit, stage_at
 from dressi.apps.experiments.lit_views import Method, random_views, with_targets
 from dressi.apps.experiments.meshes import horned, merged
-from dressi.apps.experiments.real import Photos, hull_masks, middle_distances, pairs, start_mesh
+from dressi.apps.experiments.real import Photos, hull_masks, pairs, start_mesh
+from dressi.apps.experiments.real_surfaces import chamfer, middle_distances, placed_reference
 from dressi.cli import main
 from dressi.errors import DressiError
 from dressi.render.fit import iou, mean_distance_to_surface
@@ -348,3 +349,24 @@ def test_real_draws_the_hull_of_the_photos_seen() -> None:
     ball = masks[12][..., 0]
     assert (twelve > 0.5)[ball].mean() > 0.99
     assert 0.9 < iou(twelve, ball) < 1.0 and iou(one, ball) < iou(twelve, ball) - 0.1
+
+
+def test_a_reference_scan_is_brought_into_the_box_of_the_fit(tmp_path: Path) -> None:
+    """A ball of radius 3 about (10, 0, 0): radius 1 in a box of side 2; a ball of 1.1 is about a
+    tenth of the radius away, in % of the box's diagonal; one that lies elsewhere is refused."""
+    from dressi.render.io.obj import write_obj
+    from dressi.render.scene import Mesh
+
+    ball = icosphere(3)
+    file = tmp_path / "scan.obj"
+    moved = ball.positions * 3.0 + np.float32([10.0, 0.0, 0.0])
+    write_obj(file, Mesh(moved.astype(np.float32), ball.faces))
+    box = np.array([[7.0, -3.0, -3.0], [13.0, 3.0, 3.0]])
+    reference = placed_reference(str(file), box)
+    assert np.allclose(reference.positions, ball.positions, atol=1e-5)
+    found = chamfer(Mesh(ball.positions * np.float32(1.1), ball.faces), reference)
+    diagonal = 2.0 * np.sqrt(3.0)
+    assert found["chamfer_percent"] == pytest.approx(10.0 / diagonal, rel=0.05)
+    assert chamfer(ball, None) == {}
+    with pytest.raises(DressiError, match="lies outside of the object's box"):
+        placed_reference(str(file), box - 100.0)

@@ -30,6 +30,7 @@ from dressi.apps.experiments import (
     normal_map,
     real,
     shapes,
+    sphere_edges,
 )
 from dressi.apps.experiments.common import (
     Experiment,
@@ -65,6 +66,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "edges": Experiment(edges.HELP, edges.Settings, edges.run, beyond=True),
     "mip_rules": Experiment(mip_rules.HELP, mip_rules.Settings, mip_rules.run, beyond=True),
     "real": Experiment(real.HELP, real.Settings, real.run, live=True),
+    "sphere_edges": Experiment(sphere_edges.HELP, sphere_edges.Settings, sphere_edges.run),
     "shapes": Experiment(shapes.HELP, shapes.Settings, shapes.run, live=True, beyond=True),
 }
 OUT = "out/experiments"
