@@ -354,7 +354,7 @@ def test_real_draws_the_hull_of_the_photos_seen() -> None:
 def test_a_reference_scan_is_brought_into_the_box_of_the_fit(tmp_path: Path) -> None:
     """A ball of radius 3 about (10, 0, 0): radius 1 in a box of side 2; a ball of 1.1 is about a
     tenth of the radius away, in % of the box's diagonal; one that lies elsewhere is refused."""
-    from dressi.render.io.obj import write_obj
+    from dressi.render.io.obj_scene import write_obj
     from dressi.render.scene import Mesh
 
     ball = icosphere(3)
