@@ -1,5 +1,7 @@
 """``dressi experiment edges``: which method wins where, at edges of all sorts.
 
+Beyond the paper, which has no such experiment.
+
 Six scenes (outline only, inner occlusion, crossing, thin parts, far start, texture): the derivative
 of the picture by AD over that of a float64 reference of another make, a fit of place and size, and
 the time of a step. Then four fits that only edges inside the outline can tell: a disc before a

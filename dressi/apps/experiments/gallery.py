@@ -63,14 +63,18 @@ def _target_of(make: Callable[[], Mesh]) -> Target:
 
 def scanned_head(folder: Path) -> Target:
     """Return the head of a folder with ``lps_decoded.npz`` and ``color.jpg``. Raises LoadError."""
+    return target_of_mesh(head_mesh(folder), read_image(folder / "color.jpg")[..., :3])
+
+
+def head_mesh(folder: Path) -> Mesh:
+    """Return the mesh of ``lps_decoded.npz`` in a folder, with its UVs. Raises LoadError."""
     try:
         with np.load(folder / "lps_decoded.npz") as arrays:
             uv, faces, positions = arrays["uv"], arrays["faces"], arrays["positions"]
     except (OSError, KeyError, ValueError) as error:
         raise LoadError(f"{folder}: no scanned head: {error}", str(folder)) from None
     # Its v counts from the bottom.
-    mesh = Mesh(positions, faces, np.stack([uv[:, 0], 1.0 - uv[:, 1]], -1), name="head")
-    return target_of_mesh(mesh, read_image(folder / "color.jpg")[..., :3])
+    return Mesh(positions, faces, np.stack([uv[:, 0], 1.0 - uv[:, 1]], -1), name="head")
 
 
 def two_holes() -> Mesh:

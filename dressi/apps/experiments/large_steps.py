@@ -1,5 +1,7 @@
 """``dressi experiment large_steps``: a sphere to silhouettes, with and without Large Steps.
 
+Beyond the paper, which has no such experiment.
+
 The same start, pictures, r and number of iterations: Adam on the vertices with a Laplacian in the
 loss, for several weights; and AdamUniform on the parameters of
 ``dressi.render.fit.large_steps`` with nothing but the silhouettes in the loss. What counts is how

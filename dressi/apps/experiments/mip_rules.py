@@ -1,6 +1,8 @@
 """``dressi experiment mip_rules``: which level of detail makes a mip-mapped picture, and a fit
 through it, most like a supersampled one.
 
+Beyond the paper, which has no such experiment.
+
 A plane with a random texture, at several distances, turned and tilted by chance. A rule says the
 level from how uv changes per pixel. Two figures for each: the picture that it draws of the true
 texture, beside a supersampled one; and a texture fitted through the rule to supersampled pictures,

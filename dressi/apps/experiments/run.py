@@ -21,6 +21,7 @@ from dressi.apps.experiments import (
     edges,
     enlarge,
     env_map,
+    fitted_normals,
     generalize,
     hair,
     heatmap,
@@ -57,6 +58,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "normal_map": Experiment(normal_map.HELP, normal_map.Settings, normal_map.run),
     "env_map": Experiment(env_map.HELP, env_map.Settings, env_map.run),
+    "fitted_normals": Experiment(fitted_normals.HELP, fitted_normals.Settings, fitted_normals.run),
     "hair": Experiment(hair.HELP, hair.Settings, hair.run),
     "inverse_uv": Experiment(inverse_uv.HELP, inverse_uv.Settings, inverse_uv.run),
     "generalize": Experiment(generalize.HELP, generalize.Settings, generalize.run),
@@ -243,7 +245,7 @@ def run_parsed(args: argparse.Namespace) -> None:
             print(heading)
             for name, experiment in EXPERIMENTS.items():
                 if experiment.beyond == beyond:
-                    print(f"  {name:12} {experiment.help}")
+                    print(f"  {name:14} {experiment.help}")
         print("\ndressi experiment NAME runs one, dressi experiment NAME --help shows its options")
         return
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in vars(args).items()}

@@ -1,5 +1,7 @@
 """``dressi experiment shapes``: objects of many kinds, reconstructed with one set of defaults.
 
+Beyond the paper, which has no such experiment.
+
 Each object is drawn, reconstructed and measured as ``dressi demo --target`` does it, with the same
 settings for all.
 """
