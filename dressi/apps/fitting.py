@@ -32,7 +32,7 @@ from dressi.render.fit import (
     normal_consistency,
     silhouette_loss,
 )
-from dressi.render.raster import build_hardsoftras
+from dressi.render.raster import HardSoft, Size, build_hardsoftras
 from dressi.render.scene import Mesh
 from dressi.render.shading import unlit
 from dressi.testing.views import MeshLeaves, mesh_leaves, send_mesh
@@ -248,22 +248,13 @@ def fit_texture(
     size = (width, height)
     joint = schedule.shape_lr is not None and silhouettes is not None
     leaves = mesh_leaves(mesh, n_views, requires_grad=joint)
-    assert leaves.uv is not None and leaves.uv_faces is not None
     albedo = Variable(VEC3, schedule.size, requires_grad=True, name="albedo")
     lr, shape_lr = Variable(FLOAT, name="lr"), Variable(FLOAT, name="shape_lr")
     weight = Variable(FLOAT, name="laplacian_weight")
     target = Variable(VEC3, size, n_views, name="target_colour")
-    reach = schedule.r_px / max(size)
-    # Sobol points shift the projection within a pixel, so that texels between pixel centres are
-    # painted too, and the mean over steps is the box-filtered picture that a camera takes.
     jitter = Variable(VEC2, name="jitter")
-    hs = build_hardsoftras(leaves.pos, leaves.faces, leaves.matrix, size, reach, jitter=jitter)
-    surface, back = (hs.peels[0], leaves.uv, leaves.uv_faces), schedule.backward
-    step = step_counter("texture.step") if back == "inverse_uv" and schedule.sobol else None
-    picture = hs.blend([unlit(*surface, albedo, back, step, wrap="clamp")])
-    mask = None
-    if weights is not None:
-        mask = _layered(ad, weights, FLOAT, "pixel_weight")
+    hs, picture = _textured(leaves, albedo, jitter, size, schedule)
+    mask = None if weights is None else _layered(ad, weights, FLOAT, "pixel_weight")
     loss = l2_loss(picture, target, mask)
     rates = {albedo: lr}
     if joint:
@@ -276,14 +267,11 @@ def fit_texture(
     ad.set_optimizer(adam_of_each(rates))
     send_mesh(ad, leaves, mesh, matrices)
     ad.send_img(target, colours if n_views > 1 else colours[0])
-    texels = np.full((schedule.size[1], schedule.size[0], 3), schedule.start, np.float32)
-    ad.send_img(albedo, texels)
+    ad.send_img(albedo, np.full((*schedule.size[::-1], 3), schedule.start, np.float32))
     result = FitResult(np.empty(0))
     last = max(schedule.iterations - 1, 1)
     smooth = schedule.shape.laplacian[1]
-    shifts = {0: np.zeros(2, np.float32)}
-    if schedule.sobol:
-        shifts = _shifts(schedule.iterations, 1 if joint else schedule.hold)
+    shifts = _shifts(schedule, 1 if joint else schedule.hold)
 
     def send(i: int) -> None:
         if i in shifts:
@@ -307,14 +295,30 @@ def fit_texture(
     return result
 
 
+def _textured(
+    leaves: MeshLeaves, albedo: Variable, jitter: Variable, size: Size, schedule: TextureSchedule
+) -> tuple[HardSoft, Variable]:
+    """The rasterization, and VEC3 @ size: the textured mesh over black."""
+    assert leaves.uv is not None and leaves.uv_faces is not None
+    reach, back = schedule.r_px / max(size), schedule.backward
+    # Sobol points shift the projection within a pixel, so that texels between pixel centres are
+    # painted too, and the mean over steps is the box-filtered picture that a camera takes.
+    hs = build_hardsoftras(leaves.pos, leaves.faces, leaves.matrix, size, reach, jitter=jitter)
+    step = step_counter("texture.step") if back == "inverse_uv" and schedule.sobol else None
+    colour = unlit(hs.peels[0], leaves.uv, leaves.uv_faces, albedo, back, step, wrap="clamp")
+    return hs, hs.blend([colour])
+
+
 FIRST_HOLD = 10
 """Steps with the first shift: by then the engine has seen that it may leave rasterization out."""
 
 
-def _shifts(iterations: int, hold: int) -> dict[int, np.ndarray]:
+def _shifts(schedule: TextureSchedule, hold: int) -> dict[int, np.ndarray]:
     """Return the shifts of the projection, (2,) pixels within half of one, by the steps at which
     they begin."""
-    begins = [0, *range(FIRST_HOLD if hold > 1 else 1, iterations, hold)]
+    if not schedule.sobol:
+        return {0: np.zeros(2, np.float32)}
+    begins = [0, *range(FIRST_HOLD if hold > 1 else 1, schedule.iterations, hold)]
     points = qmc.Sobol(2, scramble=False).random_base2(max(len(begins) - 1, 1).bit_length())
     return dict(zip(begins, points.astype(np.float32) - 0.5, strict=False))
 

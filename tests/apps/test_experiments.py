@@ -60,7 +60,7 @@ def test_a_smoke_run_makes_its_files_and_figures(name: str, tmp_path: Path) -> N
     assert data["conditions"] == data["ours"] == [], "they are stated for whole runs"
     report = (out / "report.html").read_text(encoding="utf-8")
     shown = [f for f in data["files"] if f.endswith(".png")]
-    assert report.count("<img") == len(shown) and f"dressi experiment {name} --out" in report
+    assert report.count("<img") == len(shown) and f"dressi experiment {name} --smoke" in report
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -56,7 +56,11 @@ def run_apart(trial: Trial) -> dict[str, Any]:
     environment = child_environment(**({THREADS: str(trial.threads)} if trial.threads else {}))
     command = [sys.executable, "-m", "dressi.apps.experiments.device_trials"]
     done = subprocess.run(
-        command, input=json.dumps(asdict(trial)), env=environment, capture_output=True, text=True
+        command,
+        input=json.dumps(asdict(trial)),
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
     )
     if done.returncode:
         said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
@@ -76,11 +80,14 @@ def measure(trial: Trial) -> dict[str, Any]:
     start = icosphere(trial.subdivisions, 0.28 * EXTENT)
     shape = ShapeSchedule(trial.iterations, r=(0.03, 1.0 / trial.size))
     distances: list[float] = []
+    whole: list[int] = []
     step = 0
 
     def watch(positions: Callable[[], np.ndarray]) -> None:
         nonlocal step
         step += 1
+        if step == 1:  # before the engine has seen what never changes
+            whole.extend(counts(ad))
         if step % trial.every == 0 or step == trial.iterations:
             distances.append(distance(positions()))
 
@@ -91,9 +98,8 @@ def measure(trial: Trial) -> dict[str, Any]:
     with DressiAD(trial.device, options) as ad:
         who = {**identity(ad), "input_attachments": ad.limits.input_attachments}
         fitter = ShapeFitter(ad, start, trial.views, size, shape.K, max(shape.r), shape.beta2)
-        before = counts(ad)
         found = fitter.fit(start, matrices, coverage, shape, watch=watch)
-        geometry = {"ms": found.median_ms, "before": before, "after": counts(ad)}
+        geometry = {"ms": found.median_ms, "before": whole, "after": counts(ad)}
     fitted = replace(start, positions=found.data)
     paint = TextureSchedule(1, size=size, hold=trial.texture_iterations + 1, sobol=False)
     with DressiAD(trial.device, options) as ad:

@@ -50,9 +50,9 @@ class Settings(common.Settings):
     ways: tuple[str, ...] = option(tuple(WAYS), "passes, dispatches", smoke=("passes",))
     iterations: int = option(150, "on vertex positions", smoke=3, least=1)
     texture_iterations: int = option(100, "on the texture", smoke=3, quick=50, least=1)
-    size: int = option(256, "pixels on a side of a view", smoke=16, quick=64, least=8)
+    size: int = option(256, "pixels on a side of a view", smoke=16, quick=48, least=8)
     views: int = option(6, "of the pear", smoke=2, least=1)
-    subdivisions: int = option(4, "of the sphere: 20 * 4^n faces", smoke=1, quick=3, least=0)
+    subdivisions: int = option(4, "of the sphere: 20 * 4^n faces", smoke=1, quick=2, least=0)
     every: int = option(10, "iterations between measurements of the distance", least=1)
     merge: str | None = option(None, "folder with result.json files (*.json) of other machines")
 
