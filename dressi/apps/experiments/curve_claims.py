@@ -36,9 +36,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class Lead:
-    """By which part a curve lies below another, 0.05: 5 %; negative: above. faster: mean over
-    the iterations until the other has come ``ON_THE_WAY``; nearer: at the end. Errors are standard errors over runs, 0
-    for one run."""
+    """By which part a curve lies below another, 0.05: 5 %; negative: above. faster: mean over the
+    iterations until the other has come ``ON_THE_WAY``; nearer: at the end. Errors are standard
+    errors over runs, 0 for one run."""
 
     faster: float
     faster_error: float
