@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ class Settings(common.Settings):
     """Options of the experiment."""
 
     size: int = option(96, "pixels on a side", smoke=32, least=8)
-    seeds: int = option(10, "poses to find", smoke=2, least=1, quick=4)
+    seeds: int = option(10, "poses to find", smoke=2, least=1)
     iterations: int = option(300, "steps of Adam", smoke=4, least=1)
     degrees: float = option(20.0, "turn between start and truth", least=0.0)
     shift: float = option(0.05, "move between start and truth, of the distance", least=0.0)
@@ -203,32 +204,36 @@ def fit_poses(
     return now(), way, losses
 
 
+def _part(settings: Settings, mesh: Mesh, truth: Poses, start: Poses) -> dict[str, Any]:
+    """Return the poses on the way and at the end, and pictures of target, start and end."""
+    projection = perspective(35.0, 1.0, 0.25 * DISTANCE, 2.5 * DISTANCE)
+    begin = time.perf_counter()
+    with DressiAD(settings.device) as ad:
+        targets = take_pictures(ad, mesh, projection @ truth.views, settings.size)
+        before = take_pictures(ad, mesh, projection @ start.views, settings.size)
+        found, way, losses = fit_poses(ad, mesh, projection, targets, start, settings)
+        after = take_pictures(ad, mesh, projection @ found.views, settings.size)
+    return {
+        "targets": targets,
+        "before": before,
+        "after": after,
+        "R": np.stack([p.R for p in (*way, found)]),
+        "t": np.stack([p.t for p in (*way, found)]),
+        "losses": losses,
+        "minutes": (time.perf_counter() - begin) / 60.0,
+    }
+
+
 def run(settings: Settings) -> Result:
     """Return poses found by seed; the pictures before and after; the curves."""
     path = settings.target or (None if settings.smoke else bunny_file())
     mesh = target_mesh(path, settings.faces)
     truth, start = draw_poses(settings.seeds, settings.degrees, settings.shift)
-    projection = perspective(35.0, 1.0, 0.25 * DISTANCE, 2.5 * DISTANCE)
-
-    def fit() -> dict[str, Any]:
-        begin = time.perf_counter()
-        with DressiAD(settings.device) as ad:
-            targets = take_pictures(ad, mesh, projection @ truth.views, settings.size)
-            before = take_pictures(ad, mesh, projection @ start.views, settings.size)
-            found, way, losses = fit_poses(ad, mesh, projection, targets, start, settings)
-            after = take_pictures(ad, mesh, projection @ found.views, settings.size)
-        return {
-            "targets": targets,
-            "before": before,
-            "after": after,
-            "R": np.stack([p.R for p in (*way, found)]),
-            "t": np.stack([p.t for p in (*way, found)]),
-            "losses": losses,
-            "minutes": (time.perf_counter() - begin) / 60.0,
-        }
 
     # The poses are the layers of one graph, so there is one part.
-    (part,) = kept_parts(settings, {"poses": fit}, "fits").values()
+    (part,) = kept_parts(
+        settings, {"poses": partial(_part, settings, mesh, truth, start)}, "fits"
+    ).values()
     targets, before, after = (part[k] for k in ("targets", "before", "after"))
     *way, found = (Poses(*p) for p in zip(part["R"], part["t"], strict=True))
     angles, distances = errors(found, truth)

@@ -71,7 +71,7 @@ class Settings(common.Settings):
         smoke=("K=1", "antialias"),
         quick=("K=1", "occlusion", "antialias"),
     )
-    iterations: int = option(50, "steps of Adam", smoke=5, least=5, quick=40)
+    iterations: int = option(50, "steps of Adam", smoke=5, least=5)
     samples: int = option(8, "of the reference, per pixel and axis", smoke=2, least=1, quick=4)
     displacements: int = option(
         10, "that the derivative is measured along", smoke=3, least=3, quick=4

@@ -37,21 +37,21 @@ class Settings(WithWorkers):
     """Options of the experiment."""
 
     target: str | None = option(None, "OBJ file (default: a horned ball built by code)")
-    target_faces: int = option(5120, TARGET_FACES_HELP, smoke=80, least=20, quick=1280)
+    target_faces: int = option(5120, TARGET_FACES_HELP, smoke=80, least=20)
     look: str = option("lambert", LOOK_HELP)
     K: tuple[int, ...] = option((1, 3, 5), "peels, columns", smoke=(1, 2), least=1, quick=(1, 3))
     r_px: tuple[float, ...] = option(
-        (1.0, 2.0, 4.0, 7.0), "reach in pixels, rows", smoke=(1.0, 3.0), least=0.5, quick=(1.0, 4.0)
+        (1.0, 2.0, 4.0, 7.0), "reach in pixels, rows", smoke=(1.0, 3.0), least=0.5, quick=(1.0, 7.0)
     )
-    iterations: int = option(2500, "of each fit", smoke=8, least=2, quick=1000)
-    early: int = option(500, "the early checkpoint", smoke=2, least=1, quick=200)
+    iterations: int = option(2500, "of each fit", smoke=8, least=2)
+    early: int = option(500, "the early checkpoint", smoke=2, least=1)
     lr: tuple[float, ...] = option(LR, "rate, at the start and at the end", least=1e-9)
     laplacian: tuple[float, ...] = option(
         LAPLACIAN, "weight of the Laplacian, at the start and at the end", least=1e-9
     )
-    size: int = option(96, "pixels on a side", smoke=32, least=8, quick=48)
+    size: int = option(96, "pixels on a side", smoke=32, least=8, quick=64)
     views: int = option(256, "random views to choose from", smoke=3, least=1, quick=96)
-    subdivisions: int = option(3, "of the sphere: 20 * 4^n faces", smoke=1, least=0, quick=2)
+    subdivisions: int = option(3, "of the sphere: 20 * 4^n faces", smoke=1, least=0)
     seeds: int = option(1, "runs of each pair, each with its own views, lights and order", least=1)
     seed: int = option(0, "of the first run", least=0)
 

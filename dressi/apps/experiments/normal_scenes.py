@@ -100,7 +100,7 @@ def resized(image: np.ndarray, size: int) -> np.ndarray:
     uv = Variable(VEC2, (size, size), name="uv")
     read = F.texture(F.leaf(small, VEC3), uv, wrap="clamp")
     (found,) = evaluate([read], {uv: np.stack(np.meshgrid(along, along), -1)})
-    return np.asarray(found, np.float32)
+    return np.asarray(found[0], np.float32)  # the only layer
 
 
 def unit_map(image: np.ndarray) -> np.ndarray:
