@@ -47,7 +47,9 @@ class Settings(common.Settings):
 
     trials: int = option(10, "on each platform", smoke=1, quick=2, least=1)
     threads: tuple[int, ...] = option((1, 2), "of Mesa's CPU driver", smoke=(1,), least=1)
-    ways: tuple[str, ...] = option(tuple(WAYS), "passes, dispatches", smoke=("passes",))
+    ways: tuple[str, ...] = option(
+        tuple(WAYS), "passes, dispatches", smoke=("passes",), quick=("passes",)
+    )
     iterations: int = option(150, "on vertex positions", smoke=3, least=1)
     texture_iterations: int = option(100, "on the texture", smoke=3, quick=50, least=1)
     size: int = option(256, "pixels on a side of a view", smoke=16, quick=48, least=8)
