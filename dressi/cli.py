@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any, TextIO, TypeVar
 
 from dressi.apps.address import add_live, live_address
+from dressi.apps.demo_flags import add_demo_flags
 from dressi.apps.made_by import made_by
 from dressi.apps.view_command import add_view
 from dressi.errors import DeviceError, DressiError, DressiWarning, GraphError, origin
@@ -96,39 +97,7 @@ def _add_demo(commands: Commands) -> None:
         help="mesh to reconstruct: .obj, .ply, .stl, .glb or .gltf (default: the pear)",
     )
     _common(demo, "out/demo")
-    demo.add_argument(
-        "--iterations",
-        type=int,
-        default=None,
-        help="on vertex positions (default 150; with --target 480)",
-    )
-    demo.add_argument(
-        "--texture-iterations", type=int, default=100, help="on the texture (default 100; 0: none)"
-    )
-    demo.add_argument(
-        "--views", type=int, default=None, help="number of views (default 6; with --target 24)"
-    )
-    demo.add_argument(
-        "--size", type=int, default=256, help="pixels on a side of a view (default 256)"
-    )
-    demo.add_argument(
-        "--refine",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="move vertices by colour too while painting (default: with --target only)",
-    )
-    demo.add_argument(
-        "--start",
-        default="hull",
-        metavar="START",
-        help="with --target: hull (what the silhouettes leave), sphere, or a file of a mesh "
-        "(default hull)",
-    )
-    demo.add_argument(
-        "--depth",
-        action="store_true",
-        help="with --target: depth is among the pictures (default no)",
-    )
+    add_demo_flags(demo)
     add_live(demo)
     demo.set_defaults(run=_demo)
 

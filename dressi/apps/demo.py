@@ -36,6 +36,7 @@ from dressi.apps.report import (
 from dressi.apps.viewer import live_view
 from dressi.engine import DressiAD
 from dressi.errors import GraphError
+from dressi.kinds import TextureBackward
 from dressi.render.fit import iou, mean_distance_to_surface, psnr
 from dressi.render.io import contact_sheet
 from dressi.render.io.files import write_glb
@@ -66,6 +67,8 @@ class DemoOptions:
     only."""
     start: str = "hull"
     depth: bool = False
+    texture_gradient: TextureBackward = "exact"
+    """How the gradient of the pictures reaches the texels; see F.texture."""
     live: Address | None = None
     """Where the fit is shown while it runs; None: nowhere."""
 
@@ -130,6 +133,7 @@ def _run_target(target: str, options: DemoOptions) -> dict[str, Any]:
         start=options.start,
         refine=options.refine is not False,
         depth=options.depth,
+        texture_gradient=options.texture_gradient,
         device=options.device,
         **given,
     )
@@ -178,6 +182,7 @@ def _run_pear(options: DemoOptions) -> dict[str, Any]:
         "size": options.size,
         "iterations": options.iterations,
         "texture_iterations": options.texture_iterations,
+        "texture_gradient": options.texture_gradient,
     }
     if refined:
         final = _shape_figures(fitted, target, final_coverage, coverage)
@@ -215,6 +220,7 @@ def _fit(
     refine = bool(options.refine)
     paint = TextureSchedule(
         iterations=max(options.texture_iterations, 1),
+        backward=options.texture_gradient,
         shape_lr=(0.01, 0.0015) if refine else None,
         shape=schedule,
     )

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.stats import qmc
 from tqdm.auto import tqdm
 
-from dressi.ad import Adam, Variable
+from dressi.ad import Adam, Variable, step_counter
 from dressi.ad.graph import leaves
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, VEC2, VEC3, VType
@@ -31,7 +31,7 @@ from dressi.render.fit import (
     normal_consistency,
     silhouette_loss,
 )
-from dressi.render.raster import build_hardsoftras
+from dressi.render.raster import HardSoft, Size, build_hardsoftras
 from dressi.render.scene import Mesh
 from dressi.render.shading import unlit
 from dressi.testing.views import MeshLeaves, mesh_leaves, send_mesh
@@ -124,8 +124,10 @@ class ShapeFitter:
         schedule: ShapeSchedule,
         label: str = "shape",
         weights: np.ndarray | None = None,
+        watch: Callable[[Callable[[], np.ndarray]], None] | None = None,
     ) -> FitResult:
-        """Return a fit; see ``fit_shape``."""
+        """Return a fit; see ``fit_shape``. watch: called after each step, outside of what is timed,
+        with a function that reads the positions."""
         ad, last = self.ad, max(schedule.iterations - 1, 1)
         self.optimizer.restart(ad)
         send_mesh(ad, self.leaves, mesh, matrices)
@@ -143,7 +145,7 @@ class ShapeFitter:
 
         send(0)
         live.begin(label, mesh, matrices, silhouettes)
-        _run(ad, self.loss, schedule.iterations, label, result, send, self.leaves.pos)
+        _run(ad, self.loss, schedule.iterations, label, result, send, self.leaves.pos, watch=watch)
         result.data = ad.recv_img(self.leaves.pos)
         return result
 
@@ -197,7 +199,10 @@ class TextureSchedule:
     texels. backward: of F.texture. shape_lr: not None: the vertices move too, by the colours, the
     silhouettes and the regularizers of ``shape``, with this learning rate. r_px: reach in pixels; 1
     is antialiasing mode. hold: steps with one shift of the projection, while nothing is rasterized
-    again; 1 where the vertices move, which have to be rasterized anyway."""
+    again; 1 where the vertices move, which have to be rasterized anyway. sobol: whether the
+    projection is shifted by Sobol points and ``inverse_uv`` draws other pixels in each step; False:
+    the same pixels always. laplacian: its weight where the vertices move, at the start and at the
+    end; None: that of the end of ``shape`` throughout."""
 
     iterations: int = 100
     lr: tuple[float, float] = (0.06, 0.01)
@@ -207,6 +212,8 @@ class TextureSchedule:
     shape_lr: tuple[float, float] | None = None
     r_px: float = 1.0
     hold: int = 3
+    sobol: bool = True
+    laplacian: tuple[float, float] | None = None
     shape: ShapeSchedule = field(default_factory=ShapeSchedule)
 
 
@@ -231,18 +238,12 @@ def fit_texture(
     size = (width, height)
     joint = schedule.shape_lr is not None and silhouettes is not None
     leaves = mesh_leaves(mesh, n_views, requires_grad=joint)
-    assert leaves.uv is not None and leaves.uv_faces is not None
     albedo = Variable(VEC3, schedule.size, requires_grad=True, name="albedo")
     lr, shape_lr = Variable(FLOAT, name="lr"), Variable(FLOAT, name="shape_lr")
+    weight = Variable(FLOAT, name="laplacian_weight")
     target = Variable(VEC3, size, n_views, name="target_colour")
-    reach = schedule.r_px / max(size)
-    # Sobol points shift the projection within a pixel, so that texels between pixel centres are
-    # painted too, and the mean over steps is the box-filtered picture that a camera takes.
     jitter = Variable(VEC2, name="jitter")
-    hs = build_hardsoftras(leaves.pos, leaves.faces, leaves.matrix, size, reach, jitter=jitter)
-    picture = hs.blend(
-        [unlit(hs.peels[0], leaves.uv, leaves.uv_faces, albedo, schedule.backward, wrap="clamp")]
-    )
+    hs, picture = _textured(leaves, albedo, jitter, size, schedule)
     mask = None if weights is None else _layered(ad, weights, FLOAT, "pixel_weight")
     loss = l2_loss(picture, target, mask)
     rates = {albedo: lr}
@@ -250,17 +251,17 @@ def fit_texture(
         assert silhouettes is not None
         outline = _layered(ad, silhouettes, FLOAT, "target_silhouette")
         loss = loss + silhouette_loss(hs.silhouette, outline, mask)
-        loss = _regularized(loss, leaves, mesh, schedule.shape)
+        loss = _regularized(loss, leaves, mesh, schedule.shape, weight)
         rates[leaves.pos] = shape_lr
     ad.set_loss_var(loss)
     ad.set_optimizer(adam_of_each(rates))
     send_mesh(ad, leaves, mesh, matrices)
     ad.send_img(target, colours if n_views > 1 else colours[0])
-    texels = np.full((schedule.size[1], schedule.size[0], 3), schedule.start, np.float32)
-    ad.send_img(albedo, texels)
+    ad.send_img(albedo, np.full((*schedule.size[::-1], 3), schedule.start, np.float32))
     result = FitResult(np.empty(0))
     last = max(schedule.iterations - 1, 1)
-    shifts = _shifts(schedule.iterations, 1 if joint else schedule.hold)
+    smooth = schedule.shape.laplacian[1]
+    shifts = _shifts(schedule, 1 if joint else schedule.hold)
 
     def send(i: int) -> None:
         if i in shifts:
@@ -268,6 +269,7 @@ def fit_texture(
         ad.send_img(lr, _between(schedule.lr, i / last))
         if joint and schedule.shape_lr is not None:
             ad.send_img(shape_lr, _between(schedule.shape_lr, i / last))
+            ad.send_img(weight, _between(schedule.laplacian or (smooth, smooth), i / last))
 
     send(0)
     live.begin(label, mesh, matrices, colours)
@@ -278,26 +280,43 @@ def fit_texture(
     return result
 
 
+def _textured(
+    leaves: MeshLeaves, albedo: Variable, jitter: Variable, size: Size, schedule: TextureSchedule
+) -> tuple[HardSoft, Variable]:
+    """The rasterization, and VEC3 @ size: the textured mesh over black."""
+    assert leaves.uv is not None and leaves.uv_faces is not None
+    reach, back = schedule.r_px / max(size), schedule.backward
+    # Sobol points shift the projection within a pixel, so that texels between pixel centres are
+    # painted too, and the mean over steps is the box-filtered picture that a camera takes.
+    hs = build_hardsoftras(leaves.pos, leaves.faces, leaves.matrix, size, reach, jitter=jitter)
+    step = step_counter("texture.step") if back == "inverse_uv" and schedule.sobol else None
+    colour = unlit(hs.peels[0], leaves.uv, leaves.uv_faces, albedo, back, step, wrap="clamp")
+    return hs, hs.blend([colour])
+
+
 FIRST_HOLD = 10
 """Steps with the first shift: by then the engine has seen that it may leave rasterization out."""
 
 
-def _shifts(iterations: int, hold: int) -> dict[int, np.ndarray]:
+def _shifts(schedule: TextureSchedule, hold: int) -> dict[int, np.ndarray]:
     """Return the shifts of the projection, (2,) pixels within half of one, by the steps at which
     they begin."""
-    begins = [0, *range(FIRST_HOLD if hold > 1 else 1, iterations, hold)]
+    if not schedule.sobol:
+        return {0: np.zeros(2, np.float32)}
+    begins = [0, *range(FIRST_HOLD if hold > 1 else 1, schedule.iterations, hold)]
     points = qmc.Sobol(2, scramble=False).random_base2(max(len(begins) - 1, 1).bit_length())
     return dict(zip(begins, points.astype(np.float32) - 0.5, strict=False))
 
 
 def _regularized(
-    loss: Variable, leaves: MeshLeaves, mesh: Mesh, schedule: ShapeSchedule
+    loss: Variable, leaves: MeshLeaves, mesh: Mesh, schedule: ShapeSchedule, weight: Variable
 ) -> Variable:
-    """Return the loss with the regularizers of a shape, in the weights of the schedule's end."""
+    """Return the loss with the regularizers of a shape: the Laplacian times a weight, the normal
+    consistency in that of the schedule's end."""
     laplacian = laplacian_matrix(mesh.faces, len(mesh.positions))
     return (
         loss
-        + laplacian_loss(leaves.pos, laplacian) * schedule.laplacian[1]
+        + laplacian_loss(leaves.pos, laplacian) * weight
         + normal_consistency(leaves.pos, leaves.faces) * schedule.normal[1]
     )
 
@@ -320,6 +339,7 @@ def _layered(ad: DressiAD, images: np.ndarray, vtype: VType, name: str) -> Varia
 def _run(  # type: ignore[no-untyped-def]
     ad: DressiAD, loss: Variable, iterations: int, label: str, result: FitResult, send,
     positions: Variable, texture: Variable | None = None,
+    watch: Callable[[Callable[[], np.ndarray]], None] | None = None,
 ) -> None:  # fmt: skip
     start = time.perf_counter()
     _ = ad.plan  # builds
@@ -334,6 +354,8 @@ def _run(  # type: ignore[no-untyped-def]
         result.losses.append(value)
         bar.set_postfix(loss=f"{value:.3e}", refresh=False)
         live.step(ad, value, positions, texture)
+        if watch is not None:
+            watch(lambda: ad.recv_img(positions))
         if not math.isfinite(value):
             raise NotFiniteError(f"{label}: the loss became {value} in iteration {i + 1}")
 

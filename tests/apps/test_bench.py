@@ -64,7 +64,7 @@ from dressi.testing.problems import (
 HEAD = {"device", "driver", "commit", "copy1024_ms", "rows"}
 KEYS = {
     "steps": "case ms gpu_ms host_ms bytes stages ratio_to_copy",
-    "limits": "target limit substages stages substages_cached stages_cached max_inputs",
+    "limits": "target limit substages stages substages_cached stages_cached max_inputs ms",
     "ablation": "target name ms substages stages rel_diff ratio_to_copy",
     "silhouettes": "case ms ms_per_view gpu_ms stages ratio_to_copy",
     "textures": "case ms gpu_ms adam_ms peer_ms times_peer ratio_to_copy",

@@ -15,13 +15,13 @@ import pytest
 from dressi.apps.demo import EXTENT
 from dressi.apps.experiments import EXPERIMENTS, Result, run_experiment
 from dressi.apps.experiments.common import Settings, make_settings, option
-from dressi.apps.experiments.curves import summary as curve_summary
 from dressi.apps.experiments.enlarge import CORNERS, signed_distances
 from dressi.apps.experiments.heatmap import summary, trends
-from dressi.apps.experiments.lit_fit import Fit, Trace, run_fit, stage_at
+from dressi.apps.experiments.lit_fit import Fit, run_fit, stage_at
 from dressi.apps.experiments.lit_views import Method, random_views, with_targets
 from dressi.apps.experiments.meshes import horned, merged
-from dressi.apps.experiments.real import Photos, hull_masks, middle_distances, pairs, start_mesh
+from dressi.apps.experiments.real import Photos, hull_masks, pairs, start_mesh
+from dressi.apps.experiments.real_surfaces import chamfer, middle_distances, placed_reference
 from dressi.cli import main
 from dressi.errors import DressiError
 from dressi.render.fit import iou, mean_distance_to_surface
@@ -62,7 +62,7 @@ def test_a_smoke_run_makes_its_files_and_figures(name: str, tmp_path: Path) -> N
     assert data["conditions"] == data["ours"] == [], "they are stated for whole runs"
     report = (out / "report.html").read_text(encoding="utf-8")
     shown = [f for f in data["files"] if f.endswith(".png")]
-    assert report.count("<img") == len(shown) and f"dressi experiment {name} --out" in report
+    assert report.count("<img") == len(shown) and f"dressi experiment {name} --smoke" in report
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -229,19 +229,6 @@ def test_a_trend_within_the_standard_error_does_not_hold() -> None:
         assert [h for _, h in trends({**quotient, **errors}, 500, 2500)] == [holds, holds]
 
 
-def test_the_summary_of_curves_is_over_seeds() -> None:
-    def runs(*ends: float) -> list[Trace]:
-        return [Trace([0, 9], [0.0, 1.0], [8.0, e], ms=2.0) for e in ends]
-
-    figures = curve_summary({"hardsoftras": runs(1.0, 3.0), "aa_mode": runs(2.0, 2.5)})
-    assert (figures["hardsoftras_end_mean"], figures["hardsoftras_end_std"]) == (2.0, 1.0)
-    assert figures["aa_mode_end_mean"] == 2.25 and figures["seeds_won"] == 1
-    # Leads 1 and -0.5.
-    assert (figures["lead_mean"], figures["lead_error"]) == (0.25, pytest.approx(0.75))
-    assert figures["curves"]["hardsoftras"]["distances_mean"] == [8.0, 2.0]
-    assert figures["curves"]["hardsoftras"]["distances_std"] == [0.0, 1.0]
-
-
 def test_reaches_of_a_method_follow_each_other_and_the_last_stays() -> None:
     assert [stage_at(t / 10, 3, 0.6) for t in range(11)] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2]
     assert {stage_at(t / 10, 1, 0.6) for t in range(11)} == {0}
@@ -284,7 +271,8 @@ def test_a_fit_comes_nearer_to_its_target_by_each_method() -> None:
         (["generalize", "--target", "nothing.obj"], "nothing.obj: no such file"),
         (["heatmap", "--K", "1", "0"], "--K must be at least 1, got 0"),
         (["heatmap", "--lr", "0.1"], "lr goes from a start to an end: two numbers, got (0.1,)"),
-        (["curves", "--look", "phong"], "lambert, silhouette, lambert_alpha; got 'phong'"),
+        (["curves", "--look", "phong"], "--look phong: must be of lambert, silhouette"),
+        (["curves", "--peer", "nothing.json"], "nothing.json: must be a JSON object with name"),
         (["curves", "--iterations", "1"], "--iterations must be at least 2, got 1"),
         (["real"], "needs --images DIR and --cameras FILE"),
         (["real", "--images", "nowhere", "--cameras", "x"], "nowhere: no such folder"),
@@ -363,3 +351,24 @@ def test_real_draws_the_hull_of_the_photos_seen() -> None:
     ball = masks[12][..., 0]
     assert (twelve > 0.5)[ball].mean() > 0.99
     assert 0.9 < iou(twelve, ball) < 1.0 and iou(one, ball) < iou(twelve, ball) - 0.1
+
+
+def test_a_reference_scan_is_brought_into_the_box_of_the_fit(tmp_path: Path) -> None:
+    """A ball of radius 3 about (10, 0, 0): radius 1 in a box of side 2; a ball of 1.1 is about a
+    tenth of the radius away, in % of the box's diagonal; one that lies elsewhere is refused."""
+    from dressi.render.io.obj_scene import write_obj
+    from dressi.render.scene import Mesh
+
+    ball = icosphere(3)
+    file = tmp_path / "scan.obj"
+    moved = ball.positions * 3.0 + np.float32([10.0, 0.0, 0.0])
+    write_obj(file, Mesh(moved.astype(np.float32), ball.faces))
+    box = np.array([[7.0, -3.0, -3.0], [13.0, 3.0, 3.0]])
+    reference = placed_reference(str(file), box)
+    assert np.allclose(reference.positions, ball.positions, atol=1e-5)
+    found = chamfer(Mesh(ball.positions * np.float32(1.1), ball.faces), reference)
+    diagonal = 2.0 * np.sqrt(3.0)
+    assert found["chamfer_percent"] == pytest.approx(10.0 / diagonal, rel=0.05)
+    assert chamfer(ball, None) == {}
+    with pytest.raises(DressiError, match="lies outside of the object's box"):
+        placed_reference(str(file), box - 100.0)

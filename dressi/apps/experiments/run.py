@@ -17,6 +17,7 @@ from dressi.apps.address import Address, add_live, live_address
 from dressi.apps.experiments import (
     camera,
     curves,
+    devices,
     edges,
     enlarge,
     env_map,
@@ -25,11 +26,13 @@ from dressi.apps.experiments import (
     hair,
     heatmap,
     human,
+    inverse_uv,
     large_steps,
     mip_rules,
     normal_map,
     real,
     shapes,
+    sphere_edges,
 )
 from dressi.apps.experiments.common import (
     Experiment,
@@ -59,12 +62,15 @@ EXPERIMENTS: dict[str, Experiment] = {
     "fitted_normals": Experiment(fitted_normals.HELP, fitted_normals.Settings, fitted_normals.run),
     "hair": Experiment(hair.HELP, hair.Settings, hair.run),
     "human": Experiment(human.HELP, human.Settings, human.run),
+    "inverse_uv": Experiment(inverse_uv.HELP, inverse_uv.Settings, inverse_uv.run),
     "generalize": Experiment(generalize.HELP, generalize.Settings, generalize.run),
     "curves": Experiment(curves.HELP, curves.Settings, curves.run, live=True),
+    "devices": Experiment(devices.HELP, devices.Settings, devices.run),
     "heatmap": Experiment(heatmap.HELP, heatmap.Settings, heatmap.run, live=True),
     "edges": Experiment(edges.HELP, edges.Settings, edges.run, beyond=True),
     "mip_rules": Experiment(mip_rules.HELP, mip_rules.Settings, mip_rules.run, beyond=True),
     "real": Experiment(real.HELP, real.Settings, real.run, live=True),
+    "sphere_edges": Experiment(sphere_edges.HELP, sphere_edges.Settings, sphere_edges.run),
     "shapes": Experiment(shapes.HELP, shapes.Settings, shapes.run, live=True, beyond=True),
 }
 OUT = "out/experiments"

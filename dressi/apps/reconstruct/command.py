@@ -37,6 +37,7 @@ from dressi.apps.report import (
 )
 from dressi.engine import DressiAD
 from dressi.errors import LoadError
+from dressi.kinds import TextureBackward
 from dressi.render.io import contact_sheet
 from dressi.render.io.files import load_mesh, write_glb
 from dressi.render.io.images import write_png
@@ -56,7 +57,7 @@ ITERATIONS, TEXTURE_ITERATIONS = 480, 100
 class TargetOptions:
     """Options of a reconstruction of a known object. start: hull, sphere, or a file of a mesh.
     refine: whether vertices move while the texture is painted. depth: whether depth is among the
-    pictures. without: of ``pipeline.WITHOUT``."""
+    pictures. texture_gradient: of F.texture. without: of ``pipeline.WITHOUT``."""
 
     views: int = VIEWS
     size: int = 256
@@ -65,6 +66,7 @@ class TargetOptions:
     start: str = "hull"
     refine: bool = True
     depth: bool = False
+    texture_gradient: TextureBackward = "exact"
     device: str | int | None = None
     without: frozenset[str] = field(default_factory=frozenset)
 
@@ -113,7 +115,7 @@ def plan_of(options: TargetOptions) -> Plan:
     )
     painting = None
     if options.texture_iterations:
-        painting = Painting(options.texture_iterations)
+        painting = Painting(options.texture_iterations, backward=options.texture_gradient)
         painting = painting if options.refine else replace(painting, shape_lr=None)
     return Plan(
         rounds_of(options.iterations, options.size),

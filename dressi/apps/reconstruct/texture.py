@@ -29,6 +29,7 @@ from dressi.apps.reconstruct.rounds import (
 )
 from dressi.engine import DressiAD
 from dressi.errors import GraphError
+from dressi.kinds import TextureBackward
 from dressi.render.fit import l1_loss, large_steps, total_variation
 from dressi.render.raster import build_hardsoftras
 from dressi.render.scene import Mesh
@@ -47,7 +48,8 @@ class Painting:
     box of side 2; None: they stay. smoothness: lambda of Large Steps. variation: weight of the
     total variation of the texture, which keeps salt and pepper out of texels that few pixels see.
     gains: whether each view has a gain per channel of its own (exposure of photos). views: per
-    step. size: longer side of the pictures, pixels; None: as they are."""
+    step. size: longer side of the pictures, pixels; None: as they are. backward: of F.texture, how
+    the gradient reaches texels."""
 
     iterations: int = 100
     lr: tuple[float, float] = (0.03, 0.005)
@@ -57,6 +59,7 @@ class Painting:
     gains: bool = False
     views: int = 6
     size: int | None = None
+    backward: TextureBackward = "exact"
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +164,10 @@ def _loss(
     # painted too, and the mean over steps is the box-filtered picture that a camera takes.
     jitter = F.sobol(step_counter("jitter.step")) - 0.5
     hs = build_hardsoftras(pos, leaves.faces, leaves.matrix, size, 1.0 / max(size), jitter=jitter)
-    picture = hs.blend([unlit(p, uv, uv_faces, albedo, wrap="clamp") for p in hs.peels])
+    step = step_counter("texture.step") if how.backward == "inverse_uv" else None
+    picture = hs.blend(
+        [unlit(p, uv, uv_faces, albedo, how.backward, step, wrap="clamp") for p in hs.peels]
+    )
     if gain is not None:
         picture = picture * gain
     loss = l1_loss(picture, leaves.colour, leaves.weights) * weights.colour
