@@ -1,0 +1,334 @@
+"""The fit of ``dressi experiment face``: all parameters together, coarse to fine (paper, B.3).
+
+In: a head model, frames, a start. Out: ``Fitted``. Poses, scale, coefficients and three maps are
+optimized together, maps by SGD, all else by Adam, in one optimizer. The loss is that of the paper:
+landmarks by L1, depth by truncated L1, colours by L2, regularizers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from dressi.ad import SGD, Adam, F, ParameterGroups, Variable
+from dressi.ad.optim import Optimizer
+from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3
+from dressi.apps.experiments.face_capture import Frame
+from dressi.apps.experiments.face_model import HeadModel
+from dressi.apps.experiments.face_picture import Maps, Picture, SurfaceTables, build_picture
+from dressi.apps.experiments.face_start import Start
+from dressi.engine import DressiAD
+from dressi.render.camera.pose import axis_angle_matrix, build_view
+from dressi.render.fit import morphable, total_variation
+from dressi.render.fit.rgbd import depth_loss, landmark_loss
+
+Floats = npt.NDArray[np.float32]
+
+FLAT_NORMAL = (0.5, 0.5, 1.0)
+START_ALBEDO, START_SURFACE = 0.5, (1.0, 0.6, 0.0)
+"""The maps begin flat (paper): grey; occlusion 1, roughness, metallic."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Of the losses. landmarks: per pixel. depth: per cm. color: per squared radiance.
+    coefficients: per squared standard deviation. maps: of total variation."""
+
+    landmarks: float = 0.03
+    depth: float = 1.0
+    color: float = 3.0
+    coefficients: float = 3e-5
+    expression: float = 3e-3
+    maps: float = 0.02
+
+
+TRUNCATION_CM = 1.0
+"""Of the loss of depth: what is farther off is hair, clothes or background."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Learning rates of Adam: per step, in the unit of the parameter (degrees in radians, cm).
+    maps: of SGD, share of the distance to the colour of a pixel that its texels go."""
+
+    identity: float = 0.05
+    expression: float = 0.03
+    rotation: float = 0.003
+    translation: float = 0.03
+    log_scale: float = 0.002
+    maps: float = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Leaves:
+    """Parameters and data of the graph."""
+
+    parameters: dict[str, Variable]
+    target_color: Variable
+    target_depth: Variable
+    color_weight: Variable
+    depth_weight: Variable
+    rate: Variable
+    fixed: dict[Variable, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """leaves, and what is computed of them. terms: the weighted losses by name."""
+
+    leaves: Leaves
+    positions: Variable
+    view: Variable
+    picture: Picture
+    terms: dict[str, Variable]
+    loss: Variable
+
+
+def parameter_leaves(model: HeadModel, n_views: int, map_side: int) -> dict[str, Variable]:
+    """Return all that is fitted, by name."""
+    atlas = (2 * map_side, map_side)
+    shapes = {
+        "identity": (FLOAT, (1, 1), len(model.identity)),
+        "expression": (FLOAT, (1, 1), len(model.expression)),
+        "log_scale": (FLOAT, (1, 1), 1),
+        "rotation": (VEC3, (1, 1), n_views),
+        "translation": (VEC3, (1, 1), n_views),
+        "albedo": (VEC3, atlas, 1),
+        "normal": (VEC3, atlas, 1),
+        "surface": (VEC3, atlas, 1),
+    }
+    return {
+        name: Variable(vtype, size, layers, requires_grad=True, name=name)
+        for name, (vtype, size, layers) in shapes.items()
+    }
+
+
+def start_values(
+    parameters: dict[str, Variable], start: Start
+) -> dict[str, np.ndarray]:
+    """Return what parameters begin with: the mean head, flat maps."""
+    out = {}
+    for name, x in parameters.items():
+        shape = (x.layers, x.size[1], x.size[0], x.vtype.n)
+        flat = {"albedo": START_ALBEDO, "normal": FLAT_NORMAL, "surface": START_SURFACE}
+        out[name] = np.broadcast_to(np.asarray(flat.get(name, 0.0), np.float32), shape).copy()
+    out["log_scale"] += np.float32(np.log(start.scale))
+    return out
+
+
+def build_graph(
+    model: HeadModel,
+    frames: Sequence[Frame],
+    start: Start,
+    size: tuple[int, int],
+    map_side: int,
+    weights: Weights,
+) -> Graph:
+    """Return the graph for pictures of ``size``; frames: of their own size, which may be larger."""
+    n = len(frames)
+    p = parameter_leaves(model, n, map_side)
+    image = {
+        name: Variable(vtype, size, n, name=name)
+        for name, vtype in (
+            ("target_color", VEC3),
+            ("target_depth", FLOAT),
+            ("color_weight", FLOAT),
+            ("depth_weight", FLOAT),
+        )
+    }
+    rate = Variable(FLOAT, name="rate")
+    mean, faces = F.leaf(model.mean, VEC3, "mean"), F.leaf(model.faces, IVEC3, "faces")
+    basis = Variable(VEC3, (len(model.mean), 1), len(model.basis), name="basis")
+    start_view, back = (Variable(MAT4, layers=n, name=name) for name in ("start_view", "back"))
+    projection = Variable(MAT4, layers=n, name="projection")
+    center = Variable(VEC3, layers=n, name="center")
+    marks = Variable(VEC2, (68, 1), n, name="landmarks")
+    mark_weight = Variable(FLOAT, (68, 1), n, name="landmark_weight")
+    leaves = Leaves(p, **image, rate=rate)
+
+    shape = morphable(mean, basis, F.concat([p["identity"], p["expression"]]))
+    positions = shape * F.exp(p["log_scale"])
+    # Turned about the head, not about the camera: else a turn would move it far.
+    turn = build_view(axis_angle_matrix(p["rotation"]), center + p["translation"])
+    view = turn @ back @ start_view
+    tables = SurfaceTables(
+        positions, faces, F.leaf(model.uv, VEC2, "uv"), F.leaf(model.uv_faces, IVEC3, "uv_faces")
+    )
+    maps = Maps(p["albedo"], p["normal"], p["surface"])
+    picture = build_picture(tables, maps, view, projection, size)
+    from dressi.ad.vtype import INT
+    at = F.lookup(positions, F.leaf(model.landmarks[:, None], INT, "landmark_rows"))
+    frame_size = frames[0].size
+    seen = F.stop_gradient(picture.mask)
+    off = picture.color - image["target_color"]
+    counts = image["color_weight"] * seen
+    square = F.sum(F.dot(off, off) * counts) * (1.0 / 3.0) / F.maximum(F.sum(counts), 1.0)
+    flat = F.constant(FLAT_NORMAL)
+    terms = {
+        "landmarks": landmark_loss(at, projection @ view, marks, mark_weight, frame_size)
+        * weights.landmarks,
+        "depth": depth_loss(
+            picture.depth, image["target_depth"], image["depth_weight"] * seen, TRUNCATION_CM
+        )
+        * weights.depth,
+        "color": square * weights.color,
+        "coefficients": F.sum(p["identity"] * p["identity"]) * weights.coefficients
+        + F.sum(p["expression"] * p["expression"]) * weights.expression,
+        "maps": (
+            total_variation(p["albedo"], isotropic=True)
+            + F.mean(F.dot(p["normal"] - flat, p["normal"] - flat))
+            + F.mean(F.dot(p["surface"] - START_SURFACE, p["surface"] - START_SURFACE))
+        )
+        * weights.maps,
+    }
+    loss = F.add_n([t for name, t in terms.items() if getattr(weights, name) > 0.0])
+    centers = start.views[:, :3, 3].astype(np.float32)
+    to_center = np.tile(np.eye(4, dtype=np.float32), (n, 1, 1))
+    to_center[:, :3, 3] = -centers
+    leaves.fixed.update(
+        {
+            basis: model.basis,
+            start_view: start.views.astype(np.float32),
+            back: to_center,
+            center: centers[:, None, None],
+            projection: np.stack([f.projection for f in frames]).astype(np.float32),
+            marks: np.nan_to_num(np.stack([f.landmarks for f in frames]))[:, None],
+            mark_weight: start.weights[:, None, :, None],
+        }
+    )
+    return Graph(leaves, positions, view, picture, terms, loss)
+
+
+def optimizer_of(rates: Rates, rate: Variable, n_pixels: int, color: float) -> Optimizer:
+    """Return SGD for the maps, Adam for all else, with coefficients and maps kept in range.
+
+    A texel's gradient is that of a mean over all pixels, so the rate of SGD counts in pixels.
+    """
+    sgd = SGD(rate * (rates.maps * n_pixels * 1.5 / max(color, 1e-6)))
+    adam = {
+        name: Adam(rate * getattr(rates, name), beta2=0.99)
+        for name in ("identity", "expression", "rotation", "translation", "log_scale")
+    }
+    groups = ParameterGroups({**adam, "albedo": sgd, "normal": sgd, "surface": sgd})
+
+    def step(xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
+        new = []
+        for x, y in zip(xs, groups(xs, gxs), strict=True):
+            if x.name in ("expression", "albedo", "normal", "surface"):
+                y = F.clamp(y, 0.0, 1.0)
+            new.append(y)
+        return new
+
+    return step
+
+
+def halved(frame: Frame, factor: int) -> dict[str, np.ndarray]:
+    """Return colour, depth and their weights of a frame, ``factor`` times smaller: means of what is
+    known. factor: divides both sides of the frame."""
+
+    def blocks(a: np.ndarray) -> np.ndarray:
+        h, w = a.shape[0] // factor, a.shape[1] // factor
+        return a.reshape(h, factor, w, factor, -1).swapaxes(1, 2).reshape(h, w, factor**2, -1)
+
+    mask, known = frame.mask, np.isfinite(frame.depth) & frame.mask
+    inside, has = blocks(mask.astype(np.float32)), blocks(known.astype(np.float32))
+    depth = blocks(np.where(known, frame.depth, 0.0))
+    color = blocks(frame.color * mask[..., None])
+    count, n_known = inside.sum(axis=2), has.sum(axis=2)
+    mean = depth.sum(axis=2) / np.maximum(n_known, 1.0)
+    # A block across an edge in depth has no depth of its own.
+    spread = np.abs(np.where(has > 0, depth - mean[:, :, None], 0.0)).max(axis=2)
+    return {
+        "target_color": color.sum(axis=2) / np.maximum(count, 1.0),
+        "target_depth": mean,
+        "color_weight": (count == factor**2).astype(np.float32),
+        "depth_weight": ((n_known > factor**2 / 2) & (spread < 1.0)).astype(np.float32),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """values: of the parameters, by name. positions: (V, 3), cm. views: (n, 4, 4), model to camera.
+    losses: weighted terms by name, one per record."""
+
+    values: dict[str, np.ndarray]
+    positions: np.ndarray
+    views: np.ndarray
+    losses: dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of the fit. factor: of the picture's side. map_side: texels. iterations. rate: all
+    rates are multiplied with it at the start; it falls to ``last`` times that, evenly in steps."""
+
+    factor: int
+    map_side: int
+    iterations: int
+    rate: float = 1.0
+    last: float = 0.2
+
+
+def fit(
+    model: HeadModel,
+    frames: Sequence[Frame],
+    start: Start,
+    levels: Sequence[Level],
+    weights: Weights,
+    rates: Rates,
+    device: str | None = None,
+) -> Fitted:
+    """Fit the head, coarse to fine."""
+    values: dict[str, np.ndarray] = {}
+    losses: dict[str, list[float]] = {}
+    result = None
+    for level in levels:
+        w, h = frames[0].size
+        size = (w // level.factor, h // level.factor)
+        graph = build_graph(model, frames, start, size, level.map_side, weights)
+        given = start_values(graph.leaves.parameters, start)
+        values = {k: enlarged(values[k], v.shape) if k in values else v for k, v in given.items()}
+        images = [halved(f, level.factor) for f in frames]
+        optimizer = optimizer_of(
+            rates, graph.leaves.rate, size[0] * size[1] * len(frames) // 4, weights.color
+        )
+        with DressiAD(device) as ad:
+            for name, x in graph.leaves.parameters.items():
+                ad.send_img(x, values[name])
+            for x, value in graph.leaves.fixed.items():
+                ad.send_img(x, value)
+            for name in images[0]:
+                ad.send_img(getattr(graph.leaves, name), np.stack([i[name] for i in images]))
+            ad.send_img(graph.leaves.rate, np.float32(level.rate))
+            ad.set_loss_var(graph.loss)
+            ad.set_optimizer(optimizer)
+            parts = max(1, min(10, level.iterations // 5))
+            steps = np.diff(np.linspace(0, level.iterations, parts + 1).astype(int))
+            for k, n_steps in enumerate(steps):
+                falling = level.last ** (k / max(parts - 1, 1))
+                ad.send_img(graph.leaves.rate, np.float32(level.rate * falling))
+                ad.exec_steps(int(n_steps))
+                for name, value in zip(
+                    graph.terms, ad.recv_imgs(list(graph.terms.values())), strict=True
+                ):
+                    losses.setdefault(name, []).append(float(value.reshape(-1)[0]))
+            values = {
+                name: ad.recv_img(x).reshape(values[name].shape)
+                for name, x in graph.leaves.parameters.items()
+            }
+            result = ad.recv_imgs([graph.positions, graph.view])
+    assert result is not None
+    positions, views = result
+    return Fitted(
+        values, positions.reshape(-1, 3), views.reshape(len(frames), 4, 4), losses
+    )
+
+
+def enlarged(value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a map with more texels, each repeated; anything else as it is."""
+    for axis in (1, 2):
+        value = np.repeat(value, shape[axis] // value.shape[axis], axis=axis)
+    return value
