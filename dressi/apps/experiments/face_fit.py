@@ -15,12 +15,13 @@ import numpy.typing as npt
 
 from dressi.ad import SGD, Adam, F, ParameterGroups, Variable
 from dressi.ad.optim import Optimizer
-from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3
+from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3
 from dressi.apps.experiments.face_capture import Frame
 from dressi.apps.experiments.face_model import HeadModel
 from dressi.apps.experiments.face_picture import Maps, Picture, SurfaceTables, build_picture
 from dressi.apps.experiments.face_start import Start
 from dressi.engine import DressiAD
+from dressi.errors import GraphError
 from dressi.render.camera.pose import axis_angle_matrix, build_view
 from dressi.render.fit import morphable, total_variation
 from dressi.render.fit.rgbd import depth_loss, landmark_loss
@@ -44,6 +45,9 @@ class Weights:
     expression: float = 3e-3
     maps: float = 0.02
 
+
+PARTS = 10
+"""Of a level: in each the rate is constant, and at its end the losses are recorded."""
 
 TRUNCATION_CM = 1.0
 """Of the loss of depth: what is farther off is hair, clothes or background."""
@@ -106,17 +110,16 @@ def parameter_leaves(model: HeadModel, n_views: int, map_side: int) -> dict[str,
     }
 
 
-def start_values(
-    parameters: dict[str, Variable], start: Start
-) -> dict[str, np.ndarray]:
-    """Return what parameters begin with: the mean head, flat maps."""
-    out = {}
-    for name, x in parameters.items():
-        shape = (x.layers, x.size[1], x.size[0], x.vtype.n)
-        flat = {"albedo": START_ALBEDO, "normal": FLAT_NORMAL, "surface": START_SURFACE}
-        out[name] = np.broadcast_to(np.asarray(flat.get(name, 0.0), np.float32), shape).copy()
-    out["log_scale"] += np.float32(np.log(start.scale))
-    return out
+def start_value(name: str, x: Variable, start: Start) -> np.ndarray:
+    """Return what a parameter begins with: the mean head at the scale of the start, flat maps."""
+    shape = (x.layers, x.size[1], x.size[0], x.vtype.n)
+    first = {
+        "albedo": START_ALBEDO,
+        "normal": FLAT_NORMAL,
+        "surface": START_SURFACE,
+        "log_scale": np.log(start.scale),
+    }
+    return np.broadcast_to(np.float32(first.get(name, 0.0)), shape).copy()
 
 
 def build_graph(
@@ -159,7 +162,7 @@ def build_graph(
     )
     maps = Maps(p["albedo"], p["normal"], p["surface"])
     picture = build_picture(tables, maps, view, projection, size)
-    from dressi.ad.vtype import INT
+
     at = F.lookup(positions, F.leaf(model.landmarks[:, None], INT, "landmark_rows"))
     frame_size = frames[0].size
     seen = F.stop_gradient(picture.mask)
@@ -225,7 +228,7 @@ def optimizer_of(rates: Rates, rate: Variable, n_pixels: int, color: float) -> O
     return step
 
 
-def halved(frame: Frame, factor: int) -> dict[str, np.ndarray]:
+def shrunk(frame: Frame, factor: int) -> dict[str, np.ndarray]:
     """Return colour, depth and their weights of a frame, ``factor`` times smaller: means of what is
     known. factor: divides both sides of the frame."""
 
@@ -280,51 +283,67 @@ def fit(
     weights: Weights,
     rates: Rates,
     device: str | None = None,
+    before: Fitted | None = None,
 ) -> Fitted:
-    """Fit the head, coarse to fine."""
-    values: dict[str, np.ndarray] = {}
-    losses: dict[str, list[float]] = {}
-    result = None
+    """Fit the head, coarse to fine. frames: of one size, which the factors of the levels divide.
+    before: go on from there. Raises GraphError where the loss becomes no number."""
+    fitted = before
     for level in levels:
         w, h = frames[0].size
         size = (w // level.factor, h // level.factor)
         graph = build_graph(model, frames, start, size, level.map_side, weights)
-        given = start_values(graph.leaves.parameters, start)
-        values = {k: enlarged(values[k], v.shape) if k in values else v for k, v in given.items()}
-        images = [halved(f, level.factor) for f in frames]
-        optimizer = optimizer_of(
-            rates, graph.leaves.rate, size[0] * size[1] * len(frames) // 4, weights.color
-        )
         with DressiAD(device) as ad:
-            for name, x in graph.leaves.parameters.items():
-                ad.send_img(x, values[name])
-            for x, value in graph.leaves.fixed.items():
-                ad.send_img(x, value)
-            for name in images[0]:
-                ad.send_img(getattr(graph.leaves, name), np.stack([i[name] for i in images]))
-            ad.send_img(graph.leaves.rate, np.float32(level.rate))
+            send_all(ad, graph, frames, level.factor, start, fitted)
             ad.set_loss_var(graph.loss)
-            ad.set_optimizer(optimizer)
-            parts = max(1, min(10, level.iterations // 5))
-            steps = np.diff(np.linspace(0, level.iterations, parts + 1).astype(int))
-            for k, n_steps in enumerate(steps):
-                falling = level.last ** (k / max(parts - 1, 1))
-                ad.send_img(graph.leaves.rate, np.float32(level.rate * falling))
-                ad.exec_steps(int(n_steps))
-                for name, value in zip(
-                    graph.terms, ad.recv_imgs(list(graph.terms.values())), strict=True
-                ):
-                    losses.setdefault(name, []).append(float(value.reshape(-1)[0]))
-            values = {
-                name: ad.recv_img(x).reshape(values[name].shape)
-                for name, x in graph.leaves.parameters.items()
-            }
-            result = ad.recv_imgs([graph.positions, graph.view])
-    assert result is not None
-    positions, views = result
-    return Fitted(
-        values, positions.reshape(-1, 3), views.reshape(len(frames), 4, 4), losses
-    )
+            # A texel is read by about as many pixels as there are, of all frames, over texels.
+            n_pixels = size[0] * size[1] * len(frames) // 4
+            ad.set_optimizer(optimizer_of(rates, graph.leaves.rate, n_pixels, weights.color))
+            fitted = run_level(ad, graph, level, fitted)
+    assert fitted is not None
+    return fitted
+
+
+def send_all(
+    ad: DressiAD,
+    graph: Graph,
+    frames: Sequence[Frame],
+    factor: int,
+    start: Start,
+    before: Fitted | None,
+) -> None:
+    """Send parameters, at their start or as they were before, and data."""
+    for name, x in graph.leaves.parameters.items():
+        value = start_value(name, x, start)
+        if before is not None:
+            value = enlarged(before.values[name], value.shape)
+        ad.send_img(x, value)
+    for x, value in graph.leaves.fixed.items():
+        ad.send_img(x, value)
+    images = [shrunk(f, factor) for f in frames]
+    for name in images[0]:
+        ad.send_img(getattr(graph.leaves, name), np.stack([i[name] for i in images]))
+
+
+def run_level(ad: DressiAD, graph: Graph, level: Level, before: Fitted | None) -> Fitted:
+    """Run the iterations of a level, in parts with a rate each."""
+    losses = {} if before is None else {k: list(v) for k, v in before.losses.items()}
+    n_parts = max(1, min(PARTS, level.iterations // 5))
+    parts = np.diff(np.linspace(0, level.iterations, n_parts + 1).astype(int))
+    for k, n_steps in enumerate(parts.tolist()):
+        falling = level.last ** (k / max(n_parts - 1, 1))
+        ad.send_img(graph.leaves.rate, np.float32(level.rate * falling))
+        ad.exec_steps(n_steps)
+        terms = ad.recv_imgs(list(graph.terms.values()))
+        for name, value in zip(graph.terms, terms, strict=True):
+            losses.setdefault(name, []).append(float(value.ravel()[0]))
+    if not np.isfinite(losses["color"][-1]):
+        raise GraphError("face: the loss became no number\n  hint: check depth and landmarks")
+    values = {
+        name: ad.recv_img(x).reshape(x.layers, x.size[1], x.size[0], x.vtype.n)
+        for name, x in graph.leaves.parameters.items()
+    }
+    positions, views = ad.recv_imgs([graph.positions, graph.view])
+    return Fitted(values, positions.reshape(-1, 3), views.reshape(-1, 4, 4), losses)
 
 
 def enlarged(value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

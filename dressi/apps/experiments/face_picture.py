@@ -68,7 +68,8 @@ class SurfaceTables:
 class Picture:
     """What is seen, a layer per view. color: VEC3, linear, 0 beside the surface. depth: FLOAT, cm
     from the plane of the camera, 0 beside it. mask: FLOAT. facing: FLOAT, cosine between normal and
-    direction to the eye. uv: VEC2. normal: VEC3, world, with the map."""
+    direction to the eye. uv: VEC2. normal: VEC3, world, with the map.
+    albedo, properties: of the maps; what lies beside the surface means nothing."""
 
     raster: HardRaster
     color: Variable
@@ -77,6 +78,8 @@ class Picture:
     facing: Variable
     uv: Variable
     normal: Variable
+    albedo: Variable
+    properties: Variable
 
 
 def build_picture(
@@ -102,9 +105,10 @@ def build_picture(
         tangent = flat_tangent(peel, s.positions, s.faces, s.uv, s.uv_faces)
         normal = perturb_normal(normal, tangent, F.texture(maps.normal, uv, wrap="clamp"))
     properties = F.texture(maps.surface, uv, wrap="clamp")
+    albedo = F.texture(maps.albedo, uv, wrap="clamp")
     shaded = pbr(
         Surface(
-            F.texture(maps.albedo, uv, wrap="clamp"),
+            albedo,
             position,
             normal,
             eye,
@@ -115,4 +119,4 @@ def build_picture(
     )
     depth = F.where(raster.mask, metric_depth(position, view), 0.0)
     color = F.where(raster.mask, shaded, 0.0)
-    return Picture(raster, color, depth, raster.mask, facing, uv, normal)
+    return Picture(raster, color, depth, raster.mask, facing, uv, normal, albedo, properties)

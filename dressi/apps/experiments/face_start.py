@@ -75,9 +75,11 @@ def landmark_points(frame: Frame) -> Floats:
     return out
 
 
-def start_from_landmarks(landmarks: Floats, frames: Sequence[Frame]) -> Start:
-    """Return scale and poses. landmarks: (68, 3) of the mean head, cm. Raises DressiError, naming
-    the frame, where too few landmarks have a depth."""
+def start_from_landmarks(
+    landmarks: Floats, frames: Sequence[Frame], scale: float | None = None
+) -> Start:
+    """Return scale and poses. landmarks: (68, 3) of a head, cm. scale: keep it. Raises DressiError,
+    naming the frame, where too few landmarks have a depth."""
     points = np.stack([landmark_points(f) for f in frames])
     known = np.isfinite(points).all(axis=2)
     for frame, row in zip(frames, known, strict=True):
@@ -87,23 +89,23 @@ def start_from_landmarks(landmarks: Floats, frames: Sequence[Frame]) -> Start:
                 "needed for its pose\n  hint: check its landmarks, depth and unit of depth"
             )
     weights = known.astype(np.float64)
-    scale, poses = 1.0, []
+    size, poses = 1.0, []
     for _ in range(ROUNDS):
         found = [
-            similarity(landmarks[k], p[k], w[k])
+            similarity(landmarks[k], p[k], w[k], scale)
             for p, k, w in zip(points, known, weights, strict=True)
         ]
-        scale = float(np.median([s for s, _, _ in found]))
+        size = float(np.median([s for s, _, _ in found]))
         poses = []
         for k, (p, seen) in enumerate(zip(points, known, strict=True)):
-            _, r, t = similarity(landmarks[seen], p[seen], weights[k, seen], scale)
+            _, r, t = similarity(landmarks[seen], p[seen], weights[k, seen], size)
             poses.append((r, t))
-            off = np.linalg.norm(scale * landmarks[seen] @ r.T + t - p[seen], axis=1)
+            off = np.linalg.norm(size * landmarks[seen] @ r.T + t - p[seen], axis=1)
             weights[k, seen] = 1.0 / np.maximum(off, NOISE_CM)
     views = np.tile(np.eye(4), (len(frames), 1, 1))
     for view, (r, t) in zip(views, poses, strict=True):
         view[:3, :3], view[:3, 3] = r, t
-    return Start(scale, views, counted(frames, views))
+    return Start(size, views, counted(frames, views))
 
 
 def counted(frames: Sequence[Frame], views: Floats) -> Floats:
