@@ -74,7 +74,7 @@ def first_hit(scan: Mesh, pixel: tuple[float, float]) -> np.ndarray:
         q = np.cross(eye - a, u)
         t = (q @ ray) / volume
         at = (v * q).sum(axis=1) / volume
-    met = (s >= 0) & (t >= 0) & (s + t <= 1) & (at > 0)
+        met = (s >= 0) & (t >= 0) & (s + t <= 1) & (at > 0)
     return np.asarray(eye + at[met].min() * ray)
 
 

@@ -6,7 +6,6 @@ In: points, matrices, images of depth. Out: FLOAT @ 1x1, with gradient to points
 from __future__ import annotations
 
 from dressi.ad import F, Variable
-from dressi.ad.doubts import check_alike
 from dressi.ad.vtype import FLOAT, MAT4, VEC2, VEC3, VEC4
 from dressi.errors import GraphError
 from dressi.render.raster import Size
@@ -83,9 +82,14 @@ def depth_loss(depth: Variable, target: Variable, weights: Variable, truncation:
     depth, target: FLOAT @ one size, world units. weights: FLOAT; 0 where one of them is unknown,
     e.g. where the sensor gave none. truncation: world units; beyond it there is no gradient, as
     what is that far off belongs to something else. Without any pixel the loss is 0. Gradient to
-    depth. Raises GraphError for sizes that differ and a truncation that is not above 0.
+    depth. Raises GraphError for types, sizes or layers that differ, and for a truncation that is
+    not above 0.
     """
-    check_alike("depth_loss", depth, target)
+    for what, x in (("target", target), ("weights", weights)):
+        if x.vtype is not FLOAT or (x.size, x.layers) != (depth.size, depth.layers):
+            raise GraphError(
+                f"depth_loss: {what} must be like the depth, {depth.label()}, got {x.label()}"
+            )
     if not truncation > 0.0:
         raise GraphError(f"depth_loss: truncation must be above 0, got {truncation!r}")
     off = F.minimum(F.abs(depth - target), truncation)
