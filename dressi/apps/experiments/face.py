@@ -167,10 +167,10 @@ def shape_figures(
     if case.scan is None:
         return out
     marks = case.scan.landmarks
-    clean = np.stack([landmark_pixels(marks, f, view_of(f)) for f in case.frames])
+    clean = np.stack([landmark_pixels(marks, f, f.known_view) for f in case.frames])
     error = landmark_error(places, case.frames, views, clean, weights)
     points = face_points(case.scan, case.frames)
-    begin = np.linalg.inv(np.asarray(views[0], np.float64)) @ view_of(case.frames[0])
+    begin = np.linalg.inv(np.asarray(views[0], np.float64)) @ case.frames[0].known_view
     found = align(points, begin, positions, case.model.faces)
     as_placed = align(points, begin, positions, case.model.faces, rounds=0)
     return out | {
@@ -180,20 +180,14 @@ def shape_figures(
     }
 
 
-def view_of(frame: Frame) -> np.ndarray:
-    """Return the view of a frame whose camera is known."""
-    assert frame.view is not None
-    return frame.view
-
-
 def kept_view(case: Case, kept: Frame, fitted: Fitted) -> np.ndarray:
     """Return the view of the frame that was kept out: the true one where it is known, else by its
     landmarks."""
     if case.scan is not None:
         points = face_points(case.scan, case.frames)
-        begin = np.linalg.inv(fitted.views[0].astype(np.float64)) @ view_of(case.frames[0])
+        begin = np.linalg.inv(fitted.views[0].astype(np.float64)) @ case.frames[0].known_view
         motion = align(points, begin, fitted.positions, case.model.faces).motion
-        return np.asarray(view_of(kept) @ np.linalg.inv(motion))
+        return np.asarray(kept.known_view @ np.linalg.inv(motion))
     places = fitted.positions[case.model.landmarks].astype(np.float64)
     return np.asarray(start_from_landmarks(places, [kept], 1.0).views[0])
 
@@ -205,7 +199,7 @@ def draw_all(
     assert settings.out is not None
     maps = {k: fitted.values[k].reshape(before.maps[k].shape) for k in before.maps}
     frames, views = list(case.frames), list(fitted.views)
-    starts = list(case.start.views)
+    starts: list[np.ndarray | None] = list(case.start.views)
     if case.kept is not None:
         frames.append(case.kept)
         views.append(kept_view(case, case.kept, fitted))
@@ -287,7 +281,9 @@ def table_of(figures: dict[str, Any]) -> list[tuple[str, ...]]:
         "without_depth_": "coarse, without depth",
         "without_landmarks_": "coarse, without landmarks",
     }
-    rows = [("", "distance mm", "unaligned mm", "landmarks px", "to the noisy ones px")]
+    rows: list[tuple[str, ...]] = [
+        ("", "distance mm", "unaligned mm", "landmarks px", "noisy ones px")
+    ]
     for name, label in names.items():
         if f"{name}landmark_px" in figures:
             cells = (f"{figures[name + k]:.2f}" if name + k in figures else "" for k in keys)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,12 @@ class Frame:
     def size(self) -> tuple[int, int]:
         """(width, height), pixels."""
         return self.color.shape[1], self.color.shape[0]
+
+    @property
+    def known_view(self) -> Floats:
+        """The view of a frame whose camera is known."""
+        assert self.view is not None
+        return self.view
 
     @property
     def projection(self) -> Floats:
@@ -109,60 +115,6 @@ DISTANCE_CM, FOCAL_PX = 42.0, 600.0
 """Of the camera from the head; of a picture 640 pixels high."""
 
 
-def scan_frames(
-    scan: Scan,
-    size: tuple[int, int],
-    noise: Noise,
-    seed: int,
-    device: str | None = None,
-) -> list[Frame]:
-    """Return the rendered frames of the scan, the last one to be kept out."""
-    focal = FOCAL_PX * size[1] / 640.0
-    views = [pose_view(scan, yaw, pitch) for _, yaw, pitch in POSES]
-    blank = [
-        Frame(
-            name,
-            np.zeros((size[1], size[0], 3), np.float32),
-            np.zeros((size[1], size[0]), np.float32),
-            np.zeros((size[1], size[0]), bool),
-            np.zeros((N_LANDMARKS, 2)),
-            np.full(2, focal),
-            np.asarray(size) / 2.0,
-            view,
-            name == POSES[-1][0],
-        )
-        for (name, _, _), view in zip(POSES, views, strict=True)
-    ]
-    color, depth, mask, facing = draw_scan(scan, blank, device)
-    matrices = np.stack([f.projection @ f.view for f in blank])
-    seen = seen_points(scan.landmarks, scan.mesh, matrices, 2e-3)
-    rng = np.random.default_rng(seed)
-    frames = []
-    for k, f in enumerate(blank):
-        clip = np.c_[scan.landmarks, np.ones(N_LANDMARKS)] @ matrices[k].T
-        at = (clip[:, :2] / clip[:, 3:] * 0.5 + 0.5) * size
-        at = at + rng.normal(0.0, noise.landmarks_px, at.shape)
-        at[~seen[k]] = np.nan
-        measured = depth[k] + rng.normal(0.0, noise.depth_cm, depth[k].shape)
-        hole = (facing[k] < MIN_FACING) | (rng.uniform(size=hole_shape(depth[k])) < noise.holes)
-        measured[hole | ~mask[k]] = np.nan
-        shown = color[k] + rng.normal(0.0, noise.color, color[k].shape)
-        frames.append(
-            Frame(
-                f.name,
-                np.where(mask[k][..., None], shown, 0.0).astype(np.float32),
-                measured.astype(np.float32),
-                mask[k],
-                at,
-                f.focal,
-                f.center,
-                f.view,
-                f.held_out,
-            )
-        )
-    return frames
-
-
 @dataclass(frozen=True)
 class Noise:
     """Standard deviations of noise: of landmarks in pixels, depth in cm, linear colour. holes:
@@ -174,9 +126,49 @@ class Noise:
     holes: float = 0.02
 
 
-def hole_shape(depth: npt.NDArray[np.float32]) -> tuple[int, ...]:
-    """Return the shape of the random numbers that say where depth is missing."""
-    return depth.shape
+def scan_frames(
+    scan: Scan, size: tuple[int, int], noise: Noise, seed: int, device: str | None = None
+) -> list[Frame]:
+    """Return the rendered frames of the scan, the last one to be kept out. size: (width, height),
+    pixels. seed: of the noise."""
+    focal = np.full(2, FOCAL_PX * size[1] / 640.0)
+    shape = size[1], size[0]
+    blank = [
+        Frame(
+            name,
+            np.zeros((*shape, 3), np.float32),
+            np.zeros(shape, np.float32),
+            np.zeros(shape, bool),
+            np.zeros((N_LANDMARKS, 2)),
+            focal,
+            np.asarray(size) / 2.0,
+            pose_view(scan, yaw, pitch),
+            name == POSES[-1][0],
+        )
+        for name, yaw, pitch in POSES
+    ]
+    color, depth, mask, facing = draw_scan(scan, blank, device)
+    matrices = np.stack([f.projection @ f.known_view for f in blank])
+    seen = seen_points(scan.landmarks, scan.mesh, matrices, 2e-3)
+    rng = np.random.default_rng(seed)
+    frames = []
+    for k, frame in enumerate(blank):
+        clip = np.c_[scan.landmarks, np.ones(N_LANDMARKS)] @ matrices[k].T
+        at = (clip[:, :2] / clip[:, 3:] * 0.5 + 0.5) * size
+        at = np.where(seen[k][:, None], at + rng.normal(0.0, noise.landmarks_px, at.shape), np.nan)
+        measured = depth[k] + rng.normal(0.0, noise.depth_cm, shape)
+        blind = (facing[k] < MIN_FACING) | (rng.uniform(size=shape) < noise.holes) | ~mask[k]
+        shown = color[k] + rng.normal(0.0, noise.color, color[k].shape)
+        frames.append(
+            replace(
+                frame,
+                color=np.where(mask[k][..., None], shown, 0.0).astype(np.float32),
+                depth=np.where(blind, np.nan, measured).astype(np.float32),
+                mask=mask[k],
+                landmarks=at,
+            )
+        )
+    return frames
 
 
 def pose_view(scan: Scan, yaw_deg: float, pitch_deg: float) -> Floats:
@@ -202,7 +194,7 @@ def draw_scan(scan: Scan, frames: Sequence[Frame], device: str | None) -> list[n
     projection = Variable(MAT4, layers=n, name="projection")
     picture = build_picture(tables, maps, view, projection, size)
     with DressiAD(device) as ad:
-        ad.send_img(view, np.stack([f.view for f in frames]).astype(np.float32))
+        ad.send_img(view, np.stack([f.known_view for f in frames]).astype(np.float32))
         ad.send_img(projection, np.stack([f.projection for f in frames]).astype(np.float32))
         out = ad.recv_imgs([picture.color, picture.depth, picture.mask, picture.facing])
     color, depth, mask, facing = (a.reshape(n, size[1], size[0], -1) for a in out)

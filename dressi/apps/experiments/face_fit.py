@@ -68,13 +68,10 @@ class Rates:
 
 @dataclass(frozen=True, eq=False)
 class Leaves:
-    """Parameters and data of the graph."""
+    """Parameters, data of the frames, the factor of all rates, and what never changes."""
 
     parameters: dict[str, Variable]
-    target_color: Variable
-    target_depth: Variable
-    color_weight: Variable
-    depth_weight: Variable
+    images: dict[str, Variable]
     rate: Variable
     fixed: dict[Variable, np.ndarray] = field(default_factory=dict)
 
@@ -119,7 +116,7 @@ def start_value(name: str, x: Variable, start: Start) -> np.ndarray:
         "surface": START_SURFACE,
         "log_scale": np.log(start.scale),
     }
-    return np.broadcast_to(np.float32(first.get(name, 0.0)), shape).copy()
+    return np.broadcast_to(np.asarray(first.get(name, 0.0), np.float32), shape).copy()
 
 
 def build_graph(
@@ -150,7 +147,7 @@ def build_graph(
     center = Variable(VEC3, layers=n, name="center")
     marks = Variable(VEC2, (68, 1), n, name="landmarks")
     mark_weight = Variable(FLOAT, (68, 1), n, name="landmark_weight")
-    leaves = Leaves(p, **image, rate=rate)
+    leaves = Leaves(p, image, rate)
 
     shape = morphable(mean, basis, F.concat([p["identity"], p["expression"]]))
     positions = shape * F.exp(p["log_scale"])
@@ -321,7 +318,7 @@ def send_all(
         ad.send_img(x, value)
     images = [shrunk(f, factor) for f in frames]
     for name in images[0]:
-        ad.send_img(getattr(graph.leaves, name), np.stack([i[name] for i in images]))
+        ad.send_img(graph.leaves.images[name], np.stack([i[name] for i in images]))
 
 
 def run_level(ad: DressiAD, graph: Graph, level: Level, before: Fitted | None) -> Fitted:

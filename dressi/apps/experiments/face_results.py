@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dressi.ad import F, Variable, build_backward
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC2, VEC3
 from dressi.apps.experiments.face_capture import Frame, Scan
-from dressi.apps.experiments.face_fit import FLAT_NORMAL, START_SURFACE
+from dressi.apps.experiments.face_fit import FLAT_NORMAL, START_ALBEDO, START_SURFACE
 from dressi.apps.experiments.face_model import HeadModel
 from dressi.apps.experiments.face_picture import Maps, SurfaceTables, build_picture
 from dressi.apps.experiments.face_start import similarity
@@ -148,8 +148,11 @@ def cleaned(
 
 def start_head(model: HeadModel, scale: float, side: int) -> Head:
     """Return the mean head with flat maps."""
-    flat = {"albedo": (0.5,) * 3, "normal": FLAT_NORMAL, "surface": START_SURFACE}
-    maps = {k: np.broadcast_to(np.float32(v), (side, 2 * side, 3)).copy() for k, v in flat.items()}
+    flat = {"albedo": (START_ALBEDO,) * 3, "normal": FLAT_NORMAL, "surface": START_SURFACE}
+    maps = {
+        k: np.broadcast_to(np.asarray(v, np.float32), (side, 2 * side, 3)).copy()
+        for k, v in flat.items()
+    }
     return Head((model.mean * scale).astype(np.float32), maps)
 
 
@@ -171,7 +174,7 @@ def face_points(scan: Scan, frames: Sequence[Frame]) -> Floats:
     """Return (N, 3): vertices of the scan's face that some frame sees, cm."""
     points = scan.mesh.positions.astype(np.float64)
     near = np.linalg.norm(points - scan.landmarks[TIP], axis=1) < FACE_RADIUS_CM
-    matrices = np.stack([f.projection @ f.view for f in frames if f.view is not None])
+    matrices = np.stack([f.projection @ f.known_view for f in frames])
     return points[near][seen_points(points[near], scan.mesh, matrices, 1e-3).any(axis=0)]
 
 

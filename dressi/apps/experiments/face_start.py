@@ -81,15 +81,15 @@ def start_from_landmarks(
     """Return scale and poses. landmarks: (68, 3) of a head, cm. scale: keep it. Raises DressiError,
     naming the frame, where too few landmarks have a depth."""
     points = np.stack([landmark_points(f) for f in frames])
-    known = np.isfinite(points).all(axis=2)
+    known: npt.NDArray[np.bool_] = np.asarray(np.isfinite(points).all(axis=2))
     for frame, row in zip(frames, known, strict=True):
         if row.sum() < LEAST:
             raise DressiError(
                 f"face: frame '{frame.name}' has {row.sum()} landmarks with depth, {LEAST} are "
                 "needed for its pose\n  hint: check its landmarks, depth and unit of depth"
             )
-    weights = known.astype(np.float64)
-    size, poses = 1.0, []
+    weights = np.asarray(known, np.float64)
+    size, poses = 1.0, list[tuple[Floats, Floats]]()
     for _ in range(ROUNDS):
         found = [
             similarity(landmarks[k], p[k], w[k], scale)
@@ -110,7 +110,8 @@ def start_from_landmarks(
 
 def counted(frames: Sequence[Frame], views: Floats) -> Floats:
     """Return (n, 68): 1 for landmarks that are seen, without the jaw of turned heads."""
-    weights = np.stack([np.isfinite(f.landmarks).all(axis=1) for f in frames]).astype(np.float64)
+    seen = [np.isfinite(f.landmarks).all(axis=1) for f in frames]
+    weights = np.array(seen, np.float64)
     for row, view in zip(weights, views, strict=True):
         if abs(yaw_deg(view)) > TURNED_DEG:
             row[JAW] = 0.0
