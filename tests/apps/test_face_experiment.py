@@ -167,14 +167,12 @@ def test_smaller_pictures_are_means_of_what_is_known() -> None:
     mask = frame.mask.copy()
     mask[2, 0] = False
     out = shrunk(replace(frame, depth=depth, mask=mask), 2)
-    assert out["target_depth"].shape == (96, 72, 1)
+    assert out["depth"].shape == (96, 72, 1)
     weights = out["depth_weight"][:2, :3, 0]
     assert weights.tolist() == [[1, 0, 0], [1, 1, 1]], "unknown; across an edge of depth"
-    assert out["target_depth"][0, 0, 0] == 50.0
+    assert out["depth"][0, 0, 0] == 50.0
     assert out["color_weight"][:2, :2, 0].tolist() == [[1, 1], [0, 1]]
-    np.testing.assert_allclose(
-        out["target_color"][0, 0], frame.color[:2, :2].mean(axis=(0, 1)), rtol=1e-6
-    )
+    np.testing.assert_allclose(out["color"][0, 0], frame.color[:2, :2].mean(axis=(0, 1)), rtol=1e-6)
 
 
 def test_hardly_seen_texels_are_filled_from_those_around_them() -> None:

@@ -8,7 +8,7 @@ landmarks by L1, depth by truncated L1, colours by L2, regularizers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -36,12 +36,13 @@ START_ALBEDO, START_SURFACE = 0.5, (1.0, 0.6, 0.0)
 @dataclass(frozen=True)
 class Weights:
     """Of the losses. landmarks: per pixel. depth: per cm. color: per squared radiance.
-    coefficients: per squared standard deviation. maps: of total variation."""
+    identity: per squared standard deviation. expression: per squared weight.
+    maps: of total variation of the albedo, and of squares of what the others differ from flat."""
 
     landmarks: float = 0.03
     depth: float = 1.0
     color: float = 3.0
-    coefficients: float = 3e-5
+    identity: float = 3e-5
     expression: float = 3e-3
     maps: float = 0.02
 
@@ -63,7 +64,7 @@ class Rates:
     rotation: float = 0.003
     translation: float = 0.03
     log_scale: float = 0.002
-    maps: float = 0.5
+    maps: float = 0.15
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,7 @@ class Leaves:
     parameters: dict[str, Variable]
     images: dict[str, Variable]
     rate: Variable
-    fixed: dict[Variable, np.ndarray] = field(default_factory=dict)
+    fixed: dict[Variable, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +120,43 @@ def start_value(name: str, x: Variable, start: Start) -> np.ndarray:
     return np.broadcast_to(np.asarray(first.get(name, 0.0), np.float32), shape).copy()
 
 
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Leaves that hold the same throughout a level. start_view: MAT4, the poses of the start. back:
+    MAT4, moves the head to the camera. center: VEC3, from where. projection: MAT4. landmarks: VEC2,
+    landmark_weight: FLOAT @ (68, 1). All with a layer per frame. basis: VEC3, a layer per
+    component. values: what each holds."""
+
+    basis: Variable
+    start_view: Variable
+    back: Variable
+    center: Variable
+    projection: Variable
+    landmarks: Variable
+    landmark_weight: Variable
+    values: dict[Variable, np.ndarray]
+
+
+def data_leaves(model: HeadModel, frames: Sequence[Frame], start: Start) -> Data:
+    """Return the leaves of the data."""
+    n = len(frames)
+    center = start.views[:, :3, 3]
+    back = np.tile(np.eye(4), (n, 1, 1))
+    back[:, :3, 3] = -center
+    given = {
+        "basis": (VEC3, (len(model.mean), 1), model.basis),
+        "start_view": (MAT4, (1, 1), start.views),
+        "back": (MAT4, (1, 1), back),
+        "center": (VEC3, (1, 1), center[:, None, None]),
+        "projection": (MAT4, (1, 1), np.stack([f.projection for f in frames])),
+        "landmarks": (VEC2, (68, 1), np.nan_to_num([f.landmarks for f in frames])[:, None]),
+        "landmark_weight": (FLOAT, (68, 1), start.weights[:, None, :, None]),
+    }
+    leaves = {k: Variable(t, size, len(v), name=k) for k, (t, size, v) in given.items()}
+    values = {leaves[k]: np.asarray(v, np.float32) for k, (_, _, v) in given.items()}
+    return Data(**leaves, values=values)
+
+
 def build_graph(
     model: HeadModel,
     frames: Sequence[Frame],
@@ -129,77 +167,51 @@ def build_graph(
 ) -> Graph:
     """Return the graph for pictures of ``size``; frames: of their own size, which may be larger."""
     n = len(frames)
-    p = parameter_leaves(model, n, map_side)
-    image = {
-        name: Variable(vtype, size, n, name=name)
-        for name, vtype in (
-            ("target_color", VEC3),
-            ("target_depth", FLOAT),
-            ("color_weight", FLOAT),
-            ("depth_weight", FLOAT),
-        )
-    }
-    rate = Variable(FLOAT, name="rate")
-    mean, faces = F.leaf(model.mean, VEC3, "mean"), F.leaf(model.faces, IVEC3, "faces")
-    basis = Variable(VEC3, (len(model.mean), 1), len(model.basis), name="basis")
-    start_view, back = (Variable(MAT4, layers=n, name=name) for name in ("start_view", "back"))
-    projection = Variable(MAT4, layers=n, name="projection")
-    center = Variable(VEC3, layers=n, name="center")
-    marks = Variable(VEC2, (68, 1), n, name="landmarks")
-    mark_weight = Variable(FLOAT, (68, 1), n, name="landmark_weight")
-    leaves = Leaves(p, image, rate)
+    p, data = parameter_leaves(model, n, map_side), data_leaves(model, frames, start)
+    types = {"color": VEC3, "depth": FLOAT, "color_weight": FLOAT, "depth_weight": FLOAT}
+    image = {name: Variable(vtype, size, n, name=name) for name, vtype in types.items()}
 
-    shape = morphable(mean, basis, F.concat([p["identity"], p["expression"]]))
+    mean, faces = F.leaf(model.mean, VEC3, "mean"), F.leaf(model.faces, IVEC3, "faces")
+    shape = morphable(mean, data.basis, F.concat([p["identity"], p["expression"]]))
     positions = shape * F.exp(p["log_scale"])
     # Turned about the head, not about the camera: else a turn would move it far.
-    turn = build_view(axis_angle_matrix(p["rotation"]), center + p["translation"])
-    view = turn @ back @ start_view
+    turn = build_view(axis_angle_matrix(p["rotation"]), data.center + p["translation"])
+    view = turn @ data.back @ data.start_view
     tables = SurfaceTables(
         positions, faces, F.leaf(model.uv, VEC2, "uv"), F.leaf(model.uv_faces, IVEC3, "uv_faces")
     )
     maps = Maps(p["albedo"], p["normal"], p["surface"])
-    picture = build_picture(tables, maps, view, projection, size)
+    picture = build_picture(tables, maps, view, data.projection, size)
 
-    at = F.lookup(positions, F.leaf(model.landmarks[:, None], INT, "landmark_rows"))
-    frame_size = frames[0].size
+    rows = F.leaf(model.landmarks[:, None], INT, "landmark_rows")
+    at, matrix = F.lookup(positions, rows), data.projection @ view
+    marks = landmark_loss(at, matrix, data.landmarks, data.landmark_weight, frames[0].size)
+    terms = {"landmarks": marks, **image_losses(picture, image), **priors(p)}
+    terms = {name: term * getattr(weights, name) for name, term in terms.items()}
+    used = [term for name, term in terms.items() if getattr(weights, name) > 0.0]
+    leaves = Leaves(p, image, Variable(FLOAT, name="rate"), data.values)
+    return Graph(leaves, positions, view, picture, terms, F.add_n(used))
+
+
+def image_losses(picture: Picture, image: dict[str, Variable]) -> dict[str, Variable]:
+    """Return the losses of depth and colours, over the pixels that show the head and count."""
     seen = F.stop_gradient(picture.mask)
-    off = picture.color - image["target_color"]
-    counts = image["color_weight"] * seen
+    depth = depth_loss(picture.depth, image["depth"], image["depth_weight"] * seen, TRUNCATION_CM)
+    off, counts = picture.color - image["color"], image["color_weight"] * seen
     square = F.sum(F.dot(off, off) * counts) * (1.0 / 3.0) / F.maximum(F.sum(counts), 1.0)
-    flat = F.constant(FLAT_NORMAL)
-    terms = {
-        "landmarks": landmark_loss(at, projection @ view, marks, mark_weight, frame_size)
-        * weights.landmarks,
-        "depth": depth_loss(
-            picture.depth, image["target_depth"], image["depth_weight"] * seen, TRUNCATION_CM
-        )
-        * weights.depth,
-        "color": square * weights.color,
-        "coefficients": F.sum(p["identity"] * p["identity"]) * weights.coefficients
-        + F.sum(p["expression"] * p["expression"]) * weights.expression,
-        "maps": (
-            total_variation(p["albedo"], isotropic=True)
-            + F.mean(F.dot(p["normal"] - flat, p["normal"] - flat))
-            + F.mean(F.dot(p["surface"] - START_SURFACE, p["surface"] - START_SURFACE))
-        )
-        * weights.maps,
+    return {"depth": depth, "color": square}
+
+
+def priors(p: dict[str, Variable]) -> dict[str, Variable]:
+    """Return the regularizers of the coefficients and of the maps."""
+    flat, surface = p["normal"] - FLAT_NORMAL, p["surface"] - START_SURFACE
+    return {
+        "identity": F.sum(p["identity"] * p["identity"]),
+        "expression": F.sum(p["expression"] * p["expression"]),
+        "maps": total_variation(p["albedo"], isotropic=True)
+        + F.mean(F.dot(flat, flat))
+        + F.mean(F.dot(surface, surface)),
     }
-    loss = F.add_n([t for name, t in terms.items() if getattr(weights, name) > 0.0])
-    centers = start.views[:, :3, 3].astype(np.float32)
-    to_center = np.tile(np.eye(4, dtype=np.float32), (n, 1, 1))
-    to_center[:, :3, 3] = -centers
-    leaves.fixed.update(
-        {
-            basis: model.basis,
-            start_view: start.views.astype(np.float32),
-            back: to_center,
-            center: centers[:, None, None],
-            projection: np.stack([f.projection for f in frames]).astype(np.float32),
-            marks: np.nan_to_num(np.stack([f.landmarks for f in frames]))[:, None],
-            mark_weight: start.weights[:, None, :, None],
-        }
-    )
-    return Graph(leaves, positions, view, picture, terms, loss)
 
 
 def optimizer_of(rates: Rates, rate: Variable, n_pixels: int, color: float) -> Optimizer:
@@ -242,8 +254,8 @@ def shrunk(frame: Frame, factor: int) -> dict[str, np.ndarray]:
     # A block across an edge in depth has no depth of its own.
     spread = np.abs(np.where(has > 0, depth - mean[:, :, None], 0.0)).max(axis=2)
     return {
-        "target_color": color.sum(axis=2) / np.maximum(count, 1.0),
-        "target_depth": mean,
+        "color": color.sum(axis=2) / np.maximum(count, 1.0),
+        "depth": mean,
         "color_weight": (count == factor**2).astype(np.float32),
         "depth_weight": ((n_known > factor**2 / 2) & (spread < 1.0)).astype(np.float32),
     }
