@@ -153,6 +153,19 @@ def test_what_is_wrong_in_a_folder_is_named(
         read_frames(tmp_path)
 
 
+def test_sides_that_cannot_be_divided_are_named(tmp_path: Path) -> None:
+    frame = made_frame(marks(), posed(0.0))
+    odd = replace(frame, color=frame.color[:-1], depth=frame.depth[:-1], mask=frame.mask[:-1])
+    write_frames(tmp_path, [odd])
+    with pytest.raises(
+        LoadError, match=r"sides of \(144, 191\) pixels, they must be multiples of 4"
+    ):
+        read_frames(tmp_path)
+    write_frames(tmp_path, [frame, odd])
+    with pytest.raises(LoadError, match="frames differ in size"):
+        read_frames(tmp_path)
+
+
 def test_colours_that_are_no_numbers_are_named() -> None:
     frame = made_frame(marks(), posed(0.0))
     with pytest.raises(LoadError, match="frame 'middle': a colour is not finite"):

@@ -19,6 +19,9 @@ from dressi.render.io import read_image, write_image
 
 INDEX = "frames.json"
 INTRINSICS = ("fx", "fy", "cx", "cy")
+MULTIPLE = 4
+"""What the sides of pictures are multiples of."""
+
 LEVELS = 65535.0
 UNIT_CM = 0.1
 """Of a level of depth in a PNG, where the file says nothing: millimetres."""
@@ -43,6 +46,13 @@ def read_frames(folder: str | Path) -> list[Frame]:
                 str(path),
                 frame.name,
             )
+    if frames[0].size[0] % MULTIPLE or frames[0].size[1] % MULTIPLE:
+        raise LoadError(
+            f"{path}: sides of {frames[0].size} pixels, they must be multiples of {MULTIPLE}: the "
+            "fit begins with smaller pictures",
+            str(path),
+            frames[0].name,
+        )
     if all(f.held_out for f in frames):
         raise LoadError(f"{path}: all frames are held out, none is left to fit", str(path))
     return frames

@@ -43,7 +43,7 @@ class Weights:
     depth: float = 1.0
     color: float = 3.0
     identity: float = 3e-5
-    expression: float = 3e-3
+    expression: float = 1e-3
     maps: float = 0.02
 
 

@@ -94,7 +94,8 @@ def build_picture(
     projection: MAT4 @ 1x1, layers = views or 1. Gradient to everything but the outline."""
     s = surface
     matrix = projection @ view
-    raster = build_hard_raster(s.positions, s.faces, matrix, size)
+    # Culled: through the holes of open eyes the inside of the head would be seen.
+    raster = build_hard_raster(s.positions, s.faces, matrix, size, cull="back")
     peel = raster.peel
     uv = surface_uv(peel, s.uv, s.uv_faces)
     position = raster.interpolate(s.positions, s.faces)
