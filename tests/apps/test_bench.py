@@ -4,6 +4,8 @@ about bad input. Nothing here looks at a time."""
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
@@ -284,6 +286,19 @@ def test_a_peer_takes_turns_in_every_cell(
         assert row["times_peer"] == row["ms"] / 2.0
     finally:
         peer.close()
+
+
+def test_the_peer_is_the_installed_package_not_a_file_beside_ours(tmp_path: Path) -> None:
+    (tmp_path / "deodr").mkdir()
+    (tmp_path / "deodr/__init__.py").write_text("raise SystemExit('the installed one')")
+    done = subprocess.run(
+        [sys.executable, peer_deodr.__file__],
+        input=json.dumps({"file": "none.npz", "size": 8}),
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert done.stderr.strip() == "the installed one"
 
 
 def test_a_peer_that_cannot_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

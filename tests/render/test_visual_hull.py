@@ -10,7 +10,7 @@ from dressi.errors import GraphError
 from dressi.render.camera import look_at, orthographic, perspective
 from dressi.render.fit import distance_to_surface, isosurface, visual_hull
 from dressi.render.fit.silhouettes import contour_distance
-from dressi.render.scene import surface_problems
+from dressi.render.scene import Mesh, surface_problems
 
 SIZE = 64
 
@@ -89,6 +89,29 @@ def test_the_surface_is_finer_than_the_voxels_and_the_pixels(ball_views):
     assert radius.min() > np.linalg.norm(mesh.positions, axis=1).min() - 0.006
     # Tangent cones of 24 views: neighbouring directions are up to 23 degrees from a point's rim.
     assert np.quantile(radius, 0.5) < 0.8 + 0.02
+
+
+@pytest.mark.parametrize("turn", [0.0, 0.4])
+def test_a_sheet_without_thickness_is_whole(turn):
+    # A square of side 1.2 between two layers of points, and askew.
+    flat = np.array([[-0.6, -0.6], [0.6, -0.6], [0.6, 0.6], [-0.6, 0.6]])
+    height = 0.011 + np.sin(turn) * flat[:, 0]
+    positions = np.c_[np.cos(turn) * flat[:, 0], flat[:, 1], height].astype(np.float32)
+    sheet = Mesh(positions, np.array([[0, 1, 2], [0, 2, 3]], np.int32))
+    normal = np.array([-np.sin(turn), 0.0, np.cos(turn)])
+    # From its side the sheet covers less than half of any pixel.
+    clips = matrices()[np.abs(directions(24) @ normal) > 0.06]
+    hull = visual_hull(masks(sheet, clips), clips, resolution=32)
+    found = surface_problems(hull)
+    assert found.is_closed and found.genera == (0,)
+    u, v = np.meshgrid(*[np.linspace(0.03, 0.97, 20)] * 2)
+    places = positions[0] + u[..., None] * (positions[1] - positions[0])
+    places = (places + v[..., None] * (positions[3] - positions[0])).reshape(-1, 3)
+    cell = 1.5 / 32
+    away = distance_to_surface(places, hull.positions, hull.faces)
+    # Masks round off the corners, where the sheet is narrower than their pixels from any side.
+    assert np.quantile(away, 0.95) < 1.5 * cell and away.max() < 4.0 * cell
+    assert distance_to_surface(hull.positions, positions, sheet.faces).max() < 2.5 * cell
 
 
 def test_masks_of_zeros_and_ones_do(ball_views):

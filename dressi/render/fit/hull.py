@@ -23,6 +23,7 @@ from dressi.render.fit.silhouettes import (
     lowest_distances,
     silhouettes,
 )
+from dressi.render.fit.thin_parts import with_thin_parts
 from dressi.render.scene import Mesh
 
 _BLOCK = 4
@@ -66,7 +67,8 @@ def visual_hull(
     other views decide (half of all, and five times as many, must see the place): a hole in one mask
     makes no hole in the hull. None: one for every 48 views; 0: each view is believed. smoothing_px:
     see ``contour_distance``. smallest_part: parts whose volume is below this share of the largest
-    part's are dropped, and so are cavities, which no silhouette can show.
+    part's are dropped, and so are cavities, which no silhouette can show. What is thinner than a
+    cell, down to a sheet without thickness, is made about a cell thick where masks show it.
 
     Raises GraphError (shapes, values, nothing inside, the object reaches the box's sides).
     """
@@ -85,6 +87,7 @@ def visual_hull(
     least = _half(views) if box is None else min(2, views.n_views)
     depth = error_depth * longest
     values = _grid_values(views, sides[0], spacing, n_points, wrong, tolerance_px, depth, least)
+    with_thin_parts(values, views, sides[0], spacing, tolerance_px)
     inside = values > 0.0
     if not inside.any():
         raise GraphError(
