@@ -21,9 +21,10 @@ from dressi.apps.experiments.face_results import align, cleaned
 from dressi.apps.experiments.face_start import counted, similarity, start_from_landmarks
 from dressi.errors import DressiError, LoadError
 from dressi.render.fit import distance_to_surface
+from dressi.render.io.images import srgb_to_linear
 from dressi.render.scene import icosphere
 
-FOCAL, CENTER, SIZE = np.array([270.0, 240.0]), np.array([73.5, 90.0]), (144, 192)
+FOCAL, CENTER, SIZE = np.array([230.0, 210.0]), np.array([73.5, 90.0]), (144, 192)
 
 
 def posed(yaw: float) -> np.ndarray:
@@ -46,7 +47,8 @@ def made_frame(places: np.ndarray, view: np.ndarray, name: str = "middle") -> Fr
     pixel = CENTER + FOCAL * at[:, :2] * (1.0, -1.0) / -at[:, 2:]
     depth = np.full(SIZE[::-1], np.nan, np.float32)
     depth[pixel[:, 1].astype(int), pixel[:, 0].astype(int)] = -at[:, 2]
-    color = np.random.default_rng(0).integers(0, 256, (*SIZE[::-1], 3)) / np.float32(255)
+    levels = np.random.default_rng(0).integers(0, 256, (*SIZE[::-1], 3))
+    color = srgb_to_linear(levels / np.float32(255))
     return Frame(name, color, depth, np.ones(depth.shape, bool), pixel, FOCAL, CENTER)
 
 
@@ -95,7 +97,7 @@ def test_frames_come_back_from_files_as_they_were(tmp_path: Path) -> None:
     frame.mask[:5] = False
     write_frames(tmp_path, [frame, replace(frame, name="kept", held_out=True)])
     one, two = read_frames(tmp_path)
-    assert np.allclose(one.color, frame.color, atol=4e-3)
+    assert np.allclose(one.color, frame.color, atol=1e-5)
     for name in ("depth", "mask", "landmarks", "focal", "center"):
         np.testing.assert_array_equal(getattr(one, name), getattr(frame, name))
     assert (one.name, one.held_out, two.name, two.held_out) == ("middle", False, "kept", True)
@@ -157,9 +159,7 @@ def test_sides_that_cannot_be_divided_are_named(tmp_path: Path) -> None:
     frame = made_frame(marks(), posed(0.0))
     odd = replace(frame, color=frame.color[:-1], depth=frame.depth[:-1], mask=frame.mask[:-1])
     write_frames(tmp_path, [odd])
-    with pytest.raises(
-        LoadError, match=r"sides of \(144, 191\) pixels"
-    ):
+    with pytest.raises(LoadError, match=r"sides of \(144, 191\) pixels"):
         read_frames(tmp_path)
     write_frames(tmp_path, [frame, odd])
     with pytest.raises(LoadError, match="frames differ in size"):
@@ -206,7 +206,7 @@ def test_hardly_seen_texels_are_filled_from_those_around_them() -> None:
 def test_distances_are_those_after_rigid_alignment_without_scale() -> None:
     ball = icosphere(2)
     stretched = ball.positions.astype(np.float64) * (1.0, 1.3, 0.8)
-    turned = stretched @ Rotation.from_rotvec([0.1, 0.05, -0.1]).as_matrix().T + 0.1
+    turned = stretched @ Rotation.from_rotvec([0.02, 0.01, -0.02]).as_matrix().T + 0.02
     found = align(turned, np.eye(4), stretched, ball.faces)
     assert found.mean_mm < 0.02, "0.002 cm"
     bigger = align(1.1 * stretched, np.eye(4), stretched, ball.faces)
@@ -253,9 +253,12 @@ def test_a_folder_of_frames_is_fitted(tmp_path: Path) -> None:
     frames = scan_frames(read_scan(), (48, 64), Noise(landmarks_px=0.1), 0)
     write_frames(tmp_path / "in", [frames[0], frames[1], frames[4]])
     out = tmp_path / "out"
-    data = run_experiment("face", data=str(tmp_path / "in"), smoke=True, out=str(out))
+    data = run_experiment(
+        "face", data=str(tmp_path / "in"), smoke=True, iterations=20, out=str(out)
+    )
     figures = data["figures"]
     assert "distance_mm" not in figures, "its shape is not known"
-    assert figures["losses"]["depth"][-1] < figures["losses"]["depth"][0]
+    depth = figures["losses"]["depth"]
+    assert depth[3] < depth[0], "both of the coarse level; others see other pixels"
     assert len(figures["psnr_db"]) == 2 and np.isfinite(figures["psnr_kept_out_db"])
     assert (out / "head.glb").stat().st_size > 100_000

@@ -193,7 +193,7 @@ def test_wrong_inputs_of_landmarks_and_depth_are_named() -> None:
     with pytest.raises(GraphError, match="metric_depth needs VEC3"):
         metric_depth(marks, view)
     depth = Variable(FLOAT, SIZE)
-    with pytest.raises(GraphError, match="depth_loss: target must be like the depth"):
+    with pytest.raises(GraphError, match="target must be like the depth"):
         depth_loss(depth, Variable(FLOAT, (8, 8)), depth, 1.0)
     with pytest.raises(GraphError, match="truncation must be above 0"):
         depth_loss(depth, depth, depth, 0.0)
