@@ -21,6 +21,7 @@ from dressi.render.fit.hull import visual_hull
 from dressi.render.fit.isosurface import isosurface
 from dressi.render.fit.losses import l1_loss, l2_loss, silhouette_loss
 from dressi.render.fit.metrics import iou, psnr, ssim
+from dressi.render.fit.morphable import morphable
 from dressi.render.fit.pictures import SurfacePictures, rows_of, surface_pictures
 from dressi.render.fit.regularizers import (
     cotangent_matrix,
@@ -33,6 +34,7 @@ from dressi.render.fit.regularizers import (
 )
 from dressi.render.fit.remeshing import mean_edge_length, remesh
 from dressi.render.fit.reparameterization import LargeSteps, large_steps
+from dressi.render.fit.rgbd import depth_loss, landmark_loss, metric_depth, project_points
 from dressi.render.fit.surface_metrics import SurfaceMetrics, sample_surface, surface_metrics
 from dressi.render.fit.untangling import untangle
 from dressi.render.fit.views import Evaluator, ViewRaster, chart_texels, view_rasters
@@ -52,6 +54,7 @@ __all__ = [
     "closest_on_surface",
     "cotangent_matrix",
     "distance_to_surface",
+    "depth_loss",
     "edge_length_loss",
     "edge_table",
     "enclosed_surface",
@@ -60,12 +63,16 @@ __all__ = [
     "isosurface",
     "l1_loss",
     "l2_loss",
+    "landmark_loss",
     "laplacian_loss",
     "laplacian_matrix",
     "large_steps",
     "mean_distance_to_surface",
     "mean_edge_length",
+    "metric_depth",
+    "morphable",
     "normal_consistency",
+    "project_points",
     "psnr",
     "push_pull",
     "remesh",

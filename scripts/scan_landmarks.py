@@ -1,0 +1,135 @@
+"""Find the 68 landmarks of the scanned head: writes dressi/apps/data/human/lps/landmarks.json.
+
+Jaw and nose have no texture to go by: the ICT head, its identities and expressions, is registered
+to the scan (similarity by closest points, then coefficients by point to plane with a ridge prior;
+Besl and McKay 1992, Chen and Medioni 1992), and the points of the scan nearest to the model's
+landmarks are taken. Brows, lids and lips are seen: they were picked by hand in a picture from the
+front (PICKED), and are where the rays through the pixels meet the scan. ``cm_per_unit`` is that of
+the registration: the scan has no unit. The experiment ``face`` reads the file.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from dressi.apps.data import human_file
+from dressi.apps.experiments.face_model import HeadModel, head_model
+from dressi.apps.experiments.face_start import similarity
+from dressi.render.fit import closest_on_surface
+from dressi.render.scene import Mesh
+from dressi.render.scene.mesh import vertex_normals
+
+EYE, FOCAL_PX, CENTER_PX = (-0.1159, 1.2342, 9.7319), 2200.0, (500.0, 420.0)
+"""Of the picture, which looks down -z of the scan with y up; 1000 x 1000 pixels."""
+
+PICKED = {
+    17: (203, 240), 18: (235, 190), 19: (290, 174), 20: (350, 180), 21: (405, 203),
+    22: (590, 203), 23: (640, 192), 24: (700, 191), 25: (755, 208), 26: (795, 245),
+    36: (262, 312), 37: (300, 317), 38: (350, 313), 39: (412, 292), 40: (350, 314), 41: (300, 318),
+    42: (590, 294), 43: (640, 312), 44: (690, 318), 45: (742, 314), 46: (690, 319), 47: (640, 313),
+    48: (395, 656), 49: (428, 626), 50: (475, 606), 51: (509, 612), 52: (545, 606), 53: (592, 630),
+    54: (632, 660), 55: (597, 678), 56: (555, 692), 57: (508, 695), 58: (462, 692), 59: (428, 678),
+    60: (405, 655), 61: (465, 650), 62: (508, 651), 63: (555, 649),
+    64: (620, 657), 65: (555, 651), 66: (508, 653), 67: (465, 652),
+}  # fmt: skip
+"""Landmark -> pixel."""
+
+RIGID_ROUNDS, ROUNDS = 15, 60
+PRIOR, EXPRESSION_PRIOR = 0.1, 0.4
+"""Weights of squared coefficients, per 3000 points: expressions are to explain less."""
+LARGEST_CM, SMALLEST_CM = 3.0, 0.5
+"""Distance up to which a point counts, in the first round and at last."""
+ROBUST_CM = 0.15
+
+
+def main() -> None:
+    """Register, pick, write."""
+    with np.load(human_file("lps/lps_decoded.npz")) as found:
+        scan = Mesh(found["positions"], found["faces"], name="lps")
+    model = head_model(human_file("ict/ict_face_light.npz"), 100)
+    scale, rotation, shift, head = register(model, scan)
+    surface = scale * scan.positions.astype(np.float64) @ rotation.T + shift
+    foot = closest_on_surface(head[model.landmarks], surface, scan.faces).foot
+    points = (foot - shift) @ rotation / scale
+    for k, pixel in PICKED.items():
+        points[k] = first_hit(scan, pixel)
+    out = {"cm_per_unit": round(scale, 3), "landmarks": np.round(points, 4).tolist()}
+    path = human_file("lps/lps_decoded.npz").with_name("landmarks.json")
+    path.write_text(json.dumps(out))
+    print(f"wrote {path.name}: 1 unit is {scale:.3f} cm")
+
+
+def first_hit(scan: Mesh, pixel: tuple[float, float]) -> np.ndarray:
+    """Return where the ray through a pixel first meets the scan. Source: Moeller, Trumbore 1997."""
+    eye = np.array(EYE)
+    ray = np.array([pixel[0] - CENTER_PX[0], CENTER_PX[1] - pixel[1], -FOCAL_PX])
+    a, b, c = np.moveaxis(scan.positions[scan.faces].astype(np.float64), 1, 0)
+    u, v = b - a, c - a
+    p = np.cross(ray, v)
+    volume = (u * p).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        s = ((eye - a) * p).sum(axis=1) / volume
+        q = np.cross(eye - a, u)
+        t = (q @ ray) / volume
+        at = (v * q).sum(axis=1) / volume
+        met = (s >= 0) & (t >= 0) & (s + t <= 1) & (at > 0)
+    return np.asarray(eye + at[met].min() * ray)
+
+
+def register(model: HeadModel, scan: Mesh) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+    """Return scale, rotation and shift of the scan into the model's frame, and the fitted head."""
+    mean = model.mean.astype(np.float64)
+    basis = np.concatenate([model.identity, model.expression]).astype(np.float64)
+    n_identities = len(model.identity)
+    scale, shift = by_the_nose(mean, scan.positions)
+    rotation, coefficients = np.eye(3), np.zeros(len(basis))
+    normals = vertex_normals(scan.positions, scan.faces).astype(np.float64)
+    for k in range(ROUNDS):
+        head = mean + np.tensordot(coefficients, basis, 1)
+        surface = scale * scan.positions @ rotation.T + shift
+        found = closest_on_surface(head, surface, scan.faces)
+        normal = normals[scan.faces[found.face]].mean(axis=1) @ rotation.T
+        own = vertex_normals(head.astype(np.float32), model.faces)
+        limit = max(LARGEST_CM * 0.9**k, SMALLEST_CM)
+        # The face alone: neither the back of the head nor the top of it nor the neck.
+        used = ((normal * own).sum(axis=1) > 0.6) & (found.distance < limit)
+        used &= (head[:, 2] > 2.0) & (head[:, 1] < 9.0) & (head[:, 1] > -9.0)
+        if k < RIGID_ROUNDS:
+            s, r, t = similarity(found.foot[used], head[used], np.ones(int(used.sum())))
+            scale, rotation, shift = s * scale, r @ rotation, s * r @ shift + t
+            continue
+        weight = 1.0 / np.maximum(found.distance[used] / ROBUST_CM, 1.0)
+        toward = normal[used]
+        off = ((found.foot[used] - head[used]) * toward).sum(axis=1)
+        slope = np.einsum("kvi,vi->vk", basis[:, used], toward)
+        prior = np.full(len(basis), EXPRESSION_PRIOR)
+        prior[:n_identities] = PRIOR
+        prior *= used.sum() / 3000.0
+        left = (slope * weight[:, None]).T @ slope + np.diag(prior)
+        right = (slope * weight[:, None]).T @ off - prior * coefficients
+        coefficients = coefficients + np.linalg.solve(left, right)
+        coefficients[n_identities:] = np.clip(coefficients[n_identities:], 0.0, 1.0)
+        s, r, t = similarity(found.foot[used], head[used], weight, 1.0)
+        rotation, shift = r @ rotation, r @ shift + t
+    return scale, rotation, shift, mean + np.tensordot(coefficients, basis, 1)
+
+
+def by_the_nose(mean: np.ndarray, scan: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return scale and shift of the scan: tip of the nose on tip of the nose (the largest z of
+    both), the scale of the best of some, by the points of the scan nearest to the face."""
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(scan)
+    tip, nose = mean[mean[:, 2].argmax()], scan[scan[:, 2].argmax()].astype(np.float64)
+    face = mean[mean[:, 2] > 4.0]
+    best = (np.inf, 1.0)
+    for scale in np.linspace(2.0, 8.0, 61):
+        distance = np.sort(tree.query((face - tip) / scale + nose)[0]) * scale
+        best = min(best, (float(distance[: int(0.8 * len(distance))].mean()), float(scale)))
+    return best[1], tip - best[1] * nose
+
+
+if __name__ == "__main__":
+    main()
