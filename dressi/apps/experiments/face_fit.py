@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dressi.ad import SGD, Adam, F, ParameterGroups, Variable
 from dressi.ad.optim import Optimizer
-from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3
+from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3, VType
 from dressi.apps.experiments.face_capture import Frame
 from dressi.apps.experiments.face_model import HeadModel
 from dressi.apps.experiments.face_picture import Maps, Picture, SurfaceTables, build_picture
@@ -143,13 +143,17 @@ def data_leaves(model: HeadModel, frames: Sequence[Frame], start: Start) -> Data
     center = start.views[:, :3, 3]
     back = np.tile(np.eye(4), (n, 1, 1))
     back[:, :3, 3] = -center
-    given = {
+    given: dict[str, tuple[VType, tuple[int, int], np.ndarray]] = {
         "basis": (VEC3, (len(model.mean), 1), model.basis),
         "start_view": (MAT4, (1, 1), start.views),
         "back": (MAT4, (1, 1), back),
         "center": (VEC3, (1, 1), center[:, None, None]),
         "projection": (MAT4, (1, 1), np.stack([f.projection for f in frames])),
-        "landmarks": (VEC2, (68, 1), np.nan_to_num([f.landmarks for f in frames])[:, None]),
+        "landmarks": (
+            VEC2,
+            (68, 1),
+            np.nan_to_num(np.stack([f.landmarks for f in frames]))[:, None],
+        ),
         "landmark_weight": (FLOAT, (68, 1), start.weights[:, None, :, None]),
     }
     leaves = {k: Variable(t, size, len(v), name=k) for k, (t, size, v) in given.items()}
