@@ -21,7 +21,7 @@ from dressi.render.io import load_scene as read_scene
 from dressi.render.io import save_scene as write_scene
 from dressi.render.io import write_image
 from dressi.render.io.sources import PathLike
-from dressi.render.pipeline.assemble import Graph, Loaded, build, load
+from dressi.render.pipeline.assemble import Graph, Loaded, build, clips, fit_planes, load
 from dressi.render.pipeline.materials import add_map
 from dressi.render.pipeline.objective import LossFunction
 from dressi.render.pipeline.parameters import MOVING, Parameter
@@ -188,8 +188,8 @@ class DressiBasicRenderer:
         """Fit parameters, or stop fitting them.
 
         names: of ``parameters``: a kind (``albedo``: of all materials; the factor of those without
-        a map), one of an owner (``albedo:Body``), or a group (``lights``, ``camera_pose``,
-        ``camera_intrinsics``). Raises GraphError, listing the names, for others.
+        a map), one of an owner (``albedo:Body``), or a group (``lights``, ``object_pose``,
+        ``camera_pose``, ``camera_intrinsics``). Raises GraphError, listing the names, for others.
         """
         table = self._need_loaded("set_requires_grad").table
         if table.turn(names, bool(on)):
@@ -222,12 +222,17 @@ class DressiBasicRenderer:
     def set_value(self, name: str, value: Any) -> None:
         """Send other data to a parameter, of its ``shape``. Raises GraphError for another shape,
         NaN, and names that mean several."""
-        p = self._need_loaded("value").table.only(name)
+        loaded = self._need_loaded("set_value")
+        p = loaded.table.only(name)
         self._put(p, value)
         if not p.in_use:
             p.in_use, self._graph = True, None
-        if p.kind in MOVING and self._need_loaded("set_value").views.tightened:
-            self._moved, self._graph = True, None
+        if p.kind in MOVING:
+            made, settings = self._graph, self._settings
+            if loaded.views.tightened:
+                self._moved, self._graph = True, None
+            elif made and settings and made.clip != clips(loaded, settings.clip, self._read):
+                self._graph = None  # an object crosses a plane now, or none does any more
 
     def set(self, **numbers: float) -> None:
         """Change numbers at run time, without a rebuild.
@@ -369,21 +374,16 @@ class DressiBasicRenderer:
         """The graph of the parameters that are on, made anew where they changed."""
         settings = self._need_settings(who)
         if self._graph is None:
+            loaded = self._need_loaded(who)
             if self._moved:
-                self._fit_planes()
-            graph = build(self._need_loaded(who), settings, self._own_loss)
+                fit_planes(loaded, self._ad.recv_img, self.cameras)
+                self._moved = False
+            graph = build(loaded, settings, self._own_loss, self._read)
             if graph.loss is not None:
                 self._ad.set_loss_var(graph.loss)
                 self._ad.set_optimizer(graph.optimizer)
             self._graph = graph
         return self._graph
-
-    def _fit_planes(self) -> None:
-        """The planes of the views for where things are now."""
-        loaded = self._need_loaded("set_value")
-        points = self._ad.recv_img(loaded.geometry.positions).reshape(-1, 3).astype(np.float64)
-        loaded.views.tighten(loaded.geometry.frame, points, self.cameras)
-        self._moved = False
 
     def _read(self, p: Parameter) -> np.ndarray:
         return p.read(self._ad.recv_img(p.leaf))

@@ -7,7 +7,7 @@ often as parameters are turned on and off, ``Graph`` (pictures, loss, optimizer)
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,7 +35,7 @@ from dressi.render.pipeline.objective import (
 )
 from dressi.render.pipeline.parameters import Parameter, ParameterTable
 from dressi.render.pipeline.picture import Picture, build_background, build_picture, encoded
-from dressi.render.pipeline.save import Sources
+from dressi.render.pipeline.save import Read, Sources
 from dressi.render.pipeline.settings import Settings
 from dressi.render.pipeline.tables import Geometry
 from dressi.render.pipeline.targets import Targets, read_targets
@@ -75,12 +75,13 @@ class Loaded:
 @dataclass(eq=False)
 class Graph:
     """What runs. both: VEC4 colour and coverage of all views. loss: None without targets. shown:
-    whether a picture of it was looked at."""
+    whether a picture of it was looked at. clip: whether faces are cut at the planes."""
 
     picture: Picture
     both: Variable
     loss: Variable | None
     optimizer: Optimizer | None
+    clip: bool
     shown: bool = False
 
 
@@ -131,7 +132,7 @@ def load(
         (width, height),
         pictures,
         table,
-        Sources(table, materials, pos, welded, weights, lights, nodes),
+        Sources(table, materials, geometry, pos, welded, weights, lights, nodes),
         geometry,
         seen,
         {p.owner: welded[m].faces(scene.meshes[m]) for m, p in pos.items()},
@@ -228,9 +229,32 @@ def check_aspect(camera: Camera, size: Size, where: str) -> None:
         )
 
 
-def build(loaded: Loaded, settings: Settings, own_loss: LossFunction | None) -> Graph:
-    """The graph for the parameters that are on now. Raises GraphError."""
-    table, sources, geometry = loaded.table, loaded.sources, loaded.geometry
+def clips(loaded: Loaded, clip: bool | None, read: Read) -> bool:
+    """Whether faces are cut at the near and far plane: as ``build_graph`` was told, or where it was
+    not, whether the scene, its objects where they are now, crosses one."""
+    if clip is not None:
+        return clip
+    frame, poses = loaded.geometry.frame, loaded.geometry.poses
+    if poses.in_use:
+        corners = poses.corners(read)
+        frame = replace(frame, low=corners.min(axis=0), high=corners.max(axis=0))
+    return crosses(loaded.views.drawn, frame)
+
+
+def fit_planes(
+    loaded: Loaded, recv: Callable[[Variable], np.ndarray], cameras: Sequence[Camera]
+) -> None:
+    """Fit the planes of the views to where things are now. recv: the data of a Variable. cameras:
+    as they are now."""
+    geometry = loaded.geometry.now()
+    points = recv(geometry.positions).reshape(-1, 3).astype(np.float64)
+    loaded.views.tighten(geometry.frame, points, cameras)
+
+
+def build(loaded: Loaded, settings: Settings, own_loss: LossFunction | None, read: Read) -> Graph:
+    """The graph for the parameters that are on now. read: what a parameter holds. Raises
+    GraphError."""
+    table, sources, geometry = loaded.table, loaded.sources, loaded.geometry.now()
     matrices = loaded.views.build()
     # Meshes whose vertices are in use, or the weights of whose blendshapes.
     moving = {row for row, p in sources.positions.items() if p.in_use}
@@ -253,8 +277,7 @@ def build(loaded: Loaded, settings: Settings, own_loss: LossFunction | None) -> 
     )
     size, n_views = loaded.size, len(loaded.views.cameras)
     background = build_background(settings.background, size, matrices, n_views, lights.environment)
-    clip = settings.clip
-    clip = crosses(loaded.views.drawn, geometry.frame) if clip is None else clip
+    clip = clips(loaded, settings.clip, read)
     stops = loaded.exposure.leaf if loaded.exposure.in_use else None
     if stops is not None and isinstance(settings.background, str):
         background = exposure(background, stops)
@@ -262,7 +285,7 @@ def build(loaded: Loaded, settings: Settings, own_loss: LossFunction | None) -> 
     picture = build_picture(appearance, matrices, size, settings, background, clip, cull, stops)
     both = F.vec4(picture.color, picture.coverage)
     if loaded.target is None:
-        return Graph(picture, both, None, None)
+        return Graph(picture, both, None, None, clip)
     shown = encoded(loaded.target, settings.tone[1])
     terms = [image_loss(picture, shown, loaded.mask, settings.of("loss:"), own_loss)]
     active = table.active
@@ -272,7 +295,7 @@ def build(loaded: Loaded, settings: Settings, own_loss: LossFunction | None) -> 
     make = OPTIMIZERS[given] if isinstance(given, str) else given
     own = not isinstance(given, (str, type))
     optimizer = grouped_optimizer(table, settings.of("lr:"), make, own)
-    return Graph(picture, both, F.add_n(terms), optimizer if active else None)
+    return Graph(picture, both, F.add_n(terms), optimizer if active else None, clip)
 
 
 def culled_faces(geometry: Geometry, materials: Sequence[MaterialLeaves]) -> bool | Variable:
@@ -290,6 +313,7 @@ def _tangents_hold(loaded: Loaded, moving: set[int], normals: Normals) -> bool:
     rows = {m.row for m in loaded.sources.materials if "normal" in m.maps}
     if normals == "computed":
         return False
+    moving = moving | loaded.geometry.mapped
     for index, mesh in enumerate(loaded.scene.meshes):
         for p in mesh.primitives:
             row = -1 if p.material is None else p.material

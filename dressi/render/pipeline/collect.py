@@ -15,9 +15,11 @@ from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3, VEC4
 from dressi.errors import GraphError
 from dressi.render.camera.far import far_origin, relative, translation
+from dressi.render.pipeline.coordinates import TextureCoordinates, build_coordinates
 from dressi.render.pipeline.frame import Frame, build_frame, unit_of
 from dressi.render.pipeline.materials import MaterialLeaves
 from dressi.render.pipeline.nodes import MANY, NodeTable
+from dressi.render.pipeline.objects import Poses, build_poses
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, Place, unique_names
 from dressi.render.pipeline.tables import (
     APART,
@@ -38,7 +40,8 @@ def build_geometry(
     table: ParameterTable,
     shared: bool | None = None,
 ) -> tuple[Geometry, dict[int, Welded], dict[int, Parameter], dict[int, Parameter]]:
-    """The tables of a scene; adds ``vtx_pos`` and ``blendshape_weights`` to the parameters.
+    """The tables of a scene; adds ``vtx_pos``, ``vtx_uv``, ``blendshape_weights`` and the poses of
+    objects to the parameters.
 
     materials: those in use, in the order of their numbers here. shared: whether meshes lie in one
     leaf and nodes in a table of matrices, so that the graph does not grow with their number; None:
@@ -83,7 +86,10 @@ def build_geometry(
     for group in groups.values():
         if group[0].mesh not in together:
             joiner.add(group)
-    return joiner.geometry(frame), welded, pos, weights
+    names, places = {m: p.owner for m, p in pos.items()}, {m: welded[m].rows for m in used}
+    coordinates = build_coordinates(scene, names, places, table)
+    poses = build_poses(scene, found, table)
+    return joiner.geometry(frame, poses, coordinates), welded, pos, weights
 
 
 def _position_leaves(
@@ -186,6 +192,8 @@ class _Joiner:
     nodes: NodeTable | None = None
     templates: dict[tuple, _Template] = field(default_factory=dict)
     corners: list[np.ndarray] = field(default_factory=list)
+    vertices: list[tuple[int, int]] = field(default_factory=list)  # (node, how many)
+    node_of_normal: list[np.ndarray] = field(default_factory=list)
     n_rows: int = 0
     n_places: int = 0
     n_normals: int = 0
@@ -208,6 +216,7 @@ class _Joiner:
         self.nodes.add(place, template.corners, first.world @ translation(origin))
         self.corners.append(template.corners + self.n_places)
         self.n_places += place.size[0]
+        self.vertices.append((first.node, place.size[0]))
         self.attribute_faces.append(template.attribute_faces)
         numbers = [np.full(len(i.faces), self._number(i)) for i in group]
         self.materials.append(np.concatenate(numbers))
@@ -217,6 +226,7 @@ class _Joiner:
         self.normals.append(np.where(known[:, None], turned, np.float32(0.0)))
         self.has_normal.append(known)
         self.mesh_of_normal.append(np.full(len(known), first.mesh))
+        self.node_of_normal.append(np.full(len(known), first.node))
         self.n_normals += len(known)
 
     def _attribute_rows(self, group: list[Instance]) -> np.ndarray:
@@ -245,6 +255,7 @@ class _Joiner:
         self.parts.append(part)
         self.corners.append(np.concatenate(corners) + self.n_places)
         self.n_places += len(welded.positions)
+        self.vertices.append((first.node, len(welded.positions)))
         self.attribute_faces.append(self._attribute_rows(group))
         self.materials += [np.full(len(i.faces), self._number(i)) for i in group]
         values, faces, known = distinct_normals(group, corners, [i.normals() for i in group])
@@ -252,6 +263,7 @@ class _Joiner:
         self.normals.append(values)
         self.has_normal.append(known)
         self.mesh_of_normal.append(np.full(len(known), first.mesh))
+        self.node_of_normal.append(np.full(len(known), first.node))
         self.n_normals += len(known)
 
     def _positions(self, i: Instance) -> Variable:
@@ -273,7 +285,12 @@ class _Joiner:
         ]
         return F.add_n([base, *terms]) if terms else base
 
-    def geometry(self, frame: Frame) -> Geometry:
+    def geometry(
+        self,
+        frame: Frame,
+        poses: Poses,
+        coordinates: dict[tuple[int, int], TextureCoordinates],
+    ) -> Geometry:
         """The tables of all that was added."""
         positions, faces = self._batch()
         n_sets = max((len(i.primitive.uvs) for i in self.rows), default=0)
@@ -305,6 +322,12 @@ class _Joiner:
             with_uv,
             frame,
             np.concatenate(self.corners),
+            tuple(self.rows),
+            np.repeat(*np.transpose(self.vertices)),
+            np.concatenate(self.node_of_normal),
+            poses,
+            coordinates,
+            frame.radius,
         )
 
     def _batch(self) -> tuple[Variable, Variable]:

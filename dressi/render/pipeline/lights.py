@@ -172,14 +172,14 @@ def build_shadow_maps(
     see ``build_shadow_map``.
     """
     out: list[ShadowMap | None] = []
-    center, radius = tuple(geometry.frame.center.tolist()), geometry.radius
+    center, reach = tuple(geometry.frame.center.tolist()), geometry.frame.radius
     for light in lights:
         if isinstance(light, DirectionalLight):
-            matrix = directional_matrix(light.direction, center, 1.05 * radius)
+            matrix = directional_matrix(light.direction, center, geometry.radius * 1.05)
         elif isinstance(light, SpotLight):
-            away = 100.0 * radius
+            away = 100.0 * reach
             matrix = spot_matrix(
-                light.position, light.direction, light.outer_cone_angle, 0.01 * radius, away
+                light.position, light.direction, light.outer_cone_angle, 0.01 * reach, away
             )
         else:
             out.append(None)

@@ -33,6 +33,7 @@ def log_of(a: np.ndarray) -> np.ndarray:
 
 GROUPS = {
     "lights": ("light_color", "light_intensity", "light_position", "light_direction"),
+    "object_pose": ("object_rotation", "object_translation", "object_scale"),
     "camera_pose": ("camera_rotation", "camera_translation"),
     "camera_intrinsics": ("camera_zoom", "camera_shift"),
 }
@@ -50,7 +51,13 @@ FACTOR_ONLY = {"normal": "normal_scale", "occlusion": "occlusion_strength"}
 """Maps that no factor can stand in for, and the factor that they have."""
 
 
-MOVING = ("vtx_pos", "blendshape_weights", "camera_rotation", "camera_translation")
+MOVING = (
+    "vtx_pos",
+    "blendshape_weights",
+    *GROUPS["object_pose"],
+    "camera_rotation",
+    "camera_translation",
+)
 """Kinds of parameters that change how far the scene is from a camera."""
 
 
@@ -79,6 +86,7 @@ class Parameter:
     of learning rates and regularizers, in units of the leaf (``unit_of``); 1 for what is no length.
     place: where in the leaf it lies; None: it is the whole leaf. wanted: whether one with a place
     is fitted; the leaf has a gradient where one of its parameters is.
+    own_name_only: a kind alone does not mean it, as it is a second way to move what others move.
     """
 
     kind: str
@@ -93,6 +101,7 @@ class Parameter:
     unit: float = 1.0
     place: Place | None = None
     wanted: bool = False
+    own_name_only: bool = False
 
     @property
     def name(self) -> str:
@@ -212,8 +221,7 @@ class ParameterTable:
             mapped = {o for p in maps for o in p.owners}
             factors = self.of_kind(FACTORS[each]) if each in FACTORS else []
             found += maps + [p for p in factors if not mapped & set(p.owners)]
-        if owner:
-            found = [p for p in found if owner in p.owners]
+        found = [p for p in found if (owner in p.owners if owner else not p.own_name_only)]
         if not found:
             hint = ""
             if kind in FACTOR_ONLY:

@@ -14,12 +14,15 @@ from functools import cache
 import numpy as np
 
 from dressi.ad import Variable
+from dressi.errors import GraphError
 from dressi.render.camera.camera import Camera
+from dressi.render.camera.far import translation
 from dressi.render.io.images import with_colors
+from dressi.render.pipeline.coordinates import moved_coordinates
 from dressi.render.pipeline.lights import LightLeaves
 from dressi.render.pipeline.materials import CHANNELS, FIELDS, FILE_SRGB, MaterialLeaves
 from dressi.render.pipeline.parameters import Parameter, ParameterTable, with_field
-from dressi.render.pipeline.tables import NORMAL_STEP, Welded, normal_key
+from dressi.render.pipeline.tables import NORMAL_STEP, Geometry, Welded, normal_key
 from dressi.render.scene import (
     Image,
     Node,
@@ -37,11 +40,13 @@ Read = Callable[[Parameter], np.ndarray]
 
 @dataclass(eq=False)
 class Sources:
-    """Where parameters come from. positions, welded: by row of ``Scene.meshes``. weights: by node.
-    camera_nodes: of the views in their order, None where the cameras were given."""
+    """Where parameters come from. geometry: has the poses and texture coordinates. positions,
+    welded: by row of ``Scene.meshes``. weights: by node. camera_nodes: of the views in their order,
+    None where the cameras were given."""
 
     table: ParameterTable
     materials: list[MaterialLeaves]
+    geometry: Geometry
     positions: dict[int, Parameter]
     welded: dict[int, Welded]
     weights: dict[int, Parameter]
@@ -51,18 +56,30 @@ class Sources:
 
 @dataclass
 class _Draft:
-    """A scene in the making."""
+    """A scene in the making. loaded: the world matrices of the nodes as they were; worlds, parents:
+    as they are, of the nodes and of what they hang from. placed: nodes and slots that ``place`` was
+    called for."""
 
     scene: Scene
     nodes: list[Node]
-    worlds: dict[int, np.ndarray]
-    parents: dict[int, np.ndarray]
+    loaded: dict[int, np.ndarray]
+    worlds: dict[int, np.ndarray] = field(default_factory=dict)
+    parents: dict[int, np.ndarray] = field(default_factory=dict)
+    placed: set[tuple[int, str]] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+
+    def follow(self) -> None:
+        """Take ``worlds`` and ``parents`` from the nodes as they are."""
+        self.worlds = dict(world_matrices(replace(self.scene, nodes=tuple(self.nodes))))
+        self.parents = {i: np.eye(4) for i in self.worlds}
+        for i, world in self.worlds.items():
+            self.parents.update(dict.fromkeys(self.nodes[i].children, world))
 
     def place(self, index: int, world: np.ndarray, slot: str) -> None:
         """Put what a node carries in ``slot`` (light, camera) at another place: the node itself
         where it carries nothing else, a new child of it where it does."""
         node = self.nodes[index]
+        self.placed.add((index, slot))
         others = [node.mesh, node.light if slot == "camera" else node.camera]
         if not node.children and all(o is None for o in others):
             self.nodes[index] = replace(node, matrix=np.linalg.inv(self.parents[index]) @ world)
@@ -88,25 +105,27 @@ def updated_scene(
     recv: the data of a leaf; one that many parameters share is read once. cameras: of the views, as
     they are now. aspect: width / height of the pictures. Normals of moved meshes are computed
     anew (averaged over the same vertices as before); their tangents are dropped, for the reader to
-    compute.
+    compute. Lights and cameras that hang from an object that moved stay where they were, on nodes
+    of their own.
     """
     once = cache(recv)
 
     def read(p: Parameter) -> np.ndarray:
         return p.read(once(p.leaf))
 
-    worlds = dict(world_matrices(scene))
-    parents = {i: np.eye(4) for i in worlds}
-    for i in worlds:
-        for child in scene.nodes[i].children:
-            parents[child] = worlds[i]
-    draft = _Draft(scene, list(scene.nodes), worlds, parents)
+    draft = _Draft(scene, list(scene.nodes), dict(world_matrices(scene)))
+    _objects_back(draft, sources.geometry, read)
     meshes = list(scene.meshes)
     for row, p in sources.positions.items():
         if p.in_use:
             meshes[row] = moved_mesh(scene.meshes[row], sources.welded[row], read(p))
             if any(q.tangents is not None for q in scene.meshes[row].primitives):
                 draft.notes.append(f"tangents of the moved mesh {p.owner} are left out")
+    for (row, k), found in sources.geometry.coordinates.items():
+        if found.parameter.in_use:
+            if any(q.tangents is not None for q in meshes[row].primitives):
+                draft.notes.append(f"tangents of {found.parameter.name}, which moved, are left out")
+            meshes[row] = moved_coordinates(meshes[row], k, found.rows, read(found.parameter))
     for node, p in sources.weights.items():
         if p.in_use:
             values = tuple(float(w) for w in read(p).reshape(-1))
@@ -116,11 +135,41 @@ def updated_scene(
     draft.scene = _with_maps(draft.scene, sources, read)
     _lights_back(draft, sources, read)
     _cameras_back(draft, sources, cameras, aspect)
+    _others_stay(draft)
     environment = sources.table.one("environment")
     if environment is not None and environment.in_use and draft.scene.environment is not None:
         image = replace(draft.scene.environment, pixels=read(environment))
         draft.scene = replace(draft.scene, environment=image)
     return replace(draft.scene, nodes=tuple(draft.nodes)), tuple(draft.notes)
+
+
+def _objects_back(draft: _Draft, geometry: Geometry, read: Read) -> None:
+    """The poses into the matrices of their nodes. ``D W = W_parent local``: only the node's own
+    matrix differs, what hangs below it follows."""
+    draft.follow()
+    origin = geometry.frame.origin
+    for node, pose in geometry.poses.rows.items():
+        if not pose.in_use:
+            continue
+        moved = translation(origin) @ pose.exact(read) @ translation(-origin) @ draft.loaded[node]
+        try:
+            local = np.linalg.solve(draft.parents[node], moved)
+        except np.linalg.LinAlgError:
+            raise GraphError(
+                f"the pose {pose.rotation.owner} cannot be saved: the node above it flattens space"
+            ) from None
+        draft.nodes[node] = replace(draft.nodes[node], matrix=local)
+    draft.follow()
+
+
+def _others_stay(draft: _Draft) -> None:
+    """Lights and cameras where they were, though the object that they hang from moved."""
+    for node, world in draft.loaded.items():
+        if np.array_equal(world, draft.worlds[node]):
+            continue
+        for slot in ("light", "camera"):
+            if getattr(draft.nodes[node], slot) is not None and (node, slot) not in draft.placed:
+                draft.place(node, world, slot)
 
 
 def moved_mesh(mesh: SceneMesh, welded: Welded, positions: np.ndarray) -> SceneMesh:
@@ -271,7 +320,7 @@ def _lights_back(draft: _Draft, sources: Sources, read: Read) -> None:
             rows[row] = replace(rows[row], intensity=float(read(power).reshape(-1)[0]))
     draft.scene = replace(draft.scene, lights=tuple(rows))
     for placed in lights.placed:
-        world = draft.worlds[placed.node].copy()
+        world = draft.loaded[placed.node].copy()
         position = by_leaf.get(lights.position.get(placed.node))  # type: ignore[arg-type]
         direction = by_leaf.get(lights.direction.get(placed.node))  # type: ignore[arg-type]
         moved = position is not None and position.in_use

@@ -9,16 +9,18 @@ shared a normal in the file, so that hard edges stay hard.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT
 from dressi.kinds import Normals
+from dressi.render.pipeline.coordinates import TextureCoordinates
 from dressi.render.pipeline.frame import Frame
+from dressi.render.pipeline.objects import Poses
 from dressi.render.raster import gather
-from dressi.render.scene import SceneMesh, weld
+from dressi.render.scene import Instance, SceneMesh, weld
 
 NORMAL_STEP = 1e-3
 """Normals of a file that differ by less, in each component, are one."""
@@ -78,7 +80,10 @@ class Geometry:
     uvs (VEC2, by UV set), colors (VEC4, or None) and tangents (VEC4, world; w 0 where a primitive
     has none). normal_faces: IVEC3 @ (F, 1), rows of the normals. material_of_face: INT @ (F, 1).
     frame: where all of it lies; positions and tangents are in the frame. corners: (F, 3), the rows
-    of ``faces`` on the host.
+    of ``faces`` on the host. instances: whose vertices the rows of attributes are, one after the
+    other. node_of_vertex, node_of_normal: of each row. poses, coordinates: parameters of objects,
+    and of UVs by (row of ``Scene.meshes``, UV set); ``now`` takes in those in use. radius: of the
+    sphere about ``frame.center`` that holds all, world units.
     """
 
     positions: Variable
@@ -95,6 +100,12 @@ class Geometry:
     materials_with_uv: tuple[set[int], ...]
     frame: Frame
     corners: np.ndarray
+    instances: tuple[Instance, ...]
+    node_of_vertex: np.ndarray
+    node_of_normal: np.ndarray
+    poses: Poses
+    coordinates: dict[tuple[int, int], TextureCoordinates]
+    radius: Variable | float
 
     @property
     def center(self) -> np.ndarray:
@@ -102,9 +113,39 @@ class Geometry:
         return self.frame.center + self.frame.origin
 
     @property
-    def radius(self) -> float:
-        """Of a sphere around the middle, world units."""
-        return self.frame.radius
+    def mapped(self) -> set[int]:
+        """Rows of ``Scene.meshes`` whose texture coordinates are in use."""
+        return {mesh for (mesh, _), c in self.coordinates.items() if c.parameter.in_use}
+
+    def now(self) -> Geometry:
+        """The tables with the poses and texture coordinates that are in use, with gradient to them;
+        itself where none is. Normals and tangents of the file turn with their objects."""
+        uvs = list(self.uvs)
+        for (mesh, k), c in self.coordinates.items():
+            if c.parameter.in_use:
+                uvs[k] = c.into(uvs[k], self.instances, mesh)
+        if not self.poses.in_use:
+            return replace(self, uvs=tuple(uvs)) if self.mapped else self
+        positions, tangents, normals = self.positions, self.tangents, self.file_normals
+        sizes = [len(i.primitive.positions) for i in self.instances]
+        node_of_row = np.repeat([i.node for i in self.instances], sizes)
+        moved = self.poses.moved()
+        for m in moved:
+            placed = (m.matrix @ F.vec4(self.positions, 1.0)).xyz
+            positions = _chosen(m.among(self.node_of_vertex, "posed_vertices"), placed, positions)
+            turned = m.turn @ self.file_normals
+            normals = _chosen(m.among(self.node_of_normal, "posed_normals"), turned, normals)
+            if tangents is not None and self.tangents is not None:
+                along = F.vec4(m.turn @ self.tangents.xyz, self.tangents.w)
+                tangents = _chosen(m.among(node_of_row, "posed_tangents"), along, tangents)
+        return replace(
+            self,
+            positions=positions,
+            uvs=tuple(uvs),
+            tangents=tangents,
+            file_normals=normals,
+            radius=self.poses.radius(moved, self.frame.center, self.frame.radius),
+        )
 
     def normals(self, moving: set[int], mode: Normals = "auto") -> Variable:
         """VEC3 unit normals @ (G, 1), world. moving: rows of ``Scene.meshes`` whose vertices move.
@@ -123,3 +164,8 @@ class Geometry:
             return unit
         mask = F.leaf(computed.astype(np.float32)[:, None], FLOAT, "computed_normals")
         return F.where(mask, unit, self.file_normals)
+
+
+def _chosen(mask: Variable | None, new: Variable, old: Variable) -> Variable:
+    """new where the mask is 1, or everywhere where there is none."""
+    return new if mask is None else F.where(mask, new, old)
