@@ -20,6 +20,7 @@ from dressi.render.scene import (
     SceneCamera,
     instances,
     scene_of,
+    trs_matrix,
     world_matrices,
 )
 
@@ -83,6 +84,31 @@ def test_a_posed_object_is_drawn_as_the_file_with_that_matrix(
     # A rim that falls on another float32 depth may show in a pixel.
     assert np.quantile(np.abs(found - truth), 0.995) < 1e-3
     assert np.abs(found - truth).mean() < 1e-3
+
+
+@pytest.mark.gpu
+def test_many_nodes_move_as_few(renderer: DressiBasicRenderer) -> None:
+    """Where nodes are rows of tables: instances of one mesh, of which one is moved and one mirrors,
+    and all have its new UVs. The reference has leaves for each."""
+    base = demo_scene()
+    more = [Node(trs_matrix((0.4 * k - 1.0, 0.8, 0.3)), mesh=k % 2, name=f"n{k}") for k in range(6)]
+    more[2] = replace(more[2], matrix=more[2].matrix @ np.diag([-0.5, 0.5, 0.5, 1.0]))
+    roots = (*base.roots, *range(len(base.nodes), len(base.nodes) + len(more)))
+    scene = replace(base, nodes=(*base.nodes, *more), roots=roots).check()
+    values = {**POSE, "object_rotation:n2": (0.5, 0.2, -0.9), "object_scale:n2": 1.5}
+    found, still = [], []
+    for tables in (False, True):
+        renderer.load_scene(scene, size=SIZE, cameras=cameras(), ambient=0.2, tables=tables)
+        renderer.build_graph(r=1 / 40)
+        still.append(renderer.render_all(alpha=True))
+        for name, value in values.items():
+            renderer.set_value(name, value)
+        renderer.set_value("vtx_uv:Ball", renderer.value("vtx_uv:Ball") * 0.5)
+        found.append(renderer.render_all(alpha=True))
+        saved = renderer.scene
+    assert np.abs(found[0] - still[0]).max() > 0.2
+    assert np.quantile(np.abs(found[1] - found[0]), 0.995) < 1e-4
+    assert np.quantile(np.abs(shown(renderer, saved) - found[1]), 0.99) < 1e-2
 
 
 @pytest.mark.gpu
