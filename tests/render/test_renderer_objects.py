@@ -98,17 +98,16 @@ def test_many_nodes_move_as_few(renderer: DressiBasicRenderer) -> None:
     values = {**POSE, "object_rotation:n2": (0.5, 0.2, -0.9), "object_scale:n2": 1.5}
     found, still = [], []
     for tables in (False, True):
-        renderer.load_scene(scene, size=SIZE, cameras=cameras(), ambient=0.2, tables=tables)
-        renderer.build_graph(r=1 / 40)
+        renderer.load_scene(scene, size=SIZE, cameras=cameras(1), ambient=0.2, tables=tables)
+        renderer.build_graph(mode="antialias")
         still.append(renderer.render_all(alpha=True))
         for name, value in values.items():
             renderer.set_value(name, value)
         renderer.set_value("vtx_uv:Ball", renderer.value("vtx_uv:Ball") * 0.5)
         found.append(renderer.render_all(alpha=True))
-        saved = renderer.scene
     assert np.abs(found[0] - still[0]).max() > 0.2
+    assert np.abs(still[1] - still[0]).max() < 1e-4
     assert np.quantile(np.abs(found[1] - found[0]), 0.995) < 1e-4
-    assert np.quantile(np.abs(shown(renderer, saved) - found[1]), 0.99) < 1e-2
 
 
 @pytest.mark.gpu
