@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from dressi.ad import F, Variable
 from dressi.ad.graph import Size
 from dressi.ad.vtype import FLOAT, IVEC3, VEC2, VEC4, VType
 from dressi.render.camera.eye import to_eye
+from dressi.render.pipeline.coat import coated
 from dressi.render.pipeline.lights import build_shadow_maps, build_shadows
 from dressi.render.pipeline.materials import MaterialLeaves, sampler_key
 from dressi.render.pipeline.models import Iris, add_model_colors, build_iris
@@ -333,7 +333,7 @@ class Pixels:
             models = {k for k, m in enumerate(a.materials) if m.model is not None}
             if len(unlit | models) < self.n:
                 lit = pbr(surface, a.lights, a.environment, shadows)
-                color = self.pick(unlit, color, self.coated(surface, lit, shadows))
+                color = self.pick(unlit, color, coated(self, surface, lit, shadows))
             if models:
                 color, alpha = add_model_colors(self, color, alpha, surface, shadows, maps)
         return color, self.alpha(alpha) if a.has_alpha else None
@@ -391,24 +391,6 @@ class Pixels:
         """FLOAT: a number of each material, which is no parameter; None where all are 0."""
         values = np.array([getattr(m.material, name) for m in self.a.materials], np.float32)
         return self.row(values[:, None], FLOAT, name) if values.any() else None
-
-    def coated(self, surface: Surface, color: Variable, shadows: Any) -> Variable:
-        """VEC3: the colour below a clear coat of index 1.5, and what the coat reflects.
-
-        Source: KHR_materials_clearcoat: mix(below, coat, clearcoat * Fresnel(V . N)). Differs: the
-        coat has the normal of the surface below.
-        """
-        strength = self.constants("clearcoat")
-        if strength is None:
-            return color
-        rough = self.constants("clearcoat_roughness")
-        position, normal, to_eye = surface.need("clearcoat", "position", "normal", "to_eye")
-        black = (0.0, 0.0, 0.0)
-        coat = Surface(black, position, normal, to_eye, roughness=0.0 if rough is None else rough)
-        left = 1.0 - F.minimum(F.abs(F.dot(normal, to_eye)), 1.0)
-        fresnel = 0.04 + 0.96 * (left * left) * (left * left) * left
-        shine = pbr(coat, self.a.lights, self.a.environment, shadows)
-        return color * (1.0 - strength * fresnel) + shine * strength
 
 
 def _affine(uv: Variable, m: np.ndarray) -> Variable:
