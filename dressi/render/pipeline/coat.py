@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dressi.render.pipeline.appearance import Pixels
 
 
-def coated(pixels: Pixels, surface: Surface, color: Variable, shadows: Shadows) -> Variable:
+def coated(pixels: Pixels, surface: Surface, color: Variable, shadows: Shadows | None) -> Variable:
     """VEC3: the colour below a clear coat of index 1.5, and what the coat reflects.
 
     Source: KHR_materials_clearcoat: mix(below, coat, clearcoat * Fresnel(V . N)). Differs: the coat
