@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -19,8 +18,14 @@ from dressi.ad import F, Variable
 from dressi.ad.graph import Size
 from dressi.ad.vtype import FLOAT, IVEC3, VEC2, VEC4, VType
 from dressi.render.camera.eye import to_eye
+from dressi.render.pipeline.coat import coated
 from dressi.render.pipeline.lights import build_shadow_maps, build_shadows
-from dressi.render.pipeline.materials import MaterialLeaves, sampler_key
+from dressi.render.pipeline.materials import (
+    MaterialLeaves,
+    affine_part,
+    sampler_key,
+    turned_part,
+)
 from dressi.render.pipeline.models import Iris, add_model_colors, build_iris
 from dressi.render.pipeline.parameters import Parameter, Place
 from dressi.render.pipeline.tables import Geometry
@@ -241,7 +246,7 @@ class Pixels:
         plain = np.array_equal(matrices, np.broadcast_to(np.eye(3)[:2], matrices.shape))
         if not plain:
             turn = self.row(matrices[:, :, :2].reshape(-1, 4), VEC4, "uv_matrices")
-            uv = _turned(uv, turn) + self.row(matrices[:, :, 2], VEC2, "uv_offsets")
+            uv = turned_part(uv, turn) + self.row(matrices[:, :, 2], VEC2, "uv_offsets")
         lod: Variable | float = 0.0
         if (which[:, 1] > 1).any():
             steps = [
@@ -249,7 +254,7 @@ class Pixels:
                 self.by_set(readers, lambda s: self.steps(s)[1]),
             ]
             if not plain:
-                steps = [_turned(d, turn) for d in steps]
+                steps = [turned_part(d, turn) for d in steps]
             texels = self.row(sizes, VEC2, "map_sizes")
             lod = F.texture_lod(steps[0] * texels, steps[1] * texels, (1, 1))
         return F.texture_from(table, self.row(which, IVEC3, "maps"), uv, lod)
@@ -282,12 +287,12 @@ class Pixels:
         m = ref.uv_matrix
         plain = np.array_equal(m, np.eye(3))
         if not plain:
-            uv = _affine(uv, m) + (float(m[0, 2]), float(m[1, 2]))
+            uv = affine_part(uv, m) + (float(m[0, 2]), float(m[1, 2]))
         if not self.a.is_mipmapped(ref, leaf.size):
             return F.texture(leaf, uv, filter=ref.mag_filter, wrap=wrap)
         dx, dy = self.steps(ref.uv_set)
         if not plain:
-            dx, dy = _affine(dx, m), _affine(dy, m)
+            dx, dy = affine_part(dx, m), affine_part(dy, m)
         lod = F.texture_lod(dx, dy, leaf.size)
         return F.texture_mip(self.a.chain(leaf), uv, lod, wrap=wrap)
 
@@ -333,7 +338,7 @@ class Pixels:
             models = {k for k, m in enumerate(a.materials) if m.model is not None}
             if len(unlit | models) < self.n:
                 lit = pbr(surface, a.lights, a.environment, shadows)
-                color = self.pick(unlit, color, self.coated(surface, lit, shadows))
+                color = self.pick(unlit, color, coated(self, surface, lit, shadows))
             if models:
                 color, alpha = add_model_colors(self, color, alpha, surface, shadows, maps)
         return color, self.alpha(alpha) if a.has_alpha else None
@@ -391,32 +396,3 @@ class Pixels:
         """FLOAT: a number of each material, which is no parameter; None where all are 0."""
         values = np.array([getattr(m.material, name) for m in self.a.materials], np.float32)
         return self.row(values[:, None], FLOAT, name) if values.any() else None
-
-    def coated(self, surface: Surface, color: Variable, shadows: Any) -> Variable:
-        """VEC3: the colour below a clear coat of index 1.5, and what the coat reflects.
-
-        Source: KHR_materials_clearcoat: mix(below, coat, clearcoat * Fresnel(V . N)). Differs: the
-        coat has the normal of the surface below.
-        """
-        strength = self.constants("clearcoat")
-        if strength is None:
-            return color
-        rough = self.constants("clearcoat_roughness")
-        position, normal, to_eye = surface.need("clearcoat", "position", "normal", "to_eye")
-        black = (0.0, 0.0, 0.0)
-        coat = Surface(black, position, normal, to_eye, roughness=0.0 if rough is None else rough)
-        left = 1.0 - F.minimum(F.abs(F.dot(normal, to_eye)), 1.0)
-        fresnel = 0.04 + 0.96 * (left * left) * (left * left) * left
-        shine = pbr(coat, self.a.lights, self.a.environment, shadows)
-        return color * (1.0 - strength * fresnel) + shine * strength
-
-
-def _affine(uv: Variable, m: np.ndarray) -> Variable:
-    """The linear part of a texture transform."""
-    (a, b), (c, d) = m[:2, :2].tolist()
-    return F.vec2(uv.x * a + uv.y * b, uv.x * c + uv.y * d)
-
-
-def _turned(uv: Variable, m: Variable) -> Variable:
-    """The linear part of the texture transform of each pixel. m: VEC4, row by row."""
-    return F.vec2(uv.x * m.x + uv.y * m.y, uv.x * m.z + uv.y * m.w)

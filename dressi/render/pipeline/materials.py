@@ -276,3 +276,14 @@ def sampler_key(ref: TextureRef) -> tuple:
     """What is equal for references that read in the same way, whatever their image."""
     filters = (ref.mag_filter, ref.min_filter)
     return (ref.uv_set, ref.wrap_u, ref.wrap_v, *filters, ref.uv_matrix.tobytes())
+
+
+def affine_part(uv: Variable, m: np.ndarray) -> Variable:
+    """The linear part of a texture transform."""
+    (a, b), (c, d) = m[:2, :2].tolist()
+    return F.vec2(uv.x * a + uv.y * b, uv.x * c + uv.y * d)
+
+
+def turned_part(uv: Variable, m: Variable) -> Variable:
+    """The linear part of the texture transform of each pixel. m: VEC4, row by row."""
+    return F.vec2(uv.x * m.x + uv.y * m.y, uv.x * m.z + uv.y * m.w)
