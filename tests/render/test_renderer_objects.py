@@ -12,12 +12,16 @@ import pytest
 from renderer_scenes import SIZE, cameras, demo_scene
 
 from dressi import DressiBasicRenderer, GraphError
+from dressi.ad import evaluate
 from dressi.render.io import load_scene
+from dressi.render.pipeline.assemble import load
 from dressi.render.scene import (
     Mesh,
     Node,
+    Primitive,
     Scene,
     SceneCamera,
+    SceneMesh,
     instances,
     scene_of,
     trs_matrix,
@@ -272,6 +276,29 @@ def test_texture_coordinates_are_drawn_and_saved(
     again = load_scene(tmp_path / "moved.glb")
     assert np.allclose(again.meshes[0].primitives[0].uvs[0], parts[0].uvs[0], atol=1e-6)
     assert np.abs(shown(renderer, again) - truth).max() < 1e-2
+
+
+def test_a_further_uv_set_is_a_parameter_of_its_own() -> None:
+    """Also where another primitive of the mesh, and another mesh, lack it; a seam stays one row."""
+    rng = np.random.default_rng(1)
+    corners = np.float32([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 0, 0]])
+    faces = np.int32([[0, 1, 2], [3, 1, 2]])
+    uv0 = rng.random((4, 2), dtype=np.float32)
+    uv1 = np.float32([[0, 0], [1, 0.5], [1, 1], [-0.0, 0]])  # the first and the last are one
+    both, one = Primitive(corners, faces, uvs=(uv0, uv1)), Primitive(corners, faces, uvs=(uv0,))
+    meshes = (SceneMesh((one, both), name="pair"), SceneMesh((one,), name="other"))
+    nodes = (Node(mesh=1), Node(mesh=0))
+    scene = Scene(nodes=nodes, meshes=meshes, roots=(0, 1)).check()
+    loaded = load(scene, None, None, SIZE)
+    p = loaded.table.only("vtx_uv1:pair")
+    assert p.shape == (3, 2) and loaded.table.only("vtx_uv:pair").shape == (4, 2)
+    before = evaluate(list(loaded.geometry.now().uvs), {})
+    p.in_use = True
+    uvs = loaded.geometry.now().uvs
+    after = evaluate(list(uvs), {p.leaf: 2.0 + np.reshape(p.leaf.data, (3, 2))})
+    np.testing.assert_array_equal(after[0], before[0])
+    expected = np.concatenate([np.zeros((8, 2)), uv1 + 2.0])
+    np.testing.assert_array_equal(np.reshape(after[1], (-1, 2)), expected)
 
 
 def two_in_a_group() -> Scene:
