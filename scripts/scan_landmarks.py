@@ -57,7 +57,7 @@ def main() -> None:
         points[k] = first_hit(scan, pixel)
     out = {"cm_per_unit": round(scale, 3), "landmarks": np.round(points, 4).tolist()}
     path = human_file("lps/lps_decoded.npz").with_name("landmarks.json")
-    path.write_text(json.dumps(out))
+    path.write_text(json.dumps(out), encoding="utf-8")
     print(f"wrote {path.name}: 1 unit is {scale:.3f} cm")
 
 

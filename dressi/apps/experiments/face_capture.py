@@ -94,7 +94,7 @@ def read_scan() -> Scan:
     """Return the scan of the package."""
     with np.load(human_file("lps/lps_decoded.npz")) as found:
         positions, faces, uv = found["positions"], found["faces"], found["uv"].astype(np.float32)
-    marks = json.loads(human_file("lps/landmarks.json").read_text())
+    marks = json.loads(human_file("lps/landmarks.json").read_text(encoding="utf-8"))
     scale = float(marks["cm_per_unit"])
     uv[:, 1] = 1.0 - uv[:, 1]
     mesh = Mesh((positions * scale).astype(np.float32), faces, uvs=uv, name="lps").check()

@@ -32,7 +32,7 @@ def read_frames(folder: str | Path) -> list[Frame]:
     of another shape or size, not finite, or a mask without a pixel."""
     path = Path(folder) / INDEX
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(path.read_text(encoding="utf-8"))
         entries = data["frames"]
         assert isinstance(entries, list) and entries
     except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
@@ -170,4 +170,4 @@ def write_frames(folder: str | Path, frames: Sequence[Frame]) -> None:
                 "held_out": frame.held_out,
             }
         )
-    (out / INDEX).write_text(json.dumps({"frames": entries}))
+    (out / INDEX).write_text(json.dumps({"frames": entries}), encoding="utf-8")
