@@ -42,8 +42,8 @@ class Weights:
     landmarks: float = 0.03
     depth: float = 1.0
     color: float = 3.0
-    identity: float = 1e-5
-    expression: float = 3e-4
+    identity: float = 3e-5
+    expression: float = 1e-3
     maps: float = 0.02
 
 
