@@ -1,11 +1,14 @@
 """Find the 68 landmarks of the scanned head: writes dressi/apps/data/human/lps/landmarks.json.
 
-Jaw and nose have no texture to go by: the ICT head, its identities and expressions, is registered
-to the scan (similarity by closest points, then coefficients by point to plane with a ridge prior;
-Besl and McKay 1992, Chen and Medioni 1992), and the points of the scan nearest to the model's
-landmarks are taken. Brows, lids and lips are seen: they were picked by hand in a picture from the
-front (PICKED), and are where the rays through the pixels meet the scan. ``cm_per_unit`` is that of
-the registration: the scan has no unit. The experiment ``face`` reads the file.
+Brows, lids and lips are seen: they were picked by hand in a picture from the front (PICKED), and
+are where the rays through the pixels meet the scan. The tip of the nose is the point farthest to
+the front (pronasale; Farkas 1994). Jaw and the rest of the nose have no texture to go by: the ICT
+head, its identities and expressions, is registered to the scan (similarity by closest points, then
+coefficients by point to plane and by the landmarks above, with a ridge prior that softens; Besl and
+McKay 1992, Chen and Medioni 1992, Amberg et al. 2007), and the points of the scan nearest to the
+model's landmarks are taken. Without the landmarks above the mouth opens and the chin slides towards
+the neck. No rendered frame is used. ``cm_per_unit`` is that of the registration: the scan has no
+unit. The experiment ``face`` reads the file.
 """
 
 from __future__ import annotations
@@ -36,9 +39,16 @@ PICKED = {
 }  # fmt: skip
 """Landmark -> pixel."""
 
+CHIN, TIP = 8, 30
 RIGID_ROUNDS, ROUNDS = 15, 60
-PRIOR, EXPRESSION_PRIOR = 0.1, 0.4
+PRIOR, EXPRESSION_PRIOR = 0.1, 4.0
 """Weights of squared coefficients, per 3000 points: expressions are to explain less."""
+STIFF, SOFTER = 100.0, 0.85
+"""By how much more the prior weighs in the first round, and what is left of that in the next."""
+MARK, MARK_ROBUST_CM = 20.0, 0.3
+"""Weight of a landmark, per 3000 points, and the distance from which on it counts less."""
+BELOW_CHIN_CM = 0.3
+"""What of the model is lower than its chin is neck, or the skin between both."""
 LARGEST_CM, SMALLEST_CM = 3.0, 0.5
 """Distance up to which a point counts, in the first round and at last."""
 ROBUST_CM = 0.15
@@ -49,12 +59,14 @@ def main() -> None:
     with np.load(human_file("lps/lps_decoded.npz")) as found:
         scan = Mesh(found["positions"], found["faces"], name="lps")
     model = head_model(human_file("ict/ict_face_light.npz"), 100)
-    scale, rotation, shift, head = register(model, scan)
+    known = {k: first_hit(scan, pixel) for k, pixel in PICKED.items()}
+    known[TIP] = scan.positions[scan.positions[:, 2].argmax()].astype(np.float64)
+    scale, rotation, shift, head = register(model, scan, known)
     surface = scale * scan.positions.astype(np.float64) @ rotation.T + shift
     foot = closest_on_surface(head[model.landmarks], surface, scan.faces).foot
     points = (foot - shift) @ rotation / scale
-    for k, pixel in PICKED.items():
-        points[k] = first_hit(scan, pixel)
+    for k, point in known.items():
+        points[k] = point
     out = {"cm_per_unit": round(scale, 3), "landmarks": np.round(points, 4).tolist()}
     path = human_file("lps/lps_decoded.npz").with_name("landmarks.json")
     path.write_text(json.dumps(out), encoding="utf-8")
@@ -78,11 +90,15 @@ def first_hit(scan: Mesh, pixel: tuple[float, float]) -> np.ndarray:
     return np.asarray(eye + at[met].min() * ray)
 
 
-def register(model: HeadModel, scan: Mesh) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """Return scale, rotation and shift of the scan into the model's frame, and the fitted head."""
+def register(
+    model: HeadModel, scan: Mesh, known: dict[int, np.ndarray]
+) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+    """Return scale, rotation and shift of the scan into the model's frame, and the fitted head.
+    known: points of the scan by landmark."""
     mean = model.mean.astype(np.float64)
     basis = np.concatenate([model.identity, model.expression]).astype(np.float64)
-    n_identities = len(model.identity)
+    n_identities, rows = len(model.identity), model.landmarks[list(known)]
+    chin = mean[model.landmarks[CHIN], 1] - BELOW_CHIN_CM
     scale, shift = by_the_nose(mean, scan.positions)
     rotation, coefficients = np.eye(3), np.zeros(len(basis))
     normals = vertex_normals(scan.positions, scan.faces).astype(np.float64)
@@ -100,16 +116,22 @@ def register(model: HeadModel, scan: Mesh) -> tuple[float, np.ndarray, np.ndarra
             s, r, t = similarity(found.foot[used], head[used], np.ones(int(used.sum())))
             scale, rotation, shift = s * scale, r @ rotation, s * r @ shift + t
             continue
+        used &= mean[:, 1] > chin
         weight = 1.0 / np.maximum(found.distance[used] / ROBUST_CM, 1.0)
-        toward = normal[used]
+        toward, amount = normal[used], used.sum() / 3000.0
         off = ((found.foot[used] - head[used]) * toward).sum(axis=1)
         slope = np.einsum("kvi,vi->vk", basis[:, used], toward)
         prior = np.full(len(basis), EXPRESSION_PRIOR)
         prior[:n_identities] = PRIOR
-        prior *= used.sum() / 3000.0
-        left = (slope * weight[:, None]).T @ slope + np.diag(prior)
-        right = (slope * weight[:, None]).T @ off - prior * coefficients
-        coefficients = coefficients + np.linalg.solve(left, right)
+        prior *= amount * max(STIFF * SOFTER ** (k - RIGID_ROUNDS), 1.0)
+        away = scale * np.array(list(known.values())) @ rotation.T + shift - head[rows]
+        near = np.maximum(np.linalg.norm(away, axis=1) / MARK_ROBUST_CM, 1.0)
+        pull = np.repeat(MARK * amount / near, 3)
+        lever = basis[:, rows].reshape(len(basis), -1).T
+        left = (slope * weight[:, None]).T @ slope + (lever * pull[:, None]).T @ lever
+        right = (slope * weight[:, None]).T @ off + (lever * pull[:, None]).T @ away.ravel()
+        step = np.linalg.solve(left + np.diag(prior), right - prior * coefficients)
+        coefficients = coefficients + step
         coefficients[n_identities:] = np.clip(coefficients[n_identities:], 0.0, 1.0)
         s, r, t = similarity(found.foot[used], head[used], weight, 1.0)
         rotation, shift = r @ rotation, r @ shift + t

@@ -245,6 +245,16 @@ def test_landmarks_of_the_scan_lie_on_it() -> None:
     assert off.max() < 0.01, "cm; they are stored with four digits"
 
 
+def test_landmarks_of_the_scan_are_where_anatomy_has_them() -> None:
+    """Tip of the nose: farthest to the front. Chin: below the lip, not on the way to the neck."""
+    scan = read_scan()
+    tip, chin, lip = scan.landmarks[[30, 8, 57]]
+    assert tip[2] == pytest.approx(scan.mesh.positions[:, 2].max(), abs=0.001)
+    assert lip[2] - chin[2] < 2.0 and 2.5 < lip[1] - chin[1] < 4.5
+    left, right = scan.landmarks[:8], scan.landmarks[16:8:-1]
+    assert np.abs(left - right)[:, 1:].max() < 1.0, "cm; a jaw is nearly the same on both sides"
+
+
 @pytest.mark.gpu
 def test_a_folder_of_frames_is_fitted(tmp_path: Path) -> None:
     """Frames of our own, from the scan, without a known camera; the result is a head as GLB."""

@@ -70,7 +70,8 @@ def _seen(points: Floats, corners: Floats, matrix: Floats, slack: float) -> npt.
         # >= 0 where the line from the eye meets the face, whichever signs the w have; l_a z_a + ...
         # over the point's w is the depth there, also without perspective, where all w are 1.
         weights = np.einsum("ij,ikj->ik", q[who], inverse[face])
-        meets = np.flatnonzero(weights.min(axis=1) >= 0.0)
+        # All 0: a face without area that rounding gave a volume; nobody meets it.
+        meets = np.flatnonzero((weights.min(axis=1) >= 0.0) & (weights.max(axis=1) > 0.0))
         who, face, weights = who[meets], face[meets], weights[meets]
         z = np.einsum("ij,ij->i", weights, faces[face, :, 2])
         before_it = (z >= 0.0) & (z < at[rows[who], 2])
