@@ -21,7 +21,7 @@ from dressi.render.fit.hull import visual_hull
 from dressi.render.fit.isosurface import isosurface
 from dressi.render.fit.losses import l1_loss, l2_loss, silhouette_loss
 from dressi.render.fit.metrics import iou, psnr, ssim
-from dressi.render.fit.morphable import morphable
+from dressi.render.fit.morphable_model import morphable
 from dressi.render.fit.pictures import SurfacePictures, rows_of, surface_pictures
 from dressi.render.fit.regularizers import (
     cotangent_matrix,

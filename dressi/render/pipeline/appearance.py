@@ -126,7 +126,7 @@ class Appearance:
 
 
 class Pixels:
-    """One peel."""
+    """What the materials of one peel are at each pixel: factors, maps, models."""
 
     def __init__(self, appearance: Appearance, peel: Peel, screen: ScreenFaces) -> None:
         self.a, self.peel, self.screen = appearance, peel, screen
