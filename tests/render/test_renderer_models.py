@@ -150,7 +150,8 @@ def test_gradients_are_those_of_finite_differences(
         gradient = renderer.ad.recv_grad(p.leaf).astype(np.float64)
         way = np.sign(gradient) + 1e-3 * rng.normal(size=start.shape)
         slopes = []
-        for h in (1e-2, 5e-3):
+        # Texture coordinates: the iris is 0.15 of them, and texels have kinks.
+        for h in (1e-3, 5e-4) if name.startswith("iris_center") else (1e-2, 5e-3):
             ends = []
             for side in (h, -h):
                 renderer.ad.send_img(p.leaf, np.float32(start + side * way))
