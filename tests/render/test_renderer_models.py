@@ -121,7 +121,13 @@ CASES: dict[str, tuple[tuple[Material, ...], tuple[str, ...], int]] = {
         0,
     ),
     "eye": (
-        (material("A", EYE, base_color_map=TextureRef(0, min_filter="linear")),),
+        (
+            material(
+                "A",
+                EYE | {"iris_radius": 0.25, "limbus_width": 0.5},
+                base_color_map=TextureRef(0, min_filter="linear"),
+            ),
+        ),
         ("iris_radius:A", "iris_depth:A", "iris_center:A", "limbus_width:A", "limbus_darkening:A",
          "ior:A", "wet_roughness:A", "albedo:A", "light_intensity:sun"),
         0,
