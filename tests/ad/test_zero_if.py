@@ -11,7 +11,7 @@ from dressi.ad.functions.select import zero_div, zero_mul
 from dressi.ad.functions.vector import UNSWIZZLE
 from dressi.ad.graph import Function, topological
 from dressi.ad.registry import OPS, apply
-from dressi.ad.vtype import FLOAT, INT, MAT2, VEC2, VEC3
+from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT2, VEC2, VEC3
 
 SIZE = (5, 4)
 
@@ -21,6 +21,8 @@ def graphs() -> list[Variable]:
     a, b, c = (Variable(t, SIZE) for t in (VEC3, VEC3, FLOAT))
     m, i, uv = Variable(MAT2, SIZE), Variable(INT, SIZE), Variable(VEC2, SIZE)
     tex = Variable(VEC3, (6, 6), requires_grad=True)
+    packed = Variable(VEC3, (8, 8), requires_grad=True)
+    table, which = F.image.texture_table(packed, ((4, 4), (2, 3))), Variable(IVEC3, SIZE)
     return [
         a + b,
         a - b,
@@ -42,6 +44,7 @@ def graphs() -> list[Variable]:
         F.linalg.from_columns(uv, uv),
         F.scatter_add(a, F.dynamic(i), (7, 1)),
         build_backward(F.texture(tex, uv))[tex],
+        build_backward(F.texture_from(table, which, uv))[packed],
     ]
 
 
