@@ -33,7 +33,7 @@ def test_without_a_name_what_there_is_is_listed(
     command: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main([command]) == 0
-    assert any(line.startswith(name) for line in capsys.readouterr().out.splitlines())
+    assert any(line.strip().startswith(name) for line in capsys.readouterr().out.splitlines())
 
 
 def test_the_list_of_tables_is_whole() -> None:

@@ -58,6 +58,7 @@ class Settings(WithWorkers):
 
 def run(settings: Settings) -> Result:
     """Run all pairs and seeds; each worker has one graph for each K."""
+    Fit(settings.iterations, settings.lr, settings.laplacian)  # raises for pairs that are none
     target = target_mesh(settings.target, settings.target_faces)
     start = icosphere(settings.subdivisions, START_RADIUS)
     last, reaches = settings.iterations, settings.r_px

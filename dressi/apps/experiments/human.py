@@ -65,17 +65,22 @@ BUILD_SECONDS = 40.0
 class Settings(common.Settings):
     """Options of the experiment."""
 
-    size: int = option(1024, "pixels on a side of portrait and close-ups", smoke=32, least=16)
-    strands: int = option(20000, "on the scalp", smoke=40, least=1)
+    size: int = option(
+        1024, "pixels on a side of portrait and close-ups", smoke=32, least=16, quick=256
+    )
+    strands: int = option(20000, "on the scalp", smoke=40, least=1, quick=5000)
     layers: int = option(6, "of strands over each other per pixel", smoke=2, least=1)
-    frames: int = option(24, "of the turntable", smoke=2, least=1)
+    frames: int = option(24, "of the turntable", smoke=2, least=1, quick=4)
     frame_size: int = option(320, "pixels on a side of the turntable", smoke=32, least=16)
     fit_size: int = option(
         96, "pixels on a side of each of the fit's four views", smoke=16, least=8
     )
     iterations: int = option(150, "of the fit", smoke=2, least=1)
     parts: tuple[str, ...] = option(
-        PARTS, f"what to do, of {', '.join(PARTS)}", smoke=("pictures",)
+        PARTS,
+        f"what to do, of {', '.join(PARTS)}",
+        smoke=("pictures",),
+        quick=("pictures", "turntable", "fit"),
     )
     lights: int = option(2, "of the two lights", smoke=1, least=1)
     head: str | None = option(None, "file of ICT's arrays (default: the file of the package)")
