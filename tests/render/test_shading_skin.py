@@ -255,6 +255,7 @@ def test_two_lobes_are_the_mean_of_each_alone() -> None:
         for lobes in ([(rough, 0.7), (other, 0.3)], [(rough, 1.0)], [(other, 1.0)])
     )
     np.testing.assert_allclose(both, 0.7 * first + 0.3 * second, rtol=1e-6, atol=1e-9)
+    assert np.abs(first - second).max() > 0.005, "not one lobe twice"
 
 
 def test_every_number_of_skin_has_a_gradient() -> None:
