@@ -148,7 +148,7 @@ def _add_fit(commands: Commands) -> None:
         "--threshold",
         type=float,
         help="difference to the background, sRGB in 0..1, from which a pixel is the object's "
-        "(default: from the histogram)",
+        "(default: found place by place)",
     )
     fit.add_argument(
         "--mesh",
