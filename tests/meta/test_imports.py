@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -46,3 +49,35 @@ def test_no_file_of_a_room_imports_itself_through_others(room: str) -> None:
     files = [name for name in MODULES if name.startswith(f"dressi.{room}.")]
     assert files
     assert [name for name in files if name in reached(name)] == []
+
+
+def _dressi_imports() -> list[tuple[str, str, str]]:
+    """(file, module, name) of each ``from dressi... import name`` of notebooks and scripts."""
+    sources = [(p.name, p.read_text(encoding="utf-8")) for p in (ROOT / "scripts").glob("*.py")]
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        text = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+        lines = text.splitlines()
+        sources.append((path.name, "\n".join("pass" if t[:1] in ("%", "!") else t for t in lines)))
+    return [
+        (file, node.module, alias.name)
+        for file, source in sources
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dressi"
+        for alias in node.names
+    ]
+
+
+def test_notebooks_and_scripts_import_what_is_there() -> None:
+    """Running them shows it too, but last of all tests."""
+    named = _dressi_imports()
+    assert len(named) > 100
+    missing = []
+    for file, module, name in named:
+        if module.startswith("dressi.torch") and importlib.util.find_spec("torch") is None:
+            continue
+        if not hasattr(importlib.import_module(module), name) and (
+            importlib.util.find_spec(f"{module}.{name}") is None
+        ):
+            missing.append(f"{file}: {module}.{name}")
+    assert missing == []
