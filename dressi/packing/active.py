@@ -29,6 +29,7 @@ from dressi.packing.obstacles import (
     Use,
     input_obstacle,
     limit_obstacle,
+    most_inputs,
     output_obstacle,
 )
 from dressi.packing.options import LOOK_AHEAD
@@ -234,7 +235,7 @@ class Active:
                 count_input(use, _ACCESSES[before], planes, leaf, -1)
             count_input(use, _ACCESSES[after], planes, leaf)
             masks.append((uid, before, after))
-        obstacle = input_obstacle(use, limits, self.kind == RASTER, ignored)
+        obstacle = input_obstacle(use, limits, self.kind == RASTER, ignored, self.context.spill)
         carried = use[INPUTS] + use[SAMPLED]
         hopeless = patience == 0 or carried * LOOK_AHEAD > MOST_CARRIED * patience
         if obstacle is not None and (obstacle.lasting or hopeless):
@@ -301,7 +302,7 @@ class Active:
     def substage(self) -> Substage:
         """Return the substage of the units that joined."""
         joined = self.joined[::-1]
-        return make_substage(
+        made = make_substage(
             self.kind,
             self.domain,
             [change.candidate.unit for change in joined],
@@ -310,6 +311,7 @@ class Active:
             self.as_textures,
             self.lowered,
         )
+        return spilled(made, self.context) if self.context.spill else made
 
 
 def begin(candidate: Candidate, context: Context) -> Active:
@@ -387,6 +389,22 @@ def count_input(use: Use, how: str, n_planes: int, leaf: bool, sign: int = 1) ->
         use[SAMPLED] += sign * n_planes
         if how == HW_SAMPLER:
             use[SAMPLERS] += sign * n_planes
+
+
+def spilled(s: Substage, context: Context) -> Substage:
+    """Return a substage that fetches as textures the same-pixel inputs for which no attachment is
+    left: the first that are made, which another pass makes anyway, and leaves last, for a step may
+    write their next values where they lie."""
+    use = use_of(s)
+    over = use[INPUTS] - most_inputs(use, context.limits, s.has_depth)
+    attached = [v for v, accesses in s.reads.values() if s.access(v, accesses) == ATTACHMENT]
+    fetched = set(s.as_textures)
+    for v in sorted(attached, key=lambda v: (v.creator is None, v.uid)):
+        if over <= 0:
+            break
+        fetched.add(v.uid)
+        over -= v.vtype.n_planes
+    return rebuilt(s, context, as_textures=frozenset(fetched))
 
 
 def broken_limit(s: Substage, limits: DeviceLimits) -> Obstacle | None:

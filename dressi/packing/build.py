@@ -10,12 +10,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dressi.ad.graph import Variable
+from dressi.packing.active import use_of
 from dressi.packing.limits import DeviceLimits
+from dressi.packing.obstacles import INPUTS
 from dressi.packing.options import Options
 from dressi.packing.order import in_levels
 from dressi.packing.passes import CHOICES, PLAN, SUBSTAGES, UNITS, walk
 from dressi.packing.plan import Plan
-from dressi.packing.predict import predicted_us
+from dressi.packing.predict import moved_us, predicted_us, words_written
 from dressi.packing.profile import DeviceProfile
 from dressi.packing.program import Program
 from dressi.packing.stage import Stage, pack_stages
@@ -97,7 +99,17 @@ def pack_functions(
 
 
 def _fewest_passes(start: Program) -> Program:
-    """Return the better of two orders in which units join substages."""
+    """Return the best of two orders in which units join substages; where a profile says what a
+    pass costs, also of those with inputs that spill."""
+    best = _better_order(start)
+    if start.task.profile is None or not _may_spill(best):
+        return best
+    spilled = _better_order(replace(start, context=replace(start.context, spill=True)))
+    profile = start.task.profile
+    return min(best, spilled, key=lambda p: moved_us(_stages(p), profile))
+
+
+def _better_order(start: Program) -> Program:
     candidates = []
     for by_level in (False, True):
         context = replace(start.context, by_level=by_level)
@@ -105,6 +117,16 @@ def _fewest_passes(start: Program) -> Program:
         if len(start.units) > TRIES_UP_TO or not start.task.options.pack_substages:
             return candidates[0]
     return min(candidates, key=lambda p: (len(_stages(p)), _words_written(p.substages)))
+
+
+def _may_spill(program: Program) -> bool:
+    """Return whether input attachments are what substages are short of."""
+    options = program.task.options
+    if len(program.units) > TRIES_UP_TO or not (options.pack_substages and options.spill):
+        return False
+    passes = [s for s in program.substages if not s.is_dispatch]
+    most = max((use_of(s)[INPUTS] for s in passes), default=0)
+    return most > program.task.limits.input_attachments // 2
 
 
 def _stages(program: Program) -> list[Stage]:
@@ -116,9 +138,7 @@ def _stages(program: Program) -> list[Stage]:
 
 def _words_written(substages: Sequence[Substage]) -> int:
     """Return how many words the substages write to images."""
-    return sum(
-        v.size[0] * v.size[1] * v.layers * v.vtype.n_words for s in substages for v in s.outputs
-    )
+    return sum(map(words_written, substages))
 
 
 def assemble(

@@ -113,11 +113,24 @@ def output_obstacle(
     return None
 
 
+def most_inputs(use: Use, limits: DeviceLimits, raster: bool) -> int:
+    """Return how many input attachments a shader that writes these images may have."""
+    return min(limits.input_attachments, limits.stage_attachments - use[IMAGES] - raster)
+
+
 def input_obstacle(
-    use: Use, limits: DeviceLimits, raster: bool, ignored: Collection[str] = ()
+    use: Use,
+    limits: DeviceLimits,
+    raster: bool,
+    ignored: Collection[str] = (),
+    spill: bool = False,
 ) -> Obstacle | None:
-    """The limits on what a shader reads, and on all of its descriptors together."""
+    """The limits on what a shader reads, and on all of its descriptors together. spill: inputs for
+    which no attachment is left are fetched as textures."""
     inputs, sampled, samplers, buffers, images, _, leaves = use
+    if spill:
+        over = max(0, inputs - most_inputs(use, limits, raster))
+        inputs, sampled, leaves = inputs - over, sampled + over, min(leaves, inputs - over)
     if (
         inputs <= limits.input_attachments
         and sampled <= limits.sampled_images

@@ -23,8 +23,9 @@ class Options:
     ``merge_duplicates``: equal Functions of equal inputs become one. ``drop_dead_outputs``: images
     that nothing reads are not written. ``reuse_images``: values whose lifetimes do not meet share
     an image. ``sparse``: passes skip pixels of which a mask says that most of their work is
-    needless. ``per_primitive``: what fragments read by the number of their primitive is
-    read per vertex, where primitives are large.
+    needless. ``spill``: same-pixel values for which a shader has no input attachment left are
+    fetched as textures where that is predicted to be faster. ``per_primitive``: what fragments
+    read by the number of their primitive is read per vertex, where primitives are large.
 
     ``lowering``: what runs pixels that are not rasterized: ``graphics`` (fragment shaders in
     subpasses) or ``compute`` (dispatches); ``auto`` takes what the device's profile predicts to be
@@ -55,6 +56,7 @@ class Options:
     drop_dead_outputs: bool = True
     reuse_images: bool = True
     sparse: bool = True
+    spill: bool = True
     per_primitive: bool = True
     deterministic: bool = False
     lowering: Lowering = "auto"
@@ -87,6 +89,7 @@ SWITCHES_ELSEWHERE = {
     "fold_constants": "ad.simplify, before packing",
     "peeling": "packing.lower, before packing",
     "lowering": "packing.lower, before packing, and build.pack_functions, which tries both",
+    "spill": "build.pack_functions, which packs with and without",
     "per_primitive": "packing.raster: the vertex shader of a rasterization",
     "deterministic": "packing.accumulate: the GLSL of a scatter",
     "cache": "packing.reactive: which part of a step is a program of its own",

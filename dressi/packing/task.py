@@ -44,6 +44,9 @@ class Context:
     lowering: str = "graphics"
     """As in Options; ``auto`` asks the profile."""
     profile: DeviceProfile | None = None
+    spill: bool = False
+    """Whether same-pixel inputs for which no attachment is left are fetched as textures, from
+    an earlier pass; else they keep units out."""
     by_level: bool = False
     """Whether a unit that a later pass reads at other pixels keeps out of a substage that has to
     come later than the unit would have to."""
