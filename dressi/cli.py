@@ -19,7 +19,7 @@ from dressi.apps.address import add_live, live_address
 from dressi.apps.demo_flags import add_demo_flags
 from dressi.apps.made_by import made_by
 from dressi.apps.view_command import add_view
-from dressi.errors import DeviceError, DressiError, DressiWarning, GraphError, origin
+from dressi.errors import DeviceError, DressiError, DressiWarning, GraphError, LoadError, origin
 
 Commands = argparse._SubParsersAction  # the class has no public name
 Options = TypeVar("Options", bound=Any)
@@ -50,12 +50,17 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
+POSITIONAL = {"file": "FILE", "spec": "SPEC"}
+"""Arguments that are no options -> how the help names them."""
+
 DEVICE = "index, name, name#k or UUID of the device (default DRESSI_DEVICE, else the best)"
 JSON = "write the figures as one JSON object (default none)"
 
 
 def _quiet(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quiet", action="store_true", help="print errors and warnings only")
+    parser.add_argument(
+        "--quiet", action="store_true", help="print errors and warnings only (default no)"
+    )
 
 
 def _add_info(commands: Commands) -> None:
@@ -78,7 +83,9 @@ def _add_doctor(commands: Commands) -> None:
     doctor = commands.add_parser(
         "doctor", help="run every op and four small scenes on a device and say what is off"
     )
-    doctor.add_argument("--all", action="store_true", help="print every check, not what is off")
+    doctor.add_argument(
+        "--all", action="store_true", help="print every check (default: what is off)"
+    )
     doctor.add_argument(
         "--json", metavar="FILE", help="write the checks as one JSON object (default none)"
     )
@@ -167,7 +174,9 @@ def _add_bench(commands: Commands) -> None:
         metavar="TABLE",
         help="what to measure (default: none, which lists them; with --smoke all)",
     )
-    bench.add_argument("--smoke", action="store_true", help="tiny sizes: only to see that it runs")
+    bench.add_argument(
+        "--smoke", action="store_true", help="tiny sizes, to see that it runs (default no)"
+    )
     bench.add_argument("--json", metavar="FILE", help=JSON)
     bench.add_argument("--device", help=DEVICE)
     _quiet(bench)
@@ -337,6 +346,11 @@ def _reason(error: BaseException, args: argparse.Namespace) -> str:
     """What an error says, with the option that it is about."""
     # A command has no line of the user's to name.
     reason = error.reason if isinstance(error, GraphError) else str(error)
+    if isinstance(error, LoadError):
+        for name, value in vars(args).items():
+            if isinstance(value, str) and value and reason.startswith(f"{value}: "):
+                option = f"--{name.replace('_', '-')}"
+                return f"{POSITIONAL.get(name, option)} {reason}"
     device = getattr(args, "device", None)
     if isinstance(error, DeviceError) and device is not None and "no Vulkan device fits" in reason:
         return f"--device {device}: {reason}"

@@ -19,9 +19,22 @@ from dressi.errors import GraphError, warn
 MOST_FUNCTIONS = 24
 """Functions behind the inputs of a doubt above which it is dropped: NumPy evaluates them."""
 
-_THROUGH = {"sum", "sum_layers", "sum_components", "abs", "sqrt", "neg", "add", "pow", "dot", "mul"}
+_REDUCES = {"sum", "sum_layers", "sum_components", "min", "max", "add"}
+_MEASURES = {
+    "abs",
+    "sqrt",
+    "neg",
+    "dot",
+    "pow",
+    "log",
+    "log1p",
+    "exp",
+    "max_components",
+    "min_components",
+}
 """Ops between a loss and the differences that it measures."""
-_MEASURES = {"sum", "sum_layers", "sum_components", "abs", "sqrt", "dot", "pow"}
+_FIRST = {"div": (0,), "where": (1, 2), "maximum": (0, 1), "minimum": (0, 1)}
+"""The same, of some inputs only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,33 +81,55 @@ def say_mixed(loss: Variable) -> None:
         if f is None or f.uid in seen:
             continue
         seen.add(f.uid)
-        if f.op.name == "sub":
+        if f.op.name == "sub" and not any(x.is_uniform_sized for x in f.inputs):
             _say_difference(f)
-        elif f.op.name in _THROUGH:
+        elif f.op.name == "sub":  # 1 - exp(-x)
+            stack += f.inputs
+        else:
             stack += _measured(f)
 
 
 def _measured(f: Function) -> Sequence[Variable]:
     """Return the inputs of f that are measures of differences, or differences that f measures: of a
-    product that is no square, the measures, and all of its 1x1 factors (weights of losses)."""
-    made = [x.creator for x in f.inputs]
-    square = f.inputs[0] is f.inputs[-1] or all(g is not None and g.op.name == "sub" for g in made)
-    if f.op.name not in ("mul", "dot") or square:
+    product that is no square, the measures, all of its 1x1 factors (weights of losses), and a
+    difference whose other factors are data (a mask)."""
+    if f.op.name in _FIRST:
+        return [f.inputs[i] for i in _FIRST[f.op.name]]
+    if f.op.name in _REDUCES or (f.op.name in _MEASURES and f.op.name != "dot"):
         return f.inputs
-    return [
-        x
-        for x, g in zip(f.inputs, made, strict=True)
-        if x.is_uniform_sized or (g is not None and _is_measure(g))
-    ]
+    if f.op.name not in ("mul", "dot"):
+        return ()
+    made = [x.creator for x in f.inputs]
+    if f.inputs[0] is f.inputs[-1] or all(g is not None and g.op.name == "sub" for g in made):
+        return f.inputs
+    pairs = list(zip(f.inputs, made, strict=True))
+    found = [x for x, g in pairs if x.is_uniform_sized or (g is not None and _is_measure(g))]
+    differences = [x for x, g in pairs if g is not None and g.op.name == "sub"]
+    if len(differences) == 1 and all(_is_data(x) for x in f.inputs if x is not differences[0]):
+        found += differences
+    return found
 
 
 def _is_measure(f: Function) -> bool:
-    return f.op.name in _MEASURES or (f.op.name == "mul" and f.inputs[0] is f.inputs[1])
+    if f.op.name in _FIRST:
+        made = [f.inputs[i].creator for i in _FIRST[f.op.name]]
+        return any(g is not None and _is_measure(g) for g in made)
+    return (
+        f.op.name in _MEASURES
+        or (f.op.name in _REDUCES and f.op.name != "add")
+        or (f.op.name == "mul" and f.inputs[0] is f.inputs[1])
+    )
+
+
+def _is_data(x: Variable) -> bool:
+    if x.creator is not None:
+        return x.creator.op.name == "constant"
+    return not x.requires_grad and x.update is None
 
 
 def _say_difference(f: Function) -> None:
     a, b = f.inputs
-    if a.size != b.size or a.is_uniform_sized:
+    if a.size != b.size:
         return
     if a.vtype != b.vtype:
         warn(
@@ -104,12 +139,14 @@ def _say_difference(f: Function) -> None:
         )
     elif a.layers != b.layers:
         one, many = (a, b) if a.layers == 1 else (b, a)
-        if one.creator is not None or one.requires_grad or one.update is not None:
-            return  # no target that is sent
-        if many.creator is None:  # no pictures that are computed
-            return
+        if _is_data(one) and many.creator is not None:
+            hint = "a target for each view"
+        elif one.creator is not None and _is_data(many) and not one.is_table:
+            hint = "a picture for each target: layers of the matrix are views"
+        else:
+            return  # no target that is sent, or no pictures that are computed
         warn(
             f"{f.where}: a difference of {one.label()} and {many.label()} in the loss: one image "
-            f"goes against all {many.layers} layers\n  hint: a target for each view, or "
+            f"goes against all {many.layers} layers\n  hint: {hint}, or "
             f"F.expand(x, {one.size}, {many.layers}) where it is meant"
         )

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from dressi.ad.graph import Function, Variable, topological
-from dressi.ad.precision import say_bytes
+from dressi.ad.misfits import misfit
+from dressi.ad.precision import say_bytes, say_levels
 from dressi.ad.registry import RASTER
 from dressi.errors import GraphError
 
@@ -32,6 +33,7 @@ def as_array(value: Any, like: Variable, double: bool = True) -> np.ndarray:
     if not double and isinstance(value, np.ndarray) and value.shape == full:
         # Nearly all that a loop sends from step to step: nothing else is to be found out.
         if value.dtype == np.float32 and not like.vtype.is_int and np.isfinite(value).all():
+            say_levels(like, value)
             return value
     name = like.label()
     try:
@@ -40,6 +42,8 @@ def as_array(value: Any, like: Variable, double: bool = True) -> np.ndarray:
             raise TypeError
     except (TypeError, ValueError):
         raise GraphError(f"{name}: cannot use {type(value).__name__} as data") from None
+    except RuntimeError as error:  # of PyTorch, for a tensor that has a gradient
+        raise GraphError(f"{name}: {error}\n  hint: tensor.detach().cpu().numpy()") from None
     shapes = [full]
     if h == 1:
         shapes.append((n, w, *tail))
@@ -50,7 +54,8 @@ def as_array(value: Any, like: Variable, double: bool = True) -> np.ndarray:
         options += [o[:-1] for o in options]
     if a.shape not in options:
         needed = full[1:] if n == 1 else full
-        raise GraphError(f"{name}: needs an array of shape {needed}, got {a.shape}")
+        hint = misfit(like, a.shape)
+        raise GraphError(f"{name}: needs an array of shape {needed}, got {a.shape}{hint}")
     finite = np.isfinite(a)
     if not finite.all():
         bad = tuple(int(i) for i in np.argwhere(~finite)[0])
@@ -63,6 +68,8 @@ def as_array(value: Any, like: Variable, double: bool = True) -> np.ndarray:
         return a.astype(np.int64).reshape(full)
     if a.dtype.kind == "u":
         say_bytes(like, a)
+    else:
+        say_levels(like, a)
     limit = float(np.finfo(np.float32).max)
     if a.dtype.itemsize > 4 and (np.abs(a) > limit).any():  # half floats cannot hold the limit
         raise GraphError(f"{name}: values beyond float32")

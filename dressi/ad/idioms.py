@@ -14,90 +14,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from dressi.ad.idiom_words import ATTRIBUTES, OPS, OPTIMIZER_ARGUMENTS
 from dressi.errors import GraphError, warn
 
 if TYPE_CHECKING:
     from dressi.ad.graph import Variable
-
-ATTRIBUTES = {
-    "shape": "its size is x.size, (width, height), and x.layers, its type x.vtype",
-    "ndim": "it is a 2D image: x.size is (width, height), x.layers the stacked images",
-    "dtype": "its type is x.vtype: float32 or int32 components",
-    "T": "matrices are transposed by F.transpose(x)",
-    "grad": "ad.recv_grad(x) reads the gradient; as graph it is dressi.ad.build_backward(loss)[x]",
-    "backward": "ad.set_loss_var(loss) and ad.set_optimizer(...) say it, ad.exec_step() runs it",
-    "detach": "F.stop_gradient(x) lets no gradient through",
-    "requires_grad_": "set x.requires_grad = True on a leaf",
-    "numpy": "ad.recv_img(x) reads its data",
-    "item": "ad.recv_img(x) reads its data",
-    "tolist": "ad.recv_img(x) reads its data",
-    "cpu": "data stays on the device; ad.recv_img(x) reads it",
-    "cuda": "the engine chooses the device: DressiAD(device)",
-    "to": "the engine chooses the device; F.to_float(x) and F.to_int(x) convert",
-    "astype": "F.to_float(x) and F.to_int(x) convert",
-    "float": "F.to_float(x) converts",
-    "int": "F.to_int(x) converts",
-    "view": "F.reshape(x, size) has the same rows of pixels in another size",
-    "copy": "copy.copy(x) is a new leaf",
-    "clone": "copy.copy(x) is a new leaf",
-}
-"""Attributes of arrays and tensors that Variables do not have -> what there is."""
-
-OPS = {
-    "lerp": "mix",
-    "clip": "clamp",
-    "clamp_": "clamp",
-    "saturate": "clamp(x, 0.0, 1.0)",
-    "power": "pow",
-    "square": "mul(x, x)",
-    "concatenate": "concat",
-    "cat": "concat",
-    "gather": "lookup",
-    "take": "lookup",
-    "index_select": "lookup",
-    "index_add": "scatter_add",
-    "eq": "equal",
-    "ne": "not_equal",
-    "less": "compare('lt', a, b), or a < b",
-    "greater": "compare('gt', a, b), or a > b",
-    "arctan2": "atan2",
-    "arcsin": "asin",
-    "arccos": "acos",
-    "arctan": "atan",
-    "rsqrt": "inversesqrt",
-    "frac": "fract",
-    "fmod": "mod",
-    "remainder": "mod",
-    "subtract": "sub",
-    "multiply": "mul",
-    "divide": "div",
-    "true_divide": "div",
-    "negative": "neg",
-    "absolute": "abs",
-    "detach": "stop_gradient",
-    "no_grad": "stop_gradient",
-    "amax": "max",
-    "amin": "min",
-    "average": "mean",
-    "grid_sample": "texture",
-    "tex2d": "texture",
-    "sample": "texture",
-    "zeros": "constant(0.0), or F.leaf(array, vtype)",
-    "ones": "constant(1.0), or F.leaf(array, vtype)",
-    "tensor": "leaf(array, vtype), or F.constant(numbers)",
-    "array": "leaf(array, vtype), or F.constant(numbers)",
-    "cast": "to_float(x) or F.to_int(x)",
-    "float": "to_float",
-    "int": "to_int",
-    "logical_invert": "logical_not",
-    "bitwise_and": "logical_and (of masks), F.bits.bit_and (of integers)",
-    "bitwise_or": "logical_or (of masks), F.bits.bit_or (of integers)",
-    "magnitude": "length",
-    "mse_loss": "mean of a square: dressi.render.fit.l2_loss",
-    "l1_loss": "mean of F.abs: dressi.render.fit.l1_loss",
-    "interpolate": "lookup of corners: dressi.render.raster.interpolate; images: F.image.resize",
-}
-"""Names of ops elsewhere -> what follows ``F.`` here."""
 
 _MASKS = {"&": "F.logical_and(a, b)", "|": "F.logical_or(a, b)", "^": "F.logical_xor(a, b)"}
 
@@ -110,8 +31,9 @@ def no_op(name: str, known: Iterable[str], family: str = "F") -> AttributeError:
     same = [op for op in ops if op.rpartition(".")[2] == name]
     if same:
         return AttributeError(f"{text}; it is F.{same[0]}")
-    if name in OPS:
-        return AttributeError(f"{text}; here it is F.{OPS[name]}")
+    here = OPS.get(name) or OPS.get(name.lower())  # dFdx is GLSL's
+    if here:
+        return AttributeError(f"{text}; here it is F.{here}")
     by_end = {op.rpartition(".")[2]: op for op in ops}
     close = difflib.get_close_matches(name, by_end, n=2, cutoff=0.8)
     return AttributeError(
@@ -143,6 +65,27 @@ class Identity:
     def instead(self) -> str:
         """The op that compares values."""
         return f"F.{'not_equal' if self.negated else 'equal'}(a, b) is the mask"
+
+    def refused(self, where: str) -> GraphError:
+        """Return the error for a use as a mask or a number. where: the op, or the operator."""
+        return GraphError(
+            f"{where}: {self.text} compares Python objects, which is {self.value!r} and no "
+            f"mask\n  hint: {self.instead}"
+        )
+
+
+def _refuse_operators(signs: str, names: str) -> None:
+    for sign, name in zip(signs.split(), names.split(), strict=True):
+
+        def refuse(self: Identity, *_: Any, sign: str = sign) -> NoReturn:
+            raise self.refused(f"operator {sign}")
+
+        setattr(Identity, f"__{name}__", refuse)
+
+
+_refuse_operators("& | ^ + - * / **", "and or xor add sub mul truediv pow")
+_refuse_operators("& | ^ + - * / **", "rand ror rxor radd rsub rmul rtruediv rpow")
+_refuse_operators("~ - < <= > >=", "invert neg lt le gt ge")
 
 
 class Idioms:
@@ -206,6 +149,13 @@ class Idioms:
 
     __rmod__, __rfloordiv__ = __mod__, __floordiv__
 
+    def __len__(self) -> NoReturn:
+        # A TypeError: list(x) goes on to the first element then.
+        raise TypeError(
+            f"{_label(self)} has no len(); x.size is (width, height), x.layers the stacked images, "
+            "x.vtype.n the components"
+        )
+
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise _no_numbers(self)
 
@@ -262,15 +212,15 @@ class OptimizerIdioms:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         given = (*args[:1], *(kwargs[k] for k in ("params", "parameters") if k in kwargs))
-        for first in given:
-            try:
-                listed = list(first) if isinstance(first, Iterable) else []
-            except TypeError:
-                continue
-            if kwargs.keys() & {"params", "parameters"} or any(hasattr(v, "vtype") for v in listed):
+        if kwargs.keys() & {"params", "parameters"} or any(map(_are_parameters, given)):
+            raise GraphError(
+                f"{cls.__name__}: takes no parameters; those are the leaves of the loss with "
+                f"requires_grad\n  hint: ad.set_optimizer({cls.__name__}(lr=0.01))"
+            )
+        for name in kwargs.keys() & OPTIMIZER_ARGUMENTS.keys():
+            if not hasattr(cls, name) and name not in cls.__init__.__code__.co_varnames:
                 raise GraphError(
-                    f"{cls.__name__}: takes no parameters; those are the leaves of the loss with "
-                    f"requires_grad\n  hint: ad.set_optimizer({cls.__name__}(lr=0.01))"
+                    f"{cls.__name__}: has no argument {name}; {OPTIMIZER_ARGUMENTS[name]}"
                 )
         return super().__new__(cls)
 
@@ -283,6 +233,18 @@ class OptimizerIdioms:
             if name in ("param_groups", "add_param_group"):
                 text += "; dressi.ParameterGroups has an optimizer for each name"
             raise AttributeError(text)
+
+
+def _are_parameters(first: Any) -> bool:
+    """Whether this is what optimizers of PyTorch are given: Variables, or groups of them. One of
+    1x1 may be a learning rate."""
+    if hasattr(first, "vtype"):
+        return bool(first.requires_grad) and not first.is_uniform_sized
+    try:
+        listed = list(first) if isinstance(first, Iterable) else []
+    except TypeError:
+        return False
+    return any(hasattr(v, "vtype") or (isinstance(v, dict) and "params" in v) for v in listed)
 
 
 def _label(x: Any) -> str:

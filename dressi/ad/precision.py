@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dressi.ad.graph import Variable
-from dressi.ad.vtype import VEC3
+from dressi.ad.vtype import VEC3, VEC4
 from dressi.errors import warn
 
 FAR_EXTENTS = 1000.0
@@ -39,18 +39,43 @@ def say_far(v: Variable, array: np.ndarray) -> None:
         )
 
 
+LEAST_BYTE, LEAST_LEVELS = 32, 16
+"""Whole numbers up to this, or of fewer values, are no 8-bit photo: lamps of a made environment,
+labels. 255 is."""
+
+SAMPLE = 997
+"""Numbers that are looked at before a whole image is: a prime, so that they lie all over it."""
+
+
 def say_bytes(v: Variable, array: np.ndarray) -> None:
     """Warn where a float Variable gets the integers of an 8 or 16-bit image. 0 and 1 are a mask.
     Looks at the numbers of such arrays only."""
     if array.dtype not in (np.uint8, np.uint16) or not (array.size and array.max() > 1):
         return
-    top = np.iinfo(array.dtype).max
+    _say_bytes(v, str(array.dtype), int(array.max()), np.iinfo(array.dtype).max)
+
+
+def _say_bytes(v: Variable, kind: str, high: int, top: int) -> None:
     warn(
-        f"{v.label()}: {array.dtype} is taken as it is, so up to {int(array.max())}; colours are "
-        f"linear, in [0, 1]\n  hint: dressi.render.io.srgb_to_linear(image / {top}.0), or "
-        f"read_image of the file; masks image / {top}.0; if {top} is meant, "
-        "image.astype(numpy.float32)"
+        f"{v.label()}: {kind} is taken as it is, so up to {high}; colours are linear, in [0, 1]\n"
+        f"  hint: dressi.render.io.srgb_to_linear(image / {top}.0), or read_image of the file; "
+        f"masks image / {top}.0"
     )
+
+
+def say_levels(v: Variable, array: np.ndarray) -> None:
+    """Warn where a VEC3 or VEC4 image holds the levels of an 8-bit photo, as floats or integers:
+    whole numbers in [0, 255], of many values. Looks at a few numbers first."""
+    if v.vtype not in (VEC3, VEC4) or 1 in v.size:
+        return
+    few = array.reshape(-1)[:: max(array.size // SAMPLE, 1)]
+    if (few != np.rint(few)).any():
+        return
+    low, high = array.min(), array.max()
+    if low < 0 or not LEAST_BYTE <= high <= 255 or (array != np.rint(array)).any():
+        return
+    if high == 255 or (np.bincount(array.reshape(-1).astype(np.int64)) > 0).sum() >= LEAST_LEVELS:
+        _say_bytes(v, "a picture of whole numbers", int(high), 255)
 
 
 def say_rounded(what: str, given: np.ndarray) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import logging
 import socket
 import tempfile
 import time
@@ -66,6 +67,10 @@ def served(address: Address, title: str) -> Iterator[Any]:
     checked(address)
     import viser
 
+    # Browsers open connections that they do not use; viser's server logs a traceback for each.
+    log = logging.getLogger("websockets.server")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
     with contextlib.redirect_stdout(io.StringIO()):  # it prints a table of its own
         server = viser.ViserServer(address.host, address.port, title, verbose=False)
     try:
@@ -74,6 +79,7 @@ def served(address: Address, title: str) -> Iterator[Any]:
     finally:
         with contextlib.redirect_stdout(io.StringIO()):
             server.stop()
+        log.setLevel(before)
 
 
 @contextlib.contextmanager

@@ -45,10 +45,12 @@ class LossWatch:
         if loss is None or loss is self._said or loss.size[0] * loss.size[1] > MOST_NUMBERS:
             return
         place = program.find(loss)
-        if place is None:
-            return
-        value = runtime.read(*place, loss)
-        if not np.isfinite(value).all():
+        if place is not None:
+            self.note_value(loss, runtime.read(*place, loss))
+
+    def note_value(self, loss: Variable, value: np.ndarray) -> None:
+        """The loss of the last step was read: that costs nothing more."""
+        if loss is not self._said and not np.isfinite(value).all():
             self._said = loss
             bad = value[~np.isfinite(value)][0]
             warn(

@@ -131,9 +131,12 @@ class Engine(Reports):
         if var.creator is None:
             return present(self.runtime.store.receive(var), var)
         place = self._program.find(var)
-        if place is not None:
-            return self.runtime.read(*place, var)
-        return self.runtime.evaluate((var,))[0]
+        if place is None:
+            return self.runtime.evaluate((var,))[0]
+        value = self.runtime.read(*place, var)
+        if var is self._program.loss:
+            self._watch.note_value(var, value)
+        return value
 
     @exclusive
     def recv_imgs(self, variables: Sequence[Variable]) -> list[np.ndarray]:

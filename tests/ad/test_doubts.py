@@ -19,7 +19,7 @@ from dressi.render.camera import look_at, perspective, to_opengl
 from dressi.render.camera.camera import Camera
 from dressi.render.fit import l1_loss, l2_loss
 from dressi.render.raster import gather, interpolate
-from dressi.render.raster.projection import project
+from dressi.render.raster.projection import project, screen_faces_of_clip
 from dressi.render.scene import icosphere
 
 BALL = icosphere(1)
@@ -68,12 +68,19 @@ def test_the_longest_table_of_a_leaf_counts() -> None:
 
 grey, colour = Variable(FLOAT, (4, 4), name="grey"), Variable(VEC3, (4, 4), name="colour")
 views = Variable(VEC3, (4, 4), 3, name="views")
+views_mask = Variable(FLOAT, (4, 4), name="mask")
 
 MIXED: dict[str, tuple[Callable[[], Variable], str]] = {
     "mean of abs": (lambda: F.mean(F.abs(colour - grey)), "grey FLOAT@4x4"),
     "mean of squares": (lambda: F.mean((colour - grey) * (colour - grey)) * 0.5, "grey"),
     "norm with a mask": (lambda: F.mean(F.dot(d := colour - grey, d) * grey), "grey"),
     "weighted sum": (lambda: F.mean(grey) + F.mean(F.abs(grey - colour)) * 3.0, "grey"),
+    "difference with a mask": (lambda: F.mean((colour - grey) * views_mask), "grey"),
+    "huber": (lambda: F.mean(F.huber(colour - grey)), "grey"),
+    "choice": (lambda: F.mean(F.where(grey > 0.5, F.abs(colour - grey), 0.0)), "grey"),
+    "quotient": (lambda: F.mean(F.abs(colour - grey) / (grey + 1.0)), "grey"),
+    "1 - exp": (lambda: F.mean(1.0 - F.exp(-F.abs(colour - grey))), "grey"),
+    "one picture against targets": (lambda: F.mean(F.abs(F.sin(colour) - views)), "all 3 layers"),
     "one image against views": (lambda: F.mean(F.abs(F.sin(views) - colour)), "all 3 layers"),
 }
 
@@ -88,7 +95,9 @@ def test_a_loss_that_compares_unlike_images_warns(kind: str) -> None:
 
 def test_a_loss_of_like_images_numbers_and_scaled_colours_is_silent() -> None:
     shaded = colour * grey - 0.5 * grey  # not a difference that the loss measures
-    for loss in (l2_loss(colour, colour), F.mean(F.abs(colour - 0.5)), l1_loss(shaded, colour)):
+    toned = F.mean(F.abs(F.sin(colour - grey) * grey))  # nor is this one
+    losses = (l2_loss(colour, colour), F.mean(F.abs(colour - 0.5)), l1_loss(shaded, colour), toned)
+    for loss in losses:
         say_mixed(loss)
 
 
@@ -111,10 +120,12 @@ def test_a_loss_without_parameters_says_where_the_gradient_ends(lost: str) -> No
 # -- matrices --------------------------------------------------------------------------------------
 
 
-def _say(matrix: np.ndarray) -> None:
+def _say(matrix: np.ndarray, scale: float = 1.0) -> None:
     positions, m = Variable(VEC3, (42, 1), name="vertices"), Variable(MAT4, name="matrix")
-    data: dict[Variable, Any] = {positions: BALL.positions, m: matrix}
+    faces = F.leaf(BALL.faces, IVEC3, "faces")
+    data: dict[Variable, Any] = {positions: BALL.positions * scale, m: matrix, faces: BALL.faces}
     clip = project(positions, m)
+    screen_faces_of_clip(clip, faces, (8, 8))
     say_doubts([clip], data.get)
     assert clip.doubt is None
 
@@ -124,7 +135,7 @@ MATRICES: dict[str, tuple[Callable[[], np.ndarray], str]] = {
     "view alone": (lambda: CAMERA.view, "no projection"),
     "OpenGL's": (lambda: to_opengl(CAMERA)[1] @ CAMERA.view, "OpenGL"),
     "the other way": (lambda: CAMERA.projection @ np.diag([1, 1, -1, 1.0]) @ CAMERA.view, "-Z"),
-    "zeros": (lambda: np.zeros((4, 4)), "nothing is seen"),
+    "zeros": (lambda: np.zeros((4, 4)), "all zeros"),
     "far to the side": (lambda: CAMERA.projection @ look_at((90, 0, 3.0), (90, 0, 0)), "pose"),
 }
 
@@ -136,6 +147,20 @@ def test_a_matrix_that_is_likely_not_meant_is_explained(kind: str) -> None:
         _say(make())
     assert "matrix MAT4@1x1" in str(seen[0].message)
     assert "vertices VEC3@42x1 drawn at test_doubts.py" in str(seen[0].message)
+
+
+@pytest.mark.parametrize("angle", range(0, 360, 30))
+def test_a_transposed_matrix_is_found_from_every_side(angle: int) -> None:
+    eye = (4.0 * np.cos(np.radians(angle)), 1.0, 4.0 * np.sin(np.radians(angle)))
+    with pytest.warns(DressiWarning, match="transposed"):
+        _say((perspective(45, 1.0, 0.1, 10) @ look_at(eye, (0, 0, 0))).T)
+
+
+def test_a_mesh_all_around_the_clip_volume_is_not_seen() -> None:
+    """Its vertices lie on all sides, each of its faces on one."""
+    with pytest.warns(DressiWarning, match="outside of the clip volume"):
+        _say(perspective(45, 1.5, 0.1, 10) @ look_at((0, 0, 3.0), (0, 0, 0)), scale=1000.0)
+    _say(perspective(45, 1.5, 0.1, 10) @ look_at((0, 0, 0.1), (0, 0, 0)), scale=3.0)  # a room
 
 
 @pytest.mark.parametrize("eye", [(0, 0, 3.0), (3.0, 2, 1), (0.3, 4.0, 0.2)])

@@ -14,14 +14,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 import dressi
 import dressi.render
 from dressi import config
+from dressi.render.io import linear_to_srgb, read_image
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+RENDERING = (
+    "antialias",
+    "environment",
+    "guide",
+    "hardsoftras",
+    "rasterize",
+    "renderer",
+    "shading",
+    "textures",
+)
 TOP = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
@@ -64,6 +76,25 @@ def test_python_blocks_run_and_print_what_the_page_says(
             exec(compile(above + block[1], page.name, "exec"), names)
         if block[2] is not None:
             assert _plain(printed.getvalue()) == _plain(block[2])
+    shown = set(re.findall(r"\]\(images/pages/([\w.]+)\)", text))
+    assert shown == {picture.name for picture in tmp_path.glob("*.png")}
+    for name in shown:
+        stored = ROOT / "docs" / "images" / "pages" / name
+        _check_alike(tmp_path / name, stored)
+
+
+def _check_alike(made: Path, stored: Path) -> None:
+    """Files of 8 bits: devices and drivers differ by a few levels at a few outlines."""
+    ours, theirs = (linear_to_srgb(read_image(path)) * 255.0 for path in (made, stored))
+    assert ours.shape == theirs.shape
+    off = float(np.abs(ours - theirs).mean())
+    assert off < 1.0, f"{stored.name}: python scripts/page_pictures.py {stored.stem}"
+
+
+def test_pages_with_rendering_show_pictures_that_their_code_makes() -> None:
+    pages = {p.stem: p.read_text(encoding="utf-8") for p in PAGES}
+    for name in RENDERING:
+        assert f"](images/pages/{name}.png)" in pages[name], name
 
 
 def _anchors(path: Path) -> set[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import importlib.util
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ import numpy as np
 import pytest
 
 from dressi.errors import LoadError
-from dressi.render.io import load_scene
-from dressi.render.scene import icosphere
+from dressi.render.io import linear_to_srgb, load_scene, save_scene
+from dressi.render.scene import Mesh, icosphere, scene_of
 
 BALL = icosphere(2)
 UVS = (0.5 * BALL.positions[:, :2] + 0.5).astype(np.float32)
@@ -181,7 +182,8 @@ def _sorted(rows: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("name", "extra"), [("KHR_draco_mesh_compression", "draco"), (EXT, "meshopt")]
+    ("name", "extra"),
+    [("KHR_draco_mesh_compression", "draco"), (EXT, "meshopt"), ("KHR_texture_basisu", "basis")],
 )
 def test_without_the_package_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, extra: str
@@ -192,8 +194,59 @@ def test_without_the_package_the_extra_is_named(
         load_scene(path)
 
 
-def test_basis_textures_are_refused_by_name(tmp_path: Path) -> None:
-    name = "KHR_texture_basisu"
-    path = _written(tmp_path, _document({"POSITION": BALL.positions}, BALL.faces), name)
-    with pytest.raises(LoadError, match=f"{name} is required, and it is not supported; save the"):
-        load_scene(path)
+KTX2 = {
+    "UASTC": (
+        "eNpb7R0SoWBksJuXS4qLAQgYgZgDiFkYEIARikEgA4h1gHgKlEYHB6C0AhoNU8vEoMGwjJGJgZmZgUEArqsezvoP"
+        "BPJAGuis8qLMktQiBqfE4sxihdC8zLLUouLEHAUjPUMDiPvqgdpmq0Q3sunMeChkFFI2Y9edf7NVpJe+FJ8RLwjl"
+        "AwBsGyWe"
+    ),
+    "ETC1S": (
+        "eNpb7R0SoWBksJuXS4qLAQgYgZgDimGAEQlnALENEC8BYhUgPgFVMxVKxzJCaBYGVGADpZkYLBgWMzIxMDMD7YBb"
+        "Yg9X9x8IHBjs+ZH58kAa6MzyosyS1CIGp8TizGKF0LzMstSi4sQcBSM9QwOQfcwMRkB1vECsh2Y3ExJWOOACFhPY"
+        "cpjBlUEY4toTTbwJXmAWR5cKfwWDD6MAiON4icPhDyvIJytWrVoVFBoaypoA1c4gpMrBaMCoAGI2aHAaKCaAzGzx"
+        "lW9lSGCChhoLgzXjHgYAuQsuYA=="
+    ),
+}
+"""Files that the encoder of basis_universal wrote of ``_levels``, deflated."""
+
+
+def _levels(codec: str) -> np.ndarray:
+    if codec == "UASTC":  # slopes
+        y, x = np.mgrid[0:4, 0:8]
+        return np.stack([x * 30, y * 60, 255 - x * 30], axis=-1)
+    picture = np.full((8, 8, 4), (200, 40, 40, 255))  # red and blue, the lower half transparent
+    picture[:, 4:] = (40, 40, 200, 255)
+    picture[4:, :, 3] = 0
+    return picture
+
+
+def _with_ktx2(tmp_path: Path, data: bytes, **texture: Any) -> Path:
+    mesh = Mesh(BALL.positions, BALL.faces, UVS, BALL.faces)
+    path = tmp_path / "packed.gltf"
+    save_scene(path, scene_of(mesh, np.full((2, 2, 3), 0.5, np.float32)), embed=True)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    uri = "data:image/ktx2;base64," + base64.b64encode(data).decode()
+    document["images"].append({"uri": uri, "mimeType": "image/ktx2"})
+    basis = {"KHR_texture_basisu": {"source": 1}}
+    document["textures"][0] = {**texture, "extensions": basis}
+    return _written(tmp_path, document, "KHR_texture_basisu")
+
+
+@pytest.mark.parametrize("codec", KTX2)
+def test_a_basis_texture_is_the_picture_that_was_packed(tmp_path: Path, codec: str) -> None:
+    pytest.importorskip("opengl_basisu", reason="opengl_basisu is not installed")
+    path = _with_ktx2(tmp_path, zlib.decompress(base64.b64decode(KTX2[codec])))
+    (image,) = load_scene(path).images
+    want = _levels(codec)
+    got = image.pixels.copy()
+    got[..., :3] = linear_to_srgb(got[..., :3])
+    # Both codecs are lossy: their blocks of these pictures are within 3 of 255 levels.
+    assert got.shape == want.shape and np.abs(got * 255.0 - want).max() < 3.01
+
+
+def test_a_basis_texture_that_is_broken_is_named_and_a_png_goes_before_it(tmp_path: Path) -> None:
+    pytest.importorskip("opengl_basisu", reason="opengl_basisu is not installed")
+    data = zlib.decompress(base64.b64decode(KTX2["UASTC"]))
+    assert load_scene(_with_ktx2(tmp_path, data[:-9], source=0)).images[0].pixels.shape == (2, 2, 3)
+    with pytest.raises(LoadError, match=r"images\[1\]: not a readable image"):
+        load_scene(_with_ktx2(tmp_path, data[:-9]))

@@ -7,6 +7,7 @@ itself, where they were before, with a DeprecationWarning, for one release.
 
 import warnings
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dressi.ad.functions._common import constant, leaf
@@ -299,6 +300,14 @@ def public_ops() -> dict[str, Any]:
 
 
 _attach_operators(public_ops)
+
+for _name, _value in list(globals().items()):  # files of ops: F.resize is no module
+    if (
+        isinstance(_value, ModuleType)
+        and _name not in FAMILIES
+        and _value.__name__.startswith(__name__)
+    ):
+        del globals()[_name]
 
 if not TYPE_CHECKING:  # a type checker is to find names that do not exist
 

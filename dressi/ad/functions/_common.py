@@ -94,10 +94,7 @@ def _constant(name: str, array: np.ndarray, vtype: VType) -> Variable:
 def numbers(name: str, value: Any) -> np.ndarray:
     """A float64 array of a number or nested sequence; else GraphError. name: the op."""
     if isinstance(value, Identity):
-        raise GraphError(
-            f"F.{name}: {value.text} compares Python objects, which is {value.value!r} and no "
-            f"mask\n  hint: {value.instead}"
-        )
+        raise value.refused(f"F.{name}")
     try:
         array = np.asarray(value)
     except (TypeError, ValueError):  # nested sequences of unequal lengths
@@ -185,6 +182,8 @@ def call(op: Op, *values: Any, **attrs: Any) -> Variable:
 
 def needs_variable(name: str, x: Any) -> Variable:
     """x, or GraphError when it is no Variable. name: the op."""
+    if isinstance(x, Identity):
+        raise x.refused(f"F.{name}")
     if not isinstance(x, Variable):
         raise GraphError(f"F.{name}: needs a Variable, got {type(x).__name__} {short(x)}")
     return x

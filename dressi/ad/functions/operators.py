@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from dressi.ad.functions import arith, elementary, matrix, power
 from dressi.ad.functions.select import compare
@@ -26,6 +26,20 @@ _UFUNCS: dict[str, Callable[..., Variable]] = {
 }
 """NumPy's functions behind operators: what ``np.float32(2) * x`` calls."""
 
+_TENSOR_OPS: dict[str, Callable[..., Variable]] = {
+    "add": arith.add,
+    "sub": arith.sub,
+    "mul": arith.mul,
+    "div": arith.div,
+    "pow": power.pow,
+    "matmul": matrix.matmul,
+    "lt": partial(compare, "lt"),
+    "le": partial(compare, "lte"),
+    "gt": partial(compare, "gt"),
+    "ge": partial(compare, "gte"),
+}
+"""PyTorch's functions behind operators, with a tensor on the left."""
+
 
 def attach_operators(ops: Callable[[], Iterable[str]]) -> None:
     """Give Variable its operators. ops: returns the names of all ops, for what it does not have."""
@@ -33,14 +47,25 @@ def attach_operators(ops: Callable[[], Iterable[str]]) -> None:
     def ufunc(x: Variable, function: Any, method: str, *inputs: Any, **more: Any) -> Variable:
         if method == "__call__" and function.__name__ in _UFUNCS and not more:
             return _UFUNCS[function.__name__](*inputs)
-        said = str(no_op(function.__name__, ops())).partition("; ")[2]
-        raise GraphError(
-            f"np.{function.__name__} does not work on {x.label()}, which holds no numbers\n"
+        raise foreign(f"np.{function.__name__}", f" on {x.label()}")
+
+    def torch_function(
+        owner: type, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Variable:
+        if function.__name__ in _TENSOR_OPS and not kwargs:
+            return _TENSOR_OPS[function.__name__](*args)
+        found = next((f" on {x.label()}" for x in args if isinstance(x, Variable)), "")
+        raise foreign(f"torch.{function.__name__}", found)
+
+    def foreign(name: str, on: str) -> GraphError:
+        said = str(no_op(name.partition(".")[2], ops())).partition("; ")[2]
+        return GraphError(
+            f"{name} does not work{on or ' on a Variable'}, which holds no numbers\n"
             f"  hint: {said or 'only ops of F work on Variables'}"
         )
 
     v: Any = Variable
-    v.__array_ufunc__ = ufunc
+    v.__array_ufunc__, v.__torch_function__ = ufunc, classmethod(torch_function)
     v.__add__, v.__radd__ = arith.add, lambda a, b: arith.add(b, a)
     v.__sub__, v.__rsub__ = arith.sub, lambda a, b: arith.sub(b, a)
     v.__mul__, v.__rmul__ = arith.mul, lambda a, b: arith.mul(b, a)
@@ -53,5 +78,13 @@ def attach_operators(ops: Callable[[], Iterable[str]]) -> None:
     v.__gt__ = lambda a, b: compare("gt", a, b)
     v.__ge__ = lambda a, b: compare("gte", a, b)
     for comps in ["x", "y", "z", "w", "r", "g", "b", "a", "xy", "xz", "yz", "zw", "xyz", "rgb"]:
-        setattr(v, comps, property(partial(swizzle, comps=comps), doc=f"Components {comps}."))
+        part = property(partial(swizzle, comps=comps), _set_component, doc=f"Components {comps}.")
+        setattr(v, comps, part)
     attach_absent(v, ops)
+
+
+def _set_component(x: Variable, value: Any) -> NoReturn:
+    raise GraphError(
+        f"{x.label()}: components cannot be set\n  hint: F.with_components(x, 'x', value) "
+        "is a Variable with others"
+    )

@@ -32,9 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of a Dask scheduler that runs (default: one of its own)",
     )
     parser.add_argument(
-        "--retry-failed", action="store_true", help="try again what was set aside earlier"
+        "--retry-failed",
+        action="store_true",
+        help="try again what was set aside earlier (default no)",
     )
-    parser.add_argument("--no-progress", action="store_true", help="print nothing but errors")
+    parser.add_argument(
+        "--quiet",
+        "--no-progress",
+        dest="no_progress",
+        action="store_true",
+        help="print errors only (default no)",
+    )
     parser.add_argument(
         "--simulate",
         type=int,

@@ -55,7 +55,6 @@ EXTENSIONS = (
 
 _HINTS = {
     "KHR_meshopt_compression": "save the file without meshopt compression",
-    "KHR_texture_basisu": "save the textures as PNG or JPEG, not as KTX2",
     "KHR_materials_pbrSpecularGlossiness": "convert the materials to metallic-roughness",
 }
 

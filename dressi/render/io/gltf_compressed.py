@@ -1,8 +1,8 @@
-"""Compressed geometry of glTF: Draco and meshopt, by the packages of their makers' libraries.
+"""What glTF compresses by libraries: geometry by Draco and meshopt, pictures by Basis Universal.
 
 In: the objects of ``KHR_draco_mesh_compression`` and ``EXT_meshopt_compression`` and their bytes.
-Out: values of accessors, bytes of buffer views. DracoPy and meshoptimizer are extras: the error
-that names the extension says which.
+Out: values of accessors, bytes of buffer views (pictures: ``ktx2``). The packages are extras: the
+error that names the extension says which.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from dressi.render.io.gltf_json import Json
 
 DRACO, MESHOPT = "KHR_draco_mesh_compression", "EXT_meshopt_compression"
 
-EXTRAS = {DRACO: ("DracoPy", "draco"), MESHOPT: ("meshoptimizer", "meshopt")}
+BASIS = "KHR_texture_basisu"
+
+EXTRAS = {
+    DRACO: ("DracoPy", "draco"),
+    MESHOPT: ("meshoptimizer", "meshopt"),
+    BASIS: ("opengl_basisu", "basis"),
+}
 """Extension -> (module, extra of this package)."""
 
 Values = npt.NDArray[Any]

@@ -14,8 +14,10 @@ from urllib.parse import unquote
 
 from dressi.errors import LoadError
 from dressi.render.io.gltf_buffers import Buffers, resolve_uri
+from dressi.render.io.gltf_compressed import BASIS, how_to_read, readable
 from dressi.render.io.gltf_json import Json
 from dressi.render.io.images import decode_images, with_colors
+from dressi.render.io.ktx2 import is_ktx2
 from dressi.render.scene import Image, Material, TextureRef
 from dressi.render.scene.parts import COLOR_MAPS, ColorSpace, MagFilter, MinFilter, SceneWrap
 
@@ -58,10 +60,14 @@ class Materials:
         self._textures = document.objects("textures")
 
     def _source(self, texture: Json) -> int:
-        """The row of the images that a texture reads; WebP goes before what stands in for it."""
+        """The row of the images that a texture reads. WebP goes before what stands in for it, Basis
+        behind it: that is the picture before it was compressed."""
         webp = texture.extension("EXT_texture_webp")
         if webp is not None and webp.has("source"):
             return webp.row("source", self._images, "images")
+        basis = texture.extension(BASIS)
+        if basis is not None and basis.has("source") and not texture.has("source"):
+            return basis.row("source", self._images, "images")
         if not texture.has("source"):
             names = ", ".join(getattr(texture.get("extensions"), "value", {}))
             why = f"; it needs {names}, which is not supported" if names else ""
@@ -93,9 +99,8 @@ class Materials:
             if data is None:
                 self._rows[index, "missing"] = None
                 return None
-            kind = source.text("mimeType", "")
-            if kind == "image/ktx2" or data[:7] == b"\xabKTX 20":
-                raise source.fail("is KTX2 (KHR_texture_basisu), which is not supported")
+            if is_ktx2(data) and not readable(BASIS):
+                raise source.fail(f"is KTX2 ({BASIS}), which {how_to_read(BASIS)}")
             self._rows[key] = len(self._wanted)
             self._wanted.append((source, data, color_space))
         return self._rows[key]
@@ -105,7 +110,9 @@ class Materials:
         first that cannot be."""
         files = [(data, space == "srgb") for _, data, space in self._wanted]
         out = []
-        pairs = zip(self._wanted, decode_images(files, ("PNG", "JPEG", "WEBP")), strict=True)
+        pairs = zip(
+            self._wanted, decode_images(files, ("PNG", "JPEG", "WEBP", "KTX2")), strict=True
+        )
         for (source, _, space), decoded in pairs:
             if isinstance(decoded, LoadError):
                 raise source.fail(str(decoded)) from decoded

@@ -30,6 +30,7 @@ from PIL import Image, UnidentifiedImageError
 from dressi.errors import GraphError, LoadError
 from dressi.render.io.exr import decode_exr, encode_exr, is_exr
 from dressi.render.io.hdr import decode_hdr, encode_hdr, is_hdr
+from dressi.render.io.ktx2 import decode_ktx2, is_ktx2
 from dressi.render.io.png16 import decode_png16, encode_png16, is_png16
 from dressi.render.io.sources import PathLike, read_file
 
@@ -176,6 +177,8 @@ def _decoded_image(data: bytes, srgb: bool, formats: tuple[str, ...] | None) -> 
     try:
         if is_png16(data):
             decoded = Decoded(decode_png16(data).astype(np.float32) / np.float32(65535.0), 16)
+        elif is_ktx2(data) and formats is not None and "KTX2" in formats:
+            decoded = Decoded(decode_ktx2(data).astype(np.float32) / np.float32(255.0), 8)
         elif is_hdr(data) and formats == FORMATS:
             return Decoded(decode_hdr(data), 32)
         else:

@@ -15,8 +15,8 @@ from dressi.errors import warn
 SAMPLE = 2048
 """Vertices that are looked at to find out that some are seen."""
 FEW, MOST = 0.5, 0.95
-"""Shares of vertices in the clip volume: with the matrix, and with its transpose, that make the
-matrix look transposed."""
+"""Shares of vertices in the clip volume: with a matrix that is built as a camera's, and with its
+transpose, that make the matrix look transposed."""
 PARALLEL = 1e-3
 """Sine of the angle up to which directions count as parallel: float32 matrices are rounded."""
 UNSEEN = "nothing is seen"
@@ -24,18 +24,20 @@ PLANES = ("left of", "right of", "above", "below", "nearer than", "farther than"
 """Sides of the clip volume (y points down)."""
 
 
-def clip_doubt(vtx_pos: Variable, matrix: Variable, line: str) -> Doubt:
+def clip_doubt(
+    vtx_pos: Variable, matrix: Variable, line: str, faces: Variable | None = None
+) -> Doubt:
     """Return the doubt about clip positions. vtx_pos: VEC3 @ (N, 1). matrix: MAT4 @ 1x1, layers =
-    views. line: of the user's call."""
+    views. line: of the user's call. faces: IVEC3 @ (F, 1), all that is drawn, where it is known."""
     named, table = matrix.label(), vtx_pos.label()
 
-    def say(positions: np.ndarray, matrices: np.ndarray) -> None:
+    def say(positions: np.ndarray, matrices: np.ndarray, *drawn: np.ndarray) -> None:
         unseen: list[str] = []
         n = max(len(positions), len(matrices))
         for k in range(n):
             points = positions[k % len(positions)].reshape(-1, 3)
             m = matrices[k % len(matrices)].reshape(4, 4)
-            problem = _problem(points, m)
+            problem = _problem(points, m, *(f[k % len(f)].reshape(-1, 3) for f in drawn))
             view = f", view {k}" if len(matrices) > 1 else ""
             text = f"{named}{view}, of {table} drawn at {line}: {problem}"
             if problem.startswith(UNSEEN):
@@ -46,19 +48,31 @@ def clip_doubt(vtx_pos: Variable, matrix: Variable, line: str) -> Doubt:
         if len(unseen) == n:  # some views of many may look elsewhere
             warn(unseen[0])
 
-    return Doubt((vtx_pos, matrix), say)
+    return Doubt((vtx_pos, matrix) if faces is None else (vtx_pos, matrix, faces), say)
 
 
-def _problem(points: np.ndarray, m: np.ndarray) -> str:
+def know_faces(clip: Variable, faces: Variable) -> None:
+    """Let the doubt about clip positions, if any, look at the faces too. Of several tables that are
+    drawn with the same positions none is all that is drawn."""
+    if clip.doubt is not None:
+        vtx_pos, matrix, *known = clip.doubt.inputs
+        all_drawn = faces if known in ([], [faces]) else None
+        clip.doubt = clip_doubt(vtx_pos, matrix, clip.line, all_drawn)
+
+
+def _problem(points: np.ndarray, m: np.ndarray, faces: np.ndarray | None = None) -> str:
     """Return what a matrix looks like, or nothing."""
+    if not m.any():
+        return f"{UNSEEN}, the matrix is all zeros\n  hint: send it: projection @ view"
     step = max(len(points) // SAMPLE, 1)
     share = _share_inside(points[::step], m)
-    if share < FEW and _is_camera(m.T) and _share_inside(points[::step], m.T) > MOST:
+    other = _is_camera(m.T) and (share < FEW or not _is_camera(m))
+    if other and _share_inside(points[::step], m.T) > max(MOST, share):
         return (
             "it looks transposed\n  hint: column vectors: clip = M @ (x, y, z, 1), so the "
             "translation of a view is M[:3, 3]; send M.T"
         )
-    side = _beyond(points, m) if share == 0.0 else ""
+    side = _beyond(points, m, faces) if share == 0.0 else ""
     if side:
         return f"{UNSEEN}, all is {side}\n  hint: {_why_unseen(m, side)}"
     if share > 0.0 and _turns_over(m):
@@ -78,14 +92,19 @@ def _share_inside(points: np.ndarray, m: np.ndarray) -> float:
     return float(((w > 0) & (abs(x) <= w) & (abs(y) <= w) & (z >= 0) & (z <= w)).mean())
 
 
-def _beyond(points: np.ndarray, m: np.ndarray) -> str:
-    """Return the side of the clip volume on which all points are: then no face is seen."""
+def _beyond(points: np.ndarray, m: np.ndarray, faces: np.ndarray | None) -> str:
+    """Return the side of the clip volume on which all points are, or that each face is on one: then
+    no face is seen."""
     x, y, z, w = _clip(points, m).T
     if (w <= 0).all():
         return "behind the camera"
-    for distance, side in zip((x + w, w - x, y + w, w - y, z, w - z), PLANES, strict=True):
-        if (distance < 0).all():
-            return f"{side} the clip volume"
+    outside = np.stack([x + w, w - x, y + w, w - y, z, w - z]) < 0
+    for side in np.flatnonzero(outside.all(axis=1)):
+        return f"{PLANES[side]} the clip volume"
+    if faces is not None and len(faces):
+        a, b, c = (outside[:, faces[:, k].astype(np.int64)] for k in range(3))
+        if (a & b & c).any(axis=0).all():
+            return "outside of the clip volume"
     return ""
 
 
@@ -96,7 +115,10 @@ def _why_unseen(m: np.ndarray, side: str) -> str:
         return "it has no projection: matrix = projection @ view, as Camera.matrix"
     if side.startswith("behind"):
         return "the camera looks down its -Z; from OpenCV's axes dressi.render.camera.from_opencv"
-    return "look at the pose, the planes near and far, and the unit of the scene"
+    return (
+        "look at the pose, the planes near and far, the unit of the scene, and the order, "
+        "projection @ view"
+    )
 
 
 def _is_camera(m: np.ndarray) -> bool:

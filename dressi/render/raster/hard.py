@@ -15,6 +15,7 @@ from dressi.ad import F, Variable
 from dressi.ad.vtype import MAT4, VEC2, VEC3
 from dressi.errors import GraphError
 from dressi.kinds import Cull
+from dressi.render.raster.clip_doubts import know_faces
 from dressi.render.raster.distance import interpolate
 from dressi.render.raster.enlarge import SLACK_PX
 from dressi.render.raster.hardsoftras import FAR_INSIDE, Peel
@@ -93,6 +94,7 @@ def build_hard_raster(
             f"hard raster needs VEC3 positions and a MAT4, got {vtx_pos.label()}, {matrix.label()}"
         )
     clip = project(vtx_pos, matrix)
+    know_faces(clip, faces)
     if jitter is not None:
         offset = jitter if isinstance(jitter, Variable) else F.constant(jitter)
         if offset.vtype is not VEC2:

@@ -13,7 +13,7 @@ from dressi.ad.index_uses import check_sent, note_use
 from dressi.ad.vtype import IVEC3, MAT4, VEC3
 from dressi.errors import GraphError
 from dressi.render.raster.clip import Parts, build_parts
-from dressi.render.raster.clip_doubts import clip_doubt
+from dressi.render.raster.clip_doubts import clip_doubt, know_faces
 
 Size = tuple[int, int]
 
@@ -136,6 +136,7 @@ def screen_faces_of_clip(
     place: VEC4 @ (N, 1), clip positions, z in [0, w]. faces: IVEC3 @ (F, 1), one table or one per
     layer. The rest, and gradients, as in ``build_screen_faces``.
     """
+    know_faces(place, faces)
     corners = gather(to_screen(place, size, jitter), faces)
     crossing = is_crossing(corners)
     a, b, c = (F.where(crossing, F.stop_gradient(v), v) for v in corners)
