@@ -17,11 +17,11 @@ import numpy.typing as npt
 from dressi.ad import F, Variable
 from dressi.ad.vtype import IVEC3, MAT4, VEC2, VEC3
 from dressi.apps.data import human_file
+from dressi.apps.data.heads import scan_mesh, scan_texture
 from dressi.apps.experiments.face_picture import Maps, SurfaceTables, build_picture
 from dressi.engine import DressiAD
 from dressi.render.camera import look_at
 from dressi.render.fit import seen_points
-from dressi.render.io import read_image
 from dressi.render.scene import Mesh
 
 Floats = npt.NDArray[np.float64]
@@ -92,14 +92,9 @@ class Scan:
 
 def read_scan() -> Scan:
     """Return the scan of the package."""
-    with np.load(human_file("lps/lps_decoded.npz")) as found:
-        positions, faces, uv = found["positions"], found["faces"], found["uv"].astype(np.float32)
     marks = json.loads(human_file("lps/landmarks.json").read_text(encoding="utf-8"))
     scale = float(marks["cm_per_unit"])
-    uv[:, 1] = 1.0 - uv[:, 1]
-    mesh = Mesh((positions * scale).astype(np.float32), faces, uvs=uv, name="lps").check()
-    texture = read_image(human_file("lps/color.jpg"))[..., :3]
-    return Scan(mesh, texture, np.asarray(marks["landmarks"]) * scale)
+    return Scan(scan_mesh(scale), scan_texture(), np.asarray(marks["landmarks"]) * scale)
 
 
 POSES = (
