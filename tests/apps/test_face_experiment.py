@@ -14,9 +14,8 @@ from scipy.spatial.transform import Rotation
 from dressi.apps.data import human_file
 from dressi.apps.data.heads import triangles
 from dressi.apps.experiments import run_experiment
-from dressi.apps.experiments.face_capture import N_LANDMARKS, Frame, read_scan
+from dressi.apps.experiments.face_capture import N_LANDMARKS, Frame, read_scan, shrunk
 from dressi.apps.experiments.face_files import checked, read_depth, read_frames, write_frames
-from dressi.apps.experiments.face_fit import shrunk
 from dressi.apps.experiments.face_model import JAW, head_model
 from dressi.apps.experiments.face_results import align, cleaned
 from dressi.apps.experiments.face_start import counted, similarity, start_from_landmarks

@@ -1,9 +1,9 @@
 """``dressi experiment face``: a textured head from four pictures with depth (paper, B.3).
 
 The frames are renderings of a scanned head, or a folder of real ones (``--data``). The head of
-ICT-FaceKit is fitted to them: poses, scale, identities, expressions and three maps together. Of the
-scan a fifth frame is kept out, its shape is known, and the fit is repeated without depth and
-without landmarks.
+ICT-FaceKit is fitted to them: poses, scale, identities, expressions and three maps together; then
+its vertices leave the span of the model (``--in-span`` leaves that out). Of the scan a fifth frame
+is kept out, its shape is known, and the fit is repeated without depth and without landmarks.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ class Settings(common.Settings):
     landmark_noise_px: float = option(1.5, "standard deviation, of the renderings", least=0.0)
     depth_noise_cm: float = option(0.1, "standard deviation, of the renderings", least=0.0)
     seed: int = option(0, "of the noise", least=0)
+    in_span: bool = option(False, "stay in the span of the model: no offsets of vertices")
     no_ablation: bool = option(False, "leave out the fits without depth and without landmarks")
 
 
@@ -99,14 +100,15 @@ def make_case(settings: Settings) -> Case:
     return Case(model, fitted, kept, scan, start)
 
 
-def levels_of(settings: Settings) -> list[Level]:
-    """Return the levels of the fit, coarse to fine."""
-    n, side = settings.iterations, settings.map_side
-    return [
-        Level(4, max(side // 4, 8), n),
-        Level(2, max(side // 2, 8), max(n // 3, 1), 0.3),
-        Level(1, side, max(n // 8, 1), 0.1),
-    ]
+def levels_of(settings: Settings) -> list[list[Level]]:
+    """Return the levels of the fit, coarse to fine: coarse, the rest in the span of the model, and
+    those that end it, with offsets of the vertices."""
+    n, side, free = settings.iterations, settings.map_side, not settings.in_span
+    half = max(side // 2, 8)
+    ends = [Level(1, side, max(n // 8, 1), 0.1, free=free)]
+    if free:
+        ends.insert(0, Level(2, half, max(n // 2, 1), free=True))
+    return [[Level(4, max(side // 4, 8), n)], [Level(2, half, max(n // 3, 1), 0.3)], ends]
 
 
 def run(settings: Settings) -> Result:
@@ -114,8 +116,9 @@ def run(settings: Settings) -> Result:
     case = make_case(settings)
     begin = time.perf_counter()
     levels = levels_of(settings)
-    coarse = fit_case(case, levels[:1], Weights(), settings)
-    fitted = fit_case(case, levels[1:], Weights(), settings, coarse)
+    coarse = fit_case(case, levels[0], Weights(), settings)
+    spanned = fit_case(case, levels[1], Weights(), settings, coarse)
+    fitted = fit_case(case, levels[2], Weights(), settings, spanned)
     weights = fitted.values["expression"].ravel().tolist()
     figures: dict[str, Any] = {
         "fit_seconds": time.perf_counter() - begin,
@@ -126,6 +129,7 @@ def run(settings: Settings) -> Result:
     }
     before = start_head(case.model, case.start.scale, settings.map_side)
     figures |= shape_figures(case, before.positions, case.start.views, "start_")
+    figures |= shape_figures(case, spanned.positions, spanned.views, "span_")
     figures |= shape_figures(case, fitted.positions, fitted.views, "")
     sheet, measured = draw_all(case, before, fitted, settings)
     figures |= measured
@@ -133,7 +137,7 @@ def run(settings: Settings) -> Result:
     if case.scan is not None and not settings.no_ablation:
         figures |= shape_figures(case, coarse.positions, coarse.views, "coarse_")
         for name in ("depth", "landmarks"):
-            without = fit_case(case, levels[:1], replace(Weights(), **{name: 0.0}), settings)
+            without = fit_case(case, levels[0], replace(Weights(), **{name: 0.0}), settings)
             figures |= shape_figures(case, without.positions, without.views, f"without_{name}_")
         conditions += ablation_conditions(figures)
     return Result(figures, {"face": sheet}, {}, conditions, [table_of(figures)], ["head.glb"])
@@ -276,6 +280,7 @@ def table_of(figures: dict[str, Any]) -> list[tuple[str, ...]]:
     keys = ("distance_mm", "unaligned_mm", "landmark_true_px", "landmark_px")
     names = {
         "start_": "start",
+        "span_": "in the span of the model",
         "": "result",
         "coarse_": "coarse",
         "without_depth_": "coarse, without depth",

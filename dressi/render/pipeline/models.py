@@ -163,7 +163,8 @@ def build_iris(pixels: Pixels) -> Iris:
     """The irises of all eyes."""
     a, g, peel = pixels.a, pixels.a.geometry, pixels.peel
     chosen = pixels.of_model("eye")
-    eye = Eye(**{key: pixels.number_of(key, chosen) for key in MODELS["eye"]})
+    numbers = {key: pixels.number_of(key, chosen) for key in MODELS["eye"]}
+    eye = Eye(**{**numbers, "iris_depth": pixels.length_of("iris_depth", chosen)})
     assert a.apexes is not None
     apex_face, weights = (F.lookup(table, peel.ids) for table in a.apexes)
     corners = gather(g.positions, g.faces)
@@ -229,9 +230,10 @@ def _skin(
     maps: Sequence[ShadowMap | None],
 ) -> Variable:
     a = pixels.a
-    keys = {"width": "scatter_width", "strength": "scatter_strength", "falloff": "scatter_falloff"}
+    keys = {"strength": "scatter_strength", "falloff": "scatter_falloff"}
     keys |= {k: k for k in ("ior", "lobe_ratio", "lobe_mix", "transmission")}
-    skin = Skin(**{k: pixels.number_of(key, chosen) for k, key in keys.items()})
+    numbers = {k: pixels.number_of(key, chosen) for k, key in keys.items()}
+    skin = Skin(pixels.length_of("scatter_width", chosen), **numbers)
     position, normal = surface.need("skin", "position", "normal")
     thick = [None if m is None else thickness(m, position, normal) for m in maps] or None
     split = shade_skin(surface, skin, a.lights, a.environment, shadows, thick)
@@ -262,7 +264,7 @@ def _spread(pixels: Pixels, chosen: set[int], surface: Surface, split: Split) ->
     among = pixels.where(chosen)
     if isinstance(among, Variable):
         mask = mask * among
-    width = pixels.number_of("scatter_width", chosen)
+    width = pixels.length_of("scatter_width", chosen)
     (position,) = surface.need("diffusion", "position")
     light = build_diffusion(split.diffuse, position, a.matrix, _kernel(pixels, chosen), width, mask)
     return Split(light, split.specular).color(surface)
