@@ -105,10 +105,11 @@ def levels_of(settings: Settings) -> list[list[Level]]:
     those that end it, with offsets of the vertices."""
     n, side, free = settings.iterations, settings.map_side, not settings.in_span
     half = max(side // 2, 8)
-    ends = [Level(1, side, max(n // 8, 1), 0.1, free=free)]
+    ends = [Level(1, side, max(n // 12, 1), 0.1, free=free)]
     if free:
-        ends.insert(0, Level(2, half, max(n // 2, 1), free=True))
-    return [[Level(4, max(side // 4, 8), n)], [Level(2, half, max(n // 3, 1), 0.3)], ends]
+        beyond = Level(4, half, max(n // 2, 1), free=True)
+        ends = [beyond, replace(beyond, factor=2, iterations=max(n // 6, 1), rate=0.3), *ends]
+    return [[Level(4, max(side // 4, 8), n)], [Level(2, half, max(n // 6, 1), 0.3)], ends]
 
 
 def run(settings: Settings) -> Result:

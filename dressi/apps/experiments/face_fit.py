@@ -4,7 +4,7 @@ In: a head model, frames, a start. Out: ``Fitted``. Poses, scale, coefficients a
 optimized together, maps by SGD, all else by Adam, in one optimizer. The loss is that of the paper:
 landmarks by L1, depth by truncated L1, colours by L2, regularizers. Differs: in free levels, after
 those of the paper, scale and coefficients stay and every vertex may leave the model's span, by an
-offset that is parametrized by Large Steps and regularized by its Laplacian.
+offset, which is parametrized by Laplacian smoothing and regularized by its Laplacian.
 """
 
 from __future__ import annotations
@@ -26,15 +26,13 @@ from dressi.engine import DressiAD
 from dressi.errors import GraphError
 from dressi.render.camera.pose import axis_angle_matrix, build_view
 from dressi.render.fit import (
-    LargeSteps,
     laplacian_loss,
     laplacian_matrix,
-    large_steps,
+    laplacian_smoothing,
     morphable,
     total_variation,
 )
 from dressi.render.fit.rgbd import depth_loss, landmark_loss
-from dressi.render.scene import Mesh
 
 Floats = npt.NDArray[np.float32]
 
@@ -56,11 +54,13 @@ class Weights:
     identity: float = 3e-5
     expression: float = 1e-3
     maps: float = 0.02
-    offset: float = 10.0
+    offset: float = 100.0
 
 
-SMOOTHNESS = 19.0
-"""Of the Large Steps of the offsets: the lambda of Nicolet et al. 2021."""
+SMOOTHING = 12
+"""Rounds of Laplacian smoothing between the parameter and the offsets: a pull on one vertex moves
+those within about 2.5 edges, a centimetre. Large Steps would need an inverse factor, which takes
+half a minute for the head's 14,062 vertices."""
 
 PARTS = 10
 """Of a level: in each the rate is constant, and at its end the losses are recorded."""
@@ -79,7 +79,7 @@ class Rates:
     rotation: float = 0.003
     translation: float = 0.03
     log_scale: float = 0.002
-    offset: float = 0.03
+    offset: float = 0.25
     maps: float = 0.15
 
 
@@ -111,9 +111,9 @@ class Graph:
 
 
 def parameter_leaves(
-    model: HeadModel, n_views: int, map_side: int, free: LargeSteps | None
+    model: HeadModel, n_views: int, map_side: int, free: bool
 ) -> dict[str, Variable]:
-    """Return all that is fitted, by name. free: of the offsets, or None without them."""
+    """Return all that is fitted, by name. free: the offsets among it, but not SHAPE."""
     atlas = (2 * map_side, map_side)
     shapes = {
         "identity": (FLOAT, (1, 1), len(model.identity)),
@@ -125,9 +125,9 @@ def parameter_leaves(
         "normal": (VEC3, atlas, 1),
         "surface": (VEC3, atlas, 1),
     }
-    if free is not None:
-        shapes["offset"] = (VEC3, (free.n_places, 1), 1)
-    stay = () if free is None else SHAPE
+    if free:
+        shapes["offset"] = (VEC3, (len(model.mean), 1), 1)
+    stay = SHAPE if free else ()
     return {
         name: Variable(vtype, size, layers, requires_grad=name not in stay, name=name)
         for name, (vtype, size, layers) in shapes.items()
@@ -194,17 +194,18 @@ def build_graph(
     size: tuple[int, int],
     map_side: int,
     weights: Weights,
-    free: LargeSteps | None = None,
+    free: bool = False,
 ) -> Graph:
     """Return the graph for pictures of ``size``; frames: of their own size, which may be larger.
-    free: of the offsets of a free level."""
+    free: of a free level, with offsets."""
     n = len(frames)
     p, data = parameter_leaves(model, n, map_side, free), data_leaves(model, frames, start)
     types = {"color": VEC3, "depth": FLOAT, "color_weight": FLOAT, "depth_weight": FLOAT}
     image = {name: Variable(vtype, size, n, name=name) for name, vtype in types.items()}
 
     mean, faces = F.leaf(model.mean, VEC3, "mean"), F.leaf(model.faces, IVEC3, "faces")
-    offsets = None if free is None else free.vertices(p["offset"])
+    laplacian = laplacian_matrix(model.faces, len(model.mean))
+    offsets = laplacian_smoothing(p["offset"], laplacian, SMOOTHING) if free else None
     shape = morphable(mean, data.basis, F.concat([p["identity"], p["expression"]]), offsets)
     positions = shape * F.exp(p["log_scale"])
     # Turned about the head, not about the camera: else a turn would move it far.
@@ -221,7 +222,6 @@ def build_graph(
     marks = landmark_loss(at, matrix, data.landmarks, data.landmark_weight, frames[0].size)
     terms = {"landmarks": marks, **image_losses(picture, image), **priors(p)}
     if offsets is not None:
-        laplacian = laplacian_matrix(model.faces, len(model.mean))
         terms["offset"] = laplacian_loss(offsets, laplacian)
     terms = {name: term * getattr(weights, name) for name, term in terms.items()}
     used = [term for name, term in terms.items() if getattr(weights, name) > 0.0]
@@ -316,14 +316,10 @@ def fit(
     """Fit the head, coarse to fine. frames: of one size, which the factors of the levels divide.
     before: go on from there. Raises GraphError where the loss becomes no number."""
     fitted = before
-    steps = None
-    if any(level.free for level in levels):
-        steps = large_steps(Mesh(model.mean, model.faces), SMOOTHNESS)
     for level in levels:
         w, h = frames[0].size
         size = (w // level.factor, h // level.factor)
-        free = steps if level.free else None
-        graph = build_graph(model, frames, start, size, level.map_side, weights, free)
+        graph = build_graph(model, frames, start, size, level.map_side, weights, level.free)
         with DressiAD(device) as ad:
             send_all(ad, graph, frames, level.factor, start, fitted)
             ad.set_loss_var(graph.loss)

@@ -20,10 +20,10 @@ def morphable(
     coefficient. coefficients: FLOAT @ 1x1, as many layers. Hundreds of components take as many
     Functions as one: a product and a sum over layers. offsets: like the mean, what a shape has that
     no sum of components has; None: the shape stays in the span of the model. Offsets of single
-    vertices follow the noise of what they are fitted to: parametrize them by ``large_steps`` and
-    regularize them by ``laplacian_loss``. Gradient to all, to the coefficients as one sum per
-    layer. Raises GraphError for other types and sizes and where the numbers of vertices or of
-    components differ. Source: Blanz and Vetter 1999.
+    vertices follow the noise of what they are fitted to: parametrize them by
+    ``laplacian_smoothing`` or ``large_steps``, and regularize them by ``laplacian_loss``. Gradient
+    to all, to the coefficients as one sum per layer. Raises GraphError for other types and sizes
+    and where the numbers of vertices or of components differ. Source: Blanz and Vetter 1999.
     """
     given = {"mean": mean, "basis": basis, "coefficients": coefficients}
     for name, x in (given if offsets is None else {**given, "offsets": offsets}).items():
