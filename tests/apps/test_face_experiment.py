@@ -264,11 +264,13 @@ def test_a_folder_of_frames_is_fitted(tmp_path: Path) -> None:
     write_frames(tmp_path / "in", [frames[0], frames[1], frames[4]])
     out = tmp_path / "out"
     data = run_experiment(
-        "face", data=str(tmp_path / "in"), smoke=True, iterations=20, out=str(out)
+        "face", data=str(tmp_path / "in"), smoke=True, iterations=20, in_span=False, out=str(out)
     )
     figures = data["figures"]
     assert "distance_mm" not in figures, "its shape is not known"
     depth = figures["losses"]["depth"]
     assert depth[3] < depth[0], "both of the coarse level; others see other pixels"
+    assert depth[5] < depth[3], "both of one size, the last beyond the span of the model"
+    assert figures["losses"]["offset"][1] > 0.0
     assert len(figures["psnr_db"]) == 2 and np.isfinite(figures["psnr_kept_out_db"])
     assert (out / "head.glb").stat().st_size > 100_000
