@@ -68,7 +68,7 @@ class Settings(common.Settings):
     )
     height: int = option(640, "of the renderings, pixels; 4 x 3", smoke=64, least=64, quick=320)
     map_side: int = option(256, "texels of a side, 2 x 1", smoke=32, least=16, quick=128)
-    identities: int = option(100, "components of the shape, up to 100", smoke=8, least=1)
+    identities: int = option(100, "components of the shape, up to 100", smoke=8, least=1, quick=40)
     landmark_noise_px: float = option(1.5, "standard deviation, of the renderings", least=0.0)
     depth_noise_cm: float = option(0.1, "standard deviation, of the renderings", least=0.0)
     seed: int = option(0, "of the noise", least=0)
