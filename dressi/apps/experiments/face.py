@@ -64,7 +64,7 @@ class Settings(common.Settings):
         "at a quarter of the side; half as many beyond the span, fewer at larger sizes",
         smoke=4,
         least=3,
-        quick=60,
+        quick=40,
     )
     height: int = option(640, "of the renderings, pixels; 4 x 3", smoke=64, least=64, quick=320)
     map_side: int = option(256, "texels of a side, 2 x 1", smoke=32, least=16, quick=128)
