@@ -194,14 +194,6 @@ class Pixels:
         value = self.table_of(key, chosen)
         return value if len(chosen) == 1 or self.number is None else F.lookup(value, self.number)
 
-    def length_of(self, key: str, chosen: set[int]) -> Variable:
-        """A length of the model of the material at each pixel of some materials, world units: it is
-        given in units of the mesh, and grows with the node (as thicknesses of glTF do)."""
-        value, scale = self.number_of(key, chosen), self.a.geometry.scale_of_face
-        if scale is None:
-            return value
-        return value * (scale if scale.size == (1, 1) else F.lookup(scale, self.peel.ids))
-
     @cached_property
     def iris(self) -> Iris:
         """The eyes at each pixel."""
