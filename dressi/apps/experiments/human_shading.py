@@ -39,14 +39,9 @@ from dressi.render.shading.teeth import IOR, mouth_occlusion
 DENSITY = 1.0
 """What a strand takes of the light: dark hair lets none through."""
 
-WET = 0.2
-"""Roughness of what is wet. Tears are smoother, but the lights here are points in the sky: a lamp
-of people's size, 10 degrees across and more, is as wide in the eye as this lobe. At 0.06 the
-highlight in an eye is smaller than a pixel of the portrait, and so in none."""
-
 NUMBERS: dict[str, tuple[float, float, float]] = {
     "skin": (1.4, 0.48, 0.12),
-    "eye": (1.376, WET, 0.0),
+    "eye": (1.376, 0.06, 0.0),
     "teeth": (IOR, 0.25, 0.0),
     "gums": (1.4, 0.28, 0.0),
 }
@@ -220,11 +215,7 @@ def over_tears(
     """VEC3: the picture with the line of tears over it, which only reflects. tears: their own
     rasterization; shadows: of the pixels behind, which are next to them."""
     wet, alpha = shade_tears(
-        surface,
-        roughness=WET,
-        lights=[x.light for x in lights],
-        environment=environment,
-        shadows=shadows,
+        surface, lights=[x.light for x in lights], environment=environment, shadows=shadows
     )
     shown = tears.mask * F.to_float(F.compare("lte", tears.depth, raster.depth))
     return F.mix(color, wet, alpha * shown)
