@@ -21,6 +21,7 @@ from scipy.sparse.linalg import splu
 from scipy.spatial import cKDTree
 
 from dressi.apps.data import human_file
+from dressi.apps.data.heads import ict_arrays, triangles
 
 SIDE = 768
 """Texels on a side of each half: what the scan's texture, 1024 for the whole head, fills."""
@@ -36,9 +37,9 @@ ROUNDS = ((20.0, 3.0), (8.0, 2.0), (3.0, 1.5), (1.0, 1.0), (0.4, 0.8))
 """Of closest points: weight of smoothness, and largest distance in centimetres."""
 
 
-def triangles(quads: np.ndarray) -> np.ndarray:
-    """(F, 3) of (Q, 4) with -1 at the end of triangles."""
-    return np.concatenate([quads[:, :3], quads[quads[:, 3] >= 0][:, [0, 2, 3]]])
+ARRAYS = ("neutral", "faces", "uv", "uv_faces", "material", "material_names", "expression")
+ARRAYS += ("expression_names", "step", "landmarks68")
+"""Of ICT's file."""
 
 
 def normals(points: np.ndarray, faces: np.ndarray) -> np.ndarray:
@@ -175,8 +176,7 @@ def main() -> None:
     parser.add_argument("--out", default=None, help="the JPEG to write")
     parser.add_argument("--quality", type=int, default=88, help="of the JPEG (default 88)")
     options = parser.parse_args()
-    with np.load(human_file("ict/ict_face_light.npz")) as f:
-        d = {k: f[k] for k in f.files}
+    d = ict_arrays(human_file("ict/ict_face_light.npz"), *ARRAYS)
     names, material = d["material_names"].tolist(), d["material"]
     expressions = d["expression_names"].tolist()
     points = d["neutral"].astype(np.float64)

@@ -18,6 +18,7 @@ import json
 import numpy as np
 
 from dressi.apps.data import human_file
+from dressi.apps.data.heads import scan_mesh
 from dressi.apps.experiments.face_model import HeadModel, head_model
 from dressi.apps.experiments.face_start import similarity
 from dressi.render.fit import closest_on_surface
@@ -56,8 +57,7 @@ ROBUST_CM = 0.15
 
 def main() -> None:
     """Register, pick, write."""
-    with np.load(human_file("lps/lps_decoded.npz")) as found:
-        scan = Mesh(found["positions"], found["faces"], name="lps")
+    scan = scan_mesh()
     model = head_model(human_file("ict/ict_face_light.npz"), 100)
     known = {k: first_hit(scan, pixel) for k, pixel in PICKED.items()}
     known[TIP] = scan.positions[scan.positions[:, 2].argmax()].astype(np.float64)

@@ -12,11 +12,11 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from dressi.apps.data import human_file
+from dressi.apps.data.heads import triangles
 from dressi.apps.experiments import run_experiment
-from dressi.apps.experiments.face_capture import N_LANDMARKS, Frame, read_scan
+from dressi.apps.experiments.face_capture import N_LANDMARKS, Frame, read_scan, shrunk
 from dressi.apps.experiments.face_files import checked, read_depth, read_frames, write_frames
-from dressi.apps.experiments.face_fit import shrunk
-from dressi.apps.experiments.face_model import JAW, head_model, triangles
+from dressi.apps.experiments.face_model import JAW, head_model
 from dressi.apps.experiments.face_results import align, cleaned
 from dressi.apps.experiments.face_start import counted, similarity, start_from_landmarks
 from dressi.errors import DressiError, LoadError
@@ -264,11 +264,13 @@ def test_a_folder_of_frames_is_fitted(tmp_path: Path) -> None:
     write_frames(tmp_path / "in", [frames[0], frames[1], frames[4]])
     out = tmp_path / "out"
     data = run_experiment(
-        "face", data=str(tmp_path / "in"), smoke=True, iterations=20, out=str(out)
+        "face", data=str(tmp_path / "in"), smoke=True, iterations=20, in_span=False, out=str(out)
     )
     figures = data["figures"]
     assert "distance_mm" not in figures, "its shape is not known"
     depth = figures["losses"]["depth"]
     assert depth[3] < depth[0], "both of the coarse level; others see other pixels"
+    assert depth[5] < depth[3], "both of one size, the last beyond the span of the model"
+    assert figures["losses"]["offset"][1] > 0.0
     assert len(figures["psnr_db"]) == 2 and np.isfinite(figures["psnr_kept_out_db"])
     assert (out / "head.glb").stat().st_size > 100_000

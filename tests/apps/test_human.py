@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from dressi.apps.data import human_file
-from dressi.apps.experiments import run_experiment
+from dressi.apps.experiments import human, run_experiment
 from dressi.apps.experiments.human_fit import TRUE, fit_views, small_map, summary
 from dressi.apps.experiments.human_hair import brows, coarser, grow_human_hair, lashes
 from dressi.apps.experiments.human_parts import PARTS, Human, build_human, openness, read_ict
@@ -21,7 +22,7 @@ from dressi.apps.experiments.human_scene import (
     skin_texture,
     turntable,
 )
-from dressi.errors import DressiError, GraphError, LoadError
+from dressi.errors import DressiError, GraphError, LoadError, OutOfMemoryError
 from dressi.render.scene import Mesh, Strands, icosphere
 
 ICT = human_file("ict/ict_face_light.npz")
@@ -152,6 +153,27 @@ def test_the_picture_is_the_same_for_4_and_8_input_attachments(tmp_path: Path) -
     figures = data["figures"]
     assert figures["attachments_difference"] <= 2e-3
     assert figures["attachments_4"] != figures["attachments_8"], "both were packed alike"
+
+
+def test_a_step_takes_as_many_layers_of_strands_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def step(built: human.Built, setting: Setting, settings: human.Settings) -> tuple:
+        tried.append(setting.n_layers)
+        if setting.n_layers > fits:
+            raise OutOfMemoryError("full", needed=100 * setting.n_layers, available=350)
+        return 1.0, 0.5, SimpleNamespace(stages=[], scopes=[])
+
+    monkeypatch.setattr(human, "_timed_step", step)
+    strands = lashes(_human())
+    built = human.Built(_human(), strands, Setting([portrait()], (16, 16), n_layers=6))
+    fits = 3
+    figures, _ = human.measure_step(built, human.Settings())
+    assert tried == [6, 3] and figures["step_strand_layers"] == 3
+    fits = 0
+    with pytest.raises(OutOfMemoryError, match="full"):
+        human.measure_step(built, human.Settings())
+    assert tried[2:] == [6, 3, 2, 1]
 
 
 def test_the_fit_is_judged_by_its_own_errors() -> None:

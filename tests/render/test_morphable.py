@@ -52,6 +52,22 @@ def test_its_gradients_are_those_of_differences_and_of_the_transposed_product() 
     np.testing.assert_allclose(g.ravel(), wanted, atol=1e-10)
 
 
+def test_offsets_leave_the_span_and_get_the_gradient_of_the_positions() -> None:
+    x, data = leaves(), model()
+    offsets = Variable(VEC3, (N, 1), requires_grad=True, name="offsets")
+    beyond = np.random.default_rng(4).normal(size=(1, 1, N, 3))
+    feeds = {**{x[k]: v for k, v in data.items()}, offsets: beyond}
+    weight = np.float32(np.random.default_rng(5).normal(size=(N, 3)))
+    free, plain = morphable(**x, offsets=offsets), morphable(**x)
+    g = build_backward(F.dot(free, F.leaf(weight, VEC3)))[offsets]
+    found, spanned, slope = evaluate([free, plain, g], feeds)
+    np.testing.assert_allclose(found, spanned + beyond, atol=1e-12)
+    np.testing.assert_allclose(slope[0, 0], weight, atol=1e-12)
+    for wrong in (Variable(VEC3, (N + 1, 1)), Variable(VEC2, (N, 1)), Variable(VEC3, (N, 1), 2)):
+        with pytest.raises(GraphError, match="offsets must be VEC3 @ 37x1 like the mean"):
+            morphable(**x, offsets=wrong)
+
+
 def test_hundreds_of_components_are_as_many_functions_as_a_few() -> None:
     def count(n: int) -> int:
         y = morphable(Variable(VEC3, (N, 1)), Variable(VEC3, (N, 1), n), Variable(FLOAT, layers=n))

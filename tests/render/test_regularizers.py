@@ -23,6 +23,8 @@ from dressi.render.fit import (
     edge_length_loss,
     edge_table,
     laplacian_loss,
+    laplacian_matrix,
+    laplacian_smoothing,
     total_variation,
 )
 from dressi.render.scene import icosphere, uniform_laplacian
@@ -242,3 +244,22 @@ def test_on_the_device():
     with DressiAD() as ad:
         found = gradcheck(loss, [x, image], engine=ad, feeds={x: x.data, image: image.data})
     assert found.ok, found.text()
+
+
+def test_smoothing_is_a_power_of_a_matrix_and_its_gradient_the_transposed_one() -> None:
+    ball = icosphere(1)
+    n = len(ball.positions)
+    laplacian = laplacian_matrix(ball.faces, n)
+    power = np.linalg.matrix_power(np.eye(n) + 0.5 * dense(laplacian), 3)
+    x = Variable(VEC3, (n, 1), requires_grad=True, name="x")
+    weight = np.float32(RNG.normal(size=(n, 3)))
+    y = laplacian_smoothing(x, laplacian, 3)
+    slope = build_backward(F.dot(y, F.leaf(weight, VEC3)))[x]
+    value = RNG.normal(size=(1, 1, n, 3))
+    found, g = evaluate([y, slope], {x: value})
+    np.testing.assert_allclose(found[0, 0], power @ value[0, 0], atol=1e-6)
+    np.testing.assert_allclose(g[0, 0], power.T @ weight, atol=1e-6)
+    assert laplacian_smoothing(x, laplacian, 0) is x
+    for rounds in (-1, 1.0, True):
+        with pytest.raises(GraphError, match="rounds must be an int >= 0"):
+            laplacian_smoothing(x, laplacian, rounds)  # type: ignore[arg-type]

@@ -231,6 +231,30 @@ def test_tears_show_what_lies_behind_them() -> None:
     np.testing.assert_allclose(found[middle], wanted[middle], atol=5e-3)
 
 
+@pytest.mark.gpu
+def test_lengths_grow_with_the_node_and_with_the_object(renderer: DressiBasicRenderer) -> None:
+    """A mesh of half the size, and the lengths of its materials, under twice the scale."""
+    row = TextureRef(0, min_filter="linear")
+    wide = face_scene(material("A", SKIN), material("B", EYE, base_color_map=row))
+    wanted = pictures(wide)
+    small = [material("A", SKIN | {"scatter_width": 0.15})]
+    small += [material("B", EYE | {"iris_depth": 0.05}, base_color_map=row)]
+    meshes = []
+    for mesh in wide.meshes:
+        (p,) = mesh.primitives
+        meshes.append(replace(mesh, primitives=(replace(p, positions=p.positions * 0.5),)))
+    alone = replace(wide, meshes=tuple(meshes), materials=tuple(small))
+    twice = np.diag([2.0, 2.0, 2.0, 1.0])
+    balls = [replace(n, matrix=n.matrix @ twice) for n in wide.nodes[:2]]
+    grown = replace(alone, nodes=(*balls, *wide.nodes[2:])).check()
+    np.testing.assert_allclose(pictures(grown), wanted, atol=2e-5)
+    renderer.load_scene(alone.check(), cameras=camera(), size=SIZE)
+    renderer.build_graph(r=1 / SIZE[0])
+    for name in ("object_scale:node0", "object_scale:node1"):
+        renderer.set_value(name, 2.0)
+    np.testing.assert_allclose(renderer.render_all(alpha=True), wanted, atol=2e-5)
+
+
 # -- files, names
 
 

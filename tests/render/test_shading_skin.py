@@ -315,6 +315,7 @@ def test_the_step_in_uv_is_that_of_a_texture_projected_along_the_axis() -> None:
     found = value(uv_offset(vectors(step), normal, number(axis, vtype=VEC3), du, dv))[0, 0]
     tilt = np.abs(value(normal)[0, 0] @ axis)
     np.testing.assert_allclose(found[tilt > 0.06], (offset @ to_uv)[tilt > 0.06], atol=2e-5)
+    assert (tilt > 0.06).sum() > 3, "hardly a face is seen along the axis"
 
 
 def test_the_limbus_is_where_iris_becomes_sclera() -> None:

@@ -1,9 +1,9 @@
 """``dressi experiment face``: a textured head from four pictures with depth (paper, B.3).
 
 The frames are renderings of a scanned head, or a folder of real ones (``--data``). The head of
-ICT-FaceKit is fitted to them: poses, scale, identities, expressions and three maps together. Of the
-scan a fifth frame is kept out, its shape is known, and the fit is repeated without depth and
-without landmarks.
+ICT-FaceKit is fitted to them: poses, scale, identities, expressions and three maps together; then
+its vertices leave the span of the model (``--in-span`` leaves that out). Of the scan a fifth frame
+is kept out, its shape is known, and the fit is repeated without depth and without landmarks.
 """
 
 from __future__ import annotations
@@ -60,14 +60,21 @@ class Settings(common.Settings):
 
     data: str | None = option(None, "folder of real frames (default: renderings of a scanned head)")
     iterations: int = option(
-        120, "at a quarter of the side; a third at half of it", smoke=4, least=3, quick=60
+        120,
+        "at a quarter of the side; half as many beyond the span, fewer at larger sizes",
+        smoke=4,
+        least=3,
+        quick=40,
     )
     height: int = option(640, "of the renderings, pixels; 4 x 3", smoke=64, least=64, quick=320)
     map_side: int = option(256, "texels of a side, 2 x 1", smoke=32, least=16, quick=128)
-    identities: int = option(100, "components of the shape, up to 100", smoke=8, least=1)
+    identities: int = option(100, "components of the shape, up to 100", smoke=8, least=1, quick=40)
     landmark_noise_px: float = option(1.5, "standard deviation, of the renderings", least=0.0)
     depth_noise_cm: float = option(0.1, "standard deviation, of the renderings", least=0.0)
     seed: int = option(0, "of the noise", least=0)
+    in_span: bool = option(
+        False, "stay in the span of the model: no offsets of vertices", smoke=True
+    )
     no_ablation: bool = option(False, "leave out the fits without depth and without landmarks")
 
 
@@ -99,23 +106,24 @@ def make_case(settings: Settings) -> Case:
     return Case(model, fitted, kept, scan, start)
 
 
-def levels_of(settings: Settings) -> list[Level]:
-    """Return the levels of the fit, coarse to fine."""
-    n, side = settings.iterations, settings.map_side
-    return [
-        Level(4, max(side // 4, 8), n),
-        Level(2, max(side // 2, 8), max(n // 3, 1), 0.3),
-        Level(1, side, max(n // 8, 1), 0.1),
-    ]
+def levels_of(settings: Settings) -> tuple[Level, list[Level]]:
+    """Return the coarse level, and those that follow it."""
+    n, side, free = settings.iterations, settings.map_side, not settings.in_span
+    coarse = Level(4, max(side // 4, 8), n)
+    half = Level(2, max(side // 2, 8), max(n // (6 if free else 3), 1), 0.3, free=free)
+    fine = Level(1, side, max(n // 12, 1), 0.1, free=free)
+    if not free:
+        return coarse, [half, fine]
+    return coarse, [replace(coarse, iterations=max(n // 2, 1), free=True), half, fine]
 
 
 def run(settings: Settings) -> Result:
     """Fit the head, measure it, and fit it again without depth and without landmarks."""
     case = make_case(settings)
     begin = time.perf_counter()
-    levels = levels_of(settings)
-    coarse = fit_case(case, levels[:1], Weights(), settings)
-    fitted = fit_case(case, levels[1:], Weights(), settings, coarse)
+    first, others = levels_of(settings)
+    coarse = fit_case(case, [first], Weights(), settings)
+    fitted = fit_case(case, others, Weights(), settings, coarse)
     weights = fitted.values["expression"].ravel().tolist()
     figures: dict[str, Any] = {
         "fit_seconds": time.perf_counter() - begin,
@@ -126,14 +134,14 @@ def run(settings: Settings) -> Result:
     }
     before = start_head(case.model, case.start.scale, settings.map_side)
     figures |= shape_figures(case, before.positions, case.start.views, "start_")
+    figures |= shape_figures(case, coarse.positions, coarse.views, "coarse_")
     figures |= shape_figures(case, fitted.positions, fitted.views, "")
     sheet, measured = draw_all(case, before, fitted, settings)
     figures |= measured
     conditions = conditions_of(figures) if case.scan is not None else []
     if case.scan is not None and not settings.no_ablation:
-        figures |= shape_figures(case, coarse.positions, coarse.views, "coarse_")
         for name in ("depth", "landmarks"):
-            without = fit_case(case, levels[:1], replace(Weights(), **{name: 0.0}), settings)
+            without = fit_case(case, [first], replace(Weights(), **{name: 0.0}), settings)
             figures |= shape_figures(case, without.positions, without.views, f"without_{name}_")
         conditions += ablation_conditions(figures)
     return Result(figures, {"face": sheet}, {}, conditions, [table_of(figures)], ["head.glb"])

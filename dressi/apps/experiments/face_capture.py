@@ -17,11 +17,11 @@ import numpy.typing as npt
 from dressi.ad import F, Variable
 from dressi.ad.vtype import IVEC3, MAT4, VEC2, VEC3
 from dressi.apps.data import human_file
+from dressi.apps.data.heads import scan_mesh, scan_texture
 from dressi.apps.experiments.face_picture import Maps, SurfaceTables, build_picture
 from dressi.engine import DressiAD
 from dressi.render.camera import look_at
 from dressi.render.fit import seen_points
-from dressi.render.io import read_image
 from dressi.render.scene import Mesh
 
 Floats = npt.NDArray[np.float64]
@@ -80,6 +80,30 @@ class Frame:
         )
 
 
+def shrunk(frame: Frame, factor: int) -> dict[str, np.ndarray]:
+    """Return colour, depth and their weights of a frame, ``factor`` times smaller: means of what is
+    known. factor: divides both sides of the frame."""
+
+    def blocks(a: np.ndarray) -> np.ndarray:
+        h, w = a.shape[0] // factor, a.shape[1] // factor
+        return a.reshape(h, factor, w, factor, -1).swapaxes(1, 2).reshape(h, w, factor**2, -1)
+
+    mask, known = frame.mask, np.isfinite(frame.depth) & frame.mask
+    inside, has = blocks(mask.astype(np.float32)), blocks(known.astype(np.float32))
+    depth = blocks(np.where(known, frame.depth, 0.0))
+    color = blocks(frame.color * mask[..., None])
+    count, n_known = inside.sum(axis=2), has.sum(axis=2)
+    mean = depth.sum(axis=2) / np.maximum(n_known, 1.0)
+    # A block across an edge in depth has no depth of its own.
+    spread = np.abs(np.where(has > 0, depth - mean[:, :, None], 0.0)).max(axis=2)
+    return {
+        "color": color.sum(axis=2) / np.maximum(count, 1.0),
+        "depth": mean,
+        "color_weight": (count == factor**2).astype(np.float32),
+        "depth_weight": ((n_known > factor**2 / 2) & (spread < 1.0)).astype(np.float32),
+    }
+
+
 @dataclass(frozen=True, eq=False)
 class Scan:
     """The scanned head, "Infinite, 3D Head Scan" by Lee Perry-Smith (CC BY 3.0). mesh: cm.
@@ -92,14 +116,9 @@ class Scan:
 
 def read_scan() -> Scan:
     """Return the scan of the package."""
-    with np.load(human_file("lps/lps_decoded.npz")) as found:
-        positions, faces, uv = found["positions"], found["faces"], found["uv"].astype(np.float32)
     marks = json.loads(human_file("lps/landmarks.json").read_text(encoding="utf-8"))
     scale = float(marks["cm_per_unit"])
-    uv[:, 1] = 1.0 - uv[:, 1]
-    mesh = Mesh((positions * scale).astype(np.float32), faces, uvs=uv, name="lps").check()
-    texture = read_image(human_file("lps/color.jpg"))[..., :3]
-    return Scan(mesh, texture, np.asarray(marks["landmarks"]) * scale)
+    return Scan(scan_mesh(scale), scan_texture(), np.asarray(marks["landmarks"]) * scale)
 
 
 POSES = (

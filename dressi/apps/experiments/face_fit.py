@@ -2,7 +2,9 @@
 
 In: a head model, frames, a start. Out: ``Fitted``. Poses, scale, coefficients and three maps are
 optimized together, maps by SGD, all else by Adam, in one optimizer. The loss is that of the paper:
-landmarks by L1, depth by truncated L1, colours by L2, regularizers.
+landmarks by L1, depth by truncated L1, colours by L2, regularizers. Differs: in free levels, after
+those of the paper, scale and coefficients stay and every vertex may leave the model's span, by an
+offset, which is parametrized by Laplacian smoothing and regularized by its Laplacian.
 """
 
 from __future__ import annotations
@@ -13,17 +15,23 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dressi.ad import SGD, Adam, F, ParameterGroups, Variable
+from dressi.ad import SGD, Adam, AdamUniform, F, ParameterGroups, Variable
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3, VType
-from dressi.apps.experiments.face_capture import Frame
+from dressi.apps.experiments.face_capture import Frame, shrunk
 from dressi.apps.experiments.face_model import HeadModel
 from dressi.apps.experiments.face_picture import Maps, Picture, SurfaceTables, build_picture
 from dressi.apps.experiments.face_start import Start
 from dressi.engine import DressiAD
 from dressi.errors import GraphError
 from dressi.render.camera.pose import axis_angle_matrix, build_view
-from dressi.render.fit import morphable, total_variation
+from dressi.render.fit import (
+    laplacian_loss,
+    laplacian_matrix,
+    laplacian_smoothing,
+    morphable,
+    total_variation,
+)
 from dressi.render.fit.rgbd import depth_loss, landmark_loss
 
 Floats = npt.NDArray[np.float32]
@@ -37,7 +45,8 @@ START_ALBEDO, START_SURFACE = 0.5, (1.0, 0.6, 0.0)
 class Weights:
     """Of the losses. landmarks: per pixel. depth: per cm. color: per squared radiance.
     identity: per squared standard deviation. expression: per squared weight.
-    maps: of total variation of the albedo, and of squares of what the others differ from flat."""
+    maps: of total variation of the albedo, and of squares of what the others differ from flat.
+    offset: of the squared Laplacian of the offsets, per squared cm."""
 
     landmarks: float = 0.03
     depth: float = 1.0
@@ -45,7 +54,13 @@ class Weights:
     identity: float = 3e-5
     expression: float = 1e-3
     maps: float = 0.02
+    offset: float = 100.0
 
+
+SMOOTHING = 12
+"""Rounds of Laplacian smoothing between the parameter and the offsets: a pull on one vertex moves
+those within about 2.5 edges, a centimetre. Large Steps would need an inverse factor, which takes
+half a minute for the head's 14,062 vertices."""
 
 PARTS = 10
 """Of a level: in each the rate is constant, and at its end the losses are recorded."""
@@ -64,12 +79,18 @@ class Rates:
     rotation: float = 0.003
     translation: float = 0.03
     log_scale: float = 0.002
+    offset: float = 0.25
     maps: float = 0.15
+
+
+SHAPE = ("identity", "expression", "log_scale")
+"""Parameters that stay in free levels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Leaves:
-    """Parameters, data of the frames, the factor of all rates, and what never changes."""
+    """Parameters (those that stay do not require a gradient), data of the frames, the factor of all
+    rates, and what never changes."""
 
     parameters: dict[str, Variable]
     images: dict[str, Variable]
@@ -89,8 +110,10 @@ class Graph:
     loss: Variable
 
 
-def parameter_leaves(model: HeadModel, n_views: int, map_side: int) -> dict[str, Variable]:
-    """Return all that is fitted, by name."""
+def parameter_leaves(
+    model: HeadModel, n_views: int, map_side: int, free: bool
+) -> dict[str, Variable]:
+    """Return all that is fitted, by name. free: the offsets among it, but not SHAPE."""
     atlas = (2 * map_side, map_side)
     shapes = {
         "identity": (FLOAT, (1, 1), len(model.identity)),
@@ -102,8 +125,11 @@ def parameter_leaves(model: HeadModel, n_views: int, map_side: int) -> dict[str,
         "normal": (VEC3, atlas, 1),
         "surface": (VEC3, atlas, 1),
     }
+    if free:
+        shapes["offset"] = (VEC3, (len(model.mean), 1), 1)
+    stay = SHAPE if free else ()
     return {
-        name: Variable(vtype, size, layers, requires_grad=True, name=name)
+        name: Variable(vtype, size, layers, requires_grad=name not in stay, name=name)
         for name, (vtype, size, layers) in shapes.items()
     }
 
@@ -168,15 +194,19 @@ def build_graph(
     size: tuple[int, int],
     map_side: int,
     weights: Weights,
+    free: bool = False,
 ) -> Graph:
-    """Return the graph for pictures of ``size``; frames: of their own size, which may be larger."""
+    """Return the graph for pictures of ``size``; frames: of their own size, which may be larger.
+    free: of a free level, with offsets."""
     n = len(frames)
-    p, data = parameter_leaves(model, n, map_side), data_leaves(model, frames, start)
+    p, data = parameter_leaves(model, n, map_side, free), data_leaves(model, frames, start)
     types = {"color": VEC3, "depth": FLOAT, "color_weight": FLOAT, "depth_weight": FLOAT}
     image = {name: Variable(vtype, size, n, name=name) for name, vtype in types.items()}
 
     mean, faces = F.leaf(model.mean, VEC3, "mean"), F.leaf(model.faces, IVEC3, "faces")
-    shape = morphable(mean, data.basis, F.concat([p["identity"], p["expression"]]))
+    laplacian = laplacian_matrix(model.faces, len(model.mean))
+    offsets = laplacian_smoothing(p["offset"], laplacian, SMOOTHING) if free else None
+    shape = morphable(mean, data.basis, F.concat([p["identity"], p["expression"]]), offsets)
     positions = shape * F.exp(p["log_scale"])
     # Turned about the head, not about the camera: else a turn would move it far.
     turn = build_view(axis_angle_matrix(p["rotation"]), data.center + p["translation"])
@@ -191,6 +221,8 @@ def build_graph(
     at, matrix = F.lookup(positions, rows), data.projection @ view
     marks = landmark_loss(at, matrix, data.landmarks, data.landmark_weight, frames[0].size)
     terms = {"landmarks": marks, **image_losses(picture, image), **priors(p)}
+    if offsets is not None:
+        terms["offset"] = laplacian_loss(offsets, laplacian)
     terms = {name: term * getattr(weights, name) for name, term in terms.items()}
     used = [term for name, term in terms.items() if getattr(weights, name) > 0.0]
     leaves = Leaves(p, image, Variable(FLOAT, name="rate"), data.values)
@@ -218,17 +250,22 @@ def priors(p: dict[str, Variable]) -> dict[str, Variable]:
     }
 
 
-def optimizer_of(rates: Rates, rate: Variable, n_pixels: int, color: float) -> Optimizer:
+def optimizer_of(
+    rates: Rates, rate: Variable, n_pixels: int, color: float, free: bool
+) -> Optimizer:
     """Return SGD for the maps, Adam for all else, with coefficients and maps kept in range.
 
-    A texel's gradient is that of a mean over all pixels, so the rate of SGD counts in pixels.
+    free: of a free level, where the offsets move together (AdamUniform). A texel's gradient is that
+    of a mean over all pixels, so the rate of SGD counts in pixels.
     """
     sgd = SGD(rate * (rates.maps * n_pixels * 1.5 / max(color, 1e-6)))
-    adam = {
-        name: Adam(rate * getattr(rates, name), beta2=0.99)
-        for name in ("identity", "expression", "rotation", "translation", "log_scale")
+    names = ("rotation", "translation", *(() if free else SHAPE))
+    others: dict[str, Optimizer] = {
+        name: Adam(rate * getattr(rates, name), beta2=0.99) for name in names
     }
-    groups = ParameterGroups({**adam, "albedo": sgd, "normal": sgd, "surface": sgd})
+    if free:
+        others["offset"] = AdamUniform(rate * rates.offset, beta2=0.99)
+    groups = ParameterGroups({**others, "albedo": sgd, "normal": sgd, "surface": sgd})
 
     def step(xs: Sequence[Variable], gxs: Sequence[Variable]) -> list[Variable]:
         new = []
@@ -239,30 +276,6 @@ def optimizer_of(rates: Rates, rate: Variable, n_pixels: int, color: float) -> O
         return new
 
     return step
-
-
-def shrunk(frame: Frame, factor: int) -> dict[str, np.ndarray]:
-    """Return colour, depth and their weights of a frame, ``factor`` times smaller: means of what is
-    known. factor: divides both sides of the frame."""
-
-    def blocks(a: np.ndarray) -> np.ndarray:
-        h, w = a.shape[0] // factor, a.shape[1] // factor
-        return a.reshape(h, factor, w, factor, -1).swapaxes(1, 2).reshape(h, w, factor**2, -1)
-
-    mask, known = frame.mask, np.isfinite(frame.depth) & frame.mask
-    inside, has = blocks(mask.astype(np.float32)), blocks(known.astype(np.float32))
-    depth = blocks(np.where(known, frame.depth, 0.0))
-    color = blocks(frame.color * mask[..., None])
-    count, n_known = inside.sum(axis=2), has.sum(axis=2)
-    mean = depth.sum(axis=2) / np.maximum(n_known, 1.0)
-    # A block across an edge in depth has no depth of its own.
-    spread = np.abs(np.where(has > 0, depth - mean[:, :, None], 0.0)).max(axis=2)
-    return {
-        "color": color.sum(axis=2) / np.maximum(count, 1.0),
-        "depth": mean,
-        "color_weight": (count == factor**2).astype(np.float32),
-        "depth_weight": ((n_known > factor**2 / 2) & (spread < 1.0)).astype(np.float32),
-    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,13 +292,15 @@ class Fitted:
 @dataclass(frozen=True)
 class Level:
     """One level of the fit. factor: of the picture's side. map_side: texels. iterations. rate: all
-    rates are multiplied with it at the start; it falls to ``last`` times that, evenly in steps."""
+    rates are multiplied with it at the start; it falls to ``last`` times that, evenly in steps.
+    free: scale and coefficients stay, vertices leave the span of the model."""
 
     factor: int
     map_side: int
     iterations: int
     rate: float = 1.0
     last: float = 0.2
+    free: bool = False
 
 
 def fit(
@@ -304,13 +319,14 @@ def fit(
     for level in levels:
         w, h = frames[0].size
         size = (w // level.factor, h // level.factor)
-        graph = build_graph(model, frames, start, size, level.map_side, weights)
+        graph = build_graph(model, frames, start, size, level.map_side, weights, level.free)
         with DressiAD(device) as ad:
             send_all(ad, graph, frames, level.factor, start, fitted)
             ad.set_loss_var(graph.loss)
             # A texel is read by about as many pixels as there are, of all frames, over texels.
             n_pixels = size[0] * size[1] * len(frames) // 4
-            ad.set_optimizer(optimizer_of(rates, graph.leaves.rate, n_pixels, weights.color))
+            rate = graph.leaves.rate
+            ad.set_optimizer(optimizer_of(rates, rate, n_pixels, weights.color, level.free))
             fitted = run_level(ad, graph, level, fitted)
     assert fitted is not None
     return fitted
@@ -327,7 +343,7 @@ def send_all(
     """Send parameters, at their start or as they were before, and data."""
     for name, x in graph.leaves.parameters.items():
         value = start_value(name, x, start)
-        if before is not None:
+        if before is not None and name in before.values:
             value = enlarged(before.values[name], value.shape)
         ad.send_img(x, value)
     for x, value in graph.leaves.fixed.items():

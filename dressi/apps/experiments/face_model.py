@@ -12,13 +12,25 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from dressi.errors import LoadError
+from dressi.apps.data.heads import ICT_SKIN, ict_arrays, made_of, triangles
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int32]
 
-SKIN = ("M_Face", "M_BackHead")
-"""Materials of the skin. They have a unit square of UVs each, side by side: an atlas of 2 x 1."""
+ARRAYS = (
+    "neutral",
+    "faces",
+    "uv",
+    "uv_faces",
+    "material",
+    "material_names",
+    "identity",
+    "expression",
+    "expression_names",
+    "step",
+    "landmarks68",
+)
+"""Of the file. The two unit squares of the skin's UVs lie side by side: an atlas of 2 x 1."""
 
 LEFT_OUT = ("Pupil", "eyeLook")
 """Expressions that belong to the eyeballs, which are no part of the skin."""
@@ -52,42 +64,26 @@ class HeadModel:
         return np.concatenate([self.identity, self.expression])[:, None]
 
 
-def triangles(quads: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return (F, 3): triangles of (Q, 4) quads, a -1 in the last place of what is a triangle."""
-    halves = quads[quads[:, 3] >= 0][:, [0, 2, 3]]
-    return np.concatenate([quads[:, :3], halves])
-
-
 def head_model(path: str | Path, n_identities: int) -> HeadModel:
     """Return the skin of the ICT head. n_identities: of its 100. Raises LoadError for a file that
     is no ICT head."""
-    file = str(path)
-    try:
-        with np.load(path) as found:
-            names, material = found["material_names"].tolist(), found["material"]
-            skin = [np.flatnonzero(material == names.index(name)) for name in SKIN]
-            quads = found["faces"].astype(np.int64)
-            uv_quads = found["uv_faces"].astype(np.int64)
-            mean, uv = found["neutral"], found["uv"].astype(np.float64)
-            step, landmarks = float(found["step"]), found["landmarks68"]
-            labels = [str(name) for name in found["expression_names"]]
-            kept = [k for k, name in enumerate(labels) if not name.startswith(LEFT_OUT)]
-            identity = found["identity"][:n_identities]
-            expression = found["expression"][kept]
-    except (OSError, KeyError, ValueError) as error:
-        raise LoadError(f"{file}: no ICT head: {error}", file, "arrays") from error
-    rows = np.concatenate(skin)
-    used, faces = np.unique(triangles(quads[rows]), return_inverse=True)
+    found = ict_arrays(path, *ARRAYS)
+    rows = np.concatenate([np.flatnonzero(made_of(found, [name], path)) for name in ICT_SKIN])
+    mean, landmarks = found["neutral"], found["landmarks68"]
+    step = np.float32(found["step"])
+    labels = [str(name) for name in found["expression_names"]]
+    kept = [k for k, name in enumerate(labels) if not name.startswith(LEFT_OUT)]
+    used, faces = np.unique(triangles(found["faces"][rows]), return_inverse=True)
     # A unit square per material, the second one beside the first.
-    uv_used, uv_faces = np.unique(triangles(uv_quads[rows]), return_inverse=True)
-    places = uv[uv_used] * (1.0 / len(SKIN), 1.0)
+    uv_used, uv_faces = np.unique(triangles(found["uv_faces"][rows]), return_inverse=True)
+    places = found["uv"][uv_used].astype(np.float64) * (1.0 / len(ICT_SKIN), 1.0)
     places[:, 1] = 1.0 - places[:, 1]
     row_of = np.full(len(mean), -1)
     row_of[used] = np.arange(len(used))
     return HeadModel(
         mean[used].astype(np.float32),
-        identity[:, used] * np.float32(step),
-        expression[:, used] * np.float32(step),
+        found["identity"][:n_identities, used] * step,
+        found["expression"][np.ix_(kept, used)] * step,
         tuple(labels[k] for k in kept),
         faces.reshape(-1, 3).astype(np.int32),
         places.astype(np.float32),

@@ -15,11 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 import dressi
-from dressi.apps.data import human_file
+from dressi.apps.data.heads import scan_mesh, scan_texture
 from dressi.apps.experiments.meshes import horned, torus
 from dressi.apps.reconstruct.targets import Target, load_target, target_of_mesh
-from dressi.errors import LoadError
-from dressi.render.io.images import read_image
 from dressi.render.scene import Mesh, make_pear
 
 FILES = {
@@ -43,7 +41,7 @@ def objects() -> dict[str, Callable[[], Target]]:
         if (data / file).is_file()
     }
     # "Infinite, 3D Head Scan" by Lee Perry-Smith, www.triplegangers.com, CC BY 3.0.
-    found["head"] = partial(scanned_head, human_file("lps/lps_decoded.npz").parent)
+    found["head"] = scanned_head
     made: dict[str, Callable[[], Mesh]] = {
         "horned": horned,
         "torus": partial(torus, 96, 48),
@@ -61,20 +59,9 @@ def _target_of(make: Callable[[], Mesh]) -> Target:
     return target_of_mesh(make())
 
 
-def scanned_head(folder: Path) -> Target:
-    """Return the head of a folder with ``lps_decoded.npz`` and ``color.jpg``. Raises LoadError."""
-    return target_of_mesh(head_mesh(folder), read_image(folder / "color.jpg")[..., :3])
-
-
-def head_mesh(folder: Path) -> Mesh:
-    """Return the mesh of ``lps_decoded.npz`` in a folder, with its UVs. Raises LoadError."""
-    try:
-        with np.load(folder / "lps_decoded.npz") as arrays:
-            uv, faces, positions = arrays["uv"], arrays["faces"], arrays["positions"]
-    except (OSError, KeyError, ValueError) as error:
-        raise LoadError(f"{folder}: no scanned head: {error}", str(folder)) from None
-    # Its v counts from the bottom.
-    return Mesh(positions, faces, np.stack([uv[:, 0], 1.0 - uv[:, 1]], -1), name="head")
+def scanned_head() -> Target:
+    """Return the scanned head of the package."""
+    return target_of_mesh(scan_mesh(), scan_texture())
 
 
 def two_holes() -> Mesh:

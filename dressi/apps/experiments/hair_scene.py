@@ -13,9 +13,8 @@ import numpy as np
 
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, IVEC2, IVEC3, MAT4, VEC3
-from dressi.errors import LoadError
+from dressi.apps.data.heads import ICT_SKIN, ict_arrays, made_of, triangles
 from dressi.render.camera import Camera, look_at, perspective
-from dressi.render.io.sources import fail
 from dressi.render.raster import build_hard_raster, build_ribbons
 from dressi.render.scene import Growth, Mesh, Strands, grow_strands, icosphere, vertex_normals
 from dressi.render.shading import (
@@ -70,21 +69,10 @@ ICT_SKULL = np.array([0.78, 1.02, 0.95])
 def ict_head(path: str | Path) -> Head:
     """Return the neutral head of ICT-FaceKit from its file of arrays (docs/human.md). Raises
     LoadError for a file that is not one."""
-    file = str(path)
-    try:
-        with np.load(path) as found:
-            positions, quads = found["neutral"], found["faces"]
-            names, material = found["material_names"].tolist(), found["material"]
-        skin = np.isin(material, [names.index("M_Face"), names.index("M_BackHead")])
-        quads = np.asarray(quads, np.int64)[skin]
-    except (OSError, KeyError, ValueError) as error:
-        raise fail(file, "arrays", f"no ICT head: {error}") from error
-    if quads.ndim != 2 or quads.shape[1] != 4 or positions.ndim != 2 or positions.shape[1] != 3:
-        raise LoadError(f"{file}: no ICT head: {positions.shape}, {quads.shape}", file, "faces")
-    halves = quads[quads[:, 3] >= 0][:, [0, 2, 3]]
-    faces = np.concatenate([quads[:, :3], halves])
-    used, rows = np.unique(faces, return_inverse=True)
-    places = (positions[used].astype(np.float64) - ICT_CENTER) * ICT_SCALE
+    found = ict_arrays(path, "neutral", "faces", "material_names", "material")
+    quads = found["faces"][made_of(found, ICT_SKIN, path)]
+    used, rows = np.unique(triangles(quads), return_inverse=True)
+    places = (found["neutral"][used].astype(np.float64) - ICT_CENTER) * ICT_SCALE
     mesh = Mesh(places.astype(np.float32), rows.reshape(-1, 3).astype(np.int32), name="ict").check()
     return Head(mesh, scalp_of(mesh), (np.zeros(3), ICT_SKULL))
 

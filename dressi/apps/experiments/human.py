@@ -37,7 +37,8 @@ from dressi.apps.experiments.human_scene import (
     turntable,
 )
 from dressi.engine import DressiAD
-from dressi.errors import DressiError
+from dressi.errors import DressiError, OutOfMemoryError
+from dressi.inspect.report import Report
 from dressi.packing import Options
 from dressi.render.io import srgb_to_linear
 from dressi.render.scene import Strands
@@ -219,9 +220,43 @@ def draw_turntable(built: Built, settings: Settings) -> str:
 
 def measure_step(built: Built, settings: Settings) -> tuple[dict[str, Any], list[tuple[str, ...]]]:
     """Build forward and backward of the portrait, to skin and its texture; return what it costs and
-    the table by the part of the program."""
+    the table by the part of the program.
+
+    Where the device's memory is too small for all layers of strands, as many are taken as fit: a
+    whole step of 1024 x 1024 needs 4.3 GB for six, and llvmpipe says that it has 2.
+    """
+    layers = built.setting.n_layers
+    while True:
+        try:
+            setting = replace(built.setting, n_layers=layers)
+            seconds, one, report = _timed_step(built, setting, settings)
+            break
+        except OutOfMemoryError as error:
+            if layers == 1:
+                raise
+            # What is needed grows a little less than with the layers.
+            layers = max(min(layers * error.available // max(error.needed, 1), layers - 1), 1)
+    stages = [s for s in report.stages if not s.clean]
+    rows: list[tuple[str, ...]] = [("made by", "ms", "passes", "substages", "functions", "static")]
+    for r in report.scopes:
+        ms = "-" if r.ms is None else f"{r.ms:.1f}"
+        rows.append((r.name, ms, str(r.stages), str(r.substages), str(r.functions), str(r.clean)))
+    figures: dict[str, Any] = {
+        "step_strand_layers": layers,
+        "step_build_seconds": seconds,
+        "step_seconds": one,
+        "step_passes": len(stages),
+        "step_substages": sum(len(s.substages) for s in stages),
+        "step_functions": sum(s.n_functions for s in stages),
+        "scopes": [dict(zip(rows[0], r, strict=True)) for r in rows[1:]],
+    }
+    return figures, rows
+
+
+def _timed_step(built: Built, setting: Setting, settings: Settings) -> tuple[float, float, Report]:
+    """(seconds until the first step was done, of the second one, the report)."""
     begin = time.perf_counter()
-    picture = build_human_picture(built.human, built.strands, built.setting)
+    picture = build_human_picture(built.human, built.strands, setting)
     for leaf in (picture.width, picture.roughness, picture.skin_map):
         leaf.requires_grad = True
     loss = F.mean(F.dot(picture.color, picture.color))
@@ -234,21 +269,7 @@ def measure_step(built: Built, settings: Settings) -> tuple[dict[str, Any], list
         begin = time.perf_counter()
         ad.exec_step()
         one = time.perf_counter() - begin
-        report = ad.report(times=not settings.smoke, n=1)
-    stages = [s for s in report.stages if not s.clean]
-    rows: list[tuple[str, ...]] = [("made by", "ms", "passes", "substages", "functions", "static")]
-    for r in report.scopes:
-        ms = "-" if r.ms is None else f"{r.ms:.1f}"
-        rows.append((r.name, ms, str(r.stages), str(r.substages), str(r.functions), str(r.clean)))
-    figures: dict[str, Any] = {
-        "step_build_seconds": seconds,
-        "step_seconds": one,
-        "step_passes": len(stages),
-        "step_substages": sum(len(s.substages) for s in stages),
-        "step_functions": sum(s.n_functions for s in stages),
-        "scopes": [dict(zip(rows[0], r, strict=True)) for r in rows[1:]],
-    }
-    return figures, rows
+        return seconds, one, ad.report(times=not settings.smoke, n=1)
 
 
 def compare_attachments(built: Built, settings: Settings) -> tuple[float, dict[str, Any]]:

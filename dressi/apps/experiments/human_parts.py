@@ -14,16 +14,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from dressi.apps.data.heads import ICT_SKIN, ict_arrays, made_of, triangles
 from dressi.apps.experiments.hair_scene import ICT_CENTER, ICT_SCALE, ICT_SKULL, Head, scalp_of
-from dressi.errors import GraphError, LoadError
-from dressi.render.io.sources import fail
+from dressi.errors import GraphError
 from dressi.render.scene import Mesh, vertex_normals
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 
 PARTS: dict[str, tuple[str, ...]] = {
-    "skin": ("M_Face", "M_BackHead"),
+    "skin": ICT_SKIN,
     "eye": ("M_ScleraLeft", "M_ScleraRight"),
     "teeth": ("M_Teeth",),
     "gums": ("M_GumsTongue",),
@@ -86,7 +86,8 @@ class Human:
 
 @dataclass(frozen=True, eq=False)
 class IctArrays:
-    """ICT's file, checked: names as in docs/human.md. places: (V, 3) float64 in units of 10 cm."""
+    """ICT's file, checked (``ict_arrays``). neutral: (V, 3) float64, cm. names: of materials.
+    landmarks: rows of iBUG's 68."""
 
     neutral: Floats
     faces: Ints
@@ -102,34 +103,20 @@ class IctArrays:
 
 def read_ict(path: str | Path) -> IctArrays:
     """Return ICT's arrays. Raises LoadError for a file that has none, or of other shapes."""
-    file = str(path)
-    try:
-        with np.load(path) as found:
-            ict = IctArrays(
-                found["neutral"].astype(np.float64),
-                found["faces"],
-                found["uv"],
-                found["uv_faces"],
-                found["material"],
-                found["material_names"].tolist(),
-                found["expression"],
-                found["expression_names"].tolist(),
-                float(found["step"]),
-                found["landmarks68"],
-            )
-    except (OSError, KeyError, ValueError) as error:
-        raise fail(file, "arrays", f"no ICT head: {error}") from error
-    n_faces, shape = len(ict.material), ict.neutral.shape
-    for name, got, wanted in (
-        ("neutral", shape, (len(ict.neutral), 3)),
-        ("faces", ict.faces.shape, (n_faces, 4)),
-        ("uv_faces", ict.uv_faces.shape, (n_faces, 4)),
-        ("landmarks68", ict.landmarks.shape, (68,)),
-        ("expression", ict.expression.shape, (len(ict.expression_names), *shape)),
-    ):
-        if got != wanted:
-            raise LoadError(f"{file}: {name} must be {wanted}, not {got}", file, name)
-    return ict
+    same = ("faces", "uv", "uv_faces", "material", "expression")
+    others = ("neutral", "material_names", "expression_names", "step", "landmarks68")
+    found = ict_arrays(path, *same, *others)
+    # Every part is there.
+    for names in (*PARTS.values(), *LAYERS.values(), (LASHES,)):
+        made_of(found, names, path)
+    return IctArrays(
+        neutral=found["neutral"].astype(np.float64),
+        names=found["material_names"].tolist(),
+        expression_names=found["expression_names"].tolist(),
+        step=float(found["step"]),
+        landmarks=found["landmarks68"],
+        **{name: found[name] for name in same},
+    )
 
 
 def build_human(
@@ -195,8 +182,7 @@ def _chosen(ict: IctArrays, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
 
 
 def _triangles(quads: Ints) -> Ints:
-    halves = quads[quads[:, 3] >= 0][:, [0, 2, 3]]
-    return np.concatenate([quads[:, :3], halves]).astype(np.int32)
+    return triangles(quads).astype(np.int32)
 
 
 def _opaque(ict: IctArrays) -> tuple[Ints, Ints, Ints]:

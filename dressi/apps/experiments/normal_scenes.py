@@ -14,8 +14,8 @@ import numpy as np
 from dressi.ad import F, Variable, evaluate
 from dressi.ad.vtype import VEC2, VEC3
 from dressi.apps.data import human_file
+from dressi.apps.data.heads import scan_mesh, scan_texture
 from dressi.apps.demo import centred, load_target
-from dressi.apps.experiments.gallery import head_mesh
 from dressi.errors import GraphError, LoadError
 from dressi.render.io import load_scene
 from dressi.render.io.images import read_image
@@ -61,10 +61,9 @@ def _pear(size: int, coarse: bool) -> Model:
 
 def _head(size: int, coarse: bool) -> Model:
     """The scanned head and the normal map that comes with it (CC BY 3.0, see human_file)."""
-    mesh = head_mesh(human_file("lps/lps_decoded.npz").parent)
+    mesh = scan_mesh()
     true = read_image(human_file("lps/normal.jpg"), srgb=False)[..., :3]
-    albedo = read_image(human_file("lps/color.jpg"))[..., :3]
-    return Model(centred(mesh)[0], albedo, unit_map(resized(true, size)), 0.0)
+    return Model(centred(mesh)[0], scan_texture(), unit_map(resized(true, size)), 0.0)
 
 
 MODELS: dict[str, Callable[[int, bool], Model]] = {"pear": _pear, "head": _head}

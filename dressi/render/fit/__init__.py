@@ -29,6 +29,7 @@ from dressi.render.fit.regularizers import (
     edge_table,
     laplacian_loss,
     laplacian_matrix,
+    laplacian_smoothing,
     normal_consistency,
     total_variation,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "landmark_loss",
     "laplacian_loss",
     "laplacian_matrix",
+    "laplacian_smoothing",
     "large_steps",
     "mean_distance_to_surface",
     "mean_edge_length",

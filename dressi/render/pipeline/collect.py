@@ -188,6 +188,7 @@ class _Joiner:
     mesh_of_normal: list[np.ndarray] = field(default_factory=list)
     has_normal: list[np.ndarray] = field(default_factory=list)
     materials: list[np.ndarray] = field(default_factory=list)
+    placed_faces: list[tuple[int, float, int]] = field(default_factory=list)  # (node, scale, faces)
     rows: list[Instance] = field(default_factory=list)
     nodes: NodeTable | None = None
     templates: dict[tuple, _Template] = field(default_factory=dict)
@@ -220,6 +221,7 @@ class _Joiner:
         self.attribute_faces.append(template.attribute_faces)
         numbers = [np.full(len(i.faces), self._number(i)) for i in group]
         self.materials.append(np.concatenate(numbers))
+        self._place_faces(group)
         local, inverse, known = template.normals, template.normal_faces, template.has_normal
         self.normal_faces.append(inverse + self.n_normals)
         turned = first.turned(local.astype(np.float64))
@@ -258,6 +260,7 @@ class _Joiner:
         self.vertices.append((first.node, len(welded.positions)))
         self.attribute_faces.append(self._attribute_rows(group))
         self.materials += [np.full(len(i.faces), self._number(i)) for i in group]
+        self._place_faces(group)
         values, faces, known = distinct_normals(group, corners, [i.normals() for i in group])
         self.normal_faces.append(faces + self.n_normals)
         self.normals.append(values)
@@ -265,6 +268,12 @@ class _Joiner:
         self.mesh_of_normal.append(np.full(len(known), first.mesh))
         self.node_of_normal.append(np.full(len(known), first.node))
         self.n_normals += len(known)
+
+    def _place_faces(self, group: list[Instance]) -> None:
+        """Note the node of the faces of a group, and the scale of its matrix."""
+        first, n_faces = group[0], sum(len(i.faces) for i in group)
+        scale = float(np.cbrt(abs(np.linalg.det(first.world[:3, :3]))))
+        self.placed_faces.append((first.node, scale, n_faces))
 
     def _positions(self, i: Instance) -> Variable:
         """Positions of a mesh with the blendshapes of its node."""
@@ -304,6 +313,7 @@ class _Joiner:
         if any(i.primitive.colors is not None for i in self.rows):
             rgba = _joined(self.rows, lambda i: i.primitive.colors, 4, 1.0)
             colors = F.leaf(rgba, VEC4, "vertex_colors")
+        nodes, scales, counts = (np.array(x) for x in zip(*self.placed_faces, strict=True))
         tangents = None
         if any(i.primitive.tangents is not None for i in self.rows):
             tangents = F.leaf(_joined(self.rows, _world_tangents, 4), VEC4, "tangents")
@@ -325,6 +335,8 @@ class _Joiner:
             tuple(self.rows),
             np.repeat(*np.transpose(self.vertices)),
             np.concatenate(self.node_of_normal),
+            np.repeat(nodes, counts),
+            _scales(np.repeat(scales, counts)),
             poses,
             coordinates,
             frame.radius,
@@ -343,6 +355,13 @@ class _Joiner:
 
     def _number(self, i: Instance) -> int:
         return self.number[-1 if i.primitive.material is None else i.primitive.material]
+
+
+def _scales(scale: np.ndarray) -> Variable | None:
+    """A table of the scales of faces (F,), None where all are 1."""
+    if np.allclose(scale, 1.0, rtol=1e-6):
+        return None
+    return F.leaf(scale.astype(np.float32)[:, None], FLOAT, "scale_of_face")
 
 
 def _uv(i: Instance, k: int) -> np.ndarray | None:

@@ -159,11 +159,21 @@ class Iris:
     axis: Variable
 
 
+def _length_of(pixels: Pixels, key: str, chosen: set[int]) -> Variable:
+    """A length of the model of the material at each pixel of some materials, world units: it is
+    given in units of the mesh, and grows with the node (as thicknesses of glTF do)."""
+    value, scale = pixels.number_of(key, chosen), pixels.a.geometry.scale_of_face
+    if scale is None:
+        return value
+    return value * (scale if scale.size == (1, 1) else F.lookup(scale, pixels.peel.ids))
+
+
 def build_iris(pixels: Pixels) -> Iris:
     """The irises of all eyes."""
     a, g, peel = pixels.a, pixels.a.geometry, pixels.peel
     chosen = pixels.of_model("eye")
-    eye = Eye(**{key: pixels.number_of(key, chosen) for key in MODELS["eye"]})
+    numbers = {key: pixels.number_of(key, chosen) for key in MODELS["eye"]}
+    eye = Eye(**{**numbers, "iris_depth": _length_of(pixels, "iris_depth", chosen)})
     assert a.apexes is not None
     apex_face, weights = (F.lookup(table, peel.ids) for table in a.apexes)
     corners = gather(g.positions, g.faces)
@@ -229,9 +239,10 @@ def _skin(
     maps: Sequence[ShadowMap | None],
 ) -> Variable:
     a = pixels.a
-    keys = {"width": "scatter_width", "strength": "scatter_strength", "falloff": "scatter_falloff"}
+    keys = {"strength": "scatter_strength", "falloff": "scatter_falloff"}
     keys |= {k: k for k in ("ior", "lobe_ratio", "lobe_mix", "transmission")}
-    skin = Skin(**{k: pixels.number_of(key, chosen) for k, key in keys.items()})
+    numbers = {k: pixels.number_of(key, chosen) for k, key in keys.items()}
+    skin = Skin(_length_of(pixels, "scatter_width", chosen), **numbers)
     position, normal = surface.need("skin", "position", "normal")
     thick = [None if m is None else thickness(m, position, normal) for m in maps] or None
     split = shade_skin(surface, skin, a.lights, a.environment, shadows, thick)
@@ -262,7 +273,7 @@ def _spread(pixels: Pixels, chosen: set[int], surface: Surface, split: Split) ->
     among = pixels.where(chosen)
     if isinstance(among, Variable):
         mask = mask * among
-    width = pixels.number_of("scatter_width", chosen)
+    width = _length_of(pixels, "scatter_width", chosen)
     (position,) = surface.need("diffusion", "position")
     light = build_diffusion(split.diffuse, position, a.matrix, _kernel(pixels, chosen), width, mask)
     return Split(light, split.specular).color(surface)

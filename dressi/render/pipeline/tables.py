@@ -81,9 +81,10 @@ class Geometry:
     has none). normal_faces: IVEC3 @ (F, 1), rows of the normals. material_of_face: INT @ (F, 1).
     frame: where all of it lies; positions and tangents are in the frame. corners: (F, 3), the rows
     of ``faces`` on the host. instances: whose vertices the rows of attributes are, one after the
-    other. node_of_vertex, node_of_normal: of each row. poses, coordinates: parameters of objects,
-    and of UVs by (row of ``Scene.meshes``, UV set); ``now`` takes in those in use. radius: of the
-    sphere about ``frame.center`` that holds all, world units.
+    other. node_of_vertex, node_of_normal, node_of_face: of each row. scale_of_face: FLOAT @ (F, 1),
+    world units of one unit of the mesh, or None where it is 1 for all. poses, coordinates:
+    parameters of objects, and of UVs by (row of ``Scene.meshes``, UV set); ``now`` takes in those
+    in use. radius: of the sphere about ``frame.center`` that holds all, world units.
     """
 
     positions: Variable
@@ -103,6 +104,8 @@ class Geometry:
     instances: tuple[Instance, ...]
     node_of_vertex: np.ndarray
     node_of_normal: np.ndarray
+    node_of_face: np.ndarray
+    scale_of_face: Variable | None
     poses: Poses
     coordinates: dict[tuple[int, int], TextureCoordinates]
     radius: Variable | float
@@ -127,6 +130,7 @@ class Geometry:
         if not self.poses.in_use:
             return replace(self, uvs=tuple(uvs)) if self.mapped else self
         positions, tangents, normals = self.positions, self.tangents, self.file_normals
+        scale = F.constant(1.0) if self.scale_of_face is None else self.scale_of_face
         sizes = [len(i.primitive.positions) for i in self.instances]
         node_of_row = np.repeat([i.node for i in self.instances], sizes)
         moved = self.poses.moved()
@@ -135,6 +139,8 @@ class Geometry:
             positions = _chosen(m.among(self.node_of_vertex, "posed_vertices"), placed, positions)
             turned = m.turn @ self.file_normals
             normals = _chosen(m.among(self.node_of_normal, "posed_normals"), turned, normals)
+            larger = scale * F.exp(F.add_n([p.scale.leaf for p in m.poses]))
+            scale = _chosen(m.among(self.node_of_face, "posed_faces"), larger, scale)
             if tangents is not None and self.tangents is not None:
                 along = F.vec4(m.turn @ self.tangents.xyz, self.tangents.w)
                 tangents = _chosen(m.among(node_of_row, "posed_tangents"), along, tangents)
@@ -144,6 +150,7 @@ class Geometry:
             uvs=tuple(uvs),
             tangents=tangents,
             file_normals=normals,
+            scale_of_face=scale,
             radius=self.poses.radius(moved, self.frame.center, self.frame.radius),
         )
 

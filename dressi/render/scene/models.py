@@ -79,8 +79,9 @@ MODELS: dict[str, dict[str, Number]] = {
     },
     "tears": {"ior": _ior(1.336), "wet_roughness": Number((0.05,), 0.0, 1.0)},
 }
-"""The numbers of each model, by name. Lengths are in units of the world, but for iris_radius and
-iris_center, which are texture coordinates, and limbus_width, in radii of the iris."""
+"""The numbers of each model, by name. scatter_width and iris_depth are in units of the mesh and
+grow with its node; the mouth is in units and axes of the world; iris_radius and iris_center are
+texture coordinates, and limbus_width is in radii of the iris."""
 
 SCATTERING = ("skin", "teeth")
 """Models whose light is spread in the picture."""
