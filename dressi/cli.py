@@ -350,7 +350,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # "×" where the locale has none is no reason to stop
             stream.reconfigure(errors="backslashreplace")
     argv = sys.argv[1:] if argv is None else argv
-    args = _parser(argv[0] if argv else None).parse_args(argv)
+    try:
+        args = _parser(argv[0] if argv else None).parse_args(argv)  # imports much
+    except KeyboardInterrupt:
+        return _interrupted()
     try:
         speaking = _speaking(args.command or "", args.quiet)
         with _terminated_as_interrupted(), speaking, made_by(argv):
@@ -359,6 +362,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"dressi: {type(error).__name__}: {_reason(error, args)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("dressi: interrupted", file=sys.stderr)
-        return 130
+        return _interrupted()
     return 0
+
+
+def _interrupted() -> int:
+    print("dressi: interrupted", file=sys.stderr)
+    return 130

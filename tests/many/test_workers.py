@@ -174,6 +174,41 @@ def test_a_run_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:
     assert not any(store.claims.iterdir())
 
 
+@pytest.mark.skipif(os.name != "posix", reason="signals to a group are of POSIX")
+@pytest.mark.parametrize("when", ["workers start", "tasks run"])
+def test_ctrl_c_on_a_terminal_ends_workers_without_a_word_of_theirs(
+    when: str, tmp_path: Path
+) -> None:
+    """A terminal sends it to all processes of the command."""
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    store = Store(tmp_path / "out")
+    path = os.pathsep.join([str(Path(many_fits.__file__).parent), *sys.path])
+    ran = subprocess.Popen(
+        [sys.executable, str(script), str(store.folder), "1"],
+        env={**os.environ, "PYTHONPATH": path},
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (store.keys() if when == "tasks run" else _children(ran.pid)):
+        assert ran.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(ran.pid, signal.SIGINT)
+    errors = ran.communicate(timeout=60)[1].decode()
+    assert ran.returncode == -signal.SIGINT
+    assert errors.count("Traceback") == 1 and "spawn_main" not in errors  # that of the script
+    assert len(store.keys()) < 30 and not any(store.claims.iterdir())
+
+
+def _children(pid: int) -> list[int]:
+    """Workers of a process, from their first moment."""
+    import psutil
+
+    found = psutil.Process(pid).children(recursive=True)
+    return [p.pid for p in found if any("spawn_main" in word for word in p.cmdline())]
+
+
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is of POSIX")
 def test_kills_at_random_moments_lose_nothing_and_repeat_nothing() -> None:
     from dressi.apps.many.simulate import kill_workers
