@@ -184,7 +184,8 @@ def _add_bench(commands: Commands) -> None:
         "--only",
         metavar="WHAT",
         help="scaling: views, resolution, faces or K alone; silhouettes: hardsoftras, antialias, "
-        "1 or 6 (views); textures: anew or once; reliability: figures like R1,R9 (default all)",
+        "1 or 6 (views); textures: anew or once; many: fits, "
+        "resume, scheduling or kills; reliability: figures like R1,R9 (default all)",
     )
     bench.add_argument(
         "--results",

@@ -306,12 +306,35 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def choose_devices(devices: str | Sequence[str | int] | None) -> list[str | None]:
+def spread(
+    workers: int | None, devices: str | Sequence[str | int] | None
+) -> tuple[int, list[str | None]]:
+    """Return how many workers there are, and the selectors that they have in turn. workers: None:
+    one per device, on CPU drivers one per core. devices: None: all of the best type, or that
+    DRESSI_DEVICE fits; where there is none, a function that needs one says so. Raises DeviceError
+    for devices that cannot be had."""
+    from dressi.vk import equal_devices
+
+    if devices is not None:
+        chosen: list[str | None] = [*choose_devices(devices)]
+        on_cpu = equal_devices(chosen[0])[0].type == "cpu"
+    else:
+        try:
+            there = equal_devices()
+        except DeviceError:
+            there = []
+        # A single one stays what it is: named by the user, or the best.
+        chosen = [None] if len(there) < 2 else [str(info.index) for info in there]
+        on_cpu = not there or there[0].type == "cpu"
+    if workers is None:
+        workers = max(len(chosen), cores()) if on_cpu else len(chosen)
+    return workers, chosen
+
+
+def choose_devices(devices: str | Sequence[str | int]) -> list[str]:
     """Return selectors, one per device that is to be used. devices: ``all`` of the best type (or
-    that DRESSI_DEVICE fits), ``0,1``, a list of selectors; None: leave it to each worker. Raises
-    DeviceError for one that cannot be had."""
-    if devices is None:
-        return [None]
+    that DRESSI_DEVICE fits), ``0,1``, a list of selectors. Raises DeviceError for one that cannot
+    be had."""
     from dressi.vk import equal_devices, list_devices
 
     if devices == "all":
@@ -326,7 +349,7 @@ def choose_devices(devices: str | Sequence[str | int] | None) -> list[str | None
             raise DeviceError(f"devices: there is no device {text}; there are {', '.join(there)}")
         if not text.isdigit():
             equal_devices(text)
-    return list(texts)
+    return texts
 
 
 # -- in the worker

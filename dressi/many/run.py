@@ -157,22 +157,10 @@ def _open(
             yield there
         return
     cluster.require_dask()
-    if workers is None:
-        chosen = cluster.choose_devices("all" if devices is None else devices)
-        workers = len(chosen)
-        if _on_cpu():
-            workers = max(workers, cluster.cores())
-    else:
-        chosen = cluster.choose_devices(devices)
+    n, chosen = cluster.spread(workers, devices)
     deaths = cluster.DEATHS if deaths is None else deaths
-    with cluster.local(max(1, min(workers, tasks)), chosen, deaths) as there:
+    with cluster.local(max(1, min(n, tasks)), chosen, deaths) as there:
         yield there
-
-
-def _on_cpu() -> bool:
-    from dressi.vk import equal_devices
-
-    return equal_devices()[0].type == "CPU"
 
 
 class Runner:

@@ -16,11 +16,12 @@ import many_fits
 import numpy as np
 import pytest
 
-from dressi import DressiError
+from dressi import DeviceError, DressiError
 from dressi.apps.experiments.parts import WithWorkers, run_parts
 from dressi.apps.many import demo_fit
 from dressi.config import variables_kept
 from dressi.many import Store, map_fits
+from dressi.vk import DeviceInfo
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'dressi[many]'")
 
@@ -225,6 +226,42 @@ def test_workers_share_devices_and_cores(monkeypatch: pytest.MonkeyPatch) -> Non
     }
     monkeypatch.setenv("LP_NUM_THREADS", "3")  # what the user says, holds
     assert "LP_NUM_THREADS" not in cluster.environment(None, 4)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "workers", "want"),
+    [
+        (["cpu"], None, (6, [None])),
+        (["cpu"], 2, (2, [None])),
+        (["gpu-discrete"], None, (1, [None])),
+        (["gpu-discrete"] * 2, None, (2, ["3", "4"])),
+        (["gpu-discrete"] * 2, 4, (4, ["3", "4"])),
+        ([], None, (6, [None])),
+    ],
+)
+def test_workers_are_one_per_device_and_on_a_cpu_one_per_core(
+    kinds: list[str],
+    workers: int | None,
+    want: tuple[int, list[str | None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def equal_devices(selector: object = None) -> list[DeviceInfo]:
+        if not kinds:
+            raise DeviceError("no Vulkan device")
+        return [DeviceInfo(3 + k, "name", "driver", kind, "1.3") for k, kind in enumerate(kinds)]
+
+    monkeypatch.setattr("dressi.vk.equal_devices", equal_devices)
+    monkeypatch.setattr(cluster, "cores", lambda: 6)
+    assert cluster.spread(workers, None) == want
+
+
+@pytest.mark.gpu
+def test_the_kind_of_a_device_is_known_by_its_name() -> None:
+    """What ``spread`` compares is what a driver on the CPU says."""
+    from dressi.vk import equal_devices
+
+    on_cpu = "llvmpipe" in equal_devices()[0].name
+    assert (cluster.spread(None, None)[0] == max(cluster.cores(), 1)) or not on_cpu
 
 
 @pytest.mark.gpu

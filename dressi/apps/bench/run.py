@@ -87,6 +87,7 @@ ONLY: dict[str, tuple[str, ...]] = {
     "silhouettes": silhouettes.ONLY,
     "textures": textures.ONLY,
     "scenes": tuple(scenes.SCENES),
+    "many": many.ONLY,
 }
 """What ``--only`` may name, besides figures of ``reliability``."""
 
