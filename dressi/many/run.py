@@ -112,7 +112,7 @@ def map_fits(
     the same settings. Raises DressiError for what can be seen to be wrong before anything runs, and
     where results cannot be written.
     """
-    _check(scheduler, workers, tries)
+    _check(scheduler, workers, devices, tries)
     of = fingerprint(function, version, files)
     tasks = make_tasks(items, of)
     job = Job(function, of, None if folder is None else str(Path(folder).resolve()), _name(), tries)
@@ -133,11 +133,16 @@ def _name() -> str:
     return secrets.token_hex(8)
 
 
-def _check(scheduler: str | None, workers: int | None, tries: int) -> None:
+def _check(scheduler: str | None, workers: int | None, devices: object, tries: int) -> None:
     if workers is not None and (isinstance(workers, bool) or workers < 0):
         raise DressiError(f"workers must be a number of processes, at least 0, got {workers!r}")
     if scheduler is not None and workers is not None:
         raise DressiError("workers are those of the scheduler: give scheduler or workers, not both")
+    if scheduler is not None and devices is not None:
+        raise DressiError(
+            "devices are those of the scheduler's workers: give scheduler or devices, not both\n"
+            "  hint: DRESSI_DEVICE=0 dask worker ADDRESS --nthreads 1"
+        )
     if tries < 1:
         raise DressiError(f"tries must be at least 1, got {tries}")
 

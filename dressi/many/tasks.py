@@ -65,8 +65,10 @@ def resolve(function: Fit | str) -> Fit:
             found = importlib.import_module(module)
             for part in name.split("."):
                 found = getattr(found, part)
-        except (ImportError, AttributeError) as error:
-            raise DressiError(f"'{function}' cannot be imported: {error}") from error
+        except Exception as error:  # whatever the module does while it is imported
+            kind = "" if isinstance(error, (ImportError, AttributeError)) else type(error).__name__
+            reason = f"{kind}: {error}" if kind else str(error)
+            raise DressiError(f"'{function}' cannot be imported: {reason}") from error
     if not callable(found):
         raise DressiError(f"'{function}' is no function, but a {type(found).__name__}")
     return found

@@ -83,6 +83,12 @@ def test_files_of_a_product_are_found_beside_the_spec(tmp_path: Path) -> None:
         ("fit = 'demo'\n[product]\ntarget = {files = '*.obj'}", "no file is like"),
         ("fit = 'demo'\n[settings]\ntarget = 'gone.obj'", "target = 'gone.obj': no such file"),
         ("fit = 'demo'\n[product]\nK = [1]\n[[list]]\nK = 2", r"'K' is in \[product\] and in"),
+        ("fit = 'demo'\n[product]\nK = [1]\n[settings]\nK = 2", r"\[product\] and in \[settings"),
+        (
+            "fit = 'demo'\n[settings]\nlr = nan",
+            "demo: lr must be at least 0.0, and finite, got nan",
+        ),
+        ("fit = 'demo'\n[settings]\nr_start = -1.0", "demo: r_start must be at least 0.0"),
         ("fit = 'fit'", "task 0: fit needs the setting 'images'"),
         ("fit = 'fit'\n[settings]\nout = 'x'", "fit has no setting 'out'"),
         ("fit = 'experiment:heatmap'\n[settings]\nk = 1", "there is no option 'k'"),
@@ -94,6 +100,13 @@ def test_what_is_wrong_with_a_spec_is_named(text: str, says: str, tmp_path: Path
     with pytest.raises(LoadError, match=says) as error:
         read_spec(path)
     assert str(error.value).startswith(str(path)) and error.value.file == str(path)
+
+
+def test_a_module_beside_the_spec_that_cannot_be_read_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "no_python_at_all.py").write_text("def f(:")
+    path = spec(tmp_path, "fit = 'no_python_at_all:f'")
+    with pytest.raises(LoadError, match=r"'no_python_at_all:f' cannot be imported: SyntaxError: "):
+        read_spec(path)
 
 
 @pytest.mark.parametrize(

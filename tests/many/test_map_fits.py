@@ -290,6 +290,7 @@ def test_a_full_disk_stops_the_run_with_one_message(
         (ITEMS, {"workers": -1}, "workers must be"),
         (ITEMS, {"tries": 0}, "tries must be"),
         (ITEMS, {"scheduler": "tcp://127.0.0.1:1", "workers": 1}, "not both"),
+        (ITEMS, {"scheduler": "tcp://h:1", "workers": None, "devices": "0"}, "not both"),
         (ITEMS, {"function": "no_such_module:f"}, "'no_such_module:f' cannot be imported"),
         (ITEMS, {"function": "no_such_module:f", "version": "1"}, "cannot be imported"),
         (ITEMS, {"function": "many_fits:missing"}, "'many_fits:missing' cannot be imported"),

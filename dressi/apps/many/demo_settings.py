@@ -5,6 +5,7 @@ Apart from the fit itself: a run that is finished is read without an engine.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -38,8 +39,11 @@ LEAST: dict[str, float] = {
     "size": 8,
     "views": 1,
     "iterations": 1,
+    "texture_iterations": 0,
     "K": 1,
     "r_px": 0.5,
+    "r_start": 0.0,
+    "lr": 0.0,
     "subdivisions": 0,
     "seed": 0,
 }
@@ -56,6 +60,8 @@ def check(given: dict[str, Any]) -> Settings:
         allowed = (int, float) if kind is float else (kind,)
         if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
             raise DressiError(f"demo: {name} must be a {kind.__name__}, got {value!r}")
-        if name in LEAST and not float(value) >= LEAST[name]:
-            raise DressiError(f"demo: {name} must be at least {LEAST[name]}, got {value!r}")
+        if name in LEAST and not LEAST[name] <= float(value) < math.inf:
+            raise DressiError(
+                f"demo: {name} must be at least {LEAST[name]}, and finite, got {value!r}"
+            )
     return Settings(**given)
