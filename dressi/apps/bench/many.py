@@ -183,12 +183,13 @@ def resume(n: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="dressi-many-") as folder:
         spec = Path(folder) / "spec.toml"
         spec.write_text(
-            f'fit = "{simulate.nothing.__module__}:nothing"\nproduct.k = {{from = 1, to = {n}}}\n'
+            f'fit = "{simulate.nothing.__module__}:nothing"\nproduct.k = {{from = 1, to = {n}}}\n',
+            encoding="utf-8",
         )
         run_many(spec, Options(out=folder, workers=0, quiet=True))
         command = [sys.executable, "-m", "dressi", "many", str(spec), "--out", folder]
         begin = time.perf_counter()
-        done = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        done = subprocess.run(command, check=True, capture_output=True, encoding="utf-8").stdout
         seconds = time.perf_counter() - begin
     if f"{n} of {n} tasks done, 0 of them now" not in done:
         raise DressiError(f"bench many: the finished run was not found again: {done}")
