@@ -193,7 +193,8 @@ def _add_bench(commands: Commands) -> None:
         "--only",
         metavar="WHAT",
         help="scaling: views, resolution, faces or K alone; silhouettes: hardsoftras, antialias, "
-        "1 or 6 (views); textures: anew or once; reliability: figures like R1,R9 (default all)",
+        "1 or 6 (views); textures: anew or once; many: fits, "
+        "resume, scheduling or kills; reliability: figures like R1,R9 (default all)",
     )
     bench.add_argument(
         "--results",
@@ -364,7 +365,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # "×" where the locale has none is no reason to stop
             stream.reconfigure(errors="backslashreplace")
     argv = sys.argv[1:] if argv is None else argv
-    args = _parser(argv[0] if argv else None).parse_args(argv)
+    try:
+        args = _parser(argv[0] if argv else None).parse_args(argv)  # imports much
+    except KeyboardInterrupt:
+        return _interrupted()
     try:
         speaking = _speaking(args.command or "", args.quiet)
         with _terminated_as_interrupted(), speaking, made_by(argv):
@@ -373,6 +377,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"dressi: {type(error).__name__}: {_reason(error, args)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("dressi: interrupted", file=sys.stderr)
-        return 130
+        return _interrupted()
     return 0
+
+
+def _interrupted() -> int:
+    print("dressi: interrupted", file=sys.stderr)
+    return 130

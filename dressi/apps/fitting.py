@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.stats import qmc
 from tqdm.auto import tqdm
 
 from dressi.ad import Adam, Variable, step_counter
@@ -304,6 +303,8 @@ def _shifts(schedule: TextureSchedule, hold: int) -> dict[int, np.ndarray]:
     if not schedule.sobol:
         return {0: np.zeros(2, np.float32)}
     begins = [0, *range(FIRST_HOLD if hold > 1 else 1, schedule.iterations, hold)]
+    from scipy.stats import qmc  # half a second or more: only where points are drawn
+
     points = qmc.Sobol(2, scramble=False).random_base2(max(len(begins) - 1, 1).bit_length())
     return dict(zip(begins, points.astype(np.float32) - 0.5, strict=False))
 

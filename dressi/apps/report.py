@@ -9,20 +9,18 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 import dressi
-from dressi.ad import Variable
-from dressi.ad.simplify import materialize
-from dressi.ad.vtype import VEC4
-from dressi.engine import DressiAD
+from dressi.atomic import atomic_write
 from dressi.errors import DressiError, GraphError
-from dressi.render.io import loss_curves
-from dressi.render.io.images import atomic_write
+
+if TYPE_CHECKING:
+    from dressi.engine import DressiAD
 
 COPY_SIZE = 1024
 
@@ -30,6 +28,11 @@ COPY_SIZE = 1024
 def copy1024_ms(device: str | int | None = None, n: int = 9) -> float:
     """Return the median ms of a plain 1024 x 1024 RGBA32F fragment copy, the yardstick beside every
     timing."""
+    from dressi.ad import Variable
+    from dressi.ad.simplify import materialize
+    from dressi.ad.vtype import VEC4
+    from dressi.engine import DressiAD
+
     source = Variable(VEC4, (COPY_SIZE, COPY_SIZE), name="source")
     with DressiAD(device) as ad:
         ad.set_loss_var(materialize(source))
@@ -103,6 +106,8 @@ def print_table(title: str, rows: Mapping[str, Any]) -> None:
 def try_loss_curves(path: Path, curves: Mapping[str, Sequence[float]], title: str) -> None:
     """Loss curves as a PNG; without matplotlib (an extra) a line that says so instead of an error,
     because the fit itself is done."""
+    from dressi.render.io import loss_curves
+
     try:
         loss_curves(path, curves, title)
     except DressiError as error:

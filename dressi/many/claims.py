@@ -110,7 +110,12 @@ def take(folder: Path, key: str, run: str) -> Claim | None:
     text = json.dumps({"host": host(), "pid": pid, "start": started(pid), "run": run})
     try:
         with open(path, "x", encoding="utf-8") as file:
-            file.write(text)
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:  # a full disk: an empty claim would keep others away
+                path.unlink(missing_ok=True)
+                raise
     except FileExistsError:
         return None
     return Claim(path, mine + 1)
@@ -154,15 +159,19 @@ def failures(folder: Path, key: str, run: str) -> list[str]:
     return out
 
 
-def sweep(folder: Path, run: str | None, is_over: Callable[[str], bool]) -> None:
+def sweep(folder: Path, run: str | None, is_over: Callable[[str], bool]) -> list[str]:
     """Remove the claims of a run whose workers are gone (None: of no run), and those of processes
-    that ended between a result and the end of its claim. is_over: whether the task of a key is."""
+    that ended between a result and the end of its claim. Return their keys. is_over: whether the
+    task of a key is."""
+    removed = []
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             path, key = Path(entry.path), entry.name.rpartition(".")[0]
             mine = run is not None and (_read(path) or {}).get("run") == run
             if mine or (is_over(key) and not is_alive(path)):
                 path.unlink(missing_ok=True)
+                removed.append(key)
+    return removed
 
 
 def _now(folder: Path) -> float:

@@ -10,14 +10,17 @@ import contextlib
 import importlib.util
 import logging
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from typing import Any
 
 from dressi import config
 from dressi.errors import DeviceError, DressiError
+from dressi.interrupt import DeferredInterrupt
 from dressi.many.tasks import Task
 from dressi.many.warm import Warm
 from dressi.many.work import Job, Outcome, attempt
@@ -40,6 +43,10 @@ SPAWN = "distributed.nanny.pre-spawn-environ"
 QUIET = {"DASK_LOGGING__DISTRIBUTED": "critical", "TQDM_DISABLE": "1"}
 """Variables that keep workers from writing on the terminal. They are read when the process starts
 to import; Dask sets them in this process, too."""
+
+RARELY = {"distributed.admin.system-monitor.interval": "10s"}
+"""Dask looks at processor, memory, disk and network twice a second in each worker, all for pictures
+of itself; eight of them take a quarter of the time of tasks of no work."""
 
 
 @dataclass
@@ -191,6 +198,7 @@ def local(workers: int, devices: Sequence[str | None], deaths: int = DEATHS) -> 
         stack.enter_context(
             dask.config.set(
                 {
+                    **RARELY,
                     "distributed.scheduler.allowed-failures": deaths,
                     "distributed.deploy.lost-worker-timeout": LOST_S,
                     **{f"{SPAWN}.{name}": value for name, value in QUIET.items()},
@@ -199,11 +207,19 @@ def local(workers: int, devices: Sequence[str | None], deaths: int = DEATHS) -> 
         )
         stack.enter_context(config.variables_kept(dask.config.get(SPAWN)))
         stack.enter_context(_quiet())
+        loop = stack.enter_context(_deaf_loop())
         try:
-            cluster = stack.enter_context(
-                SpecCluster(workers=spec, scheduler=scheduler, silence_logs=logging.CRITICAL)
-            )
-            client = stack.enter_context(Client(cluster))
+            # Dask does not clean up behind an interrupt while workers start.
+            with DeferredInterrupt():
+                cluster = stack.enter_context(
+                    SpecCluster(
+                        workers=spec,
+                        scheduler=scheduler,
+                        loop=loop,
+                        silence_logs=logging.CRITICAL,
+                    )
+                )
+                client = stack.enter_context(Client(cluster))
             client.wait_for_workers(1, timeout=START_S)
         except (OSError, RuntimeError, TimeoutError) as error:
             raise DressiError(f"no worker could be started: {error}") from error
@@ -211,12 +227,38 @@ def local(workers: int, devices: Sequence[str | None], deaths: int = DEATHS) -> 
 
 
 @contextmanager
+def _deaf_loop() -> Iterator[Any]:
+    """An event loop of Dask whose processes do not hear Ctrl-C. A terminal sends it to all; this
+    process ends the workers, and what they would print about it is of no use."""
+    from distributed.utils import LoopRunner
+
+    runner = LoopRunner()
+    # Processes inherit what their starter's thread blocks, and threads do so from their maker.
+    # The tracker of multiprocessing unblocks it where it starts, so it must be there before.
+    if hasattr(signal, "pthread_sigmask"):
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            runner.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    else:
+        runner.start()
+    try:
+        yield runner.loop
+    finally:
+        runner.stop()
+
+
+@contextmanager
 def threads_only(workers: int, threads: int) -> Iterator[Workers]:
     """Workers that are threads of this process, for measuring what scheduling costs."""
     require_dask()
+    import dask
     from distributed import Client, LocalCluster
 
     with (
+        dask.config.set(RARELY),
         _quiet(),
         LocalCluster(
             n_workers=workers,
@@ -264,12 +306,35 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def choose_devices(devices: str | Sequence[str | int] | None) -> list[str | None]:
+def spread(
+    workers: int | None, devices: str | Sequence[str | int] | None
+) -> tuple[int, list[str | None]]:
+    """Return how many workers there are, and the selectors that they have in turn. workers: None:
+    one per device, on CPU drivers one per core. devices: None: all of the best type, or that
+    DRESSI_DEVICE fits; where there is none, a function that needs one says so. Raises DeviceError
+    for devices that cannot be had."""
+    from dressi.vk import equal_devices
+
+    if devices is not None:
+        chosen: list[str | None] = [*choose_devices(devices)]
+        on_cpu = equal_devices(chosen[0])[0].type == "cpu"
+    else:
+        try:
+            there = equal_devices()
+        except DeviceError:
+            there = []
+        # A single one stays what it is: named by the user, or the best.
+        chosen = [None] if len(there) < 2 else [str(info.index) for info in there]
+        on_cpu = not there or there[0].type == "cpu"
+    if workers is None:
+        workers = max(len(chosen), cores()) if on_cpu else len(chosen)
+    return workers, chosen
+
+
+def choose_devices(devices: str | Sequence[str | int]) -> list[str]:
     """Return selectors, one per device that is to be used. devices: ``all`` of the best type (or
-    that DRESSI_DEVICE fits), ``0,1``, a list of selectors; None: leave it to each worker. Raises
-    DeviceError for one that cannot be had."""
-    if devices is None:
-        return [None]
+    that DRESSI_DEVICE fits), ``0,1``, a list of selectors. Raises DeviceError for one that cannot
+    be had."""
     from dressi.vk import equal_devices, list_devices
 
     if devices == "all":
@@ -284,7 +349,7 @@ def choose_devices(devices: str | Sequence[str | int] | None) -> list[str | None
             raise DeviceError(f"devices: there is no device {text}; there are {', '.join(there)}")
         if not text.isdigit():
             equal_devices(text)
-    return list(texts)
+    return texts
 
 
 # -- in the worker

@@ -17,8 +17,9 @@ from typing import Any
 
 from dressi.errors import DressiError
 from dressi.many import claims
+from dressi.many.futures import Submitter, ended_futures, outcome_of
 from dressi.many.store import Result, Store
-from dressi.many.tasks import Fit, Task, fingerprint, make_tasks
+from dressi.many.tasks import Fit, Task, fingerprint, make_tasks, resolve
 from dressi.many.work import Job, Outcome, attempt, warm_here
 
 TRIES = 3
@@ -111,7 +112,7 @@ def map_fits(
     the same settings. Raises DressiError for what can be seen to be wrong before anything runs, and
     where results cannot be written.
     """
-    _check(scheduler, workers, tries)
+    _check(scheduler, workers, devices, tries)
     of = fingerprint(function, version, files)
     tasks = make_tasks(items, of)
     job = Job(function, of, None if folder is None else str(Path(folder).resolve()), _name(), tries)
@@ -132,11 +133,16 @@ def _name() -> str:
     return secrets.token_hex(8)
 
 
-def _check(scheduler: str | None, workers: int | None, tries: int) -> None:
+def _check(scheduler: str | None, workers: int | None, devices: object, tries: int) -> None:
     if workers is not None and (isinstance(workers, bool) or workers < 0):
         raise DressiError(f"workers must be a number of processes, at least 0, got {workers!r}")
     if scheduler is not None and workers is not None:
         raise DressiError("workers are those of the scheduler: give scheduler or workers, not both")
+    if scheduler is not None and devices is not None:
+        raise DressiError(
+            "devices are those of the scheduler's workers: give scheduler or devices, not both\n"
+            "  hint: DRESSI_DEVICE=0 dask worker ADDRESS --nthreads 1"
+        )
     if tries < 1:
         raise DressiError(f"tries must be at least 1, got {tries}")
 
@@ -156,22 +162,10 @@ def _open(
             yield there
         return
     cluster.require_dask()
-    if workers is None:
-        chosen = cluster.choose_devices("all" if devices is None else devices)
-        workers = len(chosen)
-        if _on_cpu():
-            workers = max(workers, cluster.cores())
-    else:
-        chosen = cluster.choose_devices(devices)
+    n, chosen = cluster.spread(workers, devices)
     deaths = cluster.DEATHS if deaths is None else deaths
-    with cluster.local(max(1, min(workers, tasks)), chosen, deaths) as there:
+    with cluster.local(max(1, min(n, tasks)), chosen, deaths) as there:
         yield there
-
-
-def _on_cpu() -> bool:
-    from dressi.vk import equal_devices
-
-    return equal_devices()[0].type == "CPU"
 
 
 class Runner:
@@ -196,7 +190,6 @@ class Runner:
         by_key = {task.key: task for task in tasks}
         self.store = None if job.folder is None else Store(job.folder)
         if self.store is not None:
-            self.store.make()
             if retry_failed:
                 self.store.forget_failures(by_key)
             self._find(by_key)
@@ -205,6 +198,10 @@ class Runner:
         self.left = [
             t for k, t in by_key.items() if k not in self.results and k not in self.failures
         ]
+        if self.left:
+            resolve(job.function)  # raises for a name that leads nowhere, before anything is made
+        if self.store is not None:
+            self.store.make()
 
     def _find(self, by_key: Mapping[str, Task]) -> None:
         assert self.store is not None
@@ -258,10 +255,10 @@ class Runner:
         coming = as_completed(submit(self.left), with_results=True, raise_errors=False)
         seen = time.monotonic()  # when something was heard last
         while not by_key.keys() <= self.results.keys() | self.failures.keys():
-            ended = _ended_futures(coming)
+            ended = ended_futures(coming, POLL_S)
             for future, outcome in ended:
                 task = by_key[submit.keys.pop(future.key)]
-                if self._note(_outcome(task, outcome)):
+                if self._note(outcome_of(task, outcome)):
                     if isinstance(outcome, Outcome) and outcome.status == "taken":
                         waiting.append(task)
                     else:
@@ -331,10 +328,17 @@ class Runner:
     # -- the end
 
     def sweep(self, run: str | None) -> None:
-        """Remove claims that nobody needs. run: None: its workers may still be at work."""
+        """Remove claims that nobody needs, and what those who had them left behind. run: None: its
+        workers may still be at work."""
         store = self.store
-        if store is not None:
-            claims.sweep(store.claims, run, lambda key: store.has(key) or store.was_set_aside(key))
+        if store is None:
+            return
+        over = claims.sweep(
+            store.claims, run, lambda key: store.has(key) or store.was_set_aside(key)
+        )
+        for key in over:
+            if claims.is_free(store.claims, key):
+                store.sweep(key)
 
     def finish(self) -> Run:
         """What came of it."""
@@ -362,36 +366,3 @@ class Runner:
             record = self.store.record(key) or {}
             (stale if record.get("identity") in identities else others).append(key)
         return stale, others
-
-
-class Submitter:
-    """Sends tasks to workers. keys: name of a future -> key of its task."""
-
-    def __init__(self, client: Any, job: Job) -> None:
-        self._client, self._job = client, job
-        self.keys: dict[str, str] = {}
-
-    def __call__(self, tasks: Sequence[Task]) -> list[Any]:
-        """Return futures of the outcomes. Their names are never used twice: Dask remembers."""
-        from dressi.many.cluster import work
-
-        names = [f"{task.key}-{secrets.token_hex(4)}" for task in tasks]
-        self.keys.update({n: t.key for n, t in zip(names, tasks, strict=True)})
-        return list(self._client.map(work, tasks, job=self._job, key=names))
-
-
-def _ended_futures(coming: Any) -> list[tuple[Any, Any]]:
-    """Return futures that have ended, with what they gave; none after POLL_S."""
-    with coming.thread_condition:
-        if not coming.has_ready():
-            coming.thread_condition.wait(POLL_S)
-    return list(coming.next_batch(block=False))
-
-
-def _outcome(task: Task, given: Any) -> Outcome:
-    """Return what a future gave; an error of Dask (a worker that died too often, a result that
-    cannot be sent) is a failed attempt."""
-    if isinstance(given, Outcome):
-        return given
-    error = given[1] if isinstance(given, tuple) else given
-    return Outcome(task.key, "failed", tracebacks=(f"{type(error).__name__}: {error}",))

@@ -92,9 +92,12 @@ class Store:
         return _read(self.failed / f"{key}.json")
 
     def result(self, key: str) -> Result | None:
-        """A result; None where there is none that can be read."""
+        """A result; None where there is none that can be read, or files that it names are gone."""
         found = self.record(key)
-        return None if found is None else self.result_of(found)
+        result = None if found is None else self.result_of(found)
+        if result is None or not all((self.files / key / name).exists() for name in result.files):
+            return None
+        return result
 
     def result_of(self, record: Mapping[str, Any]) -> Result:
         """The result that a stored JSON describes."""
@@ -145,7 +148,11 @@ class Store:
         elif scratch is not None:
             shutil.rmtree(scratch, ignore_errors=True)
         stored = {**record, "files": files}
-        write_durably(self.results / f"{key}.json", _json(stored))
+        try:
+            write_durably(self.results / f"{key}.json", _json(stored))
+        except OSError:
+            shutil.rmtree(self.files / key, ignore_errors=True)
+            raise
         return stored
 
     def set_aside(self, record: Mapping[str, Any]) -> None:

@@ -6,8 +6,10 @@ every process and on every machine.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -63,8 +65,10 @@ def resolve(function: Fit | str) -> Fit:
             found = importlib.import_module(module)
             for part in name.split("."):
                 found = getattr(found, part)
-        except (ImportError, AttributeError) as error:
-            raise DressiError(f"'{function}' cannot be imported: {error}") from error
+        except Exception as error:  # whatever the module does while it is imported
+            kind = "" if isinstance(error, (ImportError, AttributeError)) else type(error).__name__
+            reason = f"{kind}: {error}" if kind else str(error)
+            raise DressiError(f"'{function}' cannot be imported: {reason}") from error
     if not callable(found):
         raise DressiError(f"'{function}' is no function, but a {type(found).__name__}")
     return found
@@ -74,14 +78,30 @@ def fingerprint(
     function: Fit | str, version: str | None = None, files: Sequence[str] = ()
 ) -> Fingerprint:
     """Return the name and version of a function. version: None: of Dressi, and a hash of the
-    function's own source (of what it calls nothing is known)."""
-    from dressi import __version__
-
+    function's own source, of its defaults and of plain data that it captures (of what it calls
+    nothing is known). A name with a version is not imported."""
+    if isinstance(function, str) and version is not None:
+        return Fingerprint(function, version, tuple(files))
     called = resolve(function)
     name = f"{getattr(called, '__module__', '?')}:{getattr(called, '__qualname__', repr(called))}"
     if version is None:
-        version = f"dressi {__version__}, source {_digest(_source(called, name))[:16]}"
+        version = _version(_source(called, name) + _captured(called))
     return Fingerprint(name, version, tuple(files))
+
+
+def module_version(module: str) -> str:
+    """Return the version of the functions of a module of Dressi, which is not imported: that of
+    Dressi, and a hash of the module's source."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise DressiError(f"module {module} has no source")
+    return _version(Path(spec.origin).read_text(encoding="utf-8"))
+
+
+def _version(source: str) -> str:
+    from dressi import __version__
+
+    return f"dressi {__version__}, source {_digest(source)[:16]}"
 
 
 def _source(function: Any, name: str) -> str:
@@ -95,6 +115,35 @@ def _source(function: Any, name: str) -> str:
                 "changes when its results do"
             ) from None
         return f"{code.co_code.hex()} {code.co_consts!r} {code.co_names!r}"
+
+
+def _captured(function: Any) -> str:
+    """Return the values that a function has besides its source: defaults, and variables of the
+    function that made it. Two closures of one source are two functions."""
+    code = getattr(function, "__code__", None)
+    found: dict[str, Any] = {}
+    for name, cell in zip(getattr(code, "co_freevars", ()), _cells(function), strict=False):
+        with contextlib.suppress(ValueError):  # not assigned yet
+            found[name] = cell.cell_contents
+    names = code.co_varnames[: code.co_argcount] if code is not None else ()
+    defaults = getattr(function, "__defaults__", None) or ()
+    found |= dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
+    found |= getattr(function, "__kwdefaults__", None) or {}
+    texts = [f"{name} = {_text_of(value)}" for name, value in sorted(found.items())]
+    return "".join(f"\n{text}" for text in texts)
+
+
+def _cells(function: Any) -> Sequence[Any]:
+    return getattr(function, "__closure__", None) or ()
+
+
+def _text_of(value: Any) -> str:
+    """Return plain data as text; of anything else its kind or name, which is all that is the same
+    in every process."""
+    try:
+        return canonical(plain(value))
+    except DressiError:
+        return str(getattr(value, "__qualname__", type(value).__qualname__))
 
 
 def make_tasks(items: Iterable[Mapping[str, Any]], of: Fingerprint) -> list[Task]:

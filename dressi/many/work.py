@@ -83,13 +83,17 @@ def _full(store: Store, task: Task, error: OSError) -> Outcome:
 
 
 def _unstored(job: Job, task: Task, warm: Warm, worker: str) -> Outcome:
-    scratch = Path(tempfile.mkdtemp(prefix="dressi-"))
+    scratch: Path | None = None
     try:
-        made, info = _call(job, task, warm, worker, scratch)
+        function = resolve(job.function)
+        if takes_context(function):
+            scratch = Path(tempfile.mkdtemp(prefix="dressi-"))
+        made, info = _call(job, function, task, warm, worker, scratch)
     except Exception as error:
         return _failed(task, error, warm, (traceback.format_exc(),), "failed")
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
     return Outcome(
         task.key, "done", Result(task.key, task.settings, made.figures, info, held=made.arrays)
     )
@@ -110,6 +114,7 @@ def _stored(job: Job, task: Task, warm: Warm, worker: str, store: Store) -> Outc
             return _set_aside(store, job, task, claim)
         return _tried(job, task, warm, worker, store, claim)
     except BaseException:
+        store.sweep(key)
         claim.give_back()
         raise
 
@@ -117,11 +122,16 @@ def _stored(job: Job, task: Task, warm: Warm, worker: str, store: Store) -> Outc
 def _tried(job: Job, task: Task, warm: Warm, worker: str, store: Store, claim: Claim) -> Outcome:
     if claim.path.name != f"{task.key}.1":  # it is not the first
         store.sweep(task.key)
-    scratch = store.scratch(task.key)
+    scratch: Path | None = None
     try:
-        made, info = _call(job, task, warm, worker, scratch)
+        function = resolve(job.function)
+        if takes_context(function):
+            scratch = store.scratch(task.key)
+        made, info = _call(job, function, task, warm, worker, scratch)
+        info["attempt"] = claim.attempt
+        stored = store.commit(_record(job, task, made, info), made.arrays, scratch)
     except Exception as error:
-        shutil.rmtree(scratch, ignore_errors=True)
+        store.sweep(task.key)
         if isinstance(error, OSError) and error.errno in FULL:
             claim.give_back()
             return _full(store, task, error)
@@ -129,8 +139,13 @@ def _tried(job: Job, task: Task, warm: Warm, worker: str, store: Store, claim: C
         if claim.attempt >= job.tries:
             return _set_aside(store, job, task, claim, error, warm)
         return _failed(task, error, warm, tuple(failures(store.claims, task.key, job.run)))
-    info["attempt"] = claim.attempt
-    record = {
+    claim.end()
+    return Outcome(task.key, "done", store.result_of(stored))
+
+
+def _record(job: Job, task: Task, made: _Run, info: dict[str, Any]) -> dict[str, Any]:
+    """Return what is stored of a result."""
+    return {
         "key": task.key,
         "identity": task.identity,
         "function": job.of.name,
@@ -139,9 +154,6 @@ def _tried(job: Job, task: Task, warm: Warm, worker: str, store: Store, claim: C
         "figures": made.figures,
         "info": info,
     }
-    stored = store.commit(record, made.arrays, scratch)
-    claim.end()
-    return Outcome(task.key, "done", store.result_of(stored))
 
 
 def _set_aside(
@@ -185,13 +197,14 @@ def _failed(
 
 
 def _call(
-    job: Job, task: Task, warm: Warm, worker: str, scratch: Path
+    job: Job, function: Fit, task: Task, warm: Warm, worker: str, scratch: Path | None
 ) -> tuple[_Run, dict[str, Any]]:
-    """Call the function; its figures and arrays, and how it went."""
-    function = resolve(job.function)
-    context = Context(scratch, config.device_selector(), warm)
+    """Call the function; its figures and arrays, and how it went. scratch: a folder for its files,
+    None: it takes no context."""
+    device = config.device_selector()
+    context = [] if scratch is None else [Context(scratch, device, warm)]
     builds, reuses, begin = warm.builds, warm.reuses, time.perf_counter()
-    given: Any = function(dict(task.settings), *([context] if takes_context(function) else []))
+    given: Any = function(dict(task.settings), *context)
     seconds = time.perf_counter() - begin
     if not isinstance(given, Mapping):
         raise DressiError(
@@ -205,13 +218,13 @@ def _call(
             made.arrays[str(name)] = value
         else:
             made.figures[str(name)] = plain(value, str(name))
-    if made.arrays and (scratch / ARRAYS).exists():
+    if made.arrays and scratch is not None and (scratch / ARRAYS).exists():
         raise DressiError(f"{job.of.name} wrote a file {ARRAYS}, which is the name of its arrays")
     info = {
         "seconds": seconds,
         "worker": worker or f"process {os.getpid()}",
         "host": host().split()[0],
-        "device": context.device or "",
+        "device": device or "",
         "builds": warm.builds - builds,
         "reuses": warm.reuses - reuses,
         "attempt": 1,

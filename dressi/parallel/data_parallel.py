@@ -27,9 +27,9 @@ from dressi.engine.device import Device
 from dressi.engine.engine import Engine
 from dressi.errors import DeviceError, DressiError, GraphError
 from dressi.inspect.report import median_ms
+from dressi.interrupt import DeferredInterrupt
 from dressi.kinds import Reduction
 from dressi.packing import Options
-from dressi.parallel.interrupt import DeferredInterrupt
 from dressi.parallel.loop import Loop
 from dressi.parallel.reduction import FACTOR, check_split
 from dressi.parallel.replica import Replica

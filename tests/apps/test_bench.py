@@ -22,6 +22,7 @@ from dressi.apps.bench import (
     ablation,
     antialias,
     deodr,
+    hosts,
     limits,
     many,
     packing,
@@ -78,6 +79,7 @@ KEYS = {
     "torch": "case native_ms layer_ms torch_ms ratio ratio_with_torch",
     "many": "what tasks workers seconds load",
     "parallel": "case devices names views ms one_ms speedup rel_diff drift",
+    "hosts": "case devices views ms one_ms speedup row_ms one_row_ms rel_diff drift",
     "reliability": "figure value threshold holds cases",
 }
 SMOKE = Settings(smoke=True)
@@ -91,7 +93,11 @@ def test_smoke_writes_every_table(tmp_path: Path, capsys: pytest.CaptureFixture[
     one, out = tmp_path / "deep" / "all.json", tmp_path / "out"
     assert main(["bench", "--smoke", "--json", str(one), "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    missing = {"torch": torch_layer.is_available, "many": many.is_available}
+    missing = {
+        "torch": torch_layer.is_available,
+        "hosts": hosts.is_available,
+        "many": many.is_available,
+    }
     tables = [name for name in TABLES if name not in missing or missing[name]()]
     assert printed.count("copy 1024 x 1024 RGBA32F") == len(tables)
     together = json.loads(one.read_text())

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -80,6 +83,12 @@ def test_files_of_a_product_are_found_beside_the_spec(tmp_path: Path) -> None:
         ("fit = 'demo'\n[product]\ntarget = {files = '*.obj'}", "no file is like"),
         ("fit = 'demo'\n[settings]\ntarget = 'gone.obj'", "target = 'gone.obj': no such file"),
         ("fit = 'demo'\n[product]\nK = [1]\n[[list]]\nK = 2", r"'K' is in \[product\] and in"),
+        ("fit = 'demo'\n[product]\nK = [1]\n[settings]\nK = 2", r"\[product\] and in \[settings"),
+        (
+            "fit = 'demo'\n[settings]\nlr = nan",
+            "demo: lr must be at least 0.0, and finite, got nan",
+        ),
+        ("fit = 'demo'\n[settings]\nr_start = -1.0", "demo: r_start must be at least 0.0"),
         ("fit = 'fit'", "task 0: fit needs the setting 'images'"),
         ("fit = 'fit'\n[settings]\nout = 'x'", "fit has no setting 'out'"),
         ("fit = 'experiment:heatmap'\n[settings]\nk = 1", "there is no option 'k'"),
@@ -91,6 +100,13 @@ def test_what_is_wrong_with_a_spec_is_named(text: str, says: str, tmp_path: Path
     with pytest.raises(LoadError, match=says) as error:
         read_spec(path)
     assert str(error.value).startswith(str(path)) and error.value.file == str(path)
+
+
+def test_a_module_beside_the_spec_that_cannot_be_read_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "no_python_at_all.py").write_text("def f(:")
+    path = spec(tmp_path, "fit = 'no_python_at_all:f'")
+    with pytest.raises(LoadError, match=r"'no_python_at_all:f' cannot be imported: SyntaxError: "):
+        read_spec(path)
 
 
 @pytest.mark.parametrize(
@@ -188,6 +204,35 @@ def test_texts_of_a_page_are_no_markup() -> None:
     text = page("<b>", [row], ("name",), [[]], [{}], {"k": ["<i>traceback"]})
     assert "<script>alert" not in text and "<b>" not in text and "<i>" not in text
     assert _Page(text).rows == 2
+
+
+def test_numbers_that_are_none_leave_a_column_one_of_numbers() -> None:
+    rows = [
+        {"key": str(k), "status": "done", "k": k, "error": error}
+        for k, error in enumerate((1.0, math.nan, math.inf, 0.5))
+    ]
+    text = page("t", rows, ("k",), [[]] * 4, [{}] * 4, {})
+    assert "<td data-v=''>nan</td>" in text and "<td data-v='Infinity'>inf</td>" in text
+    assert text.count("<circle") == 2  # what can be drawn
+
+
+def test_figures_within_a_figure_are_columns(tmp_path: Path) -> None:
+    path = spec(tmp_path, 'fit = "many_fits:nested"\n[product]\nk = [1, 3]')
+    run_many(path, Options(out=str(tmp_path / "out"), workers=0, quiet=True))
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "out" / "table.csv").read_text())))
+    assert [row["view.error"] for row in rows] == ["0.5", "1.5"]
+
+
+def test_a_finished_run_is_read_without_an_engine(tmp_path: Path) -> None:
+    """It has to take less than two seconds, which imports of SciPy alone need."""
+    path = spec(tmp_path, 'fit = "demo"\nproduct.K = [1, 2]')
+    script = (
+        "import sys; from dressi.apps.many import read_spec; from dressi.many import map_fits\n"
+        f"read = read_spec({str(path)!r}); assert len(read.items) == 2\n"
+        "print({*sys.modules} & {'scipy', 'dressi.engine', 'dressi.render', 'PIL'})"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "set()"
 
 
 def test_multiples_show_each_figure_over_the_setting_with_the_most_values() -> None:

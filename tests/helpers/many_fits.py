@@ -72,5 +72,9 @@ def use_warm(settings: dict[str, Any], context: Context) -> dict[str, Any]:
     return {"process": made[0], "made_for": made[1]}
 
 
+def nested(settings: dict[str, Any]) -> dict[str, Any]:
+    return {"view": {"error": settings["k"] / 2}}
+
+
 def give_a_list(settings: dict[str, Any]) -> Any:
     return [1, 2]

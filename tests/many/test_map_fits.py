@@ -90,6 +90,24 @@ def test_the_source_of_the_function_is_part_of_its_version() -> None:
     assert fingerprint(first).version != fingerprint(one).version
 
 
+def test_what_a_function_captures_is_part_of_its_version() -> None:
+    from dressi.many.tasks import fingerprint
+
+    def times(factor: Any) -> Any:
+        def fit(settings: dict[str, Any], more: int = 0) -> dict[str, Any]:
+            return {"value": factor * settings["k"] + more}
+
+        return fit
+
+    assert fingerprint(times(1)).version == fingerprint(times(1)).version
+    assert fingerprint(times(1)).version != fingerprint(times(2)).version
+    assert fingerprint(times(ITEMS)).version != fingerprint(times(ITEMS[:2])).version
+    other = times(1)
+    other.__defaults__ = (1,)
+    assert fingerprint(times(1)).version != fingerprint(other).version
+    assert run(times(1), ITEMS).keys != run(times(2), ITEMS).keys
+
+
 def test_a_file_counts_by_its_contents(tmp_path: Path) -> None:
     def size(settings: dict[str, Any]) -> dict[str, Any]:
         return {"bytes": len(Path(settings["file"]).read_bytes())}
@@ -189,6 +207,42 @@ def test_a_result_that_is_no_json_is_computed_again(tmp_path: Path) -> None:
     assert again.computed == 1 and again.results[1].figures["square"] == 1
 
 
+def test_a_result_whose_files_are_gone_is_computed_again(tmp_path: Path) -> None:
+    done = run(many_fits.square, ITEMS, tmp_path)
+    done.results[1].folder.joinpath("arrays.npz").unlink()
+    again = run(many_fits.square, ITEMS, tmp_path)
+    assert again.computed == 1 and again.results[1].arrays["values"].shape == (5,)
+
+
+def test_a_run_that_is_stopped_within_a_task_leaves_no_files_of_it(tmp_path: Path) -> None:
+    def write_and_stop(settings: dict[str, Any], context: Any) -> dict[str, Any]:
+        (context.folder / "half").write_text("x")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(write_and_stop, ITEMS, tmp_path)
+    assert not any((tmp_path / "claims").iterdir()) and not any((tmp_path / "files").iterdir())
+
+
+def test_a_result_that_cannot_be_stored_is_a_failed_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EFBIG: the file is too large for the file system, others may not be."""
+    write = store_module.write_durably
+
+    def too_large(path: Path, data: bytes) -> None:
+        if path.parent.name == "results" and b'"square":9' in data:
+            raise OSError(errno.EFBIG, "File too large")
+        write(path, data)
+
+    monkeypatch.setattr(store_module, "write_durably", too_large)
+    done = run(many_fits.square, ITEMS, tmp_path)
+    assert [r is None for r in done.results] == [k == 3 for k in range(6)]
+    assert "File too large" in done.failures[done.keys[3]][-1]
+    kept = {r.key for r in done.results if r is not None}
+    assert {p.name for p in (tmp_path / "files").iterdir()} == kept
+
+
 def test_what_a_killed_attempt_left_is_removed_by_the_next(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.make()
@@ -225,7 +279,7 @@ def test_a_full_disk_stops_the_run_with_one_message(
     with pytest.raises(DressiError, match=r"cannot write there: .*No space left"):
         run(many_fits.square, ITEMS, tmp_path)
     assert len(written) == 1  # the others were not tried
-    assert not any((tmp_path / "claims").iterdir())
+    assert not any((tmp_path / "claims").iterdir()) and not any((tmp_path / "files").iterdir())
 
 
 @pytest.mark.parametrize(
@@ -236,7 +290,9 @@ def test_a_full_disk_stops_the_run_with_one_message(
         (ITEMS, {"workers": -1}, "workers must be"),
         (ITEMS, {"tries": 0}, "tries must be"),
         (ITEMS, {"scheduler": "tcp://127.0.0.1:1", "workers": 1}, "not both"),
+        (ITEMS, {"scheduler": "tcp://h:1", "workers": None, "devices": "0"}, "not both"),
         (ITEMS, {"function": "no_such_module:f"}, "'no_such_module:f' cannot be imported"),
+        (ITEMS, {"function": "no_such_module:f", "version": "1"}, "cannot be imported"),
         (ITEMS, {"function": "many_fits:missing"}, "'many_fits:missing' cannot be imported"),
         (ITEMS, {"function": "many_fits"}, "write module:name"),
     ],

@@ -16,11 +16,12 @@ import many_fits
 import numpy as np
 import pytest
 
-from dressi import DressiError
+from dressi import DeviceError, DressiError
 from dressi.apps.experiments.parts import WithWorkers, run_parts
 from dressi.apps.many import demo_fit
 from dressi.config import variables_kept
 from dressi.many import Store, map_fits
+from dressi.vk import DeviceInfo
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'dressi[many]'")
 
@@ -174,6 +175,41 @@ def test_a_run_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:
     assert not any(store.claims.iterdir())
 
 
+@pytest.mark.skipif(os.name != "posix", reason="signals to a group are of POSIX")
+@pytest.mark.parametrize("when", ["workers start", "tasks run"])
+def test_ctrl_c_on_a_terminal_ends_workers_without_a_word_of_theirs(
+    when: str, tmp_path: Path
+) -> None:
+    """A terminal sends it to all processes of the command."""
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    store = Store(tmp_path / "out")
+    path = os.pathsep.join([str(Path(many_fits.__file__).parent), *sys.path])
+    ran = subprocess.Popen(
+        [sys.executable, str(script), str(store.folder), "1"],
+        env={**os.environ, "PYTHONPATH": path},
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (store.keys() if when == "tasks run" else _children(ran.pid)):
+        assert ran.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(ran.pid, signal.SIGINT)
+    errors = ran.communicate(timeout=60)[1].decode()
+    assert ran.returncode == -signal.SIGINT
+    assert errors.count("Traceback") == 1 and "spawn_main" not in errors  # that of the script
+    assert len(store.keys()) < 30 and not any(store.claims.iterdir())
+
+
+def _children(pid: int) -> list[int]:
+    """Workers of a process, from their first moment."""
+    import psutil
+
+    found = psutil.Process(pid).children(recursive=True)
+    return [p.pid for p in found if any("spawn_main" in word for word in p.cmdline())]
+
+
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is of POSIX")
 def test_kills_at_random_moments_lose_nothing_and_repeat_nothing() -> None:
     from dressi.apps.many.simulate import kill_workers
@@ -190,6 +226,42 @@ def test_workers_share_devices_and_cores(monkeypatch: pytest.MonkeyPatch) -> Non
     }
     monkeypatch.setenv("LP_NUM_THREADS", "3")  # what the user says, holds
     assert "LP_NUM_THREADS" not in cluster.environment(None, 4)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "workers", "want"),
+    [
+        (["cpu"], None, (6, [None])),
+        (["cpu"], 2, (2, [None])),
+        (["gpu-discrete"], None, (1, [None])),
+        (["gpu-discrete"] * 2, None, (2, ["3", "4"])),
+        (["gpu-discrete"] * 2, 4, (4, ["3", "4"])),
+        ([], None, (6, [None])),
+    ],
+)
+def test_workers_are_one_per_device_and_on_a_cpu_one_per_core(
+    kinds: list[str],
+    workers: int | None,
+    want: tuple[int, list[str | None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def equal_devices(selector: object = None) -> list[DeviceInfo]:
+        if not kinds:
+            raise DeviceError("no Vulkan device")
+        return [DeviceInfo(3 + k, "name", "driver", kind, "1.3") for k, kind in enumerate(kinds)]
+
+    monkeypatch.setattr("dressi.vk.equal_devices", equal_devices)
+    monkeypatch.setattr(cluster, "cores", lambda: 6)
+    assert cluster.spread(workers, None) == want
+
+
+@pytest.mark.gpu
+def test_the_kind_of_a_device_is_known_by_its_name() -> None:
+    """What ``spread`` compares is what a driver on the CPU says."""
+    from dressi.vk import equal_devices
+
+    on_cpu = "llvmpipe" in equal_devices()[0].name
+    assert (cluster.spread(None, None)[0] == max(cluster.cores(), 1)) or not on_cpu
 
 
 @pytest.mark.gpu

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dressi.interrupt import DeferredInterrupt
 from dressi.parallel import sums
-from dressi.parallel.interrupt import DeferredInterrupt
 from dressi.parallel.sums import add_words
 
 

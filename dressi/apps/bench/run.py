@@ -12,6 +12,7 @@ from dressi.apps.bench import (
     ablation,
     antialias,
     deodr,
+    hosts,
     kbuffer,
     limits,
     many,
@@ -45,6 +46,7 @@ TABLES: dict[str, Callable[[Settings, Copies], Table]] = {
     "antialias": antialias.measure,
     "kbuffer": kbuffer.measure,
     "parallel": parallel.measure,
+    "hosts": hosts.measure,
     "reliability": reliability.measure,
     "torch": torch_layer.measure,
     "many": many.measure,
@@ -63,6 +65,7 @@ ABOUT = {
     "antialias": "time and error of two methods for vertex gradients",
     "kbuffer": "layers of depth one by one and all at once",
     "parallel": "views split over all devices of a type",
+    "hosts": "views split over two processes, by Gloo",
     "reliability": "promises as figures; --only R1,R9 picks some",
     "torch": "a layer of PyTorch beside a native step",
     "many": "fits spread over workers",
@@ -77,9 +80,9 @@ OLD_NAMES = {
     "table4": "textures",
 }
 """Names of before, one less than the numbers that the paper's tables have; still taken."""
-LARGE = ("silhouettes", "textures", "deodr", "parallel", "kbuffer", "torch", "many")
+LARGE = ("silhouettes", "textures", "deodr", "parallel", "hosts", "kbuffer", "torch", "many")
 """Asked for by name: the tables take minutes on a GPU, but the better part of an hour on a CPU;
-``parallel`` takes all devices, ``torch`` needs PyTorch, ``many`` Dask."""
+``parallel`` takes all devices, ``torch`` and ``hosts`` need PyTorch, ``many`` Dask."""
 OUT = "out/bench"
 
 ONLY: dict[str, tuple[str, ...]] = {
@@ -87,6 +90,7 @@ ONLY: dict[str, tuple[str, ...]] = {
     "silhouettes": silhouettes.ONLY,
     "textures": textures.ONLY,
     "scenes": tuple(scenes.SCENES),
+    "many": many.ONLY,
 }
 """What ``--only`` may name, besides figures of ``reliability``."""
 

@@ -8,7 +8,7 @@ worker builds plans and pipelines once for all of them.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,9 @@ from dressi.apps.fitting import (
     TextureSchedule,
     fit_texture,
 )
+from dressi.apps.many.demo_settings import Settings, check
 from dressi.engine import DressiAD
-from dressi.errors import DressiError, GraphError
+from dressi.errors import GraphError
 from dressi.many import Context
 from dressi.packing import Options
 from dressi.render.fit import iou, mean_distance_to_surface, psnr
@@ -36,56 +37,6 @@ SUPERSAMPLE = 4
 
 JITTER = 0.05
 """Of the start's vertices, as a part of its radius, by the seed."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """target: mesh file, None: the pear. size: pixels on a side. views: how many. iterations: on
-    the shape; texture_iterations: on the texture, 0: none. K: peels. r_px: reach at the end, in
-    pixels; r_start: at the start, as a part of the side. lr: at the start. subdivisions: of the
-    sphere. seed: 0: the sphere as it is, else vertices moved at random. deterministic: the same
-    bits in every run. picture: whether a contact sheet is kept."""
-
-    target: str | None = None
-    size: int = 64
-    views: int = 4
-    iterations: int = 150
-    texture_iterations: int = 0
-    K: int = 1
-    r_px: float = 1.0
-    r_start: float = 0.03
-    lr: float = 0.01
-    subdivisions: int = 3
-    seed: int = 0
-    deterministic: bool = True
-    picture: bool = True
-
-
-LEAST: dict[str, float] = {
-    "size": 8,
-    "views": 1,
-    "iterations": 1,
-    "K": 1,
-    "r_px": 0.5,
-    "subdivisions": 0,
-    "seed": 0,
-}
-
-
-def check(given: dict[str, Any]) -> Settings:
-    """Return the settings. Raises DressiError for a name that there is not, and for values of the
-    wrong kind or below the least."""
-    own: dict[str, Any] = {f.name: f.default for f in fields(Settings)}
-    for name, value in given.items():
-        if name not in own:
-            raise DressiError(f"demo has no setting '{name}'; known: {', '.join(own)}")
-        kind = str if own[name] is None else type(own[name])
-        allowed = (int, float) if kind is float else (kind,)
-        if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
-            raise DressiError(f"demo: {name} must be a {kind.__name__}, got {value!r}")
-        if name in LEAST and not float(value) >= LEAST[name]:
-            raise DressiError(f"demo: {name} must be at least {LEAST[name]}, got {value!r}")
-    return Settings(**given)
 
 
 def run(given: dict[str, Any], context: Context) -> dict[str, Any]:

@@ -12,13 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dressi.apps.many import demo_fit
+from dressi.apps.many import demo_settings
 from dressi.errors import DressiError
 from dressi.many import Context
-from dressi.many.tasks import Fit, resolve
+from dressi.many.tasks import Fit, module_version, resolve
 
 OWN = ("out", "json", "device")
 """Options of the commands that a spec does not set: they are the worker's."""
+
+
+DEMO = "dressi.apps.many.demo_fit:run"
+"""By name: it imports the engine and SciPy, which a run that is finished does without."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +33,18 @@ class Chosen:
     function: Fit | str
     files: tuple[str, ...]
     check: Callable[[Mapping[str, Any]], object]
+    version: str | None = None
 
 
 def choose(name: str) -> Chosen:
     """Return the fit of a name. Raises DressiError naming it where there is none."""
     if name == "demo":
-        return Chosen(demo_fit.run, ("target",), lambda s: demo_fit.check(dict(s)))
+        return Chosen(
+            DEMO,
+            ("target",),
+            lambda s: demo_settings.check(dict(s)),
+            module_version(DEMO.partition(":")[0]),
+        )
     if name == "fit":
         return Chosen(run_photos, ("images", "cameras", "masks"), _check_photos)
     if name.startswith("experiment:"):

@@ -95,7 +95,7 @@ def _table(
         return ""
     names = list(rows[0])
     lists = list(dict.fromkeys(k for c in curves for k in c))
-    numeric = {n: all(_is_number(row[n]) or row[n] is None for row in rows) for n in names}
+    numeric = {n: all(_is_numeric(row[n]) or row[n] is None for row in rows) for n in names}
     with_pictures = any(pictures)
     heads = [f"<th class='{'' if numeric[n] else 'text'}'>{_text(n)}</th>" for n in names]
     heads += [f"<th>{_text(n)}</th>" for n in lists] + ["<th>pictures</th>"] * with_pictures
@@ -118,7 +118,8 @@ def _cell(value: Any, numeric: bool) -> str:
     if value is None:
         return "<td></td>"
     if numeric:
-        return f"<td data-v='{_text(repr(value))}'>{value:.4g}</td>"
+        sorted_by = "" if math.isnan(value) else repr(value).replace("inf", "Infinity")
+        return f"<td data-v='{sorted_by}'>{value:.4g}</td>"
     return f"<td class='text'>{_text(value)}</td>"
 
 
@@ -168,15 +169,21 @@ def _few(rows: Sequence[Row], name: str) -> bool:
 
 def _varies(rows: Sequence[Row], name: str) -> bool:
     values = [row[name] for row in rows if row[name] is not None]
-    return bool(values) and all(_is_number(v) for v in values) and len(set(values)) > 1
+    finite = {v for v in values if _is_number(v)}
+    return all(_is_numeric(v) for v in values) and len(finite) > 1
+
+
+def _is_numeric(value: Any) -> bool:
+    """Whether a value is of a column of numbers, where a fit that diverged has NaN."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return _is_numeric(value) and math.isfinite(value)
 
 
 def _plot(rows: Sequence[Row], axis: str, split: str | None, name: str) -> str:
-    used = [row for row in rows if row[name] is not None]
+    used = [row for row in rows if _is_number(row[name])]
     xs, ys = [float(r[axis]) for r in used], [float(r[name]) for r in used]
     (left, right), (low, high) = (min(xs), max(xs)), (min(ys), max(ys))
 

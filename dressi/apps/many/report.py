@@ -17,8 +17,8 @@ from typing import Any
 from dressi.apps.made_by import command_line
 from dressi.apps.many.page import page
 from dressi.apps.many.spec import Spec
+from dressi.atomic import atomic_write
 from dressi.many import Result, Run
-from dressi.render.io.images import atomic_write
 
 PICTURE_BYTES = 200_000
 """A larger picture is linked to, not put into the page."""
@@ -46,25 +46,31 @@ def write_report(out: Path, spec: Spec, run: Run) -> list[str]:
 
 
 def table(spec: Spec, run: Run) -> list[dict[str, Any]]:
-    """Return a row per task: key, status, settings, figures that are numbers or texts, how it went.
-    All rows have the same columns, None where there is nothing."""
+    """Return a row per task: key, status, settings, figures that are numbers or texts (those of a
+    table within the figures as ``table.name``), how it went. All rows have the same columns, None
+    where there is nothing."""
     settings = list(dict.fromkeys(k for item in spec.items for k in item))
-    figures = list(
-        dict.fromkeys(
-            k for r in run.results if r is not None for k, v in r.figures.items() if _is_cell(v)
-        )
-    )
+    cells = [{} if r is None else _cells(r.figures) for r in run.results]
+    figures = list(dict.fromkeys(name for own in cells for name in own))
     rows = []
-    for key, item, result in zip(run.keys, spec.items, run.results, strict=True):
+    for key, item, result, own in zip(run.keys, spec.items, run.results, cells, strict=True):
         row: dict[str, Any] = {"key": key, "status": "done" if result else "set aside"}
         row |= {k: _cell(item.get(k)) for k in settings}
-        for name in figures:
-            value = None if result is None else result.figures.get(name)
-            row[_column(name, settings)] = value if _is_cell(value) else None
+        row |= {_column(name, settings): own.get(name) for name in figures}
         info = {} if result is None else result.info
         row |= {_column(k, [*settings, *figures]): info.get(k) for k in INFO}
         rows.append(row)
     return rows
+
+
+def _cells(figures: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in figures.items():
+        if isinstance(value, Mapping):
+            found |= _cells(value, f"{before}{name}.")
+        elif _is_cell(value):
+            found[before + name] = value
+    return found
 
 
 def _column(name: str, taken: Sequence[str]) -> str:

@@ -50,6 +50,7 @@ def run_many(spec: str | Path | Spec, options: Options | None = None) -> dict[st
             folder=out,
             workers=options.workers,
             devices=options.devices,
+            version=read.chosen.version,
             files=read.chosen.files,
             retry_failed=options.retry_failed,
             progress=display.update,

@@ -103,6 +103,8 @@ def _items(
     for name in product:
         if any(name in row for row in rows):
             raise DressiError(f"'{name}' is in [product] and in [[list]]: which is meant?")
+        if name in same:
+            raise DressiError(f"'{name}' is in [product] and in [settings]: which is meant?")
     n = len(rows)
     for values in product.values():
         n *= len(values)

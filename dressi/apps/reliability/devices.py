@@ -23,11 +23,11 @@ import numpy as np
 
 from dressi.apps.reliability.device_scenes import Drawing, draw_all, scene_names
 from dressi.apps.reliability.row import Row, below, not_measured
+from dressi.atomic import atomic_write
 from dressi.engine import DressiAD
 from dressi.errors import DeviceError, DressiError, LoadError
 from dressi.kinds import Lowering
 from dressi.packing import Options
-from dressi.render.io.images import atomic_write
 from dressi.vk.device import list_devices
 from dressi.vk.query import DeviceInfo
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import io
 import os
-import secrets
-import stat
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
+from dressi.atomic import atomic_write
 from dressi.errors import GraphError, LoadError
 from dressi.render.io.exr import decode_exr, encode_exr, is_exr
 from dressi.render.io.hdr import decode_hdr, encode_hdr, is_hdr
@@ -59,37 +58,6 @@ def linear_to_srgb(values: npt.ArrayLike) -> FloatImage:
     v = np.asarray(values, dtype=np.float64)
     curve = 1.055 * np.maximum(v, 0.0) ** (1.0 / 2.4) - 0.055
     return np.where(v <= 0.0031308, v * 12.92, curve).astype(np.float32)
-
-
-def atomic_write(path: PathLike, data: bytes) -> None:
-    """Write a file so that a crash or a full disk leaves the old file or the new one, never a part.
-
-    The bytes go to a temporary file beside ``path``, are synced, then renamed. A symbolic link
-    stays one: the file it leads to is replaced. The new file has the mode of the old one, or that
-    of any new file (umask). What is no regular file (a pipe, /dev/stdout) is written to as it is.
-    Raises OSError.
-    """
-    target = Path(os.path.realpath(path))
-    try:
-        old = target.stat()
-    except FileNotFoundError:
-        old = None
-    if old is not None and not stat.S_ISREG(old.st_mode) and not stat.S_ISDIR(old.st_mode):
-        target.write_bytes(data)
-        return
-    # Not named after the target: a name may be as long as names can be.
-    beside = target.with_name(f".dressi-{secrets.token_hex(8)}.tmp")
-    try:
-        with open(beside, "xb") as file:
-            if old is not None and os.name == "posix":
-                os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, target)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 @dataclass(frozen=True, eq=False)
