@@ -172,6 +172,8 @@ def _run_pear(options: DemoOptions) -> dict[str, Any]:
         "psnr_db": _stack_psnr(got_colour, colour, coverage[..., 0] > 0.5),
         "geometry_ms": shape.median_ms,
         "texture_ms": albedo.median_ms if albedo is not None else 0.0,
+        "geometry_mean_ms": shape.mean_ms,
+        "texture_mean_ms": albedo.mean_ms if albedo is not None else 0.0,
         "build_s": shape.build_s + (albedo.build_s if albedo is not None else 0.0),
         "total_s": 0.0,
         "flipped_faces": figures["flipped_faces"],

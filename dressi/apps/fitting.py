@@ -72,6 +72,12 @@ class FitResult:
     def median_ms(self) -> float:
         return float(np.median(self.times_ms)) if self.times_ms else 0.0
 
+    @property
+    def mean_ms(self) -> float:
+        """Mean after the iterations that build, or of all where there are no others."""
+        counted = self.times_ms[FIRST_HOLD:] or self.times_ms
+        return float(np.mean(counted)) if counted else 0.0
+
 
 def _between(pair: tuple[float, float], t: float) -> float:
     return pair[0] * (pair[1] / pair[0]) ** t

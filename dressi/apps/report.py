@@ -3,6 +3,7 @@ device."""
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -40,9 +41,11 @@ def copy1024_ms(device: str | int | None = None, n: int = 9) -> float:
         return ad.stage_times_ms(n)[0][1]
 
 
+@functools.cache
 def commit() -> str:
     """Return the commit of the checkout that the package runs from, with + when it has changes; or
-    unknown."""
+    unknown. Asked once per process, for a commit that is made while it runs is not what it runs:
+    parts of an experiment that were kept before would count as those of another."""
     folder = Path(dressi.__file__).parent
     try:
         head, status = (

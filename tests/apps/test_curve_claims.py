@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dressi.apps.experiments.curve_claims import Curve, claims, lead, read_peer, rows
+from dressi.apps.experiments.curve_claims import Curve, claims, leads, read_peer, rows
 from dressi.errors import LoadError
 
 AT = np.arange(0, 2501, 125)
@@ -24,14 +24,25 @@ def falling(rate: float, end: float, runs: tuple[float, ...] = (1.0,)) -> Curve:
 def test_a_lead_is_the_part_that_a_curve_lies_below_another() -> None:
     other = falling(400, 0.01, (1.0, 1.1, 0.9))
     lower = Curve(AT, other.distances * 0.9)
-    found = lead(lower, other)
-    assert found.faster == pytest.approx(0.1) and found.nearer == pytest.approx(0.1)
-    # Run by run the lead is the same, though the runs are far apart.
-    assert found.faster_error == pytest.approx(0.0, abs=1e-9)
-    assert lead(other, lower).nearer == pytest.approx(1 - 1 / 0.9)
+    found = leads(lower, other)
+    for each in (found.early, found.way, found.end):
+        assert each.value == pytest.approx(0.1) and each.sure
+        # Run by run the lead is the same, though the runs are far apart.
+        assert each.error == pytest.approx(0.0, abs=1e-9)
+    assert leads(other, lower).end.value == pytest.approx(1 - 1 / 0.9)
     # Of other numbers of runs: means, and the spreads of both.
-    alone = lead(Curve(AT, lower.distances[:1]), other)
-    assert alone.nearer_error == pytest.approx(np.log([1.0, 1.1, 0.9]).std(ddof=1) / np.sqrt(3))
+    alone = leads(Curve(AT, lower.distances[:1]), other).end
+    assert alone.error == pytest.approx(np.log([1.0, 1.1, 0.9]).std(ddof=1) / np.sqrt(3))
+
+
+def test_a_lead_within_its_error_or_by_one_measure_of_speed_alone_is_none() -> None:
+    other = falling(400, 0.01, (1.0, 1.0, 1.0))
+    unsure = Curve(AT, other.distances * np.array([[0.8], [0.99], [1.1]]))
+    late = Curve(AT, other.distances * np.where(AT <= 500, 1.02, 0.7))
+    curves = {"unsure": unsure, "late": late, "far": other, "antialias": other}
+    asked = claims(curves, {k: k for k in ("unsure", "late", "far")}, "antialias", "the other")
+    assert [holds for _, holds in asked] == [False, False, False, False, True]
+    assert leads(unsure, other).way.value > 0.0 and leads(late, other).way.sure
 
 
 def test_each_claim_holds_as_the_curves_say() -> None:
@@ -53,10 +64,8 @@ def test_each_claim_holds_as_the_curves_say() -> None:
     ]
     table = rows(curves, {**names, "antialias": "A"}, "antialias", ["look"])
     assert [r[1] for r in table] == ["N", "M", "F", "A"]
-    assert table[0][3] == f"{curves['near'].distances[0, -1] * 1e3:.2f}" and table[3][4:] == [
-        "",
-        "",
-    ]
+    assert table[0][3] == f"{curves['near'].distances[0, -1] * 1e3:.2f}"
+    assert table[3][4:] == ["", "", ""]
 
 
 def test_a_peer_is_read_and_must_be_of_the_same_settings(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dressi.apps import report
 from dressi.apps.experiments import EXPERIMENTS, Result, run, run_experiment
 from dressi.apps.experiments.common import Experiment, Settings, make_settings, option
 from dressi.apps.experiments.parts import FOLDER, kept_parts, remove_parts
@@ -154,3 +155,12 @@ def test_every_quick_run_is_smaller_than_a_whole_one(name: str) -> None:
 
 FAST = ("enlarge", "camera")
 """Seconds of processor time as they are."""
+
+
+def test_a_commit_made_while_a_process_runs_is_not_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Parts that it kept before would be removed as those of another commit."""
+    before = report.commit()
+    monkeypatch.setattr(report.subprocess, "run", lambda *_, **__: 1 / 0)
+    assert report.commit() == before

@@ -57,8 +57,10 @@ class Settings(common.Settings):
 
     target: str | None = option(None, "OBJ file (default: a horned ball built by code)")
     target_faces: int = option(20480, TARGET_FACES_HELP, smoke=80, least=20, quick=5120)
-    shape_iterations: int = option(2500, "of a shape", smoke=6, least=2, quick=900)
-    shape_size: int = option(96, "pixels on a side of a shape's pictures", smoke=32, least=8)
+    shape_iterations: int = option(2500, "of a shape", smoke=6, least=2, quick=700)
+    shape_size: int = option(
+        96, "pixels on a side of a shape's pictures", smoke=32, least=8, quick=64
+    )
     subdivisions: int = option(3, "of the sphere: 20 * 4^n faces", smoke=1, least=1)
     r_px: float = option(2.0, "reach of HardSoftRas in pixels", least=0.5)
     K: int = option(3, "peels of HardSoftRas", smoke=2, least=1)

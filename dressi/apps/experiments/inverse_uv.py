@@ -1,5 +1,5 @@
 """``dressi experiment inverse_uv``: the paper's backward of texture sampling beside the exact one
-(paper, 3.2.2).
+(paper, 3.3.2).
 
 The texture of the pear is fitted to pictures of it, its shape known. Backward: ``exact``, every
 pixel adds to the four texels that it read, by float atomics; ``inverse_uv``, each texel takes one

@@ -58,7 +58,7 @@ class HardSoft:
 
 
 def shift(depth: Variable, distance: Variable) -> Variable:
-    """Shift (paper, eq. 4): hard faces in [0, 0.5], soft faces behind, nearer edges first.
+    """Shift (paper, 3.4.2): hard faces in [0, 0.5], soft faces behind, nearer edges first.
     Differs: the listing has edge_dist * 0.5 + 0.5, which needs |edge_dist|."""
     soft = F.maximum(F.abs(distance) * 0.5 + 0.5, NEAREST_RIM)
     return F.where(distance >= 0.0, depth * 0.5, soft)
