@@ -155,6 +155,20 @@ def _add_fit(commands: Commands) -> None:
         metavar="FILE",
         help="start from this mesh, in the units of the cameras (default: the hull of the masks)",
     )
+    fit.add_argument(
+        "--refine-cameras",
+        action="store_true",
+        help="move cameras, and change their focal length and lens, together with the shape "
+        "(default no)",
+    )
+    fit.add_argument(
+        "--segment",
+        choices=("places", "grabcut"),
+        default="places",
+        help="how the object is told from the background where no masks are given: places (what is "
+        "like the background around it), or grabcut (OpenCV's GrabCut, the extra grabcut, begun "
+        "with that; default places)",
+    )
     add_live(fit)
     fit.set_defaults(run=_fit)
 

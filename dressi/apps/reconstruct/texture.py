@@ -14,6 +14,18 @@ from dressi.ad import Adam, AdamUniform, F, ParameterGroups, Variable, step_coun
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, INT, IVEC3, VEC2, VEC3
 from dressi.apps import live
+from dressi.apps.reconstruct.cameras import (
+    Cameras,
+    CameraState,
+    build_cameras,
+    camera_optimizers,
+    camera_prior,
+    moved_matrix,
+    received,
+    seen_through,
+    send_camera_views,
+    send_cameras,
+)
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.rounds import (
     BETA2,
@@ -81,9 +93,11 @@ def paint(
     weights: LossWeights,
     label: str = "texture",
     seed: int = 0,
+    start: CameraState | None = None,
 ) -> Painted:
-    """Fit the texture, and the shape with it, to the pictures. Raises GraphError without colour or
-    UVs, DressiError where the loss is not finite."""
+    """Fit the texture, and the shape with it, to the pictures. start: of cameras, as in
+    ``fit_round``. Raises GraphError without colour or UVs, DressiError where the loss is not
+    finite."""
     if pictures.colour is None or mesh.uvs is None:
         raise GraphError("paint needs pictures with colour and a mesh with UVs")
     if how.size is not None:
@@ -98,13 +112,19 @@ def paint(
     view = Variable(INT, layers=n_views, name="view")
     stops = Variable(VEC3, (n, 1), requires_grad=True, name="stops")
     gain = F.exp(F.lookup(stops, view)) if how.gains else None
-    loss = _loss(pos, leaves, (uv, uv_faces, albedo), gain, how, weights)
+    cameras = None
+    if start is not None:
+        cameras = build_cameras(start, pictures.size, n_views)
+    loss = _loss(pos, leaves, (uv, uv_faces, albedo), gain, how, weights, cameras)
     if how.gains:  # all gains times a number, the texture divided by it: the same pictures
         loss = loss + F.mean(F.dot(stops, stops)) * GAUGE
     ad.set_loss_var(loss)
     own: dict[str, Optimizer] = {"albedo": Adam(lr, beta2=BETA2)}
     if how.shape_lr is not None:
         own["u"] = AdamUniform(leaves.lr, beta2=BETA2)
+    if cameras is not None:
+        own |= camera_optimizers(cameras)
+        send_cameras(ad, cameras)
     ad.set_optimizer(ParameterGroups(own, default=Adam(GAIN_LR, beta2=BETA2)))
     sent = {
         parameter: first,
@@ -126,10 +146,14 @@ def paint(
         if how.gains:
             layers = (-1, 1, 1, 1) if n_views > 1 else (1, 1, 1)
             ad.send_img(view, views.astype(np.int32).reshape(layers))
+        if cameras is not None:
+            send_camera_views(ad, cameras, views, between(cameras.before.how.lr, i / last))
         send_views(ad, leaves, pictures.take(views))
 
     live.begin(label, mesh, pictures.matrices, pictures.colour)
     course = run(ad, loss, how.iterations, turns(n, n_views, seed), send, label, pos, albedo)
+    if cameras is not None:
+        course.cameras = received(ad, cameras)
     if how.shape_lr is not None:
         mesh = replace(mesh, positions=ad.recv_img(pos))
     gains = np.exp(ad.recv_img(stops)).reshape(n, 3) if how.gains else np.ones((n, 3))
@@ -154,22 +178,26 @@ def _loss(
     gain: Variable | None,
     how: Painting,
     weights: LossWeights,
+    cameras: Cameras | None,
 ) -> Variable:
     """FLOAT @ 1x1: colours, the variation of the texture, and the loss of the shape. surface: UVs,
-    their faces, and the texture. gain: VEC3 per view."""
+    their faces, and the texture. gain: VEC3 per view. cameras: those that are refined."""
     assert leaves.colour is not None
     uv, uv_faces, albedo = surface
     size = leaves.target.size
     # A Sobol point per step shifts the projection within a pixel: texels between pixel centres are
     # painted too, and the mean over steps is the box-filtered picture that a camera takes.
     jitter = F.sobol(step_counter("jitter.step")) - 0.5
-    hs = build_hardsoftras(pos, leaves.faces, leaves.matrix, size, 1.0 / max(size), jitter=jitter)
+    matrix = leaves.matrix if cameras is None else moved_matrix(cameras, leaves.matrix)
+    hs = build_hardsoftras(pos, leaves.faces, matrix, size, 1.0 / max(size), jitter=jitter)
     step = step_counter("texture.step") if how.backward == "inverse_uv" else None
     picture = hs.blend(
         [unlit(p, uv, uv_faces, albedo, how.backward, step, wrap="clamp") for p in hs.peels]
     )
+    picture = seen_through(cameras, picture)
     if gain is not None:
         picture = picture * gain
     loss = l1_loss(picture, leaves.colour, leaves.weights) * weights.colour
     loss = loss + total_variation(albedo, isotropic=True) * how.variation
-    return loss + shape_loss(hs, pos, leaves, weights)
+    loss = loss + shape_loss(hs, pos, leaves, weights, cameras)
+    return loss if cameras is None else loss + camera_prior(cameras)
