@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy.spatial.transform import Rotation
 from dressi.apps.experiments.gallery import notched_box
 from dressi.apps.photo_cameras import camera_figures, refined_calibrations, refined_views
 from dressi.apps.photo_views import Prepared, matrix_of
+from dressi.apps.photos import PhotoOptions, run_fit
 from dressi.apps.reconstruct.cameras import (
     CameraState,
     Refinement,
@@ -20,11 +22,14 @@ from dressi.apps.reconstruct.cameras import (
     zoomed,
 )
 from dressi.apps.reconstruct.framing import around, views_of
+from dressi.apps.reconstruct.photo_sets import PhotoSet, write_photo_set
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.rounds import LossWeights, Round, fit_round
 from dressi.apps.reconstruct.targets import draw, target_of_mesh
 from dressi.engine import DressiAD
 from dressi.render.camera import Distortion, distort_image, from_opencv, to_opencv
+from dressi.render.io import read_transforms
+from dressi.render.io.images import write_png
 from dressi.render.io.middlebury import Photo
 from dressi.render.scene import Mesh
 
@@ -113,6 +118,26 @@ def test_a_focal_length_and_a_lens_are_found_again() -> None:
     was = np.abs(given.coverage - right).mean()
     assert np.abs(straight - right).mean() < 0.3 * was
     assert np.abs(right - true.coverage).mean() < np.abs(given.coverage - true.coverage).mean()
+
+
+@pytest.mark.gpu
+def test_the_command_writes_cameras_that_it_can_read_again(tmp_path: Path) -> None:
+    how = PhotoSet(views=6, size=32, tilt_deg=0.5, shadows=0)
+    photos, masks = tmp_path / "photos", tmp_path / "masks"
+    covered = write_photo_set(photos, target_of_mesh(box()), how)
+    masks.mkdir()
+    for k, mask in enumerate(covered):
+        write_png(masks / f"view{k:02d}.png", np.repeat(mask, 3, -1), srgb=False)
+    options = PhotoOptions(
+        str(photos), str(photos / "views_par.txt"), str(tmp_path / "out"),
+        iterations=4, texture_iterations=2, size=32, masks=str(masks), refine_cameras=True,
+    )  # fmt: skip
+    result = run_fit(options)
+    assert result["camera_turn_deg"] > 0.0 and result["heldout_aligned_iou"] > 0.8
+    assert result["flipped_faces"] == result["intersecting_faces"] == 0
+    again = read_transforms(tmp_path / "out" / "cameras.json")
+    assert [c.name for c in again] == ["view01.png", "view02.png", "view04.png", "view05.png"]
+    assert again[0].distortion.k1 == pytest.approx(result["camera_k1"])
 
 
 def test_intrinsics_and_zoom_are_those_of_the_cameras() -> None:

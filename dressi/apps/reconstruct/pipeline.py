@@ -100,9 +100,10 @@ SMALL_HOLE = 0.01
 FEWEST_FACES = 400
 """What small pictures still get: enough for limbs and holes."""
 
-CAMERA_ROUND = Round(2500, 240, 150, (4.0, 1.5), (0.1, 0.02), smoothness=10.0)
-"""What comes before all others where cameras are refined: masks of cameras that are off carve too
-much, so the hull is made again with those that this round finds."""
+CAMERA_FACES = 2500
+"""Of the round that comes before all others where cameras are refined, with half the steps of the
+next one: masks of cameras that are off carve too much, so the hull is made again with those that
+this round finds."""
 
 FAR_ROUND = Round(2500, 128, 150, (16.0, 2.0), (0.3, 0.03), smoothness=20.0)
 """What comes before the others where the start is a sphere: silhouettes pull from afar."""
@@ -131,7 +132,9 @@ def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None)
         fit = _Fit(ad, plan, seen, {})
         if plan.refine is not None:
             fit.cameras = CameraState(seen.matrices, plan.refine)
-            mesh = fit.hull_again(fit.moved(mesh, CAMERA_ROUND, "cameras", 0))
+            half = max(plan.rounds[0].iterations // 2, 1)
+            one = replace(plan.rounds[0], faces=CAMERA_FACES, iterations=half)
+            mesh = fit.hull_again(fit.moved(mesh, one, "cameras", 0))
         for k, one in enumerate(rounds):
             mesh = fit.moved(mesh, one, f"shape {k + 1} of {len(rounds)}", k)
         gains, texture = np.ones((len(pictures), 3)), None

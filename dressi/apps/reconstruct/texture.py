@@ -104,39 +104,26 @@ def paint(
         pictures = pictures.shrunk(how.size)
     n, n_views = len(pictures), min(how.views, len(pictures))
     leaves = leaves_of(mesh, pictures, n_views)
-    uv = Variable(VEC2, (len(mesh.uvs), 1), name="vtx_uv")
-    uv_faces = Variable(IVEC3, (len(mesh.faces), 1), name="uv_faces")
-    albedo = Variable(VEC3, (texture.shape[1], texture.shape[0]), requires_grad=True, name="albedo")
+    surface = uv, uv_faces, albedo = _surface(mesh, texture)
     lr = Variable(FLOAT, name="texture_lr")
     parameter, pos, first = _positions(mesh, how)
     view = Variable(INT, layers=n_views, name="view")
     stops = Variable(VEC3, (n, 1), requires_grad=True, name="stops")
     gain = F.exp(F.lookup(stops, view)) if how.gains else None
-    cameras = None
-    if start is not None:
-        cameras = build_cameras(start, pictures.size, n_views)
-    loss = _loss(pos, leaves, (uv, uv_faces, albedo), gain, how, weights, cameras)
+    cameras = None if start is None else build_cameras(start, pictures.size, n_views)
+    loss = _loss(pos, leaves, surface, gain, how, weights, cameras)
     if how.gains:  # all gains times a number, the texture divided by it: the same pictures
         loss = loss + F.mean(F.dot(stops, stops)) * GAUGE
     ad.set_loss_var(loss)
-    own: dict[str, Optimizer] = {"albedo": Adam(lr, beta2=BETA2)}
-    if how.shape_lr is not None:
-        own["u"] = AdamUniform(leaves.lr, beta2=BETA2)
-    if cameras is not None:
-        own |= camera_optimizers(cameras)
-        send_cameras(ad, cameras)
-    ad.set_optimizer(ParameterGroups(own, default=Adam(GAIN_LR, beta2=BETA2)))
-    sent = {
-        parameter: first,
-        leaves.faces: mesh.faces,
-        uv: mesh.uvs,
-        uv_faces: mesh.corner_faces,
-        albedo: texture,
-    }
+    ad.set_optimizer(_optimizers(how, leaves, lr, cameras))
+    sent = {parameter: first, leaves.faces: mesh.faces, uv: mesh.uvs}
+    sent |= {uv_faces: mesh.corner_faces, albedo: texture}
     if how.gains:
         sent[stops] = np.zeros((n, 3), np.float32)
     for leaf, data in sent.items():
         ad.send_img(leaf, data)
+    if cameras is not None:
+        send_cameras(ad, cameras)
     last = max(how.iterations - 1, 1)
 
     def send(i: int, views: np.ndarray) -> None:
@@ -152,12 +139,34 @@ def paint(
 
     live.begin(label, mesh, pictures.matrices, pictures.colour)
     course = run(ad, loss, how.iterations, turns(n, n_views, seed), send, label, pos, albedo)
-    if cameras is not None:
-        course.cameras = received(ad, cameras)
+    course.cameras = None if cameras is None else received(ad, cameras)
     if how.shape_lr is not None:
         mesh = replace(mesh, positions=ad.recv_img(pos))
     gains = np.exp(ad.recv_img(stops)).reshape(n, 3) if how.gains else np.ones((n, 3))
     return Painted(mesh, np.clip(ad.recv_img(albedo), 0.0, 1.0), gains, course)
+
+
+def _surface(mesh: Mesh, texture: np.ndarray) -> tuple[Variable, Variable, Variable]:
+    """Return leaves for the UVs of a mesh, their faces, and its texture."""
+    assert mesh.uvs is not None
+    size = texture.shape[1], texture.shape[0]
+    return (
+        Variable(VEC2, (len(mesh.uvs), 1), name="vtx_uv"),
+        Variable(IVEC3, (len(mesh.faces), 1), name="uv_faces"),
+        Variable(VEC3, size, requires_grad=True, name="albedo"),
+    )
+
+
+def _optimizers(
+    how: Painting, leaves: Leaves, lr: Variable, cameras: Cameras | None
+) -> ParameterGroups:
+    """Return the optimizers of all that moves. lr: of texels."""
+    own: dict[str, Optimizer] = {"albedo": Adam(lr, beta2=BETA2)}
+    if how.shape_lr is not None:
+        own["u"] = AdamUniform(leaves.lr, beta2=BETA2)
+    if cameras is not None:
+        own |= camera_optimizers(cameras)
+    return ParameterGroups(own, default=Adam(GAIN_LR, beta2=BETA2))
 
 
 def _positions(mesh: Mesh, how: Painting) -> tuple[Variable, Variable, np.ndarray]:
