@@ -18,6 +18,7 @@ from typing import Any, TextIO, TypeVar
 from dressi.apps.address import add_live, live_address
 from dressi.apps.demo_flags import add_demo_flags
 from dressi.apps.made_by import made_by
+from dressi.apps.photo_flags import add_photo_flags
 from dressi.apps.view_command import add_view
 from dressi.errors import DeviceError, DressiError, DressiWarning, GraphError, LoadError, origin
 
@@ -146,22 +147,11 @@ def _add_fit(commands: Commands) -> None:
         help="the two photos to keep out, from 0 (default: at 1/4 and 3/4 of the list)",
     )
     fit.add_argument(
-        "--masks",
-        metavar="DIR",
-        help="a picture per photo, bright (or opaque) on the object (default: the photos' alpha, "
-        "or what is unlike the background)",
-    )
-    fit.add_argument(
-        "--threshold",
-        type=float,
-        help="difference to the background, sRGB in 0..1, from which a pixel is the object's "
-        "(default: found place by place)",
-    )
-    fit.add_argument(
         "--mesh",
         metavar="FILE",
         help="start from this mesh, in the units of the cameras (default: the hull of the masks)",
     )
+    add_photo_flags(fit)
     add_live(fit)
     fit.set_defaults(run=_fit)
 

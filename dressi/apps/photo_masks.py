@@ -16,6 +16,7 @@ from dressi.errors import GraphError, LoadError
 from dressi.render.io import object_masks, photo_mask
 from dressi.render.io.images import read_image
 from dressi.render.io.middlebury import Photo
+from dressi.render.io.object_masks import Alone, alone
 
 MOST_COVERED = 0.95
 """Share of a photo above which its mask is no object before a background."""
@@ -62,26 +63,33 @@ def _read_mask(photo: Photo, masks_dir: str) -> npt.NDArray[np.bool_]:
     return np.asarray((image[..., -1] if has_alpha else image[..., :3].max(-1)) > 0.5)
 
 
+def box_of(photos: list[Photo], threshold: float | None) -> npt.NDArray[np.float64]:
+    """Return a box (2, 3) around the object in photos, from the masks that each shows alone."""
+    box = estimate_box(photos, np.stack([_mask(p, threshold) for p in photos])[..., None])
+    return np.asarray(box.mean(0) + (box - box.mean(0)) * BOX_MARGIN)
+
+
+def alone_in(
+    photos: list[Photo], box: npt.NDArray[np.float64], threshold: float | None
+) -> list[Alone]:
+    """Return what each photo says without the others."""
+    return [alone(p.image, (p.K, p.R, p.t), box, threshold) for p in photos]
+
+
 def found_masks(
-    photos: list[Photo],
-    box: npt.NDArray[np.float64] | None,
-    threshold: float | None,
-    noted: bool = True,
+    photos: list[Photo], box: npt.NDArray[np.float64], known: list[Alone], noted: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (n, H, W, 1) masks from what the photos show, and (n, H, W, 1) bool, their pixels that
-    only the other photos call the object's. box: None: estimated. noted: print a note about an
+    only the other photos call the object's. known: ``alone_in``. noted: print a note about an
     object that reaches the frame. Raises GraphError naming the photo in which there is no object to
     be found."""
-    if box is None:
-        box = estimate_box(photos, np.stack([_mask(p, threshold) for p in photos])[..., None])
-        box = box.mean(0) + (box - box.mean(0)) * BOX_MARGIN
     found = object_masks(
         [p.image for p in photos],
         [p.K for p in photos],
         [p.R for p in photos],
         [p.t for p in photos],
         box,
-        threshold,
+        known=known,
     )
     for photo, mask in zip(photos, found.masks, strict=True):
         _check_mask(photo, mask)

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.apps.demo import EXTENT
-from dressi.apps.photo_masks import estimate_box, found_masks, given_masks
+from dressi.apps.grabcut import grabcut_masks
+from dressi.apps.photo_masks import alone_in, box_of, estimate_box, found_masks, given_masks
 from dressi.errors import GraphError, LoadError
 from dressi.render.camera import from_opencv
 from dressi.render.io.middlebury import Photo, read_bounding_box
@@ -41,15 +42,17 @@ def prepare(
     masks_dir: str | None = None,
     threshold: float | None = None,
     kept: Sequence[int] = (),
+    segment: str = "places",
 ) -> Prepared:
     """Return what a fit needs of photos. The box comes from the README.txt beside the camera file,
     or is estimated.
 
     masks_dir: of masks, see ``given_masks``; None: alpha, or what the photos show. threshold: of
     ``object_masks``. kept: numbers of photos that the fit does not see: theirs are the masks that
-    all photos together say, those of the others are found without them. Raises GraphError where
-    sizes differ or an object is not found, LoadError where the calibration is none or a mask is
-    missing.
+    all photos together say, those of the others are found without them. segment: grabcut: masks
+    that were found are cut anew by ``grabcut_masks``. Raises GraphError where sizes differ or an
+    object is not found, LoadError where the calibration is none or a mask is missing, DressiError
+    where an extra is.
     """
     shapes = {p.image.shape for p in photos}
     if len(shapes) > 1:
@@ -61,12 +64,11 @@ def prepare(
     masks = given_masks(photos, masks_dir)
     found = masks is None
     if masks is None:
-        masks, doubted = found_masks([photos[i] for i in fitted], box, threshold, not kept)
-        if len(fitted) < len(photos):
-            every = found_masks(photos, box, threshold)
-            for whole, part in zip(every, (masks, doubted), strict=True):
-                whole[fitted] = part
-            masks, doubted = every
+        masks, doubted = _found(photos, fitted, box, threshold)
+        if segment == "grabcut":
+            cut = grabcut_masks([p.image for p in photos], masks, [p.name for p in photos])
+            # What only other photos know, no colour of this one tells.
+            masks = np.maximum(cut, doubted.astype(np.float32))
     else:
         doubted = np.zeros(masks.shape, bool)
     if box is None:
@@ -74,6 +76,26 @@ def prepare(
     images = np.stack([p.image for p in photos]) * masks
     matrices = np.stack([matrix_of(p, box) for p in photos])
     return Prepared(masks, doubted, images, box, matrices, found)
+
+
+def _found(
+    photos: list[Photo],
+    fitted: list[int],
+    box: npt.NDArray[np.float64] | None,
+    threshold: float | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return masks and doubted pixels of all photos; those of the fitted ones know nothing of the
+    others. What each photo says alone is found once."""
+    some = [photos[i] for i in fitted]
+    around = box_of(some, threshold) if box is None else box
+    known = alone_in(photos, around, threshold)
+    whole = len(some) == len(photos)
+    masks, doubted = found_masks(some, around, [known[i] for i in fitted], whole)
+    if whole:
+        return masks, doubted
+    all_masks, all_doubted = found_masks(photos, around, known)
+    all_masks[fitted], all_doubted[fitted] = masks, doubted
+    return all_masks, all_doubted
 
 
 def _check_calibration(photo: Photo, cameras: str) -> None:

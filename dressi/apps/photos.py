@@ -20,9 +20,17 @@ from scipy import ndimage
 from dressi.apps.address import Address
 from dressi.apps.made_by import command_line
 from dressi.apps.page import write_report
+from dressi.apps.photo_cameras import (
+    aligned,
+    camera_figures,
+    photos_without_lens,
+    refined_calibrations,
+    refined_views,
+)
 from dressi.apps.photo_files import read_photos
 from dressi.apps.photo_masks import BOX_MARGIN
 from dressi.apps.photo_views import Prepared, prepare, scale_of
+from dressi.apps.reconstruct.cameras import Refinement
 from dressi.apps.reconstruct.measure import problem_figures
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.pipeline import Plan, Reconstruction, reconstruct
@@ -41,7 +49,7 @@ from dressi.apps.viewer import live_view
 from dressi.engine import DressiAD
 from dressi.errors import GraphError, LoadError
 from dressi.render.fit import iou, psnr
-from dressi.render.io import contact_sheet, load_mesh
+from dressi.render.io import contact_sheet, load_mesh, write_transforms
 from dressi.render.io.files import write_glb
 from dressi.render.io.images import write_png
 from dressi.render.io.middlebury import Photo
@@ -66,6 +74,8 @@ class PhotoOptions:
     masks: str | None = None
     threshold: float | None = None
     mesh: str | None = None
+    refine_cameras: bool = False
+    segment: str = "places"
     live: Address | None = None
     """Where the fit is shown while it runs; None: nowhere."""
 
@@ -105,6 +115,9 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
     task = _task(options)
     with live_view(options.live, "dressi fit"):
         figures, fit = _fit(task, options)
+    extra: dict[str, Any] = {}
+    if fit.cameras is not None:
+        task, extra = _refined(task, fit, options)
     full = task.given.images.shape[2:0:-1]
     if fit.texture is None:
         fit = replace(fit, texture=np.full((4, 4, 3), 0.5, np.float32), mesh=_one_uv(fit.mesh))
@@ -112,7 +125,7 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
     shaded = render(fit.mesh, task.given.matrices[task.kept], full, None, 2, options.device)[1]
     copy_ms = copy1024_ms(options.device)
     result = {**figures, "copy1024_ms": copy_ms, **_figures(task, fit, coverage, colour)}
-    result |= {
+    result |= extra | {
         "vertices": len(fit.mesh.positions),
         "iterations": task.iterations,
         "texture_iterations": options.texture_iterations,
@@ -188,7 +201,9 @@ def _task(options: PhotoOptions) -> _Task:
     kept = list(options.holdout or (len(photos) // 4 - 1, 3 * len(photos) // 4 - 1))
     if len(set(kept)) != 2 or not all(0 <= i < len(photos) for i in kept):
         raise GraphError(f"--holdout needs two photos out of 0..{len(photos) - 1}, got {kept}")
-    given = prepare(photos, options.cameras, options.masks, options.threshold, kept)
+    given = prepare(
+        photos, options.cameras, options.masks, options.threshold, kept, options.segment
+    )
     size = min(size, max(given.images.shape[1:3]))  # photos are never enlarged
     return _Task(photos, given, kept, size, iterations)
 
@@ -206,7 +221,8 @@ def _fit(task: _Task, options: PhotoOptions) -> tuple[dict[str, str], Reconstruc
     if options.texture_iterations:
         painting = Painting(options.texture_iterations, gains=True, size=task.size)
     rounds = photo_rounds(task.iterations, task.size)
-    plan = Plan(rounds, painting, weights=PHOTO_WEIGHTS, doubted=task.given.found)
+    refine = Refinement() if options.refine_cameras else None
+    plan = Plan(rounds, painting, weights=PHOTO_WEIGHTS, doubted=task.given.found, refine=refine)
     # Of an estimated box the object may reach the sides.
     half = BOX_MARGIN * (task.given.box[1] - task.given.box[0]) / 2.0 * scale_of(task.given.box)
     plan = replace(plan, box=np.stack([-half, half]))
@@ -215,6 +231,34 @@ def _fit(task: _Task, options: PhotoOptions) -> tuple[dict[str, str], Reconstruc
     with DressiAD(options.device) as ad:
         who = identity(ad)
     return who, reconstruct(pictures, plan, options.device)
+
+
+def _refined(
+    task: _Task, fit: Reconstruction, options: PhotoOptions
+) -> tuple[_Task, dict[str, Any]]:
+    """Return the task with refined cameras and photos without their lens; figures of the cameras,
+    and of photos kept out whose poses were aligned. Write the cameras."""
+    assert fit.cameras is not None
+    given, train, kept = task.given, task.train, task.kept
+    found = refined_calibrations(task.photos, given, train, fit.cameras)
+    write_transforms(Path(options.out) / "cameras.json", found)
+    figures = camera_figures(given, train, fit.cameras)
+    photos = photos_without_lens(task.photos, given, fit.cameras.k1)
+    task = replace(task, photos=photos, given=refined_views(given, train, fit.cameras))
+    matrices = aligned(fit.mesh, task.given, kept, options.device)
+    size = task.given.images.shape[2:0:-1]
+    texture = np.full((4, 4, 3), 0.5, np.float32) if fit.texture is None else fit.texture
+    mesh = _one_uv(fit.mesh) if fit.texture is None else fit.mesh
+    coverage, colour = render(mesh, matrices, size, texture, 1, options.device)
+    masks, known = task.given.masks[kept], ~task.given.doubted[kept]
+    ious = [iou(a, b) for a, b in zip(coverage * known, masks * known, strict=True)]
+    inside = (coverage > 0.5) & (masks > 0.5) & known
+    triples = zip(colour, task.given.images[kept], inside[..., 0], strict=True)
+    return task, {
+        **figures,
+        "heldout_aligned_iou": float(np.mean(ious)),
+        "heldout_aligned_psnr_db": float(np.mean([psnr(*three) for three in triples])),
+    }
 
 
 def _figures(

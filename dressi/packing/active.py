@@ -9,31 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dressi.ad.graph import Variable
 from dressi.ad.registry import COMP, RASTER, SAME
 from dressi.errors import PackingError
 from dressi.packing.defuse import DefUse
-from dressi.packing.limits import DeviceLimits
 from dressi.packing.obstacles import (
     BUFFERS,
     IMAGES,
     INPUTS,
-    LEAVES,
     MOST_CARRIED,
     SAMPLED,
-    SAMPLERS,
     SCATTERED,
     Obstacle,
-    Use,
     input_obstacle,
-    limit_obstacle,
-    most_inputs,
     output_obstacle,
 )
 from dressi.packing.options import LOOK_AHEAD
-from dressi.packing.substage import Substage, make_substage, one_access, rebuilt
+from dressi.packing.substage import Substage, make_substage, one_access
 from dressi.packing.task import Context
 from dressi.packing.units import (
     ATTACHMENT,
@@ -47,6 +40,7 @@ from dressi.packing.units import (
     access,
     in_buffer,
 )
+from dressi.packing.use import count_input, spilled
 
 # Masks: the accesses to an input, and more about it.
 _BITS = {ATTACHMENT: 1, TEXTURE: 2, HW_SAMPLER: 4, BUFFER: 8, UNIFORM: 16, VERTEX_TEXTURE: 32}
@@ -358,61 +352,3 @@ def _overflow(unit: Unit, context: Context) -> set[int]:
             if used > most:
                 over.add(v.uid)
     return over
-
-
-# -- what a whole substage uses --------------------------------------------------------------------
-
-
-def use_of(s: Substage) -> Use:
-    """Return how much of each limit a substage uses."""
-    use = [0] * 7
-    for v, accesses in s.reads.values():
-        count_input(use, s.access(v, accesses), v.vtype.n_planes, v.creator is None)
-    for v in s.outputs:
-        if in_buffer(v):
-            use[BUFFERS] += 1
-            use[SCATTERED] += 1
-        else:
-            use[IMAGES] += v.vtype.n_planes
-    return use
-
-
-def count_input(use: Use, how: str, n_planes: int, leaf: bool, sign: int = 1) -> None:
-    """Add an input to what a shader uses, or take it away."""
-    if how == ATTACHMENT:
-        use[INPUTS] += sign * n_planes
-        if leaf:
-            use[LEAVES] += sign * n_planes
-    elif how == BUFFER:
-        use[BUFFERS] += sign
-    elif how != UNIFORM:
-        use[SAMPLED] += sign * n_planes
-        if how == HW_SAMPLER:
-            use[SAMPLERS] += sign * n_planes
-
-
-def spilled(s: Substage, context: Context) -> Substage:
-    """Return a substage that fetches as textures the same-pixel inputs for which no attachment is
-    left: the first that are made, which another pass makes anyway, and leaves last, for a step may
-    write their next values where they lie."""
-    use = use_of(s)
-    over = use[INPUTS] - most_inputs(use, context.limits, s.has_depth)
-    attached = [v for v, accesses in s.reads.values() if s.access(v, accesses) == ATTACHMENT]
-    fetched = set(s.as_textures)
-    for v in sorted(attached, key=lambda v: (v.creator is None, v.uid)):
-        if over <= 0:
-            break
-        fetched.add(v.uid)
-        over -= v.vtype.n_planes
-    return rebuilt(s, context, as_textures=frozenset(fetched))
-
-
-def broken_limit(s: Substage, limits: DeviceLimits) -> Obstacle | None:
-    """Return the limit of the device that a substage breaks, if any."""
-    return limit_obstacle(use_of(s), limits, s.has_depth, s.is_dispatch, s.lowered)
-
-
-def rebuilt_within(s: Substage, context: Context, **changes: Any) -> Substage | None:
-    """Return the substage with some fields replaced; None where it would break a limit."""
-    new = rebuilt(s, context, **changes)
-    return None if broken_limit(new, context.limits) else new

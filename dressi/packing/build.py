@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dressi.ad.graph import Variable
-from dressi.packing.active import use_of
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.obstacles import INPUTS
 from dressi.packing.options import Options
@@ -23,6 +22,7 @@ from dressi.packing.program import Program
 from dressi.packing.stage import Stage, pack_stages
 from dressi.packing.substage import Substage
 from dressi.packing.task import Task
+from dressi.packing.use import use_of
 
 TRIES_UP_TO = 4000
 """Units of a graph that is packed twice, to keep the candidate with fewer passes; for larger ones

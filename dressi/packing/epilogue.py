@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from dressi.ad.registry import COMP, FRAG
 from dressi.ad.workgroups import workgroup
-from dressi.packing.active import rebuilt_within
 from dressi.packing.defuse import DefUse
 from dressi.packing.substage import Substage
 from dressi.packing.task import Context
+from dressi.packing.use import rebuilt_within
 
 PIXEL = ((1, 1), 1)
 

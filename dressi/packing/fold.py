@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dressi.ad.graph import Function
 from dressi.ad.registry import COMP, FRAG, SAME, SAMPLER, VERTEX
-from dressi.packing.active import rebuilt_within
 from dressi.packing.defuse import DefUse, needed
 from dressi.packing.substage import Substage
 from dressi.packing.task import Context
 from dressi.packing.units import Unit
+from dressi.packing.use import rebuilt_within
 
 MAX_FOLDED = 40
 """Functions that may be inlined into one substage: it has fewer pixels to share the work."""

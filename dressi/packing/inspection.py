@@ -11,13 +11,13 @@ from collections.abc import Iterable
 
 from dressi.ad.graph import Variable
 from dressi.errors import PackingError
-from dressi.packing.active import broken_limit
 from dressi.packing.growing import why_not_stage
 from dressi.packing.obstacles import Obstacle
 from dressi.packing.program import Program
 from dressi.packing.show import plan_text
 from dressi.packing.substage import Substage
 from dressi.packing.units import domain_text
+from dressi.packing.use import broken_limit
 from dressi.packing.verify import check_plan
 
 

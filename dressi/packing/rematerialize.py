@@ -11,11 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from dressi.ad.graph import Variable
 from dressi.ad.registry import FRAG, SAME
-from dressi.packing.active import rebuilt_within
 from dressi.packing.defuse import DefUse, needed
 from dressi.packing.substage import Substage, rebuilt
 from dressi.packing.task import Context
 from dressi.packing.units import ATTACHMENT, Unit
+from dressi.packing.use import rebuilt_within
 
 MAX_CHAIN = 6
 """Functions that may be run again for one value: arithmetic that costs less than one texel of

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dressi.ad.registry import FRAG
-from dressi.packing.active import use_of
 from dressi.packing.guard import Guard, find_guard, weight
 from dressi.packing.obstacles import IMAGES, INPUTS
 from dressi.packing.profile import DeviceProfile
 from dressi.packing.substage import Substage
 from dressi.packing.task import Context
+from dressi.packing.use import use_of
 
 SHARE = 0.5
 """Of the work of a shader that must be guarded: the rest is in both draws."""

@@ -13,12 +13,20 @@ import pytest
 from dressi.ad import F, evaluate
 from dressi.ad.vtype import VEC2, VEC3
 from dressi.apps.experiments.gallery import boundary_of, bowl, notched_box, two_holes
-from dressi.apps.experiments.shapes import conditions
+from dressi.apps.experiments.shapes import (
+    COLUMNS,
+    Settings,
+    ablation_table,
+    conditions,
+    medians,
+    variants_of,
+)
 from dressi.apps.photos import view_weights
 from dressi.apps.reconstruct.command import TargetOptions, reconstruct_target
 from dressi.apps.reconstruct.framing import MARGIN, around, views_of
 from dressi.apps.reconstruct.pictures import Pictures, shrink
 from dressi.apps.reconstruct.pipeline import (
+    WITHOUT,
     Plan,
     moved,
     placement,
@@ -30,7 +38,7 @@ from dressi.apps.reconstruct.pipeline import (
 from dressi.apps.reconstruct.rounds import turns
 from dressi.apps.reconstruct.targets import Target, draw, load_target, target_of_mesh, texels
 from dressi.cli import main
-from dressi.errors import GraphError
+from dressi.errors import DressiError, GraphError
 from dressi.render.io.files import save_mesh
 from dressi.render.scene import Mesh, icosphere, surface_problems
 from dressi.render.scene.parts import TextureRef
@@ -145,6 +153,23 @@ def test_a_condition_does_not_hold_where_one_object_misses_it() -> None:
     bad = {**good, "flipped_faces": 3, "genus": 0}
     missed = [text for text, holds in conditions({"a": good, "b": good, "c": bad}) if not holds]
     assert len(missed) == 2 and "worst" in missed[0] and "genus" in missed[1]
+
+
+def test_an_ablation_has_a_row_per_part_with_medians_and_sums() -> None:
+    found = variants_of(Settings(ablation=True))
+    assert list(found) == ["", *(f"without {part}" for part in WITHOUT)]
+    assert found["without hull"].without == {"hull"} and not found[""].without
+    assert list(variants_of(Settings(without=("remesh",)))) == ["without remesh"]
+    with pytest.raises(DressiError, match="no --without"):
+        variants_of(Settings(ablation=True, without=("hull",)))
+    one = dict.fromkeys(COLUMNS, 1.0) | {"genus": 1, "target_genus": 1, "target_watertight": True}
+    rows = [one, one | {"chamfer_percent": 3.0, "flipped_faces": 4.0, "genus": 0}, one]
+    made = medians([r | {"target_watertight": k < 2} for k, r in enumerate(rows)])
+    assert made["chamfer_percent"] == 1.0 and made["flipped_faces"] == 6.0
+    assert made["genus_right"] == 0.5  # of closed targets
+    table = ablation_table({"all parts": made, "without hull": made})
+    assert [row[0] for row in table] == ["medians", "all parts", "without hull"]
+    assert all(len(row) == len(table[0]) for row in table)
 
 
 def ball(name: str = "ball") -> Target:

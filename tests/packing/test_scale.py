@@ -16,7 +16,7 @@ from dressi.ad.simplify import own_image
 from dressi.ad.vtype import FLOAT, INT
 from dressi.errors import GraphError
 from dressi.packing import Packed, check_plan, pack
-from dressi.packing.active import begin, broken_limit, candidates, use_of
+from dressi.packing.active import begin, candidates
 from dressi.packing.defuse import DefUse
 from dressi.packing.greedy import PATIENCE, pack_substages
 from dressi.packing.growing import why_not_stage
@@ -27,6 +27,7 @@ from dressi.packing.stage import pack_stages
 from dressi.packing.substage import Substage, make_substage
 from dressi.packing.task import Context
 from dressi.packing.units import ATTACHMENT, Unit, in_buffer, make_units
+from dressi.packing.use import broken_limit, use_of
 from dressi.testing.random_graphs import random_graph
 from dressi.testing.scale_graphs import KINDS, scale_graph
 

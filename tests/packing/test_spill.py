@@ -6,11 +6,11 @@ from dressi.ad import F, Variable, simplify
 from dressi.ad.simplify import own_image
 from dressi.ad.vtype import VEC4
 from dressi.packing import Options, Packed, check_plan, pack
-from dressi.packing.active import use_of
 from dressi.packing.limits import LLVMPIPE, DeviceLimits
 from dressi.packing.obstacles import INPUTS, SAMPLED
 from dressi.packing.predict import words_written
 from dressi.packing.profile import PRESETS as PROFILES
+from dressi.packing.use import use_of
 
 SIZE = (256, 256)
 N = 20

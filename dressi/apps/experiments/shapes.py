@@ -8,8 +8,8 @@ settings for all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -52,6 +52,9 @@ class Settings(common.Settings):
         quick=("torus", "pear"),
     )
     without: tuple[str, ...] = option(("nothing",), f"what to leave out: {', '.join(WITHOUT)}")
+    ablation: bool = option(
+        False, "reconstruct each object also without each part: a table of what parts bring"
+    )
 
 
 LIMITS = {
@@ -89,29 +92,90 @@ def run(settings: Settings) -> Result:
     for name in names:
         if name not in known:
             raise DressiError(f"shapes: there is no object '{name}'; known: {', '.join(known)}")
-    options = options_of(settings)
+    variants = variants_of(settings)
 
-    def reconstruct(name: str) -> dict[str, Any]:
+    def reconstruct(name: str, options: TargetOptions) -> dict[str, Any]:
         outcome = reconstruct_target(known[name](), options)
         figures = {**outcome.figures, "said": list(sentences(outcome))}
         return {"figures": figures, "picture": contact_sheet(rows_of(outcome.held, 4))}
 
-    found = kept_parts(settings, {name: partial(reconstruct, name) for name in names}, "objects")
-    all_figures: dict[str, dict[str, Any]] = {name: part["figures"] for name, part in found.items()}
-    sheet = _stacked([part["picture"] for part in found.values()])
+    # Of each object all variants, so that a run that is stopped has whole rows.
+    work = {
+        part_of(name, label): partial(reconstruct, name, options)
+        for name in names
+        for label, options in variants.items()
+    }
+    found = kept_parts(settings, work, "objects")
+    first = next(iter(variants))
+    whole = {name: found[part_of(name, first)] for name in names}
+    all_figures: dict[str, dict[str, Any]] = {name: part["figures"] for name, part in whole.items()}
+    sheet = _stacked([part["picture"] for part in whole.values()])
     figures = {"objects": all_figures, **summary(all_figures)}
     table = [["object", *COLUMNS.values()]]
     for name, one in all_figures.items():
         table.append([name, *(f"{one[c]:.4g}" for c in COLUMNS)])
+    tables = [table]
+    if settings.ablation:
+        by_variant = {
+            label or "all parts": [found[part_of(name, label)]["figures"] for name in names]
+            for label in variants
+        }
+        bring = {label: medians(rows) for label, rows in by_variant.items()}
+        figures["ablation"] = bring
+        tables.append(ablation_table(bring))
     # Conditions are about the defaults, where nothing is left out.
-    stated = conditions(all_figures) if not options.without else []
+    stated = conditions(all_figures) if first == "" else []
     return Result(
         figures,
         {"shapes": sheet},
         conditions=stated,
-        tables=[table],
+        tables=tables,
         notes=[f"{name}: {s}" for name, one in all_figures.items() for s in one["said"]],
     )
+
+
+def part_of(name: str, label: str) -> str:
+    """Return the name of the part of an object and a variant."""
+    return f"{name} {label}".rstrip()
+
+
+def variants_of(settings: Settings) -> dict[str, TargetOptions]:
+    """Return the options of each reconstruction of an object by what they leave out: the one that
+    is asked for, and with ``--ablation`` one more without each part. Raises DressiError."""
+    options = options_of(settings)
+    if not settings.ablation:
+        return {f"without {', '.join(sorted(options.without))}" if options.without else "": options}
+    if options.without:
+        raise DressiError("shapes: --ablation leaves out one part after another; no --without then")
+    rest = {f"without {w}": replace(options, without=frozenset({w})) for w in WITHOUT}
+    return {"": options, **rest}
+
+
+SUMS = ("flipped_faces", "intersecting_faces")
+"""Figures of which an ablation states sums; of the others, medians."""
+
+
+def medians(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return, over objects, the median of each figure of the table (sums of what is wrong), and the
+    share of objects whose genus is the target's where that has one."""
+    out = {}
+    for name in COLUMNS:
+        values = [float(one[name]) for one in rows]
+        out[name] = float(np.sum(values) if name in SUMS else np.median(values))
+    closed = [one for one in rows if one["target_watertight"]]
+    right = [one["genus"] == one["target_genus"] for one in closed]
+    out["genus_right"] = float(np.mean(right)) if right else 1.0
+    return out
+
+
+def ablation_table(figures: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
+    """Return a row per variant."""
+    left_out = ("target_genus", "genus", "faces")
+    columns = {k: v for k, v in COLUMNS.items() if k not in left_out} | {
+        "genus_right": "genus right"
+    }
+    head = ["medians", *columns.values()]
+    return [head, *([n, *(f"{one[c]:.4g}" for c in columns)] for n, one in figures.items())]
 
 
 def options_of(settings: Settings) -> TargetOptions:

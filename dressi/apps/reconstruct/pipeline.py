@@ -13,13 +13,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
 
+from dressi.apps.reconstruct.cameras import CameraState, Refinement, pictures_without_lens
+from dressi.apps.reconstruct.order import remeshed, repaired
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.rounds import Course, LossWeights, Round, fit_round
 from dressi.apps.reconstruct.texture import Painting, paint
 from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError
-from dressi.render.fit import bake_texture, remesh, untangle, unwrap, visual_hull
-from dressi.render.scene import Mesh, icosphere, surface_area, surface_problems
+from dressi.render.fit import bake_texture, unwrap, visual_hull
+from dressi.render.scene import Mesh, icosphere, surface_problems
 
 EXTENT = 2.0
 """Longest side of the object's box while it is fitted; learning rates are in these units."""
@@ -35,7 +37,7 @@ class Plan:
     (photos): they are filled, and have no weight. rounds: one after another. painting: the last
     one; None: no texture. texture: texels on a side. box: (2, 3) lowest and highest corner, world
     units, around the object: where the masks leave sides of the hull open, a sphere in it is the
-    start. without: of WITHOUT."""
+    start. without: of WITHOUT. refine: how cameras are refined; None: they stay."""
 
     rounds: tuple[Round, ...]
     painting: Painting | None
@@ -46,13 +48,15 @@ class Plan:
     texture: int = 512
     box: npt.NDArray[np.float64] | None = None
     without: frozenset[str] = frozenset()
+    refine: Refinement | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
     """mesh: in the world; with UVs where there is a texture. texture: (H, W, 3) linear, or None.
     start: the mesh of the start, in the world. gains: (n, 3), exposure of each view. courses: of
-    each round, by its label. said: what a reader should know, a sentence each."""
+    each round, by its label. said: what a reader should know, a sentence each. cameras: refined, in
+    the world; None: as they were given."""
 
     mesh: Mesh
     texture: np.ndarray | None
@@ -60,6 +64,7 @@ class Reconstruction:
     gains: np.ndarray
     courses: dict[str, Course]
     said: tuple[str, ...] = ()
+    cameras: CameraState | None = None
 
 
 def rounds_of(iterations: int, size: int) -> tuple[Round, ...]:
@@ -95,6 +100,11 @@ SMALL_HOLE = 0.01
 FEWEST_FACES = 400
 """What small pictures still get: enough for limbs and holes."""
 
+CAMERA_FACES = 2500
+"""Of the round that comes before all others where cameras are refined, with half the steps of the
+next one: masks of cameras that are off carve too much, so the hull is made again with those that
+this round finds."""
+
 FAR_ROUND = Round(2500, 128, 150, (16.0, 2.0), (0.3, 0.03), smoothness=20.0)
 """What comes before the others where the start is a sphere: silhouettes pull from afar."""
 
@@ -117,37 +127,92 @@ def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None)
     if seen.depth is not None:
         seen = replace(seen, depth=seen.depth * np.float32(scale))
     mesh = moved(start, np.asarray(np.linalg.inv(place), np.float64))
-    courses: dict[str, Course] = {}
     rounds = (FAR_ROUND, *plan.rounds) if sphere else plan.rounds
     with DressiAD(device) as ad:
+        fit = _Fit(ad, plan, seen, {})
+        if plan.refine is not None:
+            fit.cameras = CameraState(seen.matrices, plan.refine)
+            half = max(plan.rounds[0].iterations // 2, 1)
+            one = replace(plan.rounds[0], faces=CAMERA_FACES, iterations=half)
+            mesh = fit.hull_again(fit.moved(mesh, one, "cameras", 0))
         for k, one in enumerate(rounds):
-            if one.faces is not None and (k == 0 or "remesh" not in plan.without):
-                mesh = evenly(mesh, one.faces)
-            if k:
-                mesh = repaired(mesh)
-            label = f"shape {k + 1} of {len(rounds)}"
-            mesh, courses[label] = fit_round(
-                ad, mesh, seen, one, plan.weights, label,
-                preconditioned="preconditioning" not in plan.without,
-                occlusion="occlusion" not in plan.without,
-                seed=k,
-            )  # fmt: skip
-        mesh = repaired(mesh)
-        if plan.painting is None or seen.colour is None:
-            gains = np.ones((len(pictures), 3))
-            return Reconstruction(moved(mesh, place), None, start, gains, courses, said(mesh))
-        mesh = unwrap(mesh, plan.texture)
-        first = baked(ad, mesh, seen, plan.texture)
-        painted = paint(ad, mesh, first, seen, plan.painting, plan.weights)
-        courses["texture"] = painted.course
-        mesh, texture = repaired(painted.mesh), painted.texture
-        if np.array_equal(mesh.faces, painted.mesh.faces):
-            mesh = replace(painted.mesh, positions=mesh.positions)
-        else:  # other faces have other texture coordinates
-            mesh = unwrap(mesh, plan.texture)
-            even = (seen.colour / painted.gains[:, None, None]).astype(np.float32)
-            texture = baked(ad, mesh, replace(seen, colour=even), plan.texture)
-    return Reconstruction(moved(mesh, place), texture, start, painted.gains, courses, said(mesh))
+            mesh = fit.moved(mesh, one, f"shape {k + 1} of {len(rounds)}", k)
+        gains, texture = np.ones((len(pictures), 3)), None
+        if plan.painting is not None and seen.colour is not None:
+            mesh, texture, gains = fit.painted(mesh, plan.painting)
+    cameras = fit.cameras
+    if cameras is not None:
+        away = np.linalg.inv(place * scale)
+        cameras = replace(cameras, matrices=cameras.matrices @ away)
+    return Reconstruction(
+        moved(mesh, place), texture, start, gains, fit.courses, said(mesh), cameras
+    )
+
+
+@dataclass
+class _Fit:
+    """A reconstruction under way. seen: pictures of positions in a box of side EXTENT around the
+    origin; their matrices are those of cameras, where those are refined."""
+
+    ad: DressiAD
+    plan: Plan
+    seen: Pictures
+    courses: dict[str, Course]
+    cameras: CameraState | None = None
+
+    def moved(self, mesh: Mesh, one: Round, label: str, seed: int) -> Mesh:
+        """Return the mesh after a round."""
+        without = self.plan.without
+        if one.faces is not None and (not self.courses or "remesh" not in without):
+            mesh = remeshed(mesh, one.faces)
+        made, course = fit_round(
+            self.ad, mesh, self.seen, one, self.plan.weights, label,
+            preconditioned="preconditioning" not in without,
+            occlusion="occlusion" not in without,
+            seed=seed,
+            start=self.cameras,
+        )  # fmt: skip
+        self._keep(label, course)
+        return repaired(made, mesh)
+
+    def _keep(self, label: str, course: Course) -> None:
+        self.courses[label] = course
+        if course.cameras is not None:
+            self.cameras = course.cameras
+            self.seen = replace(self.seen, matrices=course.cameras.matrices)
+
+    def ideal(self) -> Pictures:
+        """Return the pictures without the lens that was found."""
+        cameras = self.cameras
+        return self.seen if cameras is None else pictures_without_lens(self.seen, cameras.k1)
+
+    def hull_again(self, mesh: Mesh) -> Mesh:
+        """Return the hull of the refined cameras; the mesh where it did not start with a hull."""
+        if self.plan.start != "hull" or "hull" in self.plan.without:
+            return mesh
+        try:
+            return started(self.ideal(), replace(self.plan, box=None))[0]
+        except GraphError:
+            return mesh
+
+    def painted(
+        self, mesh: Mesh, how: Painting
+    ) -> tuple[Mesh, npt.NDArray[np.float32], npt.NDArray[np.float64]]:
+        """Return the mesh with UVs, its texture, and the gains of the views."""
+        texels, ad = self.plan.texture, self.ad
+        mesh = unwrap(mesh, texels)
+        first = baked(ad, mesh, self.ideal(), texels)
+        painted = paint(ad, mesh, first, self.seen, how, self.plan.weights, start=self.cameras)
+        self._keep("texture", painted.course)
+        made, texture = repaired(painted.mesh, mesh), painted.texture
+        if np.array_equal(made.faces, painted.mesh.faces):
+            return replace(painted.mesh, positions=made.positions), texture, painted.gains
+        # Other faces have other texture coordinates.
+        made, ideal = unwrap(made, texels), self.ideal()
+        assert ideal.colour is not None
+        even = (ideal.colour / painted.gains[:, None, None]).astype(np.float32)
+        texture = baked(ad, made, replace(ideal, colour=even), texels)
+        return made, texture, painted.gains
 
 
 def baked(ad: DressiAD, mesh: Mesh, seen: Pictures, size: int) -> npt.NDArray[np.float32]:
@@ -155,14 +220,6 @@ def baked(ad: DressiAD, mesh: Mesh, seen: Pictures, size: int) -> npt.NDArray[np
     assert seen.colour is not None
     shown = seen.coverage if seen.weights is None else seen.coverage * (seen.weights > 0.0)
     return bake_texture(ad, mesh, seen.colour, shown, seen.matrices, (size, size))[0]
-
-
-def repaired(mesh: Mesh) -> Mesh:
-    """Return the mesh without folds and crossings, or as it came where that cannot be."""
-    try:
-        return untangle(mesh)
-    except DressiError:  # what is left is counted, and said
-        return mesh
 
 
 def said(mesh: Mesh) -> tuple[str, ...]:
@@ -257,19 +314,3 @@ def moved(mesh: Mesh, place: npt.NDArray[np.float64]) -> Mesh:
     """Return the mesh with ``place @ p`` for each position p."""
     positions = mesh.positions @ place[:3, :3].T + place[:3, 3]
     return replace(mesh, positions=positions.astype(np.float32))
-
-
-def evenly(mesh: Mesh, faces: int) -> Mesh:
-    """Return the surface with about so many even triangles: by gpytoolbox where it is installed,
-    which takes a fifth of the time."""
-    edge = edge_for(mesh, faces)
-    if importlib.util.find_spec("gpytoolbox") is None:
-        return remesh(mesh, np.full(len(mesh.positions), edge))
-    return remesh(mesh, edge)
-
-
-def edge_for(mesh: Mesh, faces: int) -> float:
-    """Return the edge of even triangles of which the surface of a mesh takes so many."""
-    # An even triangle of side h has the area sqrt(3) / 4 h^2.
-    area = surface_area(mesh.positions, mesh.faces)
-    return float(np.sqrt(area / (0.4330127 * faces)))

@@ -13,10 +13,22 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from tqdm.auto import tqdm
 
-from dressi.ad import Adam, AdamUniform, F, Variable
+from dressi.ad import Adam, AdamUniform, F, ParameterGroups, Variable
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3, VEC4
 from dressi.apps import live
+from dressi.apps.reconstruct.cameras import (
+    Cameras,
+    CameraState,
+    build_cameras,
+    camera_optimizers,
+    camera_prior,
+    moved_matrix,
+    received,
+    seen_through,
+    send_camera_views,
+    send_cameras,
+)
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
@@ -76,11 +88,12 @@ class Round:
 @dataclass
 class Course:
     """How a round went. losses: of each step. ms: wall time of each step. build_s: from graph to
-    recorded commands."""
+    recorded commands. cameras: at its end, where they were refined."""
 
     losses: list[float] = field(default_factory=list)
     ms: list[float] = field(default_factory=list)
     build_s: float = 0.0
+    cameras: CameraState | None = None
 
 
 @dataclass(frozen=True)
@@ -135,14 +148,23 @@ def send_views(ad: DressiAD, leaves: Leaves, pictures: Pictures) -> None:
             ad.send_img(leaf, layered(getattr(pictures, name)))
 
 
-def shape_loss(hs: HardSoft, pos: Variable, leaves: Leaves, weights: LossWeights) -> Variable:
+def shape_loss(
+    hs: HardSoft,
+    pos: Variable,
+    leaves: Leaves,
+    weights: LossWeights,
+    cameras: Cameras | None = None,
+) -> Variable:
     """FLOAT @ 1x1: silhouettes, normals and depth where there are targets, and the bend of the
-    mesh. Gradient to pos, from hs too."""
+    mesh. cameras: those that are refined: silhouettes and normals are seen through their lens.
+    Gradient to pos, from hs too."""
     shaded = leaves.target.vtype is VEC4
     outline = F.swizzle(leaves.target, "w") if shaded else leaves.target
-    loss = silhouette_loss(hs.silhouette, outline, leaves.weights) * weights.silhouette
+    shown = seen_through(cameras, hs.silhouette)
+    loss = silhouette_loss(shown, outline, leaves.weights) * weights.silhouette
     if shaded:
         picture = hs.blend([flat_normal(peel, pos, leaves.faces) for peel in hs.peels])
+        picture = seen_through(cameras, picture)
         loss = loss + l1_loss(picture, leaves.target.xyz, leaves.weights) * weights.normals
     if leaves.depth is not None:
         # w of clip space, as the last row of the matrix gives it.
@@ -165,42 +187,54 @@ def fit_round(
     preconditioned: bool = True,
     occlusion: bool = True,
     seed: int = 0,
+    start: CameraState | None = None,
 ) -> tuple[Mesh, Course]:
     """Move the vertices of a mesh until the pictures match; return the mesh, and how it went.
 
     mesh: in a box of about side 2 around the origin, no UVs. pictures: of positions in that box.
     preconditioned: Large Steps; else Adam on the vertices, with a Laplacian in the loss. occlusion:
-    gradients where a surface ends before another one too. seed: of the order of the views. Raises
-    DressiError where the loss is not finite.
+    gradients where a surface ends before another one too. seed: of the order of the views. start:
+    cameras move, too, from here; where they are then is in the course. Raises DressiError where the
+    loss is not finite.
     """
     small = replace(pictures, colour=None).shrunk(one.size)
     n_views = min(one.views, len(small))
     mesh = Mesh(mesh.positions, mesh.faces, name=mesh.name)
     leaves = leaves_of(mesh, small, n_views)
     parameter, pos, first, optimizer = _parametrized(mesh, one, leaves.lr, preconditioned)
-    longer = max(small.size)
+    longer, cameras, matrix = max(small.size), None, leaves.matrix
+    if start is not None:
+        cameras = build_cameras(start, small.size, n_views)
+        matrix = moved_matrix(cameras, matrix)
+        optimizer = ParameterGroups(camera_optimizers(cameras), default=optimizer)
     hs = build_hardsoftras(
-        pos, leaves.faces, leaves.matrix, small.size, leaves.r, occlusion=occlusion,
+        pos, leaves.faces, matrix, small.size, leaves.r, occlusion=occlusion,
         max_delta=min(max(one.r_px) / longer, 1.0),
     )  # fmt: skip
-    loss = shape_loss(hs, pos, leaves, weights)
+    loss = shape_loss(hs, pos, leaves, weights, cameras)
     if not preconditioned:
-        matrix = laplacian_matrix(mesh.faces, len(mesh.positions))
-        loss = loss + laplacian_loss(pos, matrix) * PLAIN_LAPLACIAN
-    ad.set_loss_var(loss)
+        laplacian = laplacian_matrix(mesh.faces, len(mesh.positions))
+        loss = loss + laplacian_loss(pos, laplacian) * PLAIN_LAPLACIAN
+    ad.set_loss_var(loss if cameras is None else loss + camera_prior(cameras))
     ad.set_optimizer(optimizer)
     ad.send_img(parameter, first)
     ad.send_img(leaves.faces, mesh.faces)
+    if cameras is not None:
+        send_cameras(ad, cameras)
     last = max(one.iterations - 1, 1)
 
     def send(i: int, views: np.ndarray) -> None:
         ad.send_img(leaves.r, between(one.r_px, i / last) / longer)
         ad.send_img(leaves.lr, between(one.lr, i / last))
         send_views(ad, leaves, small.take(views))
+        if cameras is not None:
+            send_camera_views(ad, cameras, views, between(cameras.before.how.lr, i / last))
 
     live.begin(label, mesh, small.matrices, small.coverage)
     views = turns(len(small), n_views, seed)
     course = run(ad, loss, one.iterations, views, send, label, pos)
+    if cameras is not None:
+        course.cameras = received(ad, cameras)
     return replace(mesh, positions=ad.recv_img(pos)), course
 
 

@@ -14,6 +14,18 @@ from dressi.ad import Adam, AdamUniform, F, ParameterGroups, Variable, step_coun
 from dressi.ad.optim import Optimizer
 from dressi.ad.vtype import FLOAT, INT, IVEC3, VEC2, VEC3
 from dressi.apps import live
+from dressi.apps.reconstruct.cameras import (
+    Cameras,
+    CameraState,
+    build_cameras,
+    camera_optimizers,
+    camera_prior,
+    moved_matrix,
+    received,
+    seen_through,
+    send_camera_views,
+    send_cameras,
+)
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.rounds import (
     BETA2,
@@ -81,42 +93,37 @@ def paint(
     weights: LossWeights,
     label: str = "texture",
     seed: int = 0,
+    start: CameraState | None = None,
 ) -> Painted:
-    """Fit the texture, and the shape with it, to the pictures. Raises GraphError without colour or
-    UVs, DressiError where the loss is not finite."""
+    """Fit the texture, and the shape with it, to the pictures. start: of cameras, as in
+    ``fit_round``. Raises GraphError without colour or UVs, DressiError where the loss is not
+    finite."""
     if pictures.colour is None or mesh.uvs is None:
         raise GraphError("paint needs pictures with colour and a mesh with UVs")
     if how.size is not None:
         pictures = pictures.shrunk(how.size)
     n, n_views = len(pictures), min(how.views, len(pictures))
     leaves = leaves_of(mesh, pictures, n_views)
-    uv = Variable(VEC2, (len(mesh.uvs), 1), name="vtx_uv")
-    uv_faces = Variable(IVEC3, (len(mesh.faces), 1), name="uv_faces")
-    albedo = Variable(VEC3, (texture.shape[1], texture.shape[0]), requires_grad=True, name="albedo")
+    surface = uv, uv_faces, albedo = _surface(mesh, texture)
     lr = Variable(FLOAT, name="texture_lr")
     parameter, pos, first = _positions(mesh, how)
     view = Variable(INT, layers=n_views, name="view")
     stops = Variable(VEC3, (n, 1), requires_grad=True, name="stops")
     gain = F.exp(F.lookup(stops, view)) if how.gains else None
-    loss = _loss(pos, leaves, (uv, uv_faces, albedo), gain, how, weights)
+    cameras = None if start is None else build_cameras(start, pictures.size, n_views)
+    loss = _loss(pos, leaves, surface, gain, how, weights, cameras)
     if how.gains:  # all gains times a number, the texture divided by it: the same pictures
         loss = loss + F.mean(F.dot(stops, stops)) * GAUGE
     ad.set_loss_var(loss)
-    own: dict[str, Optimizer] = {"albedo": Adam(lr, beta2=BETA2)}
-    if how.shape_lr is not None:
-        own["u"] = AdamUniform(leaves.lr, beta2=BETA2)
-    ad.set_optimizer(ParameterGroups(own, default=Adam(GAIN_LR, beta2=BETA2)))
-    sent = {
-        parameter: first,
-        leaves.faces: mesh.faces,
-        uv: mesh.uvs,
-        uv_faces: mesh.corner_faces,
-        albedo: texture,
-    }
+    ad.set_optimizer(_optimizers(how, leaves, lr, cameras))
+    sent = {parameter: first, leaves.faces: mesh.faces, uv: mesh.uvs}
+    sent |= {uv_faces: mesh.corner_faces, albedo: texture}
     if how.gains:
         sent[stops] = np.zeros((n, 3), np.float32)
     for leaf, data in sent.items():
         ad.send_img(leaf, data)
+    if cameras is not None:
+        send_cameras(ad, cameras)
     last = max(how.iterations - 1, 1)
 
     def send(i: int, views: np.ndarray) -> None:
@@ -126,14 +133,40 @@ def paint(
         if how.gains:
             layers = (-1, 1, 1, 1) if n_views > 1 else (1, 1, 1)
             ad.send_img(view, views.astype(np.int32).reshape(layers))
+        if cameras is not None:
+            send_camera_views(ad, cameras, views, between(cameras.before.how.lr, i / last))
         send_views(ad, leaves, pictures.take(views))
 
     live.begin(label, mesh, pictures.matrices, pictures.colour)
     course = run(ad, loss, how.iterations, turns(n, n_views, seed), send, label, pos, albedo)
+    course.cameras = None if cameras is None else received(ad, cameras)
     if how.shape_lr is not None:
         mesh = replace(mesh, positions=ad.recv_img(pos))
     gains = np.exp(ad.recv_img(stops)).reshape(n, 3) if how.gains else np.ones((n, 3))
     return Painted(mesh, np.clip(ad.recv_img(albedo), 0.0, 1.0), gains, course)
+
+
+def _surface(mesh: Mesh, texture: np.ndarray) -> tuple[Variable, Variable, Variable]:
+    """Return leaves for the UVs of a mesh, their faces, and its texture."""
+    assert mesh.uvs is not None
+    size = texture.shape[1], texture.shape[0]
+    return (
+        Variable(VEC2, (len(mesh.uvs), 1), name="vtx_uv"),
+        Variable(IVEC3, (len(mesh.faces), 1), name="uv_faces"),
+        Variable(VEC3, size, requires_grad=True, name="albedo"),
+    )
+
+
+def _optimizers(
+    how: Painting, leaves: Leaves, lr: Variable, cameras: Cameras | None
+) -> ParameterGroups:
+    """Return the optimizers of all that moves. lr: of texels."""
+    own: dict[str, Optimizer] = {"albedo": Adam(lr, beta2=BETA2)}
+    if how.shape_lr is not None:
+        own["u"] = AdamUniform(leaves.lr, beta2=BETA2)
+    if cameras is not None:
+        own |= camera_optimizers(cameras)
+    return ParameterGroups(own, default=Adam(GAIN_LR, beta2=BETA2))
 
 
 def _positions(mesh: Mesh, how: Painting) -> tuple[Variable, Variable, np.ndarray]:
@@ -154,22 +187,26 @@ def _loss(
     gain: Variable | None,
     how: Painting,
     weights: LossWeights,
+    cameras: Cameras | None,
 ) -> Variable:
     """FLOAT @ 1x1: colours, the variation of the texture, and the loss of the shape. surface: UVs,
-    their faces, and the texture. gain: VEC3 per view."""
+    their faces, and the texture. gain: VEC3 per view. cameras: those that are refined."""
     assert leaves.colour is not None
     uv, uv_faces, albedo = surface
     size = leaves.target.size
     # A Sobol point per step shifts the projection within a pixel: texels between pixel centres are
     # painted too, and the mean over steps is the box-filtered picture that a camera takes.
     jitter = F.sobol(step_counter("jitter.step")) - 0.5
-    hs = build_hardsoftras(pos, leaves.faces, leaves.matrix, size, 1.0 / max(size), jitter=jitter)
+    matrix = leaves.matrix if cameras is None else moved_matrix(cameras, leaves.matrix)
+    hs = build_hardsoftras(pos, leaves.faces, matrix, size, 1.0 / max(size), jitter=jitter)
     step = step_counter("texture.step") if how.backward == "inverse_uv" else None
     picture = hs.blend(
         [unlit(p, uv, uv_faces, albedo, how.backward, step, wrap="clamp") for p in hs.peels]
     )
+    picture = seen_through(cameras, picture)
     if gain is not None:
         picture = picture * gain
     loss = l1_loss(picture, leaves.colour, leaves.weights) * weights.colour
     loss = loss + total_variation(albedo, isotropic=True) * how.variation
-    return loss + shape_loss(hs, pos, leaves, weights)
+    loss = loss + shape_loss(hs, pos, leaves, weights, cameras)
+    return loss if cameras is None else loss + camera_prior(cameras)

@@ -35,6 +35,7 @@ from dressi.render.fit.regularizers import (
 )
 from dressi.render.fit.remeshing import mean_edge_length, remesh
 from dressi.render.fit.reparameterization import LargeSteps, large_steps
+from dressi.render.fit.retreating import retreat
 from dressi.render.fit.rgbd import depth_loss, landmark_loss, metric_depth, project_points
 from dressi.render.fit.surface_metrics import SurfaceMetrics, sample_surface, surface_metrics
 from dressi.render.fit.untangling import untangle
@@ -78,6 +79,7 @@ __all__ = [
     "psnr",
     "push_pull",
     "remesh",
+    "retreat",
     "rows_of",
     "sample_surface",
     "seen_points",

@@ -76,7 +76,7 @@ def _repaired(mesh: Mesh, problems: SurfaceProblems, rounds: int) -> tuple[Mesh,
     for rings in _RINGS if rounds else ():
         if is_untangled(problems):
             break
-        made = refilled(made, _wider(made, _bad_vertices(made, problems), rings))
+        made = refilled(made, _wider(made, tangled_vertices(made, problems), rings))
         made, problems = _smoothed(made, surface_problems(made), rounds // 2)
     return made, problems
 
@@ -93,7 +93,7 @@ def _smoothed(mesh: Mesh, problems: SurfaceProblems, rounds: int) -> tuple[Mesh,
     joined, border = adjacency(mesh.faces, n), np.zeros(n, bool)
     border[table.edges[table.count == 1]] = True
     for step in range(rounds):
-        bad = _wider(mesh, _bad_vertices(mesh, problems), 1 + step // 2)
+        bad = _wider(mesh, tangled_vertices(mesh, problems), 1 + step // 2)
         free = np.flatnonzero(bad & ~border)
         if len(free) == 0:
             break
@@ -111,7 +111,9 @@ def _wider(mesh: Mesh, vertices: Bools, rings: int) -> Bools:
     return vertices
 
 
-def _bad_vertices(mesh: Mesh, problems: SurfaceProblems) -> Bools:
+def tangled_vertices(mesh: Mesh, problems: SurfaceProblems) -> Bools:
+    """Return (V,) bool: the vertices of faces that are flipped, without area or meet others, and
+    the spikes."""
     bad = np.zeros(len(mesh.positions), bool)
     for faces in (problems.flipped_faces, problems.degenerate_faces, problems.intersections):
         bad[mesh.faces[faces.ravel()]] = True

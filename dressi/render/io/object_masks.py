@@ -59,6 +59,34 @@ class ObjectMasks:
     cut: list[int]
 
 
+@dataclass(frozen=True, eq=False)
+class Alone:
+    """What one photo alone says. inside: pixels that the box is seen in. sure: its mask, with all
+    that looks like the background open. full: with shadows and openings closed. All (H, W) bool.
+    cut: whether the object reaches the frame."""
+
+    inside: npt.NDArray[np.bool_]
+    sure: npt.NDArray[np.bool_]
+    full: npt.NDArray[np.bool_]
+    cut: bool
+
+
+def alone(
+    image: npt.ArrayLike, camera: Camera, bbox: npt.ArrayLike, threshold: float | None = None
+) -> Alone:
+    """Return what a photo says of the object's mask without the others; for ``object_masks``, where
+    that is asked several times about the same photos. camera: K, R, t. The rest as there."""
+    photo = np.asarray(image, np.float64)
+    within = box_mask(bbox, *camera, photo.shape[:2])
+    behind = background_of(photo) if threshold is None else None
+    find = partial(photo_mask, photo, threshold, within=within, background=behind)
+    sure = find() > 0.5
+    radius = CLOSING * max(photo.shape[:2])
+    full = (find(radius, radius, fill_holes=True) > 0.5) | sure
+    edge = np.concatenate([sure[0], sure[-1], sure[:, 0], sure[:, -1]])
+    return Alone(within, sure, full, bool(edge.any()))
+
+
 def object_masks(
     images: Sequence[npt.ArrayLike],
     Ks: Sequence[npt.ArrayLike],
@@ -67,33 +95,26 @@ def object_masks(
     bbox: npt.ArrayLike,
     threshold: float | None = None,
     resolution: int = RESOLUTION,
+    known: Sequence[Alone] | None = None,
 ) -> ObjectMasks:
     """Return masks of the object that all photos show.
 
     images: (H, W, 3) linear, before a background that is alike within each photo. Ks, Rs, ts:
     OpenCV cameras. bbox: (2, 3) around the object, world units: nothing outside of it is in a mask.
-    threshold: of ``photo_mask``; None: the background is told place by place. Raises GraphError for
+    threshold: of ``photo_mask``; None: the background is told place by place. known: what each
+    photo says ``alone``, with the same box and threshold; None: found here. Raises GraphError for
     lists of unequal length, photos without an object and an empty box.
     """
-    photos = [np.asarray(image, np.float64) for image in images]
-    if not len(photos) == len(Ks) == len(Rs) == len(ts) > 0:
+    if not len(images) == len(Ks) == len(Rs) == len(ts) > 0:
         raise GraphError(
-            f"object_masks needs one camera per photo, got {len(photos)} photos, {len(Ks)} Ks"
+            f"object_masks needs one camera per photo, got {len(images)} photos, {len(Ks)} Ks"
         )
     cameras = list(zip(Ks, Rs, ts, strict=True))
-    inside = [box_mask(bbox, *c, i.shape[:2]) for c, i in zip(cameras, photos, strict=True)]
-    sure, full, cut = [], [], []
-    for k, (image, within) in enumerate(zip(photos, inside, strict=True)):
-        behind = background_of(image) if threshold is None else None
-        find = partial(photo_mask, image, threshold, within=within, background=behind)
-        found = find()
-        radius = CLOSING * max(image.shape[:2])
-        closed = find(radius, radius, fill_holes=True)
-        sure.append(found > 0.5)
-        full.append((closed > 0.5) | sure[-1])
-        edge = np.concatenate([found[0], found[-1], found[:, 0], found[:, -1]])
-        if edge.any():
-            cut.append(k)
+    if known is None:
+        pairs = zip(images, cameras, strict=True)
+        known = [alone(image, camera, bbox, threshold) for image, camera in pairs]
+    inside, sure, full = ([getattr(one, n) for one in known] for n in ("inside", "sure", "full"))
+    cut = [k for k, one in enumerate(known) if one.cut]
     spots = [_labelled(f & ~s) for f, s in zip(full, sure, strict=True)]
     views = _views(sure, full, spots, cameras, bbox, resolution)
     n_shadows = n_openings = 0

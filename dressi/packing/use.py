@@ -1,0 +1,82 @@
+"""How much of each limit a whole substage uses, and what follows from it.
+
+In: a substage, limits of a device. Out: a ``Use``; the limit that it breaks; the substage changed
+within its limits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dressi.packing.limits import DeviceLimits
+from dressi.packing.obstacles import (
+    BUFFERS,
+    IMAGES,
+    INPUTS,
+    LEAVES,
+    SAMPLED,
+    SAMPLERS,
+    SCATTERED,
+    Obstacle,
+    Use,
+    limit_obstacle,
+    most_inputs,
+)
+from dressi.packing.substage import Substage, rebuilt
+from dressi.packing.task import Context
+from dressi.packing.units import ATTACHMENT, BUFFER, HW_SAMPLER, UNIFORM, in_buffer
+
+
+def use_of(s: Substage) -> Use:
+    """Return how much of each limit a substage uses."""
+    use = [0] * 7
+    for v, accesses in s.reads.values():
+        count_input(use, s.access(v, accesses), v.vtype.n_planes, v.creator is None)
+    for v in s.outputs:
+        if in_buffer(v):
+            use[BUFFERS] += 1
+            use[SCATTERED] += 1
+        else:
+            use[IMAGES] += v.vtype.n_planes
+    return use
+
+
+def count_input(use: Use, how: str, n_planes: int, leaf: bool, sign: int = 1) -> None:
+    """Add an input to what a shader uses, or take it away."""
+    if how == ATTACHMENT:
+        use[INPUTS] += sign * n_planes
+        if leaf:
+            use[LEAVES] += sign * n_planes
+    elif how == BUFFER:
+        use[BUFFERS] += sign
+    elif how != UNIFORM:
+        use[SAMPLED] += sign * n_planes
+        if how == HW_SAMPLER:
+            use[SAMPLERS] += sign * n_planes
+
+
+def spilled(s: Substage, context: Context) -> Substage:
+    """Return a substage that fetches as textures the same-pixel inputs for which no attachment is
+    left: the first that are made, which another pass makes anyway, and leaves last, for a step may
+    write their next values where they lie."""
+    use = use_of(s)
+    over = use[INPUTS] - most_inputs(use, context.limits, s.has_depth)
+    attached = [v for v, accesses in s.reads.values() if s.access(v, accesses) == ATTACHMENT]
+    fetched = set(s.as_textures)
+    for v in sorted(attached, key=lambda v: (v.creator is None, v.uid)):
+        if over <= 0:
+            break
+        fetched.add(v.uid)
+        over -= v.vtype.n_planes
+    return rebuilt(s, context, as_textures=frozenset(fetched))
+
+
+def broken_limit(s: Substage, limits: DeviceLimits) -> Obstacle | None:
+    """Return the limit of the device that a substage breaks, if any."""
+    return limit_obstacle(use_of(s), limits, s.has_depth, s.is_dispatch, s.lowered)
+
+
+def rebuilt_within(s: Substage, context: Context, **changes: Any) -> Substage | None:
+    """Return the substage with some fields replaced; None where it would break a limit."""
+    new = rebuilt(s, context, **changes)
+    return None if broken_limit(new, context.limits) else new
