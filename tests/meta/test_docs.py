@@ -77,7 +77,8 @@ def test_python_blocks_run_and_print_what_the_page_says(
         if block[2] is not None:
             assert _plain(printed.getvalue()) == _plain(block[2])
     shown = set(re.findall(r"\]\(images/pages/([\w.]+)\)", text))
-    assert shown == {picture.name for picture in tmp_path.glob("*.png")}
+    made = {picture.name for picture in tmp_path.glob("*.png")}
+    assert shown == made - {"half.png"}  # a file to be read again, not a picture to look at
     for name in shown:
         stored = ROOT / "docs" / "images" / "pages" / name
         _check_alike(tmp_path / name, stored)

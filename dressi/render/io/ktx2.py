@@ -25,7 +25,8 @@ def decode_ktx2(data: bytes) -> npt.NDArray[np.uint8]:
     Raises ValueError: broken, more pixels than Pillow's MAX_IMAGE_PIXELS, several pictures in one
     file, no picture of 8 bits by Basis. Source: KHR_texture_basisu.
     """
-    texture = importlib.import_module("opengl_basisu").open(data)
+    parse = importlib.import_module("opengl_basisu").open  # takes bytes, opens no file
+    texture = parse(data)
     if texture.faces * texture.layers != 1:
         raise ValueError(f"{texture.faces} faces and {texture.layers} layers, not one picture")
     limit = Image.MAX_IMAGE_PIXELS
