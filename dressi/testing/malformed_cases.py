@@ -153,6 +153,11 @@ _P = "meshes.0.primitives.0"
 _M = "materials.0"
 _DRACO = "KHR_draco_mesh_compression"
 # name, path in the document, value (... deletes), word of the error
+_KTX2 = (
+    "data:image/ktx2;base64," + base64.b64encode(b"\xabKTX 20\xbb\r\n\x1a\n" + bytes(68)).decode()
+)
+"""A header of nothing but zeros."""
+
 _CHANGES: tuple[tuple[str, str, Any, str], ...] = (
     ("no asset", "asset", ..., "asset"),
     ("glTF 1.0", "asset.version", "1.0", "1.0"),
@@ -225,7 +230,7 @@ _CHANGES: tuple[tuple[str, str, Any, str], ...] = (
     ("image is a folder", "images.0", {"uri": ".."}, "regular file"),
     ("image on the web", "images.0", {"uri": "http://x/y.png"}, "http"),
     ("image that is none", "images.0.bufferView", 0, "image"),
-    ("image of KTX2", "images.0.mimeType", "image/ktx2", "KTX2"),
+    ("broken image of KTX2", "images.0", {"uri": _KTX2}, "KTX"),
     ("camera of no kind", "cameras.0.type", "fisheye", "fisheye"),
     ("camera with near 0", "cameras.0.perspective.znear", 0, "near"),
     ("light of no kind", "extensions.KHR_lights_punctual.lights.0.type", "area", "area"),
