@@ -1,5 +1,5 @@
 # make demo    sets everything up, then fits a sphere to six views of a pear; results in out/demo
-# make test    sets everything up, then lint, tests, notebooks and a short benchmark
+# make test    sets everything up, then lint, tests and notebooks
 # make bench   measures everything on this device: tables on the screen, JSON and plots in out/bench
 # make docs    builds the pages of docs/ and the reference as a site in out/site; open out/site/index.html
 # make dist-check  builds the wheel and the sdist in dist/, installs the wheel in a clean environment, runs the README's example
@@ -50,8 +50,6 @@ test: lint
 	$(TWO_DEVICES) $(ON_LAVAPIPE) DRESSI_VALIDATE=1 $(PY) -m pytest $(TWO_AT_ONCE) -m gpu --require-vulkan --gc-stress --ignore-glob='*_on_device.py' --ignore=tests/engine/test_sequences.py tests/vk tests/engine tests/parallel
 	$(SAY) 'notebooks'
 	$(ON_LAVAPIPE) $(PY) scripts/run_notebooks.py
-	$(SAY) 'a short benchmark'
-	$(ON_LAVAPIPE) $(DRESSI) bench --smoke
 
 # The collector after every few allocations, and freed memory overwritten: finds what Vulkan still reads but Python has freed.
 test-gc: setup
