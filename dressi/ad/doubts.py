@@ -14,6 +14,7 @@ import numpy as np
 
 from dressi.ad.evaluate import evaluate
 from dressi.ad.graph import Function, Variable, leaves, topological
+from dressi.ad.registry import RASTER
 from dressi.errors import GraphError, warn
 
 MOST_FUNCTIONS = 24
@@ -127,6 +128,11 @@ def _is_data(x: Variable) -> bool:
     return not x.requires_grad and x.update is None
 
 
+def _is_rendered(x: Variable) -> bool:
+    """Return whether a picture is drawn: then views are what it may lack."""
+    return any(f.op.kind == RASTER for f in topological([x]))
+
+
 def _say_difference(f: Function) -> None:
     a, b = f.inputs
     if a.size != b.size:
@@ -141,10 +147,10 @@ def _say_difference(f: Function) -> None:
         one, many = (a, b) if a.layers == 1 else (b, a)
         if _is_data(one) and many.creator is not None:
             hint = "a target for each view"
-        elif one.creator is not None and _is_data(many) and not one.is_table:
+        elif _is_data(many) and _is_rendered(one):
             hint = "a picture for each target: layers of the matrix are views"
         else:
-            return  # no target that is sent, or no pictures that are computed
+            return  # no target that is sent, or no pictures that are drawn
         warn(
             f"{f.where}: a difference of {one.label()} and {many.label()} in the loss: one image "
             f"goes against all {many.layers} layers\n  hint: {hint}, or "
