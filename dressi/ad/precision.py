@@ -39,9 +39,9 @@ def say_far(v: Variable, array: np.ndarray) -> None:
         )
 
 
-LEAST_BYTE, LEAST_LEVELS, LEAST_REPEATS = 32, 16, 4
-"""Whole numbers up to this, or of fewer values, or of which few come again, are no 8-bit photo:
-lamps of a made environment, labels, counts. 255 is."""
+LEAST_BYTE, LEAST_LEVELS = 32, 16
+"""Whole numbers up to this, or of fewer values, are no 8-bit photo: lamps of a made environment,
+labels. 255 is."""
 
 SAMPLE = 997
 """Numbers that are looked at before a whole image is: a prime, so that they lie all over it."""
@@ -75,7 +75,9 @@ def say_levels(v: Variable, array: np.ndarray) -> None:
     if low < 0 or not LEAST_BYTE <= high <= 255 or (array != np.rint(array)).any():
         return
     n_levels = len(np.unique(array))
-    if high == 255 or LEAST_LEVELS <= n_levels <= array.size / LEAST_REPEATS:
+    if n_levels == array.size == high - low + 1:
+        return  # numbers that count
+    if high == 255 or n_levels >= LEAST_LEVELS:
         _say_bytes(v, "a picture of whole numbers", int(high), 255)
 
 
