@@ -168,7 +168,7 @@ class Store:
 def write_durably(path: Path, data: bytes) -> None:
     """Write a file that is there as a whole or not at all, and, after this returns, outlives a
     crash of the machine. Raises OSError."""
-    # Not atomic_write of dressi.render.io: that takes a worker half a second to import.
+    # Not atomic_write: ``sweep`` finds by its name what a killed attempt has left.
     beside = path.with_name(f".{path.stem}-{secrets.token_hex(4)}.tmp")
     try:
         with open(beside, "xb") as file:
