@@ -28,11 +28,11 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*")
 
 class _Origins(threading.local):
     """Stacks of each thread: while a backward is built, the forward function's line; names of open
-    scopes."""
+    scopes, and how many lines were open before."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.scopes: list[str] = []
+        self.scopes: list[tuple[str, int]] = []
 
 
 _origins = _Origins()
@@ -41,10 +41,10 @@ _origins = _Origins()
 def user_line() -> str:
     """file:line of the innermost frame outside the library (in a backward: of the forward op), and
     the open scope, if any, in brackets: ``scene.py:12 [hair]``."""
-    if _origins.lines:
-        return _origins.lines[-1]
-    line = _line(_call()[1])
-    return f"{line} [{_origins.scopes[-1]}]" if _origins.scopes else line
+    line = _origins.lines[-1] if _origins.lines else _line(_call()[1])
+    if _origins.scopes and _origins.scopes[-1][1] == len(_origins.lines):
+        return f"{line} [{_origins.scopes[-1][0]}]"
+    return line  # of a forward op, with the scope that was open then
 
 
 class scope:
@@ -63,7 +63,7 @@ class scope:
         self.name = name
 
     def __enter__(self) -> None:
-        _origins.scopes.append(self.name)
+        _origins.scopes.append((self.name, len(_origins.lines)))
 
     def __exit__(self, *_: object) -> None:
         _origins.scopes.pop()

@@ -155,25 +155,25 @@ def test_the_picture_is_the_same_for_4_and_8_input_attachments(tmp_path: Path) -
     assert figures["attachments_4"] != figures["attachments_8"], "both were packed alike"
 
 
-def test_a_step_takes_as_many_layers_of_strands_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_is_as_large_as_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
     def step(built: human.Built, setting: Setting, settings: human.Settings) -> tuple:
-        tried.append(setting.n_layers)
-        if setting.n_layers > fits:
-            raise OutOfMemoryError("full", needed=100 * setting.n_layers, available=350)
+        tried.append((setting.size, setting.n_layers))
+        if setting.size[0] > fits:
+            raise OutOfMemoryError("full", needed=100 * setting.size[0], available=350)
         return 1.0, 0.5, SimpleNamespace(stages=[], scopes=[])
 
     monkeypatch.setattr(human, "_timed_step", step)
     strands = lashes(_human())
-    built = human.Built(_human(), strands, Setting([portrait()], (16, 16), n_layers=6))
-    fits = 3
+    built = human.Built(_human(), strands, Setting([portrait()], (64, 64), n_layers=6))
+    fits = 32
     figures, _ = human.measure_step(built, human.Settings())
-    assert tried == [6, 3] and figures["step_strand_layers"] == 3
+    assert tried == [((64, 64), 6), ((32, 32), 6)] and figures["step_size"] == 32
     fits = 0
     with pytest.raises(OutOfMemoryError, match="full"):
         human.measure_step(built, human.Settings())
-    assert tried[2:] == [6, 3, 2, 1]
+    assert [size[0] for size, _ in tried[2:]] == [64, 32, 16]
 
 
 def test_the_fit_is_judged_by_its_own_errors() -> None:

@@ -9,7 +9,7 @@ from dressi import FLOAT, VEC3, DressiAD, F, scope
 from dressi.ad import Adam, Variable
 from dressi.ad.autodiff import build_backward
 from dressi.ad.graph import topological
-from dressi.errors import GraphError, scope_of
+from dressi.errors import GraphError, origin, scope_of
 from dressi.inspect.report import StageRow, SubstageRow
 from dressi.inspect.scopes import scope_rows, scope_table
 from dressi.inspect.traffic import Traffic
@@ -28,6 +28,22 @@ def test_functions_of_a_backward_carry_the_scope_of_the_forward() -> None:
     gradient = build_backward(loss)[x]
     made = {scope_of(f.line) for f in topological([gradient])}
     assert made == {None, "skin", "eye"}
+
+
+def test_what_a_command_builds_has_its_scopes_too() -> None:
+    """Lines of the library that a command runs are the command's; a backward keeps its own."""
+    with origin("dressi experiment"):
+        x = Variable(FLOAT, (4, 4), requires_grad=True)
+        with scope("hair"):
+            y = F.sin(x)
+            with origin("a forward op"):
+                inner = F.cos(x)
+        outside = F.mean(y)
+        (gradient,) = build_backward(outside).values()
+    assert y.line == "dressi experiment [hair]" and outside.line == "dressi experiment"
+    assert inner.line == "a forward op"
+    made = {f.line for f in topological([gradient]) if f.op.name == "cos"}
+    assert made == {"dressi experiment [hair]"}
 
 
 def test_errors_name_the_scope() -> None:

@@ -218,31 +218,35 @@ def draw_turntable(built: Built, settings: Settings) -> str:
     return path.name
 
 
+LEAST_SIDE = 16
+"""Pixels of a side below which no smaller step is tried."""
+
+
 def measure_step(built: Built, settings: Settings) -> tuple[dict[str, Any], list[tuple[str, ...]]]:
     """Build forward and backward of the portrait, to skin and its texture; return what it costs and
     the table by the part of the program.
 
-    Where the device's memory is too small for all layers of strands, as many are taken as fit: a
-    whole step of 1024 x 1024 needs 4.3 GB for six, and llvmpipe says that it has 2.
+    Where the device's memory is too small, sides are halved until a step fits: nearly all of what
+    it needs is images of the picture's size, 4 GB of them for 1024 x 1024 (llvmpipe says that it
+    has 2).
     """
-    layers = built.setting.n_layers
+    setting = built.setting
     while True:
         try:
-            setting = replace(built.setting, n_layers=layers)
             seconds, one, report = _timed_step(built, setting, settings)
             break
-        except OutOfMemoryError as error:
-            if layers == 1:
+        except OutOfMemoryError:
+            width, height = setting.size
+            if min(width, height) < 2 * LEAST_SIDE:
                 raise
-            # What is needed grows a little less than with the layers.
-            layers = max(min(layers * error.available // max(error.needed, 1), layers - 1), 1)
+            setting = replace(setting, size=(width // 2, height // 2))
     stages = [s for s in report.stages if not s.clean]
     rows: list[tuple[str, ...]] = [("made by", "ms", "passes", "substages", "functions", "static")]
     for r in report.scopes:
         ms = "-" if r.ms is None else f"{r.ms:.1f}"
         rows.append((r.name, ms, str(r.stages), str(r.substages), str(r.functions), str(r.clean)))
     figures: dict[str, Any] = {
-        "step_strand_layers": layers,
+        "step_size": setting.size[0],
         "step_build_seconds": seconds,
         "step_seconds": one,
         "step_passes": len(stages),
