@@ -35,7 +35,7 @@ class Reads:
         self.transfer: Transfer | None = None
         """None where there is nothing to read, or too much."""
         self._views: list[np.ndarray | None] = [None] * len(self._places)
-        if not 0 < sum(_n_bytes(*place) for place in self._places) <= MOST_BYTES:
+        if not 0 < sum(n_bytes(*place) for place in self._places) <= MOST_BYTES:
             return
         sources: list[Any] = []
         self._first: list[int] = []
@@ -97,7 +97,7 @@ class Submits:
         submit(batch)
 
 
-def _n_bytes(part: Part, v: Variable) -> int:
+def n_bytes(part: Part, v: Variable) -> int:
     if v.uid in part.packed.buffers:
         return 4 * part.packed.plan.buffers[part.packed.buffers[v.uid]].n_words
     return sum(part.packed.plan.images[i].n_bytes for i in part.packed.images[v.uid])

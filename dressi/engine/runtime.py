@@ -175,7 +175,7 @@ class Runtime:
             known = self.evaluations.add(asked, self.compile(packed), lowered)
         now = (self.store.version, self.epoch)
         if known.part.ran_at != now:
-            known.part.run(1, self.store)
+            known.part.run(self.store, 1)
             known.part.ran_at = now
         return [self.read(known.part, m, v) for m, v in zip(known.outputs, asked, strict=True)]
 
