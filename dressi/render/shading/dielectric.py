@@ -103,7 +103,7 @@ def shade_dielectric(
             narrow = inclusive_clamp(rough, MIN_ROUGHNESS, 1.0)
             alpha = narrow * narrow
             if as_number(light_radius) != 0.0:
-                alpha = F.minimum(alpha + wider, 1.0)
+                alpha = alpha + wider
             mirror.append(share * ggx(alpha, normal, half) * smith(alpha, n_l, n_v))
         specular.append(radiance * (n_l * fresnel * F.add_n(mirror)))
         below = n_l if inner is normal else F.maximum(F.dot(inner, to_light), 0.0)
