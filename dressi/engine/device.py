@@ -46,8 +46,8 @@ class Executable(Protocol):
         """Words of a buffer of ``plan.buffers``."""
         ...
 
-    def stage_times_ms(self) -> list[tuple[str, float]]:
-        """(stage, ms) of the last run, copies last; compiled with timestamps."""
+    def run_timed(self) -> list[tuple[str, float]]:
+        """Run the plan once; (stage, ms), copies last."""
         ...
 
     def close(self) -> None:
@@ -134,9 +134,7 @@ class Device(Protocol):
         """Raise OutOfMemoryError where the plan cannot fit, before anything is made."""
         ...
 
-    def compile(
-        self, plan: Plan, timestamps: bool = False, source: object | None = None
-    ) -> Executable:
+    def compile(self, plan: Plan, source: object | None = None) -> Executable:
         """Make everything that a plan needs. source: the ``Packed`` that the plan is part of, for a
         device that evaluates graphs."""
         ...

@@ -6,7 +6,8 @@ submits that they are part of.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,28 @@ def submit(batch: Batch) -> None:
     """Run a batch and wait for it."""
     batch.start()
     batch.finish()
+
+
+@contextmanager
+def outputs_kept(device: Device, part: Part) -> Iterator[None]:
+    """What users may read of a plan is put back after the body, which may run it."""
+    places = part.outputs()
+    if not places:
+        yield
+        return
+    with ExitStack() as stack:
+        read, write = (
+            stack.enter_context(closing(device.transfer(use, places, "outputs of a plan")))
+            for use in ("readback", "upload")
+        )
+        submit(device.batch([read]))
+        read.fetch()
+        try:
+            yield
+        finally:
+            for words, kept in zip(write.words, read.words, strict=True):
+                words[:] = kept
+            submit(device.batch([write]))
 
 
 def _whole(pieces: Sequence[np.ndarray]) -> np.ndarray:

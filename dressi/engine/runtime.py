@@ -25,6 +25,7 @@ from dressi.ad.verify import check_graph, check_indices
 from dressi.engine.device import Device
 from dressi.engine.evaluations import Evaluations
 from dressi.engine.leafstore import LeafStore, present
+from dressi.engine.moves import outputs_kept
 from dressi.engine.stepper import Part
 from dressi.errors import DeviceError, GraphError, OutOfMemoryError
 from dressi.inspect.dumps import dump
@@ -184,23 +185,17 @@ class Runtime:
         return present(part.read(lowered, self.limits), v)
 
     def stage_times_ms(self, part: Part, n: int) -> list[tuple[str, float]]:
-        """Median time of each stage in ms over n runs, copies last. Data of leaves is put back."""
-        timed = self.device.compile(part.packed.plan, timestamps=True, source=part.packed)
+        """Median time of each stage in ms over n runs, copies last. Data of leaves is put back, and
+        so is what can be read."""
+        part.refresh(self.store)
         kept = self.store.save(part.packed)
-        try:
-            if part.packed.uniforms:
-                timed.write_uniforms(self.store.uniform_words(part.packed))
-            rows = []
-            for _ in range(n):
-                timed.run(1)
-                rows.append(timed.stage_times_ms())
-            return [
-                (rows[0][k][0], float(np.median([r[k][1] for r in rows])))
-                for k in range(len(rows[0]))
-            ]
-        finally:
-            timed.close()
-            self.store.restore(kept)
+        with outputs_kept(self.device, part):
+            try:
+                rows = [part.executable.run_timed() for _ in range(n)]
+            finally:
+                self.store.restore(kept)
+        names = [name for name, _ in rows[0]]
+        return [(name, float(np.median([r[k][1] for r in rows]))) for k, name in enumerate(names)]
 
     # -- memory
 

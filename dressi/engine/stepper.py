@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, MutableSequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -65,6 +66,14 @@ class Part:
             return from_buffer(words, v)
         planes = [self.executable.download(i) for i in self.packed.images[v.uid]]
         return from_planes(planes, v, limits)
+
+    def outputs(self) -> list[Any]:
+        """Images and buffers of what users may read from here, for a ``Transfer``."""
+        task = self.packed.task
+        held = {v.uid for v in (() if task is None else task.outputs) if self.holds(v)}
+        numbers = {i for uid in held for i in self.packed.images.get(uid, ())}
+        buffers = {self.packed.buffers[uid] for uid in held if uid in self.packed.buffers}
+        return [*self.executable.images(sorted(numbers)), *self.executable.buffers(sorted(buffers))]
 
     def run(self, store: LeafStore, n: int) -> None:
         """n runs with the uniforms that the store has now."""

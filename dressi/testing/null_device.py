@@ -129,13 +129,11 @@ class NullDevice:
             text = f"{what} does not fit into memory_limit: needs {needed} bytes, {left} are left"
             raise OutOfMemoryError(text, needed, left)
 
-    def compile(
-        self, plan: Plan, timestamps: bool = False, source: object | None = None
-    ) -> NullExecutable:
+    def compile(self, plan: Plan, source: object | None = None) -> NullExecutable:
         self.note("compile", plan.name)
         self.check_room(plan)
         assert isinstance(source, Packed), "a plan alone does not say what to compute"
-        executable = NullExecutable(self, source, timestamps)
+        executable = NullExecutable(self, source)
         self._executables.add(executable)
         return executable
 
@@ -203,16 +201,14 @@ class NullDevice:
 class NullExecutable:
     """A plan on a null device."""
 
-    def __init__(self, device: NullDevice, packed: Packed, timestamps: bool) -> None:
+    def __init__(self, device: NullDevice, packed: Packed) -> None:
         self.plan = packed.plan
         self.build_times = {"spirv": 0.0, "pipelines": 0.0, "other": 0.0}
         self.closed = False
         self._device = device
-        self._timestamps = timestamps
         self._places = device.places(packed.plan)
         self._values = Values(packed)
         self._uniforms = bytes(16 * packed.plan.uniform_slots)
-        self._ran = False
 
     def check(self) -> None:
         """Raises DeviceError where a Vulkan device would refuse to run it."""
@@ -239,7 +235,6 @@ class NullExecutable:
 
     def execute(self) -> None:
         """One run: stages, then copies."""
-        self._ran = True
         for place, data in self._values.run(lambda p: self._places[p].data, self._uniforms):
             self._places[place].data = data
         copies = [(self._places["image", a].data, b) for a, b in self.plan.updates]
@@ -262,9 +257,8 @@ class NullExecutable:
         self._device.note("read", self.plan.name)
         return self._places["buffer", buffer_index].data
 
-    def stage_times_ms(self) -> list[tuple[str, float]]:
-        if not (self._timestamps and self._ran):
-            raise DeviceError(f"plan '{self.plan.name}' has no times")
+    def run_timed(self) -> list[tuple[str, float]]:
+        self.run()
         return [(name, 1.0) for name in (*(s.name for s in self.plan.stages), "updates")]
 
     def close(self) -> None:

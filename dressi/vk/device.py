@@ -206,17 +206,15 @@ class Device:
             what += f" (its largest image: '{most.name}' {most.format} {most.width}x{most.height})"
         self.memory.check_room(new, what)
 
-    def compile(
-        self, plan: Plan, timestamps: bool = False, source: object | None = None
-    ) -> Executable:
+    def compile(self, plan: Plan, source: object | None = None) -> Executable:
         """Makes everything a plan needs and records its command buffer.
 
-        ``timestamps``: measure each stage (``Executable.stage_times_ms``). ``source``: what the
-        plan is part of; of no use here. Raises ShaderError, OutOfMemoryError, DeviceError.
+        ``source``: what the plan is part of; of no use here. Raises ShaderError,
+        OutOfMemoryError, DeviceError.
         """
         self.context.enter()
         try:
-            executable = Executable(self, plan, timestamps)
+            executable = Executable(self, plan)
         except DeviceError as error:
             # What the layers have to say explains the error, and must not surface in a later call.
             if self.context.instance.messages:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from dressi.errors import DeviceError
@@ -42,7 +43,7 @@ class Executable:
     build_times: dict[str, float]
     """Seconds that compiling took: ``spirv`` (GLSL to SPIR-V), ``pipelines``, ``other``."""
 
-    def __init__(self, device: Owner, plan: Plan, timestamps: bool = False) -> None:
+    def __init__(self, device: Owner, plan: Plan) -> None:
         start = time.perf_counter()
         self.plan = plan
         self.what = f"plan '{plan.name}'"
@@ -55,10 +56,10 @@ class Executable:
         """What is recorded, for a ``Batch``."""
         self._closed = False
         self._submits: dict[int, tuple[Any, ...]] = {}
-        self._queries: CData = None
+        self._timed: tuple[Any, CData] | None = None  # submit and queries of ``run_timed``
         self._uniforms: Buffer | None = None
         try:
-            self._build(timestamps)
+            self._build()
         except BaseException:
             self._owned.destroy()
             raise
@@ -68,7 +69,7 @@ class Executable:
 
     # Building
 
-    def _build(self, timestamps: bool) -> None:
+    def _build(self) -> None:
         ctx, owned, plan = self._ctx, self._owned, self.plan
         substages = [s for stage in plan.stages for s in stage.substages]
         sources = []
@@ -112,11 +113,9 @@ class Executable:
             for p, s, d in zip(pipelines, substages, sets, strict=False)
         )
         by_stage = [[next(bound) for _ in stage.substages] for stage in plan.stages]
-        if timestamps:
-            self._queries = create_queries(ctx, owned, plan)
-        self.commands = ctx.command_buffer(owned, f"plan '{plan.name}'")
-        objects = Objects(self._images, self._buffers, passes, by_stage, self._queries)
-        record(ctx, self.commands, plan, objects)
+        self.commands = ctx.command_buffer(owned, self.what)
+        self._objects = Objects(self._images, self._buffers, passes, by_stage)
+        record(ctx, self.commands, plan, self._objects)
 
     # Running
 
@@ -193,11 +192,20 @@ class Executable:
         self._ctx.check_validation()
         return words
 
-    def stage_times_ms(self) -> list[tuple[str, float]]:
-        """Return the milliseconds of each stage in the last run, by name, and of the copies as
-        ``updates``. Raises DeviceError when it was not compiled with ``timestamps=True``."""
+    def run_timed(self) -> list[tuple[str, float]]:
+        """Run the plan once, one stage after the other; return the milliseconds of each by name,
+        and of the copies as ``updates``. Raises DeviceError where the queue has no timestamps."""
         self.check()
-        return stage_times_ms(self._ctx, self._queries, self.plan)
+        ctx, plan = self._ctx, self.plan
+        if self._timed is None:
+            queries = create_queries(ctx, self._owned, plan)
+            commands = ctx.command_buffer(self._owned, f"{self.what}, timed")
+            record(ctx, commands, plan, replace(self._objects, queries=queries))
+            self._timed = ctx.submit_info([commands]), queries
+        submit, queries = self._timed
+        ctx.submit(submit[0], self.what)
+        ctx.check_validation()
+        return stage_times_ms(ctx, queries, plan)
 
     def close(self) -> None:
         """Destroys everything that the plan owns; persistent images stay. Idempotent."""

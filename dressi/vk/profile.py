@@ -73,7 +73,7 @@ class Measurable(Protocol):
         """Name, driver and type."""
         ...
 
-    def compile(self, plan: Plan, timestamps: bool = False) -> Executable:
+    def compile(self, plan: Plan) -> Executable:
         """A plan that is ready to run."""
         ...
 
@@ -124,11 +124,10 @@ def measure(device: Measurable) -> DeviceProfile:
 
 def _costs(device: Measurable, compute: bool) -> Costs:
     plan = _plan(compute)
-    with device.compile(plan, timestamps=True) as executable:
+    with device.compile(plan) as executable:
         best: list[float] = []
         for _ in range(RUNS):
-            executable.run()
-            times = [1e3 * ms for _, ms in executable.stage_times_ms()]
+            times = [1e3 * ms for _, ms in executable.run_timed()]
             best = [min(a, b) for a, b in zip(best, times, strict=True)] if best else times
     by_name: dict[str, float] = {}
     for stage, us in zip(plan.stages, best, strict=False):

@@ -17,7 +17,7 @@ from dressi.apps.experiments import run_experiment
 from dressi.apps.experiments.face_capture import N_LANDMARKS, Frame, read_scan, shrunk
 from dressi.apps.experiments.face_files import checked, read_depth, read_frames, write_frames
 from dressi.apps.experiments.face_model import JAW, head_model
-from dressi.apps.experiments.face_results import align, cleaned
+from dressi.apps.experiments.face_results import align, cleaned, face_normals, unfolded
 from dressi.apps.experiments.face_start import counted, similarity, start_from_landmarks
 from dressi.errors import DressiError, LoadError
 from dressi.render.fit import distance_to_surface
@@ -201,6 +201,26 @@ def test_hardly_seen_texels_are_filled_from_those_around_them() -> None:
     np.testing.assert_array_equal(out[rest], image.astype(np.float32)[rest])
     unseen = cleaned({"albedo": out}, counts * 0)["albedo"]
     np.testing.assert_array_equal(unseen, out)
+
+
+def test_folded_faces_go_back_as_far_as_they_must() -> None:
+    """A vertex is pushed across its neighbours, all others move together."""
+    ball = icosphere(3)
+    before, faces = ball.positions.astype(np.float32), ball.faces
+    moved = before + np.float32((0.0, 0.0, 0.5))
+    assert unfolded(moved, before, faces)[1] == 0
+    np.testing.assert_array_equal(unfolded(moved, before, faces)[0], moved)
+    pushed = moved.copy()
+    beside = np.setdiff1d(faces[(faces == 0).any(axis=1)], [0])[0]
+    pushed[0] += 2.0 * (before[beside] - before[0])
+    found, n_turned = unfolded(pushed, before, faces)
+    assert n_turned > 0
+    turns = (face_normals(found, faces) * face_normals(before, faces)).sum(axis=1)
+    assert (turns > 0.0).all()
+    far = np.linalg.norm(before - before[0], axis=1) > 1.0
+    np.testing.assert_array_equal(found[far], moved[far])
+
+    assert np.abs(found - before)[:, 2].mean() > 0.45, "more went back than was folded"
 
 
 def test_distances_are_those_after_rigid_alignment_without_scale() -> None:

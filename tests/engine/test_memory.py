@@ -280,3 +280,23 @@ def test_zero_copy_saves_an_image_of_each_leaf() -> None:
             images[on] = ad.memory().images
             assert np.isfinite(ad.recv_img(x)).all()
     assert images[False] - images[True] >= 3 * 64 * 64 * 16  # x and its moments
+
+
+# -- measuring -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lowering", ["graphics", "compute"])
+def test_times_are_measured_in_the_memory_of_the_step(lowering: Any) -> None:
+    """There is no room for a second copy of its images, and all that can be read stays."""
+    x, y = many_passes()
+    loss = F.mean(F.dot(y, y))
+    options = Options(lowering=lowering, cache=False, reuse_images=False)
+    with DressiAD(options=options, memory_limit=8 * MB) as ad:
+        start(ad, loss, x, Adam(0.1))
+        ad.exec_steps(3)
+        before, found = ad.memory(), [ad.recv_img(v) for v in (loss, x)]
+        assert 2 * before.images > 8 * MB, "a second copy would fit"
+        assert len(ad.stage_times_ms(2)) == len(ad.plan.stages) + 1
+        assert ad.memory() == before
+        for v, a in zip((loss, x), found, strict=True):
+            np.testing.assert_array_equal(ad.recv_img(v), a)

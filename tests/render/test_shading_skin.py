@@ -258,6 +258,27 @@ def test_two_lobes_are_the_mean_of_each_alone() -> None:
     assert np.abs(first - second).max() > 0.005, "not one lobe twice"
 
 
+def test_a_wide_light_widens_its_highlight_and_no_reflection_of_the_sky() -> None:
+    s, rough, radius = surface(), 0.3, 0.2
+
+    def specular(rough: float, lights: list, sky: Sky | None, radius: float = 0.0) -> np.ndarray:
+        lobes = [(rough, 1.0)]
+        return value(shade_dielectric(s, 1.4, lobes, lights, sky, light_radius=radius).specular)
+
+    wider = float(np.sqrt(rough**2 + 0.5 * radius))
+    np.testing.assert_allclose(
+        specular(rough, [SUN], None, radius), specular(wider, [SUN], None), rtol=1e-5
+    )
+    assert np.abs(specular(rough, [SUN], None) - specular(wider, [SUN], None)).max() > 0.01
+    np.testing.assert_array_equal(specular(rough, [], Sky(), radius), specular(rough, [], Sky()))
+
+
+def test_the_size_of_a_light_has_a_gradient() -> None:
+    radius = number(0.2, True)
+    split = shade_dielectric(surface(6), 1.4, [(0.3, 1.0)], [SUN], light_radius=radius)
+    assert gradcheck([split.specular]).ok
+
+
 def test_every_number_of_skin_has_a_gradient() -> None:
     s = surface(12, 2)
     names = ("width", "ior", "lobe_ratio", "lobe_mix", "transmission")
@@ -390,6 +411,7 @@ def test_the_opening_has_gradients() -> None:
         (lambda: shade_skin(surface(), Skin(1.0), [SUN], thick=[]), "thickness for each of 1"),
         (lambda: shade_skin(Surface(), Skin(1.0), [SUN]), "needs a Surface with position"),
         (lambda: shade_dielectric(surface(), 1.4, [], [SUN], through=[]), "through for each of 1"),
+        (lambda: shade_dielectric(surface(), 1.4, [], light_radius=-1.0), "light_radius must be"),
         (lambda: graph(scene(), number((1.0, 2.0), vtype=VEC2), *SKIN, 11), "width must be FLOAT"),
         (lambda: thickness(None, vectors([(0, 0, 0)])), "shadow must be a ShadowMap"),  # type: ignore[arg-type]
         (lambda: mouth_occlusion(vectors([(0, 0, 0)]), 1.0, 1.0, (1.0, 2.0)), "direction must be"),

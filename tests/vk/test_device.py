@@ -393,8 +393,8 @@ def test_close_destroys_executables_and_images() -> None:
     with open_device() as device:
         device.upload(1, "R32F", 1, 1, bytes(4))
         depth = stage(draw(frag("y = 1.0;"), depth=True))
-        executable = device.compile(plan(depth), timestamps=True)
-        executable.run()
+        executable = device.compile(plan(depth))
+        executable.run_timed()
         assert device.live_handles()["VkImage"] == 3
     assert not any(device.live_handles().values())
     executable.close()
@@ -585,11 +585,11 @@ def everything(opened: list[Device]) -> None:
     device = open_device(validate=False)
     opened.append(device)
     device.upload(1, "R32F", 8, 4, bytes(128))
-    executable = device.compile(all_features_plan(), timestamps=True)
+    executable = device.compile(all_features_plan())
     executable.run()
     executable.download(0)
     executable.download_buffer(0)
-    executable.stage_times_ms()
+    executable.run_timed()
 
 
 def test_a_fence_that_is_asked_need_not_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

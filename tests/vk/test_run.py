@@ -387,9 +387,8 @@ def test_stages_that_differ_only_in_images_share_pass_and_pipeline(device: Devic
 
 def test_stage_times_are_named_and_positive(device: Device) -> None:
     p = plan(stage(draw(frag("y = 1.0;")), name="fill"))
-    with device.compile(p, timestamps=True) as executable:
-        executable.run()
-        times = executable.stage_times_ms()
+    with device.compile(p) as executable:
+        times = executable.run_timed()
     assert [name for name, _ in times] == ["fill", "updates"]
     assert all(t >= 0 for _, t in times)
 

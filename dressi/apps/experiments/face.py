@@ -41,6 +41,7 @@ from dressi.apps.experiments.face_results import (
     landmark_error,
     landmark_pixels,
     start_head,
+    unfolded,
 )
 from dressi.apps.experiments.face_start import Start, start_from_landmarks
 from dressi.errors import DressiError
@@ -64,7 +65,7 @@ class Settings(common.Settings):
         "at a quarter of the side; half as many beyond the span, fewer at larger sizes",
         smoke=4,
         least=3,
-        quick=40,
+        quick=80,
     )
     height: int = option(640, "of the renderings, pixels; 4 x 3", smoke=64, least=64, quick=320)
     map_side: int = option(256, "texels of a side, 2 x 1", smoke=32, least=16, quick=128)
@@ -124,6 +125,8 @@ def run(settings: Settings) -> Result:
     first, others = levels_of(settings)
     coarse = fit_case(case, [first], Weights(), settings)
     fitted = fit_case(case, others, Weights(), settings, coarse)
+    positions, folded = unfolded(fitted.positions, coarse.positions, case.model.faces)
+    fitted = replace(fitted, positions=positions)
     weights = fitted.values["expression"].ravel().tolist()
     figures: dict[str, Any] = {
         "fit_seconds": time.perf_counter() - begin,
@@ -131,6 +134,7 @@ def run(settings: Settings) -> Result:
         "scale": float(np.exp(fitted.values["log_scale"]).item()),
         "expressions": dict(zip(case.model.names, weights, strict=True)),
         "losses": fitted.losses,
+        "faces_unfolded": folded,
     }
     before = start_head(case.model, case.start.scale, settings.map_side)
     figures |= shape_figures(case, before.positions, case.start.views, "start_")

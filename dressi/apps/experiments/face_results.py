@@ -34,6 +34,10 @@ FACE_RADIUS_CM = 9.5
 TIP = 30
 """Landmark of the tip of the nose."""
 
+KEPT, LEAST_KEPT = 0.8, 0.05
+"""What is left of the way of a vertex of a folded face, per round; shares that are as good as
+none."""
+
 WELL_SEEN = 1.0
 """Pixels, weighted by how much they face the camera, from which on a texel counts as seen."""
 
@@ -237,3 +241,32 @@ def head_scene(model: HeadModel, head: Head) -> Scene:
         base_color_map=albedo, normal_map=normal, metallic_roughness_map=surface, name="skin"
     )
     return one_mesh_scene((primitive_of(mesh, 0),), (material,), images, "head")
+
+
+def unfolded(
+    positions: np.ndarray, before: np.ndarray, faces: np.ndarray
+) -> tuple[np.ndarray, int]:
+    """Return positions (V, 3) without a face that is turned by a right angle or more against where
+    it was ``before``, and how many faces were: their vertices, and those beside them, go back, in
+    rounds, as far as they must. At worst they are those of before, where no face is turned."""
+    away = np.asarray(positions, np.float64) - before
+    share = np.ones(len(away))
+    normals, n_turned = face_normals(before, faces), None
+    has_area = normals.any(axis=1)
+    while True:
+        found = (before + share[:, None] * away).astype(positions.dtype)
+        turned = has_area & ((face_normals(found, faces) * normals).sum(axis=1) <= 0.0)
+        n_turned = int(turned.sum()) if n_turned is None else n_turned
+        if not turned.any():
+            return found, n_turned
+        touched = np.zeros(len(share), bool)
+        touched[faces[turned]] = True
+        touched[faces[touched[faces].any(axis=1)]] = True
+        share[touched] *= KEPT
+        share[share < LEAST_KEPT] = 0.0
+
+
+def face_normals(positions: np.ndarray, faces: np.ndarray) -> np.ndarray:
+    """Return (F, 3), normals as long as twice the area."""
+    a, b, c = np.asarray(positions, np.float64)[faces].transpose(1, 0, 2)
+    return np.cross(b - a, c - a)

@@ -50,6 +50,10 @@ NUMBERS: dict[str, tuple[float, float, float]] = {
 COLORS = {"teeth": (0.88, 0.82, 0.74), "gums": (0.60, 0.23, 0.21)}
 """Linear albedo of parts without a texture."""
 
+LIGHT_RADIUS = 0.1
+"""Radians, half the angle of the lights in the sky: lamps of 60 cm, as portraits have them, from
+three metres. A light without size is a highlight in the eye that is smaller than a pixel."""
+
 IRIS_PLANE = 0.14
 """From the middle of the eyeball to the plane of its iris, in units of 10 cm: ICT's eyes are a
 quarter larger than people's."""
@@ -133,6 +137,7 @@ def shade_meshes(
     surface = Surface(albedo, pixels.position, pixels.normal, pixels.to_eye, occlusion=free)
     rough = F.where(is_skin, look.roughness, pixels.number(1, "roughness"))
     mix = pixels.number(2, "lobe_mix")
+    inner = F.normalize(F.mix(pixels.normal, axis, iris))
     split = shade_dielectric(
         surface,
         pixels.number(0, "ior"),
@@ -140,11 +145,19 @@ def shade_meshes(
         [light.light for light in lights],
         environment,
         shadows,
-        inner_normal=F.normalize(F.mix(pixels.normal, axis, iris)),
+        inner_normal=inner,
         through=back,
+        light_radius=LIGHT_RADIUS,
     )
+    # What is hidden from the sky sees surfaces, again and again: a geometric series. Without it the
+    # inside of the mouth would be black. Skin sees its own colour, teeth see that of gums and
+    # tongue. Light of the lights falls on a part of them only, and is left alone.
+    in_mouth = pixels.of("teeth", "gums")
+    hidden = F.where(in_mouth, F.constant(COLORS["gums"]), albedo) * (1.0 - free)
+    bounced = environment.diffuse(inner) * free * (hidden / (1.0 - hidden))
+    entering = split.diffuse + bounced
     spread = build_diffusion(
-        split.diffuse,
+        entering,
         pixels.position,
         matrix,
         look.skin.kernel(look.taps),
@@ -152,12 +165,9 @@ def shade_meshes(
         # Teeth and gums are spread as skin; what lies at another depth does not mix.
         pixels.of("skin", "teeth", "gums"),
     )
-    diffuse = F.where(is_eye, split.diffuse, spread)
-    # What is hidden from the sky sees surfaces of its own colour, again and again: a geometric
-    # series. Without it the inside of the mouth would be black.
-    bounces = 1.0 / (1.0 - albedo * (1.0 - free))
-    inside = F.where(pixels.of("teeth", "gums"), free, 1.0)
-    return albedo * diffuse * bounces + split.specular * inside, shadows
+    diffuse = F.where(is_eye, entering, spread)
+    inside = F.where(in_mouth, free, 1.0)
+    return albedo * diffuse + split.specular * inside, shadows
 
 
 def _irises(human: Human, pixels: Pixels, eye: Eye) -> tuple[Variable, Variable, Variable]:
@@ -215,7 +225,11 @@ def over_tears(
     """VEC3: the picture with the line of tears over it, which only reflects. tears: their own
     rasterization; shadows: of the pixels behind, which are next to them."""
     wet, alpha = shade_tears(
-        surface, lights=[x.light for x in lights], environment=environment, shadows=shadows
+        surface,
+        lights=[x.light for x in lights],
+        environment=environment,
+        shadows=shadows,
+        light_radius=LIGHT_RADIUS,
     )
     shown = tears.mask * F.to_float(F.compare("lte", tears.depth, raster.depth))
     return F.mix(color, wet, alpha * shown)

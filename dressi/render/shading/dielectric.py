@@ -18,7 +18,14 @@ from dressi.render.shading.lights import Light
 from dressi.render.shading.models import Shadows, lit
 from dressi.render.shading.pbr import MIN_ROUGHNESS, Environment, ggx, schlick, smith
 from dressi.render.shading.surface import Surface
-from dressi.render.shading.values import Value, as_variable, check_class, inclusive_clamp
+from dressi.render.shading.values import (
+    Value,
+    as_number,
+    as_variable,
+    check_class,
+    check_number,
+    inclusive_clamp,
+)
 
 Lobes = Sequence[tuple[Value, Value]]
 """(roughness FLOAT, weight FLOAT) of each lobe; the weights should sum to 1."""
@@ -58,15 +65,21 @@ def shade_dielectric(
     shadows: Shadows | None = None,
     inner_normal: Variable | None = None,
     through: Sequence[Variable | None] | None = None,
+    light_radius: Value = 0.0,
 ) -> Split:
     """The two parts of a dielectric's light.
 
     surface: with position, normal and to_eye; albedo, metallic and roughness are not read. ior:
     FLOAT >= 1. lobes: see Lobes. inner_normal: VEC3 unit, of the diffuse part, where it lies below
     the surface; default: the same normal. through: for each light VEC3, the irradiance that comes
-    through from behind for a radiance of 1, in no shadow; None: nothing. The rest: see ``pbr``.
-    Gradient to all. Raises GraphError as ``pbr``, and for another number of ``through``.
+    through from behind for a radiance of 1, in no shadow; None: nothing. light_radius: FLOAT >= 0,
+    radians, half the angle that the lights fill in the sky: it widens their highlights (a disc of
+    lights turns the half vector by up to half of it; Karis 2013, Real Shading in Unreal Engine 4).
+    The rest: see ``pbr``. Gradient to all. Raises GraphError as ``pbr``, for a negative
+    light_radius, and for another number of ``through``.
     """
+    check_number("shade_dielectric: light_radius", light_radius, 0.0, math.pi)
+    wider = 0.5 * as_variable("shade_dielectric: light_radius", light_radius, FLOAT)
     check_class("shade_dielectric: surface", surface, Surface)
     position, normal, to_eye = surface.need("shade_dielectric", "position", "normal", "to_eye")
     inner = normal if inner_normal is None else inner_normal
@@ -89,6 +102,8 @@ def shade_dielectric(
         for rough, share in zip(roughs, shares, strict=True):
             narrow = inclusive_clamp(rough, MIN_ROUGHNESS, 1.0)
             alpha = narrow * narrow
+            if as_number(light_radius) != 0.0:
+                alpha = alpha + wider
             mirror.append(share * ggx(alpha, normal, half) * smith(alpha, n_l, n_v))
         specular.append(radiance * (n_l * fresnel * F.add_n(mirror)))
         below = n_l if inner is normal else F.maximum(F.dot(inner, to_light), 0.0)

@@ -172,13 +172,18 @@ def shade_tears(
     lights: Sequence[Light] = (),
     environment: Environment | None = None,
     shadows: Shadows | None = None,
+    light_radius: Value = 0.0,
 ) -> tuple[Variable, Variable]:
     """(VEC3 colour, FLOAT alpha) of a layer of tears, which only reflects.
 
     Blended over what lies behind, colour times alpha is what it reflects and 1 - alpha what it lets
-    through; alpha is the reflectance towards the eye. Gradient to all.
+    through; alpha is the reflectance towards the eye. light_radius: as in ``shade_dielectric``.
+    Gradient to all.
     """
     normal, to_eye = surface.need("shade_tears", "normal", "to_eye")
-    split = shade_dielectric(surface, ior, [(roughness, 1.0)], lights, environment, shadows)
+    lobes = [(roughness, 1.0)]
+    split = shade_dielectric(
+        surface, ior, lobes, lights, environment, shadows, light_radius=light_radius
+    )
     share = schlick(normal_reflectance(ior), F.abs(F.dot(normal, to_eye)))
     return F.safe_div(split.specular, share), share
