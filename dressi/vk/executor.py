@@ -33,8 +33,7 @@ watchdog of a display driver) comes between them."""
 class Executable:
     """A plan that is ready to run. Made by ``Device.compile``; used by one thread at a time.
 
-    Close it when it is no longer needed: what it made lives until then, or until its device is
-    closed.
+    Close it when it is no longer needed; closing its device does as well.
 
     Every method raises DeviceError when the executable or its device is closed, or in a forked
     child.
@@ -72,15 +71,9 @@ class Executable:
     def _build(self) -> None:
         ctx, owned, plan = self._ctx, self._owned, self.plan
         substages = [s for stage in plan.stages for s in stage.substages]
-        sources = []
-        for substage in substages:
-            texts = (
-                ("vert", substage.vertex),
-                ("frag", substage.fragment),
-                ("frag", substage.outside),
-                ("comp", substage.compute),
-            )
-            sources += [t for t in texts if t[1]]
+        kinds = ("vert", "vertex"), ("frag", "fragment"), ("frag", "outside"), ("comp", "compute")
+        texts = [(kind, getattr(s, name)) for s in substages for kind, name in kinds]
+        sources = [t for t in texts if t[1]]
         check_sizes(plan, ctx.limits)
         self._device.check_room(plan)
         start = time.perf_counter()
@@ -93,9 +86,8 @@ class Executable:
         passes: list[RenderPass | None] = []
         jobs: list[Job] = []
         for stage in plan.stages:
-            render_pass = None
-            if stage.kind == "graphics":
-                render_pass = render_passes.create(stage, self._images)
+            graphics = stage.kind == "graphics"
+            render_pass = render_passes.create(stage, self._images) if graphics else None
             passes.append(render_pass)
             handle = None if render_pass is None else render_pass.handle
             jobs += [Job(s, handle, i) for i, s in enumerate(stage.substages)]
@@ -186,9 +178,8 @@ class Executable:
         self.check()
         size = 4 * self.plan.buffers[buffer_index].n_words
         what = f"download of buffer {buffer_index} of {self.what}"
-        words = read_buffer(
-            self._ctx, self._device.staging, self._buffers[buffer_index], size, what
-        )
+        staging, buffer = self._device.staging, self._buffers[buffer_index]
+        words = read_buffer(self._ctx, staging, buffer, size, what)
         self._ctx.check_validation()
         return words
 
