@@ -204,8 +204,9 @@ class TextureSchedule:
     texels. backward: of F.texture. shape_lr: not None: the vertices move too, by the colours, the
     silhouettes and the regularizers of ``shape``, with this learning rate. r_px: reach in pixels; 1
     is antialiasing mode. hold: steps with one shift of the projection, while nothing is rasterized
-    again; 1 where the vertices move, which have to be rasterized anyway. sobol: whether the
-    projection is shifted by Sobol points and ``inverse_uv`` draws other pixels in each step; False:
+    again (of the pear, 6 for 3 saves a quarter of the time and costs 0.07 dB); 1 where the vertices
+    move, which have to be rasterized anyway. sobol: whether the projection is shifted by Sobol
+    points and ``inverse_uv`` draws other pixels in each step; False:
     the same pixels always. laplacian: its weight where the vertices move, at the start and at the
     end; None: that of the end of ``shape`` throughout."""
 
@@ -216,7 +217,7 @@ class TextureSchedule:
     start: float = 1.0
     shape_lr: tuple[float, float] | None = None
     r_px: float = 1.0
-    hold: int = 3
+    hold: int = 6
     sobol: bool = True
     laplacian: tuple[float, float] | None = None
     shape: ShapeSchedule = field(default_factory=ShapeSchedule)

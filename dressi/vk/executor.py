@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from dressi.errors import DeviceError
@@ -23,7 +22,7 @@ from dressi.vk.record import Objects, record
 from dressi.vk.renderpass import RenderPass, RenderPasses
 from dressi.vk.resources import check_alive, check_sizes, create_resources
 from dressi.vk.shader import compile_glsl
-from dressi.vk.timestamps import create_queries, stage_times_ms
+from dressi.vk.timed import TimedRun
 
 CHUNK = 32
 """Runs of one submit. Two submits are in flight, so the device never waits, and Ctrl-C (or the
@@ -55,7 +54,7 @@ class Executable:
         """What is recorded, for a ``Batch``."""
         self._closed = False
         self._submits: dict[int, tuple[Any, ...]] = {}
-        self._timed: tuple[Any, CData] | None = None  # submit and queries of ``run_timed``
+        self._timed: TimedRun | None = None
         self._uniforms: Buffer | None = None
         try:
             self._build()
@@ -187,16 +186,9 @@ class Executable:
         """Run the plan once, one stage after the other; return the milliseconds of each by name,
         and of the copies as ``updates``. Raises DeviceError where the queue has no timestamps."""
         self.check()
-        ctx, plan = self._ctx, self.plan
         if self._timed is None:
-            queries = create_queries(ctx, self._owned, plan)
-            commands = ctx.command_buffer(self._owned, f"{self.what}, timed")
-            record(ctx, commands, plan, replace(self._objects, queries=queries))
-            self._timed = ctx.submit_info([commands]), queries
-        submit, queries = self._timed
-        ctx.submit(submit[0], self.what)
-        ctx.check_validation()
-        return stage_times_ms(ctx, queries, plan)
+            self._timed = TimedRun(self._ctx, self._owned, self.plan, self._objects)
+        return self._timed.run()
 
     def close(self) -> None:
         """Destroys everything that the plan owns; persistent images stay. Idempotent."""

@@ -19,7 +19,6 @@ from dressi.vk.image import Image, barrier, dispatch_barrier
 from dressi.vk.memory import Buffer
 from dressi.vk.pipeline import Bound
 from dressi.vk.renderpass import RenderPass
-from dressi.vk.timestamps import n_timestamps
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Objects:
     bound: Sequence[Sequence[Bound]]
     """By stage and substage."""
     queries: CData = None
-    """VkQueryPool with ``n_timestamps(plan)`` timestamps, or None."""
+    """VkQueryPool (start of the first stage, end of each, end of the copies), or None."""
 
 
 def record(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None:
@@ -47,7 +46,7 @@ def record(ctx: Context, commands: CData, plan: Plan, objects: Objects) -> None:
     only_dispatches = all(stage.kind == "compute" for stage in plan.stages)
     between = partial(dispatch_barrier, transfers=True) if only_dispatches else barrier
     if objects.queries is not None:
-        lib.vkCmdResetQueryPool(commands, objects.queries, 0, n_timestamps(plan))
+        lib.vkCmdResetQueryPool(commands, objects.queries, 0, len(plan.stages) + 2)
     # Orders this step after what comes before it in the same submit. After a submit that was waited
     # for everything is finished and available, and what is read here becomes visible.
     between(ctx, commands)

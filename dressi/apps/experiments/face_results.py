@@ -34,7 +34,7 @@ FACE_RADIUS_CM = 9.5
 TIP = 30
 """Landmark of the tip of the nose."""
 
-KEPT, LEAST_KEPT = 0.8, 0.05
+KEPT, LEAST_KEPT = 0.9, 0.05
 """What is left of the way of a vertex of a folded face, per round; shares that are as good as
 none."""
 
@@ -247,8 +247,8 @@ def unfolded(
     positions: np.ndarray, before: np.ndarray, faces: np.ndarray
 ) -> tuple[np.ndarray, int]:
     """Return positions (V, 3) without a face that is turned by a right angle or more against where
-    it was ``before``, and how many faces were: their vertices, and those beside them, go back, in
-    rounds, as far as they must. At worst they are those of before, where no face is turned."""
+    it was ``before``, and how many faces were: their vertices go back, in rounds, as far as they
+    must. At worst they are those of before, where no face is turned."""
     away = np.asarray(positions, np.float64) - before
     share = np.ones(len(away))
     normals, n_turned = face_normals(before, faces), None
@@ -259,10 +259,7 @@ def unfolded(
         n_turned = int(turned.sum()) if n_turned is None else n_turned
         if not turned.any():
             return found, n_turned
-        touched = np.zeros(len(share), bool)
-        touched[faces[turned]] = True
-        touched[faces[touched[faces].any(axis=1)]] = True
-        share[touched] *= KEPT
+        share[np.unique(faces[turned])] *= KEPT
         share[share < LEAST_KEPT] = 0.0
 
 

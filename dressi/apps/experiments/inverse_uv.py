@@ -44,7 +44,7 @@ CLOSE_DB = 1.0
 class Settings(common.Settings):
     """Options of the experiment."""
 
-    iterations: int = option(100, "of each fit", smoke=3, least=1)
+    iterations: int = option(200, "of each fit", smoke=3, least=1)
     texels: int = option(256, "on a side of the texture", smoke=16, quick=128, least=4)
     size: int = option(128, "pixels on a side of a view", smoke=16, quick=64, least=8)
     views: int = option(6, "that a fit sees, and as many that it does not", smoke=2, least=1)
