@@ -90,8 +90,6 @@ class Layer(torch.nn.Module):
         """
         tensors = self._bound(args, named)
         device = _device_of(tensors)
-        shared = None if device.type == "cpu" else share_of(self._ad or engine(), device)
-        where = None if shared is None else device
         leaves: list[Leaf] = []
         sent: list[torch.Tensor] = []
         for name, tensor in tensors.items():
@@ -100,7 +98,8 @@ class Layer(torch.nn.Module):
             if known is not None and ready is not None:
                 leaf, rows = known.leaf, known.rows
             else:
-                found = prepare(name, tensor, self._said[name], self._layout, where)
+                shared = device if self._shares(device) else None
+                found = prepare(name, tensor, self._said[name], self._layout, shared)
                 self._prepared[name] = kept(tensor, found, self._said[name], self._layout)
                 leaf, ready, rows = found
             leaves.append(leaf)
@@ -109,7 +108,7 @@ class Layer(torch.nn.Module):
                 sent.append(count(rows))
         graph = self._graph((device, tuple(leaves)))
         out = [
-            _shaped(t, v, graph.batched, self._layout).to(device)
+            _shaped(t if t.device == device else t.to(device), v, graph.batched, self._layout)
             for t, v in zip(apply(graph.compiled, *sent), graph.compiled.outputs, strict=True)
         ]
         if graph.names is not None:
@@ -146,6 +145,10 @@ class Layer(torch.nn.Module):
         if missing:
             raise GraphError(f"{what}: no tensor for {', '.join(map(repr, missing))}")
         return {n: getattr(self, n) if n in self._own else given[n] for n in self._names}
+
+    def _shares(self, device: torch.device) -> bool:
+        """Whether tensors on a device need not go through the host."""
+        return device.type != "cpu" and share_of(self._ad or engine(), device) is not None
 
     def _graph(self, key: Key) -> _Graph:
         graph = self._graphs.get(key)
@@ -267,10 +270,14 @@ def _shaped(t: torch.Tensor, v: Variable, batched: bool, layout: Layout) -> torc
     value = v.size == (1, 1)
     batch = (v.layers,) if v.layers > 1 or (batched and not value) else ()
     if value:
-        return t.reshape((*batch, *(() if tail == (1,) else tail)))
-    if v.is_table:
-        return t.reshape(*batch, v.size[0], *tail)
-    t = t.reshape(*batch, v.size[1], v.size[0], *tail)
+        shape = (*batch, *(() if tail == (1,) else tail))
+    elif v.is_table:
+        shape = (*batch, v.size[0], *tail)
+    else:
+        shape = (*batch, v.size[1], v.size[0], *tail)
+    t = t if t.shape == shape else t.reshape(shape)
+    if value or v.is_table:
+        return t
     if layout == "NCHW" and not v.vtype.is_matrix:
         t = t.movedim(-1, -3)
     return t
