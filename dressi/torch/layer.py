@@ -68,8 +68,11 @@ class Layer(torch.nn.Module):
         for name, value in constants.items():
             self.register_buffer(name, torch.as_tensor(value))
         self._own = (*parameters, *constants)
+        self._free = [name for name in self._names if name not in self._own]
         self._layout, self._n_graphs, self._ad = layout, n_graphs, ad
         self._graphs: OrderedDict[Key, _Graph] = OrderedDict()
+        self._latest: tuple[Key, _Graph] | None = None
+        """The graph of the last call: to see that it is the same is quicker than to look it up."""
         self._evicted: set[Key] = set()
         self._prepared: dict[str, Prepared | None] = {}
         self._warned = False
@@ -120,18 +123,25 @@ class Layer(torch.nn.Module):
         for graph in self._graphs.values():
             graph.compiled.close()
         self._graphs.clear()
+        self._latest = None
 
     def extra_repr(self) -> str:
         return f"{_call_name(self._build)}({', '.join(self._names)}), layout={self._layout}"
 
     def __getstate__(self) -> dict[str, Any]:
         """What is on a device stays behind: a copy builds its graphs anew."""
-        return {**self.__dict__, "_graphs": OrderedDict(), "_evicted": set(), "_prepared": {}}
+        return {
+            **self.__dict__,
+            "_graphs": OrderedDict(),
+            "_evicted": set(),
+            "_prepared": {},
+            "_latest": None,
+        }
 
     # -- inside
 
     def _bound(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        free = [name for name in self._names if name not in self._own]
+        free = self._free
         what = _call_name(self._build)
         if len(args) > len(free):
             raise GraphError(f"{what}: {len(args)} tensors for the arguments {', '.join(free)}")
@@ -151,9 +161,12 @@ class Layer(torch.nn.Module):
         return device.type != "cpu" and share_of(self._ad or engine(), device) is not None
 
     def _graph(self, key: Key) -> _Graph:
+        if self._latest is not None and self._latest[0] == key:
+            return self._latest[1]
         graph = self._graphs.get(key)
         if graph is not None:
             self._graphs.move_to_end(key)
+            self._latest = key, graph
             return graph
         if key in self._evicted and not self._warned:
             self._warned = True
@@ -166,6 +179,7 @@ class Layer(torch.nn.Module):
                 stacklevel=5,
             )
         graph = self._graphs[key] = self._built(key)
+        self._latest = key, graph
         while len(self._graphs) > self._n_graphs:
             oldest, dropped = self._graphs.popitem(last=False)
             dropped.compiled.close()
