@@ -99,16 +99,18 @@ class LeafStore:
                 f"send_img: {v.label()} is computed by {v.creator.where}; only leaves hold data"
             )
         array = as_array(value, v, double=False)
-        try:
-            layout(v.size, v.layers, self.limits)
-        except GraphError as error:
-            raise GraphError(f"send_img: {v.label()}: {error.reason}") from None
+        lies = v.uid in self._resident
+        if not lies:
+            try:
+                layout(v.size, v.layers, self.limits)
+            except GraphError as error:
+                raise GraphError(f"send_img: {v.label()}: {error.reason}") from None
         check_sent(v, array)
         if v.vtype.is_int and checked:
             check_indices(checked, {**self.index_feeds(checked), v: array}, v)
         if v.uid not in self._host:  # once per leaf: fits send positions again and again
             say_far(v, array)
-        if v.uid in self._resident or v.size != (1, 1):
+        if lies or v.size != (1, 1):
             self._upload(v, array, wait)
         self._keep(v, array)
         self.version += 1

@@ -32,7 +32,7 @@ class Share(Protocol):
         ...
 
     def pixels(self, pieces: Sequence[Any], v: Variable, limits: DeviceLimits) -> Any:
-        """The pixels of a plane as a view of its words, (layers, H * W, components)."""
+        """The pixels of a plane as a view of its words, (layers, H, W, components)."""
         ...
 
     def write(self, places: Sequence[Any], v: Variable, value: Any) -> None:
@@ -41,11 +41,12 @@ class Share(Protocol):
         ...
 
     def from_planes(self, planes: Sequence[Any], v: Variable, limits: DeviceLimits) -> Any:
-        """``packing.arrays.from_planes`` for its arrays, as views where that is possible."""
+        """``packing.arrays.from_planes`` for its arrays, as views where that is possible, in the
+        shape that users see."""
         ...
 
     def from_buffer(self, words: Any, v: Variable) -> Any:
-        """``packing.arrays.from_buffer`` for its arrays."""
+        """``packing.arrays.from_buffer`` for its arrays, in the shape that users see."""
         ...
 
     def shares(self, a: Any, words: Any) -> bool:
@@ -53,5 +54,5 @@ class Share(Protocol):
         ...
 
     def present(self, a: Any, v: Variable) -> Any:
-        """``leafstore.present`` for its arrays: a copy in the shape that users see."""
+        """A copy of what these return."""
         ...

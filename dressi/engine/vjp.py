@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -97,15 +96,19 @@ class VJP:
         forward plan unless nothing that it reads was sent since it ran. Raises GraphError for bad
         data.
         """
-        with self._session():
-            self._send(sent)
-            held = self._compiled()
-            now = self._now()
-            if now != held.read_at:
-                self._run_forward(held, now, held.outputs)
-                held.read_at = now
-            values = held.outputs.values()
-            return [self._present(a, v) for a, v in zip(values, self.outputs, strict=True)]
+        with self._lock:
+            self._runtime.enter()
+            try:
+                self._send(sent)
+                held = self._compiled()
+                now = self._now()
+                if now != held.read_at:
+                    self._run_forward(held, now, held.outputs)
+                    held.read_at = now
+                values = held.outputs.values()
+                return [self._present(a, v) for a, v in zip(values, self.outputs, strict=True)]
+            finally:
+                self._leave()
 
     def backward(
         self, upstream: Sequence[Any], sent: Sequence[tuple[Variable, Any]] = ()
@@ -118,17 +121,21 @@ class VJP:
         ``forward``, else both. A leaf that the outputs do not reach through differentiable ops has
         None. Raises GraphError for a wrong number or shape, NaN and infinity.
         """
-        with self._session():
-            self._send(sent)
-            self._send_upstream(upstream)
-            held = self._compiled()
-            now = self._now()
-            if now != self._ran_at:
-                self._run_forward(held, now, None)
-            self._submit(held, held.backward, held.gradients)
-            found = zip(held.gradients.values(), self._wanted(), strict=True)
-            values = {x.uid: self._present(a, x) for a, x in found}
-            return [values.get(x.uid) for x in self.wrt]
+        with self._lock:
+            self._runtime.enter()
+            try:
+                self._send(sent)
+                self._send_upstream(upstream)
+                held = self._compiled()
+                now = self._now()
+                if now != self._ran_at:
+                    self._run_forward(held, now, None)
+                self._submit(held, held.backward, held.gradients)
+                found = zip(held.gradients.values(), self._wanted(), strict=True)
+                values = {x.uid: self._present(a, x) for a, x in found}
+                return [values.get(x.uid) for x in self.wrt]
+            finally:
+                self._leave()
 
     def parts(self) -> tuple[Part, ...]:
         """Return what lies on the device: the forward and the backward plan, once compiled."""
@@ -144,23 +151,19 @@ class VJP:
 
     # -- inside
 
-    @contextmanager
-    def _session(self) -> Iterator[None]:
-        """The device is this thread's; what was sent is there when it is left, also by an error."""
-        with self._lock:
-            self._runtime.enter()
-            try:
-                yield
-            finally:
-                if not self._runtime.closed:
-                    self._runtime.store.uploads.flush()
+    def _leave(self) -> None:
+        """What was sent is there when a method is left, also by an error."""
+        if not self._runtime.closed:
+            self._runtime.store.uploads.flush()
 
     def _wanted(self) -> list[Variable]:
         """Leaves that have a gradient."""
         return [x for x, g in zip(self.wrt, self._gradients, strict=True) if g is not None]
 
     def _send(self, sent: Sequence[tuple[Variable, Any]]) -> None:
-        for leaf, value in sorted(sent, key=lambda pair: pair[0].vtype.is_int):
+        if len(sent) > 1:
+            sent = sorted(sent, key=lambda pair: pair[0].vtype.is_int)
+        for leaf, value in sent:
             self._put(leaf, value)
 
     def _put(self, leaf: Variable, value: Any) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from ctypes import POINTER, Structure, Union, byref, c_char_p, c_int, c_uint, c_ulonglong, c_void_p
 from typing import Any
 
@@ -94,6 +93,7 @@ class Cuda:
         self._call("cuInit", 0)
         self._call("cuDeviceGet", byref(card), index)
         self._call("cuDevicePrimaryCtxRetain", byref(self._context), card)
+        self._current = _Current(self._call, self._context)
 
     def _call(self, name: str, *args: Any) -> None:
         """Call a function of the driver. Raises DeviceError with its name for the result."""
@@ -104,21 +104,13 @@ class Cuda:
             said = (text.value or b"").decode(errors="replace")
             raise DeviceError(f"{name} failed: {said or 'CUresult'} ({result})")
 
-    @contextmanager
-    def _current(self) -> Iterator[None]:
-        self._call("cuCtxPushCurrent_v2", self._context)
-        try:
-            yield
-        finally:
-            self._call("cuCtxPopCurrent_v2", byref(c_void_p()))
-
     def import_memory(self, fd: int, n_bytes: int, size: int) -> tuple[int, int]:
         """Return (handle, address) of memory of ``size`` bytes whose first n_bytes are mapped. The
         descriptor is taken over, also where this fails. Raises DeviceError."""
         desc = MemoryHandleDesc(type=OPAQUE_FD, size=size)
         desc.handle.fd = fd
         handle, address = c_void_p(), c_ulonglong()
-        with self._current():
+        with self._current:
             try:
                 self._call("cuImportExternalMemory", byref(handle), byref(desc))
             except DeviceError:
@@ -134,7 +126,7 @@ class Cuda:
 
     def release_memory(self, handle: int, address: int) -> None:
         """Unmap and forget imported memory, after the card is done with it."""
-        with self._current():
+        with self._current:
             self._call("cuMemFree_v2", c_ulonglong(address))
             self._call("cuDestroyExternalMemory", c_void_p(handle))
 
@@ -144,7 +136,7 @@ class Cuda:
         desc = SemaphoreHandleDesc(type=TIMELINE_FD)
         desc.handle.fd = fd
         handle = c_void_p()
-        with self._current():
+        with self._current:
             try:
                 self._call("cuImportExternalSemaphore", byref(handle), byref(desc))
             except DeviceError:
@@ -154,21 +146,34 @@ class Cuda:
 
     def release_timeline(self, handle: int) -> None:
         """Forget an imported semaphore."""
-        with self._current():
+        with self._current:
             self._call("cuDestroyExternalSemaphore", c_void_p(handle))
 
-    def signal(self, timeline: int, value: int, stream: int) -> None:
-        """Let a stream set the timeline to a number when it comes there."""
-        self._on_stream("cuSignalExternalSemaphoresAsync", timeline, value, stream)
+    def between(
+        self, timeline: int, before: int, after: int, stream: int, submit: Callable[[], None]
+    ) -> None:
+        """Let a stream set the timeline to ``before`` when it comes there, submit what waits for
+        that, and let the stream wait until the timeline has reached ``after``."""
+        handle, queue = byref(c_void_p(timeline)), c_void_p(stream)
+        with self._current:
+            params = byref(SemaphoreParams(value=before))
+            self._call("cuSignalExternalSemaphoresAsync", handle, params, 1, queue)
+            submit()
+            params = byref(SemaphoreParams(value=after))
+            self._call("cuWaitExternalSemaphoresAsync", handle, params, 1, queue)
 
-    def wait(self, timeline: int, value: int, stream: int) -> None:
-        """Let a stream wait until the timeline has reached a number."""
-        self._on_stream("cuWaitExternalSemaphoresAsync", timeline, value, stream)
 
-    def _on_stream(self, name: str, timeline: int, value: int, stream: int) -> None:
-        params, handle = SemaphoreParams(value=value), c_void_p(timeline)
-        with self._current():
-            self._call(name, byref(handle), byref(params), 1, c_void_p(stream))
+class _Current:
+    """While it is entered, a context is that of the thread."""
+
+    def __init__(self, call: Callable[..., None], context: c_void_p) -> None:
+        self._call, self._context, self._popped = call, context, byref(c_void_p())
+
+    def __enter__(self) -> None:
+        self._call("cuCtxPushCurrent_v2", self._context)
+
+    def __exit__(self, *_: object) -> None:
+        self._call("cuCtxPopCurrent_v2", self._popped)
 
 
 def _declare(lib: Any) -> None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +20,8 @@ from dressi.engine import DressiAD
 from dressi.engine.vjp import VJP
 from dressi.errors import DeviceError, GraphError
 from dressi.torch.share import Seen, fits, share_of
+
+Result = TypeVar("Result")
 
 _opening = threading.Lock()
 _shared: DressiAD | None = None
@@ -76,7 +77,7 @@ class Compiled:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.ad = engine() if ad is None else ad
         self._vjps: dict[tuple[bool, ...], VJP] = {}
-        self._sent: dict[int, np.ndarray] = {}  # by number of the input: the bits sent last
+        self._sent: dict[int, bytes] = {}  # by number of the input: what was sent last
         self._seen: dict[int, Seen] = {}  # the same where tensors are shared
         self._has_state = any(leaf.update is not None for leaf in leaves(self.outputs))
         able = device is not None and not self._has_state
@@ -95,13 +96,9 @@ class Compiled:
         default none. Inputs that need none are sent only where their values changed (floats up to
         COMPARED_BYTES).
         """
-        with self.ad.lock, self._sending(arrays, needs) as changed:
-            if any(needs) or not self._has_state:
-                values = self._vjp(needs).forward(changed)
-            else:
-                for leaf, array in changed:
-                    self.ad.send_img(leaf, array)
-                values = self.ad.recv_imgs(self.outputs)
+        with self.ad.lock:
+            send = self._vjp(needs).forward if any(needs) or not self._has_state else self._receive
+            values = self._sending(arrays, needs, send)
             self._n_calls += 1
             self._current = self._n_calls
             return values, self._n_calls
@@ -109,22 +106,22 @@ class Compiled:
     def backward(
         self,
         call: int,
-        arrays: Sequence[np.ndarray],
+        arrays: Callable[[], Sequence[np.ndarray]],
         needs: Sequence[bool],
         upstream: Sequence[np.ndarray | None],
     ) -> list[np.ndarray | None]:
         """Return the gradients of the inputs, None where none is needed or there is none.
 
-        call: what ``forward`` returned. arrays, needs: as ``forward`` got them. upstream: the
-        gradient of each output, or None for zeros.
+        call: what ``forward`` returned. arrays: gives what ``forward`` got, needs: as it got them.
+        upstream: the gradient of each output, or None for zeros.
         """
         with self.ad.lock:
+            vjp = self._vjp(needs)
             if self._current == call:
-                found = self._vjp(needs).backward(upstream)
+                found = vjp.backward(upstream)
             else:
-                with self._sending(arrays, needs) as changed:
-                    found = self._vjp(needs).backward(upstream, changed)
-                    self._current = call
+                found = self._sending(arrays(), needs, lambda sent: vjp.backward(upstream, sent))
+                self._current = call
             gradients = iter(found)
             return [next(gradients) if needed else None for needed in needs]
 
@@ -143,18 +140,25 @@ class Compiled:
             )
         return self._vjps[key]
 
-    @contextmanager
+    def _receive(self, changed: Sequence[tuple[Variable, np.ndarray]]) -> list[np.ndarray]:
+        for leaf, array in changed:
+            self.ad.send_img(leaf, array)
+        return self.ad.recv_imgs(self.outputs)
+
     def _sending(
-        self, arrays: Sequence[np.ndarray], needs: Sequence[bool]
-    ) -> Iterator[list[tuple[Variable, np.ndarray]]]:
-        """The inputs that are to be sent, which the body does. Where it cannot, the leaves hold a
-        mixture, and all are sent the next time."""
+        self,
+        arrays: Sequence[np.ndarray],
+        needs: Sequence[bool],
+        send: Callable[[list[tuple[Variable, np.ndarray]]], Result],
+    ) -> Result:
+        """Return what ``send`` does, which sends the inputs that changed. Where it cannot, the
+        leaves hold a mixture, and all are sent the next time."""
         if len(arrays) != len(self.inputs):
             raise GraphError(f"{len(arrays)} arrays for {len(self.inputs)} inputs")
         self._current = -1
         try:
             changed = self._changed if self.share is None else self._changed_tensors
-            yield changed(arrays, needs or (False,) * len(arrays))
+            return send(changed(arrays, needs or (False,) * len(arrays)))
         except BaseException:
             self._sent.clear()
             self._seen.clear()
@@ -162,7 +166,11 @@ class Compiled:
 
     def taken(self, t: torch.Tensor) -> Any:
         """A tensor as ``forward`` and ``backward`` take it: its memory."""
-        return t.detach().cpu().numpy() if self.share is None else t.detach()
+        if self.share is not None:
+            return t.detach() if t.requires_grad and torch.is_grad_enabled() else t
+        if t.requires_grad:
+            t = t.detach()
+        return (t if t.is_cpu else t.cpu()).numpy()
 
     def _changed_tensors(
         self, tensors: Sequence[Any], needs: Sequence[bool]
@@ -182,10 +190,10 @@ class Compiled:
         self, k: int, v: Variable, t: torch.Tensor
     ) -> list[tuple[Variable, np.ndarray]]:
         array = t.cpu().numpy()
-        known = self._sent.get(k)
-        if known is not None and np.array_equal(known, array):
+        bits = array.tobytes()
+        if self._sent.get(k) == bits:
             return []
-        self._sent[k] = array.copy()
+        self._sent[k] = bits
         return [(v, array)]
 
     def _changed(
@@ -195,15 +203,13 @@ class Compiled:
         large images, are not compared."""
         changed: list[tuple[Variable, np.ndarray]] = []
         for k, (v, a, needed) in enumerate(zip(self.inputs, arrays, needs, strict=True)):
-            known = self._sent.get(k)
-            # Bits: -0 is another number than 0 here.
-            if known is not None and np.array_equal(known, a.view(np.int32)):
-                continue
-            changed.append((v, a))
-            if v.vtype.is_int or (a.nbytes <= COMPARED_BYTES and not needed):
-                self._sent[k] = a.view(np.int32).copy()
-            else:
-                self._sent.pop(k, None)
+            compared = v.vtype.is_int or (a.nbytes <= COMPARED_BYTES and not needed)
+            bits = a.tobytes() if compared else None  # where -0 is another number than 0
+            known = self._sent.pop(k, None)
+            if bits is not None:
+                self._sent[k] = bits
+            if bits is None or bits != known:
+                changed.append((v, a))
         return changed
 
 
@@ -233,7 +239,9 @@ class _Call(torch.autograd.Function):
         ctx.compiled, ctx.call, ctx.needs = compiled, call, needs
         ctx.save_for_backward(*tensors)
         out = tuple(_tensor(a) for a in values)
-        ctx.mark_non_differentiable(*(t for t in out if not t.is_floating_point()))
+        integers = [t for t in out if not t.is_floating_point()]
+        if integers:
+            ctx.mark_non_differentiable(*integers)
         return out
 
     @staticmethod
@@ -241,12 +249,12 @@ class _Call(torch.autograd.Function):
         tensors = ctx.saved_tensors
         twice = torch.is_grad_enabled()
         compiled: Compiled = ctx.compiled
-        arrays = [compiled.taken(t) for t in tensors]
         seeds = [None if g is None else compiled.taken(g) for g in upstream]
-        found = compiled.backward(ctx.call, arrays, ctx.needs, seeds)
+        found = compiled.backward(
+            ctx.call, lambda: [compiled.taken(t) for t in tensors], ctx.needs, seeds
+        )
         out = [
-            None if g is None else _tensor(g).to(t.device).reshape(t.shape)
-            for g, t in zip(found, tensors, strict=True)
+            None if g is None else _like(_tensor(g), t) for g, t in zip(found, tensors, strict=True)
         ]
         if twice:
             kept = [t for t in (*tensors, *upstream) if t is not None and t.requires_grad]
@@ -268,6 +276,12 @@ class _Once(torch.autograd.Function):
             "gradient of its own\n"
             "  hint: leave create_graph off, or build the gradient into the graph"
         )
+
+
+def _like(gradient: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    """A gradient in the shape of its tensor, and where that lies."""
+    gradient = gradient if gradient.device == t.device else gradient.to(t.device)
+    return gradient if gradient.shape == t.shape else gradient.reshape(t.shape)
 
 
 def _tensor(a: Any) -> torch.Tensor:

@@ -104,6 +104,8 @@ class Prepared:
         if not isinstance(tensor, torch.Tensor) or _signature(tensor) != self.signature:
             return None
         if self.integers is None:
+            if tensor.device.type != "cpu":
+                return tensor  # ``Share.write`` takes its shape, and a view takes as long as a copy
             leaf = self.leaf
             return tensor.reshape(leaf.layers, leaf.size[1], leaf.size[0], *leaf.vtype.tail)
         known = self.seen is not None and self.seen.holds(tensor)

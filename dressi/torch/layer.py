@@ -68,8 +68,11 @@ class Layer(torch.nn.Module):
         for name, value in constants.items():
             self.register_buffer(name, torch.as_tensor(value))
         self._own = (*parameters, *constants)
+        self._free = [name for name in self._names if name not in self._own]
         self._layout, self._n_graphs, self._ad = layout, n_graphs, ad
         self._graphs: OrderedDict[Key, _Graph] = OrderedDict()
+        self._latest: tuple[Key, _Graph] | None = None
+        """The graph of the last call: to see that it is the same is quicker than to look it up."""
         self._evicted: set[Key] = set()
         self._prepared: dict[str, Prepared | None] = {}
         self._warned = False
@@ -90,8 +93,6 @@ class Layer(torch.nn.Module):
         """
         tensors = self._bound(args, named)
         device = _device_of(tensors)
-        shared = None if device.type == "cpu" else share_of(self._ad or engine(), device)
-        where = None if shared is None else device
         leaves: list[Leaf] = []
         sent: list[torch.Tensor] = []
         for name, tensor in tensors.items():
@@ -100,7 +101,8 @@ class Layer(torch.nn.Module):
             if known is not None and ready is not None:
                 leaf, rows = known.leaf, known.rows
             else:
-                found = prepare(name, tensor, self._said[name], self._layout, where)
+                shared = device if self._shares(device) else None
+                found = prepare(name, tensor, self._said[name], self._layout, shared)
                 self._prepared[name] = kept(tensor, found, self._said[name], self._layout)
                 leaf, ready, rows = found
             leaves.append(leaf)
@@ -109,7 +111,7 @@ class Layer(torch.nn.Module):
                 sent.append(count(rows))
         graph = self._graph((device, tuple(leaves)))
         out = [
-            _shaped(t, v, graph.batched, self._layout).to(device)
+            _shaped(t if t.device == device else t.to(device), v, graph.batched, self._layout)
             for t, v in zip(apply(graph.compiled, *sent), graph.compiled.outputs, strict=True)
         ]
         if graph.names is not None:
@@ -121,18 +123,25 @@ class Layer(torch.nn.Module):
         for graph in self._graphs.values():
             graph.compiled.close()
         self._graphs.clear()
+        self._latest = None
 
     def extra_repr(self) -> str:
         return f"{_call_name(self._build)}({', '.join(self._names)}), layout={self._layout}"
 
     def __getstate__(self) -> dict[str, Any]:
         """What is on a device stays behind: a copy builds its graphs anew."""
-        return {**self.__dict__, "_graphs": OrderedDict(), "_evicted": set(), "_prepared": {}}
+        return {
+            **self.__dict__,
+            "_graphs": OrderedDict(),
+            "_evicted": set(),
+            "_prepared": {},
+            "_latest": None,
+        }
 
     # -- inside
 
     def _bound(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        free = [name for name in self._names if name not in self._own]
+        free = self._free
         what = _call_name(self._build)
         if len(args) > len(free):
             raise GraphError(f"{what}: {len(args)} tensors for the arguments {', '.join(free)}")
@@ -147,10 +156,17 @@ class Layer(torch.nn.Module):
             raise GraphError(f"{what}: no tensor for {', '.join(map(repr, missing))}")
         return {n: getattr(self, n) if n in self._own else given[n] for n in self._names}
 
+    def _shares(self, device: torch.device) -> bool:
+        """Whether tensors on a device need not go through the host."""
+        return device.type != "cpu" and share_of(self._ad or engine(), device) is not None
+
     def _graph(self, key: Key) -> _Graph:
+        if self._latest is not None and self._latest[0] == key:
+            return self._latest[1]
         graph = self._graphs.get(key)
         if graph is not None:
             self._graphs.move_to_end(key)
+            self._latest = key, graph
             return graph
         if key in self._evicted and not self._warned:
             self._warned = True
@@ -163,6 +179,7 @@ class Layer(torch.nn.Module):
                 stacklevel=5,
             )
         graph = self._graphs[key] = self._built(key)
+        self._latest = key, graph
         while len(self._graphs) > self._n_graphs:
             oldest, dropped = self._graphs.popitem(last=False)
             dropped.compiled.close()
@@ -267,10 +284,14 @@ def _shaped(t: torch.Tensor, v: Variable, batched: bool, layout: Layout) -> torc
     value = v.size == (1, 1)
     batch = (v.layers,) if v.layers > 1 or (batched and not value) else ()
     if value:
-        return t.reshape((*batch, *(() if tail == (1,) else tail)))
-    if v.is_table:
-        return t.reshape(*batch, v.size[0], *tail)
-    t = t.reshape(*batch, v.size[1], v.size[0], *tail)
+        shape = (*batch, *(() if tail == (1,) else tail))
+    elif v.is_table:
+        shape = (*batch, v.size[0], *tail)
+    else:
+        shape = (*batch, v.size[1], v.size[0], *tail)
+    t = t if t.shape == shape else t.reshape(shape)
+    if value or v.is_table:
+        return t
     if layout == "NCHW" and not v.vtype.is_matrix:
         t = t.movedim(-1, -3)
     return t

@@ -45,7 +45,10 @@ def map_cuda_to_cpu() -> None:
     cuda.Event, cuda.Stream = _Event, _Stream
     cuda.stream = lambda stream=None: _Stream()
     cuda.current_stream = cuda.default_stream = lambda device=None: _Stream()
-    cuda.device = lambda device=None: _Stream()
+    cuda.device = _Device
+    cuda.get_rng_state = lambda device=None: torch.get_rng_state()
+    cuda.set_rng_state = lambda state, device=None: torch.set_rng_state(state)
+    cuda.initial_seed, cuda.seed, cuda.seed_all = torch.initial_seed, torch.seed, torch.seed
     for kind in ("Float", "Double", "Half", "Int", "Long", "Short", "Byte", "Bool"):
         setattr(cuda, f"{kind}Tensor", getattr(torch, f"{kind}Tensor"))
     for name in ("range_push", "range_pop", "mark"):
@@ -54,6 +57,14 @@ def map_cuda_to_cpu() -> None:
     for name in ("set_default_device", "set_default_tensor_type", "load", "autocast"):
         setattr(torch, name, _mapped(getattr(torch, name)))
     torch.load = _loading(torch.load)
+    torch.compile = _as_it_is
+    module: Any = torch.nn.Module
+    module.to = _module_to(module.to)
+    # The package has a function of that name.
+    parallel: Any = sys.modules["torch.nn.parallel.data_parallel"]
+    parallel._get_available_device_type = _constant(None)  # DataParallel is its module then
+    for storage in (torch.UntypedStorage, torch.TypedStorage):
+        storage.cuda = lambda self, *_, **__: self  # type: ignore[method-assign]
     run = threading.Thread.run
 
     def run_on_cpu(self: threading.Thread) -> None:
@@ -82,6 +93,16 @@ _CONSTANTS: dict[str, Any] = {
     "memory_reserved": 0,
     "max_memory_reserved": 0,
     "reset_peak_memory_stats": None,
+    "reset_accumulated_memory_stats": None,
+    "reset_max_memory_allocated": None,
+    "reset_max_memory_cached": None,
+    "memory_cached": 0,
+    "max_memory_cached": 0,
+    "memory_stats": {},
+    "memory_summary": "",
+    "can_device_access_peer": False,
+    "utilization": 0,
+    "is_bf16_supported": True,
     "mem_get_info": (1 << 32, 1 << 32),
     "get_rng_state_all": [],
     "set_rng_state_all": None,
@@ -134,6 +155,31 @@ def _loading(load: Callable[..., Any]) -> Callable[..., Any]:
     return loading
 
 
+def _module_to(to: Callable[..., Any]) -> Callable[..., Any]:
+    """nn.Module.to, which takes the number of a GPU too."""
+
+    def module_to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if args and type(args[0]) is int:
+            args = ("cpu", *args[1:])
+        return to(self, *args, **_on_cpu_by_name(kwargs))
+
+    return module_to
+
+
+def _as_it_is(model: Any = None, **_: Any) -> Any:
+    """torch.compile, and its decorator: what it would compile for a GPU runs as it is."""
+    return _as_it_is if model is None else model
+
+
+def _on_cpu_by_name(kwargs: dict[str, Any] | None) -> dict[str, Any]:
+    """Arguments by name, with CUDA devices mapped, the numbers of some too, and no pinned memory,
+    which is there for a GPU alone."""
+    mapped = {k: _on_cpu(v) for k, v in (kwargs or {}).items() if k != "pin_memory"}
+    if type(mapped.get("device")) is int:
+        mapped["device"] = "cpu"
+    return mapped
+
+
 def _constructor(kind: type) -> type:
     """A class whose calls make a ``kind`` on the CPU, and whose instances are those of ``kind``."""
 
@@ -158,10 +204,12 @@ class _OnCpu(TorchFunctionMode):
         if name == "cuda" and args and isinstance(args[0], torch.Tensor):
             return args[0]
         if func is torch.device:  # a name, which is mapped where it is used
+            if args and type(args[0]) is int:
+                args = ("cuda", *args)
             return func(*args, **(kwargs or {}))
         if func in _WHERE and _asked_by_script(sys._getframe(1)):
             return _WHERE[func]
-        kwargs = {k: _on_cpu(v) for k, v in (kwargs or {}).items()}
+        kwargs = _on_cpu_by_name(kwargs)
         if name == "pin_memory":
             return args[0]
         if name == "to" and len(args) > 1 and type(args[1]) is int:  # .to(0): a GPU
@@ -210,8 +258,7 @@ class _Event:
 
 
 class _Stream:
-    """A queue that is always empty. torch.cuda.Stream, and the context of ``torch.cuda.stream`` and
-    ``torch.cuda.device``."""
+    """A queue that is always empty. torch.cuda.Stream, and the context of ``torch.cuda.stream``."""
 
     cuda_stream = 0
 
@@ -240,3 +287,9 @@ class _Stream:
 
     def query(self) -> bool:
         return True
+
+
+class _Device(_Stream):
+    """The only device there is. torch.cuda.device."""
+
+    idx = 0

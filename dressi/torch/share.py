@@ -113,7 +113,7 @@ class TorchShare:
             self.timeline.close()
             raise
         self.timeline.at_close(lambda: cuda.release_timeline(self._semaphore))
-        self._last: torch.cuda.Stream | None = None
+        self._last: int | None = None  # the stream of the submit before
 
     def memory(self, fd: int, n_bytes: int, size: int) -> _Mapped:
         """Import memory as a float32 tensor of its first n_bytes."""
@@ -123,14 +123,14 @@ class TorchShare:
 
     def run(self, batch: Any) -> None:
         """Submit between what the current stream has and what it gets next."""
-        stream = torch.cuda.current_stream(self.device)
+        # By its number alone: a Stream takes a hundredth of a millisecond.
+        stream = torch._C._cuda_getCurrentRawStream(self.device.index)
         if self._last is not None and stream != self._last:
-            stream.wait_stream(self._last)  # it may still read the results of the submit before
+            last = torch.cuda.ExternalStream(self._last, self.device)
+            torch.cuda.current_stream(self.device).wait_stream(last)  # it may still read results
         self._last = stream
         before, after = self.timeline.advance()
-        self._cuda.signal(self._semaphore, before, stream.cuda_stream)
-        batch.start()
-        self._cuda.wait(self._semaphore, after, stream.cuda_stream)
+        self._cuda.between(self._semaphore, before, after, stream, batch.start)
 
     def settle(self) -> None:
         """Wait for the current stream."""
@@ -139,46 +139,51 @@ class TorchShare:
     def pixels(
         self, pieces: Sequence[torch.Tensor], v: Variable, limits: DeviceLimits
     ) -> torch.Tensor:
-        """The pixels of a plane as a view of its words, (layers, H * W, components)."""
+        """The pixels of a plane as a view of its words, (layers, H, W, components)."""
         t, (width, height) = v.vtype.plane, v.size
         words = pieces[0].view(torch.int32) if t.is_int else pieces[0]
         cells = words.view(layout(v.size, v.layers, limits).layers, -1, t.channels)
-        return cells[:, : width * height, : t.n]
+        return cells[:, : width * height, : t.n].view(-1, height, width, t.n)
 
     def write(
         self, places: Sequence[torch.Tensor], v: Variable, value: torch.Tensor | None
     ) -> None:
-        """Write a tensor (layers, H, W, *tail), or zeros, to ``pixels`` of each plane."""
+        """Write a tensor (layers, H, W, *tail), also without what is 1 in front, or zeros, to
+        ``pixels`` of each plane."""
         for k, place in enumerate(places):
             if value is None:
                 place.zero_()
-            else:
-                plane = value[..., k] if v.vtype.is_matrix else value
-                place.copy_(plane.reshape(place.shape))
+                continue
+            plane = value[..., k] if v.vtype.is_matrix else value
+            same = plane.shape == place.shape[place.ndim - plane.ndim :]
+            place.copy_(plane if same else plane.reshape(place.shape))
 
     def from_planes(
         self, planes: Sequence[torch.Tensor], v: Variable, limits: DeviceLimits
     ) -> torch.Tensor:
-        """(layers, H, W, *tail): a view, but of a matrix."""
-        shape = (v.layers, v.size[1], v.size[0], v.vtype.n)
-        parts = [self.pixels([p], v, limits).reshape(shape) for p in planes]
-        return torch.stack(parts, -1) if v.vtype.is_matrix else parts[0]
+        """(layers, H, W, *tail) as users see it: a view, but of a matrix."""
+        parts = [self.pixels([p], v, limits) for p in planes]
+        return _seen(torch.stack(parts, -1) if v.vtype.is_matrix else parts[0], v)
 
     def from_buffer(self, words: torch.Tensor, v: Variable) -> torch.Tensor:
-        """(layers, H, W, *tail) from the sums of a scatter's buffer: a view."""
+        """The same from the sums of a scatter's buffer: a view."""
         shape = (v.layers, v.size[1], v.size[0], *v.vtype.tail)
         a = words[: torch.Size(shape).numel()].view(shape)
-        return a.transpose(-1, -2) if v.vtype.is_matrix else a
+        return _seen(a.transpose(-1, -2) if v.vtype.is_matrix else a, v)
 
     def shares(self, a: torch.Tensor, words: torch.Tensor) -> bool:
         """Whether a tensor is a view of these words."""
         return a.untyped_storage().data_ptr() == words.untyped_storage().data_ptr()
 
     def present(self, a: torch.Tensor, v: Variable) -> torch.Tensor:
-        """A copy in the shape that users see."""
-        seen = a[:, 0] if v.is_table else a
-        seen = seen if v.layers > 1 else seen[0]
-        return seen.clone(memory_format=torch.contiguous_format)
+        """A copy of what these return."""
+        return a.clone(memory_format=torch.contiguous_format)
+
+
+def _seen(a: torch.Tensor, v: Variable) -> torch.Tensor:
+    """(layers, H, W, *tail) in the shape that users see."""
+    seen = a[:, 0] if v.is_table else a
+    return seen if v.layers > 1 else seen[0]
 
 
 def fits(variables: Sequence[Variable], limits: DeviceLimits) -> bool:
@@ -196,14 +201,18 @@ class Seen:
 
     def __init__(self, t: torch.Tensor) -> None:
         self._tensor = t.detach()  # keeps the memory, so that no other tensor is there
-        self._key = _key(t)
+        self._version = -1 if t.is_inference() else t._version  # that of inference has none
 
     def holds(self, t: torch.Tensor) -> bool:
-        """Whether it is that tensor, unchanged."""
-        return self._key is not None and _key(t) == self._key
-
-
-def _key(t: torch.Tensor) -> tuple[object, ...] | None:
-    if t.is_inference():
-        return None  # has no version
-    return t.data_ptr(), t._version, t.dtype, t.shape, t.stride(), t.device
+        """Whether it is that tensor, or a view of all of it, unchanged."""
+        own = self._tensor
+        return (
+            self._version >= 0
+            and t.data_ptr() == own.data_ptr()
+            and t.shape == own.shape
+            and not t.is_inference()
+            and t._version == self._version
+            and t.stride() == own.stride()
+            and t.dtype == own.dtype
+            and t.device == own.device
+        )

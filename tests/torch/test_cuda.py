@@ -21,6 +21,7 @@ from dressi.torch import Layer, compile, engine  # noqa: E402
 from dressi.torch.share import _opened, share_of  # noqa: E402
 
 CUDA = torch.device("cuda:0")
+pytestmark = pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 
 
 @pytest.fixture(autouse=True)

@@ -83,6 +83,17 @@ assert tensors[0].device.type == "cuda" and tensors[0].device.index == 0
 with torch.device("cuda"):
     assert torch.zeros(2).device == device
 assert torch.zeros(2, device=tensors[1].device).sum().cpu().numpy() == 0
+numbered = [
+    torch.zeros(3, device=0), torch.zeros(3, device=torch.device(0)),
+    torch.nn.Linear(3, 3).to(0).weight, torch.nn.Linear(3, 3).to(device=0).weight,
+    torch.nn.DataParallel(torch.nn.Linear(3, 3), device_ids=[0]).cuda()(tensors[0]),
+    torch.compile(torch.nn.Linear(3, 3).cuda())(tensors[0]), torch.empty(3, pin_memory=True),
+]
+assert all(t.device == device for t in numbered)
+torch.cuda.set_rng_state(torch.cuda.get_rng_state())
+torch.cuda.reset_max_memory_allocated()
+with torch.cuda.device(0), torch.cuda.device(device):
+    assert isinstance(torch.cuda.memory_summary(), str) and torch.cuda.initial_seed() == 1
 model = torch.nn.Linear(3, 3).cuda().to("cuda")
 optimizer = torch.optim.Adam(model.parameters())
 begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -97,6 +108,7 @@ with torch.cuda.stream(torch.cuda.Stream()), torch.autocast("cuda", enabled=Fals
     model(tensors[0])
 torch.save(model.state_dict(), "model.pt")
 model.load_state_dict(torch.load("model.pt", map_location="cuda:0"))
+model.load_state_dict(torch.load("model.pt", map_location=lambda s, _: s.cuda(0)))
 thread = threading.Thread(target=lambda: tensors.append(torch.zeros(3, device="cuda")))
 thread.start()
 thread.join()
