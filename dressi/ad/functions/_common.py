@@ -133,8 +133,9 @@ def leaf(array: np.ndarray, vtype: VType, name: str | None = None) -> Variable:
     """A leaf that holds ``array`` until something else is sent.
 
     array: (N, C), (H, W, C) or (layers, H, W, C), C = components of vtype ((n, n) for a matrix), or
-    (N,) or (H, W) for FLOAT and INT; without N for 1x1. Raises GraphError for other shapes, NaN, infinity,
-    and values that float32 or int32 cannot hold. No gradient unless ``requires_grad`` is set.
+    (N,) or (H, W) for FLOAT and INT; without N for 1x1. Raises GraphError for other shapes, NaN,
+    infinity, and values that float32 or int32 cannot hold. No gradient unless ``requires_grad`` is
+    set.
     """
     if not isinstance(vtype, VType):
         raise GraphError(f"F.leaf: vtype must be a VType, got {short(vtype)}")
