@@ -26,6 +26,18 @@ Commands = argparse._SubParsersAction  # the class has no public name
 Options = TypeVar("Options", bound=Any)
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser, also of each command, that refuses what it does not know itself: the usage that is
+    printed is that of the command."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; exits where something is left over."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
+
+
 def _parser(command: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of the whole command line.
 
@@ -33,7 +45,7 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     """
     from dressi import __version__
 
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="dressi", description="Differentiable mesh rendering on any Vulkan device."
     )
     parser.add_argument("--version", action="version", version=f"dressi {__version__}")
@@ -363,6 +375,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         speaking = _speaking(args.command or "", args.quiet)
         with _terminated_as_interrupted(), speaking, made_by(argv):
             args.run(args)
+            sys.stdout.flush()
+    except BrokenPipeError:  # of ``dressi info --json | head``: its reader has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes at its end
+        return 1
     except (DressiError, DressiWarning, OSError) as error:
         print(f"dressi: {type(error).__name__}: {_reason(error, args)}", file=sys.stderr)
         return 1

@@ -101,6 +101,11 @@ def _call() -> tuple[FrameType, FrameType]:
     return called, frame
 
 
+def called_file() -> str:
+    """File of the library's function that the user called."""
+    return _call()[0].f_code.co_filename
+
+
 def _line(frame: FrameType) -> str:
     return f"{_file(frame)}:{frame.f_lineno}"
 

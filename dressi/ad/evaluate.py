@@ -9,6 +9,7 @@ values in float64. Rasterization follows Vulkan's rules: pixel centres, top-left
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,8 @@ def as_array(value: Any, like: Variable, double: bool = True) -> np.ndarray:
         if a.dtype.kind not in "fiub":
             raise TypeError
     except (TypeError, ValueError):
-        raise GraphError(f"{name}: cannot use {type(value).__name__} as data") from None
+        kind = type(value).__name__
+        raise GraphError(f"{name}: cannot use {kind} as data{_no_data_hint(value)}") from None
     except RuntimeError as error:  # of PyTorch, for a tensor that has a gradient
         raise GraphError(f"{name}: {error}\n  hint: tensor.detach().cpu().numpy()") from None
     shapes = [full]
@@ -76,6 +78,23 @@ def as_array(value: Any, like: Variable, double: bool = True) -> np.ndarray:
     if not double and a.dtype == np.float32:
         return a.reshape(full)
     return a.astype(np.float64).reshape(full)
+
+
+def _no_data_hint(value: Any) -> str:
+    """Return the hint for what is no array of real numbers."""
+    first = value[0] if isinstance(value, (list, tuple)) and value else value
+    if hasattr(first, "matrix"):
+        each = "camera.matrix" if first is value else "np.stack([c.matrix for c in cameras])"
+        return f"\n  hint: {each}"
+    if hasattr(value, "positions"):
+        return "\n  hint: mesh.positions, mesh.faces, mesh.uvs ..., each to its own Variable"
+    if isinstance(value, (str, Path)):
+        return "\n  hint: dressi.render.read_image(path)"
+    if isinstance(value, (list, tuple)):
+        return "\n  hint: rows of one length, numbers only"
+    if np.iscomplexobj(value):
+        return "\n  hint: array.real and array.imag, or a VEC2 of both"
+    return ""
 
 
 def evaluate(

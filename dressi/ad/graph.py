@@ -90,7 +90,11 @@ class Variable(Operators):
         name: str | None = None,
     ) -> None:
         if not isinstance(vtype, VType):
-            raise GraphError(f"Variable: vtype must be a VType, got {vtype!r}")
+            raise GraphError(
+                f"Variable: vtype must be a VType, got {short(vtype)}\n"
+                "  hint: Variable(VEC3, (width, height)) and ad.send_img(x, array), or "
+                "F.leaf(array, VEC3)"
+            )
         what = f"Variable {name}" if name else "Variable"
         checked, n_layers = checked_shape(what, size, layers)
         if requires_grad and vtype.is_int:
@@ -241,5 +245,5 @@ def leaves(outputs: Iterable[Variable]) -> list[Variable]:
 
 def short(value: Any) -> str:
     """Return the repr of a value, cut to 40 characters for reports and errors."""
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return text if len(text) <= 40 else text[:37] + "..."

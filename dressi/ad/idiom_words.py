@@ -139,9 +139,25 @@ OPS = {
     "magnitude": "length",
     "mse_loss": "mean of a square: dressi.render.fit.l2_loss",
     "l1_loss": "mean of F.abs: dressi.render.fit.l1_loss",
+    "cross_entropy": "neg(F.dot(target, F.log(F.softmax(x))))",
+    "log_softmax": "log(F.softmax(x))",
+    "cosine_similarity": "dot of F.normalize of both",
+    "hypot": "length(F.vec2(x, y))",
+    "one_hot": "equal(x, k)",
+    "linear": "matmul(m, x) + b, or F.nn",
     "interpolate": "lookup of corners: dressi.render.raster.interpolate; images: F.image.resize",
 }
 """Names of ops elsewhere -> what follows ``F.`` here."""
+
+_OVER = (
+    "all pixels and layers are reduced; F.{}(x, per_layer=True) keeps layers, F.sum_layers(x) adds "
+    "layers, F.sum_components and F.max_components(x) reduce components"
+)
+ARGUMENTS = {
+    **dict.fromkeys(("axis", "dim", "keepdim", "keepdims"), _OVER),
+    **dict.fromkeys(("min", "max", "a_min", "a_max"), "F.{}(x, low, high); F.maximum(x, low)"),
+}
+"""Arguments of ops elsewhere -> what there is here; {}: the op."""
 
 OPTIMIZER_ARGUMENTS = {
     "betas": "Adam has beta1 and beta2",

@@ -7,18 +7,23 @@ Python asks for one. Nothing here computes.
 from __future__ import annotations
 
 import difflib
+import inspect
 import numbers
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from itertools import product
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
-from dressi.ad.idiom_words import ATTRIBUTES, OPS, OPTIMIZER_ARGUMENTS
+from dressi.ad.idiom_words import ARGUMENTS, ATTRIBUTES, OPS, OPTIMIZER_ARGUMENTS
 from dressi.errors import GraphError, warn
 
 if TYPE_CHECKING:
     from dressi.ad.graph import Variable
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _MASKS = {"&": "F.logical_and(a, b)", "|": "F.logical_or(a, b)", "^": "F.logical_xor(a, b)"}
 
@@ -39,6 +44,26 @@ def no_op(name: str, known: Iterable[str], family: str = "F") -> AttributeError:
     return AttributeError(
         text + (f"; did you mean {' or '.join(f'F.{by_end[c]}' for c in close)}?" if close else "")
     )
+
+
+def hinted(op: Callable[P, R]) -> Callable[P, R]:
+    """Decorator of an op whose arguments have other names elsewhere: GraphError for these, and for
+    an axis in the place of ``per_layer``."""
+    name, names = op.__name__, list(inspect.signature(op).parameters)
+
+    @wraps(op)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        flag = dict(zip(names, args)).get("per_layer", kwargs.get("per_layer", False))  # noqa: B905
+        wrong = next((k for k in kwargs if k in ARGUMENTS), None)
+        if wrong is not None:
+            text, wanted = f"has no argument {wrong}", wrong
+        elif not isinstance(flag, (bool, np.bool_)):
+            text, wanted = f"per_layer must be True or False, got {flag!r}", "axis"
+        else:
+            return op(*args, **kwargs)
+        raise GraphError(f"F.{name}: {text}\n  hint: {ARGUMENTS[wanted].format(name)}")
+
+    return call
 
 
 class Identity:
@@ -149,6 +174,19 @@ class Idioms:
 
     __rmod__, __rfloordiv__ = __mod__, __floordiv__
 
+    def __lshift__(self, other: object) -> NoReturn:
+        raise GraphError(
+            f"{_label(self)}: << and >> are no operators of Variables\n  hint: of integers "
+            "F.bits.shift_left(a, n), F.bits.shift_right(a, n)"
+        )
+
+    __rshift__ = __lshift__
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise _no_numbers(self)
+        return str(self)
+
     def __len__(self) -> NoReturn:
         # A TypeError: list(x) goes on to the first element then.
         raise TypeError(
@@ -230,6 +268,8 @@ class OptimizerIdioms:
             text = f"{type(self).__name__} has no attribute {name!r}"
             if name in ("step", "zero_grad"):
                 text += "; ad.exec_step() computes gradients anew and steps, on the device"
+            if name in ("state_dict", "load_state_dict"):
+                text += f"; its state is on the device: ad.{name}"
             if name in ("param_groups", "add_param_group"):
                 text += "; dressi.ParameterGroups has an optimizer for each name"
             raise AttributeError(text)
@@ -283,3 +323,19 @@ def not_in_graph(where: str, value: Any, shape: tuple[int, ...]) -> GraphError:
         f"{where}: constants have 1 to 4 numbers, got {of} of shape {shape}\n  hint: "
         f"F.leaf({data}, vtype) is a leaf that holds it; or a Variable, and ad.send_img(x, {data})"
     )
+
+
+def settings_of(optimizer: Any) -> dict[str, Any]:
+    """Return the numbers of an optimizer of Dressi, those of optimizers inside it under longer
+    names (of objects, who they are); {} for a function."""
+    if isinstance(optimizer, Mapping):
+        items: Mapping[str, Any] = optimizer
+    elif type(optimizer).__module__.startswith("dressi.ad.optim"):
+        items = vars(optimizer)
+    else:
+        return {}
+    found: dict[str, Any] = {}
+    for name, value in items.items():
+        found[name] = value if isinstance(value, (int, float)) else id(value)
+        found |= {f"{name}.{key}": inner for key, inner in settings_of(value).items()}
+    return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dressi.ad.graph import Variable
-from dressi.ad.vtype import VEC3, VEC4
+from dressi.ad.vtype import FLOAT, VEC3, VEC4
 from dressi.errors import warn
 
 FAR_EXTENTS = 1000.0
@@ -65,8 +65,9 @@ def _say_bytes(v: Variable, kind: str, high: int, top: int) -> None:
 
 def say_levels(v: Variable, array: np.ndarray) -> None:
     """Warn where a VEC3 or VEC4 image holds the levels of an 8-bit photo, as floats or integers:
-    whole numbers in [0, 255], of many values. Looks at a few numbers first."""
-    if v.vtype not in (VEC3, VEC4) or 1 in v.size:
+    whole numbers in [0, 255], of many values; and a FLOAT image those of a mask, up to 255. Looks
+    at a few numbers first."""
+    if v.vtype not in (FLOAT, VEC3, VEC4) or 1 in v.size:
         return
     few = array.reshape(-1)[:: max(array.size // SAMPLE, 1)]
     if (few != np.rint(few)).any():
@@ -77,7 +78,7 @@ def say_levels(v: Variable, array: np.ndarray) -> None:
     n_levels = len(np.unique(array))
     if n_levels == array.size == high - low + 1:
         return  # numbers that count
-    if high == 255 or n_levels >= LEAST_LEVELS:
+    if high == 255 or (n_levels >= LEAST_LEVELS and v.vtype is not FLOAT):
         _say_bytes(v, "a picture of whole numbers", int(high), 255)
 
 

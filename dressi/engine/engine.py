@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dressi.ad.doubts import say_mixed
-from dressi.ad.graph import Variable
+from dressi.ad.graph import Variable, short
 from dressi.ad.optim import Optimizer
 from dressi.ad.verify import check_graph
 from dressi.engine.anomaly import LossWatch, careful_steps
@@ -81,7 +81,7 @@ class Engine(Reports):
         if optimizer is not None and (isinstance(optimizer, type) or not callable(optimizer)):
             raise GraphError(
                 "set_optimizer: needs an optimizer like Adam(lr=0.01) or a "
-                f"function (xs, gxs) -> updated xs, got {optimizer!r}"
+                f"function (xs, gxs) -> updated xs, got {short(optimizer)}"
             )
         self._program.set_optimizer(optimizer)
 

@@ -13,6 +13,7 @@ import numpy as np
 from dressi.ad.autodiff import build_backward
 from dressi.ad.explain import explain
 from dressi.ad.graph import Variable, leaves
+from dressi.ad.idioms import settings_of
 from dressi.ad.optim import Optimizer
 from dressi.ad.simplify import materialize
 from dressi.engine.leafstore import present
@@ -46,6 +47,8 @@ class Program:
         self._why = "nothing was there"
         self._idle = False
         """Whether parameters wait for an optimizer, so that more steps than one do nothing."""
+        self._settings: dict[str, object] = {}
+        """Of the optimizer, when the graph was made with it."""
 
     def set_loss(self, loss: Variable) -> None:
         """Set what is minimized."""
@@ -98,6 +101,7 @@ class Program:
         self._runtime.phases.clear()
         if self.graph is None:
             graph = self._builder.trace(loss, self.optimizer)
+            self._settings = settings_of(self.optimizer)
             self.graph = graph
             self._gradients.update(graph.gradients)
             self._flags = tuple((v, v.requires_grad) for v in leaves([loss]))
@@ -143,10 +147,22 @@ class Program:
                 f"{n} steps without an optimizer: the parameters stay as they are\n"
                 "  hint: ad.set_optimizer(Adam(lr=0.01)); one exec_step() computes the loss"
             )
+        if (now := settings_of(self.optimizer)) != self._settings:
+            self._say_late(now)
         self._runtime.epoch += 1  # also if Ctrl-C comes in between: what was evaluated is old then
         self._ran_at = -1
         built.step.run(n)
         self._ran_at = self._runtime.store.version
+
+    def _say_late(self, now: dict[str, object]) -> None:
+        what = ", ".join(name for name in now if now[name] != self._settings.get(name))
+        self._settings = now  # once
+        warn(
+            f"exec_steps: {what} of {type(self.optimizer).__name__} was set after its graph was "
+            "made, which goes on with what it was\n  hint: lr = Variable(FLOAT), Adam(lr) and "
+            "ad.send_img(lr, value) change it from step to step; ad.set_optimizer(Adam(...)) "
+            "begins anew"
+        )
 
     @property
     def n_steps(self) -> int:

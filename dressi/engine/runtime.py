@@ -218,7 +218,9 @@ class Runtime:
         """Raise DeviceError where the engine is closed; free what was dropped since the last
         call."""
         if self.closed:
-            raise DeviceError("this DressiAD is closed")
+            raise DeviceError(
+                "this DressiAD is closed\n  hint: read it within its with block, or before close()"
+            )
         self.device.enter()
         self.release()
 

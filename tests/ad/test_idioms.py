@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from dressi import DressiWarning, GraphError
 from dressi.ad import SGD, Adam, F, Momentum, Variable, evaluate
 from dressi.ad.functions import FAMILIES, public_ops
 from dressi.ad.idiom_words import ATTRIBUTES, OPS
-from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3
+from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC3
 
 x = Variable(FLOAT, (4, 4), name="x")
 v = Variable(VEC3, (4, 4), name="v")
@@ -48,6 +49,19 @@ IDIOMS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "x * array": (lambda: v * image, GraphError, "F.leaf"),
     "array * x": (lambda: image * v, GraphError, "F.leaf"),
     "F.lerp": (lambda: F.lerp, AttributeError, "F.mix"),  # type: ignore[attr-defined]
+    "f'{x:.3f}'": (lambda: f"{x:.3f}", GraphError, "recv_img"),
+    "a << b": (lambda: x << 1, GraphError, "F.bits.shift_left"),  # type: ignore[operator]
+    "F.sum(x, axis=)": (lambda: F.sum(v, axis=0), GraphError, "per_layer=True"),  # type: ignore[call-arg]
+    "F.mean(x, dim=)": (lambda: F.mean(v, dim=-1), GraphError, "F.sum_components"),  # type: ignore[call-arg]
+    "F.sum(x, 0)": (lambda: F.sum(v, 0), GraphError, "per_layer must be True or False"),
+    "F.argmax(x, -1)": (lambda: F.argmax(v, -1), GraphError, "per_layer must be True or False"),  # type: ignore[arg-type]
+    "F.clamp(x, min=)": (lambda: F.clamp(x, min=0), GraphError, "F.clamp(x, low, high)"),  # type: ignore[call-arg]
+    "F.hypot": (lambda: F.hypot, AttributeError, "F.length"),  # type: ignore[attr-defined]
+    "v @ v": (lambda: v @ v, GraphError, "F.dot"),
+    "m @ v of 3": (lambda: Variable(MAT4) @ v, GraphError, "F.vec4(v, 1.0)"),
+    "v @ m": (lambda: F.vec4(v, 1.0) @ Variable(MAT4), GraphError, "F.transpose(m) @ v"),
+    "Variable(array)": (lambda: Variable(image), GraphError, "F.leaf(array, VEC3)"),  # type: ignore[arg-type]
+    "state_dict": (lambda: Adam(0.1).state_dict, AttributeError, "ad.state_dict"),  # type: ignore[attr-defined]
     "torch.sin(x)": (lambda: _torch().sin(x), GraphError, "F.sin"),
     "F.resize": (lambda: F.image.resiz, AttributeError, "F.image.resize"),  # type: ignore[attr-defined]
     "F.dFdx": (lambda: F.dFdx, AttributeError, "F.image.image_gradient"),  # type: ignore[attr-defined]
@@ -140,6 +154,16 @@ def test_integers_of_an_image_file_sent_as_a_colour_warn(kind: Any) -> None:
     F.leaf(np.ones((2, 2, 1), kind), FLOAT)  # a mask
 
 
+def test_a_quotient_of_integers_warns_where_a_user_writes_it() -> None:
+    i = Variable(INT, (4, 4), name="i")
+    for quotient in (lambda: i / 2, lambda: 7 / i):
+        with pytest.warns(DressiWarning, match=r"test_idioms.py(.|\n)*F.to_float\(a\) / b"):
+            quotient()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        F.div(i, 2), F.idiv(i, 2), F.to_float(i) / 2
+
+
 LEVELS = np.arange(48).reshape(4, 4, 3) * 5.0  # 0 to 235, as an 8-bit photo has them
 
 
@@ -155,6 +179,36 @@ def test_colours_lamps_and_labels_are_no_levels_of_a_photo() -> None:
     for image in (LEVELS / 255, lamp, labels, LEVELS * 10, -LEVELS, LEVELS + 0.5):
         F.leaf(image, VEC3)
     F.leaf(LEVELS[..., :1], FLOAT)
+    F.leaf(np.arange(256.0).reshape(16, 16), FLOAT)  # numbers that count
+
+
+def test_a_mask_of_an_8_bit_file_as_floats_warns() -> None:
+    mask = np.zeros((4, 4))
+    mask[1:3] = 255
+    for sent in (mask, np.full((4, 4), 255.0)):
+        with pytest.warns(DressiWarning, match=r"masks image / 255"):
+            F.leaf(sent, FLOAT)
+    F.leaf(mask / 255, FLOAT)
+
+
+NO_DATA = {
+    "camera": (lambda: SimpleNamespace(matrix=np.eye(4)), r"camera\.matrix"),
+    "cameras": (lambda: [SimpleNamespace(matrix=np.eye(4))], r"np\.stack"),
+    "mesh": (lambda: SimpleNamespace(positions=image), r"mesh\.positions"),
+    "path": (lambda: "a.png", "read_image"),
+    "ragged": (lambda: [[1.0, 2.0], [3.0]], "rows of one length"),
+    "complex": (lambda: image * 1j, r"array\.real"),
+}
+
+
+@pytest.mark.parametrize("kind", NO_DATA)
+def test_what_is_no_array_says_which_part_of_it_is(kind: str) -> None:
+    make, hint = NO_DATA[kind]
+    with pytest.raises(GraphError, match=rf"v VEC3@4x4: cannot use(.|\n)*{hint}"):
+        evaluate([v + 1.0], {v: make()})
+
+
+def test_positions_of_whole_numbers_are_no_levels() -> None:
     F.leaf(LEVELS.reshape(16, 3), VEC3)  # positions
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 
@@ -66,6 +68,25 @@ def test_an_error_names_the_option(
 ) -> None:
     assert cli.main(arguments) == 1
     assert option in capsys.readouterr().err
+
+
+def test_an_unknown_option_is_answered_with_the_usage_of_its_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["demo", "--K", "2"])
+    said = capsys.readouterr().err
+    assert said.startswith("usage: dressi demo") and "unrecognized arguments: --K 2" in said
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    """``dressi completion bash | head -0``."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "dressi", "completion", "bash"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_warnings_are_one_line_and_a_loss_that_is_nan_ends_a_command(

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from dressi import SGD, DressiAD, DressiWarning, F, NotFiniteError, Variable
+from dressi import SGD, DressiAD, DressiWarning, F, NotFiniteError, ParameterGroups, Variable
 from dressi.ad.vtype import FLOAT
 from dressi.engine.anomaly import FIRST_LOOK, RAREST_LOOK
 
@@ -52,6 +52,29 @@ def test_a_loss_that_is_not_finite_is_said_once() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             ad.exec_steps(RAREST_LOOK)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_settings_of_an_optimizer_that_come_too_late_are_named_once(grouped: bool) -> None:
+    x = Variable(FLOAT, (2, 2), requires_grad=True, name="x")
+    sgd = SGD(0.1)
+    with DressiAD() as ad:
+        ad.send_img(x, DATA)
+        ad.set_loss_var(F.mean(x * x))
+        ad.set_optimizer(ParameterGroups({"x": sgd}) if grouped else sgd)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ad.exec_step()
+            ad.exec_step()
+        sgd.lr = 0.0
+        name = "groups.x.lr of ParameterGroups" if grouped else "lr of SGD"
+        with pytest.warns(DressiWarning, match=rf"{name} was set after(.|\n)*ad.send_img\(lr"):
+            ad.exec_step()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ad.exec_step()
+            ad.set_optimizer(SGD(0.2))
+            ad.exec_step()
 
 
 def test_steps_without_an_optimizer_warn_and_with_one_call_back() -> None:

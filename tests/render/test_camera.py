@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dressi.errors import GraphError
+from dressi.errors import DressiWarning, GraphError
 from dressi.render.camera import Camera, from_opencv, look_at, perspective, project, ring
 
 K = np.array([[500.0, 3.0, 301.0], [0.0, 480.0, 207.0], [0.0, 0.0, 1.0]])
@@ -167,3 +167,8 @@ def test_from_opencv_names_what_is_wrong(change, words):
     with pytest.raises(GraphError) as caught:
         from_opencv(**(arguments | change), name="shot")
     assert all(word in str(caught.value) for word in words)
+
+
+def test_an_angle_that_may_be_in_radians_is_doubted():
+    with pytest.warns(DressiWarning, match="0.785 is in degrees; of radians it is 44.98"):
+        perspective(0.785, 1.0, 0.1, 10.0)

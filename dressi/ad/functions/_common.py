@@ -133,17 +133,18 @@ def leaf(array: np.ndarray, vtype: VType, name: str | None = None) -> Variable:
     """A leaf that holds ``array`` until something else is sent.
 
     array: (N, C), (H, W, C) or (layers, H, W, C), C = components of vtype ((n, n) for a matrix), or
-    (N,) for FLOAT and INT; without N for 1x1. Raises GraphError for other shapes, NaN, infinity,
-    and values that float32 or int32 cannot hold. No gradient unless ``requires_grad`` is set.
+    (N,) or (H, W) for FLOAT and INT; without N for 1x1. Raises GraphError for other shapes, NaN,
+    infinity, and values that float32 or int32 cannot hold. No gradient unless ``requires_grad`` is
+    set.
     """
     if not isinstance(vtype, VType):
-        raise GraphError(f"F.leaf: vtype must be a VType, got {vtype!r}")
+        raise GraphError(f"F.leaf: vtype must be a VType, got {short(vtype)}")
     try:
         a = np.asarray(array)
     except ValueError:  # nested sequences of unequal lengths
         a = np.asarray(None)
-    if a.ndim == 1 and vtype.n == 1:
-        a = a[:, None]
+    if vtype.n == 1 and a.ndim in (1, 2) and a.shape[-1] != 1:
+        a = a[..., None]
     tail = vtype.tail
     if not len(tail) <= a.ndim <= 3 + len(tail) or a.shape[-len(tail) :] != tail:
         raise GraphError(f"F.leaf: an array of shape {a.shape} is no {vtype.name} image")

@@ -20,6 +20,7 @@ from dressi.ad.functions.components import fit
 from dressi.ad.functions.matrix import scale
 from dressi.ad.functions.select import compare, zero_div, zero_mul
 from dressi.ad.graph import Function, Variable, short
+from dressi.ad.idioms import hinted
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import OPS, Case, Op, Shape, apply, every_input
 from dressi.ad.vtype import FLOAT, INT, IVEC2, MAT3, VEC2, VEC3, VEC4, vector
@@ -288,6 +289,7 @@ def maximum(a: Any, b: Any) -> Variable:
     return call(MAXIMUM, a, b)
 
 
+@hinted
 def clamp(x: Any, low: Any, high: Any) -> Variable:
     """minimum(maximum(x, low), high): gradient 1 inside, 0 outside, 1/2 on the border."""
     return minimum(maximum(x, low), high)

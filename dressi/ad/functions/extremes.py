@@ -30,6 +30,7 @@ from dressi.ad.functions.select import equal, safe_div, where
 from dressi.ad.functions.stop import stop_gradient
 from dressi.ad.functions.window import place_glsl
 from dressi.ad.graph import Function, Variable, short
+from dressi.ad.idioms import hinted
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, MACRO, Case, Op, apply
 from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC3
@@ -130,7 +131,7 @@ def _one_or_two(name: str, a: Any, b: Any, per_layer: bool) -> Variable:
     """Return the extreme pixel of a, or of a and b component by component."""
     if isinstance(b, bool):
         message = f"F.{name}(x, {b}) is F.{name}(x, per_layer={b}) now"
-        warnings.warn(message, DeprecationWarning, stacklevel=3)
+        warnings.warn(message, DeprecationWarning, stacklevel=4)
         b, per_layer = None, b
     if b is None:
         return _apply_extreme(name, a, per_layer)
@@ -139,6 +140,7 @@ def _one_or_two(name: str, a: Any, b: Any, per_layer: bool) -> Variable:
     return maximum(a, b) if name == "max" else minimum(a, b)
 
 
+@hinted
 def max(x: Any, b: Any = None, *, per_layer: bool = False) -> Variable:
     """Return the largest value of each component over all pixels and layers, @ 1x1 (``per_layer``:
     one per layer); of two operands the larger per component, as ``F.maximum`` does.
@@ -150,6 +152,7 @@ def max(x: Any, b: Any = None, *, per_layer: bool = False) -> Variable:
     return _one_or_two("max", x, b, per_layer)
 
 
+@hinted
 def min(x: Any, b: Any = None, *, per_layer: bool = False) -> Variable:
     """Return the smallest value of each component over all pixels and layers, @ 1x1 (``per_layer``:
     one per layer); of two operands the smaller per component, as ``F.minimum`` does.
@@ -174,18 +177,21 @@ def _position(name: str, x: Variable, per_layer: bool) -> Variable:
     return min(where(hit, number, constant(2**31 - 1, INT)), per_layer=per_layer)
 
 
+@hinted
 def argmax(x: Variable, per_layer: bool = False) -> Variable:
     """INT @ 1x1: number of the first pixel that holds the largest value, counted row by row, then
     layer by layer (``per_layer``: one a layer, counted in it). FLOAT, INT. No gradient."""
     return _position("max", x, per_layer)
 
 
+@hinted
 def argmin(x: Variable, per_layer: bool = False) -> Variable:
     """INT @ 1x1: number of the first pixel that holds the smallest value, counted row by row, then
     layer by layer (``per_layer``: one a layer, counted in it). FLOAT, INT. No gradient."""
     return _position("min", x, per_layer)
 
 
+@hinted
 def norm_pixels(x: Variable, p: int = 2, per_layer: bool = False) -> Variable:
     """FLOAT @ 1x1: norm over all components, pixels and layers (``per_layer``: one a layer).
 

@@ -18,8 +18,19 @@ from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import Case, Op, Shape, apply, every_input
 from dressi.ad.shape import broadcast
-from dressi.ad.vtype import FLOAT, MAT2, MAT3, MAT4, VEC2, VEC3, VEC4, matrix
+from dressi.ad.vtype import FLOAT, MAT2, MAT3, MAT4, VEC2, VEC3, VEC4, VType, matrix
 from dressi.errors import GraphError
+
+
+def _matmul_hint(a: VType, b: VType) -> str:
+    """Return what may be meant by a product of types that have none."""
+    if a.is_matrix and (a.n, b) == (4, VEC3):
+        return "; points: F.vec4(v, 1.0), directions: F.vec4(v, 0.0)"
+    if b.is_matrix and a.n == b.n:
+        return "; vectors are columns: m @ v, or F.transpose(m) @ v"
+    if a == b:
+        return "; F.dot(a, b), or a * b component by component"
+    return ""
 
 
 def _matmul_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
@@ -27,6 +38,7 @@ def _matmul_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     if not m.vtype.is_matrix or v.vtype.is_int or v.vtype.n != m.vtype.n:
         raise GraphError(
             f"cannot multiply {m.vtype.name} by {v.vtype.name}; needs MATn and VECn or MATn"
+            + _matmul_hint(m.vtype, v.vtype)
         )
     return v.vtype, *broadcast(xs)
 

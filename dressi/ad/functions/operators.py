@@ -11,7 +11,7 @@ from dressi.ad.functions.select import compare
 from dressi.ad.functions.vector import swizzle
 from dressi.ad.graph import Variable
 from dressi.ad.idioms import attach_absent, no_op
-from dressi.errors import GraphError
+from dressi.errors import GraphError, called_file, warn
 
 _UFUNCS: dict[str, Callable[..., Variable]] = {
     "add": arith.add,
@@ -69,7 +69,7 @@ def attach_operators(ops: Callable[[], Iterable[str]]) -> None:
     v.__add__, v.__radd__ = arith.add, lambda a, b: arith.add(b, a)
     v.__sub__, v.__rsub__ = arith.sub, lambda a, b: arith.sub(b, a)
     v.__mul__, v.__rmul__ = arith.mul, lambda a, b: arith.mul(b, a)
-    v.__truediv__, v.__rtruediv__ = arith.div, lambda a, b: arith.div(b, a)
+    v.__truediv__, v.__rtruediv__ = _over, lambda a, b: _over(b, a)
     v.__matmul__ = matrix.matmul
     v.__neg__, v.__abs__, v.__pow__ = arith.neg, elementary.abs, power.pow
     v.__rpow__ = lambda a, b: power.pow(b, a)
@@ -81,6 +81,18 @@ def attach_operators(ops: Callable[[], Iterable[str]]) -> None:
         part = property(partial(swizzle, comps=comps), _set_component, doc=f"Components {comps}.")
         setattr(v, comps, part)
     attach_absent(v, ops)
+
+
+def _over(a: Any, b: Any) -> Variable:
+    """a / b. Warns a user whose a and b are integers: Python's quotient of them has a fraction."""
+    quotient = arith.div(a, b)
+    if quotient.vtype.is_int and called_file() == __file__:
+        warn(
+            f"{quotient.creator.where if quotient.creator else 'F.div'}: a / b of integers drops "
+            "the fraction\n  hint: F.to_float(a) / b has it; F.div(a, b), or F.idiv(a, b), which "
+            "rounds down, where it is meant"
+        )
+    return quotient
 
 
 def _set_component(x: Variable, value: Any) -> NoReturn:

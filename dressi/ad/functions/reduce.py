@@ -12,6 +12,7 @@ import numpy as np
 
 from dressi.ad.functions._common import needs_variable, sized
 from dressi.ad.graph import Function, Size, Variable
+from dressi.ad.idioms import hinted
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, MACRO, Case, Op, Shape, apply
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC3, VType
@@ -171,6 +172,16 @@ def pixels_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return xs[0].vtype, (1, 1), xs[0].layers if attrs["per_layer"] else 1
 
 
+@hinted
+def sum(x: Variable, per_layer: bool = False) -> Variable:
+    """Sum over all pixels and layers, @ 1x1 (``per_layer``: one per layer). Gradient: gy
+    everywhere."""
+    needs_variable("sum", x)
+    if x.size == (1, 1) and (x.layers == 1 or per_layer):
+        return x
+    return apply(SUM, (x,), per_layer=bool(per_layer))
+
+
 SUM = Op(
     "sum",
     pixels_infer,
@@ -190,15 +201,7 @@ SUM = Op(
 register(SUM)
 
 
-def sum(x: Variable, per_layer: bool = False) -> Variable:
-    """Sum over all pixels and layers, @ 1x1 (``per_layer``: one per layer). Gradient: gy
-    everywhere."""
-    needs_variable("sum", x)
-    if x.size == (1, 1) and (x.layers == 1 or per_layer):
-        return x
-    return apply(SUM, (x,), per_layer=bool(per_layer))
-
-
+@hinted
 def mean(x: Variable, per_layer: bool = False) -> Variable:
     """Mean over all pixels and layers, @ 1x1 (``per_layer``: one mean per layer). FLOAT, VECn.
     Gradient: gy / count everywhere. Raises GraphError for other types."""

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from pyglm import glm
 
-from dressi.errors import GraphError
+from dressi.errors import GraphError, warn
 from dressi.previews import table_html
 
 Matrix = npt.NDArray[np.float64]
@@ -124,6 +124,11 @@ def perspective(fov_y_deg: float, aspect: float, near: float, far: float) -> Mat
     if not (np.isfinite(aspect) and aspect > 0.0):
         raise GraphError(f"perspective needs aspect > 0, got {aspect}")
     _check_range(near, far, "perspective")
+    if fov_y_deg <= np.pi:
+        warn(
+            f"perspective: fov_y_deg = {fov_y_deg:g} is in degrees; of radians it is "
+            f"{np.degrees(fov_y_deg):.4g}"
+        )
     # Differs from glm.perspectiveRH_ZO: that computes in float32 and leaves y up.
     focal = 1.0 / np.tan(0.5 * np.radians(fov_y_deg))
     projection = np.zeros((4, 4))
