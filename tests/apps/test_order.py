@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dressi.apps.experiments.gallery import boundary_of
 from dressi.apps.reconstruct import order
 from dressi.errors import DressiError
+from dressi.render.fit import remesh
 from dressi.render.scene import Mesh, icosphere, surface_problems
 
 SPHERE = icosphere(2)
@@ -43,25 +45,39 @@ def test_more_holes_than_before_are_no_repair(monkeypatch: pytest.MonkeyPatch) -
     assert surface_problems(made).genus == 0 and surface_problems(made).is_embedded
 
 
-def test_a_round_begins_with_more_faces_where_fewer_cross(monkeypatch: pytest.MonkeyPatch) -> None:
-    finer = icosphere(3)
-    asked = []
+def near_sheets() -> Mesh:
+    """Two thin plates, one close above the other, in one closed surface: a U of square cells."""
+    solid = np.ones((8, 5, 8), bool)
+    solid[1:, 1:4] = False
+    return boundary_of(solid)
 
-    def evenly(mesh: Mesh, faces: int) -> Mesh:
-        asked.append(faces)
-        return finer if faces >= 400 else folded()
 
-    monkeypatch.setattr(order, "evenly", evenly)
-    monkeypatch.setattr(
-        order, "untangle", lambda mesh, rebuild: mesh if mesh is finer else no_way(mesh)
-    )
-    assert order.remeshed(SPHERE, 200) is finer and asked == [200, 400]
-    # Where no number of faces will do, the surface keeps its own.
-    asked.clear()
+def test_a_round_begins_with_shorter_edges_where_longer_ones_cross() -> None:
+    fine = remesh(near_sheets(), np.full(len(near_sheets().positions), 0.4))
+    assert order.in_order(fine)
+    lengths = np.full(len(fine.positions), 2.0)
+    tangled = folded()
+    tangled = replace(tangled, positions=tangled.positions + [8.0, 2.5, 4.0])
+    shorter = order.shorter_where_tangled(fine, lengths, tangled)
+    away = np.linalg.norm(fine.positions - [8.0, 2.5, 4.0], axis=1)
+    assert (shorter[away < 1.0] == 1.0).all() and (shorter[away > 6.0] == 2.0).all()
+
+
+def test_where_nothing_else_is_in_order_a_surface_keeps_its_faces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(order, "evenly", lambda mesh, faces: folded())
+    monkeypatch.setattr(order, "remesh", lambda mesh, lengths: folded())
     monkeypatch.setattr(
         order, "untangle", lambda mesh, rebuild: mesh if mesh is SPHERE else no_way(mesh)
     )
-    assert order.remeshed(SPHERE, 50) is SPHERE and asked == [50, 100, 200]
+    assert order.remeshed(SPHERE, 50) is SPHERE
+
+
+@pytest.mark.parametrize("faces", [60, 200])
+def test_surfaces_that_are_nearer_than_their_edges_are_in_order(faces: int) -> None:
+    made = order.remeshed(near_sheets(), faces)
+    assert order.in_order(made) and surface_problems(made).genus == 0
 
 
 def test_an_even_surface_in_order_is_taken_as_it_is() -> None:

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.gallery import objects
-from dressi.apps.experiments.parts import kept_parts
+from dressi.apps.experiments.parts import WithWorkers, run_parts, settings_of
 from dressi.apps.reconstruct.command import (
     ITERATIONS,
     TEXTURE_ITERATIONS,
@@ -30,13 +28,14 @@ from dressi.apps.reconstruct.command import (
 )
 from dressi.apps.reconstruct.pipeline import WITHOUT
 from dressi.errors import DressiError
+from dressi.many import Context
 from dressi.render.io import contact_sheet
 
 HELP = "a gallery of objects reconstructed with one set of defaults: distance, normals, topology"
 
 
 @dataclass(frozen=True)
-class Settings(common.Settings):
+class Settings(WithWorkers):
     """Options of the experiment."""
 
     size: int = option(256, "pixels on a side of a view", smoke=32, least=16, quick=128)
@@ -93,21 +92,16 @@ def run(settings: Settings) -> Result:
         if name not in known:
             raise DressiError(f"shapes: there is no object '{name}'; known: {', '.join(known)}")
     variants = variants_of(settings)
-
-    def reconstruct(name: str, options: TargetOptions) -> dict[str, Any]:
-        outcome = reconstruct_target(known[name](), options)
-        figures = {**outcome.figures, "said": list(sentences(outcome))}
-        return {"figures": figures, "picture": contact_sheet(rows_of(outcome.held, 4))}
-
     # Of each object all variants, so that a run that is stopped has whole rows.
-    work = {
-        part_of(name, label): partial(reconstruct, name, options)
+    parts: list[dict[str, Any]] = [
+        {"object": name, "without": sorted(options.without)}
         for name in names
-        for label, options in variants.items()
-    }
-    found = kept_parts(settings, work, "objects")
+        for options in variants.values()
+    ]
+    keys = [(name, label) for name in names for label in variants]
+    found = dict(zip(keys, run_parts(fit_part, parts, settings), strict=True))
     first = next(iter(variants))
-    whole = {name: found[part_of(name, first)] for name in names}
+    whole = {name: found[name, first] for name in names}
     all_figures: dict[str, dict[str, Any]] = {name: part["figures"] for name, part in whole.items()}
     sheet = _stacked([part["picture"] for part in whole.values()])
     figures = {"objects": all_figures, **summary(all_figures)}
@@ -117,7 +111,7 @@ def run(settings: Settings) -> Result:
     tables = [table]
     if settings.ablation:
         by_variant = {
-            label or "all parts": [found[part_of(name, label)]["figures"] for name in names]
+            label or "all parts": [found[name, label]["figures"] for name in names]
             for label in variants
         }
         bring = {label: medians(rows) for label, rows in by_variant.items()}
@@ -134,9 +128,14 @@ def run(settings: Settings) -> Result:
     )
 
 
-def part_of(name: str, label: str) -> str:
-    """Return the name of the part of an object and a variant."""
-    return f"{name} {label}".rstrip()
+def fit_part(part: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Return figures, sentences and a picture of an object that is reconstructed without a part."""
+    settings = settings_of(Settings, part)
+    options = replace(options_of(settings), without=frozenset(part["without"]))
+    target = objects()[part["object"]]()
+    outcome = reconstruct_target(target, replace(options, device=context.device))
+    figures = {**outcome.figures, "said": list(sentences(outcome))}
+    return {"figures": figures, "picture": contact_sheet(rows_of(outcome.held, 4))}
 
 
 def variants_of(settings: Settings) -> dict[str, TargetOptions]:

@@ -12,14 +12,17 @@ from __future__ import annotations
 import importlib.util
 
 import numpy as np
+import numpy.typing as npt
+from scipy.spatial import cKDTree
 
 from dressi.errors import DressiError
 from dressi.render.fit import remesh, retreat, untangle
-from dressi.render.fit.untangling import is_untangled
+from dressi.render.fit.remeshing import mean_edge_length
+from dressi.render.fit.untangling import is_untangled, tangled_vertices
 from dressi.render.scene import Mesh, surface_area, surface_problems
 
-FINER = (2, 4)
-"""Times the faces that are wanted, one after another: parts of a surface that are nearer to each
+FINER = 4
+"""Times that edges are halved around what is tangled: parts of a surface that are nearer to each
 other than its edges are long come apart with shorter ones."""
 
 
@@ -32,23 +35,51 @@ def remeshed(mesh: Mesh, faces: int) -> Mesh:
     """Return the surface in about so many even triangles, in order where that can be.
 
     The first of these that is in order and has no more holes through it than the mesh: so many
-    faces, as they are or untangled; twice and four times as many, smoothed; the faces of the mesh,
-    smoothed. Where none is: so many faces, as they are.
+    faces, as they are or smoothed; with edges halved around what is tangled, up to FINER times; made
+    anew from what it encloses; the faces of the mesh, smoothed. Where none is: so many faces, as
+    they are.
     """
-    first = evenly(mesh, faces)
+    first = made = evenly(mesh, faces)
     if in_order(first):
         return first
     most = _holes(mesh)
-    finer = (lambda more=more: evenly(mesh, faces * more) for more in FINER)
-    tried = [(lambda: first, True), *((make, False) for make in finer), (lambda: mesh, False)]
-    for make, rebuild in tried:
-        try:
-            found = untangle(make(), rebuild=rebuild)
-        except DressiError:
-            continue
-        if _holes(found) <= most:
+    lengths = np.full(len(mesh.positions), edge_for(mesh, faces))
+    for halvings in range(FINER + 1):
+        if halvings:
+            before, lengths = lengths, shorter_where_tangled(mesh, lengths, made)
+            if np.array_equal(before, lengths):
+                break
+            made = remesh(mesh, lengths)
+        found = _untangled(made, most, rebuild=False)
+        if found is not None:
+            return found
+    for other, rebuild in ((first, True), (mesh, False)):
+        found = _untangled(other, most, rebuild)
+        if found is not None:
             return found
     return first
+
+
+def shorter_where_tangled(
+    mesh: Mesh, lengths: npt.NDArray[np.float64], made: Mesh
+) -> npt.NDArray[np.float64]:
+    """Return the lengths, (V,) of the mesh, halved within two of them of what is tangled in what
+    was made of it, but no shorter than the edges that the mesh has."""
+    bad = made.positions[tangled_vertices(made, surface_problems(made))]
+    if len(bad) == 0:  # edges of three faces and the like: nothing says where
+        bad = made.positions
+    away = cKDTree(bad).query(mesh.positions)[0]
+    half = np.maximum(0.5 * lengths, min(mean_edge_length(mesh), float(lengths.min())))
+    return np.where(away < 2.0 * lengths, half, lengths)
+
+
+def _untangled(mesh: Mesh, most_holes: float, rebuild: bool) -> Mesh | None:
+    """Return the mesh in order, None where that cannot be without more holes through it."""
+    try:
+        found = untangle(mesh, rebuild=rebuild)
+    except DressiError:
+        return None
+    return found if _holes(found) <= most_holes else None
 
 
 def repaired(mesh: Mesh, before: Mesh) -> Mesh:

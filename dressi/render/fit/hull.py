@@ -14,8 +14,8 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from dressi.errors import GraphError
-from dressi.render.fit.edits import without_slivers
-from dressi.render.fit.isosurface import isosurface, touches_sides, without_small_parts
+from dressi.render.fit.isosurface import touches_sides, without_small_parts
+from dressi.render.fit.orderly_grid import orderly_isosurface
 from dressi.render.fit.silhouettes import (
     Floats,
     Silhouettes,
@@ -101,8 +101,7 @@ def visual_hull(
             "  hint: take a larger box; where no view limits the object, add a view that does"
         )
     values = without_small_parts(values, least_share=smallest_part)
-    made = isosurface(values, sides[0], spacing, name)
-    return without_slivers(made, _SHORTEST_EDGE * spacing)
+    return orderly_isosurface(values, sides[0], spacing, _SHORTEST_EDGE * spacing, name)
 
 
 def _check_numbers(
