@@ -76,6 +76,17 @@ def broken_limit(s: Substage, limits: DeviceLimits) -> Obstacle | None:
     return limit_obstacle(use_of(s), limits, s.has_depth, s.is_dispatch, s.lowered)
 
 
+def fetched_as(s: Substage, context: Context) -> str:
+    """Return the kind of the bindings of what a substage fetches: ``load`` where the device prefers
+    storage images and all may be some, else ``texture``. Its attachments count, too: llvmpipe makes
+    images of them, and crashes where a shader has more than 64."""
+    use, limits = use_of(s), context.limits
+    n = use[SAMPLED] + use[INPUTS] + (use[IMAGES] if s.is_dispatch else 0)
+    fits = s.is_dispatch or n + use[IMAGES] + use[BUFFERS] <= limits.combined_outputs
+    fits = fits and n <= limits.storage_images
+    return "load" if context.image_loads and fits else "texture"
+
+
 def rebuilt_within(s: Substage, context: Context, **changes: Any) -> Substage | None:
     """Return the substage with some fields replaced; None where it would break a limit."""
     new = rebuilt(s, context, **changes)
