@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dressi.ad import F, Variable
 from dressi.render.raster.distance import HIDDEN
-from dressi.render.raster.enlarge import SLACK_PX, build_enlarge, flat_position
+from dressi.render.raster.enlarge import NO_AREA, SLACK_PX, build_enlarge, flat_position
 from dressi.render.raster.projection import ScreenFaces, Size, pixel_positions
 from dressi.render.raster.topology import contour_edges, left_out
 from dressi.render.raster.weights import TINY, cross
@@ -28,9 +28,6 @@ AT_EDGE_PX = 1e-3
 TURNED = 1e-3
 """Share of the squared distance along itself by which an edge counts as farther: at a corner the
 edge that the pixel lies beside most squarely tells the side that it lies on."""
-
-OFF_SCREEN = (2.0, 2.0, 0.5, 1.0)
-"""Clip position of faces without a band."""
 
 LAYER = 5
 """Of the rasterization of bands: tells it from peels of the same corners."""
@@ -238,7 +235,7 @@ def band_corners(drawn: ScreenFaces, edges: Variable, reach: Variable) -> list[V
     for place, grown in zip(alone, several, strict=True):
         place = flat_position(place, drawn)
         drawn_place = F.where(n > 1.0, grown, place)
-        out.append(F.where(n > 0.0, drawn_place, F.constant(OFF_SCREEN)))
+        out.append(F.where(n > 0.0, drawn_place, F.constant(NO_AREA)))
     return out
 
 
