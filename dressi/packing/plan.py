@@ -69,11 +69,10 @@ class Binding:
 
     ``kind``: ``input`` (input attachment), ``texture`` (sampled image, no sampler), ``load``
     (storage image that is only read), ``pixel`` (sampled image of which a dispatch reads only the
-    pixel that it computes), ``sampler``
-    (combined image sampler), ``buffer`` (storage buffer), ``storage`` (storage image, compute
-    only), ``uniform`` (the plan's one uniform block; ``index`` is ignored). ``index``: position in
-    ``Plan.images`` (or ``Plan.buffers`` for ``buffer``). ``shaders``: letters out of v (vertex), f
-    (fragment), c (compute).
+    pixel that it computes), ``sampler`` (combined image sampler), ``buffer`` (storage buffer),
+    ``storage`` (storage image that is written, compute only), ``uniform`` (the plan's one uniform
+    block; ``index`` is ignored). ``index``: position in ``Plan.images`` (or ``Plan.buffers`` for
+    ``buffer``). ``shaders``: letters out of v (vertex), f (fragment), c (compute).
     """
 
     binding: int

@@ -20,6 +20,11 @@ LARGE_PRIMITIVE = 10
 with three tables: from 18 pixels on a rasterization took 0.5 to 0.85 of the time, at 5 pixels 1.15
 to 1.3 times as long (a vertex that hands on more costs more than a few fetches)."""
 
+LARGE_WITH_LOADS = 50
+"""The same where fragments load from storage images, which costs them less. On llvmpipe, where
+vertices are the work of one thread, a step took 1.02 (K = 1) and 1.1 times as long (antialias) at
+18 pixels, and 0.96 at 74."""
+
 MOST_VALUES = 8
 """Vectors that vertices hand on; Vulkan guarantees 16."""
 
@@ -34,7 +39,8 @@ def read_by_vertices(g: Generator) -> list[Function]:
     primitive, where primitives are large."""
     raster = rasterization(g)
     n_primitives = raster.inputs[0].size[0] * raster.inputs[0].layers
-    if not g.context.per_primitive or g.substage.n_pixels < LARGE_PRIMITIVE * n_primitives:
+    large = LARGE_WITH_LOADS if g.fetched_as == "load" else LARGE_PRIMITIVE
+    if not g.context.per_primitive or g.substage.n_pixels < large * n_primitives:
         return []
     return [f for f in g.functions if _is_per_primitive(f, raster)][:MOST_VALUES]
 

@@ -18,7 +18,7 @@ from dressi.packing.shader_text import Places, ShaderText
 from dressi.packing.substage import Substage
 from dressi.packing.task import Context
 from dressi.packing.units import in_buffer, is_exact
-from dressi.packing.use import loads_fit
+from dressi.packing.use import fetched_as
 
 _AXES = "xyzw"
 
@@ -52,8 +52,7 @@ class Reads:
         """uids of what is declared in front of the statements that are being written."""
         self.n_inputs = 0
         self.written = {v.uid for v in substage.outputs if in_buffer(v)}
-        loads = context.image_loads and loads_fit(substage, context.limits)
-        self.fetched_as = "load" if loads else "texture"
+        self.fetched_as = fetched_as(substage, context)
 
     # -- descriptors
 
@@ -185,8 +184,7 @@ class Reads:
         return f"ivec2({x}, {y})"
 
     def texel(self, image: int, t: VType, text: ShaderText, at: str, how: str = "") -> str:
-        """Return a fetch of one plane at a physical position. how: the kind of the binding, where
-        it is not that of the shader."""
+        """Return a fetch of one plane at a physical position. how: another kind of binding."""
         b = self.bind(how or self.fetched_as, image, text.letter)
         name, loads = f"x{b.binding}", b.kind == "load"
         if not loads:

@@ -76,12 +76,15 @@ def broken_limit(s: Substage, limits: DeviceLimits) -> Obstacle | None:
     return limit_obstacle(use_of(s), limits, s.has_depth, s.is_dispatch, s.lowered)
 
 
-def loads_fit(s: Substage, limits: DeviceLimits) -> bool:
-    """Return whether all that a substage fetches may be bound as storage images."""
-    use = use_of(s)
-    n = use[SAMPLED] + (use[IMAGES] if s.is_dispatch else 0)
+def fetched_as(s: Substage, context: Context) -> str:
+    """Return the kind of the bindings of what a substage fetches: ``load`` where the device prefers
+    storage images and all may be some, else ``texture``. Its attachments count, too: llvmpipe makes
+    images of them, and crashes where a shader has more than 64."""
+    use, limits = use_of(s), context.limits
+    n = use[SAMPLED] + use[INPUTS] + (use[IMAGES] if s.is_dispatch else 0)
     fits = s.is_dispatch or n + use[IMAGES] + use[BUFFERS] <= limits.combined_outputs
-    return fits and n <= limits.storage_images
+    fits = fits and n <= limits.storage_images
+    return "load" if context.image_loads and fits else "texture"
 
 
 def rebuilt_within(s: Substage, context: Context, **changes: Any) -> Substage | None:

@@ -41,6 +41,17 @@ def test_textures_stay_where_they_are_no_slower(options: Options | None, profile
     assert "load" not in kinds(plan(LLVMPIPE, options, profile))
 
 
+def test_attachments_count_as_images() -> None:
+    """Two images are fetched and two attached: with the limit at 3 nothing is a load."""
+    images = [Variable(FLOAT, (40, 40), name=f"image{k}") for k in range(4)]
+    shifted = [F.image.shift(v, 1, 0) for v in images[:2]]
+    for allowed, kind in ((3, "texture"), (4, "load")):
+        limits = LLVMPIPE.restrict(storage_images=allowed, name="few")
+        added = simplify([F.add_n([*shifted, *images[2:]])])
+        made = pack(added, [], limits, profile=PROFILES["llvmpipe"]).plan
+        assert sorted(kinds(made)) == sorted(["input", "input", kind, kind])
+
+
 @pytest.mark.parametrize("limit", ["storage_images", "combined_outputs"])
 def test_a_shader_that_reads_too_many_fetches_textures(limit: str) -> None:
     """Three images and the output are beyond the limit, one and the output are not."""

@@ -176,11 +176,11 @@ def test_the_check_of_the_first_draw_finds_a_wrong_guard(always: None) -> None:
 # -- what vertices read for fragments
 
 
-def rasterized(n: int, size: tuple[int, int]) -> Packed:
+def rasterized(n: int, size: tuple[int, int], loads: bool) -> Packed:
     corners = [Variable(VEC4, (n, 1), name=name) for name in "abc"]
     frag = F.rasterize(corners, size)
     depth = F.lookup(corners[0], frag).z
-    return packed(F.resolve(frag, depth, background=-1))
+    return packed(F.resolve(frag, depth, background=-1), image_loads=loads)
 
 
 def vertex_texts(p: Packed) -> tuple[str, str]:
@@ -189,11 +189,15 @@ def vertex_texts(p: Packed) -> tuple[str, str]:
     return s.vertex, s.fragment[s.fragment.index("void main") :]
 
 
-def test_vertices_read_for_fragments_where_primitives_are_large() -> None:
-    vertex, fragment = vertex_texts(rasterized(10, (16, 8)))
+@pytest.mark.parametrize(("loads", "few", "many"), [(False, 10, 20), (True, 2, 10)])
+def test_vertices_read_for_fragments_where_primitives_are_large(
+    loads: bool, few: int, many: int
+) -> None:
+    """From 10 pixels per primitive on; from 50 on where fragments load from storage images."""
+    vertex, fragment = vertex_texts(rasterized(few, (16, 8), loads))
     assert "flat out vec4 flat0" in vertex and "= flat0.z" in fragment
     assert "fetch" not in fragment
-    vertex, fragment = vertex_texts(rasterized(100, (16, 8)))
+    vertex, fragment = vertex_texts(rasterized(many, (16, 8), loads))
     assert "flat0" not in vertex + fragment and "fetch" in fragment
 
 

@@ -23,7 +23,14 @@ from dressi.ad import F, Variable
 from dressi.ad.graph import Derived
 from dressi.ad.vtype import INT, MAT4, VEC3
 from dressi.errors import GraphError
-from dressi.render.raster.contours import BEHIND_ALL, BEYOND_PX, Between, Surface, contour_between
+from dressi.render.raster.contours import (
+    BEHIND_ALL,
+    BEYOND_PX,
+    Between,
+    Pair,
+    Surface,
+    contour_between,
+)
 from dressi.render.raster.crossings import (
     MIN_SLOPE,
     MOVES,
@@ -173,14 +180,15 @@ def build_antialias(
     between = [contour_between(drawn, edges, surface, axis) for axis in (0, 1)]
     # The same graph as inside build_screen_faces: merged, not run twice.
     points = to_screen(project(vtx_pos, matrix), size, jitter).xy
-    cut_by = edge_cuts(screen, between, lambda: [F.lookup(points, v) for v in _edge_ends(faces)])
+    lines = edge_lines(screen, lambda: [F.lookup(points, v) for v in _edge_ends(faces)])
+    cut_by = lines.cuts(between)
     touches = F.vec2(*(b.touches for b in between))
     met, folded = (
         _or_half(meeting(planes, rows, screen, folds), cut_by, touches) for folds in (False, True)
     )
-    cut_by = Cuts(cut_by.at, F.where(touches, 0.0, cut_by.slope))
+    cut_by = ending(cut_by, between)
     found = cut_by.slope > 0.0
-    weights = neighbor_weights(cut_by)
+    weights, near = neighbor_weights(lines, between, cut_by)
     at = F.where(found, cut_by.at, met.at)
     hard = peel.stencil
     whole = (1.0 - found) * F.equal(met.slope, 0.0)
@@ -192,7 +200,7 @@ def build_antialias(
         hard=hard,
         depth=F.where(hard, F.minimum(peel.depth * 2.0, 1.0), 1.0),
         weights=weights,
-        silhouette=hard + F.dot(around, weights),
+        silhouette=F.where(near, hard + F.dot(around, weights), hard),
         crossings=_gradient_alone(met, found),
         facets=_gradient_alone(folded, found),
         reach=reach,
@@ -261,36 +269,70 @@ def _lines(start: Variable, end: Variable) -> Variable:
     return F.vec3(along - slope * across, slope, size)
 
 
-def neighbor_weights(cuts: Cuts) -> Variable:
-    """VEC4, sum at most 1: what each pixel takes from its right, left, lower and upper neighbour,
-    of where edges cut the pairs. Gradient to the cuts."""
-    raw = _taken(cut_off(cuts.at, cuts.slope))
+@dataclass(frozen=True)
+class EdgeLines:
+    """The edges of faces as lines. lines: VEC3 table, of ``_lines``. step, stride: edge k of face f
+    lies in row step f + stride k. screen: the faces."""
+
+    lines: Variable
+    step: int
+    stride: int
+    screen: ScreenFaces
+
+    def cuts(self, pairs: Sequence[Pair], back: float = 0.0) -> Cuts:
+        """Where the edges of pairs beside and below each other cut them, from the first pixel.
+        back: by how many pixels that lies before each pixel. Gradient to the edges."""
+        right, below = (
+            F.lookup(
+                self.lines,
+                F.where(F.compare("gte", b.face, 0), b.face * self.step + b.edge * self.stride, -1),
+            )
+            for b in pairs
+        )
+        size, layers, scale = self.screen.size, self.screen.layers, self.screen.scale
+        p = pixel_positions(size, layers)
+        first = p if back == 0.0 else (F.pixel_coord(size, layers) - back) * (1.0 / scale)
+        place, slope = F.vec2(right.x, below.x), F.vec2(right.y, below.y)
+        at = (place + slope * F.swizzle(p, "yx") - first) * scale
+        return Cuts(at, F.vec2(right.z, -below.z))
+
+
+def edge_lines(
+    screen: ScreenFaces, ends: Callable[[], Sequence[Variable]] | None = None
+) -> EdgeLines:
+    """Return the lines of edges. ends: VEC2 @ (3F, 1), of the edges of whole faces. Gradient to
+    them, or to the corners of what is drawn where there are none."""
+    if ends is not None and screen.parts is None:
+        return EdgeLines(_lines(*ends()), 3, 1, screen)
+    points = [v.xy for v in screen.drawn.corners]
+    lines = F.join([_lines(points[k], points[(k + 1) % 3]) for k in range(3)])
+    return EdgeLines(lines, 1, points[0].size[0], screen)
+
+
+def ending(cuts: Cuts, pairs: Sequence[Pair]) -> Cuts:
+    """The cuts without edges that touch: nothing ends there."""
+    return Cuts(cuts.at, F.where(F.vec2(*(b.touches for b in pairs)), 0.0, cuts.slope))
+
+
+def neighbor_weights(
+    lines: EdgeLines, between: Sequence[Between], cuts: Cuts
+) -> tuple[Variable, Variable]:
+    """VEC4, sum at most 1: what each pixel takes from its right, left, lower and upper neighbour;
+    FLOAT mask of the pixels that have an edge on any side: the others take nothing.
+
+    cuts: of the pairs with the next pixels. Those with the pixels before are found again, so that
+    a pixel needs codes of its neighbours and no image of areas; few pixels have any. Gradient to
+    the lines.
+    """
+    before = [b.before(MOVES[2 * axis + 1]) for axis, b in enumerate(between)]
+    cuts_before = ending(lines.cuts(before, 1.0), before)
+    near = F.max_components(F.vec4(*(F.compare("gt", b.code, 0) for b in (*between, *before))))
+    at, slope = F.vec4(cuts.at, cuts_before.at), F.vec4(cuts.slope, cuts_before.slope)
+    raw = F.swizzle(_areas(at, slope), "xzyw")
     # A pixel between two edges may be asked for more than all of it.
     total = F.sum_components(raw)
-    return raw * (1.0 / F.where(total > 1.0, total * ROUNDING, 1.0))
-
-
-def edge_cuts(
-    screen: ScreenFaces,
-    between: Sequence[Between],
-    ends: Callable[[], Sequence[Variable]] | None = None,
-) -> Cuts:
-    """Where the contour edges that were found cut the pairs. ends: VEC2 @ (3F, 1), of the edges of
-    whole faces. Gradient to them, or to the corners of what is drawn where there are none."""
-    if ends is not None and screen.parts is None:
-        lines, step, stride = _lines(*ends()), 3, 1
-    else:
-        points = [v.xy for v in screen.drawn.corners]
-        lines = F.join([_lines(points[k], points[(k + 1) % 3]) for k in range(3)])
-        step, stride = 1, points[0].size[0]
-    right, below = (
-        F.lookup(lines, F.where(F.compare("gte", b.face, 0), b.face * step + b.edge * stride, -1))
-        for b in between
-    )
-    p = pixel_positions(screen.size, screen.layers)
-    place, slope = F.vec2(right.x, below.x), F.vec2(right.y, below.y)
-    at = (place + slope * F.swizzle(p, "yx") - p) * screen.scale
-    return Cuts(at, F.vec2(right.z, -below.z))
+    weights = raw * (1.0 / F.where(total > 1.0, total * ROUNDING, 1.0))
+    return F.where(near, weights, 0.0), near
 
 
 def cut_off(at: Variable, slope: Variable) -> Variable:
@@ -302,17 +344,23 @@ def cut_off(at: Variable, slope: Variable) -> Variable:
     square to the other, at most its width; 0 area where it is not positive. Continuous with its
     first derivative. Gradient to both.
     """
+    return _areas(F.vec4(at, at), F.vec4(slope, slope))
+
+
+def _areas(at: Variable, slope: Variable) -> Variable:
+    """The same of four edges: the first two seen from the pixels at 0, the others from those at
+    1."""
     # The areas and their derivatives first, without gradient, and then the tangent: the backward
     # reads one image, not each step of the way.
     x, s = F.stop_gradient(at), F.stop_gradient(slope)
     valid = (s > 0.0) * (x >= -2.0 * BEYOND_PX) * (x <= 1.0 + 2.0 * BEYOND_PX)
     held = F.clamp(x, 0.0, 1.0)
-    d, s, valid = F.vec4(held, 1.0 - held), F.vec4(s, s), F.vec4(valid, valid)
+    d = F.vec4(held.xy, 1.0 - F.swizzle(held, "zw"))
     rest = 0.5 + 0.5 * s - d
     # Share of the sides that the edge meets: minus the derivative by the distance.
     part = F.clamp(F.safe_div(rest, s), 0.0, 1.0)
     area = F.where(rest > s, 0.5 - d, 0.5 * s * part * part)
     area, part = F.where(valid, area, 0.0), F.where(valid, part, 0.0)
-    dx, ds = at - F.stop_gradient(at), slope - F.stop_gradient(slope)
+    dx, ds = at - x, slope - s
     turned = part * (1.0 - part) * 0.5
-    return area + part * F.vec4(-dx, dx) + turned * F.vec4(ds, ds)
+    return area + part * F.vec4(-dx.xy, F.swizzle(dx, "zw")) + turned * ds

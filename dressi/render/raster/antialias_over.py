@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dressi.ad import F, Variable
 from dressi.ad.vtype import FLOAT, INT, IVEC3, VEC4
 from dressi.errors import GraphError
-from dressi.render.raster.antialias import edge_cuts, neighbor_weights
+from dressi.render.raster.antialias import edge_lines, ending, neighbor_weights
 from dressi.render.raster.contours import BEHIND_ALL, Surface, contour_between
-from dressi.render.raster.crossings import MOVES, Cuts, planes_of
+from dressi.render.raster.crossings import MOVES, planes_of
 from dressi.render.raster.projection import check_variables, screen_faces_of_clip
 from dressi.render.raster.topology import contour_edges, neighbor_table
 
@@ -47,10 +47,9 @@ def build_edge_weights(
     seen = F.where(is_shown, F.clamp(F.stop_gradient(depth), 0.0, 1.0), BEHIND_ALL)
     surface = Surface(ids, seen, F.stop_gradient(planes_of(screen)).xy)
     between = [contour_between(screen, edges, surface, axis) for axis in (0, 1)]
-    cuts = edge_cuts(screen, between)
-    # Nothing ends at an edge that touches what is seen on its outer side.
-    touches = F.vec2(*(b.touches for b in between))
-    return neighbor_weights(Cuts(cuts.at, F.where(touches, 0.0, cuts.slope)))
+    lines = edge_lines(screen)
+    weights, _ = neighbor_weights(lines, between, ending(lines.cuts(between), between))
+    return weights
 
 
 def blend_edges(images: Sequence[Variable], weights: Variable) -> list[Variable]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dressi.ad import F, Variable
-from dressi.render.raster.enlarge import SLACK_PX
+from dressi.render.raster.enlarge import NO_AREA, SLACK_PX
 from dressi.render.raster.projection import ScreenFaces, Size, pixel_positions
 
 Triple = tuple[Variable, Variable, Variable]
@@ -26,9 +26,6 @@ hard layer still shows it; what the two pixels show decides to which pair the cr
 
 TIE = 2.0**-20
 """Depths in [0, 1] that differ by less are the same, but for rounding: an edge on what is seen."""
-
-OFF_SCREEN = (-3.0, -3.0, 0.5, 1.0)
-"""Clip position of all corners of what is not drawn."""
 
 AXES = (("x", "y"), ("y", "x"))
 """Of pairs beside and below each other: the coordinate across the edges, and the one along them."""
@@ -64,17 +61,37 @@ def lies_along(corners: Triple, axis: int) -> Variable:
 
 
 @dataclass(frozen=True)
-class Between:
-    """The nearest visible contour edge between each pixel and the next one, @ size. face: INT row
-    of the drawn faces, -1 where there is none. edge: INT, 0 to 2. touches: FLOAT mask: the edge
-    lies on what is seen on its outer side, so that nothing ends there. depth: FLOAT of the
-    crossing, negative where the edge's face lies on the side of the next pixel, 0 where there is
-    none or it touches."""
+class Pair:
+    """The nearest visible contour edge between the pixels of a pair. code: INT, says the rest; 0
+    where there is none. face: INT row of the drawn faces, -1 where there is none. edge: INT, 0 to
+    2. touches: FLOAT mask: the edge lies on what is seen on its outer side, so that nothing ends
+    there."""
 
+    code: Variable
     face: Variable
     edge: Variable
     touches: Variable
+
+
+def pair_of(code: Variable) -> Pair:
+    """Return what a code says: 1 + 6 face + 2 edge + touches."""
+    found, number = F.compare("gt", code, 0), code - 1
+    face = F.where(found, number / 6, -1)
+    rest = number - face * 6
+    edge = rest / 2
+    return Pair(code, face, edge, found * F.equal(rest - edge * 2, 1))
+
+
+@dataclass(frozen=True)
+class Between(Pair):
+    """Of each pixel and the next one, @ size. depth: FLOAT of the crossing, negative where the
+    edge's face lies on the side of the next pixel, 0 where there is none or it touches."""
+
     depth: Variable
+
+    def before(self, to: tuple[int, int]) -> Pair:
+        """Return the pairs of the pixels before and each pixel. to: what moves those to it."""
+        return pair_of(F.image.shift(self.code, *to))
 
 
 def contour_between(drawn: ScreenFaces, edges: Variable, surface: Surface, axis: int) -> Between:
@@ -100,16 +117,13 @@ def contour_between(drawn: ScreenFaces, edges: Variable, surface: Surface, axis:
     keep = crossing.found * (behind >= -TIE)
     keep = keep * F.not_equal(F.lookup(surface.rows, outer), F.lookup(surface.rows, inner))
     keep = keep * (F.swizzle(pixel, "xy"[axis]) < drawn.size[axis] - 1.0)
-    code = frag * 6 + crossing.edge * 2 + F.to_int(touches)
+    code = frag * 6 + crossing.edge * 2 + F.to_int(touches) + 1
     # Behind all others: of an edge that touches only the gradient is asked.
     order = crossing.depth * 0.5 + touches * 0.5
-    code = F.resolve(code, order, keep, background=-1)
+    pair = pair_of(F.resolve(code, order, keep))
     depth = F.where(is_first, crossing.depth, -crossing.depth) * (1.0 - touches)
-    face = F.where(F.compare("gte", code, 0), code / 6, -1)
-    rest = code - face * 6
-    edge = rest / 2
-    touches = F.compare("gte", code, 0) * F.equal(rest - edge * 2, 1)
-    return Between(face, edge, touches, F.resolve(depth, order, keep))
+    depth = F.resolve(depth, order, keep)
+    return Between(pair.code, pair.face, pair.edge, pair.touches, depth)
 
 
 @dataclass(frozen=True)
@@ -179,5 +193,5 @@ def _swept(corners: Triple, edges: Variable, size: Size, axis: int) -> list[Vari
     out = []
     for alone, several in zip(swept, box, strict=True):
         place = F.where(n > 1.0, several, alone) * to_ndc - 1.0
-        out.append(F.where(n > 0.0, F.vec4(place, 0.5, 1.0), F.constant(OFF_SCREEN)))
+        out.append(F.where(n > 0.0, F.vec4(place, 0.5, 1.0), F.constant(NO_AREA)))
     return out

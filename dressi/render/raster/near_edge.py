@@ -2,8 +2,8 @@
 
 In: drawn faces, a mask of their edges, a test of fragments. Out: ``NearEdge``: which edge it is,
 how far away, where on the edge, and a signed distance whose gradient reaches the corners.
-Everything is measured once per fragment and kept for the nearest; what follows per pixel only
-differentiates.
+Fragments keep which edge is the nearest; the pixels that have one measure it again, to the same
+bits, for most pixels have none.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class NearEdge:
     row: INT, row of the drawn faces, or -1. edge: INT, 0 to 2. has: FLOAT mask. inside: FLOAT
     mask, pixels on the side of the surface that ends there. distance: FLOAT, screen square units.
     outwards: VEC2, from that surface across the edge, through the pixel. t: FLOAT in [0, 1], where
-    on the edge the nearest point lies. No gradient; 0 where there is none.
+    on the edge the nearest point lies. No gradient; where there is none inside is 1, the rest 0.
     """
 
     row: Variable
@@ -153,23 +153,24 @@ def build_near_edge(
     on."""
     frag = F.rasterize(band_corners(drawn, edges, reach), drawn.size, LAYER)
     near = fragment_edge(drawn, frag, F.lookup(edges, frag), turned)
-    counts, inside = test(near)
+    counts, _ = test(near)
     keep = (near.distance <= reach) * counts
-    signed = F.where(inside, near.distance, -near.distance)
-    out = F.vec4(near.outwards(inside, drawn.scale), signed, near.t)
     rank = F.clamp(near.rank, 0.0, 1.0)
     code = F.resolve(frag * 3 + near.edge, rank, keep, background=-1)
-    found = F.resolve(out, rank, keep)
     has = F.to_float(F.compare("gte", code, 0))
     row = F.where(has, code / 3, -1)
+    edge = code - row * 3
+    # Measured again, to the same bits: few pixels have an edge, and all would keep its numbers.
+    found = one_edge(drawn, row, edge, turned)
+    _, inside = test(found)
     return NearEdge(
         row=row,
-        edge=code - row * 3,
+        edge=edge,
         has=has,
-        inside=found.z >= 0.0,
-        distance=F.abs(found.z),
-        outwards=found.xy,
-        t=found.w,
+        inside=F.where(has, inside, 1.0),
+        distance=F.where(has, found.distance, 0.0),
+        outwards=F.where(has, found.outwards(inside, drawn.scale), 0.0),
+        t=F.where(has, found.t, 0.0),
     )
 
 
@@ -178,34 +179,68 @@ def fragment_edge(
 ) -> FragmentEdge:
     """The nearest point of the edges in a VEC3 mask. turned: share of the squared distance along
     itself by which an edge counts as farther."""
-    p = pixel_positions(drawn.size, drawn.layers)
-    corners = [F.lookup(F.stop_gradient(v), rows) for v in drawn.corners]
-    u = [c.xy - p for c in corners]
+    corners, u = _corners(drawn, rows)
     found = []
     for k in range(3):
-        first, last = u[k], u[(k + 1) % 3]
-        along = last - first
-        length2 = F.maximum(F.dot(along, along), TINY)
-        t = F.clamp(-F.dot(first, along) / length2, 0.0, 1.0)
-        # Exact at both ends, which other edges have too.
-        to_edge = first * (1.0 - t) + last * t
-        beside = cross(first, last)
-        square, distance2 = beside * beside / length2, F.dot(to_edge, to_edge)
-        rank = distance2 + F.maximum(distance2 - square, 0.0) * turned if turned else distance2
-        rank = F.where(F.swizzle(mask, "xyz"[k]), rank, HIDDEN)
-        z = corners[k].z * (1.0 - t) + corners[(k + 1) % 3].z * t
-        found.append((rank, t, z, to_edge, along))
+        j = (k + 1) % 3
+        rank, *rest = _measured(u[k], u[j], corners[k].z, corners[j].z, turned)
+        found.append((F.where(F.swizzle(mask, "xyz"[k]), rank, HIDDEN), *rest))
     ranks = [f[0] for f in found]
     is_a = (ranks[0] <= ranks[1]) * (ranks[0] <= ranks[2])
     is_b = (1.0 - is_a) * (ranks[1] <= ranks[2])
-    rank, t, z, to_edge, along = (
-        F.where(is_a, a, F.where(is_b, b, c)) for a, b, c in zip(*found, strict=True)
-    )
+    nearest = (F.where(is_a, a, F.where(is_b, b, c)) for a, b, c in zip(*found, strict=True))
+    return _fragment_edge(corners, u, F.to_int(2.0 - 2.0 * is_a - is_b), *nearest)
+
+
+def one_edge(drawn: ScreenFaces, rows: Variable, edge: Variable, turned: float) -> FragmentEdge:
+    """The nearest point of one edge. edge: INT, 0 to 2."""
+    corners, u = _corners(drawn, rows)
+    is_a, is_b = F.equal(edge, 0), F.equal(edge, 1)
+    ends = [F.vec3(v, c.z) for v, c in zip(u, corners, strict=True)]
+    first = F.where(is_a, ends[0], F.where(is_b, ends[1], ends[2]))
+    last = F.where(is_a, ends[1], F.where(is_b, ends[2], ends[0]))
+    measured = _measured(first.xy, last.xy, first.z, last.z, turned)
+    return _fragment_edge(corners, u, edge, *measured)
+
+
+def _corners(drawn: ScreenFaces, rows: Variable) -> tuple[list[Variable], list[Variable]]:
+    """VEC4 corners of faces; VEC2, from the pixel to them."""
+    p = pixel_positions(drawn.size, drawn.layers)
+    corners = [F.lookup(F.stop_gradient(v), rows) for v in drawn.corners]
+    return corners, [c.xy - p for c in corners]
+
+
+def _measured(
+    first: Variable, last: Variable, z_first: Variable, z_last: Variable, turned: float
+) -> tuple[Variable, Variable, Variable, Variable, Variable]:
+    """Squared rank, t, z and to_edge of ``FragmentEdge``, and the VEC2 along the edge. first, last:
+    VEC2, from the pixel to the ends of the edge."""
+    along = last - first
+    length2 = F.maximum(F.dot(along, along), TINY)
+    t = F.clamp(-F.dot(first, along) / length2, 0.0, 1.0)
+    # Exact at both ends, which other edges have too.
+    to_edge = first * (1.0 - t) + last * t
+    beside = cross(first, last)
+    square, distance2 = beside * beside / length2, F.dot(to_edge, to_edge)
+    rank = distance2 + F.maximum(distance2 - square, 0.0) * turned if turned else distance2
+    return rank, t, z_first * (1.0 - t) + z_last * t, to_edge, along
+
+
+def _fragment_edge(
+    corners: Sequence[Variable],
+    u: Sequence[Variable],
+    edge: Variable,
+    rank: Variable,
+    t: Variable,
+    z: Variable,
+    to_edge: Variable,
+    along: Variable,
+) -> FragmentEdge:
     turn = F.where(cross(u[1] - u[0], u[2] - u[0]) >= 0.0, 1.0, -1.0)
     normal = F.normalize(F.vec2(along.y, -along.x)) * turn
     depths = F.vec3(*(v.z for v in corners))
     return FragmentEdge(
-        edge=F.to_int(2.0 - 2.0 * is_a - is_b),
+        edge=edge,
         t=t,
         z=z,
         span=F.max_components(depths) - F.min_components(depths),
