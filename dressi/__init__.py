@@ -114,59 +114,17 @@ __all__ = [
     "to_dlpack",
 ]
 
-_HOMES = {
-    "dressi.ad": (
-        "FLOAT",
-        "INT",
-        "IVEC2",
-        "IVEC3",
-        "IVEC4",
-        "MAT2",
-        "MAT3",
-        "MAT4",
-        "SGD",
-        "VEC2",
-        "VEC3",
-        "VEC4",
-        "Adam",
-        "AdamUniform",
-        "F",
-        "GradientClipping",
-        "GradientOnly",
-        "Momentum",
-        "ParameterGroups",
-        "Variable",
-        "VType",
-        "evaluate",
-        "explain",
-        "gradcheck",
-        "graph_text",
-    ),
-    "dressi.engine": ("DressiAD",),
-    "dressi.engine.dlpack": ("from_dlpack", "to_dlpack"),
-    "dressi.errors": (
-        "DeviceError",
-        "DeviceLostError",
-        "DressiError",
-        "DressiWarning",
-        "GraphError",
-        "LoadError",
-        "NotFiniteError",
-        "OutOfMemoryError",
-        "PackingError",
-        "ShaderError",
-        "ValidationError",
-        "scope",
-        "strict",
-    ),
-    "dressi.packing": (
-        "Options",
-        "plan_text",
-    ),
-    "dressi.pictures": ("show",),
-    "dressi.render.renderer": ("DressiBasicRenderer",),
-}
-"""Module -> the names of it that are found here."""
+_HOMES = (
+    "dressi.errors",
+    "dressi.ad",
+    "dressi.packing",
+    "dressi.engine",
+    "dressi.engine.dlpack",
+    "dressi.pictures",
+    "dressi.render.renderer",
+)
+"""Modules that the names above are of, in the order in which they are asked: each imports those
+before it, or nothing that takes time."""
 
 _MODULES = (
     "ad",
@@ -191,11 +149,12 @@ if not TYPE_CHECKING:  # a type checker is to find names that do not exist
 
     def __getattr__(name: str) -> Any:
         """Import a name when it is first asked for: the renderer's readers take seconds."""
-        home = next((module for module, names in _HOMES.items() if name in names), None)
-        if home is not None:
-            value = getattr(importlib.import_module(home), name)
-        elif name in _MODULES:
+        if name in _MODULES:
             value = importlib.import_module(f"dressi.{name}")
+        elif name in __all__:
+            homes = (importlib.import_module(home) for home in _HOMES)
+            home = next(h for h in homes if name in getattr(h, "__all__", vars(h)))
+            value = getattr(home, name)
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from dressi import config
 from dressi.apps.report import write_json
 from dressi.errors import DressiError
 from dressi.vk import list_devices, open_device, unique_names
@@ -51,7 +52,8 @@ def _measured(index: int) -> dict[str, Any]:
     try:
         with open_device(index) as device:
             used = device.profile()
-            profile = used if used is not None or not on_cpu(device) else measure(device)
+            preset = config.profile_choice() is None and on_cpu(device)
+            profile = measure(device) if preset else used
     except DressiError as error:
         return {"error": str(error)}
     if profile is None:

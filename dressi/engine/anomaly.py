@@ -33,20 +33,20 @@ class LossWatch:
         self._left, self._wait = FIRST_LOOK, FIRST_LOOK
         self._said: Variable | None = None
 
-    def note(self, n: int, program: Program, runtime: Runtime) -> None:
+    def note(self, n: int, program: Program) -> None:
         """n steps were run."""
         self._left -= n
         if self._left <= 0:
             self._wait = self._left = min(2 * self._wait, RAREST_LOOK)
-            self._look(program, runtime)
+            self._look(program)
 
-    def _look(self, program: Program, runtime: Runtime) -> None:
+    def _look(self, program: Program) -> None:
         loss = program.loss
         if loss is None or loss is self._said or loss.size[0] * loss.size[1] > MOST_NUMBERS:
             return
-        place = program.find(loss)
-        if place is not None:
-            self.note_value(loss, runtime.read(*place, loss))
+        value = program.read(loss)
+        if value is not None:
+            self.note_value(loss, value)
 
     def note_value(self, loss: Variable, value: np.ndarray) -> None:
         """The loss of the last step was read: that costs nothing more."""
@@ -69,9 +69,8 @@ def careful_steps(n: int, done: int, program: Program, runtime: Runtime) -> None
     for k in range(n):
         before = {v: np.array(store.receive(v)) for v in leaves}
         program.run(1)
-        place = program.find(loss)
-        values = [] if place is None else [runtime.read(*place, loss)]
-        values += [store.receive(v) for v in leaves]
+        value = program.read(loss)
+        values = [*([] if value is None else [value]), *(store.receive(v) for v in leaves)]
         if all(np.isfinite(a).all() for a in values):
             continue
         for v, a in before.items():

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-
 from dressi.packing import DeviceLimits, Plan
 from dressi.packing.profile import DeviceProfile
 from dressi.vk import DeviceInfo, open_device
@@ -58,10 +56,10 @@ class Executable(Protocol):
 class Transfer(Protocol):
     """A repeated copy between images and memory of the host."""
 
-    words: tuple[np.ndarray, ...]
-    """That memory, float32."""
+    words: tuple[Any, ...]
+    """That memory, float32: arrays of NumPy, or of who imported it."""
 
-    def views(self, nth: int) -> list[np.ndarray]:
+    def views(self, nth: int) -> list[Any]:
         """Words of one of the images, as views of ``words``: one array, or several pieces."""
         ...
 
@@ -82,7 +80,7 @@ class Batch(Protocol):
     """Executables and transfers that are submitted together."""
 
     def start(self) -> None:
-        """Submit; ``finish`` is called before anything else on the device."""
+        """Submit; ``finish`` or ``enter`` is called before anything that it uses is touched."""
         ...
 
     def finish(self) -> None:
@@ -139,12 +137,20 @@ class Device(Protocol):
         device that evaluates graphs."""
         ...
 
-    def transfer(self, use: str, images: Sequence[Any], what: str) -> Transfer:
-        """A Transfer of images; use: ``"upload"`` or ``"readback"``."""
+    def transfer(
+        self, use: str, images: Sequence[Any], what: str, importer: Any = None
+    ) -> Transfer:
+        """A Transfer of images; use: ``"upload"`` or ``"readback"``. importer: another library that
+        sees its memory, which then is the device's."""
         ...
 
-    def batch(self, parts: Sequence[Any]) -> Batch:
-        """A Batch of executables and transfers of this device, in order."""
+    def batch(self, parts: Sequence[Any], timeline: Any = None) -> Batch:
+        """A Batch of executables and transfers of this device, in order. timeline: orders it among
+        the work of another library."""
+        ...
+
+    def enter(self) -> None:
+        """Wait for a Batch that was started and left running."""
         ...
 
     def stored_bytes(self) -> tuple[int, int, int]:

@@ -130,10 +130,9 @@ class Engine(Reports):
         need_variable("recv_img", var)
         if var.creator is None:
             return present(self.runtime.store.receive(var), var)
-        place = self._program.find(var)
-        if place is None:
+        value = self._program.read(var)
+        if value is None:
             return self.runtime.evaluate((var,))[0]
-        value = self.runtime.read(*place, var)
         if var is self._program.loss:
             self._watch.note_value(var, value)
         return value
@@ -215,7 +214,7 @@ class Engine(Reports):
             careful_steps(n, self._program.n_steps, self._program, self.runtime)
         else:
             self._program.run(n)
-            self._watch.note(n, self._program, self.runtime)
+            self._watch.note(n, self._program)
         wall = time.perf_counter() - begin
         self._wall_s.append(wall / n)
         self._host_s.append((wall - (device.waited_s - waited)) / n)

@@ -20,6 +20,7 @@ from dressi.ad.index_uses import check_sent
 from dressi.ad.precision import say_far
 from dressi.ad.verify import check_indices
 from dressi.engine.device import Device
+from dressi.engine.share import Share
 from dressi.engine.uploads import MOST_BYTES, Uploads
 from dressi.errors import GraphError
 from dressi.packing import DeviceLimits, Packed, image_key
@@ -225,6 +226,18 @@ class LeafStore:
         if v.uid not in self._resident:
             shape = (v.layers, v.size[1], v.size[0], *v.vtype.tail)
             self._upload(v, np.zeros(shape, np.int32 if v.vtype.is_int else np.float32))
+
+    def share(self, v: Variable, share: Share, value: Any) -> None:
+        """``send`` of an array of another library on the same card, with ``wait``, unchecked.
+        Leaves that are derived from this one stay as they are until something else that they
+        follow is sent."""
+        self.make_resident(v)
+        share.write(self.uploads.shared(v, lambda: self.images([v]), share), v, value)
+        self._know(v)
+        self._host.pop(v.uid, None)
+        self._images_only.add(v.uid)
+        self.version += 1
+        self._note([v.uid])
 
     def read_planes(self, variables: Iterable[Variable]) -> list[bytes]:
         """The physical images of leaves that are on the device, plane by plane."""

@@ -14,10 +14,10 @@ import numpy as np
 
 from dressi.ad.graph import Variable
 from dressi.engine.device import Batch, Device, Transfer
+from dressi.engine.share import Share
 from dressi.engine.stepper import Part
 from dressi.engine.uploads import MOST_BYTES
-from dressi.packing import DeviceLimits
-from dressi.packing.arrays import from_buffer, from_planes
+from dressi.packing import DeviceLimits, arrays
 
 KEPT_BATCHES = 64
 """Combinations of leaves that are sent together whose submits are kept; then all are made anew."""
@@ -26,17 +26,24 @@ KEPT_BATCHES = 64
 class Reads:
     """A copy of results of plans to the host. places: (plan, lowered Variable) of each. What is
     larger than MOST_BYTES together has no host memory of its own, and is read by submits of its
-    own."""
+    own. share: another library whose arrays they become instead, of any size."""
 
     def __init__(
-        self, device: Device, limits: DeviceLimits, places: Sequence[tuple[Part, Variable]]
+        self,
+        device: Device,
+        limits: DeviceLimits,
+        places: Sequence[tuple[Part, Variable]],
+        share: Share | None = None,
     ) -> None:
         self._limits = limits
+        self._arrays: Any = arrays if share is None else share
         self._places = list(places)
         self.transfer: Transfer | None = None
         """None where there is nothing to read, or too much."""
-        self._views: list[np.ndarray | None] = [None] * len(self._places)
-        if not 0 < sum(_n_bytes(*place) for place in self._places) <= MOST_BYTES:
+        self._views: list[Any] = [None] * len(self._places)
+        if not self._places:
+            return
+        if share is None and sum(n_bytes(*place) for place in self._places) > MOST_BYTES:
             return
         sources: list[Any] = []
         self._first: list[int] = []
@@ -46,27 +53,32 @@ class Reads:
                 sources += part.executable.buffers([part.packed.buffers[v.uid]])
             else:
                 sources += part.executable.images(part.packed.images[v.uid])
-        self.transfer = device.transfer("readback", sources, "download")
+        self.transfer = device.transfer("readback", sources, "download", share)
         made = [self._value(k) for k in range(len(self._places))]
         words = self.transfer.words
         # Most results are views of the memory, once and for all.
-        self._views = [a if any(np.may_share_memory(a, w) for w in words) else None for a in made]
+        self._views = [a if any(self._arrays.shares(a, w) for w in words) else None for a in made]
 
-    def values(self) -> list[np.ndarray]:
+    def values(self) -> list[Any]:
         """Return what the last submit of ``transfer`` read, (layers, H, W, *tail) each: views of
         memory that the next one overwrites. Without a transfer, read it now."""
         if self.transfer is not None:
             self.transfer.fetch()
         return [self._value(k) if a is None else a for k, a in enumerate(self._views)]
 
-    def _value(self, k: int) -> np.ndarray:
+    def _value(self, k: int) -> Any:
         part, v = self._places[k]
         if self.transfer is None:
             return part.read(v, self._limits)
         if v.uid in part.packed.buffers:
-            return from_buffer(_whole(self.transfer.views(self._first[k])), v)
+            return self._arrays.from_buffer(self._whole(self._first[k]), v)
         numbers = range(self._first[k], self._first[k] + v.vtype.n_planes)
-        return from_planes([_whole(self.transfer.views(n)) for n in numbers], v, self._limits)
+        return self._arrays.from_planes([self._whole(n) for n in numbers], v, self._limits)
+
+    def _whole(self, nth: int) -> Any:
+        assert self.transfer is not None
+        pieces = self.transfer.views(nth)
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def close(self) -> None:
         """Free the host memory. Idempotent."""
@@ -76,15 +88,16 @@ class Reads:
 
 
 class Submits:
-    """A plan with copies before and after it, as one submit; those made once are kept."""
+    """A plan with copies before and after it, as one submit; those made once are kept. share:
+    another library among whose work they run."""
 
-    def __init__(self, device: Device) -> None:
-        self._device = device
+    def __init__(self, device: Device, share: Share | None = None) -> None:
+        self._device, self._share = device, share
         self._kept: dict[tuple[object, ...], Batch] = {}
 
     def run(self, before: dict[int, Transfer], part: Part | None, after: Transfer | None) -> None:
         """Submit copies to leaves, a plan with the uniforms that it has, a copy to the host, and
-        wait. Without any of them nothing is done."""
+        wait; with a share only its work waits. Without any of them nothing is done."""
         halves = [part.executable] if part is not None and not part.is_empty else []
         parts: list[Any] = [*before.values(), *halves, *([] if after is None else [after])]
         if not parts:
@@ -94,11 +107,15 @@ class Submits:
         if batch is None:
             if len(self._kept) >= KEPT_BATCHES:
                 self._kept.clear()
-            batch = self._kept[key] = self._device.batch(parts)
-        submit(batch)
+            timeline = None if self._share is None else self._share.timeline
+            batch = self._kept[key] = self._device.batch(parts, timeline)
+        if self._share is None:
+            submit(batch)
+        else:
+            self._share.run(batch)
 
 
-def _n_bytes(part: Part, v: Variable) -> int:
+def n_bytes(part: Part, v: Variable) -> int:
     if v.uid in part.packed.buffers:
         return 4 * part.packed.plan.buffers[part.packed.buffers[v.uid]].n_words
     return sum(part.packed.plan.images[i].n_bytes for i in part.packed.images[v.uid])
@@ -130,7 +147,3 @@ def outputs_kept(device: Device, part: Part) -> Iterator[None]:
             for words, kept in zip(write.words, read.words, strict=True):
                 words[:] = kept
             submit(device.batch([write]))
-
-
-def _whole(pieces: Sequence[np.ndarray]) -> np.ndarray:
-    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

@@ -8,11 +8,15 @@ from __future__ import annotations
 import time
 from collections import deque
 
+import numpy as np
+
 from dressi.ad.autodiff import build_backward
 from dressi.ad.explain import explain
 from dressi.ad.graph import Variable, leaves
 from dressi.ad.optim import Optimizer
 from dressi.ad.simplify import materialize
+from dressi.engine.leafstore import present
+from dressi.engine.loss_reads import LossReads
 from dressi.engine.runtime import Runtime
 from dressi.engine.step_builder import Built, StepBuilder, StepGraph
 from dressi.engine.stepper import Part
@@ -34,6 +38,7 @@ class Program:
         self.rebuilds: deque[Rebuild] = deque(maxlen=LOGGED_REBUILDS)
         self._runtime = runtime
         self._builder = builder
+        self._loss_reads: LossReads | None = None
         self._gradients: dict[Variable, Variable] = {}
         self._flags: tuple[tuple[Variable, bool], ...] = ()
         self._flag_changes = -1
@@ -99,6 +104,9 @@ class Program:
             waiting = any(flag for _, flag in self._flags)
             self._idle = self.optimizer is None and waiting and not graph.updates
         self.built = built = self._builder.build(loss, self.graph, self.rebuilds)
+        runtime, lowered = self._runtime, built.outputs[loss.uid]
+        self._loss_reads = LossReads(runtime.device, runtime.limits, lowered)
+        built.step.run_half = self._loss_reads.run
         seconds = time.perf_counter() - begin
         self.rebuilds.append(built.step.rebuild("first", self._why, seconds))
         return built
@@ -109,6 +117,8 @@ class Program:
         self._builder.drop(keep_graph)
         if self.built is not None:
             self.built.step.close()
+        if self._loss_reads is not None:
+            self._loss_reads.close()
         self._runtime.evaluations.close()
         self.built = None
         self._ran_at = -1
@@ -143,15 +153,18 @@ class Program:
         """Number of steps that the present build ran."""
         return 0 if self.built is None else self.built.step.steps
 
-    def find(self, v: Variable) -> tuple[Part, Variable] | None:
-        """Where the last step left v, and v lowered; None where it must be evaluated: it is no
-        output of the step, or something was sent since."""
+    def read(self, v: Variable) -> np.ndarray | None:
+        """What the last step left of v, shaped as users see it; None where it must be evaluated: it
+        is no output of the step, or something was sent since."""
         if self.built is None or self._ran_at != self._runtime.store.version:
             return None
         lowered = self.built.outputs.get(v.uid)
         if lowered is None:
             return None
-        return next(p for p in self.built.step.parts().values() if p.holds(lowered)), lowered
+        part = next(p for p in self.built.step.parts().values() if p.holds(lowered))
+        if v is self.loss and self._loss_reads is not None:
+            return present(self._loss_reads.value(part), v)
+        return self._runtime.read(part, lowered, v)
 
     def parts(self) -> list[Part]:
         """Return everything of the step that is on the device."""

@@ -26,6 +26,7 @@ from dressi.engine.device import Device
 from dressi.engine.evaluations import Evaluations
 from dressi.engine.leafstore import LeafStore, present
 from dressi.engine.moves import outputs_kept
+from dressi.engine.share import Share
 from dressi.engine.stepper import Part
 from dressi.errors import DeviceError, GraphError, OutOfMemoryError
 from dressi.inspect.dumps import dump
@@ -162,6 +163,10 @@ class Runtime:
             graphs = [*checked, *self.evaluations.asked(), *used]
         self.with_room(lambda: self.store.send(v, value, graphs, wait))
 
+    def share(self, v: Variable, share: Share, value: Any) -> None:
+        """Send an array of another library on the same card to a leaf, as ``LeafStore.share``."""
+        self.with_room(lambda: self.store.share(v, share, value))
+
     def evaluate(self, asked: tuple[Variable, ...]) -> list[np.ndarray]:
         """Values of computed Variables at the current data of the leaves, by one plan, which is
         kept for the next time."""
@@ -176,7 +181,7 @@ class Runtime:
             known = self.evaluations.add(asked, self.compile(packed), lowered)
         now = (self.store.version, self.epoch)
         if known.part.ran_at != now:
-            known.part.run(1, self.store)
+            known.part.run(self.store, 1)
             known.part.ran_at = now
         return [self.read(known.part, m, v) for m, v in zip(known.outputs, asked, strict=True)]
 
@@ -214,6 +219,7 @@ class Runtime:
         call."""
         if self.closed:
             raise DeviceError("this DressiAD is closed")
+        self.device.enter()
         self.release()
 
     def release(self) -> None:

@@ -75,7 +75,7 @@ class Part:
         buffers = {self.packed.buffers[uid] for uid in held if uid in self.packed.buffers}
         return [*self.executable.images(sorted(numbers)), *self.executable.buffers(sorted(buffers))]
 
-    def run(self, n: int, store: LeafStore) -> None:
+    def run(self, store: LeafStore, n: int) -> None:
         """n runs with the uniforms that the store has now."""
         self.refresh(store)
         self.executable.run(n)
@@ -194,6 +194,8 @@ class Step:
         self.flags = DirtyFlags()
         self.last = Run()
         self._usual: Run | None = None  # of one step in which nothing but the step half ran
+        self.run_half: Callable[[Part, LeafStore, int], None] = Part.run
+        """Runs the step half that many times and waits: with it, one may copy what it leaves."""
         self.steps = 0
         self.static_runs = 0
         self._compile = compile
@@ -247,7 +249,7 @@ class Step:
                     self.flags.note(NOTHING, rest)
                     many += rest
             if self.static is not None and self._stale:
-                self.static.run(1, self._store)
+                self.static.run(self._store, 1)
                 self.static_runs += 1
                 self.last.parts.append(("static", self.static, 1))
                 self._stale = False
@@ -265,7 +267,7 @@ class Step:
 
     def _advance(self, n: int) -> None:
         if not self.main.is_empty:
-            self.main.run(n, self._store)
+            self.run_half(self.main, self._store, n)
         self.steps += n
 
     def parts(self) -> dict[str, Part]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from dressi.ad.graph import Variable
 from dressi.engine.device import Device, Transfer
+from dressi.engine.share import Share
 from dressi.packing import DeviceLimits
 from dressi.packing.arrays import copy_pixels, pixels_of, write_planes
 
@@ -33,6 +34,8 @@ class Uploads:
         self._transfers: dict[int, Transfer] = {}
         self._places: dict[int, np.ndarray | None] = {}  # where pixels are simply written
         self._waiting: dict[int, Transfer] = {}
+        self._shared: dict[int, tuple[Transfer, list[Any]]] = {}
+        self._share: Share | None = None
 
     def put(self, v: Variable, array: np.ndarray, images: Callable[[], Sequence[Any]]) -> None:
         """Write the data of a leaf, (layers, H, W, *tail), into host memory. images: gives those
@@ -52,6 +55,21 @@ class Uploads:
             write_planes(array, v, self._limits, planes)
         self._waiting[v.uid] = transfer
 
+    def shared(
+        self, v: Variable, images: Callable[[], Sequence[Any]], share: Share
+    ) -> Sequence[Any]:
+        """Return the pixels of each plane of a leaf in memory that another library sees, which
+        writes them: ``Share.write``. Raises OutOfMemoryError where there is no memory."""
+        self._share = share
+        if v.uid not in self._shared:
+            transfer = self._device.transfer("upload", images(), f"upload of {v.label()}", share)
+            planes = range(v.vtype.n_planes)
+            places = [share.pixels(transfer.views(k), v, self._limits) for k in planes]
+            self._shared[v.uid] = transfer, places
+        transfer, places = self._shared[v.uid]
+        self._waiting[v.uid] = transfer
+        return places
+
     def take(self) -> dict[int, Transfer]:
         """Return what waits, by the uid of the leaf; the caller submits it."""
         waiting, self._waiting = self._waiting, {}
@@ -60,6 +78,8 @@ class Uploads:
     def flush(self) -> None:
         """Submit what waits."""
         if self._waiting:
+            if self._share is not None:
+                self._share.settle()
             batch = self._device.batch(list(self.take().values()))
             batch.start()
             batch.finish()
@@ -68,6 +88,7 @@ class Uploads:
         """Free the host memory of a leaf."""
         self._waiting.pop(uid, None)
         self._places.pop(uid, None)
-        transfer = self._transfers.pop(uid, None)
-        if transfer is not None:
-            transfer.close()
+        transfer, (shared, _) = self._transfers.pop(uid, None), self._shared.pop(uid, (None, []))
+        for one in (transfer, shared):
+            if one is not None:
+                one.close()

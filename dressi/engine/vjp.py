@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from dressi.engine.checks import need_variable
 from dressi.engine.leafstore import present
 from dressi.engine.moves import Reads, Submits
 from dressi.engine.runtime import Runtime
+from dressi.engine.share import Share
 from dressi.engine.stepper import Part
 from dressi.errors import GraphError
 from dressi.packing.reactive import split_changing
@@ -57,7 +59,9 @@ class VJP:
     """Values of a graph and their vector-Jacobian product, compiled for one engine.
 
     ``DressiAD.vjp`` makes one. It frees what it holds on the device when it is closed or dropped.
-    Methods may be called from any thread; one at a time runs per engine.
+    Methods may be called from any thread; one at a time runs per engine. With a share, floats are
+    arrays of another library on the same card (layers, H, W, *tail), which are not checked; no
+    method waits for the device.
     """
 
     def __init__(
@@ -66,7 +70,9 @@ class VJP:
         lock: threading.RLock,
         outputs: Sequence[Variable],
         wrt: Sequence[Variable],
+        share: Share | None = None,
     ) -> None:
+        self._share = share
         self.outputs, self.wrt = _checked("outputs", outputs), _checked("wrt", wrt)
         _check_differentiable(self.outputs, self.wrt)
         check_graph(self.outputs)
@@ -99,7 +105,7 @@ class VJP:
                 self._run_forward(held, now, held.outputs)
                 held.read_at = now
             values = held.outputs.values()
-            return [present(a, v) for a, v in zip(values, self.outputs, strict=True)]
+            return [self._present(a, v) for a, v in zip(values, self.outputs, strict=True)]
 
     def backward(
         self, upstream: Sequence[Any], sent: Sequence[tuple[Variable, Any]] = ()
@@ -121,7 +127,7 @@ class VJP:
                 self._run_forward(held, now, None)
             self._submit(held, held.backward, held.gradients)
             found = zip(held.gradients.values(), self._wanted(), strict=True)
-            values = {x.uid: present(a, x) for a, x in found}
+            values = {x.uid: self._present(a, x) for a, x in found}
             return [values.get(x.uid) for x in self.wrt]
 
     def parts(self) -> tuple[Part, ...]:
@@ -154,8 +160,22 @@ class VJP:
         return [x for x, g in zip(self.wrt, self._gradients, strict=True) if g is not None]
 
     def _send(self, sent: Sequence[tuple[Variable, Any]]) -> None:
-        for leaf, value in sent:
+        for leaf, value in sorted(sent, key=lambda pair: pair[0].vtype.is_int):
+            self._put(leaf, value)
+
+    def _put(self, leaf: Variable, value: Any) -> None:
+        if self._share is None:
             self._runtime.send(leaf, value, (), wait=True)
+        elif not leaf.vtype.is_int:
+            self._runtime.share(leaf, self._share, value)
+        else:
+            # Integers are checked on the host, where leaves derived from them and from floats (sent
+            # before) are found.
+            self._runtime.store.uploads.flush()
+            self._runtime.send(leaf, value, (), wait=True)
+
+    def _present(self, a: Any, v: Variable) -> Any:
+        return present(a, v) if self._share is None else self._share.present(a, v)
 
     def _now(self) -> tuple[int, int]:
         return self._runtime.store.newest(self._leaves), self._runtime.epoch
@@ -181,12 +201,8 @@ class VJP:
                 )
             if leaf is None or (value is None and k in self._zero):
                 continue
-            if value is None:
-                value = _zeros(leaf)
-                self._zero.add(k)
-            else:
-                self._zero.discard(k)
-            self._runtime.send(leaf, value, (), wait=True)
+            (self._zero.discard if value is not None else self._zero.add)(k)
+            self._put(leaf, _zeros(leaf) if value is None and self._share is None else value)
 
     def _run_forward(self, held: _Compiled, now: tuple[int, int], reads: Reads | None) -> None:
         """Run the forward plan where it is old. reads: what to read after it."""
@@ -204,6 +220,9 @@ class VJP:
                 return held
             # A step writes a leaf that was a number of the uniform block when this was compiled.
             self.close()
+        for leaf in self._upstream.values() if self._share is not None else ():
+            runtime.with_room(partial(runtime.store.make_resident, leaf))  # no numbers of uniforms
+        runtime.store.uploads.flush()  # leaves that follow others are found from what lies there
         runtime.phases.clear()
         wanted = [*self.outputs, *(g for g in self._gradients if g is not None)]
         packed, lowered = runtime.pack(wanted, [], "backward", self._upstream.values())
@@ -221,7 +240,7 @@ class VJP:
             places = [(forward if forward.holds(v) else backward, v) for v in lowered]
             n = len(self.outputs)
             for some in (places[:n], places[n:]):
-                reads.append(Reads(runtime.device, runtime.limits, some))
+                reads.append(Reads(runtime.device, runtime.limits, some, self._share))
                 made.append(reads[-1])
         except BaseException:
             for one in made:
@@ -229,9 +248,8 @@ class VJP:
             for key in split.keys:
                 runtime.device.drop(key)
             raise
-        held = _Compiled(
-            forward, backward, split.keys, reads[0], reads[1], Submits(runtime.device), runtime
-        )
+        submits = Submits(runtime.device, self._share)
+        held = _Compiled(forward, backward, split.keys, reads[0], reads[1], submits, runtime)
         self._held, self._ran_at = held, (-1, -1)
         weakref.finalize(self, runtime.orphans.append, held).atexit = False
         return held

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from dressi.packing.bindings import bound, buffers_written
+from dressi.packing.bindings import FETCHED, bound, buffers_written
 from dressi.packing.plan import Plan, StagePlan, SubstagePlan
 
 STATIC = "static"
@@ -89,7 +89,7 @@ class _Builder:
 
     def substage(self, plan: Plan, name: str, s: SubstagePlan, id: str) -> Node:
         buffers = buffers_written(plan, s)
-        for index in bound(s, "input", "pixel", "texture", "sampler"):
+        for index in bound(s, "input", "pixel", *FETCHED):
             self.read(id, *_image(plan, name, index))
         for index in bound(s, "buffer"):
             self.read(id, *_buffer(plan, name, index))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dressi.packing.bindings import bound, buffers_written
+from dressi.packing.bindings import FETCHED, bound, buffers_written
 from dressi.packing.plan import Plan, StagePlan, SubstagePlan
 
 
@@ -53,7 +53,7 @@ def substage_traffic(plan: Plan, substage: SubstagePlan) -> Traffic:
     words_written = sum(plan.buffers[i].n_words for i in buffers_written(plan, substage))
     return Traffic(
         _bytes(plan, bound(substage, "input", "pixel")),
-        _bytes(plan, bound(substage, "texture", "sampler")),
+        _bytes(plan, bound(substage, *FETCHED)),
         4 * words,
         _bytes(plan, iter(substage.written)) + 4 * words_written,
     )

@@ -100,6 +100,11 @@ def _from_physical(data: bytes | np.ndarray, lay: Layout, t: VType) -> np.ndarra
     return cells[: lay.layers, : w * h, : t.n].reshape(lay.layers, h, w, t.n)
 
 
+def shares(a: np.ndarray, words: np.ndarray) -> bool:
+    """Whether an array is a view of these words."""
+    return bool(np.may_share_memory(a, words))
+
+
 def from_buffer(words: bytes | np.ndarray, v: Variable) -> np.ndarray:
     """(layers, H, W, *tail) float32 from the sums of a scatter's buffer."""
     shape = v.layers, v.size[1], v.size[0], *v.vtype.tail

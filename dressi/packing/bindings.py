@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 from dressi.packing.plan import Binding, Plan, SubstagePlan
 
+FETCHED = ("texture", "load", "sampler")
+"""Kinds of bindings through which a shader reads any pixel of an image."""
+
 
 def bound(substage: SubstagePlan, *kinds: str) -> Iterator[int]:
     """Yield images (or buffers) bound as one of the kinds, each once, in order of bindings."""

@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
+from dressi.packing.bindings import FETCHED
 from dressi.packing.plan import Plan, StagePlan, SubstagePlan
 
 Moves = dict[int, int]
@@ -43,7 +44,7 @@ def _uses(plan: Plan) -> list[_Use]:
             for b in s.bindings:
                 if b.kind == "storage":
                     uses[b.index].writes.append((i, k))
-                elif b.kind in ("input", "pixel", "texture", "sampler"):
+                elif b.kind in (*SAME_PIXEL, *FETCHED):
                     uses[b.index].reads.append((i, k, b.kind))
     return uses
 

@@ -26,6 +26,8 @@ class Options:
     needless. ``spill``: same-pixel values for which a shader has no input attachment left are
     fetched as textures where that is predicted to be faster. ``per_primitive``: what fragments
     read by the number of their primitive is read per vertex, where primitives are large.
+    ``image_loads``: shaders read other pixels of storage images, not of textures, where the
+    device's profile says that this is faster.
 
     ``lowering``: what runs pixels that are not rasterized: ``graphics`` (fragment shaders in
     subpasses) or ``compute`` (dispatches); ``auto`` takes what the device's profile predicts to be
@@ -58,6 +60,7 @@ class Options:
     sparse: bool = True
     spill: bool = True
     per_primitive: bool = True
+    image_loads: bool = True
     deterministic: bool = False
     lowering: Lowering = "auto"
     peeling: Peeling = "auto"
@@ -91,6 +94,7 @@ SWITCHES_ELSEWHERE = {
     "lowering": "packing.lower, before packing, and build.pack_functions, which tries both",
     "spill": "build.pack_functions, which packs with and without",
     "per_primitive": "packing.raster: the vertex shader of a rasterization",
+    "image_loads": "packing.reads: how a shader fetches",
     "deterministic": "packing.accumulate: the GLSL of a scatter",
     "cache": "packing.reactive: which part of a step is a program of its own",
 }

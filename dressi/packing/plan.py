@@ -67,8 +67,9 @@ class SamplerPlan:
 class Binding:
     """One descriptor of set 0.
 
-    ``kind``: ``input`` (input attachment), ``texture`` (sampled image, no sampler), ``pixel`` (the
-    same, of which a dispatch reads only the pixel that it computes), ``sampler``
+    ``kind``: ``input`` (input attachment), ``texture`` (sampled image, no sampler), ``load``
+    (storage image that is only read), ``pixel`` (sampled image of which a dispatch reads only the
+    pixel that it computes), ``sampler``
     (combined image sampler), ``buffer`` (storage buffer), ``storage`` (storage image, compute
     only), ``uniform`` (the plan's one uniform block; ``index`` is ignored). ``index``: position in
     ``Plan.images`` (or ``Plan.buffers`` for ``buffer``). ``shaders``: letters out of v (vertex), f

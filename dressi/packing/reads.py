@@ -18,6 +18,7 @@ from dressi.packing.shader_text import Places, ShaderText
 from dressi.packing.substage import Substage
 from dressi.packing.task import Context
 from dressi.packing.units import in_buffer, is_exact
+from dressi.packing.use import loads_fit
 
 _AXES = "xyzw"
 
@@ -51,6 +52,8 @@ class Reads:
         """uids of what is declared in front of the statements that are being written."""
         self.n_inputs = 0
         self.written = {v.uid for v in substage.outputs if in_buffer(v)}
+        loads = context.image_loads and loads_fit(substage, context.limits)
+        self.fetched_as = "load" if loads else "texture"
 
     # -- descriptors
 
@@ -181,18 +184,21 @@ class Reads:
                 y = f"{y} + l / {lay.columns} * {lay.cell[1]}"
         return f"ivec2({x}, {y})"
 
-    def texel(self, image: int, t: VType, text: ShaderText, at: str, how: str = "texture") -> str:
-        """Return a texelFetch of one plane at a physical position. how: the kind of the binding."""
-        b = self.bind(how, image, text.letter)
-        name = f"x{b.binding}"
-        text.extensions.add("GL_EXT_samplerless_texture_functions")
+    def texel(self, image: int, t: VType, text: ShaderText, at: str, how: str = "") -> str:
+        """Return a fetch of one plane at a physical position. how: the kind of the binding, where
+        it is not that of the shader."""
+        b = self.bind(how or self.fetched_as, image, text.letter)
+        name, loads = f"x{b.binding}", b.kind == "load"
+        if not loads:
+            text.extensions.add("GL_EXT_samplerless_texture_functions")
         if text.is_new(name):
-            kind = "itexture2D" if t.is_int else "texture2D"
+            kind = ("i" if t.is_int else "") + ("image2D" if loads else "texture2D")
+            form, access = (f"{t.format.lower()}, ", "readonly ") if loads else ("", "")
             text.declarations.append(
-                f"layout(set = 0, binding = {b.binding}) uniform {kind} {name};"
+                f"layout({form}set = 0, binding = {b.binding}) uniform {access}{kind} {name};"
             )
         comps = "" if t.n == 4 else "." + _AXES[: t.n]
-        return f"texelFetch({name}, {at}, 0){comps}"
+        return f"imageLoad({name}, {at}){comps}" if loads else f"texelFetch({name}, {at}, 0){comps}"
 
     def sampler(self, f: Function, i: int, text: ShaderText) -> str:
         """Name of a function T s(vec2 uv, int layer): the hardware sampler, else four fetches."""

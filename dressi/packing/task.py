@@ -41,6 +41,8 @@ class Context:
     deterministic: bool = False
     per_primitive: bool = True
     """As in Options."""
+    image_loads: bool = False
+    """As in Options, where the profile says so."""
     lowering: str = "graphics"
     """As in Options; ``auto`` asks the profile."""
     profile: DeviceProfile | None = None
@@ -104,6 +106,7 @@ class Task:
 
     def context(self, final: Iterable[Variable]) -> Context:
         """Return the Context in which the given Variables must be written."""
+        loads = self.options.image_loads and self.profile is not None and self.profile.image_loads
         return Context(
             self.limits,
             final={v.uid for v in final},
@@ -111,6 +114,7 @@ class Task:
             inline=set(self.inline),
             deterministic=self.options.deterministic,
             per_primitive=self.options.per_primitive,
+            image_loads=loads,
             lowering=self.options.lowering,
             profile=self.profile,
         )

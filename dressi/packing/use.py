@@ -76,6 +76,14 @@ def broken_limit(s: Substage, limits: DeviceLimits) -> Obstacle | None:
     return limit_obstacle(use_of(s), limits, s.has_depth, s.is_dispatch, s.lowered)
 
 
+def loads_fit(s: Substage, limits: DeviceLimits) -> bool:
+    """Return whether all that a substage fetches may be bound as storage images."""
+    use = use_of(s)
+    n = use[SAMPLED] + (use[IMAGES] if s.is_dispatch else 0)
+    fits = s.is_dispatch or n + use[IMAGES] + use[BUFFERS] <= limits.combined_outputs
+    return fits and n <= limits.storage_images
+
+
 def rebuilt_within(s: Substage, context: Context, **changes: Any) -> Substage | None:
     """Return the substage with some fields replaced; None where it would break a limit."""
     new = rebuilt(s, context, **changes)

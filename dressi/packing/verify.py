@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dressi.errors import PackingError
+from dressi.packing.bindings import FETCHED
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.obstacles import (
     BUFFERS,
@@ -23,6 +24,7 @@ _USES = {
     "input": (INPUTS,),
     "pixel": (SAMPLED,),
     "texture": (SAMPLED,),
+    "load": (SAMPLED,),
     "sampler": (SAMPLED, SAMPLERS),
     "buffer": (BUFFERS,),
     "storage": (IMAGES,),
@@ -99,7 +101,7 @@ class _Run:
                 name = self.plan.images[b.index].name
                 _need(b.index in self.written, f"{where}: {name} is read before it is written")
                 self.check_size(b.index, stage, f"{where}: attachment")
-            elif b.kind in ("pixel", "texture", "sampler"):
+            elif b.kind == "pixel" or b.kind in FETCHED:
                 name = self.plan.images[b.index].name
                 _need(
                     self.written.get(b.index, position) < position,
@@ -119,7 +121,7 @@ class _Run:
         bindings = [b for s in stage.substages for b in s.bindings]
         attached = {b.index for b in bindings if b.kind == "input"}
         attached |= {i for s in stage.substages for i in s.outputs}
-        both = attached & {b.index for b in bindings if b.kind in ("texture", "sampler")}
+        both = attached & {b.index for b in bindings if b.kind in FETCHED}
         names = [self.plan.images[i].name for i in both]
         _need(not both, f"{stage.name}: {names} both attached and fetched")
         n = len(attached) + sum(s.depth for s in stage.substages)
@@ -133,6 +135,9 @@ def _obstacle(s: SubstagePlan, stage: StagePlan, limits: DeviceLimits) -> Obstac
     for b in s.bindings:
         for k in _USES.get(b.kind, ()):
             use[k] += 1
+    n = sum(b.kind in ("load", "storage") for b in s.bindings)
+    if n > limits.storage_images:
+        return Obstacle("storage_images", n, limits.storage_images, limits.name)
     dispatch = stage.kind == "compute"
     return limit_obstacle(use, limits, s.depth, dispatch, stores=dispatch)
 

@@ -162,14 +162,21 @@ class NullDevice:
 
     # -- what several devices exchange
 
-    def transfer(self, use: str, images: Sequence[NullImage], what: str) -> NullTransfer:
+    def transfer(
+        self, use: str, images: Sequence[NullImage], what: str, importer: Any = None
+    ) -> NullTransfer:
         self.note("transfer", use)
         made = NullTransfer(self, use, images, what)
         self._transfers.add(made)
         return made
 
-    def batch(self, parts: Sequence[NullExecutable | NullTransfer]) -> NullBatch:
+    def batch(
+        self, parts: Sequence[NullExecutable | NullTransfer], timeline: Any = None
+    ) -> NullBatch:
         return NullBatch(self, parts)
+
+    def enter(self) -> None:
+        """Do nothing: no batch is left running."""
 
     # -- memory and life
 

@@ -15,7 +15,8 @@ import torch
 
 from dressi.ad.graph import Variable
 from dressi.ad.vtype import INT, IVEC3, VType, vector
-from dressi.torch.function import Compiled, apply
+from dressi.torch.function import Compiled, apply, engine
+from dressi.torch.share import share_of
 
 Build = Callable[..., Sequence[Variable]]
 
@@ -45,14 +46,16 @@ def call(
     """
     device = (*images, *tables)[0].device
     shaped = [t.reshape(1, 1, *t.shape) if t.ndim == 2 else t[:, None] for t in tables]
-    shaped = [t.to("cpu") for t in (*images, *_padded(key, images, shaped))]
-    full_key = (key, len(images), tuple((tuple(t.shape), t.dtype) for t in shaped))
+    shaped = [*images, *_padded(key, images, shaped)]
+    if device.type != "cpu" and share_of(engine(), device) is None:
+        shaped = [t.to("cpu") for t in shaped]
+    full_key = (key, len(images), device, tuple((tuple(t.shape), t.dtype) for t in shaped))
     with _lock:
         compiled = _plans.get(full_key)
         # The shared engine is opened anew after someone closed it.
         if compiled is None or compiled.ad.runtime.closed:
             leaves = [_leaf(t) for t in shaped]
-            compiled = _plans[full_key] = Compiled(leaves, list(build(*leaves)))
+            compiled = _plans[full_key] = Compiled(leaves, list(build(*leaves)), device=device)
             if _drop_plans not in compiled.ad.runtime.on_full:
                 compiled.ad.runtime.on_full.append(_drop_plans)
         _plans.move_to_end(full_key)

@@ -20,6 +20,7 @@ from dressi.ad.graph import Variable, leaves
 from dressi.engine import DressiAD
 from dressi.engine.vjp import VJP
 from dressi.errors import DeviceError, GraphError
+from dressi.torch.share import Seen, fits, share_of
 
 _opening = threading.Lock()
 _shared: DressiAD | None = None
@@ -56,8 +57,10 @@ class Compiled:
     """A graph from some leaves to some outputs, compiled on an engine, for NumPy arrays.
 
     inputs: leaves, in the order of the arrays. outputs: Variables that depend on them. ad: the
-    engine; default the shared one. Plans are compiled when they are first needed: one for values
-    alone, one for values and gradients per set of inputs that need one.
+    engine; default the shared one. device: where the tensors lie; where the engine shares memory
+    with it (``share`` is not None), arrays are tensors, floats on it. Plans are compiled when they
+    are first needed: one for values alone, one for values and gradients per set of inputs that need
+    one.
 
     One set of intermediates is on the device. Where another call came between a forward and its
     backward, that backward sends its inputs again and runs the forward plan again.
@@ -68,12 +71,17 @@ class Compiled:
         inputs: Sequence[Variable],
         outputs: Sequence[Variable],
         ad: DressiAD | None = None,
+        device: torch.device | None = None,
     ) -> None:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.ad = engine() if ad is None else ad
         self._vjps: dict[tuple[bool, ...], VJP] = {}
         self._sent: dict[int, np.ndarray] = {}  # by number of the input: the bits sent last
+        self._seen: dict[int, Seen] = {}  # the same where tensors are shared
         self._has_state = any(leaf.update is not None for leaf in leaves(self.outputs))
+        able = device is not None and not self._has_state
+        able = able and fits((*self.inputs, *self.outputs), self.ad.runtime.limits)
+        self.share = share_of(self.ad, device) if able and device is not None else None
         self._n_calls = 0
         self._current = 0  # the call whose inputs lie in the leaves
 
@@ -129,7 +137,10 @@ class Compiled:
         key = tuple(needs) if any(needs) else ()
         if key not in self._vjps:
             wrt = [v for v, needed in zip(self.inputs, key, strict=False) if needed]
-            self._vjps[key] = self.ad.vjp(self.outputs, wrt)
+            self.ad.runtime.enter()
+            self._vjps[key] = VJP(
+                self.ad.runtime, self.ad.lock, self.outputs, wrt, share=self.share
+            )
         return self._vjps[key]
 
     @contextmanager
@@ -142,10 +153,40 @@ class Compiled:
             raise GraphError(f"{len(arrays)} arrays for {len(self.inputs)} inputs")
         self._current = -1
         try:
-            yield self._changed(arrays, needs or (False,) * len(arrays))
+            changed = self._changed if self.share is None else self._changed_tensors
+            yield changed(arrays, needs or (False,) * len(arrays))
         except BaseException:
             self._sent.clear()
+            self._seen.clear()
             raise
+
+    def taken(self, t: torch.Tensor) -> Any:
+        """A tensor as ``forward`` and ``backward`` take it: its memory."""
+        return t.detach().cpu().numpy() if self.share is None else t.detach()
+
+    def _changed_tensors(
+        self, tensors: Sequence[Any], needs: Sequence[bool]
+    ) -> list[tuple[Variable, Any]]:
+        """``_changed`` where tensors are shared: numbers are not looked at, but integers that may
+        have changed, which the host must have."""
+        changed: list[tuple[Variable, Any]] = []
+        for k, (v, t, needed) in enumerate(zip(self.inputs, tensors, needs, strict=True)):
+            if not needed and t.device.type != "cpu":
+                if k in self._seen and self._seen[k].holds(t):
+                    continue
+                self._seen[k] = Seen(t)
+            changed += self._changed_integers(k, v, t) if v.vtype.is_int else [(v, t)]
+        return changed
+
+    def _changed_integers(
+        self, k: int, v: Variable, t: torch.Tensor
+    ) -> list[tuple[Variable, np.ndarray]]:
+        array = t.cpu().numpy()
+        known = self._sent.get(k)
+        if known is not None and np.array_equal(known, array):
+            return []
+        self._sent[k] = array.copy()
+        return [(v, array)]
 
     def _changed(
         self, arrays: Sequence[np.ndarray], needs: Sequence[bool]
@@ -169,13 +210,14 @@ class Compiled:
 def apply(compiled: Compiled, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return the outputs of a compiled graph as tensors with a gradient.
 
-    tensors: on the CPU, float32 or int32, shaped as ``send_img`` takes them, one per input. Returns
-    tensors shaped as ``recv_img`` gives them. Second derivatives are refused with GraphError.
+    tensors: on the CPU, or where the graph shares memory on its device, float32 or int32, shaped as
+    ``send_img`` takes them, one per input. Returns tensors shaped as ``recv_img`` gives them.
+    Second derivatives are refused with GraphError.
     """
     needs = tuple(t.requires_grad for t in tensors) if torch.is_grad_enabled() else ()
     if not any(needs):
-        values, _ = compiled.forward([_array(t) for t in tensors])
-        return tuple(torch.from_numpy(a) for a in values)
+        values, _ = compiled.forward([compiled.taken(t) for t in tensors])
+        return tuple(_tensor(a) for a in values)
     return _Call.apply(compiled, needs, *tensors)
 
 
@@ -187,10 +229,10 @@ class _Call(torch.autograd.Function):
         ctx: Any, compiled: Compiled, needs: tuple[bool, ...], *tensors: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         ctx.set_materialize_grads(False)
-        values, call = compiled.forward([_array(t) for t in tensors], needs)
+        values, call = compiled.forward([compiled.taken(t) for t in tensors], needs)
         ctx.compiled, ctx.call, ctx.needs = compiled, call, needs
         ctx.save_for_backward(*tensors)
-        out = tuple(torch.from_numpy(a) for a in values)
+        out = tuple(_tensor(a) for a in values)
         ctx.mark_non_differentiable(*(t for t in out if not t.is_floating_point()))
         return out
 
@@ -198,11 +240,12 @@ class _Call(torch.autograd.Function):
     def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[Any, ...]:
         tensors = ctx.saved_tensors
         twice = torch.is_grad_enabled()
-        arrays = [_array(t) for t in tensors]
-        seeds = [None if g is None else _array(g) for g in upstream]
-        found = ctx.compiled.backward(ctx.call, arrays, ctx.needs, seeds)
+        compiled: Compiled = ctx.compiled
+        arrays = [compiled.taken(t) for t in tensors]
+        seeds = [None if g is None else compiled.taken(g) for g in upstream]
+        found = compiled.backward(ctx.call, arrays, ctx.needs, seeds)
         out = [
-            None if g is None else torch.from_numpy(g).reshape(t.shape)
+            None if g is None else _tensor(g).to(t.device).reshape(t.shape)
             for g, t in zip(found, tensors, strict=True)
         ]
         if twice:
@@ -227,6 +270,6 @@ class _Once(torch.autograd.Function):
         )
 
 
-def _array(t: torch.Tensor) -> np.ndarray:
-    """Return the memory of a CPU tensor."""
-    return t.detach().numpy()
+def _tensor(a: Any) -> torch.Tensor:
+    """Return an array of ``Compiled`` as a tensor with the same memory."""
+    return a if isinstance(a, torch.Tensor) else torch.from_numpy(a)

@@ -17,6 +17,7 @@ from dressi.ad.graph import Variable
 from dressi.ad.shape import Size
 from dressi.ad.vtype import VType
 from dressi.errors import GraphError
+from dressi.torch.share import Seen
 
 Form = Literal["image", "table", "value"]
 Layout = Literal["NHWC", "NCHW"]
@@ -95,6 +96,8 @@ class Prepared:
     signature: tuple[object, ...]
     integers: tuple[torch.Tensor, torch.Tensor] | None
     """Values that it was found for, and as the graph takes them; None for floats."""
+    seen: Seen | None = None
+    """Of integers on a device, where looking at values waits for it."""
 
     def ready(self, tensor: object) -> torch.Tensor | None:
         """The tensor as the graph takes it; None where it must be looked at anew."""
@@ -103,20 +106,22 @@ class Prepared:
         if self.integers is None:
             leaf = self.leaf
             return tensor.reshape(leaf.layers, leaf.size[1], leaf.size[0], *leaf.vtype.tail)
-        return self.integers[1] if torch.equal(self.integers[0], tensor) else None
+        known = self.seen is not None and self.seen.holds(tensor)
+        return self.integers[1] if known or torch.equal(self.integers[0], tensor) else None
 
 
 def kept(
     tensor: torch.Tensor, found: tuple[Leaf, torch.Tensor, int], said: Input, layout: Layout
 ) -> Prepared | None:
     """Return what ``prepare`` found as what serves the next call too; None where a tensor is moved
-    or padded in each call."""
+    (to the CPU, too) or padded in each call."""
     leaf, ready, rows = found
     moved = layout == "NCHW" and tensor.ndim >= 3 and not leaf.vtype.is_matrix
-    if said.capacity is not None or moved or tensor.device.type != "cpu":
+    if said.capacity is not None or moved or tensor.device != ready.device:
         return None
     integers = None if tensor.is_floating_point() else (tensor.detach().clone(), ready.clone())
-    return Prepared(leaf, rows, _signature(tensor), integers)
+    seen = None if integers is None or tensor.device.type == "cpu" else Seen(tensor)
+    return Prepared(leaf, rows, _signature(tensor), integers, seen)
 
 
 def _signature(t: torch.Tensor) -> tuple[object, ...]:
@@ -124,18 +129,18 @@ def _signature(t: torch.Tensor) -> tuple[object, ...]:
 
 
 def prepare(
-    name: str, tensor: object, said: Input, layout: Layout
+    name: str, tensor: object, said: Input, layout: Layout, shared: torch.device | None = None
 ) -> tuple[Leaf, torch.Tensor, int]:
-    """Return what an argument becomes, its tensor as the graph takes it (on the CPU, float32 or
-    int32, NHWC, padded to the capacity), and its number of rows. Raises GraphError, naming the
-    argument, for anything that the graph cannot take."""
+    """Return what an argument becomes, its tensor as the graph takes it (on the CPU or the shared
+    device, float32 or int32, NHWC, padded to the capacity), and its number of rows. Raises
+    GraphError, naming the argument, for anything that the graph cannot take."""
     if not isinstance(tensor, torch.Tensor):
         raise GraphError(
             f"argument {name!r}: needs a torch.Tensor, got {type(tensor).__name__}\n"
             "  hint: torch.as_tensor makes one of a NumPy array without a copy"
         )
     who = label(name, tensor)
-    t = _of_kind(who, tensor, said)
+    t = _of_kind(who, tensor, said, shared)
     form = said.form or _form_of(who, t, said)
     if form == "image" and layout == "NCHW":
         if t.ndim not in (3, 4):
@@ -159,8 +164,8 @@ def prepare(
     return Leaf(vtype, (width, height), full[0], batch is not None), t.reshape(full), rows
 
 
-def _of_kind(who: str, t: torch.Tensor, said: Input) -> torch.Tensor:
-    """The tensor on the CPU as float32 or int32."""
+def _of_kind(who: str, t: torch.Tensor, said: Input, shared: torch.device | None) -> torch.Tensor:
+    """The tensor on the CPU or the shared device as float32 or int32."""
     if t.layout != torch.strided or t.is_meta:
         raise GraphError(f"{who}: needs a dense tensor with data")
     if t.is_floating_point():
@@ -169,12 +174,12 @@ def _of_kind(who: str, t: torch.Tensor, said: Input) -> torch.Tensor:
                 ", or leave autocast off around the layer" if t.dtype.itemsize < 4 else ""
             )
             raise GraphError(f"{who}: needs float32 or an integer type\n  hint: {hint}")
-        return t.cpu()
+        return t if t.device == shared else t.cpu()
     if t.is_complex():
         raise GraphError(f"{who}: needs float32 or an integer type")
     if said.vtype is not None and not said.vtype.is_int:
         raise GraphError(f"{who}: is to be {said.vtype.name}: needs float32")
-    t = t.cpu()
+    t = t if t.device == shared else t.cpu()
     if t.dtype == torch.int64 and t.numel():
         limits = torch.iinfo(torch.int32)
         if int(t.min()) < limits.min or int(t.max()) > limits.max:

@@ -7,7 +7,6 @@ of types, sizes and batches; the graphs used last are kept.
 from __future__ import annotations
 
 import inspect
-import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,12 +19,12 @@ from dressi.ad.graph import Variable, short
 from dressi.ad.vtype import INT
 from dressi.engine import DressiAD
 from dressi.errors import DressiWarning, GraphError
-from dressi.torch.function import Compiled, apply
+from dressi.torch.function import Compiled, apply, engine
 from dressi.torch.inputs import Input, Layout, Leaf, Prepared, as_input, count, kept, prepare
+from dressi.torch.share import share_of
 
-log = logging.getLogger("dressi")
-
-_told: set[str] = set()  # devices about whose copies something was said
+Key = tuple[torch.device, tuple[Leaf, ...]]
+"""What a graph is compiled for."""
 
 
 @dataclass
@@ -70,8 +69,8 @@ class Layer(torch.nn.Module):
             self.register_buffer(name, torch.as_tensor(value))
         self._own = (*parameters, *constants)
         self._layout, self._n_graphs, self._ad = layout, n_graphs, ad
-        self._graphs: OrderedDict[tuple[Leaf, ...], _Graph] = OrderedDict()
-        self._evicted: set[tuple[Leaf, ...]] = set()
+        self._graphs: OrderedDict[Key, _Graph] = OrderedDict()
+        self._evicted: set[Key] = set()
         self._prepared: dict[str, Prepared | None] = {}
         self._warned = False
 
@@ -90,6 +89,9 @@ class Layer(torch.nn.Module):
         parameters. Raises GraphError naming the argument for a wrong number, type or shape.
         """
         tensors = self._bound(args, named)
+        device = _device_of(tensors)
+        shared = None if device.type == "cpu" else share_of(self._ad or engine(), device)
+        where = None if shared is None else device
         leaves: list[Leaf] = []
         sent: list[torch.Tensor] = []
         for name, tensor in tensors.items():
@@ -98,15 +100,14 @@ class Layer(torch.nn.Module):
             if known is not None and ready is not None:
                 leaf, rows = known.leaf, known.rows
             else:
-                found = prepare(name, tensor, self._said[name], self._layout)
+                found = prepare(name, tensor, self._said[name], self._layout, where)
                 self._prepared[name] = kept(tensor, found, self._said[name], self._layout)
                 leaf, ready, rows = found
             leaves.append(leaf)
             sent.append(ready)
             if name in self._counts:
                 sent.append(count(rows))
-        graph = self._graph(tuple(leaves))
-        device = _device_of(tensors)
+        graph = self._graph((device, tuple(leaves)))
         out = [
             _shaped(t, v, graph.batched, self._layout).to(device)
             for t, v in zip(apply(graph.compiled, *sent), graph.compiled.outputs, strict=True)
@@ -146,7 +147,7 @@ class Layer(torch.nn.Module):
             raise GraphError(f"{what}: no tensor for {', '.join(map(repr, missing))}")
         return {n: getattr(self, n) if n in self._own else given[n] for n in self._names}
 
-    def _graph(self, key: tuple[Leaf, ...]) -> _Graph:
+    def _graph(self, key: Key) -> _Graph:
         graph = self._graphs.get(key)
         if graph is not None:
             self._graphs.move_to_end(key)
@@ -168,10 +169,11 @@ class Layer(torch.nn.Module):
             self._evicted.add(oldest)
         return graph
 
-    def _built(self, key: tuple[Leaf, ...]) -> _Graph:
+    def _built(self, key: Key) -> _Graph:
+        device, kinds = key
         leaves: list[Variable] = []
         arguments: dict[str, Variable] = {}
-        for name, leaf in zip(self._names, key, strict=True):
+        for name, leaf in zip(self._names, kinds, strict=True):
             arguments[name] = leaf.variable(name)
             leaves.append(arguments[name])
             if name in self._counts:
@@ -187,8 +189,8 @@ class Layer(torch.nn.Module):
                 f"{_call_name(self._build)} must return a Variable, or a sequence or mapping of "
                 f"them, got {short(made)}"
             )
-        compiled = Compiled(leaves, outputs, self._ad)
-        return _Graph(compiled, names, single, any(leaf.batched for leaf in key))
+        compiled = Compiled(leaves, outputs, self._ad, device)
+        return _Graph(compiled, names, single, any(leaf.batched for leaf in kinds))
 
 
 def compile(
@@ -251,15 +253,12 @@ def _has_capacity(name: str, inputs: Mapping[str, object]) -> bool:
 def _device_of(tensors: Mapping[str, torch.Tensor]) -> torch.device:
     """The device of the float tensors, the CPU where there are none. Raises GraphError where they
     lie on several."""
-    devices = {t.device: name for name, t in tensors.items() if t.is_floating_point()}
+    found = [(n, t) for n, t in tensors.items() if isinstance(t, torch.Tensor)]
+    devices = {t.device: name for name, t in found if t.is_floating_point()}
     if len(devices) > 1:
         where = ", ".join(f"{name!r} on {device}" for device, name in devices.items())
         raise GraphError(f"arguments lie on several devices: {where}")
-    device = next(iter(devices), torch.device("cpu"))
-    if device.type != "cpu" and str(device) not in _told:
-        _told.add(str(device))
-        log.warning("dressi.torch: tensors on %s are copied through the host", device)
-    return device
+    return next(iter(devices), torch.device("cpu"))
 
 
 def _shaped(t: torch.Tensor, v: Variable, batched: bool, layout: Layout) -> torch.Tensor:

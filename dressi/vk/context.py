@@ -18,12 +18,15 @@ from dressi.vk.api import Api, Arena, CData, constant_case, result_name
 from dressi.vk.instance import Instance
 from dressi.vk.query import (
     FORMATS,
+    SHARING,
     DeviceInfo,
+    enabling,
     extensions,
     has_float_atomics,
     has_format_feature,
     has_int64_atomics,
     has_subgroup_arithmetic,
+    queue_family,
     read_limits,
 )
 
@@ -86,7 +89,8 @@ class Owned:
         self._last.append(undo)
 
     def destroy(self) -> None:
-        """Destroys everything, newest first."""
+        """Destroys everything, newest first. What still runs may use it, and is waited for."""
+        self._ctx.rest()
         self._ctx.owners.pop(id(self), None)
         for undo in (self._undo, self._last):
             while undo:
@@ -112,6 +116,7 @@ class Context:
         """Seconds spent waiting for fences, in all."""
         self.ask_first_s = 0.0 if info.type == "cpu" else ASK_FIRST_S
         """Seconds of a wait in which the fence is asked again and again."""
+        self._running = ""  # what was submitted and is not waited for yet
         self._lost = ""
         self._pid = os.getpid()
         self.device = self.api.null
@@ -155,22 +160,8 @@ class Context:
     def _create_device(self) -> None:
         api, arena = self.api, Arena(self.api)
         offered = extensions(api, self.physical)
-        # A driver on top of another API (MoltenVK) must be asked for by this name where it is
-        # offered.
-        enabled = [e for e in ("VK_KHR_portability_subset",) if e in offered]
-        chain = api.null
-        if self.limits.float_atomics:
-            enabled.append("VK_EXT_shader_atomic_float")
-            chain = arena.struct(
-                "VkPhysicalDeviceShaderAtomicFloatFeaturesEXT", shaderBufferFloat32AtomicAdd=1
-            )
-        if self.limits.int64_atomics:
-            enabled.append("VK_KHR_shader_atomic_int64")
-            chain = arena.struct(
-                "VkPhysicalDeviceShaderAtomicInt64Features",
-                pNext=chain,
-                shaderBufferInt64Atomics=1,
-            )
+        self.sharing = SHARING & offered
+        enabled, chain = enabling(api, arena, offered, self.limits)
         queues = arena.struct(
             "VkDeviceQueueCreateInfo",
             queueFamilyIndex=self.family,
@@ -233,7 +224,8 @@ class Context:
     # Errors
 
     def enter(self) -> None:
-        """Raises DeviceError when the device is closed, lost, or belongs to a parent process."""
+        """Raises DeviceError when the device is closed, lost, or belongs to a parent process; waits
+        for a submit that was left running."""
         if os.getpid() != self._pid:
             raise DeviceError(
                 f"{self.info.name} was opened by process {self._pid}; this is its forked child "
@@ -244,6 +236,8 @@ class Context:
             raise DeviceError(f"{self.info.name} is closed")
         if self._lost:
             raise DeviceLostError(self._lost)
+        if self._running:
+            self.finish(self._running)
 
     def check(self, result: int, call: str, what: str, needed: int = 0, available: int = 0) -> None:
         """Raises the typed error of a failed Vulkan call, naming call and object; returns on
@@ -284,12 +278,13 @@ class Context:
 
     # Submission
 
-    def submit_info(self, commands: Sequence[CData]) -> tuple[Any, ...]:
+    def submit_info(self, commands: Sequence[CData], **more: Any) -> tuple[Any, ...]:
         """Arguments of vkQueueSubmit that run command buffers one after the other, and what they
-        point at."""
+        point at. more: fields of VkSubmitInfo."""
         arena = Arena(self.api)
         info = arena.struct(
             "VkSubmitInfo",
+            **more,
             commandBufferCount=len(commands),
             pCommandBuffers=arena.array("VkCommandBuffer", commands),
         )
@@ -299,26 +294,38 @@ class Context:
         """Submits and waits. Ctrl-C is raised only after the device has finished."""
         try:
             self.start(info, what)
+            self._running = ""
             self._wait(0, what)
         except BaseException:
             self._settle()
             raise
 
     def start(self, info: CData, what: str) -> None:
-        """Submits, and does not wait: nothing else may be submitted before ``finish``."""
+        """Submits, and does not wait: that ``finish`` does, or what is done with the device next
+        (``enter``). Until then nothing that it uses may be written by the host."""
         result = self.api.lib.vkQueueSubmit(self.queue, 1, info, self._fences[0][0])
         self.check(result, "vkQueueSubmit", what)
+        self._running = what
 
     def finish(self, what: str) -> None:
-        """Waits for what ``start`` has submitted."""
+        """Waits for what ``start`` has submitted, unless that was done."""
+        if not self._running:
+            return
+        self._running = ""
         try:
             self._wait(0, what)
         except BaseException:
             self._settle()
             raise
 
+    def rest(self) -> None:
+        """Waits until the device does nothing, where a submit was left running."""
+        if self._running:
+            self._settle()
+
     def _settle(self) -> None:
         """Wait for the device: what handles an error may destroy what it is still working on."""
+        self._running = ""
         self.api.lib.vkDeviceWaitIdle(self.device)
         for fence in self._fences:
             self.api.lib.vkResetFences(self.device, 1, fence)
@@ -377,17 +384,3 @@ class Context:
             self.api.lib.vkDestroyDevice(self.device, self.api.null)
             self.counts["VkDevice"] -= 1
         self.instance.close()
-
-
-def queue_family(api: Api, physical: CData) -> tuple[int | None, int]:
-    """Index of the first family with graphics and compute (None: there is none), and its timestamp
-    bits."""
-    count = api.ffi.new("uint32_t *")
-    api.lib.vkGetPhysicalDeviceQueueFamilyProperties(physical, count, api.null)
-    families = api.ffi.new("VkQueueFamilyProperties[]", max(count[0], 1))
-    api.lib.vkGetPhysicalDeviceQueueFamilyProperties(physical, count, families)
-    wanted = api.c.VK_QUEUE_GRAPHICS_BIT | api.c.VK_QUEUE_COMPUTE_BIT
-    for i in range(count[0]):
-        if families[i].queueFlags & wanted == wanted:
-            return i, int(families[i].timestampValidBits)
-    return None, 0

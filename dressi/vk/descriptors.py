@@ -18,6 +18,7 @@ from dressi.vk.resources import Resources
 _TYPES = {
     "input": "INPUT_ATTACHMENT",
     "texture": "SAMPLED_IMAGE",
+    "load": "STORAGE_IMAGE",
     "pixel": "SAMPLED_IMAGE",
     "sampler": "COMBINED_IMAGE_SAMPLER",
     "buffer": "STORAGE_BUFFER",
@@ -187,7 +188,7 @@ def _target(
         info = arena.struct("VkDescriptorBufferInfo", buffer=source.handle, range=source.size)
         return {"pBufferInfo": info}
     image = resources.images[b.index]
-    if b.kind == "storage" and image.format not in ctx.storage_formats:
+    if b.kind in ("storage", "load") and image.format not in ctx.storage_formats:
         raise DeviceError(
             f"{ctx.info.name} has no storage images of format {image.format} "
             f"(substage '{substage.name}')"

@@ -19,6 +19,7 @@ from dressi.vk import cache
 from dressi.vk.api import Arena, CData
 from dressi.vk.context import Context, Owned
 from dressi.vk.executor import Executable
+from dressi.vk.external import Importer, Timeline
 from dressi.vk.image import Image, read_all, write_all
 from dressi.vk.instance import Instance, choose, fitting
 from dressi.vk.memory import Buffer, Memory, Staging
@@ -229,14 +230,26 @@ class Device:
             raise
         return executable
 
-    def transfer(self, use: str, images: Sequence[Image | Buffer], what: str) -> Transfer:
+    def transfer(
+        self,
+        use: str,
+        images: Sequence[Image | Buffer],
+        what: str,
+        importer: Importer | None = None,
+    ) -> Transfer:
         """A ``Transfer`` of images and buffers of this device; ``use``: ``"upload"`` or
-        ``"readback"``."""
-        return Transfer(self, use, images, what)
+        ``"readback"``. importer: another library that sees its memory."""
+        return Transfer(self, use, images, what, importer)
 
-    def batch(self, parts: Sequence[Recorded]) -> Batch:
-        """A ``Batch`` of executables and transfers of this device, in order."""
-        return Batch(self, parts)
+    def batch(self, parts: Sequence[Recorded], timeline: Timeline | None = None) -> Batch:
+        """A ``Batch`` of executables and transfers of this device, in order. timeline: orders it
+        among the work of another library."""
+        return Batch(self, parts, timeline)
+
+    def enter(self) -> None:
+        """Waits for a submit that was left running; raises DeviceError, DeviceLostError as every
+        method does."""
+        self.context.enter()
 
     def check_validation(self) -> None:
         """Raises ValidationError listing what the validation layers said since the last call."""

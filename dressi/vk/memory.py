@@ -137,7 +137,7 @@ class Memory:
         spare = any(b.empty for b in pool.blocks if b is not block)
         if block.empty and (spare or block.size > _BLOCK):
             pool.blocks.remove(block)
-            self._free_block(index, block)
+            self.free_block(index, block)
 
     def _new_block(self, index: int, size: int, what: str) -> _Block:
         heap = self._types[index][1]
@@ -148,9 +148,11 @@ class Memory:
             usual = min(usual, max(self.budget // 16, 1 << 16), self.budget - self.taken())
         return self.raw_block(index, max(size, usual), what)
 
-    def raw_block(self, index: int, size: int, what: str, staging: bool = False) -> _Block:
+    def raw_block(
+        self, index: int, size: int, what: str, staging: bool = False, chain: CData = None
+    ) -> _Block:
         """A VkDeviceMemory of its own; raises OutOfMemoryError when the heap, or the budget, has no
-        room for it. staging: the budget does not count it."""
+        room for it. staging: the budget does not count it. chain: pNext of its allocation."""
         ctx, arena = self._ctx, Arena(self._ctx.api)
         heap = self._types[index][1]
         total = self._heap_sizes[heap]
@@ -161,7 +163,12 @@ class Memory:
         left = total - self._held[heap]
         if size > left:
             raise self._no_room(what, size, total, self._held[heap])
-        info = arena.struct("VkMemoryAllocateInfo", allocationSize=size, memoryTypeIndex=index)
+        info = arena.struct(
+            "VkMemoryAllocateInfo",
+            pNext=ctx.api.null if chain is None else chain,
+            allocationSize=size,
+            memoryTypeIndex=index,
+        )
         out = ctx.api.ffi.new("VkDeviceMemory *")
         result = ctx.api.lib.vkAllocateMemory(ctx.device, info, ctx.api.null, out)
         ctx.check(result, "vkAllocateMemory", f"{what} ({size} bytes)", size, left)
@@ -170,7 +177,8 @@ class Memory:
         ctx.counts["VkDeviceMemory"] += 1
         return _Block(out[0], size, [(0, size)])
 
-    def _free_block(self, index: int, block: _Block, staging: bool = False) -> None:
+    def free_block(self, index: int, block: _Block, staging: bool = False) -> None:
+        """Gives a VkDeviceMemory of ``raw_block`` back to the driver."""
         ctx = self._ctx
         self._staging -= block.size if staging else 0
         ctx.api.lib.vkFreeMemory(ctx.device, block.memory, ctx.api.null)
@@ -182,7 +190,7 @@ class Memory:
         for (index, _), pool in self._pools.items():
             for block in [b for b in pool.blocks if b.empty]:
                 pool.blocks.remove(block)
-                self._free_block(index, block)
+                self.free_block(index, block)
 
     def left(self, heap: int) -> int:
         """Bytes that may still be taken from a heap."""
@@ -255,9 +263,9 @@ def create_buffer(ctx: Context, memory: Memory, owned: Owned, size: int, what: s
         | c.VK_BUFFER_USAGE_TRANSFER_DST_BIT
     )
     like = c.VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
-    handle, requirements = _make(ctx, owned, size, usage, what)
+    handle, requirements = make_buffer(ctx, owned, size, usage, what)
     where = memory.allocate(owned, requirements, "buffer", what, like)
-    _bind(ctx, handle, where.memory, where.offset, what)
+    bind(ctx, handle, where.memory, where.offset, what)
     return Buffer(handle, size)
 
 
@@ -287,12 +295,12 @@ def create_host_buffer(
             c.VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
         ),
     }[use]
-    handle, requirements = _make(ctx, owned, size, usage, what)
+    handle, requirements = make_buffer(ctx, owned, size, usage, what)
     index = memory.find_type(requirements.memoryTypeBits, must, like, what)
     staging = use != "uniform"
     block = memory.raw_block(index, int(requirements.size), what, staging)
-    owned.defer(lambda: memory._free_block(index, block, staging))
-    _bind(ctx, handle, block.memory, 0, what)
+    owned.defer(lambda: memory.free_block(index, block, staging))
+    bind(ctx, handle, block.memory, 0, what)
     out = ctx.api.ffi.new("void **")
     result = ctx.api.lib.vkMapMemory(ctx.device, block.memory, 0, WHOLE_SIZE, 0, out)
     ctx.check(result, "vkMapMemory", what)
@@ -300,15 +308,20 @@ def create_host_buffer(
     return Buffer(handle, size, out[0], block.memory, is_coherent)
 
 
-def _make(ctx: Context, owned: Owned, size: int, usage: int, what: str) -> tuple[CData, CData]:
-    info = Arena(ctx.api).struct("VkBufferCreateInfo", size=size, usage=usage)
+def make_buffer(
+    ctx: Context, owned: Owned, size: int, usage: int, what: str, chain: CData = None
+) -> tuple[CData, CData]:
+    """A VkBuffer without memory, and its VkMemoryRequirements. chain: pNext of its creation."""
+    chain = ctx.api.null if chain is None else chain
+    info = Arena(ctx.api).struct("VkBufferCreateInfo", pNext=chain, size=size, usage=usage)
     handle = owned.create("Buffer", info, what)
     requirements = ctx.api.ffi.new("VkMemoryRequirements *")
     ctx.api.lib.vkGetBufferMemoryRequirements(ctx.device, handle, requirements)
     return handle, requirements
 
 
-def _bind(ctx: Context, handle: CData, memory: CData, offset: int, what: str) -> None:
+def bind(ctx: Context, handle: CData, memory: CData, offset: int, what: str) -> None:
+    """Gives a VkBuffer its memory."""
     result = ctx.api.lib.vkBindBufferMemory(ctx.device, handle, memory, offset)
     ctx.check(result, "vkBindBufferMemory", what)
 

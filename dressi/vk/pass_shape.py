@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dressi.errors import DeviceError
+from dressi.packing.bindings import FETCHED
 from dressi.packing.plan import StagePlan
 
 EXTERNAL = 0xFFFFFFFF
@@ -105,7 +106,7 @@ def _uses(stage: StagePlan) -> list[Uses]:
                 uses.setdefault(("image", binding.index), set()).add(READ)
             elif binding.kind == "buffer":
                 uses.setdefault(("buffer", binding.index), set()).add(BUFFER)
-            elif binding.kind in ("texture", "sampler"):
+            elif binding.kind in FETCHED:
                 uses.setdefault(("image", binding.index), set()).add(OTHER_READ)
         if substage.depth:
             uses[("depth", position)] = {DEPTH}

@@ -1,7 +1,7 @@
 """The device profile: a few tiny plans, run both ways, timed, and kept on disk.
 
 In: a Device. Out: ``DeviceProfile``. Measured once for a device and driver, in a fraction of a
-second; ``DRESSI_PROFILE`` switches it off or names a preset.
+second; ``DRESSI_PROFILE`` switches it off or names a preset. CPU drivers have a preset.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ CHAIN = 8
 ROUNDS = 64
 """Multiply-adds of four components of the arithmetic test."""
 TRIANGLES = 5000
+CPU_DRIVER = "llvmpipe"
+"""The preset of CPU drivers: what a busy machine would measure changes the plans of a fit."""
 RUNS = 4
 """Runs of a plan; the fastest counts, since whatever disturbs a run makes it slower."""
 
@@ -79,8 +81,8 @@ class Measurable(Protocol):
 
 
 def profile_of(device: Measurable) -> DeviceProfile | None:
-    """The profile of a device: a preset, from disk, or measured now. None (graphics only) when
-    switched off, on a CPU driver, or when the device cannot be measured."""
+    """The profile of a device: a preset, from disk, or measured now; on a CPU driver that of
+    CPU_DRIVER. None (graphics only) when switched off, or when the device cannot be measured."""
     choice = config.profile_choice()
     if choice == "off":
         return None
@@ -90,7 +92,7 @@ def profile_of(device: Measurable) -> DeviceProfile | None:
             raise DeviceError(f"DRESSI_PROFILE={choice}: known are {known}")
         return PRESETS[choice]
     if on_cpu(device):
-        return None
+        return PRESETS[CPU_DRIVER]
     info = device.info
     text = f"{VERSION} {info.name} {info.driver} {info.api_version}"
     path = config.cache_dir() / "profiles" / hashlib.sha256(text.encode()).hexdigest()[:32]

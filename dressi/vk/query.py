@@ -23,6 +23,10 @@ FORMATS = {
 }
 """Format of an ImagePlan to Vulkan's name. Vulkan 1.0 requires all six as colour attachments."""
 
+TIMELINE = "VK_KHR_timeline_semaphore"
+SHARING = frozenset({"VK_KHR_external_memory_fd", "VK_KHR_external_semaphore_fd", TIMELINE})
+"""Extensions that ``dressi.vk.external`` needs."""
+
 _TYPES = {1: "gpu-integrated", 2: "gpu-discrete", 3: "gpu-virtual", 4: "cpu"}
 
 
@@ -213,3 +217,42 @@ def read_limits(
     if limits.color_outputs == 0:
         raise DeviceError(f"{name} reports maxColorAttachments = 0; Vulkan requires at least 4")
     return limits
+
+
+def queue_family(api: Api, physical: CData) -> tuple[int | None, int]:
+    """Index of the first family with graphics and compute (None: there is none), and its timestamp
+    bits."""
+    count = api.ffi.new("uint32_t *")
+    api.lib.vkGetPhysicalDeviceQueueFamilyProperties(physical, count, api.null)
+    families = api.ffi.new("VkQueueFamilyProperties[]", max(count[0], 1))
+    api.lib.vkGetPhysicalDeviceQueueFamilyProperties(physical, count, families)
+    wanted = api.c.VK_QUEUE_GRAPHICS_BIT | api.c.VK_QUEUE_COMPUTE_BIT
+    for i in range(count[0]):
+        if families[i].queueFlags & wanted == wanted:
+            return i, int(families[i].timestampValidBits)
+    return None, 0
+
+
+def enabling(
+    api: Api, arena: Arena, offered: set[str], limits: DeviceLimits
+) -> tuple[list[str], CData]:
+    """Names of the extensions to switch on, and the chain of their features for
+    VkDeviceCreateInfo."""
+    # A driver on top of another API (MoltenVK) must be asked for by this name where it is offered.
+    enabled = sorted(({"VK_KHR_portability_subset"} | SHARING) & offered)
+    chain = api.null
+    if TIMELINE in offered:
+        chain = arena.struct("VkPhysicalDeviceTimelineSemaphoreFeatures", timelineSemaphore=1)
+    if limits.float_atomics:
+        enabled.append("VK_EXT_shader_atomic_float")
+        chain = arena.struct(
+            "VkPhysicalDeviceShaderAtomicFloatFeaturesEXT",
+            pNext=chain,
+            shaderBufferFloat32AtomicAdd=1,
+        )
+    if limits.int64_atomics:
+        enabled.append("VK_KHR_shader_atomic_int64")
+        chain = arena.struct(
+            "VkPhysicalDeviceShaderAtomicInt64Features", pNext=chain, shaderBufferInt64Atomics=1
+        )
+    return enabled, chain

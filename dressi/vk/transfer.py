@@ -18,12 +18,16 @@ import numpy as np
 from dressi.errors import DeviceError
 from dressi.vk.api import Arena, CData
 from dressi.vk.context import Owned
+from dressi.vk.external import Importer, Timeline, create_shared_buffer, open_shared
 from dressi.vk.image import OFFSET, Image, barrier, copy_region, host_barrier
 from dressi.vk.memory import Buffer, create_host_buffer, invalidate
 from dressi.vk.owner import Owner
 
 MOST_BYTES = 256 << 20
 """Of one host buffer; what is larger lies in several (drivers allow 1 GB at least)."""
+
+MOST_SHARED_BYTES = 1 << 31
+"""Of one buffer that another library sees: all images lie in one."""
 
 UPLOAD, READBACK = "upload", "readback"
 
@@ -80,21 +84,28 @@ class Recorded(Protocol):
 
 
 class Transfer:
-    """A copy of the same images to or from the same memory of the host, again and again.
+    """A copy of the same images to or from the same memory of the host, again and again; or of
+    memory of the card that another library sees.
 
     device: where the images are. use: ``"upload"`` (to the images) or ``"readback"`` (from them).
-    images: which; also buffers, each whole. The host memory counts as staging memory:
-    ``memory_limit`` leaves it out. Raises OutOfMemoryError where there is not enough of it,
-    DeviceError for no images and another use.
+    images: which; also buffers, each whole. importer: the other library, if any. The memory
+    counts as staging memory: ``memory_limit`` leaves it out. Raises OutOfMemoryError where there is
+    not enough of it, DeviceError for no images and another use.
     """
 
-    words: tuple[np.ndarray, ...]
+    words: tuple[Any, ...]
     """The host memory as float32 arrays, each (n,): all pixels one behind the other, as ``pieces``
-    says. Those of an upload are to be written only: reading them may be a hundred times slower.
-    Not to be touched while a submit is under way, nor after ``close``."""
+    says; with an importer arrays of its own. Those of an upload are to be written only: reading
+    them may be a hundred times slower. Not to be touched while a submit is under way, nor after
+    ``close``."""
 
     def __init__(
-        self, device: Owner, use: str, images: Sequence[Image | Buffer], what: str
+        self,
+        device: Owner,
+        use: str,
+        images: Sequence[Image | Buffer],
+        what: str,
+        importer: Importer | None = None,
     ) -> None:
         if use not in (UPLOAD, READBACK):
             raise DeviceError(f"a transfer is for {UPLOAD!r} or {READBACK!r}, not for {use!r}")
@@ -108,15 +119,23 @@ class Transfer:
         self._closed = False
         self._images: tuple[Image | Buffer, ...] = ()
         self._shapes = [_shape(i) for i in images]
-        self._pieces, sizes = pieces([_rows(i) for i in images], MOST_BYTES)
+        most = MOST_BYTES if importer is None else MOST_SHARED_BYTES
+        self._pieces, sizes = pieces([_rows(i) for i in images], most)
         self._row_bytes = [_rows(i)[0] for i in images]
         self._owned = Owned(self._ctx)
         try:
-            self._buffers = [
-                create_host_buffer(self._ctx, device.memory, self._owned, size, use, what)
-                for size in sizes
-            ]
-            self.words = tuple(_words(self._ctx.api.ffi, b) for b in self._buffers)
+            ctx, memory, owned = self._ctx, device.memory, self._owned
+            if importer is None:
+                self._buffers = [
+                    create_host_buffer(ctx, memory, owned, size, use, what) for size in sizes
+                ]
+                self.words = tuple(_words(ctx.api.ffi, b) for b in self._buffers)
+            else:
+                self._buffers = [
+                    create_shared_buffer(ctx, memory, owned, size, what) for size in sizes
+                ]
+                opened = [open_shared(ctx, owned, importer, b, what) for b in self._buffers]
+                self.words = tuple(m.words for m in opened)
             for words in self.words:
                 words[:] = 0.0  # also what lies between images: it is added like the rest
             self._commands = self._ctx.command_buffer(self._owned, what)
@@ -125,7 +144,7 @@ class Transfer:
             self._owned.destroy()
             raise
 
-    def views(self, nth: int) -> list[np.ndarray]:
+    def views(self, nth: int) -> list[Any]:
         """Return the words of one of the images, as views of ``words``: one array but where it lies
         in several pieces, row 0 first."""
         n = self._row_bytes[nth]
@@ -199,20 +218,24 @@ class Transfer:
 class Batch:
     """Recorded things that one submit runs, in order: executables and transfers of one device.
 
-    Each begins with a barrier, so it sees what the ones before it wrote.
+    Each begins with a barrier, so it sees what the ones before it wrote. timeline: orders them
+    among the work of another library.
     """
 
-    def __init__(self, device: Owner, parts: Sequence[Recorded]) -> None:
+    def __init__(
+        self, device: Owner, parts: Sequence[Recorded], timeline: Timeline | None = None
+    ) -> None:
         if not parts:
             raise DeviceError("a batch of nothing")
         self._ctx = device.context
         self._parts = tuple(parts)
         self._what = ", ".join(p.what for p in parts)
-        self._info = self._ctx.submit_info([p.commands for p in parts])
+        more = {} if timeline is None else timeline.more
+        self._info = self._ctx.submit_info([p.commands for p in parts], **more)
 
     def start(self) -> None:
-        """Submits, without waiting. Nothing else may be done with the device before ``finish``.
-        Raises DeviceError as the parts do."""
+        """Submits, without waiting: ``finish`` does, or what is done with the device next. Raises
+        DeviceError as the parts do."""
         for part in self._parts:
             part.check()
         self._ctx.start(self._info[0], self._what)

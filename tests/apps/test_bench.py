@@ -22,7 +22,6 @@ from dressi.apps.bench import (
     ablation,
     antialias,
     deodr,
-    hosts,
     limits,
     many,
     packing,
@@ -34,7 +33,6 @@ from dressi.apps.bench import (
     scaling,
     silhouettes,
     steps,
-    torch_layer,
 )
 from dressi.apps.bench.common import Copies, Table, start
 from dressi.apps.bench.reliability import FIGURES
@@ -93,12 +91,7 @@ def test_smoke_writes_every_table(tmp_path: Path, capsys: pytest.CaptureFixture[
     one, out = tmp_path / "deep" / "all.json", tmp_path / "out"
     assert main(["bench", "--smoke", "--json", str(one), "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    missing = {
-        "torch": torch_layer.is_available,
-        "hosts": hosts.is_available,
-        "many": many.is_available,
-    }
-    tables = [name for name in TABLES if name not in missing or missing[name]()]
+    tables = [name for name in TABLES if name not in run.EXTRAS or run.EXTRAS[name]()]
     assert printed.count("copy 1024 x 1024 RGBA32F") == len(tables)
     together = json.loads(one.read_text())
     assert set(together) >= HEAD
@@ -531,6 +524,54 @@ def test_cube_sphere_is_closed_round_and_outward(n_faces: int) -> None:
     assert np.diff(offsets).min() >= 3
     if n_faces >= 1000:
         assert surface_area(mesh.positions, mesh.faces) == pytest.approx(16 * np.pi, rel=0.01)
+
+
+@pytest.mark.gpu
+def test_all_goes_without_tables_whose_extra_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken: list[str] = []
+
+    def table(name: str) -> Any:
+        def measure(settings: Settings, copies: Copies) -> Table:
+            taken.append(name)
+            return Table((), [])
+
+        return measure
+
+    monkeypatch.setattr(run, "TABLES", {n: table(n) for n in ("packing", *run.EXTRAS)})
+    monkeypatch.setattr(run, "EXTRAS", dict.fromkeys(run.EXTRAS, lambda: False))
+    monkeypatch.setattr(run, "LARGE", ())
+    run_bench("all", SMOKE)
+    assert taken == ["packing"]
+
+
+@pytest.mark.parametrize(
+    ("times", "allowed", "cards", "holds"),
+    [
+        (1.81, 1.75, False, True),
+        (1.73, 1.75, False, True),  # the cores do not allow more
+        (1.6, 1.75, False, False),
+        (1.75, 1.99, False, False),
+        (1.75, 1.75, True, False),  # two GPUs owe twice the throughput
+    ],
+)
+def test_two_workers_owe_what_the_cores_allow(
+    times: float, allowed: float, cards: bool, holds: bool
+) -> None:
+    text, found = many.speed_condition(times, allowed, cards)
+    assert found == holds
+    assert f"got {times:.2f}" in text and f"do {allowed:.2f} times" in text
+
+
+def test_throughput_counts_from_the_first_start_to_the_last_end() -> None:
+    info = [
+        {"worker": k % 2, "seconds": 1.0, "finished": 10.0 + k, "builds": k < 2} for k in range(4)
+    ]
+    row = many.throughput(info)
+    assert (row["tasks"], row["seconds"], row["builds"]) == (4, 4.0, 2)
+    # Each worker did nothing for a second between its two tasks.
+    assert row["overhead_ms"] == pytest.approx(1000.0)
 
 
 def test_sphere_is_an_icosphere_where_one_has_as_many_faces() -> None:

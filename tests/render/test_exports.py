@@ -3,7 +3,9 @@ show. No device."""
 
 from __future__ import annotations
 
+import ast
 import base64
+import importlib
 import re
 import subprocess
 import sys
@@ -45,6 +47,17 @@ def test_dressi_finds_all_that_it_exports_and_imports_none_of_it_before() -> Non
     code = "import dressi, sys; print([m for m in sys.modules if m in ('numpy', 'dressi.ad')])"
     got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert got.stdout.strip() == "[]"
+
+
+def test_names_at_run_time_are_those_that_a_type_checker_sees() -> None:
+    """The imports of the block for type checkers, against what is found without them."""
+    tree = ast.parse(Path(dressi.__file__).read_text(encoding="utf-8"))
+    (block,) = (n for n in tree.body if isinstance(n, ast.If) and isinstance(n.test, ast.Name))
+    imports = [n for n in ast.walk(block) if isinstance(n, ast.ImportFrom)]
+    homes = {a.name: n.module or "" for n in imports for a in n.names}
+    assert sorted(homes) == sorted(dressi.__all__)
+    for name, home in homes.items():
+        assert getattr(dressi, name) is getattr(importlib.import_module(home), name), name
 
 
 @pytest.mark.parametrize(("ending", "step"), [(".obj", 0.0), (".ply", 1 / 255), (".glb", 0.0)])

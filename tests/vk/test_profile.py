@@ -50,12 +50,16 @@ def test_a_damaged_file_is_measured_again(device: Device) -> None:
     assert measuring.profile_of(device) is not None
 
 
-def test_a_cpu_driver_stays_with_passes(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cpu_driver_has_the_preset_and_stays_with_passes(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.undo()
     monkeypatch.delenv("DRESSI_PROFILE", raising=False)
     if not measuring.on_cpu(device):
         pytest.skip("not a CPU driver")
-    assert measuring.profile_of(device) is None
+    profile = measuring.profile_of(device)
+    assert profile == PRESETS["llvmpipe"]
+    assert not profile.prefers_dispatch(1 << 24) and not profile.prefers_compute_raster
 
 
 def test_off_and_presets_measure_nothing(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:

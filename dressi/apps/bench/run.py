@@ -72,6 +72,12 @@ ABOUT = {
     "all": "all of these but the slow ones",
 }
 """What each table measures, for lists."""
+EXTRAS: dict[str, Callable[[], bool]] = {
+    "torch": torch_layer.is_available,
+    "hosts": hosts.is_available,
+    "many": many.is_available,
+}
+"""Tables that need an extra, and whether it is there: ``all`` goes without those that lack it."""
 ALL = "all"
 OLD_NAMES = {
     "table1": "limits",
@@ -148,8 +154,7 @@ def run_bench(
     names = [name]
     if name == ALL:
         names = [n for n in TABLES if settings.smoke or n not in LARGE]
-        missing = {"torch": torch_layer.is_available, "many": many.is_available}
-        names = [n for n in names if n not in missing or missing[n]()]
+        names = [n for n in names if n not in EXTRAS or EXTRAS[n]()]
     if {"steps", "limits", "ablation", "silhouettes", "textures", "roofline", "deodr"} & set(names):
         settings.check_data()  # before minutes of work
     with DressiAD(settings.device) as ad:

@@ -3,7 +3,7 @@
 A step is a whole iteration on the vertices of a sphere by its silhouette in one view: forward,
 mean squared difference, backward, Adam. Natively all of it is one submit. With the layer the
 silhouette comes from Dressi, and loss, backward and optimizer are torch's; ``torch_ms`` is what
-torch needs for those alone. The steps take turns.
+torch needs for those alone. The steps take turns. Where torch has CUDA, its tensors lie there.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from dressi.ad import F, Variable
 from dressi.ad.optim import Adam
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3
 from dressi.apps.bench.common import Copies, Settings, Table
+from dressi.apps.bench.steps import bumpy
+from dressi.apps.problems import Bumpy
 from dressi.apps.timing import Steps, alternating_ms
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
@@ -24,20 +26,38 @@ from dressi.render.raster import build_hardsoftras
 from dressi.render.scene import Mesh
 from dressi.testing.problems import hard_silhouettes, sphere, squashed, view_matrices
 
-COLUMNS = ("case", "native_ms", "layer_ms", "torch_ms", "ratio", "ratio_with_torch", "copy_ms")
+COLUMNS = (
+    "case",
+    "native_ms",
+    "layer_ms",
+    "torch_ms",
+    "ratio",
+    "ratio_with_torch",
+    "ratio_to_sum",
+    "way",
+    "copy_ms",
+)
 SIZES, SMOKE_SIZES = (64, 128, 256, 512), (32,)
 N_FACES, SMOKE_FACES = 1280, 80
 REACH = 0.05
 RATE = 1e-4  # the shape, and so the work of a step, hardly changes while it is timed
-ROUNDS, SMALL_ROUNDS = 25, 2
+ROUNDS, CUDA_ROUNDS, SMALL_ROUNDS = 25, 10, 2
 AT_MOST = 1.15
 """Ratio of a layer's step, without torch's own share, to a native one, at most."""
+CUDA_SIZES, CUDA_MESHES = (256, 512, 1024, 2048), ("t1_682.npz", "t1_51414.npz")
+CUDA_BURST = 10
+"""Steps between two looks at the clock where torch does not wait for its own."""
+CUDA_AT_MOST = 1.3
+"""Ratio of a layer's step on CUDA to a native one and torch's own share together, at most."""
 
 
 class LayerStep:
-    """Steps of a layer: Dressi's silhouette, the rest by torch. matrices: (1, 4, 4)."""
+    """Steps of a layer: Dressi's silhouette, the rest by torch. matrices: (1, 4, 4). device: of the
+    tensors."""
 
-    def __init__(self, mesh: Mesh, matrices: np.ndarray, target: np.ndarray, ad: DressiAD) -> None:
+    def __init__(
+        self, mesh: Mesh, matrices: np.ndarray, target: np.ndarray, ad: DressiAD, device: str
+    ) -> None:
         import torch
 
         from dressi.torch import compile
@@ -58,8 +78,8 @@ class LayerStep:
             parameters={"pos": pos},
             constants=constants,
             ad=ad,
-        )
-        self._target = torch.as_tensor(target, dtype=torch.float32)
+        ).to(device)
+        self._target = torch.as_tensor(target, dtype=torch.float32, device=device)
         self._optimizer = torch.optim.Adam(self.layer.parameters(), lr=RATE)
 
     def exec_step(self) -> None:
@@ -72,12 +92,12 @@ class LayerStep:
 class TorchStep:
     """What torch does in such a step: the loss, its gradient to a picture, the optimizer."""
 
-    def __init__(self, mesh: Mesh, target: np.ndarray) -> None:
+    def __init__(self, mesh: Mesh, target: np.ndarray, device: str) -> None:
         import torch
 
-        self._target = torch.as_tensor(target, dtype=torch.float32)
+        self._target = torch.as_tensor(target, dtype=torch.float32, device=device)
         self._picture = torch.zeros_like(self._target, requires_grad=True)
-        pos = torch.as_tensor(mesh.positions, dtype=torch.float32).clone()
+        pos = torch.as_tensor(mesh.positions, dtype=torch.float32, device=device).clone()
         self._pos = torch.nn.Parameter(pos)
         self._pos.grad = torch.ones_like(pos)
         self._optimizer = torch.optim.Adam([self._pos], lr=RATE)
@@ -87,6 +107,21 @@ class TorchStep:
         self._picture.grad = None
         (self._picture - self._target).square().mean().backward()
         self._optimizer.step()
+
+
+class Burst:
+    """Several steps, and a wait for the card."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def exec_step(self) -> None:
+        """Run them."""
+        import torch
+
+        for _ in range(CUDA_BURST):
+            self._steps.exec_step()
+        torch.cuda.synchronize()
 
 
 def native(mesh: Mesh, matrices: np.ndarray, target: np.ndarray, ad: DressiAD) -> None:
@@ -105,25 +140,50 @@ def native(mesh: Mesh, matrices: np.ndarray, target: np.ndarray, ad: DressiAD) -
         ad.send_img(leaf, value)
 
 
-def measure_size(size: int, settings: Settings, copies: Copies) -> dict[str, Any]:
-    """Return one row."""
+def measure_size(
+    size: int, settings: Settings, copies: Copies, data: Bumpy | None = None, device: str = "cpu"
+) -> dict[str, Any]:
+    """Return one row. data: a mesh; default a sphere. device: of torch's tensors."""
     mesh, matrices = sphere(SMOKE_FACES if settings.smoke else N_FACES), view_matrices(1)
-    target = hard_silhouettes(squashed(mesh), matrices, size, settings.device)
-    rounds = SMALL_ROUNDS if settings.smoke else ROUNDS
+    shape = squashed(mesh)
+    if data is not None:
+        mesh, shape, matrices = data.mesh, data.target, data.matrices[:1]
+    target = hard_silhouettes(shape, matrices, size, settings.device)
+    rounds = ROUNDS if device == "cpu" else CUDA_ROUNDS
+    rounds = SMALL_ROUNDS if settings.smoke else rounds
     before = copies.measure()
     with DressiAD(settings.device) as ad, DressiAD(settings.device) as own:
         native(mesh, matrices, target, ad)
-        steps: list[Steps] = [ad, LayerStep(mesh, matrices, target, own), TorchStep(mesh, target)]
-        times = dict(zip(("native", "layer", "torch"), alternating_ms(steps, rounds), strict=True))
+        layer = LayerStep(mesh, matrices, target, own, device)
+        steps: list[Steps] = [ad, layer, TorchStep(mesh, target, device)]
+        if device != "cpu":
+            steps = [Burst(s) for s in steps]
+        found = [t / (1 if device == "cpu" else CUDA_BURST) for t in alternating_ms(steps, rounds)]
+        times = dict(zip(("native", "layer", "torch"), found, strict=True))
+        way = _way(own, device)
     share = times["layer"] - times["torch"]
     return {
         "case": f"silhouette 1 x {size}, {len(mesh.faces)} faces",
         "size": size,
+        "way": way,
         **{f"{name}_ms": float(np.median(t)) for name, t in times.items()},
         "ratio": float(np.median(share / times["native"])),
         "ratio_with_torch": float(np.median(times["layer"] / times["native"])),
+        "ratio_to_sum": float(np.median(times["layer"] / (times["native"] + times["torch"]))),
         "copy_ms": (before + copies.measure()) / 2,
     }
+
+
+def _way(ad: DressiAD, device: str) -> str:
+    """How tensors got to the engine."""
+    import torch
+
+    from dressi.torch.share import share_of
+
+    if device == "cpu":
+        return "memory of the host"
+    shared = share_of(ad, torch.device(device)) is not None
+    return "memory of the card" if shared else "copies through the host"
 
 
 def is_available() -> bool:
@@ -141,7 +201,19 @@ def measure(settings: Settings, copies: Copies) -> Table:
     torch.set_num_threads(1)  # more of them wait for the cores that a driver on the CPU uses
     try:
         rows = [measure_size(size, settings, copies) for size in sizes]
+        on_cuda = _on_cuda(settings, copies) if torch.cuda.is_available() else []
     finally:
         torch.set_num_threads(n_threads)
-    holds = all(row["ratio"] <= AT_MOST for row in rows)
-    return Table(COLUMNS, rows, [(f"ratio of every size <= {AT_MOST}", holds)])
+    holds = [(f"ratio of every size <= {AT_MOST}", all(row["ratio"] <= AT_MOST for row in rows))]
+    if on_cuda:
+        fit = all(row["ratio_to_sum"] <= CUDA_AT_MOST for row in on_cuda)
+        holds.append((f"ratio_to_sum of every size on CUDA <= {CUDA_AT_MOST}", fit))
+    return Table(COLUMNS, [*rows, *on_cuda], holds)
+
+
+def _on_cuda(settings: Settings, copies: Copies) -> list[dict[str, Any]]:
+    """Rows with the tensors on CUDA's first card."""
+    if settings.smoke:
+        return [measure_size(SMOKE_SIZES[0], settings, copies, device="cuda:0")]
+    meshes = [bumpy(settings, name) for name in CUDA_MESHES]
+    return [measure_size(s, settings, copies, m, "cuda:0") for m in meshes for s in CUDA_SIZES]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from dressi.errors import GraphError
+from dressi.torch.share import Seen
 
 MOST_FACES = 1 << 24
 """Numbers of triangles are stored in float32, where larger ones are not exact."""
@@ -58,9 +60,26 @@ def check_minibatch(who: str, name: str, tensor: torch.Tensor, n: int) -> None:
 
 def check_indices(who: str, tri: torch.Tensor, n_vertices: int) -> None:
     """Raise GraphError unless all indices are those of vertices."""
-    low, high = (int(v) for v in torch.aminmax(tri))
+    low, high = _bounds(tri)
     if low < 0 or high >= n_vertices:
         raise GraphError(
             f"{who}: tri must have indices from 0 to {n_vertices - 1}, of {n_vertices} vertices, "
             f"got {low} to {high}"
         )
+
+
+_found: deque[tuple[Seen, tuple[int, int]]] = deque(maxlen=16)
+"""Bounds of tables on a GPU that were checked last: a script has a few, and calls four functions
+with each in every step."""
+
+
+def _bounds(tri: torch.Tensor) -> tuple[int, int]:
+    """The least and the largest number."""
+    if tri.device.type != "cpu":
+        for seen, bounds in _found:
+            if seen.holds(tri):
+                return bounds
+    low, high = (int(v) for v in torch.stack(torch.aminmax(tri)).tolist())
+    if tri.device.type != "cpu":
+        _found.append((Seen(tri), (low, high)))
+    return low, high
