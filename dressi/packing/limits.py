@@ -66,7 +66,7 @@ class DeviceLimits:
 # The least that Vulkan 1.0 guarantees (specification, table "Required Limits").
 MINIMUM = DeviceLimits("minimum")
 
-# Mesa 22.3.6 llvmpipe, as read from the driver.
+# Mesa 22.3.6 llvmpipe, as read from the driver (``vk.query``).
 LLVMPIPE = DeviceLimits(
     "llvmpipe",
     image_dim=16384,
@@ -75,7 +75,7 @@ LLVMPIPE = DeviceLimits(
     sampled_images=128,
     samplers=32,
     storage_buffers=32,
-    storage_images=64,
+    storage_images=63,
     uniform_slots=4096,
     storage_words=1 << 25,
     resources=128,

@@ -158,6 +158,11 @@ def has_format_feature(api: Api, physical: CData, feature: str) -> Callable[[str
     return lambda name: bool(format_features(api, physical, FORMATS[name]) & bit)
 
 
+MOST_ON_LLVMPIPE = 63
+"""Storage images of a shader. Mesa's CPU driver (22.3.6) says 64; a shader that has as many reads
+wrong pixels, or the driver crashes."""
+
+
 def read_limits(
     api: Api,
     physical: CData,
@@ -193,7 +198,11 @@ def read_limits(
         storage_buffers=count(
             m.maxPerStageDescriptorStorageBuffers, m.maxDescriptorSetStorageBuffers
         ),
-        storage_images=count(m.maxPerStageDescriptorStorageImages, m.maxDescriptorSetStorageImages),
+        storage_images=count(
+            m.maxPerStageDescriptorStorageImages,
+            m.maxDescriptorSetStorageImages,
+            MOST_ON_LLVMPIPE if name.startswith("llvmpipe") else UNLIMITED,
+        ),
         uniform_slots=count(m.maxUniformBufferRange // 16),
         storage_words=m.maxStorageBufferRange // 4,
         group_lanes=min(m.maxComputeWorkGroupInvocations, m.maxComputeWorkGroupSize[0]),

@@ -125,3 +125,13 @@ def test_every_component_is_added_without_float_atomics(vtype: VType) -> None:
     assert np.abs(got.reshape(want.shape) - want).max() < 1e-4
     text = "\n".join(adder("add", "b", vtype, LOOP))
     assert text.count("add_one(i + ") == 1
+
+
+def test_a_shader_may_read_as_many_images_as_the_limits_say() -> None:
+    """Mesa's CPU driver says 64 storage images, and reads wrong pixels from that many."""
+    n, rng = 64, np.random.default_rng(0)
+    tables = [F.leaf(rng.uniform(size=(16, 1)), FLOAT) for _ in range(n)]
+    rows = F.leaf(np.arange(16)[::-1].reshape(4, 4, 1), INT)
+    y = F.add_n([F.lookup(t, rows) * float(k + 1) for k, t in enumerate(tables)])
+    with DressiAD() as ad:
+        np.testing.assert_allclose(ad.recv_img(y)[None], evaluate([y], {})[0], rtol=1e-5)

@@ -78,7 +78,7 @@ class Settings(common.Settings):
     frames: int = option(24, "of the turntable", smoke=2, least=1, quick=4)
     frame_size: int = option(320, "pixels on a side of the turntable", smoke=32, least=16)
     fit_size: int = option(
-        96, "pixels on a side of each of the fit's four views", smoke=16, least=8
+        96, "pixels on a side of each of the fit's four views", smoke=16, least=8, quick=64
     )
     iterations: int = option(150, "of the fit", smoke=2, least=1)
     parts: tuple[str, ...] = option(
