@@ -8,6 +8,7 @@ import ctypes
 import logging
 import os
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,22 @@ def test_why_nothing_is_shared_is_said_once(
         monkeypatch.setenv("DRESSI_SHARE", "0")
         assert share._opened(ad, torch.device("cuda:0")) == "DRESSI_SHARE is 0"
         assert share.share_of(ad, torch.device("cpu")) is None
+
+
+def test_another_card_and_missing_extensions_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = SimpleNamespace(uuid="GPU-00000000-0000-0000-0000-00000000ABCD")
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: card)
+    with DressiAD() as ad:
+        own, device = ad.runtime.device, torch.device("cuda:0")
+        why = share._opened(ad, device)
+        assert why.startswith(f"Dressi runs on {own.info.name}") and "00000000abcd" in why
+        card.uuid = own.info.uuid
+        monkeypatch.setattr(own.context, "sharing", frozenset({"VK_KHR_timeline_semaphore"}))
+        assert share._opened(ad, device) == (
+            f"{own.info.name} does not offer VK_KHR_external_memory_fd, "
+            "VK_KHR_external_semaphore_fd"
+        )
 
 
 @pytest.fixture
