@@ -5,6 +5,7 @@ No CUDA here: ``fake_cuda`` imports what Vulkan exports, on lavapipe, whose memo
 from __future__ import annotations
 
 import ctypes
+import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -235,6 +236,21 @@ def test_a_closed_plan_lets_memory_go_and_is_built_again(
         compiled.close()
         assert len(driver.named("cuDestroyExternalMemory")) > 0
     assert len(driver.named("cuImportExternalMemory")) > held - 1
+
+
+def test_graphs_that_come_and_go_leave_no_memory(shared: tuple[DressiAD, FakeDriver]) -> None:
+    ad, driver = shared
+    held = []
+    for _ in range(4):
+        x = Variable(FLOAT, (5, 3), name="x")
+        value = torch.ones(1, 3, 5, 1, requires_grad=True)
+        apply(Compiled([x], [x * x], ad, CARD), value)[0].sum().backward()
+        del x
+        gc.collect()
+        ad.runtime.enter()
+        made, freed = (len(driver.named(f"cu{n}ExternalMemory")) for n in ("Import", "Destroy"))
+        held.append((made - freed, ad.runtime.device.live_handles()["VkBuffer"]))
+    assert held[1:] == [held[1]] * 3 and held[0][0] == held[1][0]
 
 
 def test_tall_stacks_and_graphs_with_a_state_go_through_the_host(
