@@ -102,8 +102,7 @@ def test_another_card_and_missing_extensions_are_named(monkeypatch: pytest.Monke
         card.uuid = own.info.uuid
         monkeypatch.setattr(own.context, "sharing", frozenset({"VK_KHR_timeline_semaphore"}))
         assert share._opened(ad, device) == (
-            f"{own.info.name} does not offer VK_KHR_external_memory_fd, "
-            "VK_KHR_external_semaphore_fd"
+            f"{own.info.name} does not offer VK_KHR_external_memory_fd"
         )
 
 
@@ -181,6 +180,24 @@ def test_a_fit_through_shared_memory_is_that_through_the_host(
         if c[0].endswith("ExternalSemaphoresAsync")
     ]
     assert numbers == list(range(1, 13))
+
+
+def test_where_there_is_no_semaphore_the_host_waits(
+    shared: tuple[DressiAD, FakeDriver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ad, driver = shared
+    waited: list[bool] = []
+    monkeypatch.setattr(FakeStream, "synchronize", lambda _: waited.append(True))
+    waiting = share.TorchShare(ad.runtime.device, CARD, cuda.Cuda(0, driver), semaphore=False)
+    monkeypatch.setattr(torch_function, "share_of", lambda *_: waiting)
+    compiled, values = _silhouette(ad, CARD)
+    got = _fit(compiled, values, 2)
+    with DressiAD() as other:
+        plain, _ = _silhouette(other, None)
+        want = _fit(plain, values, 2)
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)  # sums in another order
+    assert len(waited) >= 4 and not driver.named("cuSignalExternalSemaphoresAsync")
 
 
 def test_what_did_not_change_is_not_sent_again(shared: tuple[DressiAD, FakeDriver]) -> None:
