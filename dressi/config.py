@@ -5,7 +5,8 @@ DRESSI_VALIDATE  1: Vulkan validation layers on, messages become errors
 DRESSI_CACHE     folder of the shader and pipeline caches (default: the user's cache folder)
 DRESSI_PROFILE   off, or the name of a preset, instead of the measured speeds of the device
 DRESSI_DUMP      folder that receives graph, plan and GLSL of every build
-DRESSI_SHARE     0: tensors on a GPU are copied through the host also where that need not be
+DRESSI_SHARE     0: tensors on a GPU are copied through the host also where that need not be; wait:
+                 they are not, but the host waits, in place of the GPU
 DRESSI_STRICT    1: what would be a DressiWarning is an error
 DRESSI_DEBUG     1 a line per build, 2 plans, 3 graphs and the program after every pass of
                  packing (checked, too), 4 shaders, on the logger "dressi"
@@ -29,9 +30,10 @@ def validation() -> bool:
     return os.environ.get("DRESSI_VALIDATE", "0") not in ("", "0")
 
 
-def sharing() -> bool:
-    """``DRESSI_SHARE``: whether memory of a GPU may be shared with PyTorch."""
-    return os.environ.get("DRESSI_SHARE", "1") != "0"
+def sharing() -> str:
+    """``DRESSI_SHARE``: ``0`` where memory of a GPU is not to be shared with PyTorch, ``wait``
+    where the host waits for both instead of the GPU."""
+    return os.environ.get("DRESSI_SHARE", "1")
 
 
 _strict: list[bool] = []

@@ -16,7 +16,7 @@ class Share(Protocol):
     """The other library. Its arrays are views of memory that both see, or its own."""
 
     timeline: Any
-    """``dressi.vk.external.Timeline`` of the submits."""
+    """``dressi.vk.external.Timeline`` of the submits; None where the host waits."""
 
     def memory(self, fd: int, n_bytes: int, size: int) -> Any:
         """Import memory: ``dressi.vk.external.Importer``."""
@@ -24,7 +24,7 @@ class Share(Protocol):
 
     def run(self, batch: Batch) -> None:
         """Submit a batch after the work that the library has queued, and let what it queues next
-        wait for it. The host does not wait."""
+        wait for it. The host does not wait, where there is a timeline."""
         ...
 
     def settle(self) -> None:

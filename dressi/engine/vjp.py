@@ -59,8 +59,8 @@ class VJP:
 
     ``DressiAD.vjp`` makes one. It frees what it holds on the device when it is closed or dropped.
     Methods may be called from any thread; one at a time runs per engine. With a share, floats are
-    arrays of another library on the same card (layers, H, W, *tail), which are not checked; no
-    method waits for the device.
+    arrays of another library on the same card (layers, H, W, *tail), which are not checked, and
+    methods need not wait for the device.
     """
 
     def __init__(

@@ -8,12 +8,15 @@ Interoperability"); by ctypes, so that nothing has to be built or installed.
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 from collections.abc import Callable
 from ctypes import POINTER, Structure, Union, byref, c_char_p, c_int, c_uint, c_ulonglong, c_void_p
 from typing import Any
 
 from dressi.errors import DeviceError
+
+log = logging.getLogger("dressi")
 
 LIBRARY = "libcuda.so.1"
 
@@ -88,7 +91,10 @@ class Cuda:
         except OSError as error:
             raise DeviceError(f"CUDA's driver library cannot be loaded: {error}") from None
         if library is None:
-            _declare(self._lib)
+            try:
+                _declare(self._lib)
+            except AttributeError as error:  # a driver before CUDA 10
+                raise DeviceError(f"CUDA's driver library is too old: {error}") from None
         card, self._context = c_int(), c_void_p()
         self._call("cuInit", 0)
         self._call("cuDeviceGet", byref(card), index)
@@ -126,9 +132,9 @@ class Cuda:
 
     def release_memory(self, handle: int, address: int) -> None:
         """Unmap and forget imported memory, after the card is done with it."""
-        with self._current:
-            self._call("cuMemFree_v2", c_ulonglong(address))
-            self._call("cuDestroyExternalMemory", c_void_p(handle))
+        self._release(
+            ("cuMemFree_v2", c_ulonglong(address)), ("cuDestroyExternalMemory", c_void_p(handle))
+        )
 
     def import_timeline(self, fd: int) -> int:
         """Return the handle of a timeline semaphore. The descriptor is taken over, also where this
@@ -146,8 +152,17 @@ class Cuda:
 
     def release_timeline(self, handle: int) -> None:
         """Forget an imported semaphore."""
-        with self._current:
-            self._call("cuDestroyExternalSemaphore", c_void_p(handle))
+        self._release(("cuDestroyExternalSemaphore", c_void_p(handle)))
+
+    def _release(self, *calls: tuple[str, Any]) -> None:
+        """Call functions that give something back. What fails has nothing to give back any more: at
+        the end of a process CUDA may be gone first."""
+        try:
+            with self._current:
+                for name, argument in calls:
+                    self._call(name, argument)
+        except DeviceError as error:
+            log.debug("dressi.torch: %s", error)
 
     def between(
         self, timeline: int, before: int, after: int, stream: int, submit: Callable[[], None]

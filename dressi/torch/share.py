@@ -2,7 +2,8 @@
 
 In: an engine, the device of tensors. Out: ``TorchShare``, through which a ``VJP`` moves data:
 buffers of the card that both libraries see, and one timeline semaphore by which each waits for the
-other on the card. Where that cannot be, the reason is logged once, and tensors go through the host.
+other on the card, or the host for both. Where memory cannot be shared, the reason is logged once,
+and tensors go through the host.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dressi.packing import DeviceLimits
 from dressi.packing.layout import layout
 from dressi.torch.cuda import Cuda
 from dressi.vk import Device
-from dressi.vk.external import Timeline, obstacle
+from dressi.vk.external import Timeline, has_timelines, obstacle
 
 log = logging.getLogger("dressi")
 
@@ -51,7 +52,7 @@ def share_of(ad: DressiAD, device: torch.device) -> TorchShare | None:
 def _opened(ad: DressiAD, device: torch.device) -> TorchShare | str:
     """A new share, or why there is none."""
     own = ad.runtime.device
-    if not config.sharing():
+    if config.sharing() == "0":
         return "DRESSI_SHARE is 0"
     if device.type != "cuda" or torch.version.cuda is None:
         return "they are not CUDA's"
@@ -64,7 +65,8 @@ def _opened(ad: DressiAD, device: torch.device) -> TorchShare | str:
     if why:
         return why
     try:
-        return TorchShare(own, device, Cuda(device.index))
+        semaphore = config.sharing() != "wait" and has_timelines(own.context)
+        return TorchShare(own, device, Cuda(device.index), semaphore)
     except DressiError as error:
         return str(error)
 
@@ -101,11 +103,18 @@ class _Mapped:
 
 
 class TorchShare:
-    """``dressi.engine.share.Share`` for tensors on one card."""
+    """``dressi.engine.share.Share`` for tensors on one card. semaphore: whether both libraries wait
+    for each other there; else the host waits for both."""
 
-    def __init__(self, own: Device, device: torch.device, cuda: Cuda) -> None:
+    def __init__(
+        self, own: Device, device: torch.device, cuda: Cuda, semaphore: bool = True
+    ) -> None:
         self.name = own.info.name
         self.device, self._cuda = device, cuda
+        self._last: int | None = None  # the stream of the submit before
+        self.timeline: Timeline | None = None
+        if not semaphore:
+            return
         self.timeline = Timeline(own)
         try:
             self._semaphore = cuda.import_timeline(self.timeline.fd())
@@ -113,7 +122,6 @@ class TorchShare:
             self.timeline.close()
             raise
         self.timeline.at_close(lambda: cuda.release_timeline(self._semaphore))
-        self._last: int | None = None  # the stream of the submit before
 
     def memory(self, fd: int, n_bytes: int, size: int) -> _Mapped:
         """Import memory as a float32 tensor of its first n_bytes."""
@@ -129,6 +137,11 @@ class TorchShare:
             last = torch.cuda.ExternalStream(self._last, self.device)
             torch.cuda.current_stream(self.device).wait_stream(last)  # it may still read results
         self._last = stream
+        if self.timeline is None:
+            self.settle()
+            batch.start()
+            batch.finish()
+            return
         before, after = self.timeline.advance()
         self._cuda.between(self._semaphore, before, after, stream, batch.start)
 

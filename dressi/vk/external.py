@@ -14,7 +14,7 @@ from dressi.vk.api import Arena, CData
 from dressi.vk.context import Context, Owned
 from dressi.vk.memory import Buffer, Memory, bind, make_buffer
 from dressi.vk.owner import Owner
-from dressi.vk.query import SHARING
+from dressi.vk.query import MEMORY, SHARING
 
 _EXPORTABLE, _DEDICATED_ONLY = 0x2, 0x1
 """VkExternalMemoryFeatureFlags."""
@@ -42,9 +42,8 @@ class Importer(Protocol):
 
 def obstacle(ctx: Context) -> str:
     """Why memory of a device cannot be shared, as words for people; empty where it can."""
-    missing = ", ".join(sorted(SHARING - ctx.sharing))
-    if missing:
-        return f"{ctx.info.name} does not offer {missing}"
+    if MEMORY not in ctx.sharing:
+        return f"{ctx.info.name} does not offer {MEMORY}"
     api, arena = ctx.api, Arena(ctx.api)
     name = "vkGetPhysicalDeviceExternalBufferProperties"
     query = api.instance_function(ctx.instance.handle, name)
@@ -59,6 +58,11 @@ def obstacle(ctx: Context) -> str:
     if not features & _EXPORTABLE or features & _DEDICATED_ONLY:
         return f"{ctx.info.name} does not export memory of buffers (features {features:#x})"
     return ""
+
+
+def has_timelines(ctx: Context) -> bool:
+    """Whether a ``Timeline`` can be exported."""
+    return ctx.sharing >= SHARING
 
 
 def _usage(ctx: Context) -> int:

@@ -23,8 +23,8 @@ FORMATS = {
 }
 """Format of an ImagePlan to Vulkan's name. Vulkan 1.0 requires all six as colour attachments."""
 
-TIMELINE = "VK_KHR_timeline_semaphore"
-SHARING = frozenset({"VK_KHR_external_memory_fd", "VK_KHR_external_semaphore_fd", TIMELINE})
+MEMORY, TIMELINE = "VK_KHR_external_memory_fd", "VK_KHR_timeline_semaphore"
+SHARING = frozenset({MEMORY, "VK_KHR_external_semaphore_fd", TIMELINE})
 """Extensions that ``dressi.vk.external`` needs."""
 
 _TYPES = {1: "gpu-integrated", 2: "gpu-discrete", 3: "gpu-virtual", 4: "cpu"}

@@ -5,9 +5,11 @@ No CUDA here: ``fake_cuda`` imports what Vulkan exports, on lavapipe, whose memo
 from __future__ import annotations
 
 import ctypes
+import gc
 import logging
 import os
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -89,6 +91,21 @@ def test_why_nothing_is_shared_is_said_once(
         assert share.share_of(ad, torch.device("cpu")) is None
 
 
+def test_another_card_and_missing_extensions_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = SimpleNamespace(uuid="GPU-00000000-0000-0000-0000-00000000ABCD")
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: card)
+    with DressiAD() as ad:
+        own, device = ad.runtime.device, torch.device("cuda:0")
+        why = share._opened(ad, device)
+        assert why.startswith(f"Dressi runs on {own.info.name}") and "00000000abcd" in why
+        card.uuid = own.info.uuid
+        monkeypatch.setattr(own.context, "sharing", frozenset({"VK_KHR_timeline_semaphore"}))
+        assert share._opened(ad, device) == (
+            f"{own.info.name} does not offer VK_KHR_external_memory_fd"
+        )
+
+
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[DressiAD, FakeDriver]]:
     """An engine that shares memory with tensors of the CPU."""
@@ -165,6 +182,24 @@ def test_a_fit_through_shared_memory_is_that_through_the_host(
     assert numbers == list(range(1, 13))
 
 
+def test_where_there_is_no_semaphore_the_host_waits(
+    shared: tuple[DressiAD, FakeDriver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ad, driver = shared
+    waited: list[bool] = []
+    monkeypatch.setattr(FakeStream, "synchronize", lambda _: waited.append(True))
+    waiting = share.TorchShare(ad.runtime.device, CARD, cuda.Cuda(0, driver), semaphore=False)
+    monkeypatch.setattr(torch_function, "share_of", lambda *_: waiting)
+    compiled, values = _silhouette(ad, CARD)
+    got = _fit(compiled, values, 2)
+    with DressiAD() as other:
+        plain, _ = _silhouette(other, None)
+        want = _fit(plain, values, 2)
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)  # sums in another order
+    assert len(waited) >= 4 and not driver.named("cuSignalExternalSemaphoresAsync")
+
+
 def test_what_did_not_change_is_not_sent_again(shared: tuple[DressiAD, FakeDriver]) -> None:
     ad, _ = shared
     compiled, values = _silhouette(ad, CARD)
@@ -218,6 +253,21 @@ def test_a_closed_plan_lets_memory_go_and_is_built_again(
         compiled.close()
         assert len(driver.named("cuDestroyExternalMemory")) > 0
     assert len(driver.named("cuImportExternalMemory")) > held - 1
+
+
+def test_graphs_that_come_and_go_leave_no_memory(shared: tuple[DressiAD, FakeDriver]) -> None:
+    ad, driver = shared
+    held = []
+    for _ in range(4):
+        x = Variable(FLOAT, (5, 3), name="x")
+        value = torch.ones(1, 3, 5, 1, requires_grad=True)
+        apply(Compiled([x], [x * x], ad, CARD), value)[0].sum().backward()
+        del x
+        gc.collect()
+        ad.runtime.enter()
+        made, freed = (len(driver.named(f"cu{n}ExternalMemory")) for n in ("Import", "Destroy"))
+        held.append((made - freed, ad.runtime.device.live_handles()["VkBuffer"]))
+    assert held[1:] == [held[1]] * 3 and held[0][0] == held[1][0]
 
 
 def test_tall_stacks_and_graphs_with_a_state_go_through_the_host(

@@ -44,7 +44,7 @@ RATE = 1e-4  # the shape, and so the work of a step, hardly changes while it is 
 ROUNDS, CUDA_ROUNDS, SMALL_ROUNDS = 25, 10, 2
 AT_MOST = 1.15
 """Ratio of a layer's step, without torch's own share, to a native one, at most."""
-CUDA_SIZES, CUDA_MESHES = (256, 512, 1024, 2048), ("t1_682.npz", "t1_51414.npz")
+CUDA_SIZES, CUDA_FACES = (256, 512, 1024, 2048), (682, 51414)
 CUDA_BURST = 10
 """Steps between two looks at the clock where torch does not wait for its own."""
 CUDA_AT_MOST = 1.3
@@ -215,5 +215,14 @@ def _on_cuda(settings: Settings, copies: Copies) -> list[dict[str, Any]]:
     """Rows with the tensors on CUDA's first card."""
     if settings.smoke:
         return [measure_size(SMOKE_SIZES[0], settings, copies, device="cuda:0")]
-    meshes = [bumpy(settings, name) for name in CUDA_MESHES]
+    meshes = [_mesh(settings, n) for n in CUDA_FACES]
     return [measure_size(s, settings, copies, m, "cuda:0") for m in meshes for s in CUDA_SIZES]
+
+
+def _mesh(settings: Settings, n_faces: int) -> Bumpy:
+    """A mesh of the data folder; without that a sphere of about as many faces."""
+    name = f"t1_{n_faces}.npz"
+    if (settings.data_dir / name).is_file():
+        return bumpy(settings, name)
+    mesh = sphere(n_faces)
+    return Bumpy(mesh, squashed(mesh), view_matrices(1))

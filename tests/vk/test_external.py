@@ -1,0 +1,107 @@
+"""Memory that is exported by a descriptor, and submits that are left running."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dressi.packing.plan import ImagePlan
+from dressi.vk import Device
+from dressi.vk.api import WHOLE_SIZE, Arena
+from dressi.vk.context import Owned
+from dressi.vk.external import Timeline, obstacle
+from dressi.vk.image import create_images
+from dressi.vk.query import TIMELINE
+from dressi.vk.transfer import READBACK, UPLOAD, Batch, Transfer
+
+pytestmark = pytest.mark.gpu
+
+
+class Imported:
+    """Exported memory, imported by Vulkan once more and mapped."""
+
+    def __init__(self, device: Device, fd: int, n_bytes: int, size: int) -> None:
+        ctx = self._ctx = device.context
+        arena, ffi = Arena(ctx.api), ctx.api.ffi
+        chain = arena.struct("VkImportMemoryFdInfoKHR", handleType=1, fd=fd)
+        info = arena.struct("VkMemoryAllocateInfo", pNext=chain, allocationSize=size)
+        self._memory, address = ffi.new("VkDeviceMemory *"), ffi.new("void **")
+        lib = ctx.api.lib
+        assert lib.vkAllocateMemory(ctx.device, info, ctx.api.null, self._memory) == 0
+        assert lib.vkMapMemory(ctx.device, self._memory[0], 0, WHOLE_SIZE, 0, address) == 0
+        self.words = np.frombuffer(ffi.buffer(address[0], n_bytes), np.float32)
+
+    def close(self) -> None:
+        """Free it."""
+        self.words = np.zeros(0, np.float32)
+        self._ctx.api.lib.vkFreeMemory(self._ctx.device, self._memory[0], self._ctx.api.null)
+
+
+class Importer:
+    """Imports memory of a device whose memory the host sees."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def memory(self, fd: int, n_bytes: int, size: int) -> Imported:
+        """Import it."""
+        assert os.fstat(fd) and size >= n_bytes
+        return Imported(self._device, fd, n_bytes, size)
+
+
+@pytest.fixture
+def images(device: Device) -> Iterator[list[Any]]:
+    if "VK_KHR_external_memory_fd" not in device.context.sharing:
+        pytest.skip(obstacle(device.context))
+    if device.info.type != "cpu":
+        pytest.skip("the host maps what is imported: the device's memory must be its own")
+    owned = Owned(device.context)
+    plans = [ImagePlan(k, f"image {k}", "RGBA32F", 5, 3) for k in range(2)]
+    yield create_images(device.context, device.memory, owned, plans)
+    owned.destroy()
+
+
+def test_what_is_written_to_exported_memory_comes_back(device: Device, images: list[Any]) -> None:
+    before = Counter(device.live_handles())
+    up = Transfer(device, UPLOAD, images, "up", Importer(device))
+    down = Transfer(device, READBACK, images, "down", Importer(device))
+    values = np.arange(60, dtype=np.float32)
+    up.views(0)[0][:], up.views(1)[0][:] = values, -values
+    Batch(device, [up, down]).run()
+    assert np.array_equal(down.views(0)[0], values) and np.array_equal(down.views(1)[0], -values)
+    up.close()
+    down.close()
+    assert Counter(device.live_handles()) == before  # where 0 is as good as missing
+
+
+def test_a_submit_waits_for_the_timeline_and_the_next_call_for_the_submit(
+    device: Device, images: list[Any]
+) -> None:
+    if TIMELINE not in device.context.sharing:
+        pytest.skip(f"no {TIMELINE}")
+    ctx = device.context
+    timeline = Timeline(device, exported=False)
+    up, down = (Transfer(device, use, images[:1], use) for use in (UPLOAD, READBACK))
+    batch = Batch(device, [up, down], timeline)
+    name = "vkSignalSemaphoreKHR"
+    found = ctx.api.lib.vkGetDeviceProcAddr(ctx.device, name.encode())
+    signal = ctx.api.ffi.cast(f"PFN_{name}", found)
+    for k in (1.0, 2.0):
+        up.words[0][:] = k
+        before, after = timeline.advance()
+        batch.start()  # waits on the device, and not here
+        info = Arena(ctx.api).struct(
+            "VkSemaphoreSignalInfo", semaphore=timeline.handle, value=before
+        )
+        assert signal(ctx.device, info) == 0
+        device.enter()
+        down.fetch()
+        assert (down.words[0] == k).all() and after == before + 1
+    batch.finish()  # was done: returns at once
+    for one in (up, down, timeline):
+        one.close()
