@@ -106,6 +106,8 @@ def test_normals_of_a_tilted_plane_differ_by_the_tilt_and_of_a_turned_one_by_180
     assert got.normal_from_target_deg == pytest.approx(7.0, abs=1e-4)
     inside_out = Mesh(square.positions, square.faces[:, ::-1])
     assert surface_metrics(inside_out, square, 200).normal_deg == pytest.approx(180.0)
+    both = surface_metrics(inside_out, square, 200, two_sided=True)
+    assert both.normal_deg == pytest.approx(0.0, abs=1e-6)
 
 
 def test_figures_do_not_depend_on_the_unit_of_the_meshes():

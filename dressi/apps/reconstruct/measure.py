@@ -17,6 +17,8 @@ from dressi.apps.reconstruct.targets import draw, target_of_mesh
 from dressi.render.camera import Camera
 from dressi.render.fit import iou, psnr, ssim, surface_metrics
 from dressi.render.scene import Mesh, surface_problems
+from dressi.render.scene.half_edges import EdgeTable
+from dressi.render.scene.welding import first_alike
 
 AMBIENT, KEY = 0.25, 0.75
 TO_LIGHT = np.array([0.48, 0.64, 0.6])
@@ -85,8 +87,12 @@ def surface_figures(mesh: Mesh, target: Mesh, matrices: npt.ArrayLike) -> dict[s
 
 
 def metric_figures(mesh: Mesh, target: Mesh, matrices: npt.ArrayLike) -> dict[str, Any]:
-    """Return the figures of ``surface_metrics``."""
-    found = surface_metrics(mesh, target, visible_from=matrices)
+    """Return the figures of ``surface_metrics``. Targets with borders, or turned two ways, show
+    both sides, in the pictures too."""
+    faces = first_alike(target.positions, 0.0)[target.faces]
+    table = EdgeTable.of(faces)
+    open_or_turned = bool((table.count != 2).any() or table.turned.any())
+    found = surface_metrics(mesh, target, visible_from=matrices, two_sided=open_or_turned)
     return {f.name: getattr(found, f.name) for f in fields(found)}
 
 

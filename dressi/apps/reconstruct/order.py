@@ -4,7 +4,8 @@ another.
 A round moves vertices as its pictures ask. What it folds is smoothed, or made anew from what it
 encloses; where neither helps (thin walls that were pushed through each other), vertices go back
 towards the start of the round (``retreat``), which was in order. So each round ends in order if its
-start was: the start is a remeshed surface that is, or the one before in all its faces.
+start was: the start is a remeshed surface that is, or the one before in all its faces; the first
+is a hull, which is in order, or a given mesh that ``ordered`` has made so.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from scipy.spatial import cKDTree
 
 from dressi.errors import DressiError
 from dressi.render.fit import remesh, retreat, untangle
+from dressi.render.fit.metrics import distance_to_surface
+from dressi.render.fit.orderly_grid import shell
 from dressi.render.fit.remeshing import mean_edge_length
 from dressi.render.fit.untangling import is_untangled, tangled_vertices
 from dressi.render.scene import Mesh, surface_area, surface_problems
@@ -25,19 +28,35 @@ FINER = 4
 """Times that edges are halved around what is tangled: parts of a surface that are nearer to each
 other than its edges are long come apart with shorter ones."""
 
+NEAR = 0.02
+"""Parts of the longest side of its box that untangling may move a given start."""
+
 
 def in_order(mesh: Mesh) -> bool:
     """Return True for a surface, closed or with borders, without flipped faces and crossings."""
     return is_untangled(surface_problems(mesh))
 
 
+def ordered(mesh: Mesh) -> Mesh:
+    """Return a mesh to start from in order: as it is; untangled, where that leaves it where it is;
+    else (parts that cross, sheets of which three meet at an edge) a shell around it."""
+    if in_order(mesh):
+        return mesh
+    try:
+        made = untangle(mesh, rebuild=False)
+    except DressiError:
+        return shell(mesh)
+    away = distance_to_surface(made.positions, mesh.positions, mesh.faces).max()
+    return made if away <= NEAR * np.ptp(mesh.positions, axis=0).max() else shell(mesh)
+
+
 def remeshed(mesh: Mesh, faces: int) -> Mesh:
     """Return the surface in about so many even triangles, in order where that can be.
 
     The first of these that is in order and has no more holes through it than the mesh: so many
-    faces, as they are or smoothed; with edges halved around what is tangled, up to FINER times; made
-    anew from what it encloses; the faces of the mesh, smoothed. Where none is: so many faces, as
-    they are.
+    faces, as they are or smoothed; with edges halved around what is tangled, up to FINER times;
+    made anew from what it encloses; the faces of the mesh, smoothed. Where none is: so many faces,
+    as they are.
     """
     first = made = evenly(mesh, faces)
     if in_order(first):

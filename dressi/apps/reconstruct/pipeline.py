@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy import ndimage
 
 from dressi.apps.reconstruct.cameras import CameraState, Refinement, pictures_without_lens
-from dressi.apps.reconstruct.order import remeshed, repaired
+from dressi.apps.reconstruct.order import ordered, remeshed, repaired
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.rounds import Course, LossWeights, Round, fit_round
 from dressi.apps.reconstruct.texture import Painting, paint
@@ -239,7 +239,7 @@ def said(mesh: Mesh) -> tuple[str, ...]:
 def started(pictures: Pictures, plan: Plan) -> tuple[Mesh, bool]:
     """Return the start of a reconstruction, in the world, and whether it is but a sphere."""
     if isinstance(plan.start, Mesh):
-        return replace(plan.start, uvs=None, uv_faces=None).check(), False
+        return ordered(replace(plan.start, uvs=None, uv_faces=None).check()), False
     masks, matrices = widened(pictures.coverage, pictures.matrices)
     try:
         hull = visual_hull(masks, matrices, plan.hull_cells, disagreeing_views=0)

@@ -24,6 +24,7 @@ from dressi.render.fit.silhouettes import (
     silhouettes,
 )
 from dressi.render.fit.thin_parts import with_thin_parts
+from dressi.render.fit.undecided_holes import without_undecided_holes
 from dressi.render.scene import Mesh
 
 _BLOCK = 4
@@ -67,8 +68,11 @@ def visual_hull(
     other views decide (half of all, and five times as many, must see the place): a hole in one mask
     makes no hole in the hull. None: one for every 48 views; 0: each view is believed. smoothing_px:
     see ``contour_distance``. smallest_part: parts whose volume is below this share of the largest
-    part's are dropped, and so are cavities, which no silhouette can show. What is thinner than a
-    cell, down to a sheet without thickness, is made about a cell thick where masks show it.
+    part's are dropped, and so are cavities, which no silhouette can show, and holes of up to three
+    cells all within a pixel of outlines, which are chance. The surface is in order: where faces
+    would be flipped or cross at the size of a cell, it is smoothed (``orderly_grid``). What is
+    thinner than a cell, down to a sheet without thickness, is made about a cell thick where masks
+    show it.
 
     Raises GraphError (shapes, values, nothing inside, the object reaches the box's sides).
     """
@@ -101,7 +105,15 @@ def visual_hull(
             "  hint: take a larger box; where no view limits the object, add a view that does"
         )
     values = without_small_parts(values, least_share=smallest_part)
+    # Again: holes that are filled may close off cavities.
+    values = without_small_parts(without_undecided_holes(values, _pixel(views, sides)))
     return orderly_isosurface(values, sides[0], spacing, _SHORTEST_EDGE * spacing, name)
+
+
+def _pixel(views: Silhouettes, box: Floats) -> float:
+    """Size of a pixel in the middle of a box, of the median view, world units."""
+    middle = box.mean(axis=0, keepdims=True)
+    return 1.0 / float(np.median(distances_in_views(views, middle)[2]))
 
 
 def _check_numbers(

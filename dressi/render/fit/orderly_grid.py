@@ -1,7 +1,7 @@
 """Surfaces of grids without folds: where the triangles of a grid's values fold at the size of a
 cell, the values there are smoothed until they do not.
 
-In: one number per point of a grid. Out: a closed mesh in order, and the number of rounds it took.
+In: one number per point of a grid, or any mesh (``shell``). Out: a closed mesh in order.
 A rim of a thin wall, a slit or a strand as wide as a cell has no room to turn: triangles on its two
 sides face away from each other. The values are raised a little and smoothed there, so that walls
 and strands grow to a few cells, slits and handles narrower than that close, and all else stays.
@@ -13,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
 
+from dressi.render.fit.closest import closest_on_surface
 from dressi.render.fit.edits import without_slivers
 from dressi.render.fit.isosurface import isosurface, without_small_parts
-from dressi.render.scene import Mesh, surface_problems
+from dressi.render.fit.surface_metrics import sample_surface
+from dressi.render.scene import Mesh, bounding_box, surface_area, surface_problems
 from dressi.render.scene.mesh import flipped_faces
 
 Floats = npt.NDArray[np.float64]
@@ -26,8 +28,8 @@ _RAISED = 0.4
 _FARTHEST = 4.0
 """Cells beyond which values are taken to be equal, so that smoothing stays local."""
 _ROUNDS = 24
-"""Four to ten are what thin sheets and frames take; each smooths more strongly and a quarter of a cell
-further around."""
+"""Four to ten are what thin sheets and frames take; each smooths more strongly, and a quarter of a
+cell further around."""
 
 
 def orderly_isosurface(
@@ -56,6 +58,30 @@ def orderly_isosurface(
             made = without_slivers(raw, shortest_edge)
             bad = _tangled(made)
     return made
+
+
+def shell(mesh: Mesh, cells: int = 96) -> Mesh:
+    """Return a closed surface in order around a mesh that may be anything: what lies within a cell
+    and a half of its faces, and what that encloses.
+
+    cells: of the grid along the longest side of the mesh's box. Raises GraphError (a bad mesh, one
+    without area).
+    """
+    box = bounding_box(mesh.positions)
+    spacing = float(np.ptp(box, axis=0).max()) / cells
+    low = box[0] - 4.0 * spacing
+    shape = np.ceil((box[1] - low) / spacing).astype(int) + 5
+    # Points of the surface, a third of a cell apart, say which points of the grid are near.
+    area = surface_area(mesh.positions, mesh.faces)
+    places = sample_surface(mesh, int(area / (0.3 * spacing) ** 2) + len(mesh.faces))[0]
+    marked = np.zeros(shape, bool)
+    marked[tuple(np.rint((places - low) / spacing).astype(np.int64).T)] = True
+    near = np.argwhere(ndimage.distance_transform_edt(~marked) <= 3.0)
+    values = np.full(shape, -1.5 * spacing)
+    away = closest_on_surface(low + near * spacing, mesh.positions, mesh.faces).distance
+    values[tuple(near.T)] = 1.5 * spacing - away
+    whole = without_small_parts(values)
+    return orderly_isosurface(whole, low, spacing, 0.4 * spacing, mesh.name)
 
 
 def _smoothed_at(cells: Floats, places: Floats, step: int) -> Floats:

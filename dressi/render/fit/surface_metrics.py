@@ -91,13 +91,15 @@ def surface_metrics(
     threshold: float = 0.005,
     visible_from: npt.ArrayLike | None = None,
     seed: int = 0,
+    two_sided: bool = False,
 ) -> SurfaceMetrics:
     """Compare a surface with its target, both ways.
 
     n_samples: points on each surface. threshold: of the F-score, a fraction of the diagonal of the
     target's box. visible_from: (views, 4, 4) world to clip: only those points of the target count
     that one of the views sees (``seen_points``), because what no view sees cannot be known; all
-    points of the mesh count. Raises GraphError (bad meshes or numbers, no point is seen).
+    points of the mesh count. two_sided: the target is a sheet that shows both of its sides: normals
+    count without their sign. Raises GraphError (bad meshes or numbers, no point is seen).
     """
     if not (np.isfinite(threshold) and threshold > 0.0):
         raise GraphError(f"surface_metrics: threshold must be > 0, got {threshold}")
@@ -115,8 +117,8 @@ def surface_metrics(
     back = closest_on_surface(theirs[seen], mesh.positions, mesh.faces)
     normals = face_normals(mesh.positions, mesh.faces).astype(np.float64)
     of_target = face_normals(target.positions, target.faces).astype(np.float64)
-    angles = _degrees(normals[our_face], of_target[there.face])
-    angles_back = _degrees(normals[back.face], of_target[their_face[seen]])
+    angles = _degrees(normals[our_face], of_target[there.face], two_sided)
+    angles_back = _degrees(normals[back.face], of_target[their_face[seen]], two_sided)
     to_target, from_target = there.distance / diagonal, back.distance / diagonal
     precision, recall = (
         float((to_target <= threshold).mean()),
@@ -139,11 +141,12 @@ def surface_metrics(
     )
 
 
-def _degrees(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
-    """Mean angle between unit normals; faces without area (normal 0) do not count."""
+def _degrees(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], two_sided: bool) -> float:
+    """Mean angle between unit normals, of the lines along them where two-sided; faces without area
+    (normal 0) do not count."""
     has = (a != 0.0).any(axis=1) & (b != 0.0).any(axis=1)
+    along = np.einsum("ij,ij->i", a[has], b[has])
     # atan2 keeps small angles exact, where arccos loses half of the digits.
-    angle = np.arctan2(
-        np.linalg.norm(np.cross(a[has], b[has]), axis=1), np.einsum("ij,ij->i", a[has], b[has])
-    )
+    across = np.linalg.norm(np.cross(a[has], b[has]), axis=1)
+    angle = np.arctan2(across, np.abs(along) if two_sided else along)
     return float(np.degrees(angle.mean())) if has.any() else float("nan")
