@@ -125,7 +125,7 @@ def decode_images(
     if len(files) < FEW:
         with _quiet():
             return [decode(file) for file in files]
-    from tqdm.auto import tqdm  # it takes longer to import than few images to decode
+    from tqdm import tqdm  # it takes longer to import than few images to decode
 
     bar = {"total": len(files), "desc": "decoding images", "unit": "image", "leave": False}
     # The filters of warnings belong to the process: they are set around all threads, not in each.
