@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -24,6 +25,8 @@ def atomic_write(path: str | os.PathLike[str], data: bytes) -> None:
     if old is not None and not stat.S_ISREG(old.st_mode) and not stat.S_ISDIR(old.st_mode):
         target.write_bytes(data)
         return
+    if not target.parent.is_dir():  # the error would name the file beside it
+        raise FileNotFoundError(errno.ENOENT, "No such folder", str(target.parent))
     # Not named after the target: a name may be as long as names can be.
     beside = target.with_name(f".dressi-{secrets.token_hex(8)}.tmp")
     try:

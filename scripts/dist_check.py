@@ -1,7 +1,8 @@
-"""Build the sdist, and from it the wheel, into dist/; try the wheel in a clean environment.
+"""Build the sdist, and from it the wheel, into dist/; try the wheel in clean environments.
 
 Exits with a message unless the wheel has every file of the package, imports in an environment that
-holds nothing else, and runs the README's example there. Needs the network, or pip's cache.
+holds nothing else, and runs the README's example there: with this Python, and with each other one
+that Dressi supports and that is on the PATH or among pyenv's. Needs the network, or pip's cache.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import venv
 import zipfile
 from pathlib import Path
 
@@ -20,9 +20,30 @@ ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 
 
-def environment(folder: Path, *packages: str) -> Path:
+OLDEST, NEWEST = (3, 10), (3, 13)
+"""Versions of Python that are tried where they are there."""
+
+
+def interpreters() -> list[str]:
+    """Return this interpreter, and one of each other version that is there."""
+    listing = (Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions").glob("3.*")
+    minors = range(OLDEST[1], NEWEST[1] + 1)
+    paths = [shutil.which(f"python3.{minor}") for minor in minors]
+    paths += [str(folder / "bin" / "python") for folder in sorted(listing)]
+    found = {sys.version_info[:2]: sys.executable}
+    for path in filter(None, paths):
+        ask = [path, "-c", "import sys; print(*sys.version_info[:2])"]
+        told = subprocess.run(ask, capture_output=True, encoding="utf-8")
+        if told.returncode == 0:  # pyenv's shims of versions that are not chosen fail
+            version = tuple(int(n) for n in told.stdout.split())
+            if OLDEST <= version <= NEWEST:
+                found.setdefault(version, path)
+    return list(found.values())
+
+
+def environment(folder: Path, *packages: str, interpreter: str = sys.executable) -> Path:
     """Make a virtual environment with some packages; return its interpreter."""
-    venv.create(folder, with_pip=True)
+    subprocess.run([interpreter, "-m", "venv", folder], check=True)
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages]
     subprocess.run(pip, check=True)
@@ -71,10 +92,12 @@ def main() -> None:
         scratch = Path(name)
         wheel, sdist = build(scratch)
         check_files(wheel)
-        python = environment(scratch / "clean", str(wheel))
-        # Isolated (-I), and from another folder: the checkout is not found.
-        for arguments in (["-I", "-m", "dressi", "devices"], ["-I", "-c", example()]):
-            subprocess.run([python, *arguments], check=True, cwd=scratch)
+        for k, interpreter in enumerate(interpreters()):
+            python = environment(scratch / f"clean{k}", str(wheel), interpreter=interpreter)
+            subprocess.run([python, "--version"], check=True)
+            # Isolated (-I), and from another folder: the checkout is not found.
+            for arguments in (["-I", "-m", "dressi", "devices"], ["-I", "-c", example()]):
+                subprocess.run([python, *arguments], check=True, cwd=scratch)
         print(f"{wheel.name} and {sdist.name} are good")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dressi.ad.idioms import not_a_leaf
+from dressi.ad.idioms import no_vtype, not_a_leaf
 from dressi.ad.operators import Operators
 from dressi.ad.shape import Size, checked_shape
 from dressi.ad.vtype import VType
@@ -90,11 +90,7 @@ class Variable(Operators):
         name: str | None = None,
     ) -> None:
         if not isinstance(vtype, VType):
-            raise GraphError(
-                f"Variable: vtype must be a VType, got {short(vtype)}\n"
-                "  hint: Variable(VEC3, (width, height)) and ad.send_img(x, array), or "
-                "F.leaf(array, VEC3)"
-            )
+            raise no_vtype("Variable", short(vtype))
         what = f"Variable {name}" if name else "Variable"
         checked, n_layers = checked_shape(what, size, layers)
         if requires_grad and vtype.is_int:

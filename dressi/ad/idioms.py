@@ -305,6 +305,14 @@ def _no_numbers(x: Any) -> GraphError:
     )
 
 
+def no_vtype(who: str, given: str) -> GraphError:
+    """Return the error for something else in the place of a type."""
+    return GraphError(
+        f"{who}: vtype must be a VType, got {given}\n  hint: Variable(VEC3, (width, height)) and "
+        "ad.send_img(x, array), or F.leaf(array, VEC3)"
+    )
+
+
 def not_a_leaf(x: Any) -> GraphError:
     """Return the error for ``requires_grad`` of a Variable that is computed."""
     return GraphError(

@@ -67,19 +67,24 @@ def say_levels(v: Variable, array: np.ndarray) -> None:
     """Warn where a VEC3 or VEC4 image holds the levels of an 8-bit photo, as floats or integers:
     whole numbers in [0, 255], of many values; and a FLOAT image those of a mask, up to 255. Looks
     at a few numbers first."""
-    if v.vtype not in (FLOAT, VEC3, VEC4) or 1 in v.size:
+    if v.vtype not in (FLOAT, VEC3, VEC4) or 1 in v.size or not holds_levels(array):
         return
+    if array.max() == 255 or v.vtype is not FLOAT:
+        _say_bytes(v, "a picture of whole numbers", int(array.max()), 255)
+
+
+def holds_levels(array: np.ndarray) -> bool:
+    """Whether numbers are the levels of an 8-bit picture: whole, in [0, 255], of many values."""
     few = array.reshape(-1)[:: max(array.size // SAMPLE, 1)]
     if (few != np.rint(few)).any():
-        return
+        return False
     low, high = array.min(), array.max()
     if low < 0 or not LEAST_BYTE <= high <= 255 or (array != np.rint(array)).any():
-        return
+        return False
     n_levels = len(np.unique(array))
     if n_levels == array.size == high - low + 1:
-        return  # numbers that count
-    if high == 255 or (n_levels >= LEAST_LEVELS and v.vtype is not FLOAT):
-        _say_bytes(v, "a picture of whole numbers", int(high), 255)
+        return False  # numbers that count
+    return bool(high == 255 or n_levels >= LEAST_LEVELS)
 
 
 def say_rounded(what: str, given: np.ndarray) -> None:

@@ -6,7 +6,7 @@ In: a parser with all commands. Out: text for bash, zsh or fish.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 SHELLS = ("bash", "zsh", "fish")
@@ -15,11 +15,13 @@ SHELLS = ("bash", "zsh", "fish")
 @dataclass(frozen=True)
 class Level:
     """What may follow a command. path: its words, none for ``dressi`` itself. words: commands and
-    names; options: by their longest name; each with its help."""
+    names; options: by their longest name; each with its help. values: what an option that takes one
+    may be given, () for anything."""
 
     path: tuple[str, ...]
     words: dict[str, str]
     options: dict[str, str]
+    values: dict[str, tuple[str, ...]]
 
 
 def levels(
@@ -29,6 +31,7 @@ def levels(
     its options, by command, as tables of ``bench``."""
     words: dict[str, str] = dict(names.get(" ".join(path), {}))
     options: dict[str, str] = {}
+    values: dict[str, tuple[str, ...]] = {}
     below = []
     for action in parser._actions:  # argparse has no public way to them
         if isinstance(action, argparse._SubParsersAction):
@@ -38,9 +41,11 @@ def levels(
                 below.append((name, sub))
         elif action.option_strings:
             options[max(action.option_strings, key=len)] = action.help or ""
+            if action.nargs != 0:
+                values |= dict.fromkeys(action.option_strings, tuple(action.choices or ()))
         elif action.choices:
             words.update(dict.fromkeys(action.choices, ""))
-    yield Level(path, words, options)
+    yield Level(path, words, options, values)
     for name, sub in below:
         yield from levels(sub, names, (*path, name))
 
@@ -70,11 +75,24 @@ def _walk(found: list[Level], words: str) -> str:
 
 
 def _bash(found: list[Level]) -> str:
-    take = 'COMPREPLY=($(compgen -W "{words}" -- "${{COMP_WORDS[COMP_CWORD]}}"))'
+    def offer(words: Iterable[str]) -> str:
+        return f"""COMPREPLY=($(compgen -W "{" ".join(words)}" -- "$cur")); return ;;"""
+
+    lines = []  # what follows an option, then options, then words; where there are none, files
+    for level in sorted(found, key=lambda level: -len(level.path)):
+        at = " ".join(level.path)
+        chosen = {option: own for option, own in level.values.items() if own}
+        lines += [f'    "{at} {option}":*) {offer(own)}' for option, own in chosen.items()]
+        files = [f'"{at} {option}":*' for option in level.values.keys() - chosen.keys()]
+        lines += [f"    {'|'.join(sorted(files))}) return ;;"] if files else []
+        lines.append(f'    "{at} "*:-*) {offer(level.options)}')
+        lines.append(f'    "{at} "*) {offer(level.words)}')
+    cases = "\n".join(lines)
     return (
         '# eval "$(dressi completion bash)" in ~/.bashrc\n_dressi() {\n'
         + _walk(found, '"${COMP_WORDS[@]:1:COMP_CWORD-1}"')
-        + f'  case "$at" in\n{_cases(found, take)}\n  esac\n}}\n'
+        + '  local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}"\n'
+        + f'  COMPREPLY=()\n  case "$at $prev:$cur" in\n{cases}\n  esac\n}}\n'
         "complete -o default -F _dressi dressi\n"
     )
 

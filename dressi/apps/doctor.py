@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from dressi.ad import Variable, build_backward, evaluate
 from dressi.ad.registry import OPS, Case

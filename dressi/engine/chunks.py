@@ -19,7 +19,7 @@ def run_in_chunks(
 ) -> None:
     """Run n steps, ``every`` at once. run: does so many. progress: a bar on standard error, or in a
     notebook, with the loss."""
-    from tqdm.auto import tqdm  # it takes a while to import, and few ask for it
+    from tqdm import tqdm  # it takes a while to import, and few ask for it
 
     done = 0
     with tqdm(total=n, unit="step", disable=not progress) as bar:

@@ -62,8 +62,10 @@ class Store:
             for folder in (self.results, self.files, self.failed, self.claims):
                 folder.mkdir(parents=True, exist_ok=True)
             probe = self.folder / f".probe-{secrets.token_hex(8)}"
-            probe.write_bytes(b"\0")
-            probe.unlink()
+            try:
+                probe.write_bytes(b"\0")
+            finally:  # a full disk makes a file, and refuses its byte
+                probe.unlink(missing_ok=True)
         except OSError as error:
             raise DressiError(f"{self.folder}: cannot write there: {error}") from None
 

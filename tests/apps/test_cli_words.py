@@ -127,6 +127,9 @@ def test_completion_has_every_command_and_option(shell: str) -> None:
         ("dressi bench st", "steps"),
         ("dressi demo --texture-it", "--texture-iterations"),
         ("dressi experiment camera --smo", "--smoke"),
+        ("dressi fit --segment gr", "grabcut"),
+        ("dressi fit --images ''", ""),  # the shell offers files then
+        ("dressi view ''", ""),
     ],
 )
 def test_bash_completes_what_is_typed(words: str, wanted: str) -> None:

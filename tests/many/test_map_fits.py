@@ -282,6 +282,22 @@ def test_a_full_disk_stops_the_run_with_one_message(
     assert not any((tmp_path / "claims").iterdir()) and not any((tmp_path / "files").iterdir())
 
 
+def test_a_folder_that_cannot_be_written_is_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk makes a file and refuses its first byte."""
+    write = Path.write_bytes
+
+    def full(path: Path, data: bytes) -> int:
+        write(path, b"")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(DressiError, match=r"cannot write there: .*No space left"):
+        run(many_fits.square, ITEMS, tmp_path)
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+
+
 @pytest.mark.parametrize(
     ("items", "given", "says"),
     [

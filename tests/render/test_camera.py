@@ -172,3 +172,17 @@ def test_from_opencv_names_what_is_wrong(change, words):
 def test_an_angle_that_may_be_in_radians_is_doubted():
     with pytest.warns(DressiWarning, match="0.785 is in degrees; of radians it is 44.98"):
         perspective(0.785, 1.0, 0.1, 10.0)
+    for meant in (0.5, 5.0, 45.0):  # a telescope; and no warning is an error here
+        perspective(meant, 1.0, 0.1, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("view", "hint"),
+    [
+        (look_at((0, 0, 4)).T, "it looks transposed"),
+        (perspective(45.0, 1.0, 0.1, 10.0), r"Camera\(view, projection\)"),
+    ],
+)
+def test_a_view_that_is_none_is_refused(view, hint):
+    with pytest.raises(GraphError, match=rf"must have the last row 0, 0, 0, 1(.|\n)*{hint}"):
+        Camera(view, perspective(45.0, 1.0, 0.1, 10.0), "front")

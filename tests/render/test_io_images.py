@@ -7,12 +7,13 @@ import os
 import stat
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from dressi.errors import GraphError, LoadError
+from dressi.errors import DressiWarning, GraphError, LoadError
 from dressi.render.io import (
     atomic_write,
     contact_sheet,
@@ -301,3 +302,16 @@ def test_every_mesh_format_keeps_links_and_modes(tmp_path, ending):
     save_mesh(link, icosphere(1))
     assert link.is_symlink() and stat.S_IMODE(real.stat().st_mode) == 0o640
     assert len(load_mesh(real).faces) == len(load_mesh(link).faces) == 80
+
+
+def test_levels_as_floats_are_not_clipped_without_a_word(tmp_path: Path) -> None:
+    levels = np.arange(192.0).reshape(8, 8, 3)[::-1] // 2 * 2
+    with pytest.warns(DressiWarning, match="up to 190 are clipped"):
+        write_png(tmp_path / "a.png", levels)
+    write_png(tmp_path / "a.png", levels.astype(np.uint8))
+    write_png(tmp_path / "a.png", levels / 10)  # brighter than white
+
+
+def test_a_missing_folder_is_named_not_the_file_beside_the_target(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"No such folder: .*gone"):
+        write_png(tmp_path / "gone" / "a.png", np.zeros((2, 2, 3)))

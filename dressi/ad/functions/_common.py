@@ -10,7 +10,7 @@ import numpy as np
 
 from dressi.ad.evaluate import as_array
 from dressi.ad.graph import Function, Size, Variable, short
-from dressi.ad.idioms import Identity, not_in_graph
+from dressi.ad.idioms import Identity, no_vtype, not_in_graph
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.precision import say_far
 from dressi.ad.registry import FREE, Case, Infer, Op, Shape, apply
@@ -138,7 +138,7 @@ def leaf(array: np.ndarray, vtype: VType, name: str | None = None) -> Variable:
     set.
     """
     if not isinstance(vtype, VType):
-        raise GraphError(f"F.leaf: vtype must be a VType, got {short(vtype)}")
+        raise no_vtype("F.leaf", short(vtype))
     try:
         a = np.asarray(array)
     except ValueError:  # nested sequences of unequal lengths

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from scipy.spatial.transform import Rotation
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from dressi.ad import Adam, F, Variable
 from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3

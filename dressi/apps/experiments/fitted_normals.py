@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from dressi.ad import F, Variable
 from dressi.ad.vtype import VEC3

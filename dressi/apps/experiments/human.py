@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from dressi.ad import Adam, F, Variable
 from dressi.apps.data import human_file

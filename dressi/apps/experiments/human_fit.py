@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from dressi.ad import Adam, F, ParameterGroups, Variable
 from dressi.ad.vtype import VEC3

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from dressi.ad import Adam, AdamUniform, Variable
 from dressi.ad.optim import Optimizer

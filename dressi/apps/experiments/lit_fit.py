@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from dressi.ad import Adam, Variable
 from dressi.ad.graph import leaves

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from dressi.ad import Adam, F, Variable, exponential_decay
 from dressi.ad.vtype import VEC3

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from dressi.apps.experiments.common import Settings, option
 from dressi.apps.report import commit, identity, write_json

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quiet",
         "--no-progress",
-        dest="no_progress",
+        dest="quiet",
         action="store_true",
         help="print errors only (default no)",
     )
@@ -84,6 +84,6 @@ def run_parsed(args: argparse.Namespace) -> None:
             args.devices,
             args.scheduler,
             args.retry_failed,
-            args.no_progress,
+            args.quiet,
         ),
     )

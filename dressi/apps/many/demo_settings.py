@@ -59,7 +59,7 @@ def check(given: dict[str, Any]) -> Settings:
         kind = str if own[name] is None else type(own[name])
         allowed = (int, float) if kind is float else (kind,)
         if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
-            raise DressiError(f"demo: {name} must be a {kind.__name__}, got {value!r}")
+            raise DressiError(f"demo: {name} must be of type {kind.__name__}, got {value!r}")
         if name in LEAST and not LEAST[name] <= float(value) < math.inf:
             raise DressiError(
                 f"demo: {name} must be at least {LEAST[name]}, and finite, got {value!r}"

@@ -143,7 +143,8 @@ def _values(name: str, given: Any, folder: Path) -> list[Any]:
             raise DressiError(f"product.{name}: no file is like {given['files']}")
         return list(found)
     raise DressiError(
-        f'product.{name} must be a list, {{from = 0, to = 9}} or {{files = "*.obj"}}, got {given!r}'
+        f"product.{name} must be a list of at least one value, {{from = 0, to = 9}} with whole "
+        f'numbers, the larger one last, or {{files = "*.obj"}}, got {given!r}'
     )
 
 

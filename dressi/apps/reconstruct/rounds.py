@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from dressi.ad import Adam, AdamUniform, F, ParameterGroups, Variable
 from dressi.ad.optim import Optimizer

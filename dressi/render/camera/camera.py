@@ -29,12 +29,18 @@ FLIP_YZ = np.diag([1.0, -1.0, -1.0])
 and back."""
 
 
+LEAST_RADIANS = 0.6
+"""Lenses of photos open by more than this in radians, 34 degrees; by fewer degrees than pi do those
+of telescopes."""
+
+
 @dataclass(frozen=True, eq=False)
 class Camera:
     """One view. view: (4, 4), world to camera. projection: (4, 4), camera to clip space. size:
     (width, height) in pixels of the photo that the projection was measured in, or None.
 
-    Raises GraphError on construction where a matrix has another shape or holds NaN or infinity.
+    Raises GraphError on construction where a matrix has another shape or holds NaN or infinity, and
+    where the last row of view does not begin with 0, 0, 0.
     """
 
     view: Matrix
@@ -50,6 +56,13 @@ class Camera:
             if not np.isfinite(matrix).all():
                 raise GraphError(f"{field} of '{self.name}' is not finite: {matrix.tolist()}")
             object.__setattr__(self, field, matrix)
+        if np.abs(self.view[3, :3]).max() > 1e-6 * np.abs(self.view).max():
+            turned = np.allclose(self.view[:3, 3], 0) and np.isclose(self.view[3, 3], 1)
+            raise GraphError(
+                f"view of '{self.name}' must have the last row 0, 0, 0, 1, not "
+                f"{self.view[3].tolist()}\n  hint: "
+                + ("it looks transposed: view.T" if turned else "Camera(view, projection)")
+            )
 
     @property
     def matrix(self) -> Matrix:
@@ -124,7 +137,7 @@ def perspective(fov_y_deg: float, aspect: float, near: float, far: float) -> Mat
     if not (np.isfinite(aspect) and aspect > 0.0):
         raise GraphError(f"perspective needs aspect > 0, got {aspect}")
     _check_range(near, far, "perspective")
-    if fov_y_deg <= np.pi:
+    if LEAST_RADIANS <= fov_y_deg <= np.pi:
         warn(
             f"perspective: fov_y_deg = {fov_y_deg:g} is in degrees; of radians it is "
             f"{np.degrees(fov_y_deg):.4g}"

@@ -23,7 +23,13 @@ apart."""
 
 
 def laplacian_matrix(faces: np.ndarray, n_vertices: int) -> F.linalg.SparseMatrix:
-    """The uniform Laplacian of a mesh: (mean of neighbours) - v. faces: (F, 3) ints."""
+    """The uniform Laplacian of a mesh: (mean of neighbours) - v. faces: (F, 3) ints. Raises
+    GraphError for other faces."""
+    if np.ndim(faces) != 2 or np.shape(faces)[1] != 3 or np.asarray(faces).dtype.kind not in "iu":
+        raise GraphError(
+            "laplacian_matrix: needs faces, integers of shape (F, 3), and the number of vertices, "
+            f"got {np.asarray(faces).dtype} of shape {np.shape(faces)}"
+        )
     offsets, columns, values = uniform_laplacian(faces, n_vertices)
     return F.linalg.SparseMatrix(offsets, columns, values, n_vertices)
 

@@ -45,6 +45,11 @@ _MESHES: dict[str, Callable[[PathLike], Mesh]] = {
 
 
 def _ending(path: PathLike, known: dict[str, Callable]) -> str:
+    if not isinstance(path, (str, os.PathLike)):
+        raise GraphError(
+            f"path must be the name of a file, got {type(path).__name__}\n  hint: a renderer takes "
+            "dressi.render.scene_of(mesh), or a Scene"
+        )
     suffix = Path(path).suffix.lower()
     if suffix not in known:
         text = f"{path}: the ending {suffix!r} is none of {', '.join(known)}"

@@ -25,8 +25,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
+from dressi.ad.precision import holds_levels
 from dressi.atomic import atomic_write
-from dressi.errors import GraphError, LoadError
+from dressi.errors import GraphError, LoadError, warn
 from dressi.render.io.exr import decode_exr, encode_exr, is_exr
 from dressi.render.io.hdr import decode_hdr, encode_hdr, is_hdr
 from dressi.render.io.ktx2 import decode_ktx2, is_ktx2
@@ -124,7 +125,7 @@ def decode_images(
     if len(files) < FEW:
         with _quiet():
             return [decode(file) for file in files]
-    from tqdm.auto import tqdm  # it takes longer to import than few images to decode
+    from tqdm import tqdm  # it takes longer to import than few images to decode
 
     bar = {"total": len(files), "desc": "decoding images", "unit": "image", "leave": False}
     # The filters of warnings belong to the process: they are set around all threads, not in each.
@@ -293,6 +294,11 @@ def encode_png(image: npt.ArrayLike, srgb: bool = True, bit_depth: int = 8) -> b
         raise GraphError(f"write_png: bit_depth is {bit_depth}, it must be 8 or 16")
     values = _checked(image, "write_png")
     srgb = srgb and not are_levels(np.asarray(image).dtype)  # levels are encoded already
+    if np.asarray(image).dtype.kind == "f" and holds_levels(values):
+        warn(
+            f"write_png: whole numbers up to {values.max():g} are clipped to 1, white\n"
+            "  hint: image.astype(numpy.uint8) has levels; image / 255.0 with srgb=False"
+        )
     if bit_depth == 16:
         return encode_png16(_levels(values, srgb, 65535))
     return _save(_levels(values, srgb, 255), "PNG", {})

@@ -154,6 +154,8 @@ def _checked_size(where: str, size: Size | None) -> Size:
     """(width, height) of the pictures. Raises GraphError without one, and for none at all."""
     if size is None:
         raise GraphError(f"{where}: without targets it needs a size (width, height)")
+    if np.shape(size) != (2,):
+        raise GraphError(f"{where}: size must be (width, height), got {size!r}")
     width, height = (int(v) for v in size)
     if min(width, height) < 1:
         raise GraphError(f"{where}: pictures must have at least 1x1 pixels, got {width}x{height}")
