@@ -123,6 +123,7 @@ class Program:
             self.built.step.close()
         if self._loss_reads is not None:
             self._loss_reads.close()
+            self._loss_reads = None
         self._runtime.evaluations.close()
         self.built = None
         self._ran_at = -1
