@@ -49,7 +49,7 @@ def test_demo_takes_an_obj(tmp_path: Path) -> None:
 def test_fit_reports_the_photos_that_it_never_saw(shared_data: Path, tmp_path: Path) -> None:
     dino = shared_data / "dino"
     arguments = ["--images", str(dino), "--cameras", str(dino / "dinoSR_par.txt")]
-    small = ["--size", "80", "--iterations", "40", "--texture-iterations", "4"]
+    small = ["--size", "80", "--views", "8", "--iterations", "40", "--texture-iterations", "4"]
     assert main(["fit", *arguments, "--out", str(tmp_path), *small]) == 0
     data = json.loads((tmp_path / "result.json").read_text())
     assert {*FIGURES.split(), "heldout_iou"} <= set(data)
