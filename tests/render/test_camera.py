@@ -174,6 +174,7 @@ def test_an_angle_that_may_be_in_radians_is_doubted():
         perspective(0.785, 1.0, 0.1, 10.0)
     for meant in (0.5, 5.0, 45.0):  # a telescope; and no warning is an error here
         perspective(meant, 1.0, 0.1, 10.0)
+    perspective(1.0, 48.0, 0.1, 10.0)  # a row of pixels
 
 
 @pytest.mark.parametrize(

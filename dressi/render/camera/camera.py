@@ -32,6 +32,8 @@ and back."""
 LEAST_RADIANS = 0.6
 """Lenses of photos open by more than this in radians, 34 degrees; by fewer degrees than pi do those
 of telescopes."""
+WIDEST = 4.0
+"""Width over height of what a camera takes: single rows or columns of pixels have narrow angles."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +139,7 @@ def perspective(fov_y_deg: float, aspect: float, near: float, far: float) -> Mat
     if not (np.isfinite(aspect) and aspect > 0.0):
         raise GraphError(f"perspective needs aspect > 0, got {aspect}")
     _check_range(near, far, "perspective")
-    if LEAST_RADIANS <= fov_y_deg <= np.pi:
+    if LEAST_RADIANS <= fov_y_deg <= np.pi and 1 / WIDEST <= aspect <= WIDEST:
         warn(
             f"perspective: fov_y_deg = {fov_y_deg:g} is in degrees; of radians it is "
             f"{np.degrees(fov_y_deg):.4g}"
