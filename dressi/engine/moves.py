@@ -116,6 +116,7 @@ class Submits:
 
 
 def n_bytes(part: Part, v: Variable) -> int:
+    """Bytes of what a plan leaves of a lowered Variable."""
     if v.uid in part.packed.buffers:
         return 4 * part.packed.plan.buffers[part.packed.buffers[v.uid]].n_words
     return sum(part.packed.plan.images[i].n_bytes for i in part.packed.images[v.uid])
