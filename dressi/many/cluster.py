@@ -44,9 +44,14 @@ QUIET = {"DASK_LOGGING__DISTRIBUTED": "critical", "TQDM_DISABLE": "1"}
 """Variables that keep workers from writing on the terminal. They are read when the process starts
 to import; Dask sets them in this process, too."""
 
-RARELY = {"distributed.admin.system-monitor.interval": "10s"}
-"""Dask looks at processor, memory, disk and network twice a second in each worker, all for pictures
-of itself; eight of them take a quarter of the time of tasks of no work."""
+RARELY = {
+    "distributed.admin.system-monitor.interval": "10s",
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.worker.profile.enabled": False,
+}
+"""Dask looks at processor, memory, disk and network twice a second in each worker, and a hundred
+times at what its thread is doing, all for pictures of itself: eight of them take a quarter of the
+time of tasks of no work, and a task in Python waits for them."""
 
 
 @dataclass
@@ -290,12 +295,14 @@ def _quiet() -> Iterator[None]:
 
 def environment(device: str | None, threads: int) -> dict[str, str]:
     """Variables of a worker process: its device, its share of the cores for drivers that run on
-    them (unless the user says LP_NUM_THREADS)."""
+    them (unless the user says LP_NUM_THREADS). With one core, llvmpipe draws in the thread that
+    asks: a thread of its own would be woken for each pass, which takes a tenth of a
+    millisecond."""
     found: dict[str, str] = {}
     if device is not None:
         found["DRESSI_DEVICE"] = device
     if "LP_NUM_THREADS" not in config.child_environment():
-        found["LP_NUM_THREADS"] = str(threads)
+        found["LP_NUM_THREADS"] = str(threads if threads > 1 else 0)
     return found
 
 

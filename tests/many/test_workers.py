@@ -224,6 +224,7 @@ def test_workers_share_devices_and_cores(monkeypatch: pytest.MonkeyPatch) -> Non
         "DRESSI_DEVICE": "1",
         "LP_NUM_THREADS": "4",
     }
+    assert cluster.environment("1", 1)["LP_NUM_THREADS"] == "0"  # in the worker's own thread
     monkeypatch.setenv("LP_NUM_THREADS", "3")  # what the user says, holds
     assert "LP_NUM_THREADS" not in cluster.environment(None, 4)
 
