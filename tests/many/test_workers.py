@@ -111,6 +111,14 @@ def test_what_kills_its_worker_again_and_again_is_set_aside_and_the_rest_goes_on
     assert len(texts) == 2 and all("the worker died" in text for text in texts)
 
 
+def test_workers_keep_the_memory_that_is_free(workers: cluster.Workers) -> None:
+    """Dask sets the first to 65536, and a third of a small fit goes into new pages."""
+    said = workers.client.run(lambda: dict(os.environ))
+    for environment in said.values():
+        assert int(environment["MALLOC_TRIM_THRESHOLD_"]) >= 1 << 20
+        assert int(environment["MALLOC_MMAP_THRESHOLD_"]) >= 1 << 20
+
+
 def test_failures_come_back_with_their_tracebacks(address: str) -> None:
     done = map_fits(many_fits.fail_on_odd, ITEMS[:4], address)
     assert [r and r.figures["square"] for r in done.results] == [0, None, 4, None]
