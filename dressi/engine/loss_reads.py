@@ -75,6 +75,7 @@ class LossReads:
         if part is self._part:
             return self._batch
         self.close()
+        self._part = part  # asked once per half: where there is no room, too
         if part.is_empty or not part.holds(self._loss) or n_bytes(part, self._loss) > MOST_BYTES:
             return None
         try:
@@ -82,6 +83,5 @@ class LossReads:
         except OutOfMemoryError:
             return None
         assert self._reads.transfer is not None
-        self._part = part
         self._batch = self._device.batch([part.executable, self._reads.transfer])
         return self._batch

@@ -79,7 +79,7 @@ def broken_limit(s: Substage, limits: DeviceLimits) -> Obstacle | None:
 def fetched_as(s: Substage, context: Context) -> str:
     """Return the kind of the bindings of what a substage fetches: ``load`` where the device prefers
     storage images and all may be some, else ``texture``. Its attachments count, too: llvmpipe makes
-    images of them, and crashes where a shader has more than 64."""
+    images of them, and more than its limit are read wrong, or crash."""
     use, limits = use_of(s), context.limits
     n = use[SAMPLED] + use[INPUTS] + (use[IMAGES] if s.is_dispatch else 0)
     fits = s.is_dispatch or n + use[IMAGES] + use[BUFFERS] <= limits.combined_outputs
