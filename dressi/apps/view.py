@@ -51,14 +51,14 @@ def run_view(file: str, address: Address) -> None:
     checked(address)
     shown = read_shown(Path(file))
     title = f"dressi view {Path(file).name}"
-    with served(address, title) as server:
-        fill(server, shown)
-        print(f"{title}: {url_of(server, address)}   (Ctrl-C ends it)", flush=True)
-        try:
+    try:  # around all of it: who has read the address may interrupt before print has returned
+        with served(address, title) as server:
+            fill(server, shown)
+            print(f"{title}: {url_of(server, address)}   (Ctrl-C ends it)", flush=True)
             while True:
                 time.sleep(0.2)
-        except KeyboardInterrupt:
-            print("ended", flush=True)
+    except KeyboardInterrupt:
+        print("ended", flush=True)
 
 
 def read_shown(path: Path) -> Shown:
