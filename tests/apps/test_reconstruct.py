@@ -78,6 +78,40 @@ def test_shrunk_pictures_hold_the_means_over_areas_of_any_size() -> None:
     )
 
 
+def test_a_part_of_a_photo_shows_the_same_points_at_the_same_pixels() -> None:
+    sides = np.array([160, 120])
+    directions = around(3)
+    matrices = np.stack([c.matrix for c in views_of(RNG.normal(size=(200, 3)) * 5.0, directions)])
+    ball = icosphere(2)
+    ball = replace(ball, positions=(ball.positions * 0.5 + [1.0, 0.5, 0.0]).astype(np.float32))
+
+    def pixels(matrices: np.ndarray, size: np.ndarray) -> np.ndarray:
+        clip = ball.positions @ matrices[:, :, :3].transpose(0, 2, 1) + matrices[:, None, :, 3]
+        return (clip[..., :2] / clip[..., 3:] + 1.0) / 2.0 * size
+
+    whole = pixels(matrices, sides)
+    at = np.floor(whole).astype(int)
+    coverage = np.zeros((3, 120, 160, 1), np.float32)
+    for k in range(3):
+        coverage[k, at[k, :, 1], at[k, :, 0]] = 1.0
+    colour = RNG.random((3, 120, 160, 3)).astype(np.float32)
+    given = Pictures(matrices, coverage, colour=colour)
+    part = given.cropped(ball.positions)
+    size = np.array(part.size)
+    assert part.colour is not None and (size < sides / 2).all()
+    assert np.allclose(part.coverage.sum((1, 2, 3)), coverage.sum((1, 2, 3)))
+    moved_by = whole - pixels(part.matrices, size)
+    assert np.allclose(moved_by, moved_by[:, :1], atol=1e-3)  # by a corner, the same for all points
+    for k, (x, y) in enumerate(np.round(moved_by[:, 0]).astype(int)):
+        window = (k, slice(y, y + size[1]), slice(x, x + size[0]))
+        assert np.array_equal(part.colour[k], colour[window])
+    # What a start needs stays too, and what is seen whole stays whole.
+    wider = given.cropped(np.concatenate([ball.positions, -3.0 * ball.positions]))
+    assert wider.coverage.size > 2 * part.coverage.size
+    full = Pictures(matrices, np.ones_like(coverage))
+    assert full.cropped(ball.positions) is full
+
+
 def test_each_view_comes_once_before_any_comes_again() -> None:
     steps = np.concatenate(list(islice(turns(8, 4, 0), 4)))
     assert sorted(steps[:8]) == list(range(8)) and sorted(steps[8:]) == list(range(8))

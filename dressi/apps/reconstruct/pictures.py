@@ -11,6 +11,9 @@ from dressi.errors import GraphError
 
 Floats = npt.NDArray[np.float32]
 
+ROOM = 0.9
+"""Share of a picture's pixels from which on a part of it is not worth a copy."""
+
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
@@ -62,6 +65,45 @@ class Pictures:
         """Return the pictures for positions p with ``place @ p`` in the world that they are of.
         place: (4, 4)."""
         return replace(self, matrices=self.matrices @ place)
+
+    def cropped(self, points: npt.ArrayLike, margin: float = 0.08) -> Pictures:
+        """Return the parts of the pictures that show the object, all of one size.
+
+        Cameras stand where they stood: a part of a photo is that of a shifted, longer lens. points:
+        (N, 3), what is to stay in the pictures beside the masks: a start. margin: what is kept around
+        that, of its longer side. The pictures themselves where the parts are no smaller, and where a
+        point lies behind a camera.
+        """
+        p = np.asarray(points, np.float64)
+        clip = p @ self.matrices[:, :, :3].transpose(0, 2, 1) + self.matrices[:, None, :, 3]
+        if not (clip[..., 3] > 0.0).all():
+            return self
+        whole = np.asarray(self.size)
+        place = (clip[..., :2] / clip[..., 3:] + 1.0) / 2.0 * whole
+        low, high = place.min(1), place.max(1)
+        for k, mask in enumerate(self.coverage[..., 0] > 0.0):
+            rows, columns = (np.flatnonzero(mask.any(axis)) for axis in (1, 0))
+            if len(rows):
+                low[k] = np.minimum(low[k], [columns[0], rows[0]])
+                high[k] = np.maximum(high[k], [columns[-1] + 1, rows[-1] + 1])
+        low, high = np.clip(low, 0, whole), np.clip(high, 0, whole)
+        sides = (high - low).max(0)
+        sides = np.minimum(np.ceil(sides + 2.0 * margin * sides.max()), whole).astype(np.int64)
+        if sides.prod() > ROOM * whole.prod():
+            return self
+        corner = np.clip(np.round((low + high - sides) / 2.0), 0, whole - sides).astype(np.int64)
+        # Of a pixel u, (2 u - 2 corner) / sides - 1 in the part is (2 u) / whole - 1 in the whole.
+        zoom = np.tile(np.eye(4), (len(self), 1, 1))
+        zoom[:, [0, 1], [0, 1]] = whole / sides
+        zoom[:, :2, 3] = (whole - 2.0 * corner) / sides - 1.0
+        windows = [(slice(y, y + sides[1]), slice(x, x + sides[0])) for x, y in corner]
+        parts = {
+            f.name: np.stack([one[w] for one, w in zip(given, windows, strict=True)])
+            for f in fields(self)
+            for given in [getattr(self, f.name)]
+            if f.name != "matrices" and given is not None
+        }
+        return replace(self, matrices=zoom @ self.matrices, **parts)
 
     def shrunk(self, longer: int) -> Pictures:
         """Return the pictures with a longer side of at most so many pixels (means over areas)."""

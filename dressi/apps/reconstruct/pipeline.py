@@ -127,6 +127,8 @@ def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None)
     if seen.depth is not None:
         seen = replace(seen, depth=seen.depth * np.float32(scale))
     mesh = moved(start, np.asarray(np.linalg.inv(place), np.float64))
+    if plan.refine is None:  # a lens is around the middle of the whole photo
+        seen = seen.cropped(mesh.positions)
     rounds = (FAR_ROUND, *plan.rounds) if sphere else plan.rounds
     with DressiAD(device) as ad:
         fit = _Fit(ad, plan, seen, {})
