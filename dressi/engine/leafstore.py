@@ -62,6 +62,7 @@ class LeafStore:
         """Bytes of all images of leaves."""
         self._sources: dict[int, set[int]] = {}  # of each derived leaf in use: what it follows
         self._derived: dict[int, np.ndarray] = {}  # what was uploaded last of each derived leaf
+        self._widened: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # int32 and int64 of sources
         self._changed: set[int] = set()
         self._written: dict[int, int] = {}  # count of writes after the last one to each leaf
         self._n_written = 0
@@ -74,7 +75,9 @@ class LeafStore:
 
     def host_bytes(self) -> int:
         """Bytes of what is kept on the host."""
-        return sum(a.nbytes for a in (*self._host.values(), *self._derived.values()))
+        wide = (a for _, a in self._widened.values())
+        kept = (*self._host.values(), *self._derived.values(), *wide)
+        return sum(a.nbytes for a in kept)
 
     @property
     def resident(self) -> set[int]:
@@ -148,6 +151,7 @@ class LeafStore:
             uid = self._dead.popleft()
             self._known.pop(uid, None)
             self._host.pop(uid, None)
+            self._widened.pop(uid, None)
             self._changed.discard(uid)
             self._written.pop(uid, None)
             self._drop(uid)
@@ -274,11 +278,19 @@ class LeafStore:
             [v.derived.source] if v.derived.other is None else [v.derived.source, v.derived.other]
         )
         if all(p.creator is None for p in parts):
-            found = [self.host(p) for p in parts]
-            whole = [a.astype(np.int64) if a.dtype == np.int32 else a for a in found]
-            return v.derived.compute(*whole)
+            return v.derived.compute(*(self._wide(p) for p in parts))
         feeds = {leaf: self.host(leaf) for leaf in leaves(parts)}
         return v.derived.compute(*evaluate(parts, feeds))
+
+    def _wide(self, v: Variable) -> np.ndarray:
+        """Data of a leaf, integers as int64: the same array as long as they are the same."""
+        array = self.host(v)
+        if array.dtype != np.int32:
+            return array
+        known = self._widened.get(v.uid)
+        if known is None or known[0] is not array:
+            known = self._widened[v.uid] = array, array.astype(np.int64)
+        return known[1]
 
     def _upload(self, v: Variable, array: np.ndarray, wait: bool = False) -> None:
         resident = self._resident.get(v.uid)

@@ -250,7 +250,7 @@ def test_a_welding_that_holds_is_the_one_that_would_be_found() -> None:
     positions = np.concatenate([mesh.positions, mesh.positions[:9]]).astype(np.float32)
     faces = np.where(mesh.faces < 9, mesh.faces + len(mesh.positions), mesh.faces)
     first = weld(positions, faces)
-    welding = Welding.of(positions, faces, first)
+    welding = Welding.of(positions, first)
     assert welding is not None
     held = 0
     for step in np.repeat(np.geomspace(1e-7, 0.5, 30), 4):
