@@ -59,8 +59,9 @@ def neighbor_table(faces: Variable, vtx_pos: Variable | None = None) -> Variable
     vtx_pos: VEC3 leaf; vertices that were *sent* at the same place (duplicates at uv seams) count
     as one, to the tolerance of ``weld``; what then looks like a seam that stayed open gives a
     DressiWarning. Where vertices are sent again with the same faces, those of a border that meet
-    are joined and those that part are not one any more; others that meet stay what they were. A Variable that is no leaf is not looked at. The faces of ``build_batch`` have
-    the neighbours that each mesh has by itself. No gradient.
+    are joined and those that part are not one any more; others that meet stay what they were.
+    A Variable that is no leaf is not looked at. The faces of ``build_batch`` have the neighbours
+    that each mesh has by itself. No gradient.
     """
     leaf = Variable(IVEC3, faces.size, name=f"{faces.name or 'faces'}.neighbors")
     if isinstance(faces.derived, MeshFaces):
@@ -124,7 +125,7 @@ class WeldedNeighbors:
             neighbors, misses = face_neighbors(joined), 0
         warn_of_open_seams(positions, joined, neighbors)
         ends = border_vertices(joined, neighbors)
-        # Where distances must be found, not at the first call: a native fit sends its vertices once.
+        # Distances are not looked for at the first call: a native fit sends its vertices once.
         wanted = len(ends) == 0 or (same and misses < self.MISSES)
         welding = Welding.of(positions, first, ends) if wanted else None
         table = neighbors.reshape(1, 1, -1, 3)

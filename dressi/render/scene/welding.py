@@ -162,7 +162,7 @@ class Welding:
 
     @classmethod
     def of(
-        cls, positions: npt.ArrayLike, first: IntArray, ends: npt.ArrayLike | None = None
+        cls, positions: npt.ArrayLike, first: IntArray, ends: IntArray | None = None
     ) -> Welding | None:
         """Return that of a welding; None where other rows than equal ones were joined.
 
@@ -192,9 +192,9 @@ class Welding:
         if len(self.ends) < 2:
             return True
         moved = float(np.abs(p[self.ends] - self.at).max())
-        low, high = zip(*((float(p[:, k].min()), float(p[:, k].max())) for k in range(3)))
-        extent = max(b - a for a, b in zip(low, high))
-        tolerance = STEP * max(TOLERANCE_STEPS * extent, *map(abs, low + high))
+        low, high = p.min(axis=0), p.max(axis=0)
+        extent, far = float((high - low).max()), float(max(-low.min(), high.max()))
+        tolerance = STEP * max(TOLERANCE_STEPS * extent, far)
         # An edge is up to sqrt(3) extents long.
         return self.apart - 2.0 * moved > max(tolerance, 2.0 * NEAR_EDGE * extent)
 
