@@ -498,7 +498,7 @@ def test_gradients_have_the_shapes_of_their_tensors() -> None:
     y = torch.rand(2, 7, 2).transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()
     for _ in range(3):
         a, b = layer(x, y)
-        assert a.shape == x.shape and b.shape == y.shape
+        assert a.shape == x.shape and b.shape == (1, *y.shape)
         grads = torch.autograd.grad([a.sum(), (b.transpose(0, 2) ** 2).mean()], [x, y])
         torch.testing.assert_close(grads[0], torch.full_like(x, 2.0))
         torch.testing.assert_close(grads[1], 18.0 * y.detach() / y.numel())
