@@ -10,6 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from dressi.ad.evaluate import as_array, evaluate
 from dressi.ad.graph import Variable, leaves
 from dressi.ad.index_uses import check_sent
-from dressi.ad.precision import say_far
+from dressi.ad.precision import say_far, say_levels
 from dressi.ad.verify import check_indices
 from dressi.engine.device import Device
 from dressi.engine.share import Share
@@ -53,6 +54,8 @@ class LeafStore:
         """Those of the device, or stricter ones: they say how images lie in memory."""
         self.version = 0
         """Grows with every send."""
+        self.n_placed = 0
+        """Grows with every leaf that gets images."""
         self._host: dict[int, np.ndarray] = {}  # float32 or int32; of images int32 only
         self._images_only: set[int] = set()  # what was sent lies on the device alone
         self._known: dict[int, weakref.ref[Variable]] = {}
@@ -62,6 +65,7 @@ class LeafStore:
         """Bytes of all images of leaves."""
         self._sources: dict[int, set[int]] = {}  # of each derived leaf in use: what it follows
         self._derived: dict[int, np.ndarray] = {}  # what was uploaded last of each derived leaf
+        self._widened: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # int32 and int64 of sources
         self._changed: set[int] = set()
         self._written: dict[int, int] = {}  # count of writes after the last one to each leaf
         self._n_written = 0
@@ -74,7 +78,9 @@ class LeafStore:
 
     def host_bytes(self) -> int:
         """Bytes of what is kept on the host."""
-        return sum(a.nbytes for a in (*self._host.values(), *self._derived.values()))
+        wide = (a for _, a in self._widened.values())
+        kept = (*self._host.values(), *self._derived.values(), *wide)
+        return sum(a.nbytes for a in kept)
 
     @property
     def resident(self) -> set[int]:
@@ -110,7 +116,25 @@ class LeafStore:
             check_indices(checked, {**self.index_feeds(checked), v: array}, v)
         if v.uid not in self._host:  # once per leaf: fits send positions again and again
             say_far(v, array)
-        if lies or v.size != (1, 1):
+        self._accept(v, array, wait)
+
+    def resend(self, v: Variable, value: Any, seen: bool = True) -> bool:
+        """``send`` with ``wait`` of what nearly all steps send: float32 of the full shape (layers,
+        H, W, *tail) for a leaf that was sent so before. False, with nothing done, for anything
+        else, so also for bad data. seen: whether a person may have made the numbers; what looks
+        like bytes is warned of then."""
+        if not isinstance(value, np.ndarray) or value.dtype != np.float32:
+            return False
+        if not self.uploads.takes(v, value.shape) or not np.isfinite(value).all():
+            return False
+        if seen:
+            say_levels(v, value)
+        self._accept(v, value, True)
+        return True
+
+    def _accept(self, v: Variable, array: np.ndarray, wait: bool) -> None:
+        """Keep checked data of a leaf, and what follows from them."""
+        if v.uid in self._resident or v.size != (1, 1):
             self._upload(v, array, wait)
         self._keep(v, array)
         self.version += 1
@@ -148,6 +172,7 @@ class LeafStore:
             uid = self._dead.popleft()
             self._known.pop(uid, None)
             self._host.pop(uid, None)
+            self._widened.pop(uid, None)
             self._changed.discard(uid)
             self._written.pop(uid, None)
             self._drop(uid)
@@ -160,7 +185,7 @@ class LeafStore:
     def newest(self, uids: Iterable[int]) -> int:
         """A number that is another one after each write to one of these leaves by the host, or by
         a plan that says so (``mark_changed``)."""
-        return max((self._written.get(uid, 0) for uid in uids), default=0)
+        return max(map(self._written.get, uids, repeat(0)), default=0)
 
     @property
     def changed(self) -> Set[int]:
@@ -274,11 +299,19 @@ class LeafStore:
             [v.derived.source] if v.derived.other is None else [v.derived.source, v.derived.other]
         )
         if all(p.creator is None for p in parts):
-            found = [self.host(p) for p in parts]
-            whole = [a.astype(np.int64) if a.dtype == np.int32 else a for a in found]
-            return v.derived.compute(*whole)
+            return v.derived.compute(*(self._wide(p) for p in parts))
         feeds = {leaf: self.host(leaf) for leaf in leaves(parts)}
         return v.derived.compute(*evaluate(parts, feeds))
+
+    def _wide(self, v: Variable) -> np.ndarray:
+        """Data of a leaf, integers as int64: the same array as long as they are the same."""
+        array = self.host(v)
+        if array.dtype != np.int32:
+            return array
+        known = self._widened.get(v.uid)
+        if known is None or known[0] is not array:
+            known = self._widened[v.uid] = array, array.astype(np.int64)
+        return known[1]
 
     def _upload(self, v: Variable, array: np.ndarray, wait: bool = False) -> None:
         resident = self._resident.get(v.uid)
@@ -301,6 +334,7 @@ class LeafStore:
             keys = tuple(image_key(v, plane) for plane in range(v.vtype.n_planes))
             size = sum(len(plane) for plane in planes)
             self._resident[v.uid] = _Resident(self._known[v.uid], keys, size)
+            self.n_placed += 1
             self.n_bytes += size
         self._follow(v)
         if v.derived is not None:
@@ -349,10 +383,12 @@ class LeafStore:
         return from_planes(self.read_planes([v]), v, self.limits)
 
 
-def present(a: np.ndarray, v: Variable) -> np.ndarray:
-    """(layers, H, W, *tail) -> the shape that users see."""
-    # A copy that users may write to.
-    out: np.ndarray = np.empty(a.shape, np.int32 if v.vtype.is_int else np.float32)
+def present(a: np.ndarray, v: Variable, room: np.ndarray | None = None) -> np.ndarray:
+    """(layers, H, W, *tail) -> the shape that users see. room: where it goes, an array of that
+    shape, default a new one: a copy that users may write to."""
+    out: np.ndarray = (
+        np.empty(a.shape, np.int32 if v.vtype.is_int else np.float32) if room is None else room
+    )
     copy_pixels(out, a)
     if v.is_table:
         out = out[:, 0]

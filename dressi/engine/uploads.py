@@ -33,6 +33,7 @@ class Uploads:
         self._device, self._limits = device, limits
         self._transfers: dict[int, Transfer] = {}
         self._places: dict[int, np.ndarray | None] = {}  # where pixels are simply written
+        self._shapes: dict[int, tuple[int, ...]] = {}  # of the data of float leaves
         self._waiting: dict[int, Transfer] = {}
         self._shared: dict[int, tuple[Transfer, list[Any]]] = {}
         self._share: Share | None = None
@@ -47,6 +48,8 @@ class Uploads:
             self._transfers[v.uid] = transfer
             one = v.vtype.n_planes == 1
             self._places[v.uid] = pixels_of(transfer.views(0), v, self._limits) if one else None
+            if not v.vtype.is_int:
+                self._shapes[v.uid] = (v.layers, v.size[1], v.size[0], *v.vtype.tail)
         place = self._places[v.uid]
         if place is not None:
             copy_pixels(place, array.reshape(place.shape))
@@ -54,6 +57,12 @@ class Uploads:
             planes = [transfer.views(k) for k in range(v.vtype.n_planes)]
             write_planes(array, v, self._limits, planes)
         self._waiting[v.uid] = transfer
+
+    def takes(self, v: Variable, shape: tuple[int, ...]) -> bool:
+        """Whether ``put`` has host memory for a float leaf already, where pixels are simply
+        written, and this is the shape of its data."""
+        place = self._places.get(v.uid)
+        return place is not None and shape == self._shapes.get(v.uid)
 
     def shared(
         self, v: Variable, images: Callable[[], Sequence[Any]], share: Share
@@ -88,6 +97,7 @@ class Uploads:
         """Free the host memory of a leaf."""
         self._waiting.pop(uid, None)
         self._places.pop(uid, None)
+        self._shapes.pop(uid, None)
         transfer, (shared, _) = self._transfers.pop(uid, None), self._shared.pop(uid, (None, []))
         for one in (transfer, shared):
             if one is not None:

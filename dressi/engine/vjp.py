@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from dressi.ad.vjp import build_vjp
 from dressi.engine.checks import need_variable
 from dressi.engine.leafstore import present
 from dressi.engine.moves import Reads, Submits
+from dressi.engine.rooms import Rooms
 from dressi.engine.runtime import Runtime
 from dressi.engine.share import Share
 from dressi.engine.stepper import Part
@@ -43,6 +44,8 @@ class _Compiled:
     runtime: Runtime
     read_at: tuple[int, int] = (-1, -1)
     """``_ran_at`` of the outputs that were read last."""
+    n_placed: int = -1
+    """``n_placed`` of the store when uniforms were looked at last."""
 
     def close(self) -> None:
         for reads in (self.outputs, self.gradients):
@@ -85,6 +88,7 @@ class VJP:
         self._leaves -= {v.uid for v in self._upstream.values()}
         self._held: _Compiled | None = None
         self._ran_at = (-1, -1)
+        self._rooms = Rooms()
         self.n_forward = 0
         """Times that the forward plan ran."""
         runtime.users.add(self)
@@ -102,11 +106,14 @@ class VJP:
                 self._send(sent)
                 held = self._compiled()
                 now = self._now()
+                rooms: list[Any] = []
                 if now != held.read_at:
-                    self._run_forward(held, now, held.outputs)
+                    self._run_forward(held, now, held.outputs, lambda: self._make_room(rooms))
                     held.read_at = now
-                values = held.outputs.values()
-                return [self._present(a, v) for a, v in zip(values, self.outputs, strict=True)]
+                else:
+                    self._make_room(rooms)
+                found = zip(held.outputs.values(), self.outputs, rooms, strict=True)
+                return [self._present(*each) for each in found]
             finally:
                 self._leave()
 
@@ -131,9 +138,11 @@ class VJP:
                 if now != self._ran_at:
                     self._run_forward(held, now, None)
                 self._submit(held, held.backward, held.gradients)
-                found = zip(held.gradients.values(), self._wanted(), strict=True)
-                values = {x.uid: self._present(a, x) for a, x in found}
-                return [values.get(x.uid) for x in self.wrt]
+                values = iter(held.gradients.values())
+                return [
+                    None if g is None else self._present(next(values), x, None)
+                    for x, g in zip(self.wrt, self._gradients, strict=True)
+                ]
             finally:
                 self._leave()
 
@@ -148,6 +157,7 @@ class VJP:
                 self._held.close()
                 self._held = None
                 self._ran_at = (-1, -1)
+                self._rooms.clear()
 
     # -- inside
 
@@ -155,10 +165,6 @@ class VJP:
         """What was sent is there when a method is left, also by an error."""
         if not self._runtime.closed:
             self._runtime.store.uploads.flush()
-
-    def _wanted(self) -> list[Variable]:
-        """Leaves that have a gradient."""
-        return [x for x, g in zip(self.wrt, self._gradients, strict=True) if g is not None]
 
     def _send(self, sent: Sequence[tuple[Variable, Any]]) -> None:
         if len(sent) > 1:
@@ -168,7 +174,8 @@ class VJP:
 
     def _put(self, leaf: Variable, value: Any) -> None:
         if self._share is None:
-            self._runtime.send(leaf, value, (), wait=True)
+            if not self._runtime.store.resend(leaf, value, leaf.uid in self._leaves):
+                self._runtime.send(leaf, value, (), wait=True)
         elif not leaf.vtype.is_int:
             self._runtime.share(leaf, self._share, value)
         else:
@@ -177,18 +184,29 @@ class VJP:
             self._runtime.store.uploads.flush()
             self._runtime.send(leaf, value, (), wait=True)
 
-    def _present(self, a: Any, v: Variable) -> Any:
-        return present(a, v) if self._share is None else self._share.present(a, v)
+    def _make_room(self, rooms: list[Any]) -> None:
+        """Append a place for each output."""
+        rooms += [None if self._share is not None else self._rooms.take(v) for v in self.outputs]
+
+    def _present(self, a: Any, v: Variable, room: np.ndarray | None) -> Any:
+        return present(a, v, room) if self._share is None else self._share.present(a, v)
 
     def _now(self) -> tuple[int, int]:
         return self._runtime.store.newest(self._leaves), self._runtime.epoch
 
-    def _submit(self, held: _Compiled, part: Part | None, reads: Reads | None) -> None:
-        """Run what was sent, a plan, and a copy to the host."""
+    def _submit(
+        self,
+        held: _Compiled,
+        part: Part | None,
+        reads: Reads | None,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Run what was sent, a plan, and a copy to the host; and ``meanwhile`` beside them."""
         store = self._runtime.store
         if part is not None:
             part.refresh(store)
-        held.submits.run(store.uploads.take(), part, None if reads is None else reads.transfer)
+        after = None if reads is None else reads.transfer
+        held.submits.run(store.uploads.take(), part, after, meanwhile)
 
     def _send_upstream(self, upstream: Sequence[Any]) -> None:
         if len(upstream) != len(self.outputs):
@@ -207,19 +225,29 @@ class VJP:
             (self._zero.discard if value is not None else self._zero.add)(k)
             self._put(leaf, _zeros(leaf) if value is None and self._share is None else value)
 
-    def _run_forward(self, held: _Compiled, now: tuple[int, int], reads: Reads | None) -> None:
+    def _run_forward(
+        self,
+        held: _Compiled,
+        now: tuple[int, int],
+        reads: Reads | None,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> None:
         """Run the forward plan where it is old. reads: what to read after it."""
         old = self._ran_at != now
         self._ran_at = (-1, -1)  # also where this is interrupted
-        self._submit(held, held.forward if old else None, reads)
+        self._submit(held, held.forward if old else None, reads, meanwhile)
         self._ran_at = now
         self.n_forward += old
 
     def _compiled(self) -> _Compiled:
         runtime, held = self._runtime, self._held
         if held is not None:
+            n_placed = runtime.store.n_placed
+            if held.n_placed == n_placed:
+                return held  # no leaf got images since that was looked at
             uniforms = (*held.forward.packed.uniforms, *held.backward.packed.uniforms)
             if not runtime.store.on_device(uniforms):
+                held.n_placed = n_placed
                 return held
             # A step writes a leaf that was a number of the uniform block when this was compiled.
             self.close()

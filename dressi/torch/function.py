@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -77,7 +78,8 @@ class Compiled:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.ad = engine() if ad is None else ad
         self._vjps: dict[tuple[bool, ...], VJP] = {}
-        self._sent: dict[int, bytes] = {}  # by number of the input: what was sent last
+        # By number of the input what was sent last: its bits, or a token of theirs.
+        self._sent: dict[int, object] = {}
         self._seen: dict[int, Seen] = {}  # the same where tensors are shared
         self._has_state = any(leaf.update is not None for leaf in leaves(self.outputs))
         able = device is not None and not self._has_state
@@ -87,18 +89,22 @@ class Compiled:
         self._current = 0  # the call whose inputs lie in the leaves
 
     def forward(
-        self, arrays: Sequence[np.ndarray], needs: Sequence[bool] = ()
+        self,
+        arrays: Sequence[np.ndarray],
+        needs: Sequence[bool] = (),
+        tokens: Sequence[object] = (),
     ) -> tuple[list[np.ndarray], int]:
         """Return the outputs, shaped as ``recv_img`` gives them, and the number of this call, for
         ``backward``.
 
         arrays: float32 or int32, as ``send_img`` takes them. needs: which inputs need a gradient;
         default none. Inputs that need none are sent only where their values changed (floats up to
-        COMPARED_BYTES).
+        COMPARED_BYTES). tokens: for each input None or an object that stands for its values: one
+        that came with them before is the same object.
         """
         with self.ad.lock:
             send = self._vjp(needs).forward if any(needs) or not self._has_state else self._receive
-            values = self._sending(arrays, needs, send)
+            values = self._sending(arrays, needs, tokens, send)
             self._n_calls += 1
             self._current = self._n_calls
             return values, self._n_calls
@@ -109,10 +115,12 @@ class Compiled:
         arrays: Callable[[], Sequence[np.ndarray]],
         needs: Sequence[bool],
         upstream: Sequence[np.ndarray | None],
+        tokens: Sequence[object] = (),
     ) -> list[np.ndarray | None]:
         """Return the gradients of the inputs, None where none is needed or there is none.
 
-        call: what ``forward`` returned. arrays: gives what ``forward`` got, needs: as it got them.
+        call: what ``forward`` returned. arrays: gives what ``forward`` got; needs, tokens: as it
+        got them.
         upstream: the gradient of each output, or None for zeros.
         """
         with self.ad.lock:
@@ -120,7 +128,8 @@ class Compiled:
             if self._current == call:
                 found = vjp.backward(upstream)
             else:
-                found = self._sending(arrays(), needs, lambda sent: vjp.backward(upstream, sent))
+                again = partial(vjp.backward, upstream)
+                found = self._sending(arrays(), needs, tokens, again)
                 self._current = call
             gradients = iter(found)
             return [next(gradients) if needed else None for needed in needs]
@@ -149,6 +158,7 @@ class Compiled:
         self,
         arrays: Sequence[np.ndarray],
         needs: Sequence[bool],
+        tokens: Sequence[object],
         send: Callable[[list[tuple[Variable, np.ndarray]]], Result],
     ) -> Result:
         """Return what ``send`` does, which sends the inputs that changed. Where it cannot, the
@@ -157,20 +167,29 @@ class Compiled:
             raise GraphError(f"{len(arrays)} arrays for {len(self.inputs)} inputs")
         self._current = -1
         try:
-            changed = self._changed if self.share is None else self._changed_tensors
-            return send(changed(arrays, needs or (False,) * len(arrays)))
+            needs = needs or (False,) * len(arrays)
+            if self.share is not None:
+                return send(self._changed_tensors(arrays, needs))
+            return send(self._changed(arrays, needs, tokens or (None,) * len(arrays)))
         except BaseException:
             self._sent.clear()
             self._seen.clear()
             raise
 
-    def taken(self, t: torch.Tensor) -> Any:
-        """A tensor as ``forward`` and ``backward`` take it: its memory."""
+    def taken(self, t: torch.Tensor, v: Variable) -> Any:
+        """A tensor as ``forward`` and ``backward`` take it for v: its memory, in the shape (layers,
+        H, W, *tail) where it is not shared."""
         if self.share is not None:
             return t.detach() if t.requires_grad and torch.is_grad_enabled() else t
         if t.requires_grad:
             t = t.detach()
-        return (t if t.is_cpu else t.cpu()).numpy()
+        a = (t if t.is_cpu else t.cpu()).numpy()
+        full = v.layers, v.size[1], v.size[0], *v.vtype.tail
+        return a if a.shape == full else a.reshape(full)
+
+    def all_taken(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+        """The same of all inputs."""
+        return [self.taken(t, v) for t, v in zip(tensors, self.inputs, strict=True)]
 
     def _changed_tensors(
         self, tensors: Sequence[Any], needs: Sequence[bool]
@@ -197,34 +216,45 @@ class Compiled:
         return [(v, array)]
 
     def _changed(
-        self, arrays: Sequence[np.ndarray], needs: Sequence[bool]
+        self, arrays: Sequence[np.ndarray], needs: Sequence[bool], tokens: Sequence[object]
     ) -> list[tuple[Variable, np.ndarray]]:
         """Inputs whose values may not be those that were sent last. What needs a gradient, and
         large images, are not compared."""
         changed: list[tuple[Variable, np.ndarray]] = []
-        for k, (v, a, needed) in enumerate(zip(self.inputs, arrays, needs, strict=True)):
-            compared = v.vtype.is_int or (a.nbytes <= COMPARED_BYTES and not needed)
-            bits = a.tobytes() if compared else None  # where -0 is another number than 0
-            known = self._sent.pop(k, None)
-            if bits is not None:
-                self._sent[k] = bits
-            if bits is None or bits != known:
+        inputs = zip(self.inputs, arrays, needs, tokens, strict=True)
+        for k, (v, a, needed, token) in enumerate(inputs):
+            known, now = self._sent.pop(k, None), token
+            if now is None and (v.vtype.is_int or (a.nbytes <= COMPARED_BYTES and not needed)):
+                now = a.tobytes()  # where -0 is another number than 0
+            if now is not None:
+                self._sent[k] = now
+            by_bits = token is None and isinstance(known, bytes)
+            if now is None or not (now == known if by_bits else now is known):
                 changed.append((v, a))
         return changed
 
 
-def apply(compiled: Compiled, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+Shapes = Sequence[tuple[int, ...]]
+
+
+def apply(
+    compiled: Compiled,
+    *tensors: torch.Tensor,
+    tokens: Sequence[object] = (),
+    shapes: Shapes | None = None,
+) -> tuple[torch.Tensor, ...]:
     """Return the outputs of a compiled graph as tensors with a gradient.
 
-    tensors: on the CPU, or where the graph shares memory on its device, float32 or int32, shaped as
-    ``send_img`` takes them, one per input. Returns tensors shaped as ``recv_img`` gives them.
-    Second derivatives are refused with GraphError.
+    tensors: on the CPU, or where the graph shares memory on its device, float32 or int32, one per
+    input, with its numbers in the order of ``send_img``. tokens: as for ``Compiled.forward``.
+    Returns tensors of these shapes, default as ``recv_img`` gives them. Second derivatives are
+    refused with GraphError.
     """
-    needs = tuple(t.requires_grad for t in tensors) if torch.is_grad_enabled() else ()
-    if not any(needs):
-        values, _ = compiled.forward([compiled.taken(t) for t in tensors])
-        return tuple(_tensor(a) for a in values)
-    return _Call.apply(compiled, needs, *tensors)
+    needs = tuple([t.requires_grad for t in tensors]) if torch.is_grad_enabled() else ()
+    if True not in needs:
+        values, _ = compiled.forward(compiled.all_taken(tensors), (), tokens)
+        return _tensors(values, shapes)
+    return _Call.apply(compiled, needs, tokens, shapes, *tensors)
 
 
 class _Call(torch.autograd.Function):
@@ -232,13 +262,18 @@ class _Call(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, compiled: Compiled, needs: tuple[bool, ...], *tensors: torch.Tensor
+        ctx: Any,
+        compiled: Compiled,
+        needs: tuple[bool, ...],
+        tokens: Sequence[object],
+        shapes: Shapes | None,
+        *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         ctx.set_materialize_grads(False)
-        values, call = compiled.forward([compiled.taken(t) for t in tensors], needs)
-        ctx.compiled, ctx.call, ctx.needs = compiled, call, needs
+        values, call = compiled.forward(compiled.all_taken(tensors), needs, tokens)
+        ctx.compiled, ctx.call, ctx.needs, ctx.tokens = compiled, call, needs, tokens
         ctx.save_for_backward(*tensors)
-        out = tuple(_tensor(a) for a in values)
+        out = _tensors(values, shapes)
         integers = [t for t in out if not t.is_floating_point()]
         if integers:
             ctx.mark_non_differentiable(*integers)
@@ -249,17 +284,18 @@ class _Call(torch.autograd.Function):
         tensors = ctx.saved_tensors
         twice = torch.is_grad_enabled()
         compiled: Compiled = ctx.compiled
-        seeds = [None if g is None else compiled.taken(g) for g in upstream]
-        found = compiled.backward(
-            ctx.call, lambda: [compiled.taken(t) for t in tensors], ctx.needs, seeds
-        )
-        out = [
-            None if g is None else _like(_tensor(g), t) for g, t in zip(found, tensors, strict=True)
+        seeds = [
+            None if g is None else compiled.taken(g, v)
+            for g, v in zip(upstream, compiled.outputs, strict=True)
         ]
+        found = compiled.backward(
+            ctx.call, lambda: compiled.all_taken(tensors), ctx.needs, seeds, ctx.tokens
+        )
+        out = [None if g is None else _like(g, t) for g, t in zip(found, tensors, strict=True)]
         if twice:
             kept = [t for t in (*tensors, *upstream) if t is not None and t.requires_grad]
             out = [None if g is None else _Once.apply(g, *kept) for g in out]
-        return (None, None, *out)
+        return (None, None, None, None, *out)
 
 
 class _Once(torch.autograd.Function):
@@ -278,12 +314,20 @@ class _Once(torch.autograd.Function):
         )
 
 
-def _like(gradient: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+def _like(gradient: Any, t: torch.Tensor) -> torch.Tensor:
     """A gradient in the shape of its tensor, and where that lies."""
-    gradient = gradient if gradient.device == t.device else gradient.to(t.device)
-    return gradient if gradient.shape == t.shape else gradient.reshape(t.shape)
+    found = _tensor(gradient, t.shape)
+    return found if found.device == t.device else found.to(t.device)
 
 
-def _tensor(a: Any) -> torch.Tensor:
+def _tensors(values: Sequence[Any], shapes: Shapes | None) -> tuple[torch.Tensor, ...]:
+    """Arrays of ``Compiled`` as tensors of these shapes."""
+    known = (None,) * len(values) if shapes is None else shapes
+    return tuple([_tensor(a, shape) for a, shape in zip(values, known, strict=True)])
+
+
+def _tensor(a: Any, shape: Sequence[int] | None) -> torch.Tensor:
     """Return an array of ``Compiled`` as a tensor with the same memory."""
+    if shape is not None and a.shape != shape:
+        a = a.reshape(shape)
     return a if isinstance(a, torch.Tensor) else torch.from_numpy(a)

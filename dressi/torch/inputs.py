@@ -99,15 +99,18 @@ class Prepared:
     seen: Seen | None = None
     """Of integers on a device, where looking at values waits for it."""
 
+    @property
+    def token(self) -> object | None:
+        """What stands for the values while ``ready`` finds that they are those of before; None
+        where it does not compare them."""
+        return None if self.integers is None else self.integers[1]
+
     def ready(self, tensor: object) -> torch.Tensor | None:
         """The tensor as the graph takes it; None where it must be looked at anew."""
         if not isinstance(tensor, torch.Tensor) or _signature(tensor) != self.signature:
             return None
         if self.integers is None:
-            if tensor.device.type != "cpu":
-                return tensor  # ``Share.write`` takes its shape, and a view takes as long as a copy
-            leaf = self.leaf
-            return tensor.reshape(leaf.layers, leaf.size[1], leaf.size[0], *leaf.vtype.tail)
+            return tensor  # ``Compiled`` takes its shape: a view would be a node of autograd
         known = self.seen is not None and self.seen.holds(tensor)
         return self.integers[1] if known or torch.equal(self.integers[0], tensor) else None
 

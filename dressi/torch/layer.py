@@ -32,12 +32,21 @@ class _Graph:
     """What the function made of one combination of arguments."""
 
     compiled: Compiled
+    device: torch.device
     names: tuple[str, ...] | None
     """Of outputs that came as a mapping."""
     single: bool
     """Whether it returned one Variable."""
-    batched: bool
-    """Whether an argument has a batch dimension."""
+    shapes: tuple[tuple[int, ...], ...]
+    """Of the outputs, images as NHWC."""
+    moved: bool
+    """Whether images are NCHW."""
+    prepared: tuple[Prepared, ...] | None = None
+    """Of the arguments of its last call, where what serves the next one is known of all."""
+
+
+_Call = tuple[_Graph, list[torch.Tensor], list[object]]
+"""What is called, with which tensors, and what stands for their values (``Compiled.forward``)."""
 
 
 class Layer(torch.nn.Module):
@@ -92,9 +101,37 @@ class Layer(torch.nn.Module):
         parameters. Raises GraphError naming the argument for a wrong number, type or shape.
         """
         tensors = self._bound(args, named)
+        graph, sent, tokens = self._as_before(tensors) or self._looked_at(tensors)
+        device, compiled = graph.device, graph.compiled
+        found = apply(compiled, *sent, tokens=tokens, shapes=graph.shapes)
+        out = [t if t.device == device else t.to(device) for t in found]
+        if graph.moved:
+            pairs = zip(out, compiled.outputs, strict=True)
+            out = [t.movedim(-1, -3) if _is_image(v) else t for t, v in pairs]
+        if graph.names is not None:
+            return dict(zip(graph.names, out, strict=True))
+        return out[0] if graph.single else tuple(out)
+
+    def _as_before(self, tensors: Mapping[str, Any]) -> _Call | None:
+        """The call where all arguments are of the same kinds as in the one before, and integers of
+        the same values; else None."""
+        graph = None if self._latest is None else self._latest[1]
+        if graph is None or graph.prepared is None:
+            return None
+        sent: list[torch.Tensor] = []
+        for tensor, known in zip(tensors.values(), graph.prepared, strict=True):
+            ready = known.ready(tensor)
+            if ready is None:
+                return None
+            sent.append(ready)
+        return graph, sent, [known.token for known in graph.prepared]
+
+    def _looked_at(self, tensors: Mapping[str, Any]) -> _Call:
+        """The call for any arguments."""
         device = _device_of(tensors)
         leaves: list[Leaf] = []
         sent: list[torch.Tensor] = []
+        tokens: list[object] = []
         for name, tensor in tensors.items():
             known = self._prepared.get(name)
             ready = None if known is None else known.ready(tensor)
@@ -103,20 +140,20 @@ class Layer(torch.nn.Module):
             else:
                 shared = device if self._shares(device) else None
                 found = prepare(name, tensor, self._said[name], self._layout, shared)
-                self._prepared[name] = kept(tensor, found, self._said[name], self._layout)
+                known = self._prepared[name] = kept(tensor, found, self._said[name], self._layout)
                 leaf, ready, rows = found
+                again = None if known is None else known.ready(tensor)
+                ready = ready if again is None else again  # what the next call takes, too
             leaves.append(leaf)
             sent.append(ready)
+            tokens.append(None if known is None else known.token)
             if name in self._counts:
                 sent.append(count(rows))
+                tokens.append(None)
         graph = self._graph((device, tuple(leaves)))
-        out = [
-            _shaped(t if t.device == device else t.to(device), v, graph.batched, self._layout)
-            for t, v in zip(apply(graph.compiled, *sent), graph.compiled.outputs, strict=True)
-        ]
-        if graph.names is not None:
-            return dict(zip(graph.names, out, strict=True))
-        return out[0] if graph.single else tuple(out)
+        ready_for = tuple(p for p in map(self._prepared.get, tensors) if p is not None)
+        graph.prepared = ready_for if len(ready_for) == len(tensors) else None
+        return graph, sent, tokens
 
     def close(self) -> None:
         """Free all graphs; they are built again when they are needed."""
@@ -207,7 +244,9 @@ class Layer(torch.nn.Module):
                 f"them, got {short(made)}"
             )
         compiled = Compiled(leaves, outputs, self._ad, device)
-        return _Graph(compiled, names, single, any(leaf.batched for leaf in kinds))
+        batched = any(leaf.batched for leaf in kinds)
+        shapes = tuple(_shape(v, batched) for v in outputs)
+        return _Graph(compiled, device, names, single, shapes, self._layout == "NCHW")
 
 
 def compile(
@@ -278,20 +317,18 @@ def _device_of(tensors: Mapping[str, torch.Tensor]) -> torch.device:
     return next(iter(devices), torch.device("cpu"))
 
 
-def _shaped(t: torch.Tensor, v: Variable, batched: bool, layout: Layout) -> torch.Tensor:
-    """An output as ``forward`` describes it."""
+def _shape(v: Variable, batched: bool) -> tuple[int, ...]:
+    """The shape of an output as ``forward`` describes it, images as NHWC."""
     tail = tuple(v.vtype.tail)
     value = v.size == (1, 1)
     batch = (v.layers,) if v.layers > 1 or (batched and not value) else ()
     if value:
-        shape = (*batch, *(() if tail == (1,) else tail))
-    elif v.is_table:
-        shape = (*batch, v.size[0], *tail)
-    else:
-        shape = (*batch, v.size[1], v.size[0], *tail)
-    t = t if t.shape == shape else t.reshape(shape)
-    if value or v.is_table:
-        return t
-    if layout == "NCHW" and not v.vtype.is_matrix:
-        t = t.movedim(-1, -3)
-    return t
+        return (*batch, *(() if tail == (1,) else tail))
+    if v.is_table:
+        return (*batch, v.size[0], *tail)
+    return (*batch, v.size[1], v.size[0], *tail)
+
+
+def _is_image(v: Variable) -> bool:
+    """Whether an output has channels that layout NCHW moves."""
+    return v.size != (1, 1) and not v.is_table and not v.vtype.is_matrix

@@ -147,9 +147,11 @@ def _mapped(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _loading(load: Callable[..., Any]) -> Callable[..., Any]:
-    """torch.load, which puts on the CPU what was saved from a GPU."""
+    """torch.load, which puts on the CPU what was saved from a GPU, or is to be put on one."""
 
     def loading(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(map_location, dict):
+            map_location = {"cuda": "cpu", **{k: _on_cpu(v) for k, v in map_location.items()}}
         return load(f, "cpu" if map_location is None else map_location, *args, **kwargs)
 
     return loading

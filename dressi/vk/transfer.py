@@ -196,9 +196,15 @@ class Transfer:
         self._ctx.enter()
         if self._closed:
             raise DeviceError(f"{self.what} is closed")
+        for image in self._images:
+            if isinstance(image, Image) and not image.alive:
+                self._raise_gone()
+        if not self._images:
+            self._raise_gone()
+
+    def _raise_gone(self) -> None:
         gone = [i.name for i in self._images if isinstance(i, Image) and not i.alive]
-        if gone or not self._images:
-            raise DeviceError(f"{self.what} was recorded for images that are gone: {gone}")
+        raise DeviceError(f"{self.what} was recorded for images that are gone: {gone}")
 
     def fetch(self) -> None:
         """Makes what the device has written visible in ``words``; to be called after the submit is

@@ -250,7 +250,7 @@ def test_a_welding_that_holds_is_the_one_that_would_be_found() -> None:
     positions = np.concatenate([mesh.positions, mesh.positions[:9]]).astype(np.float32)
     faces = np.where(mesh.faces < 9, mesh.faces + len(mesh.positions), mesh.faces)
     first = weld(positions, faces)
-    welding = Welding.of(positions, faces, first)
+    welding = Welding.of(positions, first)
     assert welding is not None
     held = 0
     for step in np.repeat(np.geomspace(1e-7, 0.5, 30), 4):
@@ -271,4 +271,55 @@ def test_neighbors_of_moving_vertices_are_found_anew_where_they_may_differ() -> 
     torn = square + np.array([[0.0, 0, 0]] * 3 + [[-1.0, 0, 0]] * 3)
     kept = WeldedNeighbors()
     for positions in (square, square * 1.01, square, torn, torn * 2, square, torn, square):
+        np.testing.assert_array_equal(kept(faces, positions), WeldedNeighbors()(faces, positions))
+
+
+def test_neighbors_of_a_closed_surface_stay_until_joined_vertices_part() -> None:
+    """A sphere with double vertices that moves far, flattens, and is torn: the answer is found anew
+    where it is torn, and once more where it is whole again; nothing is looked for in between."""
+    mesh = icosphere(1)
+    n = len(mesh.positions)
+    positions = np.concatenate([mesh.positions, mesh.positions[:9]]).astype(np.float32)
+    faces = np.where(mesh.faces < 9, mesh.faces + n, mesh.faces).astype(np.int64)
+    # Some faces keep the first of two vertices at one place, so that there is a seam.
+    faces[::2] = mesh.faces[::2]
+    kept = WeldedNeighbors()
+    whole = kept(faces, positions)
+    assert (whole >= 0).all(), "the surface is closed"
+    assert kept(faces, positions * (3.0, 0.5, 1.0)) is whole
+    assert kept(faces, positions * (1.0, 1.0, 0.1) + 5.0) is whole
+    torn = positions.copy()
+    torn[n:] += 0.3
+    again = kept(faces, torn)
+    assert (again < 0).any()
+    np.testing.assert_array_equal(again, WeldedNeighbors()(faces, torn))
+    np.testing.assert_array_equal(kept(faces, positions), whole)  # the border has closed
+
+
+def test_neighbors_of_vertices_that_began_at_one_place_are_found_anew() -> None:
+    mesh = icosphere(1)
+    kept = WeldedNeighbors()
+    kept(mesh.faces, np.zeros_like(mesh.positions))
+    got = kept(mesh.faces, mesh.positions)
+    np.testing.assert_array_equal(got, WeldedNeighbors()(mesh.faces, mesh.positions))
+
+
+def test_a_border_that_closes_is_found_also_after_many_steps() -> None:
+    """A cylinder cut along a line whose sides drift apart and meet again, beside one answer per
+    call."""
+    k, rows = np.arange(13), 4
+    angle = np.tile(k, rows) / 12.0
+    height = np.repeat(np.arange(rows), 13)
+    corner = (np.arange(rows - 1)[:, None] * 13 + np.arange(12)).reshape(-1)
+    faces = np.concatenate(
+        [
+            np.stack([corner, corner + 1, corner + 13], 1),
+            np.stack([corner + 1, corner + 14, corner + 13], 1),
+        ]
+    )
+    kept = WeldedNeighbors()
+    for turn in (1.0, 0.9, 0.95, 0.99, 1.0, 0.8, 1.0):
+        a = 2 * np.pi * turn * angle
+        x, y = np.cos(a), np.where(np.tile(k, rows) == 12, np.sin(a) * (turn < 1), np.sin(a))
+        positions = np.stack([x, y, height], 1).astype(np.float32)
         np.testing.assert_array_equal(kept(faces, positions), WeldedNeighbors()(faces, positions))

@@ -439,3 +439,66 @@ def test_errors_of_calls() -> None:
     ):
         with pytest.raises(GraphError, match=message):
             call()
+
+
+def test_results_that_are_held_stay_what_they_were() -> None:
+    """Memory of large results is used again, but not while a tensor, a view of it, an array, or a
+    graph of autograd has it."""
+
+    def scaled(x: Variable, a: Variable) -> Variable:
+        return x * a
+
+    layer = compile(scaled)
+    x = torch.rand(128, 128, 3)
+    held: list[tuple[float, object]] = []
+    for k in range(1, 7):
+        a = torch.tensor(float(k), requires_grad=True)
+        picture = layer(x, a)
+        held.append((k, (picture, picture[5:], picture.detach().numpy())[k % 3]))
+        loss = picture.square().sum()  # keeps the picture for its gradient
+        del picture
+        layer(x, torch.tensor(100.0))
+        loss.backward()
+        want = 2 * k * float(x.double().square().sum())
+        assert a.grad is not None and abs(a.grad.item() - want) < 1e-3 * want
+    for k, got in held:
+        want = (x * k)[5:] if k % 3 == 1 else x * k
+        torch.testing.assert_close(torch.as_tensor(got), want, check_dtype=False)
+
+
+def test_a_tensor_written_in_place_is_sent() -> None:
+    """Also by NumPy, which no version counter sees; floats and integers, with a gradient or not."""
+
+    def looked_up(table: Variable, index: Variable, x: Variable) -> Variable:
+        return F.lookup(table, index) + x
+
+    layer = compile(looked_up)
+    table = torch.arange(12.0).reshape(4, 3)
+    index = torch.tensor([[0], [3]])
+    x = torch.zeros(2, 3, requires_grad=True)
+    for step in range(4):
+        got = layer(table, index, x)
+        torch.testing.assert_close(got, table[index[:, 0]] + x)
+        table.numpy()[step, :] += 10.0
+        index.numpy()[0, 0] = step
+        with torch.no_grad():
+            x += 1.0
+        x.data.numpy()[0] -= 0.5
+
+
+def test_gradients_have_the_shapes_of_their_tensors() -> None:
+    """Of layers whose calls are all alike from the second one on; upstream gradients may be
+    expanded, or not contiguous."""
+
+    def doubled(x: Variable, y: Variable) -> tuple[Variable, Variable]:
+        return x * 2.0, y * 3.0
+
+    layer = compile(doubled)
+    x = torch.rand(1, 6, 5, 3, requires_grad=True)
+    y = torch.rand(2, 7, 2).transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()
+    for _ in range(3):
+        a, b = layer(x, y)
+        assert a.shape == x.shape and b.shape == (1, *y.shape)
+        grads = torch.autograd.grad([a.sum(), (b.transpose(0, 2) ** 2).mean()], [x, y])
+        torch.testing.assert_close(grads[0], torch.full_like(x, 2.0))
+        torch.testing.assert_close(grads[1], 18.0 * y.detach() / y.numel())

@@ -212,6 +212,11 @@ def test_nothing_to_draw_is_an_empty_picture():
     assert rast.shape == db.shape == (2, *SIZE, 4) and not rast.any()
     out, _ = dr.interpolate(torch.ones(2, 3, 5), rast, ints(np.zeros((0, 3))))
     assert out.shape == (2, *SIZE, 5) and not out.any()
+    pos, attr = torch.zeros(2, 3, 4, requires_grad=True), torch.ones(2, 3, 5, requires_grad=True)
+    rast, db = dr.rasterize(ctx, pos, ints(np.zeros((0, 3))), SIZE)
+    out = dr.interpolate(attr, rast, ints(np.zeros((0, 3))), db, "all")
+    (sum(x.sum() for x in out) + db.sum()).backward()  # a loss of a mesh that has vanished
+    assert not pos.grad.any() and not attr.grad.any()
     gl = dr.RasterizeGLContext(output_db=False)
     assert dr.rasterize(gl, torch.zeros(1, 3, 4), ints([[0, 1, 2]]), SIZE)[1].numel() == 0
 

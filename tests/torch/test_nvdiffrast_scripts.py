@@ -109,6 +109,7 @@ with torch.cuda.stream(torch.cuda.Stream()), torch.autocast("cuda", enabled=Fals
 torch.save(model.state_dict(), "model.pt")
 model.load_state_dict(torch.load("model.pt", map_location="cuda:0"))
 model.load_state_dict(torch.load("model.pt", map_location=lambda s, _: s.cuda(0)))
+model.load_state_dict(torch.load("model.pt", map_location={"cpu": "cuda:0", "cuda:1": "cuda:0"}))
 thread = threading.Thread(target=lambda: tensors.append(torch.zeros(3, device="cuda")))
 thread.start()
 thread.join()

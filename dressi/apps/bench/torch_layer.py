@@ -3,13 +3,18 @@
 A step is a whole iteration on the vertices of a sphere by its silhouette in one view: forward,
 mean squared difference, backward, Adam. Natively all of it is one submit. With the layer the
 silhouette comes from Dressi, and loss, backward and optimizer are torch's; ``torch_ms`` is what
-torch needs for those alone. The steps take turns. Where torch has CUDA, its tensors lie there.
+torch needs for those: the same loop with a function in place of the layer that has nothing to do.
+On the CPU it runs behind a native step, which is what a layer does to it: a driver on the same
+processors leaves nothing of torch's in their caches, and the same loop takes a third or a quarter
+of the time by itself. The steps take turns. Where torch has CUDA, its tensors lie there.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
 
@@ -34,6 +39,7 @@ COLUMNS = (
     "ratio",
     "ratio_with_torch",
     "ratio_to_sum",
+    "cpu_ratio",
     "way",
     "copy_ms",
 )
@@ -44,7 +50,9 @@ RATE = 1e-4  # the shape, and so the work of a step, hardly changes while it is 
 ROUNDS, CUDA_ROUNDS, SMALL_ROUNDS = 25, 10, 2
 AT_MOST = 1.15
 """Ratio of a layer's step, without torch's own share, to a native one, at most."""
-CUDA_SIZES, CUDA_FACES = (256, 512, 1024, 2048), (682, 51414)
+MESHES = (682, 51414)
+"""Faces of the meshes of the data folder."""
+MESH_SIZES, CUDA_SIZES = (256, 512), (256, 512, 1024, 2048)
 CUDA_BURST = 10
 """Steps between two looks at the clock where torch does not wait for its own."""
 CUDA_AT_MOST = 1.3
@@ -90,23 +98,52 @@ class LayerStep:
 
 
 class TorchStep:
-    """What torch does in such a step: the loss, its gradient to a picture, the optimizer."""
+    """What torch does in such a step: all of it, with a function in place of the layer whose
+    picture and gradient are there already."""
 
     def __init__(self, mesh: Mesh, target: np.ndarray, device: str) -> None:
         import torch
 
         self._target = torch.as_tensor(target, dtype=torch.float32, device=device)
-        self._picture = torch.zeros_like(self._target, requires_grad=True)
         pos = torch.as_tensor(mesh.positions, dtype=torch.float32, device=device).clone()
         self._pos = torch.nn.Parameter(pos)
-        self._pos.grad = torch.ones_like(pos)
+        self._layer = _stand_in(torch.zeros_like(self._target), torch.ones_like(pos))
         self._optimizer = torch.optim.Adam([self._pos], lr=RATE)
 
     def exec_step(self) -> None:
         """Run it once."""
-        self._picture.grad = None
-        (self._picture - self._target).square().mean().backward()
+        self._optimizer.zero_grad()
+        (self._layer(self._pos) - self._target).square().mean().backward()
         self._optimizer.step()
+
+
+def _stand_in(picture: Any, gradient: Any) -> Callable[[Any], Any]:
+    """Return a function of a tensor that returns a picture and has a gradient, of no work."""
+    import torch
+
+    class StandIn(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, pos: Any) -> Any:
+            ctx.save_for_backward(pos)
+            return picture.detach()
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            return gradient
+
+    return cast(Callable[[Any], Any], StandIn.apply)
+
+
+class InTurn:
+    """A step of each, one after the other."""
+
+    def __init__(self, *steps: Steps) -> None:
+        self._steps = steps
+
+    def exec_step(self) -> None:
+        """Run them."""
+        for one in self._steps:
+            one.exec_step()
 
 
 class Burst:
@@ -155,22 +192,39 @@ def measure_size(
     with DressiAD(settings.device) as ad, DressiAD(settings.device) as own:
         native(mesh, matrices, target, ad)
         layer = LayerStep(mesh, matrices, target, own, device)
-        steps: list[Steps] = [ad, layer, TorchStep(mesh, target, device)]
-        if device != "cpu":
-            steps = [Burst(s) for s in steps]
-        found = [t / (1 if device == "cpu" else CUDA_BURST) for t in alternating_ms(steps, rounds)]
-        times = dict(zip(("native", "layer", "torch"), found, strict=True))
+        of_torch = TorchStep(mesh, target, device)
+        if device == "cpu":
+            found = _figures([ad, layer, InTurn(ad, of_torch)], rounds)
+        else:
+            burst = [Burst(s) for s in (ad, layer, of_torch)]
+            times = [t / CUDA_BURST for t in alternating_ms(burst, rounds)]
+            found = _ratios(times[0], times[1], times[0] + times[2])
         way = _way(own, device)
-    share = times["layer"] - times["torch"]
     return {
         "case": f"silhouette 1 x {size}, {len(mesh.faces)} faces",
         "size": size,
         "way": way,
-        **{f"{name}_ms": float(np.median(t)) for name, t in times.items()},
-        "ratio": float(np.median(share / times["native"])),
-        "ratio_with_torch": float(np.median(times["layer"] / times["native"])),
-        "ratio_to_sum": float(np.median(times["layer"] / (times["native"] + times["torch"]))),
+        **found,
         "copy_ms": (before + copies.measure()) / 2,
+    }
+
+
+def _figures(steps: Sequence[Steps], rounds: int) -> dict[str, float]:
+    """The figures of a native step, that of a layer, and a native one with torch's share behind it;
+    also by the processor time of all threads."""
+    of_cpu = _ratios(*alternating_ms(steps, rounds, clock=time.process_time))
+    return {**_ratios(*alternating_ms(steps, rounds, warm_up=0)), "cpu_ratio": of_cpu["ratio"]}
+
+
+def _ratios(native: np.ndarray, layer: np.ndarray, both: np.ndarray) -> dict[str, float]:
+    """Medians over the rounds. both: a native step and torch's share."""
+    return {
+        "native_ms": float(np.median(native)),
+        "layer_ms": float(np.median(layer)),
+        "torch_ms": float(np.median(both - native)),
+        "ratio": float(np.median((layer - (both - native)) / native)),
+        "ratio_with_torch": float(np.median(layer / native)),
+        "ratio_to_sum": float(np.median(layer / both)),
     }
 
 
@@ -201,6 +255,9 @@ def measure(settings: Settings, copies: Copies) -> Table:
     torch.set_num_threads(1)  # more of them wait for the cores that a driver on the CPU uses
     try:
         rows = [measure_size(size, settings, copies) for size in sizes]
+        if not settings.smoke:
+            meshes = [_mesh(settings, n) for n in MESHES]
+            rows += [measure_size(s, settings, copies, m) for m in meshes for s in MESH_SIZES]
         on_cuda = _on_cuda(settings, copies) if torch.cuda.is_available() else []
     finally:
         torch.set_num_threads(n_threads)
@@ -215,7 +272,7 @@ def _on_cuda(settings: Settings, copies: Copies) -> list[dict[str, Any]]:
     """Rows with the tensors on CUDA's first card."""
     if settings.smoke:
         return [measure_size(SMOKE_SIZES[0], settings, copies, device="cuda:0")]
-    meshes = [_mesh(settings, n) for n in CUDA_FACES]
+    meshes = [_mesh(settings, n) for n in MESHES]
     return [measure_size(s, settings, copies, m, "cuda:0") for m in meshes for s in CUDA_SIZES]
 
 

@@ -44,13 +44,24 @@ def face_neighbors(faces: np.ndarray) -> np.ndarray:
     return out.reshape(n, 3).astype(np.int32)
 
 
+def border_vertices(faces: np.ndarray, neighbors: np.ndarray) -> np.ndarray:
+    """(n,) int: the vertices of edges that have no face across, each once. faces: (F, 3) ints of
+    welded vertices. neighbors: (F, 3), as of ``face_neighbors``. The edges of faces with a corner
+    twice are none."""
+    whole = (faces != faces[:, [1, 2, 0]]).all(axis=1)
+    alone = (neighbors < 0) & whole[:, None]
+    return np.unique(np.concatenate([faces[alone], faces[:, [1, 2, 0]][alone]]))
+
+
 def neighbor_table(faces: Variable, vtx_pos: Variable | None = None) -> Variable:
     """IVEC3 @ (F, 1) leaf of ``face_neighbors``, kept up to date when other faces are sent.
 
     vtx_pos: VEC3 leaf; vertices that were *sent* at the same place (duplicates at uv seams) count
     as one, to the tolerance of ``weld``; what then looks like a seam that stayed open gives a
-    DressiWarning. A Variable that is no leaf is not looked at. The faces of ``build_batch`` have
-    the neighbours that each mesh has by itself. No gradient.
+    DressiWarning. Where vertices are sent again with the same faces, those of a border that meet
+    are joined and those that part are not one any more; others that meet stay what they were.
+    A Variable that is no leaf is not looked at. The faces of ``build_batch`` have the neighbours
+    that each mesh has by itself. No gradient.
     """
     leaf = Variable(IVEC3, faces.size, name=f"{faces.name or 'faces'}.neighbors")
     if isinstance(faces.derived, MeshFaces):
@@ -70,6 +81,8 @@ def _neighbors(faces: np.ndarray) -> np.ndarray:
 class _Answer:
     """What was found last."""
 
+    given: np.ndarray
+    """The faces, as they were given: to see that they are the same is quicker than to compare."""
     faces: np.ndarray
     joined: np.ndarray
     """Faces of welded vertices."""
@@ -82,11 +95,13 @@ class _Answer:
 
 class WeldedNeighbors:
     """``face_neighbors`` of faces and positions, with vertices welded. A layer sends positions in
-    each step: where they cannot have changed the answer, it is the last one."""
+    each step: the last answer stays while the vertices that were joined do, and no border could
+    have closed. Vertices inside a surface that come to lie on others are not joined then, as in a
+    native fit, which sends its vertices once."""
 
     MISSES = 3
     """Weldings in a row that served no call after which no more are made for these faces: vertices
-    lie close, or move far."""
+    of a border lie close, or move far."""
 
     def __init__(self) -> None:
         self._last: _Answer | None = None
@@ -94,7 +109,7 @@ class WeldedNeighbors:
     def __call__(self, faces: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """(1, 1, F, 3) int32."""
         last = self._last  # once: engines in several threads may share a graph
-        same = last is not None and np.array_equal(faces, last.faces)
+        same = last is not None and (faces is last.given or np.array_equal(faces, last.faces))
         if same and last is not None and last.welding is not None:
             if last.welding.holds(positions):
                 if last.misses:
@@ -109,11 +124,12 @@ class WeldedNeighbors:
         else:
             neighbors, misses = face_neighbors(joined), 0
         warn_of_open_seams(positions, joined, neighbors)
-        # Not at the first call: a native fit sends its vertices once.
-        wanted = same and misses < self.MISSES
-        welding = Welding.of(positions, index, first) if wanted else None
+        ends = border_vertices(joined, neighbors)
+        # Distances are not looked for at the first call: a native fit sends its vertices once.
+        wanted = len(ends) == 0 or (same and misses < self.MISSES)
+        welding = Welding.of(positions, first, ends) if wanted else None
         table = neighbors.reshape(1, 1, -1, 3)
-        self._last = _Answer(np.array(faces), joined, table, welding, misses)
+        self._last = _Answer(faces, np.array(faces), joined, table, welding, misses)
         return table
 
     def __getstate__(self) -> dict[str, object]:

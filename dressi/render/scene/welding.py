@@ -145,51 +145,58 @@ def weld(
 
 @dataclass(frozen=True, eq=False)
 class Welding:
-    """An answer of ``weld`` that joins equal rows only, and how long it stays the same."""
+    """An answer of ``weld`` that joins equal rows only, and how long it stays the same for vertices
+    that may come to lie on others."""
 
-    positions: npt.NDArray[np.float32]
-    """(N, 3) that it was found for."""
+    n: int
+    """Vertices."""
     repeats: IntArray
     first: IntArray
     """Of the vertices ``repeats`` the first ones at the same places."""
+    ends: IntArray
+    """Vertices that are watched, one per place."""
+    at: npt.NDArray[np.float32]
+    """Where they were, (len(ends), 3)."""
     apart: float
-    """Least distance, along an axis, of two places."""
-    reach: float
-    extent: float
-    """Largest coordinate; largest difference of two, along an axis."""
+    """Least distance of two of them, along an axis."""
 
     @classmethod
-    def of(cls, positions: npt.ArrayLike, faces: npt.ArrayLike, first: IntArray) -> Welding | None:
-        """Return that of a welding; None where other rows than equal ones were joined, or there is
-        nothing to hold. positions, faces: as for ``weld``; first: its answer."""
-        table = np.array(positions, np.float32).reshape(-1, 3)
+    def of(
+        cls, positions: npt.ArrayLike, first: IntArray, ends: IntArray | None = None
+    ) -> Welding | None:
+        """Return that of a welding; None where other rows than equal ones were joined.
+
+        positions: (N, 3). first: the answer of ``weld``. ends: which vertices are watched, default
+        all; a surface without a border has none that could close it.
+        """
+        table = np.asarray(positions, np.float32).reshape(-1, 3)
         repeats = np.flatnonzero(first != np.arange(len(first)))
-        places = np.unique(first)
-        if len(places) < 2 or not np.isfinite(table).all():
+        if not np.isfinite(table).all() or (table[repeats] != table[first[repeats]]).any():
             return None
-        if (table[repeats] != table[first[repeats]]).any():
-            return None
+        places = np.unique(first if ends is None else first[ends])
         rows = table[places].astype(np.float64)
-        tree = cKDTree(rows, balanced_tree=False, compact_nodes=False)
-        apart = float(tree.query(rows, k=2, p=np.inf)[0][:, 1].min())
-        extent = float(np.ptp(rows, axis=0).max())
-        return cls(table, repeats, first[repeats], apart, float(np.abs(rows).max()), extent)
+        apart = np.inf
+        if len(places) > 1:
+            tree = cKDTree(rows, balanced_tree=False, compact_nodes=False)
+            apart = float(tree.query(rows, k=2, p=np.inf)[0][:, 1].min())
+        return cls(len(table), repeats, first[repeats], places, table[places], apart)
 
     def holds(self, positions: npt.ArrayLike) -> bool:
-        """Whether ``weld`` must give the same for these positions, and ``warn_of_open_seams`` has
-        nothing to say of seams that opened: no vertex moved so far that two places could be one, or
-        nearly. False where that is not known."""
+        """Whether the vertices that were joined still lie on one another, and no watched one has
+        moved so far that it could lie on another watched one, or nearly: then ``weld`` gives the
+        same among them, and ``warn_of_open_seams`` has nothing new to say. False where that is not
+        known."""
         p = np.asarray(positions, np.float32).reshape(-1, 3)
-        if p.shape != self.positions.shape:
+        if len(p) != self.n or (p[self.repeats] != p[self.first]).any():
             return False
-        moved = float(np.abs(p - self.positions).max())
-        extent = self.extent + 2.0 * moved
-        tolerance = STEP * max(TOLERANCE_STEPS * extent, self.reach + moved)
+        if len(self.ends) < 2:
+            return True
+        moved = float(np.abs(p[self.ends] - self.at).max())
+        low, high = p.min(axis=0), p.max(axis=0)
+        extent, far = float((high - low).max()), float(max(-low.min(), high.max()))
+        tolerance = STEP * max(TOLERANCE_STEPS * extent, far)
         # An edge is up to sqrt(3) extents long.
-        near = max(tolerance, 2.0 * NEAR_EDGE * extent)
-        if not self.apart - 2.0 * moved > near:
-            return False
-        return bool((p[self.repeats] == p[self.first]).all())
+        return self.apart - 2.0 * moved > max(tolerance, 2.0 * NEAR_EDGE * extent)
 
 
 def warn_of_open_seams(

@@ -83,3 +83,13 @@ def _bounds(tri: torch.Tensor) -> tuple[int, int]:
     if tri.device.type != "cpu":
         _found.append((Seen(tri), (low, high)))
     return low, high
+
+
+def zeros_of(shape: Sequence[int], *sources: torch.Tensor) -> torch.Tensor:
+    """Return zeros on the device of the sources, whose gradient to them is zero: a picture of
+    nothing may be the end of a loss, as any other picture."""
+    zeros = sources[0].new_zeros(tuple(shape))
+    for source in sources:
+        if source.requires_grad:
+            zeros = zeros + source.reshape(-1)[:0].sum()
+    return zeros

@@ -14,7 +14,13 @@ from dressi.render.raster.clip_space import image_derivatives
 from dressi.render.raster.distance import interpolate as mix_corners
 from dressi.render.raster.projection import gather
 from dressi.torch.eager import call, groups, joined
-from dressi.torch.nvdiffrast.checks import check_indices, check_minibatch, check_tensor, check_tri
+from dressi.torch.nvdiffrast.checks import (
+    check_indices,
+    check_minibatch,
+    check_tensor,
+    check_tri,
+    zeros_of,
+)
 
 
 def interpolate(
@@ -50,8 +56,9 @@ def interpolate(
     shape = tuple(rast.shape[:3])
     if 0 in (*shape, tri.shape[0], *attr.shape):
         n_derivatives = (2 * len(chosen),) if chosen else ()
-        zeros = attr.new_zeros((*shape, *n_derivatives)) if chosen else attr.new_zeros(0)
-        return attr.new_zeros((*shape, attr.shape[-1])), zeros
+        sources = (attr, rast) if rast_db is None else (attr, rast, rast_db)
+        zeros = zeros_of((*shape, *n_derivatives), *sources) if chosen else attr.new_zeros(0)
+        return zeros_of((*shape, attr.shape[-1]), attr, rast), zeros
     check_indices(who, tri, attr.shape[-2])
     values = groups(attr)
     is_all = len(chosen) == attr.shape[-1] and chosen == list(range(attr.shape[-1]))

@@ -18,7 +18,7 @@ from dressi.render.raster.clip_space import (
     weight_derivatives,
 )
 from dressi.torch.eager import call
-from dressi.torch.nvdiffrast.checks import check_indices, check_tensor, check_tri
+from dressi.torch.nvdiffrast.checks import check_indices, check_tensor, check_tri, zeros_of
 from dressi.torch.nvdiffrast.contexts import RasterizeCudaContext
 
 
@@ -123,8 +123,8 @@ class _Scene:
         (width, height), none = self.size, self.pos.new_zeros(0)
         if self.is_empty:
             shape = (self.n_images, height, width, 4)
-            db = self.pos.new_zeros(shape) if self.output_db else none
-            return self.pos.new_zeros(shape), db
+            db = zeros_of(shape, self.pos) if self.output_db else none
+            return zeros_of(shape, self.pos), db
         options = (self.size, peel, self.grad_db, self.output_db)
         tables = [self.pos, self.tri] if self.first is None else [self.pos, self.tri, self.first]
         out = call(("rasterize", options), lambda *v: _graph(*options, *v), [], tables)
