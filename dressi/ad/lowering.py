@@ -8,6 +8,7 @@ of that primitive, as an ordinary Function that may share a shader with what fol
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from dressi.ad.functions._common import constant
@@ -65,6 +66,28 @@ def sum_in_groups(outputs: Sequence[Variable]) -> list[Variable]:
         # The top of a pyramid; a level that something else reads stays.
         x, merge = _summed(f)
         return named(group_sums(new(x), merge), f.output)
+
+    return rewrite(outputs, rule)
+
+
+def sum_at_once(outputs: Sequence[Variable], most: int) -> list[Variable]:
+    """Outputs of a graph in which one pixel sums up to so many, in place of the last levels of a
+    pyramid."""
+    if not any(f.op is BLOCK_SUM for f in topological(outputs)):
+        return list(outputs)
+
+    def rule(f: Function, new: Replacements) -> Variable | None:
+        if f.op is not BLOCK_SUM or f.output.size != (1, 1):
+            return None
+        x, merge = f.inputs[0], f.attr("merge_layers")
+        while (level := x.creator) is not None and level.op is BLOCK_SUM:
+            below = level.inputs[0]
+            if math.prod(below.size) * below.layers > most:
+                break
+            x, merge = below, merge or level.attr("merge_layers")
+        if x is f.inputs[0]:
+            return None
+        return named(apply(BLOCK_SUM, (new(x),), merge_layers=merge, whole=True), f.output)
 
     return rewrite(outputs, rule)
 

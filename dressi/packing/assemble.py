@@ -52,7 +52,9 @@ def _dispatch(s: Substage, shader: Shader, lay: Layout) -> SubstagePlan:
 def _subpass(s: Substage, shader: Shader, lay: Layout) -> SubstagePlan:
     cull = "none"
     draws: tuple[DrawPlan, ...] = (DrawPlan(0, 0, *lay.physical),)
-    if s.guard is not None:
+    if s.guard is not None and s.guard.tiles is not None:
+        draws = (DrawPlan(0, 0, *lay.physical, shader.n_vertices),)
+    elif s.guard is not None:
         draws = (DrawPlan(0, 0, *lay.physical), DrawPlan(0, 0, *lay.physical, first_instance=1))
     if s.kind == RASTER:
         raster = next(f for u in s.units for f in u.functions if f.op.kind == RASTER)

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dressi.ad.functions.bits import WORD
+from dressi.ad.graph import Variable
 from dressi.packing.glsl import Generator
 from dressi.packing.guard import Guard
 from dressi.packing.layout import padding_glsl, position_glsl
 from dressi.packing.shader_text import FULL_SCREEN_TWICE, Shader, ShaderText
 from dressi.packing.statements import emit_outside
 from dressi.packing.units import in_buffer
+
+TILE_ROWS = 16
+"""Rows of a tile, which is as wide as a word of a packed mask. On lavapipe, where both triangles of
+a rectangle run the blocks on their border, 8 rows took 1.08 times as long, 4 rows 1.17."""
 
 
 def skip_padding(g: Generator, text: ShaderText, body: list[str], start: int) -> None:
@@ -67,3 +73,32 @@ def sparse_shader(g: Generator, guard: Guard) -> Shader:
         shader.fragment = text.render(body, "" if outside else "layout(early_fragment_tests) in;")
         shaders.append(shader)
     return replace(shaders[1], outside=shaders[0].fragment)
+
+
+def tile_vertex(g: Generator, words: Variable) -> tuple[str, int]:
+    """Return a vertex shader that draws a rectangle for every tile of a packed mask in which a bit
+    is set, and nothing for the others, and the number of vertices."""
+    text = ShaderText("v")
+    (width, height), layers = g.substage.domain
+    across, down = words.size[0], -(-height // TILE_ROWS)
+    fetch = g.fetch(words, text)
+    body = [
+        "  int k = gl_VertexIndex % 6, i = gl_VertexIndex / 6;",
+        f"  ivec3 tile = ivec3(i % {across}, i / {across} % {down}, i / {across * down});",
+        f"  int y = tile.y * {TILE_ROWS}, end = min(y + {TILE_ROWS}, {height}), bits = 0;",
+        "  int top = end, bottom = y;",
+        "  for (; y < end; ++y) {",
+        f"    int word = {fetch}(ivec2(tile.x, y), tile.z);",
+        "    bits |= word;",
+        "    top = word != 0 ? min(top, y) : top;",
+        "    bottom = word != 0 ? y + 1 : bottom;",
+        "  }",
+        f"  ivec2 x = tile.x * {WORD} + ivec2(findLSB(bits), findMSB(uint(bits)) + 1);",
+        "  ivec2 corner = ivec2(k == 1 || k == 2 || k == 4, k == 2 || k == 4 || k == 5);",
+        f"  vec2 place = vec2(corner.x == 0 ? x.x : min(x.y, {width}),",
+        f"                    tile.z * {height} + (corner.y == 0 ? top : bottom));",
+        "  // What has no area is not drawn.",
+        f"  vec2 clip = place * 2.0 / vec2({width}, {height * layers}) - 1.0;",
+        "  gl_Position = vec4(bits == 0 ? vec2(0) : clip, 0.0, 1.0);",
+    ]
+    return text.render(body), 6 * across * down * layers

@@ -14,12 +14,14 @@ from dressi.ad.template import Value, fill_glsl
 from dressi.ad.workgroups import workgroup
 from dressi.packing.reads import Reads
 from dressi.packing.shader_text import ShaderText
-from dressi.packing.statements import needed, snippet, special_values
+from dressi.packing.statements import mixed_function, needed, snippet, special_values
 from dressi.packing.units import ATTACHMENT, UNIFORM
 
 
 class Generator(Reads):
     """Writes the statements of one shader, one Function after the other."""
+
+    mixed = mixed_function
 
     def emit(self, f: Function, text: ShaderText, body: list[str]) -> None:
         """Append the statements of one Function."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from dressi.ad.graph import Function, Variable
 from dressi.ad.registry import FREE, SAME
+from dressi.packing.units import Unit
 
 FEWEST = 12
 """Functions that a guard must save; a branch costs about as much as a few of them."""
@@ -34,6 +35,21 @@ class Guard:
     declared in front of the branch."""
     before: tuple[Variable, ...]
     """What a guarded run reads for the first time, but is read without the guard, too."""
+    tiles: Variable | None = None
+    """The packed mask behind the condition, where a sparse pass draws its tiles: see ``tiles``."""
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """How a shader fetches an image of which the writer draws the pixels of a mask only: where the
+    condition of the writer's guard is 0 it computes the value.
+
+    units: of the Functions that are not guarded. known: uids of all that the writer computes.
+    """
+
+    guard: Guard
+    units: tuple[Unit, ...]
+    known: frozenset[int]
 
 
 def find_guard(functions: Sequence[Function], kept: Collection[int]) -> Guard | None:

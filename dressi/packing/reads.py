@@ -133,16 +133,26 @@ class Reads:
             text.functions.append(f"{head} return {self.uniform_value(v, text, 'l')}; }}")
         elif in_buffer(v):
             text.functions.append(f"{head} {self._buffer_read(v, text)} }}")
+        elif v.uid in self.substage.mixed:
+            drawn = head.replace(name, f"{name}_drawn")
+            text.functions.append(f"{drawn} return {self._image_read(v, text)}; }}")
+            text.functions.append(self.mixed(v, name, text))
         else:
-            at = self.address(v)
-            if text.letter == "f" and is_offset(v):
-                at = f"max({at}, 0)"
-            images = self.places.images[v.uid]
-            value = ", ".join(self.texel(i, v.vtype.plane, text, at) for i in images)
-            if v.vtype.is_matrix:
-                value = f"{v.vtype.glsl}({value})"
-            text.functions.append(f"{head} return {value}; }}  // {v.label()}")
+            text.functions.append(f"{head} return {self._image_read(v, text)}; }}  // {v.label()}")
         return name
+
+    def _image_read(self, v: Variable, text: ShaderText) -> str:
+        at = self.address(v)
+        if text.letter == "f" and is_offset(v):
+            at = f"max({at}, 0)"
+        images = self.places.images[v.uid]
+        value = ", ".join(self.texel(i, v.vtype.plane, text, at) for i in images)
+        return f"{v.vtype.glsl}({value})" if v.vtype.is_matrix else value
+
+    def mixed(self, v: Variable, name: str, text: ShaderText) -> str:
+        """Return a function that fetches v where a mask is not 0, and computes it elsewhere;
+        ``Generator`` does."""
+        raise NotImplementedError
 
     def computed(self, v: Variable, name: str, text: ShaderText) -> str:
         """Return a function that computes v at any pixel; ``Generator`` does."""

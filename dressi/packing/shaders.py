@@ -9,7 +9,7 @@ from __future__ import annotations
 from dressi.ad.graph import Function
 from dressi.ad.registry import RASTER, SAME
 from dressi.ad.workgroups import Workgroup, workgroup
-from dressi.packing.fragments import skip_padding, sparse_shader, store_outputs
+from dressi.packing.fragments import skip_padding, sparse_shader, store_outputs, tile_vertex
 from dressi.packing.glsl import Generator
 from dressi.packing.layout import padding_glsl, position_glsl
 from dressi.packing.raster import raster_vertex, read_by_vertices
@@ -29,14 +29,17 @@ def generate(substage: Substage, places: Places, context: Context) -> Shader:
 
 
 def _fragment(g: Generator) -> Shader:
-    if g.substage.guard is not None:
-        return sparse_shader(g, g.substage.guard)
+    guard = g.substage.guard
+    if guard is not None and guard.tiles is None:
+        return sparse_shader(g, guard)
     shader, text = Shader(vertex=FULL_SCREEN), ShaderText("f")
     body = position_glsl(g.domain, "ivec2(gl_FragCoord.xy)")
     head = ""
     raster = g.substage.kind == RASTER
     if raster:
         shader.vertex, head, shader.n_vertices = raster_vertex(g, read_by_vertices(g))
+    elif guard is not None and guard.tiles is not None:
+        shader.vertex, shader.n_vertices = tile_vertex(g, guard.tiles)
     start = len(body)
     exit_function: Function | None = None
     for f in g.functions:

@@ -4,7 +4,8 @@ In: substages. Out: the same, those marked with a ``Guard`` of which the guarded
 of the work. Such a subpass draws twice: first all pixels, without what is guarded, which leaves out
 those where the mask is not 0; then those, with everything. What the first draw wrote fails the
 early depth test of the second, so that no invocation of it runs there: that is what skips work
-where a branch skips none, as on CPU drivers, which run both sides of it.
+where a branch skips none, as on CPU drivers, which run both sides of it. Where the mask is packed
+bits, ``tiles`` goes further.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dressi.packing.obstacles import IMAGES, INPUTS
 from dressi.packing.profile import DeviceProfile
 from dressi.packing.substage import Substage
 from dressi.packing.task import Context
+from dressi.packing.tiles import draw_tiles
 from dressi.packing.use import use_of
 
 SHARE = 0.5
@@ -26,7 +28,8 @@ SHARE = 0.5
 
 def mark_sparse(substages: Sequence[Substage], context: Context) -> list[Substage]:
     """Return the substages with the guards by which they draw twice."""
-    return [replace(s, guard=_guard(s, context)) for s in substages]
+    marked = [replace(s, guard=_guard(s, context)) for s in substages]
+    return draw_tiles(marked, context) if context.image_loads else marked
 
 
 def _guard(s: Substage, context: Context) -> Guard | None:

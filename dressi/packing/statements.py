@@ -144,10 +144,12 @@ def emit_guarded(g: Generator, text: ShaderText, body: list[str]) -> None:
         body.append("  }")
 
 
-def emit_outside(g: Generator, guard: Guard, text: ShaderText, body: list[str]) -> None:
+def emit_outside(
+    g: Generator, guard: Guard, text: ShaderText, body: list[str], tested: bool = False
+) -> None:
     """Append the statements of the fragments where the condition of a guard is 0, which discard the
-    others. What is guarded is 0 in them: nothing takes it there."""
-    tested = False
+    others, where that is not tested elsewhere. What is guarded is 0 in them: nothing takes it
+    there."""
     for guarded, run in guard.runs:
         if not guarded:
             for f in run:
@@ -162,6 +164,21 @@ def emit_outside(g: Generator, guard: Guard, text: ShaderText, body: list[str]) 
                 name = g.names[f.output.uid] = f"v{len(g.names)}"
                 t = f.output.vtype.glsl
                 body.append(f"  {t} {name} = {t}(0);  // {f.op.name}")
+
+
+def mixed_function(g: Generator, v: Variable, name: str, text: ShaderText) -> str:
+    """Return a function T name(ivec2 pos, int layer) of a value that its writer draws where a mask
+    is not 0: it computes what a dense pass would have written elsewhere."""
+    guard = g.substage.mixed[v.uid].guard
+    outer, g.names = g.names, {}
+    body: list[str] = []
+    emit_outside(g, guard, text, body, tested=True)
+    condition = g.operand(guard.condition, text, body)
+    outside, g.names = g.names[v.uid], outer
+    is_drawn = f"{condition} != {guard.condition.vtype.glsl}(0)"
+    head = f"{v.vtype.glsl} {name}(ivec2 pos, int layer) {{  // {v.label()}"
+    value = f"{is_drawn} ? {name}_drawn(pos, layer) : {outside}"
+    return "\n".join([head, *body, f"  return {value};", "}"])
 
 
 def emit_tail(g: Generator, own: Function, text: ShaderText, body: list[str]) -> None:

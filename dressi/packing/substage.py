@@ -12,7 +12,7 @@ from typing import Any
 
 from dressi.ad.graph import Variable
 from dressi.ad.registry import COMP, RASTER, SAME
-from dressi.packing.guard import Guard
+from dressi.packing.guard import Guard, Mixed
 from dressi.packing.task import Context
 from dressi.packing.units import (
     ATTACHMENT,
@@ -61,6 +61,8 @@ class Substage:
     """Variables by uid that are computed where they are read at any pixel: by these units."""
     guard: Guard | None = None
     """Of a sparse pass: see ``sparse``."""
+    mixed: Mapping[int, Mixed] = field(default_factory=dict)
+    """How inputs by uid are fetched that a pass writes in tiles."""
 
     def __repr__(self) -> str:
         return f"Substage({self.name} over {domain_text(self.domain)})"
@@ -88,7 +90,7 @@ class Substage:
     @property
     def has_depth(self) -> bool:
         """Whether it has a depth attachment."""
-        return self.kind == RASTER or self.guard is not None
+        return self.kind == RASTER or (self.guard is not None and self.guard.tiles is None)
 
     @property
     def n_pixels(self) -> int:
@@ -151,4 +153,7 @@ def rebuilt(s: Substage, context: Context, **changes: Any) -> Substage:
         known = {v.uid for u in chain for v in u.outputs} | s.computed.keys()
         for unit in chain:
             add(unit, known, False)
+    for mixed in s.mixed.values():
+        for unit in mixed.units:
+            add(unit, mixed.known, False)
     return replace(s, reads={uid: (v, frozenset(hows)) for uid, (v, hows) in accesses.items()})

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from dressi.ad import Adam, F, Variable, simplify
+from dressi.ad import Adam, F, Variable, evaluate, simplify
 from dressi.ad.autodiff import build_backward
 from dressi.ad.graph import topological
 from dressi.ad.lowering import rasterize_in_compute, sum_in_groups
@@ -487,3 +488,36 @@ def test_the_words_of_a_mask_fit_the_shared_memory_of_every_device(most: int) ->
     (found,) = re.findall(declared, plan.stages[0].substages[0].compute)
     rows, loaded, made = map(int, found)
     assert rows >= 2 * most + 2 and rows * (loaded + made) * 4 <= 16384
+
+
+# -- sums on CPU drivers
+
+
+def lowered_sum(x: Variable, profile: DeviceProfile | None) -> tuple[Variable, list[int]]:
+    """Return the sum of x as a device of a profile takes it, and how many pixels its levels
+    read."""
+    (y,) = lower([F.sum(x)], Options(), profile, LLVMPIPE)
+    levels = [f.inputs[0] for f in topological([y]) if f.op.name == "block_sum"]
+    return y, [v.size[0] * v.size[1] * v.layers for v in levels]
+
+
+@pytest.mark.parametrize(
+    ("size", "layers", "pyramid", "at_once"),
+    [
+        ((256, 256), 1, [65536, 1024, 16], [65536, 1024]),
+        ((256, 256), 2, [131072, 2048, 16], [131072, 2048, 16]),
+        ((512, 512), 1, [262144, 4096, 64], [262144, 4096, 64]),
+        ((20, 10), 3, [600, 6], [600]),
+        ((1000, 1), 1, [1000, 16], [1000]),
+    ],
+)
+def test_a_cpu_driver_sums_a_thousand_pixels_at_once(
+    size: tuple[int, int], layers: int, pyramid: list[int], at_once: list[int]
+) -> None:
+    """A pyramid ends as soon as one invocation may sum the rest, whatever merges layers."""
+    x = Variable(FLOAT, size, layers)
+    assert lowered_sum(x, None)[1] == pyramid
+    y, levels = lowered_sum(x, PRESETS["llvmpipe"])
+    assert levels == at_once
+    data = np.random.default_rng(0).normal(size=(layers, size[1], size[0], 1))
+    np.testing.assert_allclose(evaluate([y], {x: data})[0].ravel(), data.sum(), rtol=1e-9)

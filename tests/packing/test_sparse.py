@@ -208,3 +208,44 @@ def test_the_switch_leaves_reads_to_the_fragments() -> None:
     vertex, fragment = vertex_texts(packed(y, per_primitive=False))
     assert "flat0" not in vertex + fragment
     assert "fetch" in fragment
+
+
+# -- tiles
+
+
+def summed_behind_bits(size: tuple[int, int] = LARGE) -> tuple[Variable, Variable]:
+    """Return the sum over an image that a packed mask chooses from a long chain and a short one,
+    and the words."""
+    x = Variable(FLOAT, size, name="x")
+    words = Variable(INT, (-(-size[0] // 32), size[1]), name="words")
+    chosen = F.where(F.bits.unpack_bits(words, size), long(x), x)
+    return F.sum(chosen * chosen), words
+
+
+def test_a_packed_mask_draws_tiles_and_its_sum_computes_the_rest() -> None:
+    """sum(where(bits, [sin ... sin](x), x)^2): the sum reads x outside of the mask itself."""
+    loss, words = summed_behind_bits()
+    p = packed(loss)
+    (s,) = guarded(p)
+    assert s.guard is not None and s.guard.tiles is words and not s.has_depth
+    drawn, summed = (stage.substages[0] for stage in p.plan.stages[:2])
+    assert not drawn.outside and not drawn.depth and "discard" not in drawn.fragment
+    assert [d.n_vertices for d in drawn.draws] == [6 * 16 * 32]  # of 32 x 16 pixels each
+    assert "in tiles" in plan_text(p.plan)
+    assert "_drawn(pos, layer)" in summed.fragment and "sin(" not in summed.fragment
+    (reader,) = [s for s in p.substages if s.mixed]
+    assert {v.label() for v in reader.inputs} >= {words.label()}
+    check_plan(p.plan, LLVMPIPE)
+
+
+def test_tiles_need_a_packed_mask_a_sum_and_a_device_that_loads() -> None:
+    """Another mask, a reader at the same pixel, an image that is kept: two draws, as ever."""
+    x, c = Variable(FLOAT, LARGE), Variable(FLOAT, LARGE)
+    y = F.where(c, long(x), x)
+    bits, _ = summed_behind_bits()
+    assert bits.creator is not None
+    kept = F.where(F.bits.unpack_bits(Variable(INT, (16, 512)), LARGE), long(x), x)
+    for p in (packed(F.sum(y * y)), packed(F.sum(kept), kept), packed(bits, image_loads=False)):
+        assert guarded(p)
+        assert all(s.has_depth for s in guarded(p))
+        assert not any(s.mixed for s in p.substages)

@@ -31,6 +31,11 @@ def block_size(size: Size) -> Size:
     return (-(-w // BLOCK), -(-h // BLOCK))
 
 
+def is_whole(f: Function) -> bool:
+    """Return whether a reduction takes all pixels as one block."""
+    return ("whole", True) in f.attrs
+
+
 def compensated(t: VType, total: str, lost: str) -> tuple[str, Callable[[str], str], str]:
     """Returns GLSL that declares a total, a function that writes GLSL which adds a value to it,
     and GLSL that ends the sum.
@@ -61,6 +66,9 @@ def block_loops(f: Function, pos: str, i: str, j: str) -> tuple[list[str], str]:
     loops = ["for (int {y}_l = 0; {y}_l < {l0}; {y}_l++)"] if f.attr("merge_layers") else []
     axes = ((i, "x", w, BLOCK * BLOCK),) if h == 1 else ((j, "y", h, BLOCK), (i, "x", w, BLOCK))
     for k, axis, size, n in axes:
+        if is_whole(f):
+            loops.append(f"for (int {k} = 0; {k} < {size}; {k}++)")
+            continue
         start, stop = f"{pos}.{axis} * {n}", f"({pos}.{axis} + 1) * {n}"
         loops.append(f"for (int {k} = {start}; {k} < min({stop}, {size}); {k}++)")
     return loops, f"ivec2({i}, {0 if h == 1 else j})"
@@ -73,6 +81,8 @@ def blocks(
     layers, h, w, *tail = x.shape
     ow, oh = f.output.size
     bw, bh = (BLOCK * BLOCK, 1) if h == 1 else (BLOCK, BLOCK)
+    if is_whole(f):
+        bw, bh = w, h
     padded = np.full((layers, oh * bh, ow * bw, *tail), fill)
     padded[:, :h, :w] = x
     out = reduce(padded.reshape(layers, oh, bh, ow, bw, *tail), axis=(2, 4))
@@ -83,7 +93,8 @@ def _block_glsl(f: Function) -> str:
     """The sum of a block, or of a run of a table; what the additions lose is added at the end."""
     layer = "{y}_l" if f.attr("merge_layers") else "{layer}"
     begin, add, end = compensated(f.output.vtype, "{y}_s", "{y}_e")
-    if not f.attr("merge_layers") and all(n % BLOCK == 0 for n in f.inputs[0].size):
+    merged = f.attr("merge_layers") or is_whole(f)
+    if not merged and all(n % BLOCK == 0 for n in f.inputs[0].size):
         return "\n  ".join([begin, *_whole_block(add), end, "{y} = {y}_s;"])
     loops, at = block_loops(f, "{pos}", "i", "j")
     loops[-1] += " {"
@@ -103,9 +114,11 @@ def _whole_block(add: Callable[[str], str]) -> list[str]:
 
 
 def block_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
-    """One value for each block of the input; of all layers where ``merge_layers``."""
+    """One value for each block of the input, or one where ``whole``; of all layers where
+    ``merge_layers``."""
     x = xs[0]
-    return x.vtype, block_size(x.size), 1 if attrs["merge_layers"] else x.layers
+    size = (1, 1) if attrs.get("whole") else block_size(x.size)
+    return x.vtype, size, 1 if attrs["merge_layers"] else x.layers
 
 
 BLOCK_SUM: Op = Op(
@@ -117,12 +130,13 @@ BLOCK_SUM: Op = Op(
     reference=lambda f, xs: blocks(f, xs[0], 0.0, np.sum),
     cases=tuple(
         sized(
-            lambda a, merge=merge: apply(BLOCK_SUM, (a,), merge_layers=merge),
+            lambda a, merge=merge, more=more: apply(BLOCK_SUM, (a,), merge_layers=merge, **more),
             (given,),
             size,
             gradient=False,
         )
         for merge in (False, True)
+        for more in ({}, {"whole": True})
         for given, size in (
             ((VEC3, -2, 2), (13, 9)),
             ((VEC3, -2, 2), (16, 24)),
