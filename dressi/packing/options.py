@@ -29,7 +29,8 @@ class Options:
     ``image_loads``: shaders read other pixels of storage images, not of textures, where the
     device's profile says that this is faster. ``compose_scatters``: gradients that pixels scatter
     to a table whose rows hand them on to another are scattered to the other at once, where the
-    profile says that this is faster.
+    profile says that this is faster. ``rederive``: passes compute anew what several would carry,
+    and become one, where that is predicted to be faster.
 
     ``lowering``: what runs pixels that are not rasterized: ``graphics`` (fragment shaders in
     subpasses) or ``compute`` (dispatches); ``auto`` takes what the device's profile predicts to be
@@ -64,6 +65,7 @@ class Options:
     per_primitive: bool = True
     image_loads: bool = True
     compose_scatters: bool = True
+    rederive: bool = True
     deterministic: bool = False
     lowering: Lowering = "auto"
     peeling: Peeling = "auto"

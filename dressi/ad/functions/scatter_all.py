@@ -13,7 +13,7 @@ import numpy as np
 
 from dressi.ad.functions.scatter import SCATTER_ADD
 from dressi.ad.graph import Function, Variable
-from dressi.ad.kernels import Kernel, register
+from dressi.ad.kernels import Kernel, implement
 from dressi.ad.registry import Op, Shape
 from dressi.ad.vtype import INT
 from dressi.errors import GraphError
@@ -51,6 +51,5 @@ SCATTER_ALL = Op(
     scatter="add",
     domain=0,
     zero_if=lambda f: tuple(range(0, len(f.inputs), 2)),
-    no_cases="several scatter_add at once; tested in test_composed.py",
 )
-register(SCATTER_ALL, Kernel(_glsl))
+implement(SCATTER_ALL, Kernel(_glsl))
