@@ -7,17 +7,21 @@ In: outputs of a graph, options, the device's profile and limits. Out: outputs w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
+from dressi.ad.composed import Part, compose_scatters
 from dressi.ad.functions.bits_group import LANES as MASK_LANES
 from dressi.ad.graph import Function, Variable
 from dressi.ad.lowering import rasterize_in_compute, sum_at_once, sum_in_groups
 from dressi.ad.peeling import peels
+from dressi.ad.registry import FRAG, SAME
 from dressi.ad.simplify import own_image, simplify
 from dressi.packing.accumulate import ATOMIC, EXACT
+from dressi.packing.guard import find_guard
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.options import Options
 from dressi.packing.profile import DeviceProfile
-from dressi.packing.units import in_buffer, is_exact
+from dressi.packing.units import domain_of, in_buffer, is_exact
 
 GROUPED_PIXELS = 4096
 """Workgroups reduce sums and spread the words of masks where the device prefers dispatches at this
@@ -26,6 +30,13 @@ many pixels."""
 SUMMED_AT_ONCE = 1024
 """Pixels that one invocation sums on a CPU driver instead of another level of the pyramid. On
 lavapipe one takes 6 ns, a pass 10 microseconds, 100 where threads have to be woken."""
+
+ACTIVE = 1 / 16
+"""Of the pixels that a mask leaves a gradient, where there is one: a band of five pixels around an
+outline is 4 % of a picture of 256 x 256."""
+
+READS_OF_ITEM = 3
+"""Values that a gather reads per item: its number, its mask and what was scattered to it."""
 
 
 def lower(
@@ -52,14 +63,18 @@ def lower(
         return options.peeling == "auto" and bool(profile and not profile.prefers_kbuffer(n))
 
     in_groups = compute or bool(profile and profile.prefers_dispatch(GROUPED_PIXELS))
-    simple = simplify(
-        wanted,
-        options.merge_duplicates,
-        options.fold_constants,
-        separately,
+    simplified = partial(
+        simplify,
+        merge=options.merge_duplicates,
+        fold=options.fold_constants,
+        separately=separately,
         dispatches=in_groups and limits.group_lanes >= MASK_LANES,
         one_row=raster,
     )
+    simple = simplified(wanted)
+    if options.compose_scatters and profile is not None and profile.scatters_far:
+        composed = compose_scatters(simple, pays_to_compose)
+        simple = simplified(composed) if composed != simple else simple
     if raster:
         simple = rasterize_in_compute(simple, limits.int64_atomics)
     if in_groups:
@@ -71,6 +86,34 @@ def lower(
         v if k < n_raw and in_buffer(v) and not is_exact(v, accumulation) else own_image(v)
         for k, v in enumerate(simple)
     ]
+
+
+def pays_to_compose(gather: Function, parts: Sequence[Part]) -> bool:
+    """Return whether pixels that look up a row each read less than a gather of the rows."""
+    looked_up = 0.0
+    for p in parts:
+        pixels = p.value.size[0] * p.value.size[1] * p.value.layers
+        looked_up += pixels * (1 + p.n_masks) * (ACTIVE if is_masked(p.scatter) else 1)
+    n_items = gather.inputs[2].size[0] * gather.output.layers
+    return looked_up < READS_OF_ITEM * n_items
+
+
+def is_masked(scatter: Function) -> bool:
+    """Return whether a mask says that most pixels scatter nothing."""
+    domain = domain_of(scatter)
+    inside, waiting = {scatter.uid: scatter}, [scatter]
+    while waiting:
+        f = waiting.pop()
+        for i, x in enumerate(f.inputs):
+            g = x.creator
+            if g is None or g.uid in inside or f.op.read(i) != SAME:
+                continue
+            if g.op.kind == FRAG and g.op.scatter is None and domain_of(g) == domain:
+                inside[g.uid] = g
+                waiting.append(g)
+    functions = [inside[uid] for uid in sorted(inside)]  # in the order in which they were created
+    guard = find_guard(functions, ())
+    return guard is not None and any(of and scatter in run for of, run in guard.runs)
 
 
 def slots_fit(rasterization: Function, n: int, limits: DeviceLimits) -> bool:

@@ -27,7 +27,10 @@ class Options:
     fetched as textures where that is predicted to be faster. ``per_primitive``: what fragments
     read by the number of their primitive is read per vertex, where primitives are large.
     ``image_loads``: shaders read other pixels of storage images, not of textures, where the
-    device's profile says that this is faster.
+    device's profile says that this is faster. ``compose_scatters``: gradients that pixels scatter
+    to a table whose rows hand them on to another are scattered to the other at once, where the
+    profile says that this is faster. ``rederive``: passes compute anew what several would carry,
+    and become one, where that is predicted to be faster.
 
     ``lowering``: what runs pixels that are not rasterized: ``graphics`` (fragment shaders in
     subpasses) or ``compute`` (dispatches); ``auto`` takes what the device's profile predicts to be
@@ -61,6 +64,8 @@ class Options:
     spill: bool = True
     per_primitive: bool = True
     image_loads: bool = True
+    compose_scatters: bool = True
+    rederive: bool = True
     deterministic: bool = False
     lowering: Lowering = "auto"
     peeling: Peeling = "auto"
@@ -91,6 +96,7 @@ SWITCHES_ELSEWHERE = {
     "merge_duplicates": "ad.simplify, before packing",
     "fold_constants": "ad.simplify, before packing",
     "peeling": "packing.lower, before packing",
+    "compose_scatters": "packing.lower, before packing",
     "lowering": "packing.lower, before packing, and build.pack_functions, which tries both",
     "spill": "build.pack_functions, which packs with and without",
     "per_primitive": "packing.raster: the vertex shader of a rasterization",

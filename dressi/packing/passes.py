@@ -17,6 +17,7 @@ from dressi.packing.epilogue import append_epilogues
 from dressi.packing.fold import fold
 from dressi.packing.inspection import check_program, log_pass
 from dressi.packing.program import Program
+from dressi.packing.rederive import rederive
 from dressi.packing.rematerialize import dissolve, drop_dead, recompute
 from dressi.packing.sparse import mark_sparse
 
@@ -127,6 +128,13 @@ SUBSTAGES = (
         "epilogues",
         append_epilogues,
         "Operations on the one pixel that a workgroup sums run in its dispatch.",
+    ),
+    _over_substages(
+        "rederive",
+        rederive,
+        "No pass carries to another what is predicted to be cheaper to compute from what is stored "
+        "anyway.",
+        "rederive",
     ),
     Pass(
         "sparse",

@@ -56,6 +56,9 @@ class DeviceProfile:
     image_loads: bool = False
     """Whether any pixel of an image is read faster from a storage image than from a texture. Not
     measured: on GPUs textures have caches of their own."""
+    scatters_far: bool = False
+    """Whether a pixel that scatters may as well look up a row first, to spare others a gather. Not
+    measured: on GPUs atomics that meet in fewer rows wait for each other."""
 
     def prefers_dispatch(self, n_pixels: int) -> bool:
         """Return whether pixels that are not rasterized should run in a dispatch."""
@@ -103,8 +106,8 @@ def from_dict(data: Any) -> DeviceProfile:
             kind: Costs(**{f.name: float(data[kind][f.name]) for f in fields(Costs)})
             for kind in ("graphics", "compute")
         }
-        loads = bool(data.get("image_loads", False))
-        profile = DeviceProfile(str(data["name"]), **costs, image_loads=loads)
+        loads, far = (bool(data.get(name, False)) for name in ("image_loads", "scatters_far"))
+        profile = DeviceProfile(str(data["name"]), **costs, image_loads=loads, scatters_far=far)
     except (TypeError, KeyError, IndexError) as error:
         raise ValueError(f"no device profile: {error}") from None
     numbers = [v for c in (profile.graphics, profile.compute) for v in asdict(c).values()]
@@ -121,6 +124,7 @@ PRESETS: dict[str, DeviceProfile] = {
         graphics=Costs(40.0, 2300.0, 140.0, 2000.0),
         compute=Costs(40.0, 5100.0, 150.0, 60000.0),
         image_loads=True,  # a step of silhouettes takes 0.72 to 0.86 of the processor time
+        scatters_far=True,
     ),
     "h200": DeviceProfile(
         "h200",

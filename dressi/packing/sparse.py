@@ -28,11 +28,12 @@ SHARE = 0.5
 
 def mark_sparse(substages: Sequence[Substage], context: Context) -> list[Substage]:
     """Return the substages with the guards by which they draw twice."""
-    marked = [replace(s, guard=_guard(s, context)) for s in substages]
+    marked = [replace(s, guard=sparse_guard(s, context)) for s in substages]
     return draw_tiles(marked, context) if context.image_loads else marked
 
 
-def _guard(s: Substage, context: Context) -> Guard | None:
+def sparse_guard(s: Substage, context: Context) -> Guard | None:
+    """Return the guard by which a substage would draw twice; None where that does not pay."""
     if s.kind != FRAG or s.is_dispatch or context.profile is None:
         return None
     use = use_of(s)

@@ -21,7 +21,9 @@ from dressi.testing.random_graphs import masked_graph
 
 pytestmark = pytest.mark.gpu
 
-PLAIN = Options(deterministic=True, sparse=False, per_primitive=False, image_loads=False)
+PLAIN = Options(
+    deterministic=True, sparse=False, per_primitive=False, image_loads=False, rederive=False
+)
 """Additions commute, so that all bits can be compared."""
 FAST = Options(deterministic=True)
 STEPS = 12

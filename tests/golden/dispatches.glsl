@@ -1,8 +1,8 @@
-// plan dispatches: 11 functions, 2 substages, 2 stages, 6 images, 1 buffers, 0.0 MB
+// plan dispatches: 11 functions, 2 substages, 2 stages, 5 images, 1 buffers, 0.0 MB
 // stage 0 compute 8x6
 //   dynamic,lookup,sigmoid,+7 (10 functions) <- pixel index, texture table, buffer %0 -> buffers
 // stage 1 compute 2x1
-//   sparse_matmul (1 functions) <- buffer %0, texture csr.offsets, texture csr.columns, texture csr.values -> %1 RGBA32F
+//   sparse_matmul (1 functions) <- buffer %0, texture csr.offsets, texture csr.entries -> %1 RGBA32F
 // ===== stage 0, substage 0, compute: dynamic,lookup,sigmoid,+7
 #version 450
 #extension GL_EXT_samplerless_texture_functions : require
@@ -75,12 +75,10 @@ layout(local_size_x = 8, local_size_y = 8) in;
 layout(std430, set = 0, binding = 0) readonly buffer Buffer0 { float b0[]; };  // %0 VEC3@5x1
 layout(set = 0, binding = 1) uniform itexture2D x1;
 layout(set = 0, binding = 2) uniform itexture2D x2;
-layout(set = 0, binding = 3) uniform texture2D x3;
-layout(rgba32f, set = 0, binding = 4) uniform writeonly image2D w4;
+layout(rgba32f, set = 0, binding = 3) uniform writeonly image2D w3;
 vec3 fetch0(ivec2 p, int l) { int i = (p.x) * 3; return vec3(b0[i + 0], b0[i + 1], b0[i + 2]); }
 int fetch1(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & 1), (p.x >> 1)), 0).x; }  // csr.offsets INT@3x1
-int fetch2(ivec2 p, int l) { return texelFetch(x2, ivec2((p.x & 1), (p.x >> 1)), 0).x; }  // csr.columns INT@3x1
-float fetch3(ivec2 p, int l) { return texelFetch(x3, ivec2((p.x & 1), (p.x >> 1)), 0).x; }  // csr.values FLOAT@3x1
+ivec2 fetch2(ivec2 p, int l) { return texelFetch(x2, ivec2((p.x & 1), (p.x >> 1)), 0).xy; }  // csr.entries IVEC2@3x1
 void main() {
   if (gl_GlobalInvocationID.x >= 2 || gl_GlobalInvocationID.y >= 1) return;
   ivec2 pos = ivec2(gl_GlobalInvocationID.xy); int layer = 0;
@@ -91,11 +89,11 @@ void main() {
   int v0_last = max(v0_e - 1, 0);
   {
     int k0 = min(v0_k + 0, v0_last), k1 = min(v0_k + 1, v0_last);
-    int j0 = fetch2(ivec2(k0, 0), 0), j1 = fetch2(ivec2(k1, 0), 0);
-    vec3 a0 = fetch3(ivec2(k0, 0), 0) * fetch0(ivec2(j0, 0), layer), a1 = fetch3(ivec2(k1, 0), 0) * fetch0(ivec2(j1, 0), layer);
+    ivec2 j0 = fetch2(ivec2(k0, 0), 0), j1 = fetch2(ivec2(k1, 0), 0);
+    vec3 a0 = intBitsToFloat(j0.y) * fetch0(ivec2(j0.x, 0), layer), a1 = intBitsToFloat(j1.y) * fetch0(ivec2(j1.x, 0), layer);
     a0 += v0_s; v0_s = v0_k + 0 < v0_e ? a0 : v0_s; a1 += v0_s; v0_s = v0_k + 1 < v0_e ? a1 : v0_s;
   }
   // The rest: sparse_matmul
   v0 = v0_s;
-  imageStore(w4, ivec2(gl_GlobalInvocationID.xy), vec4(v0, 0));
+  imageStore(w3, ivec2(gl_GlobalInvocationID.xy), vec4(v0, 0));
 }

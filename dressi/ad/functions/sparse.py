@@ -19,7 +19,7 @@ from dressi.ad.functions.scatter import invert_index
 from dressi.ad.graph import Function, Size, Variable, checked_shape, short
 from dressi.ad.kernels import register
 from dressi.ad.registry import ANY, Op, apply
-from dressi.ad.vtype import FLOAT, INT, IVEC2, VEC3
+from dressi.ad.vtype import INT, IVEC2, VEC3
 from dressi.errors import GraphError
 
 
@@ -68,15 +68,11 @@ class SparseMatrix:
 
     # Made once a matrix, so that building a graph again makes no new images.
     @cached_property
-    def leaves(self) -> tuple[Variable, Variable, Variable]:
-        """Tables with the offsets, columns and values; never empty, as images cannot be."""
-        columns = self.columns if len(self.columns) else np.zeros(1)
-        values = self.values if len(self.values) else np.zeros(1)
-        return (
-            leaf(self.offsets, INT, "csr.offsets"),
-            leaf(columns, INT, "csr.columns"),
-            leaf(values, FLOAT, "csr.values"),
-        )
+    def leaves(self) -> tuple[Variable, Variable]:
+        """Tables with the offsets, and with the entries: (column, bits of the value), which one
+        fetch reads. Never empty, as images cannot be."""
+        entries = _entries(self.columns, self.values)
+        return leaf(self.offsets, INT, "csr.offsets"), leaf(entries, IVEC2, "csr.entries")
 
     @cached_property
     def transposed(self) -> SparseMatrix:
@@ -89,16 +85,24 @@ class SparseMatrix:
         return made
 
 
+def _entries(columns: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """(nnz, 2) int32, at least one row: numbers of columns, and the bits of float32 values."""
+    bits = np.asarray(values, np.float32).view(np.int32)
+    entries = np.stack([np.asarray(columns).astype(np.int32), bits], -1)
+    return entries if len(entries) else np.zeros((1, 2), np.int32)
+
+
 def _spmv(f: Function) -> RowSum:
     def summand(entry: str, place: str, layer: str) -> str:
-        return f"{{fetch3}}(ivec2({place}, 0), 0) * {{fetch0}}(ivec2({entry}, 0), {layer})"
+        return f"intBitsToFloat({entry}.y) * {{fetch0}}(ivec2({entry}.x, 0), {layer})"
 
-    return RowSum("{pos}.x", summand, longest=f.attr("matrix").longest)
+    return RowSum("{pos}.x", summand, "ivec2", f.attr("matrix").longest)
 
 
 def _spmv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     x, offsets = xs[0], xs[1].reshape(-1).astype(int)
-    columns, values = xs[2].reshape(-1).astype(int), xs[3].reshape(-1)
+    entries = xs[2].reshape(-1, 2).astype(np.int32)
+    columns, values = entries[:, 0], entries[:, 1].copy().view(np.float32).astype(np.float64)
     rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     out = np.zeros((x.shape[0], 1, len(offsets) - 1, *x.shape[3:]))
     for layer in range(x.shape[0]):
@@ -111,7 +115,7 @@ def _spmv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
 SPMV = Op(
     "sparse_matmul",
     lambda xs, a: (xs[0].vtype, (xs[1].size[0] - 1, 1), xs[0].layers),
-    reads=(ANY, ANY, ANY, ANY),
+    reads=(ANY, ANY, ANY),
     linear_in=(0,),
     backward=lambda f, gy, i: sparse_matmul(f.attr("matrix").transposed, gy) if i == 0 else None,
     reference=_spmv_ref,
@@ -150,10 +154,7 @@ def _leaves(matrix: SparseMatrix, size: Size, layers: int) -> tuple[Variable, Va
     Kept by matrix and shape, so that building a graph again makes no new images.
     """
     layer, y, x = np.unravel_index(np.asarray(matrix.columns, np.int64), _shape(size, layers))
-    packed = (x | (y << BITS) | (layer << (2 * BITS))).astype(np.int32)
-    entries = np.stack([packed, np.asarray(matrix.values, np.float32).view(np.int32)], -1)
-    if not len(entries):
-        entries = np.zeros((1, 2), np.int32)
+    entries = _entries(x | (y << BITS) | (layer << (2 * BITS)), matrix.values)
     return leaf(matrix.offsets, INT, "map.offsets"), leaf(entries, IVEC2, "map.entries")
 
 

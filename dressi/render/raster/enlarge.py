@@ -1,13 +1,17 @@
 """Enlarge: every projected face grown so that its edges move out by r (paper, 3.4.2, fig. 5a).
 
 In: ScreenFaces, r. Out: four clip positions per face (two triangles; the second is degenerate
-unless they are its box). With F ops on per-face tables, because some devices have no geometry
-shader. No gradient. Differs: the paper stretches from the centroid; a homothety about the incentre
-moves all three edges by exactly r, with less area. The paper takes the box of faces with an angle
-below 30 degrees; here that of faces whose box is smaller than the grown triangle.
+unless they are its box), or three where faces grow by little. With F ops on per-face tables,
+because some devices have no geometry shader. No gradient. Differs: the paper stretches from the
+centroid; a homothety about the incentre moves all three edges by exactly r, with less area. The
+paper takes the box of faces with an angle below 30 degrees; here that of faces whose box is smaller
+than the grown triangle.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dressi.ad import F, Variable
 from dressi.render.raster.projection import ScreenFaces
@@ -29,6 +33,38 @@ NO_AREA = (0.0, 0.0, 0.5, 1.0)
 batches of triangles of which one corner lies there, and leave out what has no area sooner."""
 
 
+@dataclass(frozen=True)
+class _Grown:
+    """Enlarged faces: their corners, the low and the high corner of their boxes, twice the area,
+    and FLOAT masks of faces without a usable incentre."""
+
+    corners: tuple[Variable, ...]
+    low: Variable
+    high: Variable
+    area2: Variable
+    narrow: Variable
+
+    def boxed(self, share: float) -> Variable:
+        """FLOAT mask: 1 where the box, so many times, has less area than the grown triangle."""
+        sides = self.high - self.low
+        return F.maximum(self.narrow, 2.0 * share * sides.x * sides.y < self.area2)
+
+
+def _grow(corners: Sequence[Variable], r: Variable) -> _Grown:
+    a, b, c = (v.xy for v in corners)
+    ab, bc, ca = b - a, c - b, a - c
+    l_ab, l_bc, l_ca = F.length(ab), F.length(bc), F.length(ca)
+    area2 = F.abs(cross(ab, -ca))
+    perimeter = l_ab + l_bc + l_ca
+    incentre = F.safe_div(a * l_bc + b * l_ca + c * l_ab, perimeter)
+    factor = 1.0 + r * F.safe_div(perimeter, area2)  # 1 + r / inradius
+    grown = tuple(incentre + (p - incentre) * factor for p in (a, b, c))
+    low = F.minimum(F.minimum(a, b), c) - r
+    high = F.maximum(F.maximum(a, b), c) + r
+    narrow = area2 < F.maximum(perimeter * MIN_INRADIUS, MIN_AREA)
+    return _Grown(grown, low, high, area2 * factor * factor, narrow)
+
+
 def build_enlarge(
     screen: ScreenFaces,
     r: Variable,
@@ -40,35 +76,39 @@ def build_enlarge(
     are enlarged; default all. Crossing faces come back as they are, in clip space, for the hardware
     to clip. No gradient.
     """
-    if soft is not None:
-        r = r * soft
-    r = F.maximum(r, SLACK_PX / screen.scale)
     corners = [F.stop_gradient(c) for c in screen.corners]
-    a, b, c = (v.xy for v in corners)
-    ab, bc, ca = b - a, c - b, a - c
-    l_ab, l_bc, l_ca = F.length(ab), F.length(bc), F.length(ca)
-    area2 = F.abs(cross(ab, -ca))
-    perimeter = l_ab + l_bc + l_ca
-    incentre = F.safe_div(a * l_bc + b * l_ca + c * l_ab, perimeter)
-    factor = 1.0 + r * F.safe_div(perimeter, area2)  # 1 + r / inradius
-    grown = [incentre + (p - incentre) * factor for p in (a, b, c)]
-
-    low = F.minimum(F.minimum(a, b), c) - r
-    high = F.maximum(F.maximum(a, b), c) + r
-    sides = high - low
-    boxed = F.maximum(
-        area2 < F.maximum(perimeter * MIN_INRADIUS, MIN_AREA),
-        2.0 * sides.x * sides.y < area2 * factor * factor,
-    )
+    face = _grow(corners, _reach(screen, r, soft))
+    low, high, boxed = face.low, face.high, face.boxed(1.0)
     box = [low, F.vec2(high.x, low.y), high, F.vec2(low.x, high.y)]
-    quad = [F.where(boxed, box[k], grown[min(k, 2)]) for k in range(4)]
-    out = [
-        F.where(
-            screen.crossing, _clip_of(corners[min(k, 2)], screen), flat_position(quad[k], screen)
-        )
-        for k in range(4)
-    ]
+    quad = [F.where(boxed, box[k], face.corners[min(k, 2)]) for k in range(4)]
+    out = [_drawn(screen, corners[min(k, 2)], quad[k]) for k in range(4)]
     return out[0], out[1], out[2], out[3]
+
+
+def build_enlarge_little(
+    screen: ScreenFaces,
+    r: Variable,
+    soft: Variable | None = None,
+) -> tuple[Variable, Variable, Variable]:
+    """Three corners of the enlarged faces, as ``build_enlarge``, in place of four: half of the
+    triangles. What has a box there has a triangle around it, of twice the area, which is little
+    where faces grow by little. No gradient.
+    """
+    corners = [F.stop_gradient(c) for c in screen.corners]
+    face = _grow(corners, _reach(screen, r, soft))
+    low, far, boxed = face.low, 2.0 * face.high - face.low, face.boxed(2.0)
+    around = [low, F.vec2(far.x, low.y), F.vec2(low.x, far.y)]
+    out = [_drawn(screen, corners[k], F.where(boxed, around[k], face.corners[k])) for k in range(3)]
+    return out[0], out[1], out[2]
+
+
+def _reach(screen: ScreenFaces, r: Variable, soft: Variable | None) -> Variable:
+    return F.maximum(r if soft is None else r * soft, SLACK_PX / screen.scale)
+
+
+def _drawn(screen: ScreenFaces, corner: Variable, xy: Variable) -> Variable:
+    """The clip position of a corner that moves to xy, but for crossing faces."""
+    return F.where(screen.crossing, _clip_of(corner, screen), flat_position(xy, screen))
 
 
 def _to_ndc(xy: Variable, screen: ScreenFaces) -> Variable:

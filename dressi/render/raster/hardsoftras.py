@@ -18,7 +18,12 @@ from dressi.errors import GraphError
 from dressi.kinds import RIMS, Rims
 from dressi.render.raster.blend import blend_color, blend_silhouette, edge_mask
 from dressi.render.raster.distance import face_test, signed_distance
-from dressi.render.raster.enlarge import NO_AREA, SLACK_PX, build_enlarge
+from dressi.render.raster.enlarge import (
+    NO_AREA,
+    SLACK_PX,
+    build_enlarge,
+    build_enlarge_little,
+)
 from dressi.render.raster.occlusion import Bands, build_bands
 from dressi.render.raster.outline import build_outline
 from dressi.render.raster.peel import HAIR_PX, NEAREST_RIM, Peel, face_weights
@@ -283,7 +288,8 @@ def _rims(
 
 def _hard_faces(screen: ScreenFaces, cull: bool | Variable) -> Peel:
     """The faces as they are: distances are of no use."""
-    hard = build_rasterize(screen, F.constant(0.0), 1, cull=cull)[0]
+    little = build_enlarge_little
+    hard = build_rasterize(screen, F.constant(0.0), 1, enlarge=little, cull=cull)[0]
     p, rows = pixel_positions(screen.size, screen.layers), hard.drawn_rows
     a, b, c = (F.lookup(t, rows) for t in screen.drawn.corners)
     u = a.xy - p, b.xy - p, c.xy - p

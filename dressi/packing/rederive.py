@@ -1,0 +1,275 @@
+"""Rederivation: same-pixel values that several passes carry are computed anew from what is stored
+for other reasons, and passes that then fit in one shader become one.
+
+In: substages in order of execution. Out: substages that are predicted to take less time. What is
+read at other pixels, or wanted, is stored anyway: the corners of a face, say. A chain of passes
+that pass on a dozen values of a face costs more than the arithmetic that makes them of its corners;
+in a pass that a mask makes sparse, arithmetic costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from dressi.ad.graph import Variable
+from dressi.ad.registry import FRAG, SAME
+from dressi.packing.defuse import DefUse, needed
+from dressi.packing.guard import Guard, weight
+from dressi.packing.predict import SUBPASS_SHARE
+from dressi.packing.profile import DeviceProfile
+from dressi.packing.sparse import sparse_guard
+from dressi.packing.stage import pack_stages
+from dressi.packing.substage import Substage, rebuilt
+from dressi.packing.task import Context
+from dressi.packing.units import ATTACHMENT, Unit, in_buffer
+from dressi.packing.use import broken_limit, spilled
+
+MOST_FUNCTIONS = 120
+"""Functions that a substage takes in at once: what a rasterizer makes of a face, and more."""
+
+ACTIVE = 1 / 16
+"""Of the pixels of a sparse pass, those where its mask is not 0."""
+
+NARROW = 0.5
+"""Of the time to move a pixel of RGBA32F, that of one of R32F: a fetch takes its time, however
+narrow."""
+
+
+def rederive(substages: Sequence[Substage], context: Context) -> list[Substage]:
+    """Substages of which each computes anew what is cheaper so than carried to it."""
+    profile = context.profile
+    if profile is None or sum(_is_pass(s) for s in substages) < 2:
+        return list(substages)
+    costs = _Costs(context, profile)
+    best = merge(substages, context)
+    least = costs.of(best)
+    if costs.of(substages) <= least:
+        best, least = list(substages), costs.of(substages)
+    for last in range(len(substages)):  # readers from the last to the first; their number may fall
+        k = len(best) - 1 - last
+        if k < 1:
+            break
+        for values in _carried(best, k, context, costs):
+            tried = _taken_in(best, k, values, context)
+            if tried is None:
+                continue
+            tried = merge(drop(tried, context), context)
+            us = costs.of(tried)
+            if us < least:
+                best, least = tried, us
+                break
+    return best
+
+
+def _is_pass(s: Substage) -> bool:
+    """Whether a substage is a pass over pixels that are not rasterized."""
+    return s.kind == FRAG and not s.is_dispatch
+
+
+def _carried(
+    substages: Sequence[Substage], k: int, context: Context, costs: _Costs
+) -> Iterable[list[Variable]]:
+    """Lists of values that a substage might compute anew: those that only a mask asks for, all."""
+    s = substages[k]
+    if not _is_pass(s) or s.computed:
+        return
+    stored = _stored(substages, context)
+    made = {v.uid for other in substages[:k] if _is_pass(other) for v in other.outputs}
+    values = [
+        v for v, how in s.reads.values() if how == {ATTACHMENT} and v.uid in made - stored.keys()
+    ]
+    if not values:
+        return
+    guard = costs.guard(s)
+    if guard is not None:
+        outside = {x.uid for of, run in guard.runs if not of for f in run for x in f.inputs}
+        inner = [v for v in values if v.uid not in outside]
+        if inner and len(inner) < len(values):
+            yield inner
+    yield values
+
+
+def _stored(substages: Sequence[Substage], context: Context) -> dict[int, Variable]:
+    """By uid the values that have to be written: they are wanted, lie in a buffer, or are read at
+    other pixels or by fragments of triangles."""
+    written = {v.uid: v for s in substages for v in s.outputs}
+    stored = {uid: v for uid, v in written.items() if uid in context.final or in_buffer(v)}
+    for s in substages:
+        for uid, (v, how) in s.reads.items():
+            if uid in written and (how != {ATTACHMENT} or not _is_pass(s)):
+                stored[uid] = v
+    return stored
+
+
+def _taken_in(
+    substages: Sequence[Substage], k: int, values: Sequence[Variable], context: Context
+) -> list[Substage] | None:
+    """The substages with one that computes some values of what is stored; None where that does not
+    work."""
+    s, stored = substages[k], _stored(substages, context)
+    unit_of = {
+        v.uid: u
+        for other in substages[:k]
+        if _is_pass(other)
+        for u in other.units
+        for v in u.outputs
+    }
+    have = {u.index for u in s.units}
+    taken: dict[int, Unit] = {}
+    waiting = list(values)
+    while waiting:
+        v = waiting.pop()
+        unit = unit_of.get(v.uid)
+        if unit is None or unit.index in taken or unit.index in have:
+            continue
+        if not _same_pixel(unit, s):
+            if v in values:
+                return None
+            continue  # it is read, and has to be stored for that
+        taken[unit.index] = unit
+        waiting += [x for x in unit.inputs if x.uid not in stored]
+    if not taken or sum(len(u.functions) for u in taken.values()) > MOST_FUNCTIONS:
+        return None
+    units = sorted([*taken.values(), *s.units], key=lambda u: u.index)
+    new = _within(rebuilt(s, context, units=tuple(units)), context)
+    if new is None:
+        return None
+    out = [*substages[:k], new, *substages[k + 1 :]]
+    return _written(out, k)
+
+
+def _same_pixel(unit: Unit, s: Substage) -> bool:
+    return (
+        unit.kind == FRAG
+        and unit.domain == s.domain
+        and not unit.has_scatter
+        and all(read == SAME for _, read in unit.reads)
+    )
+
+
+def _within(s: Substage, context: Context) -> Substage | None:
+    """The substage within the limits of the device, as few inputs fetched as textures as they
+    allow; None where they do not."""
+    attached = rebuilt(s, context, as_textures=frozenset())
+    for new in (attached, spilled(attached, context) if context.spill else s):
+        if broken_limit(new, context.limits) is None:
+            return new
+    return None
+
+
+def _written(substages: list[Substage], k: int) -> list[Substage] | None:
+    """The substages; None where one does not write what it computes and substage k reads."""
+    read = {v.uid for v in substages[k].inputs}
+    for s in substages[:k]:
+        written = {v.uid for v in s.outputs}
+        if any(v.uid in read - written for u in s.units for v in u.outputs):
+            return None
+    return substages
+
+
+def drop(substages: Sequence[Substage], context: Context) -> list[Substage]:
+    """Substages without what no other one reads; those that fold others in stay as they are."""
+    read = set(context.final)
+    kept: list[Substage] = []
+    for s in reversed(substages):
+        if not s.computed and _is_pass(s):
+            outputs = tuple(v for v in s.outputs if v.uid in read or in_buffer(v))
+            units = needed(s.units, outputs)
+            if not units:
+                continue
+            if len(units) < len(s.units) or len(outputs) < len(s.outputs):
+                s = rebuilt(s, context, units=units, outputs=outputs)
+        read |= s.reads.keys()
+        kept.append(s)
+    return kept[::-1]
+
+
+def merge(substages: Sequence[Substage], context: Context) -> list[Substage]:
+    """Substages of which no two passes over the same pixels would fit in one shader."""
+    now: list[Substage] | None = list(substages)
+    merged = list(substages)
+    while now is not None:
+        merged, index = now, DefUse(now)
+        pairs = ((i, k) for k in range(len(merged)) for i in index.producers[k])
+        joined = (_joined(merged, i, k, index, context) for i, k in pairs)
+        now = next((each for each in joined if each is not None), None)
+    return merged
+
+
+def _joined(
+    now: list[Substage], i: int, k: int, index: DefUse, context: Context
+) -> list[Substage] | None:
+    """The substages with two of them as one; None where that breaks an order or a limit."""
+    first, then = now[i], now[k]
+    if not (_is_pass(first) and _is_pass(then)) or first.domain != then.domain:
+        return None
+    if first.computed or then.computed or first.domain[0] == (1, 1):
+        return None
+    mine = {v.uid for v in first.outputs}
+    if any(uid in mine and how != {ATTACHMENT} for uid, (_, how) in then.reads.items()):
+        return None
+    between = range(i + 1, k)
+    late = not any(j in index.users[i] for j in between)
+    early = not any(j in index.producers[k] for j in between)
+    if not (late or early):
+        return None
+    inside = {u.index: u for u in (*first.units, *then.units)}
+    others = {uid for j, s in enumerate(now) if j not in (i, k) for uid in s.reads}
+    outputs = {v.uid: v for v in (*first.outputs, *then.outputs)}
+    kept = tuple(v for u, v in outputs.items() if u in others or u in context.final or in_buffer(v))
+    units = tuple(inside[n] for n in sorted(inside))
+    both = first.as_textures | then.as_textures
+    new = _within(rebuilt(then, context, units=units, outputs=kept, as_textures=both), context)
+    if new is None:
+        return None
+    if late:
+        return [*now[:i], *now[i + 1 : k], new, *now[k + 1 :]]
+    return [*now[:i], new, *now[i + 1 : k], *now[k + 1 :]]
+
+
+@dataclass
+class _Costs:
+    """Predicted microseconds of passes, but for rasterizations, which stay as they are."""
+
+    context: Context
+    profile: DeviceProfile
+    guards: dict[tuple[object, ...], Guard | None] = field(default_factory=dict)
+
+    def guard(self, s: Substage) -> Guard | None:
+        """The guard by which a substage would be sparse."""
+        key = (*(u.index for u in s.units), -1, *(v.uid for v in s.outputs))
+        if key not in self.guards:
+            self.guards[key] = sparse_guard(s, self.context)
+        return self.guards[key]
+
+    def of(self, substages: Sequence[Substage]) -> float:
+        """Of all of them, with what passes cost to begin."""
+        limits = self.context.limits
+        total = 0.0
+        for stage in pack_stages(substages, DefUse(substages), limits, True):
+            fixed = self.profile.graphics.fixed_us
+            total += fixed * (1 + SUBPASS_SHARE * (len(stage.substages) - 1))
+        return total + sum(self._pixels_us(s) for s in substages if _is_pass(s))
+
+    def _pixels_us(self, s: Substage) -> float:
+        guard, costs = self.guard(s), self.profile.graphics
+        guarded = [] if guard is None else [f for of, run in guard.runs if of for f in run]
+        hidden = {f.output.uid for f in guarded}
+        functions = [f for u in s.units for f in u.functions]
+        shown = [f for f in functions if f.output.uid not in hidden]
+        seen = {x.uid for f in shown for x in f.inputs}
+        work = sum(map(weight, shown)) + ACTIVE * sum(map(weight, functions))
+        moved = sum(map(_width, s.outputs))
+        for uid, (v, how) in s.reads.items():
+            share = 1.0 if uid in seen or guard is None else ACTIVE
+            moved += share * _width(v) if how == {ATTACHMENT} else 0.0
+        us = work * costs.function_us + moved * costs.copy_us / 2
+        return us * s.n_pixels / 2**20
+
+
+def _width(v: Variable) -> float:
+    """The share of the time of RGBA32F that moving a value takes."""
+    if in_buffer(v):
+        return 0.0
+    return v.vtype.n_planes * (NARROW + (1 - NARROW) * v.vtype.plane.n / 4)
