@@ -203,8 +203,9 @@ class _Fit:
 
     def carved(self, mesh: Mesh, how: Carving) -> Mesh:
         """Return the mesh where the photos agree; as it is where there are none."""
-        for k, (spacing_px, reach) in enumerate(how.levels if self.seen.colour is not None else ()):
-            before = carved(mesh, self.ideal().shrunk(how.size), spacing_px, reach)
+        for k, level in enumerate(how.levels if self.seen.colour is not None else ()):
+            seen = self.ideal().shrunk(how.size)
+            before = carved(self.ad, mesh, seen, *level)
             mesh = self.moved(before, how.round, f"carving {k + 1} of {len(how.levels)}", k)
         return mesh
 

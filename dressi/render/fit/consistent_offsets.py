@@ -91,7 +91,7 @@ def consistent_offsets(mesh: Mesh, photos: GreyPhotos, reach: float) -> Consiste
     wanted = np.minimum(_smooth_choice(cost, offsets, joined, mean_edge_length(mesh)), most)
     now, best = _at(scores, offsets, 0.0 * wanted), _at(scores, offsets, wanted)
     known = np.isfinite(now) & np.isfinite(best)
-    weight = known + 1e-6
+    weight = np.where(known, 1.0, 1e-6)
     gain = _averaged(np.where(known, best - now, 0.0), joined, weight, RINGS)
     score = _averaged(np.where(known, best, 0.0), joined, weight, RINGS)
     share = _rising(gain, LEAST_GAIN, CLEAR_GAIN) * _rising(score, LEAST_SCORE, CLEAR_SCORE)
@@ -119,7 +119,7 @@ def _offsets(photos: GreyPhotos, points: Floats, reach: float) -> Floats:
     step = STEP_PX * photos.spacing_px * float(np.median(pixel_sizes(photos, points)))
     inward = max(int(np.ceil(reach / step)), 1)
     outward = max(int(np.ceil(OUTWARD * reach / step)), 1)
-    return np.arange(-outward, inward + 1) * step
+    return np.asarray(np.arange(-outward, inward + 1) * step, np.float64)
 
 
 def _costs(scores: Floats, offsets: Floats, most: Floats) -> Floats:
