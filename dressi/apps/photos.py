@@ -2,8 +2,8 @@
 
 Masks from files, alpha or the photos themselves (``object_masks``); then the pipeline of
 ``dressi.apps.reconstruct``: the shape from the hull of the masks, coarse to fine, by silhouettes,
-then shape and texture together by colours, with a gain per photo and channel. Two photos are kept
-out of the fit and used to report.
+carved where photos agree, then shape and texture together by colours, with a gain per photo and
+channel. Two photos are kept out of the fit and used to report.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The pipeline: a start, rounds that grow finer, a check, then shape and texture together.
+"""The pipeline: a start, rounds that grow finer, each with a check, carving where photos agree (of
+photos), then shape and texture together.
 
 In: ``Pictures`` of an object, in any units. Out: ``Reconstruction``: a mesh with a texture, and how
 it came to be. No parameter depends on the object.
