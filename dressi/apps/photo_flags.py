@@ -6,6 +6,9 @@ import argparse
 
 SEGMENTS = ("places", "grabcut")
 
+PHOTO_WITHOUT = ("hull", "remesh", "preconditioning", "occlusion", "consistency")
+"""What a fit to photos can leave out, to see what it is good for."""
+
 
 def add_photo_flags(fit: argparse.ArgumentParser) -> None:
     """Add what ``PhotoOptions`` has about masks and cameras."""
@@ -34,4 +37,12 @@ def add_photo_flags(fit: argparse.ArgumentParser) -> None:
         help="how the object is told from the background where no masks are given: places (what is "
         "like the background around it), or grabcut (OpenCV's GrabCut, the extra grabcut, begun "
         "with that; default places)",
+    )
+    fit.add_argument(
+        "--without",
+        nargs="+",
+        choices=PHOTO_WITHOUT,
+        default=[],
+        metavar="PART",
+        help=f"what to leave out: {', '.join(PHOTO_WITHOUT)} (default nothing)",
     )

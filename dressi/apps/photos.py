@@ -2,8 +2,8 @@
 
 Masks from files, alpha or the photos themselves (``object_masks``); then the pipeline of
 ``dressi.apps.reconstruct``: the shape from the hull of the masks, coarse to fine, by silhouettes,
-then shape and texture together by colours, with a gain per photo and channel. Two photos are kept
-out of the fit and used to report.
+carved where photos agree, then shape and texture together by colours, with a gain per photo and
+channel. Two photos are kept out of the fit and used to report.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from dressi.apps.photo_files import read_photos
 from dressi.apps.photo_masks import BOX_MARGIN
 from dressi.apps.photo_views import Prepared, prepare, scale_of
 from dressi.apps.reconstruct.cameras import Refinement
+from dressi.apps.reconstruct.carving import Carving
 from dressi.apps.reconstruct.measure import problem_figures
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.pipeline import Plan, Reconstruction, reconstruct
@@ -76,6 +77,7 @@ class PhotoOptions:
     mesh: str | None = None
     refine_cameras: bool = False
     segment: str = "places"
+    without: tuple[str, ...] = ()
     live: Address | None = None
     """Where the fit is shown while it runs; None: nowhere."""
 
@@ -98,6 +100,14 @@ def photo_rounds(iterations: int, size: int) -> tuple[Round, ...]:
         Round(4000, max(size // 2, 16), half, (4.0, 1.5), (0.1, 0.02), smoothness=10.0),
         Round(8000, size, half, (3.0, 1.0), (0.05, 0.01), smoothness=10.0),
     )
+
+
+def photo_carving(iterations: int, size: int) -> Carving:
+    """Return how photos carve. iterations: of all rounds. size: longer side of the finest pictures,
+    pixels. Reaches are parts of the box: an eighth and less, whatever is in it."""
+    steps = max(iterations // 10, 1)
+    one = Round(None, max(size // 2, 16), steps, (2.0, 1.0), (0.02, 0.01), smoothness=10.0)
+    return Carving(((2.0, 0.16), (2.0, 0.08)), one, size)
 
 
 def view_weights(masks: np.ndarray) -> np.ndarray:
@@ -222,7 +232,10 @@ def _fit(task: _Task, options: PhotoOptions) -> tuple[dict[str, str], Reconstruc
         painting = Painting(options.texture_iterations, gains=True, size=task.size)
     rounds = photo_rounds(task.iterations, task.size)
     refine = Refinement() if options.refine_cameras else None
-    plan = Plan(rounds, painting, weights=PHOTO_WEIGHTS, doubted=task.given.found, refine=refine)
+    plan = Plan(
+        rounds, painting, weights=PHOTO_WEIGHTS, doubted=task.given.found, refine=refine,
+        carving=photo_carving(task.iterations, task.size), without=frozenset(options.without),
+    )  # fmt: skip
     # Of an estimated box the object may reach the sides.
     half = BOX_MARGIN * (task.given.box[1] - task.given.box[0]) / 2.0 * scale_of(task.given.box)
     plan = replace(plan, box=np.stack([-half, half]))

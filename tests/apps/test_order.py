@@ -78,6 +78,16 @@ def test_where_nothing_else_is_in_order_a_surface_keeps_its_faces(
     assert order.remeshed(SPHERE, 50) is SPHERE
 
 
+def test_even_faces_with_a_hole_that_was_not_there_are_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from dressi.apps.experiments.meshes import torus
+
+    monkeypatch.setattr(order, "evenly", lambda mesh, faces: torus(12, 8))
+    made = order.remeshed(SPHERE, len(SPHERE.faces))
+    assert order.in_order(made) and surface_problems(made).genus == 0
+
+
 @pytest.mark.parametrize("faces", [60, 200])
 def test_surfaces_that_are_nearer_than_their_edges_are_in_order(faces: int) -> None:
     made = order.remeshed(near_sheets(), faces)

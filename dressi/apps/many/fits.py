@@ -83,6 +83,7 @@ def run_photos(settings: dict[str, Any], context: Context) -> dict[str, Any]:
 
     if settings.get("holdout") is not None:
         settings["holdout"] = tuple(settings["holdout"])
+    settings["without"] = tuple(settings.get("without", ()))
     with _log(context):
         return run_fit(PhotoOptions(**settings, out=str(context.folder), device=context.device))
 

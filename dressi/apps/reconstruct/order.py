@@ -59,9 +59,9 @@ def remeshed(mesh: Mesh, faces: int) -> Mesh:
     as they are.
     """
     first = made = evenly(mesh, faces)
-    if in_order(first):
-        return first
     most = _holes(mesh)
+    if in_order(first) and _holes(first) <= most:
+        return first
     lengths = np.full(len(mesh.positions), edge_for(mesh, faces))
     for halvings in range(FINER + 1):
         if halvings:

@@ -1,4 +1,5 @@
-"""The pipeline: a start, rounds that grow finer, a check, then shape and texture together.
+"""The pipeline: a start, rounds that grow finer, each with a check, carving where photos agree (of
+photos), then shape and texture together.
 
 In: ``Pictures`` of an object, in any units. Out: ``Reconstruction``: a mesh with a texture, and how
 it came to be. No parameter depends on the object.
@@ -13,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
 
+from dressi.apps.photo_flags import PHOTO_WITHOUT
 from dressi.apps.reconstruct.cameras import CameraState, Refinement, pictures_without_lens
+from dressi.apps.reconstruct.carving import Carving, carved
 from dressi.apps.reconstruct.order import ordered, remeshed, repaired
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.rounds import Course, LossWeights, Round, fit_round
@@ -49,6 +52,7 @@ class Plan:
     box: npt.NDArray[np.float64] | None = None
     without: frozenset[str] = frozenset()
     refine: Refinement | None = None
+    carving: Carving | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +116,10 @@ FAR_ROUND = Round(2500, 128, 150, (16.0, 2.0), (0.3, 0.03), smoothness=20.0)
 def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None) -> Reconstruction:
     """Reconstruct an object from its pictures. Raises GraphError (no object in the masks, a bad
     start) and DressiError (a loss that is not finite)."""
-    unknown = plan.without - set(WITHOUT)
+    known = dict.fromkeys((*WITHOUT, *PHOTO_WITHOUT))
+    unknown = plan.without - set(known)
     if unknown:
-        raise GraphError(f"reconstruct: without {sorted(unknown)}; known: {', '.join(WITHOUT)}")
+        raise GraphError(f"reconstruct: without {sorted(unknown)}; known: {', '.join(known)}")
     if plan.painting is not None and importlib.util.find_spec("xatlas") is None:
         raise DressiError("a texture needs xatlas: pip install 'dressi[atlas]'")
     if "shading" in plan.without:
@@ -139,6 +144,8 @@ def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None)
             mesh = fit.hull_again(fit.moved(mesh, one, "cameras", 0))
         for k, one in enumerate(rounds):
             mesh = fit.moved(mesh, one, f"shape {k + 1} of {len(rounds)}", k)
+        if plan.carving is not None and "consistency" not in plan.without:
+            mesh = fit.carved(mesh, plan.carving)
         gains, texture = np.ones((len(pictures), 3)), None
         if plan.painting is not None and seen.colour is not None:
             mesh, texture, gains = fit.painted(mesh, plan.painting)
@@ -196,6 +203,14 @@ class _Fit:
             return started(self.ideal(), replace(self.plan, box=None))[0]
         except GraphError:
             return mesh
+
+    def carved(self, mesh: Mesh, how: Carving) -> Mesh:
+        """Return the mesh where the photos agree; as it is where there are none."""
+        for k, level in enumerate(how.levels if self.seen.colour is not None else ()):
+            seen = self.ideal().shrunk(how.size)
+            before = carved(self.ad, mesh, seen, *level)
+            mesh = self.moved(before, how.round, f"carving {k + 1} of {len(how.levels)}", k)
+        return mesh
 
     def painted(
         self, mesh: Mesh, how: Painting

@@ -2,7 +2,8 @@
 
 losses and regularizers (in the graph), reparameterization (Large Steps, with its sparse inverse
 factor in dissection), hull (a start from silhouettes; silhouettes, isosurface), remeshing between
-rounds (edits, relaxation, edge_lengths), untangling (winding); atlas, bake and fill (textures;
+rounds (edits, relaxation, edge_lengths), untangling (winding); photo_consistency and
+consistent_offsets, which carve what silhouettes leave too full; atlas, bake and fill (textures;
 their linear system in texel_system); metrics of pictures, surface_metrics of surfaces (by closest
 and visibility); views (what each view shows, as arrays) and pictures of a surface for people.
 """
@@ -15,6 +16,7 @@ from dressi.render.fit.closest import (
     distance_to_surface,
     mean_distance_to_surface,
 )
+from dressi.render.fit.consistent_offsets import ConsistentOffsets, consistent_offsets
 from dressi.render.fit.edge_lengths import adaptive_edge_lengths
 from dressi.render.fit.fill import fill_seams, push_pull
 from dressi.render.fit.hull import visual_hull
@@ -22,6 +24,7 @@ from dressi.render.fit.isosurface import isosurface
 from dressi.render.fit.losses import l1_loss, l2_loss, silhouette_loss
 from dressi.render.fit.metrics import iou, psnr, ssim
 from dressi.render.fit.morphable_model import morphable
+from dressi.render.fit.photo_consistency import GreyPhotos, grey_photos, patch_scores
 from dressi.render.fit.pictures import SurfacePictures, rows_of, surface_pictures
 from dressi.render.fit.regularizers import (
     cotangent_matrix,
@@ -45,7 +48,9 @@ from dressi.render.fit.winding import enclosed_surface, winding_numbers
 
 __all__ = [
     "Closest",
+    "ConsistentOffsets",
     "Evaluator",
+    "GreyPhotos",
     "LargeSteps",
     "SurfaceMetrics",
     "SurfacePictures",
@@ -54,6 +59,7 @@ __all__ = [
     "bake_texture",
     "chart_texels",
     "closest_on_surface",
+    "consistent_offsets",
     "cotangent_matrix",
     "distance_to_surface",
     "depth_loss",
@@ -61,6 +67,7 @@ __all__ = [
     "edge_table",
     "enclosed_surface",
     "fill_seams",
+    "grey_photos",
     "iou",
     "isosurface",
     "l1_loss",
@@ -75,6 +82,7 @@ __all__ = [
     "metric_depth",
     "morphable",
     "normal_consistency",
+    "patch_scores",
     "project_points",
     "psnr",
     "push_pull",
