@@ -521,3 +521,31 @@ def test_a_cpu_driver_sums_a_thousand_pixels_at_once(
     assert levels == at_once
     data = np.random.default_rng(0).normal(size=(layers, size[1], size[0], 1))
     np.testing.assert_allclose(evaluate([y], {x: data})[0].ravel(), data.sum(), rtol=1e-9)
+
+
+# -- masks on CPU drivers
+
+
+def band_ops(size: tuple[int, int], most: int, profile: DeviceProfile | None) -> list[str]:
+    """Return the ops over packed words that find the border of a mask and dilate it."""
+    words = F.bits.border_bits(F.bits.pack_bits(Variable(FLOAT, size)), size[0])
+    (y,) = lower([F.bits.dilate_bits(words, 3.0, most)], Options(), profile, LLVMPIPE)
+    return [f.op.name for f in topological([y]) if "bits" in f.op.name and f.op.name != "pack_bits"]
+
+
+@pytest.mark.parametrize(
+    ("size", "most", "ops"),
+    [
+        ((256, 256), 4, ["band_bits"]),
+        ((512, 512), 9, ["band_bits", "dilate_bits_column"]),
+        ((1024, 1024), 4, ["band_bits", "dilate_bits_column"]),
+        ((256, 256), 40, ["band_bits", "dilate_bits_row", *["dilate_bits_column"] * 2]),
+        ((256, 256), 0, ["border_bits"]),
+    ],
+)
+def test_a_cpu_driver_finds_a_border_and_dilates_it_at_once(
+    size: tuple[int, int], most: int, ops: list[str]
+) -> None:
+    """Along rows always, along columns where the words are few and one pass reaches them."""
+    assert band_ops(size, most, PRESETS["llvmpipe"]) == ops
+    assert "band_bits" not in band_ops(size, most, None)
