@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from dressi.ad.composed import Part, compose_scatters
-from dressi.ad.functions.bits_at_once import band_at_once
+from dressi.ad.functions.bits_at_once import band_at_once, choose_by_words
 from dressi.ad.functions.bits_group import LANES as MASK_LANES
 from dressi.ad.graph import Function, Variable
 from dressi.ad.lowering import rasterize_in_compute, sum_at_once, sum_in_groups
@@ -85,7 +85,8 @@ def lower(
     if in_groups:
         simple = sum_in_groups(simple)
     elif profile is not None and profile.image_loads:  # a CPU driver
-        simple = band_at_once(sum_at_once(simple, SUMMED_AT_ONCE), WORDS_AT_ONCE)
+        simple = sum_at_once(choose_by_words(simple), SUMMED_AT_ONCE)
+        simple = band_at_once(simple, WORDS_AT_ONCE)
     accumulation = EXACT if options.deterministic else ATOMIC
     return [
         v if k < n_raw and in_buffer(v) and not is_exact(v, accumulation) else own_image(v)

@@ -549,3 +549,21 @@ def test_a_cpu_driver_finds_a_border_and_dilates_it_at_once(
     """Along rows always, along columns where the words are few and one pass reaches them."""
     assert band_ops(size, most, PRESETS["llvmpipe"]) == ops
     assert "band_bits" not in band_ops(size, most, None)
+
+
+@pytest.mark.parametrize(("threshold", "shared"), [(0.5, True), (0.4, False)])
+@pytest.mark.parametrize("profile", [PRESETS["llvmpipe"], None])
+def test_a_choice_by_a_packed_mask_reads_the_words_of_its_other_side(
+    profile: DeviceProfile | None, threshold: float, shared: bool
+) -> None:
+    """where(band, x, x <= 0.5) reads the words that were packed of that; of no other comparison."""
+    x = Variable(FLOAT, (64, 32))
+    words = F.bits.pack_bits(x, threshold, below=True)
+    band = F.bits.unpack_bits(F.bits.border_bits(words, 64), x.size)
+    y = F.where(band, x, F.compare("lte", x, 0.5))
+    (z,) = lower([y], Options(), profile, LLVMPIPE)
+    names = [f.op.name for f in topological([z])]
+    assert ("lte" in names) != (shared and profile is not None)
+    data = np.random.default_rng(0).uniform(size=(1, 32, 64, 1))
+    data[0, 3, :5] = 0.5
+    np.testing.assert_array_equal(*(evaluate([v], {x: data})[0] for v in (y, z)))
