@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from dressi.ad.graph import Variable
 from dressi.ad.registry import FRAG, SAME
@@ -59,7 +60,8 @@ def rederive(substages: Sequence[Substage], context: Context) -> list[Substage]:
             if us < least:
                 best, least = tried, us
                 break
-    return best
+    tried = merge(best, context, apart=True)
+    return tried if costs.of(tried) < least else best
 
 
 def _is_pass(s: Substage) -> bool:
@@ -185,13 +187,16 @@ def drop(substages: Sequence[Substage], context: Context) -> list[Substage]:
     return kept[::-1]
 
 
-def merge(substages: Sequence[Substage], context: Context) -> list[Substage]:
-    """Substages of which no two passes over the same pixels would fit in one shader."""
+def merge(substages: Sequence[Substage], context: Context, apart: bool = False) -> list[Substage]:
+    """Substages of which no two passes over the same pixels would fit in one shader, of which one
+    reads the other; apart: or not."""
     now: list[Substage] | None = list(substages)
     merged = list(substages)
     while now is not None:
         merged, index = now, DefUse(now)
-        pairs = ((i, k) for k in range(len(merged)) for i in index.producers[k])
+        pairs = [(i, k) for k in range(len(merged)) for i in index.producers[k]]
+        if apart:
+            pairs += combinations(range(len(merged)), 2)
         joined = (_joined(merged, i, k, index, context) for i, k in pairs)
         now = next((each for each in joined if each is not None), None)
     return merged

@@ -92,3 +92,17 @@ def test_random_graphs_stay_whole(limits: DeviceLimits) -> None:
             found.append(sum(map(words_written, program.substages)))
         fewer += found[1] < found[0]
     assert fewer > 0
+
+
+def test_passes_over_the_same_rows_join_where_neither_reads_the_other() -> None:
+    """vertices -> faces -> vertices, and a sum over neighbours that the last pass gathers: it joins
+    the first one."""
+    x, corners = Variable(VEC4, (N // 2, 1)), Variable(IVEC3, (N, 1))
+    around = Variable(IVEC3, (N // 2, 1))
+    faces = F.lookup(F.sin(x), corners.x) * F.lookup(F.sin(x), corners.y)
+    beside = F.lookup(x, around.x) + F.lookup(x, around.y)
+    last = F.lookup(faces, around.z) * F.lookup(beside, around.x)
+    plain, fast = packed([last], False), packed([last], True)
+    for p in (plain, fast):
+        check_plan(p.plan, LLVMPIPE)
+    assert (len(plain.substages), len(fast.substages)) == (4, 3)
