@@ -3,7 +3,8 @@
 In: outputs of a simplified graph. Out: outputs of an equal graph without RASTER ops. The Functions
 that decide depth and discard move into one op that finds the nearest primitive of every pixel
 (``functions.raster_compute``); everything else per fragment is computed per pixel from the number
-of that primitive, as an ordinary Function that may share a shader with what follows.
+of that primitive, as an ordinary Function that may share a shader with what follows. Sums and
+packed masks take the form that needs fewer dispatches, or fewer passes of a CPU driver.
 """
 
 from __future__ import annotations
@@ -11,18 +12,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dressi.ad.functions._common import constant
+from dressi.ad.functions._common import constant, constant_values
+from dressi.ad.functions.bits import (
+    BORDER_BITS,
+    COLUMN_BITS,
+    PACK_BITS,
+    ROW_BITS,
+    UNPACK_BITS,
+    unpack_bits,
+)
+from dressi.ad.functions.bits_at_once import BAND_BITS
 from dressi.ad.functions.group_sum import group_sums
 from dressi.ad.functions.integer import bit_not
 from dressi.ad.functions.raster_compute import DEPTH32, KEY64, WINNER32, Inner, raster_keys
 from dressi.ad.functions.raster_kbuffer import SLOT_UPDATES, kbuffer_layer
 from dressi.ad.functions.reduce import BLOCK_SUM
-from dressi.ad.functions.select import compare, where
+from dressi.ad.functions.select import WHERE, compare, where
 from dressi.ad.functions.vector import swizzle
 from dressi.ad.graph import Function, Variable, topological
 from dressi.ad.peeling import peels, rasterization_of
 from dressi.ad.registry import ANY, FRAG, FREE, RASTER, SAME, SAMPLER, apply
 from dressi.ad.rewrite import Copies, Replacements, named, rewrite
+from dressi.ad.vtype import INT
 
 
 def rasterize_in_compute(outputs: Sequence[Variable], int64_atomics: bool) -> list[Variable]:
@@ -90,6 +101,67 @@ def sum_at_once(outputs: Sequence[Variable], most: int) -> list[Variable]:
         return named(apply(BLOCK_SUM, (new(x),), merge_layers=merge, whole=True), f.output)
 
     return rewrite(outputs, rule)
+
+
+def band_at_once(outputs: Sequence[Variable], most: int) -> list[Variable]:
+    """Outputs of a graph in which the border of a packed mask is found and dilated in one pass:
+    along rows, and in masks of up to so many words along the nearest rows of a column as well."""
+    if not any(f.op is BORDER_BITS for f in topological(outputs)):
+        return list(outputs)
+
+    def rule(f: Function, new: Replacements) -> Variable | None:
+        y, across = f.output, constant(0, INT)
+        if f.op is COLUMN_BITS and f.attr("step") == 1:
+            if y.size[0] * y.size[1] * y.layers > most:
+                return None
+            row, across = f.inputs[0].creator, new(f.inputs[1])
+        else:
+            row = f
+        if row is None or row.op is not ROW_BITS:
+            return None
+        border = row.inputs[0].creator
+        if border is None or border.op is not BORDER_BITS:
+            return None
+        inputs = (new(border.inputs[0]), new(row.inputs[1]), across)
+        return named(apply(BAND_BITS, inputs, width=border.attr("width")), y)
+
+    return rewrite(outputs, rule)
+
+
+COMPARISONS = {"lte": "<=", "gte": ">="}
+"""Ops that compare as ``pack_bits`` does, by name."""
+
+
+def choose_by_words(outputs: Sequence[Variable]) -> list[Variable]:
+    """Outputs of a graph in which a choice by a packed mask unpacks its other side as well, where
+    that is a comparison of which a packed mask is made anyway."""
+    found = (f for f in topological(outputs) if f.op is PACK_BITS)
+    packs = {key: f.output for f in found if (key := _compared(f)) is not None}
+
+    def rule(f: Function, new: Replacements) -> Variable | None:
+        if f.op is not WHERE or not _is_unpacked(f.inputs[0]) or f.inputs[2].creator is None:
+            return None
+        condition, chosen, other = f.inputs
+        key = _compared(f.inputs[2].creator)
+        words = None if key is None else packs.get(key)
+        if words is None or other.size != f.output.size or other.layers != f.output.layers:
+            return None
+        unpacked = unpack_bits(new(words), other.size)
+        return named(apply(WHERE, (new(condition), new(chosen), unpacked)), f.output)
+
+    return rewrite(outputs, rule) if packs else list(outputs)
+
+
+def _is_unpacked(x: Variable) -> bool:
+    return x.creator is not None and x.creator.op is UNPACK_BITS
+
+
+def _compared(f: Function) -> tuple[int, tuple[float, ...], str] | None:
+    """What a comparison with a constant compares, and how; None for another Function."""
+    how = f.attr("compare") if f.op is PACK_BITS else COMPARISONS.get(f.op.name)
+    if how is None or not (values := constant_values(f.inputs[1])):
+        return None
+    return f.inputs[0].uid, values, how
 
 
 def _summed(f: Function) -> tuple[Variable, bool]:

@@ -10,10 +10,15 @@ from collections.abc import Sequence
 from functools import partial
 
 from dressi.ad.composed import Part, compose_scatters
-from dressi.ad.functions.bits_at_once import band_at_once, choose_by_words
 from dressi.ad.functions.bits_group import LANES as MASK_LANES
 from dressi.ad.graph import Function, Variable
-from dressi.ad.lowering import rasterize_in_compute, sum_at_once, sum_in_groups
+from dressi.ad.lowering import (
+    band_at_once,
+    choose_by_words,
+    rasterize_in_compute,
+    sum_at_once,
+    sum_in_groups,
+)
 from dressi.ad.peeling import peels
 from dressi.ad.registry import FRAG, SAME
 from dressi.ad.simplify import own_image, simplify

@@ -1,9 +1,8 @@
-"""Packed masks on CPU drivers: fewer passes over words, and words in the place of pixels.
+"""Border and dilation of a packed mask in one pass: every word reads all that reaches it.
 
-In: outputs of a simplified graph. Out: those of an equal one. Border and dilation of a mask are one
-pass, in which every word reads all that reaches it (``band_bits``, not an op of ``F``): a pass
-costs more to begin than a few thousand words that are read again. Choices by a packed mask read
-their other side of the mask that was packed of it, where there is one: 32 pixels lie in a word.
+In: words, and radii in pixels. Out: the words that ``border_bits``, ``dilate_bits_row`` and
+``dilate_bits_column`` make one after the other, bit for bit. Not an op of ``F``: for CPU drivers,
+where a pass costs more to begin than a few thousand words that are read again.
 """
 
 from __future__ import annotations
@@ -12,27 +11,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dressi.ad.functions._common import constant, constant_values, sized
+from dressi.ad.functions._common import constant, sized
 from dressi.ad.functions.bits import (
-    BORDER_BITS,
-    COLUMN_BITS,
-    PACK_BITS,
-    ROW_BITS,
-    UNPACK_BITS,
     from_words,
     last_word,
     same_words,
     spread_row_glsl,
     to_words,
-    unpack_bits,
 )
 from dressi.ad.functions.bits_group import WORD
 from dressi.ad.functions.image import differs, spread
-from dressi.ad.functions.select import WHERE
-from dressi.ad.graph import Function, Variable, topological
+from dressi.ad.graph import Function
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, SAME, Op, apply
-from dressi.ad.rewrite import Replacements, named, rewrite
 from dressi.ad.vtype import INT
 
 
@@ -95,64 +86,3 @@ BAND_BITS: Op = Op(
     ),
 )
 register(BAND_BITS, Kernel(_glsl))
-
-
-def band_at_once(outputs: Sequence[Variable], most: int) -> list[Variable]:
-    """Outputs of a graph in which the border of a packed mask is found and dilated in one pass:
-    along rows, and in masks of up to so many words along the nearest rows of a column as well."""
-    if not any(f.op is BORDER_BITS for f in topological(outputs)):
-        return list(outputs)
-
-    def rule(f: Function, new: Replacements) -> Variable | None:
-        y, across = f.output, constant(0, INT)
-        if f.op is COLUMN_BITS and f.attr("step") == 1:
-            if y.size[0] * y.size[1] * y.layers > most:
-                return None
-            row, across = f.inputs[0].creator, new(f.inputs[1])
-        else:
-            row = f
-        if row is None or row.op is not ROW_BITS:
-            return None
-        border = row.inputs[0].creator
-        if border is None or border.op is not BORDER_BITS:
-            return None
-        inputs = (new(border.inputs[0]), new(row.inputs[1]), across)
-        return named(apply(BAND_BITS, inputs, width=border.attr("width")), y)
-
-    return rewrite(outputs, rule)
-
-
-COMPARISONS = {"lte": "<=", "gte": ">="}
-"""Ops that compare as ``pack_bits`` does, by name."""
-
-
-def choose_by_words(outputs: Sequence[Variable]) -> list[Variable]:
-    """Outputs of a graph in which a choice by a packed mask unpacks its other side as well, where
-    that is a comparison of which a packed mask is made anyway."""
-    found = (f for f in topological(outputs) if f.op is PACK_BITS)
-    packs = {key: f.output for f in found if (key := _compared(f)) is not None}
-
-    def rule(f: Function, new: Replacements) -> Variable | None:
-        if f.op is not WHERE or not _is_unpacked(f.inputs[0]) or f.inputs[2].creator is None:
-            return None
-        condition, chosen, other = f.inputs
-        key = _compared(f.inputs[2].creator)
-        words = None if key is None else packs.get(key)
-        if words is None or other.size != f.output.size or other.layers != f.output.layers:
-            return None
-        unpacked = unpack_bits(new(words), other.size)
-        return named(apply(WHERE, (new(condition), new(chosen), unpacked)), f.output)
-
-    return rewrite(outputs, rule) if packs else list(outputs)
-
-
-def _is_unpacked(x: Variable) -> bool:
-    return x.creator is not None and x.creator.op is UNPACK_BITS
-
-
-def _compared(f: Function) -> tuple[int, tuple[float, ...], str] | None:
-    """What a comparison with a constant compares, and how; None for another Function."""
-    how = f.attr("compare") if f.op is PACK_BITS else COMPARISONS.get(f.op.name)
-    if how is None or not (values := constant_values(f.inputs[1])):
-        return None
-    return f.inputs[0].uid, values, how
