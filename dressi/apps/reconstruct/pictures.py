@@ -70,9 +70,9 @@ class Pictures:
         """Return the parts of the pictures that show the object, all of one size.
 
         Cameras stand where they stood: a part of a photo is that of a shifted, longer lens. points:
-        (N, 3), what is to stay in the pictures beside the masks: a start. margin: what is kept around
-        that, of its longer side. The pictures themselves where the parts are no smaller, and where a
-        point lies behind a camera.
+        (N, 3), what is to stay in the pictures beside the masks: a start. margin: what is kept
+        around that, of its longer side. The pictures themselves where the parts are no smaller, and
+        where a point lies behind a camera.
         """
         p = np.asarray(points, np.float64)
         clip = p @ self.matrices[:, :, :3].transpose(0, 2, 1) + self.matrices[:, None, :, 3]
