@@ -90,12 +90,14 @@ def lower(
 
 def pays_to_compose(gather: Function, parts: Sequence[Part]) -> bool:
     """Return whether pixels that look up a row each read less than a gather of the rows."""
-    looked_up = 0.0
-    for p in parts:
-        pixels = p.value.size[0] * p.value.size[1] * p.value.layers
-        looked_up += pixels * (1 + p.n_masks) * (ACTIVE if is_masked(p.scatter) else 1)
     n_items = gather.inputs[2].size[0] * gather.output.layers
-    return looked_up < READS_OF_ITEM * n_items
+    return sum(map(_rows_read, parts)) < READS_OF_ITEM * n_items
+
+
+def _rows_read(p: Part) -> float:
+    """Rows that the pixels of a part look up."""
+    pixels = p.value.size[0] * p.value.size[1] * p.value.layers
+    return pixels * (1 + p.n_masks) * (ACTIVE if is_masked(p.scatter) else 1)
 
 
 def is_masked(scatter: Function) -> bool:
