@@ -521,3 +521,49 @@ def test_a_cpu_driver_sums_a_thousand_pixels_at_once(
     assert levels == at_once
     data = np.random.default_rng(0).normal(size=(layers, size[1], size[0], 1))
     np.testing.assert_allclose(evaluate([y], {x: data})[0].ravel(), data.sum(), rtol=1e-9)
+
+
+# -- masks on CPU drivers
+
+
+def band_ops(size: tuple[int, int], most: int, profile: DeviceProfile | None) -> list[str]:
+    """Return the ops over packed words that find the border of a mask and dilate it."""
+    words = F.bits.border_bits(F.bits.pack_bits(Variable(FLOAT, size)), size[0])
+    (y,) = lower([F.bits.dilate_bits(words, 3.0, most)], Options(), profile, LLVMPIPE)
+    return [f.op.name for f in topological([y]) if "bits" in f.op.name and f.op.name != "pack_bits"]
+
+
+@pytest.mark.parametrize(
+    ("size", "most", "ops"),
+    [
+        ((256, 256), 4, ["band_bits"]),
+        ((512, 512), 9, ["band_bits", "dilate_bits_column"]),
+        ((1024, 1024), 4, ["band_bits", "dilate_bits_column"]),
+        ((256, 256), 40, ["band_bits", "dilate_bits_row", *["dilate_bits_column"] * 2]),
+        ((256, 256), 0, ["border_bits"]),
+    ],
+)
+def test_a_cpu_driver_finds_a_border_and_dilates_it_at_once(
+    size: tuple[int, int], most: int, ops: list[str]
+) -> None:
+    """Along rows always, along columns where the words are few and one pass reaches them."""
+    assert band_ops(size, most, PRESETS["llvmpipe"]) == ops
+    assert "band_bits" not in band_ops(size, most, None)
+
+
+@pytest.mark.parametrize(("threshold", "shared"), [(0.5, True), (0.4, False)])
+@pytest.mark.parametrize("profile", [PRESETS["llvmpipe"], None])
+def test_a_choice_by_a_packed_mask_reads_the_words_of_its_other_side(
+    profile: DeviceProfile | None, threshold: float, shared: bool
+) -> None:
+    """where(band, x, x <= 0.5) reads the words that were packed of that; of no other comparison."""
+    x = Variable(FLOAT, (64, 32))
+    words = F.bits.pack_bits(x, threshold, below=True)
+    band = F.bits.unpack_bits(F.bits.border_bits(words, 64), x.size)
+    y = F.where(band, x, F.compare("lte", x, 0.5))
+    (z,) = lower([y], Options(), profile, LLVMPIPE)
+    names = [f.op.name for f in topological([z])]
+    assert ("lte" in names) != (shared and profile is not None)
+    data = np.random.default_rng(0).uniform(size=(1, 32, 64, 1))
+    data[0, 3, :5] = 0.5
+    np.testing.assert_array_equal(*(evaluate([v], {x: data})[0] for v in (y, z)))

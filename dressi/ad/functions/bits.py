@@ -26,7 +26,7 @@ MOST = WORD - 1
 """Pixels that one pass along a row reaches: further ones lie two words away."""
 
 
-def _to_words(mask: np.ndarray) -> np.ndarray:
+def to_words(mask: np.ndarray) -> np.ndarray:
     """(layers, H, W) booleans -> (layers, H, words, 1) signed words."""
     layers, height, width = mask.shape
     n = -(-width // WORD)
@@ -36,8 +36,8 @@ def _to_words(mask: np.ndarray) -> np.ndarray:
     return np.where(words >= 1 << 31, words - (1 << 32), words)[..., None]
 
 
-def _from_words(words: np.ndarray, width: int) -> np.ndarray:
-    """The inverse of ``_to_words``."""
+def from_words(words: np.ndarray, width: int) -> np.ndarray:
+    """The inverse of ``to_words``."""
     bits = (words.astype(np.int64) >> np.arange(WORD)) & 1
     return bits.reshape(*words.shape[:2], -1)[..., :width].astype(bool)
 
@@ -85,7 +85,7 @@ PACK_BITS = Op(
     "pack_bits",
     _pack_infer,
     reads=(ANY, SAME),
-    reference=lambda f, xs: _to_words(
+    reference=lambda f, xs: to_words(
         (np.less_equal if f.attr("compare") == "<=" else np.greater_equal)(xs[0], xs[1])[..., 0]
     ),
     cases=tuple(
@@ -118,7 +118,7 @@ UNPACK_BITS = Op(
     "unpack_bits",
     _unpack_infer,
     reads=(ANY,),
-    reference=lambda f, xs: _from_words(xs[0], f.attr("size")[0])[..., None].astype(np.float64),
+    reference=lambda f, xs: from_words(xs[0], f.attr("size")[0])[..., None].astype(np.float64),
     cases=(sized(lambda a: unpack_bits(a, (70, 5)), ((INT, -(2**31), 2**31 - 1),), (3, 5)),),
 )
 register(
@@ -130,7 +130,8 @@ register(
 )
 
 
-def _same_words(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+def same_words(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
+    """Return the shape of words that a mask of ``width`` pixels a row has, where that is given."""
     if xs[0].vtype is not INT:
         raise GraphError(f"needs INT, got {xs[0].vtype.name}")
     if "width" in attrs:
@@ -138,9 +139,14 @@ def _same_words(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     return INT, xs[0].size, xs[0].layers
 
 
+def last_word(width: int) -> tuple[int, int]:
+    """Return of the last word of a row the last bit that is a pixel, and all bits that are."""
+    last = (width - 1) % WORD
+    return 1 << last, (1 << last + 1) - 1
+
+
 def _border_glsl(f: Function) -> str:
-    last = (f.attr("width") - 1) % WORD  # the last bit of a row that is a pixel
-    end, valid = 1 << last, (1 << last + 1) - 1
+    end, valid = last_word(f.attr("width"))
     at = "uint({fetch0}({pos} + ivec2(%s), {layer}))"
     return (
         f"uint {{y}}_c = {at % '0, 0'}, {{y}}_w = 0xFFFFFFFFu;\n"
@@ -157,9 +163,9 @@ def _border_glsl(f: Function) -> str:
 
 BORDER_BITS = Op(
     "border_bits",
-    _same_words,
+    same_words,
     reads=(ANY,),
-    reference=lambda f, xs: _to_words(differs(_from_words(xs[0], f.attr("width")))),
+    reference=lambda f, xs: to_words(differs(from_words(xs[0], f.attr("width")))),
     cases=tuple(
         sized(
             lambda a, w=w: border_bits(pack_bits(unpack_bits(a, (w, 5)), 0.5), w),
@@ -171,17 +177,29 @@ BORDER_BITS = Op(
 )
 register(BORDER_BITS, Kernel(_border_glsl))
 
-# Along a row by n <= 31 pixels: words doubled up to n, with what crosses from the words beside.
+
+def spread_row_glsl(left: str, right: str, before: str, after: str) -> str:
+    """Return GLSL that spreads a word along its row by x1 <= 31 pixels: bits are doubled up to
+    x1, with what crosses from the words beside.
+
+    left, right: names of two copies of the word; their union is the result. before, after: of the
+    words beside. All are changed."""
+    return (
+        "for (int {y}_d = 0; {y}_d < {x1};) {\n"
+        "    int {y}_s = min({y}_d + 1, min({x1}, 31) - {y}_d);\n"
+        "    if ({y}_s <= 0) break;\n"
+        f"    {left} |= {left} << {{y}}_s | {before} >> (32 - {{y}}_s);\n"
+        f"    {right} |= {right} >> {{y}}_s | {after} << (32 - {{y}}_s);\n"
+        f"    {before} |= {before} << {{y}}_s; {after} |= {after} >> {{y}}_s;\n"
+        "    {y}_d += {y}_s;\n  }"
+    )
+
+
 _ROW_GLSL = (
     "uint {y}_c = uint({fetch0}({pos}, {layer})), {y}_v = {y}_c, {y}_l = 0u, {y}_r = 0u;\n"
     "  if ({pos}.x > 0) {y}_l = uint({fetch0}({pos} - ivec2(1, 0), {layer}));\n"
     "  if ({pos}.x < {w0} - 1) {y}_r = uint({fetch0}({pos} + ivec2(1, 0), {layer}));\n"
-    "  for (int {y}_d = 0; {y}_d < {x1};) {\n"
-    "    int {y}_s = min({y}_d + 1, min({x1}, 31) - {y}_d);\n"
-    "    if ({y}_s <= 0) break;\n"
-    "    {y}_c |= {y}_c << {y}_s | {y}_l >> (32 - {y}_s); {y}_l |= {y}_l << {y}_s;\n"
-    "    {y}_v |= {y}_v >> {y}_s | {y}_r << (32 - {y}_s); {y}_r |= {y}_r >> {y}_s;\n"
-    "    {y}_d += {y}_s;\n  }\n"
+    f"  {spread_row_glsl('{y}_c', '{y}_v', '{y}_l', '{y}_r')}\n"
     "  {y} = int({y}_c | {y}_v);"
 )
 
@@ -204,15 +222,15 @@ def _column_glsl(f: Function) -> str:
 
 def _reach_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     n = int(xs[1].reshape(-1)[0])
-    m = _from_words(xs[0], xs[0].shape[2] * WORD)
+    m = from_words(xs[0], xs[0].shape[2] * WORD)
     if f.op is ROW_BITS:
-        return _to_words(spread(m, 2, range(1, min(n, MOST) + 1)))
-    return _to_words(spread(m, 1, [min(k * f.attr("step"), n) for k in range(1, TAPS + 1)]))
+        return to_words(spread(m, 2, range(1, min(n, MOST) + 1)))
+    return to_words(spread(m, 1, [min(k * f.attr("step"), n) for k in range(1, TAPS + 1)]))
 
 
 ROW_BITS: Op = Op(
     "dilate_bits_row",
-    _same_words,
+    same_words,
     reads=(ANY, SAME),
     reference=_reach_ref,
     cases=tuple(
@@ -224,7 +242,7 @@ register(ROW_BITS, Kernel(_ROW_GLSL))
 
 COLUMN_BITS: Op = Op(
     "dilate_bits_column",
-    _same_words,
+    same_words,
     reads=(ANY, SAME),
     reference=_reach_ref,
     cases=tuple(
@@ -242,7 +260,7 @@ register(COLUMN_BITS, Kernel(_column_glsl))
 def _dilate_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     if xs[1].vtype is not FLOAT or xs[1].size != (1, 1):
         raise GraphError(f"the radius must be a FLOAT of size 1x1, got {xs[1].label()}")
-    return _same_words(xs, attrs)
+    return same_words(xs, attrs)
 
 
 def _rest(f: Function, radius: Variable, reach: int, width: int) -> Variable:
@@ -284,8 +302,8 @@ def _dilate_in_groups(f: Function, xs: Sequence[Variable]) -> Variable:
 def _dilate_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     most = f.attr("max_radius")
     n = int(np.floor(np.clip(xs[1].reshape(-1)[0] + 0.5, 0, most + 0.5)))
-    m = _from_words(xs[0], xs[0].shape[2] * WORD)
-    return _to_words(spread(spread(m, 2, range(1, n + 1)), 1, range(1, n + 1)))
+    m = from_words(xs[0], xs[0].shape[2] * WORD)
+    return to_words(spread(spread(m, 2, range(1, n + 1)), 1, range(1, n + 1)))
 
 
 DILATE_BITS = Op(
