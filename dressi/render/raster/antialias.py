@@ -37,6 +37,7 @@ from dressi.render.raster.crossings import (
     planes_of,
     reach_of_colours,
 )
+from dressi.render.raster.enlarge import build_enlarge_little
 from dressi.render.raster.hardsoftras import Peel, build_rasterize
 from dressi.render.raster.projection import (
     ScreenFaces,
@@ -165,7 +166,8 @@ def build_antialias(
     if jitter is not None and not isinstance(jitter, Variable):
         jitter = F.constant(jitter)
     screen = build_screen_faces(vtx_pos, faces, matrix, size, jitter, clip)
-    peel = build_rasterize(screen, F.constant(0.0), 1, cull=cull)[0]
+    little = build_enlarge_little
+    peel = build_rasterize(screen, F.constant(0.0), 1, enlarge=little, cull=cull)[0]
     drawn, rows = screen.drawn, peel.ids if peel.rows is None else peel.rows
     peel = replace(peel, bary=_of_whole(screen, peel, shown_weights(drawn, rows)))
     edges = contour_edges(screen, neighbor_table(faces, vtx_pos), front=True)
