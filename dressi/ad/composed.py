@@ -5,7 +5,8 @@ In: outputs of a simplified graph. Out: outputs of an equal graph, to be simplif
 read the corners of a face in a table of faces, which read them in a table of vertices. Backwards
 that is a scatter to rows of faces and a gather of all faces by each vertex, which reads tens of
 values where few pixels have a gradient. Here each pixel looks up the vertex in the place of its
-face, and adds to that. Only the order of additions differs.
+face, and adds to that. Only the order of additions differs. And
+what pixels of one pass add to the same rows is one table: cleared once, read once.
 """
 
 from __future__ import annotations
@@ -37,20 +38,32 @@ class Part:
 Predicate = Callable[[Function, Sequence[Part]], bool]
 """(Gather, scatters behind it) -> bool."""
 
+Beside = Callable[[Sequence[Function]], bool]
+"""Scatters over the same pixels -> whether one pass makes them."""
 
-def compose_scatters(outputs: Sequence[Variable], pays: Predicate) -> list[Variable]:
-    """Outputs of a graph without gathers of what pixels scatter, as far as they go with it."""
+
+def compose_scatters(
+    outputs: Sequence[Variable], pays: Predicate, beside: Beside = lambda scatters: False
+) -> list[Variable]:
+    """Outputs of a graph without gathers of what pixels scatter, as far as they go with it, and
+    with one scatter in the place of a sum of those that lie beside each other."""
     composed: dict[int, list[Part]] = {}
-    """By uid of what replaces a gather: the scatters that it is."""
+    """By uid of what replaces a gather, or a sum of scatters: the scatters that it is."""
 
     def rule(f: Function, new: Replacements) -> Variable | None:
         if f.op is ADD_N:
             xs = [new(x) for x in f.inputs]
             several = sum(x.uid in composed for x in xs) > 1
+            plain = [x for x in xs if x.uid not in composed and _is_plain(x)]
+            for same in _alike(plain).values():
+                scatters = [x.creator for x in same if x.creator is not None]
+                if len(same) > 1 and beside(scatters):
+                    composed.update((g.output.uid, [_part(g)]) for g in scatters)
+                    several = True
             return _together(xs, composed) if several else None
         if f.op is not CSR_GATHER or f.inputs[1].derived is None:
             return None
-        parts = _parts(new(f.inputs[0]))
+        parts = _parts(new(f.inputs[0]), composed)
         if parts is None or not pays(f, parts):
             return None
         index = f.inputs[1].derived.source
@@ -59,22 +72,42 @@ def compose_scatters(outputs: Sequence[Variable], pays: Predicate) -> list[Varia
     return rewrite(outputs, rule)
 
 
-def _parts(x: Variable) -> list[Part] | None:
+def _is_plain(x: Variable) -> bool:
+    """Whether a table is a scatter, of which the order of additions may change."""
+    f = x.creator
+    return f is not None and f.op is SCATTER_ADD and ("fixed_point", True) not in f.attrs
+
+
+def _part(f: Function) -> Part:
+    return Part(f.inputs[0], f.inputs[1], f)
+
+
+def _alike(scatters: Sequence[Variable]) -> dict[object, list[Variable]]:
+    """Scatters of the same pixels to tables of one size."""
+    groups: dict[object, list[Variable]] = {}
+    for x in scatters:
+        value = x.creator.inputs[0] if x.creator is not None else x
+        key = (value.size, value.layers, x.size, x.layers)
+        groups.setdefault(key, []).append(x)
+    return groups
+
+
+def _parts(x: Variable, composed: dict[int, list[Part]]) -> list[Part] | None:
     """The scatters that a table is the sum of, masks of rows in between; None: something else."""
     f = x.creator
-    if f is None:
-        return None
-    if f.op is SCATTER_ADD and ("fixed_point", True) not in f.attrs:
-        return [Part(f.inputs[0], f.inputs[1], f)]
+    if f is None or x.uid in composed:
+        return composed.get(x.uid)
+    if _is_plain(x):
+        return [_part(f)]
     if f.op is ADD_N:
-        found = [_parts(y) for y in f.inputs]
+        found = [_parts(y, composed) for y in f.inputs]
         return None if None in found else [p for parts in found for p in parts or ()]
     if f.op is WHERE and f.inputs[0].vtype.n_words == 1:
         for i in (1, 2):
             other, mask = f.inputs[3 - i], f.inputs[0]
             alike = f.inputs[i].size == x.size and f.inputs[i].layers == x.layers
             if alike and is_constant(other, 0.0) and mask.size == x.size:
-                parts = _parts(f.inputs[i])
+                parts = _parts(f.inputs[i], composed)
                 return None if parts is None else [_masked(p, mask, other, i) for p in parts]
     return None
 

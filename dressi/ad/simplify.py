@@ -12,6 +12,7 @@ import numpy as np
 
 from dressi.ad.functions._common import constant, constant_values, is_constant
 from dressi.ad.functions.image import EXPAND
+from dressi.ad.functions.select import WHERE
 from dressi.ad.functions.stop import STOP_GRADIENT
 from dressi.ad.graph import Function, Variable
 from dressi.ad.kernels import DISPATCH, kernels
@@ -122,16 +123,22 @@ def materialize(x: Variable) -> Variable:
 
 
 def _identity(f: Function, xs: Sequence[Variable]) -> Variable | None:
-    """The input that an op gives back (x + 0, x - 0, x * 1, x / 1, stop_gradient(x)), or None.
+    """The input that an op gives back (x + 0, x - 0, x * 1, x / 1, stop_gradient(x), a choice
+    between x and x), or None.
 
     x * 0 stays: with x infinite it is NaN, which must not be hidden.
     """
     y = f.output
     if f.op is STOP_GRADIENT:
         return xs[0]
+    if f.op is WHERE and xs[1] is xs[2] and _alike(xs[1], y):
+        return xs[1]
     for i, neutral in reversed(tuple(enumerate(f.op.neutral))):
         other = xs[1 - i]
-        alike = (other.vtype, other.size, other.layers) == (y.vtype, y.size, y.layers)
-        if neutral is not None and is_constant(xs[i], neutral) and alike:
+        if neutral is not None and is_constant(xs[i], neutral) and _alike(other, y):
             return other
     return None
+
+
+def _alike(x: Variable, y: Variable) -> bool:
+    return (x.vtype, x.size, x.layers) == (y.vtype, y.size, y.layers)

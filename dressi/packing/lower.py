@@ -83,7 +83,7 @@ def lower(
     )
     simple = simplified(wanted)
     if options.compose_scatters and profile is not None and profile.scatters_far:
-        composed = compose_scatters(simple, pays_to_compose)
+        composed = compose_scatters(simple, pays_to_compose, behind_a_mask)
         simple = simplified(composed) if composed != simple else simple
     if raster:
         simple = rasterize_in_compute(simple, limits.int64_atomics)
@@ -101,18 +101,21 @@ def lower(
 
 def pays_to_compose(gather: Function, parts: Sequence[Part]) -> bool:
     """Return whether pixels that look up a row each read less than a gather of the rows."""
-    looked_up = 0.0
-    for p in parts:
-        pixels = p.value.size[0] * p.value.size[1] * p.value.layers
-        looked_up += pixels * (1 + p.n_masks) * (ACTIVE if is_masked(p.scatter) else 1)
     n_items = gather.inputs[2].size[0] * gather.output.layers
-    return looked_up < READS_OF_ITEM * n_items
+    return sum(map(_rows_read, parts)) < READS_OF_ITEM * n_items
 
 
-def is_masked(scatter: Function) -> bool:
-    """Return whether a mask says that most pixels scatter nothing."""
-    domain = domain_of(scatter)
-    inside, waiting = {scatter.uid: scatter}, [scatter]
+def _rows_read(p: Part) -> float:
+    """Rows that the pixels of a part look up."""
+    pixels = p.value.size[0] * p.value.size[1] * p.value.layers
+    return pixels * (1 + p.n_masks) * (ACTIVE if behind_a_mask([p.scatter]) else 1)
+
+
+def behind_a_mask(scatters: Sequence[Function]) -> bool:
+    """Return whether one mask says that most pixels add nothing by scatters over the same
+    pixels."""
+    domain = domain_of(scatters[0])
+    inside, waiting = {f.uid: f for f in scatters}, list(scatters)
     while waiting:
         f = waiting.pop()
         for i, x in enumerate(f.inputs):
@@ -124,7 +127,8 @@ def is_masked(scatter: Function) -> bool:
                 waiting.append(g)
     functions = [inside[uid] for uid in sorted(inside)]  # in the order in which they were created
     guard = find_guard(functions, ())
-    return guard is not None and any(of and scatter in run for of, run in guard.runs)
+    guarded = {f.uid for of, run in guard.runs if of for f in run} if guard is not None else set()
+    return all(f.uid in guarded for f in scatters)
 
 
 def slots_fit(rasterization: Function, n: int, limits: DeviceLimits) -> bool:

@@ -142,12 +142,8 @@ def _taken_in(
 
 
 def _same_pixel(unit: Unit, s: Substage) -> bool:
-    return (
-        unit.kind == FRAG
-        and unit.domain == s.domain
-        and not unit.has_scatter
-        and all(read == SAME for _, read in unit.reads)
-    )
+    at_pixel = not unit.has_scatter and all(read == SAME for _, read in unit.reads)
+    return unit.kind == FRAG and unit.domain == s.domain and at_pixel
 
 
 def _within(s: Substage, context: Context) -> Substage | None:
@@ -163,11 +159,10 @@ def _within(s: Substage, context: Context) -> Substage | None:
 def _written(substages: list[Substage], k: int) -> list[Substage] | None:
     """The substages; None where one does not write what it computes and substage k reads."""
     read = {v.uid for v in substages[k].inputs}
-    for s in substages[:k]:
-        written = {v.uid for v in s.outputs}
-        if any(v.uid in read - written for u in s.units for v in u.outputs):
-            return None
-    return substages
+    made = ({v.uid for u in s.units for v in u.outputs} for s in substages[:k])
+    kept = ({v.uid for v in s.outputs} for s in substages[:k])
+    lost = any(read & a - b for a, b in zip(made, kept, strict=True))
+    return None if lost else substages
 
 
 def drop(substages: Sequence[Substage], context: Context) -> list[Substage]:
@@ -250,12 +245,10 @@ class _Costs:
 
     def of(self, substages: Sequence[Substage]) -> float:
         """Of all of them, with what passes cost to begin."""
-        limits = self.context.limits
-        total = 0.0
-        for stage in pack_stages(substages, DefUse(substages), limits, True):
-            fixed = self.profile.graphics.fixed_us
-            total += fixed * (1 + SUBPASS_SHARE * (len(stage.substages) - 1))
-        return total + sum(self._pixels_us(s) for s in substages if _is_pass(s))
+        stages = pack_stages(substages, DefUse(substages), self.context.limits, True)
+        begun = sum(1 + SUBPASS_SHARE * (len(stage.substages) - 1) for stage in stages)
+        pixels_us = sum(self._pixels_us(s) for s in substages if _is_pass(s))
+        return begun * self.profile.graphics.fixed_us + pixels_us
 
     def _pixels_us(self, s: Substage) -> float:
         guard, costs = self.guard(s), self.profile.graphics

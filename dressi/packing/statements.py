@@ -59,9 +59,8 @@ def needed(f: Function, code: str, markers: Collection[str]) -> list[str]:
     stores = f.op.scatter is not None or workgroup(f.op) is not None
     elsewhere = f.op.kind == RASTER or f.op.fragment_exit or dict(f.attrs).get("inner")
     inputs = [m for m in markers if m.startswith(("x", "fetch", "sample"))]
-    if elsewhere or not any(f"{{{m}}}" in code for m in inputs):
-        inputs = []
-    return inputs if stores else ["y", *inputs]
+    read = inputs if not elsewhere and any(f"{{{m}}}" in code for m in inputs) else []
+    return read if stores else ["y", *read]
 
 
 def _emit_all(

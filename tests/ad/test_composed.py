@@ -11,7 +11,7 @@ from dressi.ad import F, Variable, build_backward, evaluate, simplify
 from dressi.ad.composed import Part, compose_scatters
 from dressi.ad.graph import Function, topological
 from dressi.ad.vtype import FLOAT, INT, IVEC3, VEC4
-from dressi.packing.lower import ACTIVE, READS_OF_ITEM, is_masked, pays_to_compose
+from dressi.packing.lower import ACTIVE, READS_OF_ITEM, behind_a_mask, pays_to_compose
 
 N_VERTICES, N_FACES, SIZE = 9, 12, (7, 5)
 
@@ -105,10 +105,60 @@ def test_it_pays_where_pixels_look_up_fewer_rows_than_are_gathered(
     chosen: list[bool] = []
 
     def pays(gather: Function, parts: Sequence[Part]) -> bool:
-        assert [is_masked(p.scatter) for p in parts] == [masked]
+        assert [behind_a_mask([p.scatter]) for p in parts] == [masked]
         chosen.append(pays_to_compose(gather, parts))
         return chosen[-1]
 
     compose_scatters(simplify([build_backward(loss)[table]]), pays)
     n = image[0] * image[1] * (ACTIVE if masked else 1)
     assert chosen == [n < READS_OF_ITEM * 128]
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("beside", [False, True])
+def test_scatters_beside_each_other_are_one(layers: int, beside: bool) -> None:
+    """Of pixels of one size; those of others, and those in a fixed order, stay by themselves."""
+    vertices = Variable(VEC4, (N_VERTICES, 1), layers, requires_grad=True, name="vertices")
+    rows = Variable(INT, SIZE, layers, name="rows")
+    few = Variable(INT, (3, 1), name="few")
+    total = F.constant(0.0)
+    for index in (rows, rows + 1, few, rows * 2):
+        way = "deterministic" if index.creator and index.creator.op.name == "mul" else "exact"
+        shown = F.lookup(vertices, F.dynamic(index), scatter=way)
+        total = total + F.sum(F.dot(shown, F.sin(shown)))
+    simple = simplify([total, build_backward(total)[vertices]])
+    asked: list[int] = []
+
+    def answer(scatters: Sequence[Function]) -> bool:
+        asked.append(len(scatters))
+        return beside
+
+    composed = simplify(compose_scatters(simple, lambda gather, parts: True, answer))
+    assert asked == [2]
+    assert ops(simple).count("scatter_add") == 4
+    assert ops(composed).count("scatter_add") == (2 if beside else 4)
+    assert ops(composed).count("scatter_all") == (1 if beside else 0)
+    data = {**feeds(layers), "few": np.array([0, 5, 5]).reshape(1, 1, 3, 1)}
+    given = {v: data[v.name] for v in (vertices, rows, few)}
+    for a, b in zip(evaluate(simple, given), evaluate(composed, given), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("masks", [0, 1, 2])
+def test_scatters_lie_beside_each_other_behind_one_mask(masks: int) -> None:
+    """Then one pass makes them, or nobody knows."""
+    table = Variable(VEC4, (64, 1), requires_grad=True)
+    total = F.constant(0.0)
+    mask = Variable(FLOAT, (40, 40))
+    for k in range(2):
+        shown = F.lookup(table, F.dynamic(Variable(INT, (40, 40))))
+        value = F.dot(shown, shown)
+        for _ in range(20):
+            value = F.sin(value)
+        if masks:
+            value = F.where(mask if masks == 1 or k else Variable(FLOAT, (40, 40)), value, 0.0)
+        total = total + F.sum(value)
+    found = topological(simplify([build_backward(total)[table]]))
+    scatters = [f for f in found if f.op.name == "scatter_add"]
+    assert len(scatters) == 2
+    assert behind_a_mask(scatters) == (masks == 1)

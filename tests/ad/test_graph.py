@@ -294,6 +294,16 @@ def test_neutral_operations_disappear_only_when_the_shape_stays() -> None:
     assert simplify([1.0 / a])[0] is not a
 
 
+def test_a_choice_between_equals_disappears_only_when_the_shape_stays() -> None:
+    """As of corners, of which a mask only holds the gradient back."""
+    a, one, mask = (Variable(t, (4, 2)) for t in (VEC3, FLOAT, FLOAT))
+    assert simplify([F.where(mask, F.stop_gradient(a), a)])[0] is a
+    assert simplify([F.where(mask, one, one)])[0] is one
+    assert simplify([F.where(mask, a, a)], fold=False)[0] is not a
+    number = Variable(FLOAT)
+    assert simplify([F.where(mask, number, number)])[0].size == (4, 2)
+
+
 # -- lines -----------------------------------------------------------------------------------------
 
 

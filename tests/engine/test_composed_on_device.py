@@ -11,6 +11,7 @@ from dressi.ad.graph import topological
 from dressi.render.scene import icosphere
 from dressi.testing.cases import rel
 from dressi.testing.problems import (
+    antialias_problem,
     hard_silhouettes,
     silhouette_problem,
     squashed,
@@ -33,6 +34,27 @@ def test_gradients_of_silhouettes_are_the_same(views: int, deterministic: bool) 
     problem = silhouette_problem(mesh, matrices, targets)
     gradient = build_backward(problem.loss)[problem.parameter]
     assert any(f.op.name == "csr_gather" for f in topological([gradient]))
+    found = []
+    for composed in (False, True):
+        options = Options(compose_scatters=composed, deterministic=deterministic)
+        with DressiAD(options=options) as ad:
+            problem.load(ad)
+            found.append(ad.recv_img(gradient + 0.0))
+            ad.set_loss_var(F.mean(gradient.x))
+            names = [n for s in ad.plan.stages for b in s.substages for n in b.functions]
+            assert any(n.startswith("scatter_all") for n in names) == composed
+    plain, composed_one = found
+    assert np.abs(plain).max() > 0
+    assert rel(composed_one, plain) < 1e-5  # float32 sums in another order
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_gradients_of_antialiased_silhouettes_are_the_same(deterministic: bool) -> None:
+    """Pixels add to the ends of edges: eight scatters are one."""
+    mesh, matrices = icosphere(3, 0.6), view_matrices(1)
+    targets = hard_silhouettes(squashed(mesh), matrices, 44)
+    problem = antialias_problem(mesh, matrices, targets)
+    gradient = build_backward(problem.loss)[problem.parameter]
     found = []
     for composed in (False, True):
         options = Options(compose_scatters=composed, deterministic=deterministic)

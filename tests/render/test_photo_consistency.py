@@ -11,6 +11,7 @@ import pytest
 from dressi.errors import GraphError
 from dressi.render.fit import consistent_offsets, grey_photos, patch_scores
 from dressi.render.fit.consistent_offsets import thickness
+from dressi.render.fit.photo_consistency import pixel_sizes
 from dressi.render.scene import icosphere
 from tests.helpers.marbled_ball import Floats, ball_photos, cameras, photos, with_bump
 
@@ -107,3 +108,19 @@ def test_photos_that_do_not_fit_are_named() -> None:
         grey_photos(images, np.zeros((2, 4, 4, 1)), np.stack([np.eye(4)] * 2), spacing_px=0.0)
     with pytest.raises(GraphError, match="reach must be above 0"):
         consistent_offsets(icosphere(1), photos(), 0.0)
+
+
+def test_the_size_of_a_pixel_does_not_depend_on_how_far_a_lens_is_shifted() -> None:
+    ball = photos()
+    for shift in (0.0, 2.0):
+        shifted = np.eye(4)
+        shifted[0, 3] = shift
+        matrix = shifted @ ball.matrices[:1]
+        one = replace(ball, matrices=matrix, values=ball.values[:1])
+        p = np.array([[0.3, 0.2, 0.1]])
+        # The way along which the distance ahead stays the same and rows do, too.
+        across = np.cross(matrix[0, 1, :3], matrix[0, 3, :3])
+        across *= 1e-4 / np.linalg.norm(across)
+        clip = np.concatenate([p, p + across]) @ matrix[0, :, :3].T + matrix[0, :, 3]
+        columns = clip[:, 0] / clip[:, 3] / 2.0 * ball.values.shape[2]
+        assert np.isclose(pixel_sizes(one, p)[0, 0], 1e-4 / abs(columns[1] - columns[0]), rtol=1e-3)

@@ -93,14 +93,13 @@ def grey_photos(
 
 
 def pixel_sizes(photos: GreyPhotos, points: Floats) -> Floats:
-    """Return (views, N): world units that a pixel of each photo is wide at each point."""
-    last = photos.matrices[:, 3]
-    w = np.abs(points @ last[:, :3].T + last[:, 3]).T
-    return (
-        2.0
-        * w
-        / (photos.values.shape[2] * np.linalg.norm(photos.matrices[:, 0, :3], axis=1))[:, None]
-    )
+    """Return (views, N): world units that a pixel of each photo is wide at each point. What a lens
+    is shifted by is along the way ahead."""
+    right, last = photos.matrices[:, 0, :3], photos.matrices[:, 3]
+    ahead = last[:, :3]
+    shift = (right * ahead).sum(1, keepdims=True) / (ahead * ahead).sum(1, keepdims=True)
+    width = photos.values.shape[2] * np.linalg.norm(right - shift * ahead, axis=1)
+    return 2.0 * np.abs(points @ ahead.T + last[:, 3]).T / width[:, None]
 
 
 def patch_scores(

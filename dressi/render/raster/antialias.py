@@ -17,11 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
-
 from dressi.ad import F, Variable
-from dressi.ad.graph import Derived
-from dressi.ad.vtype import INT, MAT4, VEC3
+from dressi.ad.vtype import MAT4, VEC3
 from dressi.errors import GraphError
 from dressi.render.raster.contours import (
     BEHIND_ALL,
@@ -40,6 +37,7 @@ from dressi.render.raster.crossings import (
     planes_of,
     reach_of_colours,
 )
+from dressi.render.raster.enlarge import build_enlarge_little
 from dressi.render.raster.hardsoftras import Peel, build_rasterize
 from dressi.render.raster.projection import (
     ScreenFaces,
@@ -168,7 +166,8 @@ def build_antialias(
     if jitter is not None and not isinstance(jitter, Variable):
         jitter = F.constant(jitter)
     screen = build_screen_faces(vtx_pos, faces, matrix, size, jitter, clip)
-    peel = build_rasterize(screen, F.constant(0.0), 1, cull=cull)[0]
+    little = build_enlarge_little
+    peel = build_rasterize(screen, F.constant(0.0), 1, enlarge=little, cull=cull)[0]
     drawn, rows = screen.drawn, peel.ids if peel.rows is None else peel.rows
     peel = replace(peel, bary=_of_whole(screen, peel, shown_weights(drawn, rows)))
     edges = contour_edges(screen, neighbor_table(faces, vtx_pos), front=True)
@@ -180,7 +179,7 @@ def build_antialias(
     between = [contour_between(drawn, edges, surface, axis) for axis in (0, 1)]
     # The same graph as inside build_screen_faces: merged, not run twice.
     points = to_screen(project(vtx_pos, matrix), size, jitter).xy
-    lines = edge_lines(screen, lambda: [F.lookup(points, v) for v in _edge_ends(faces)])
+    lines = edge_lines(screen, faces, points)
     cut_by = lines.cuts(between)
     touches = F.vec2(*(b.touches for b in between))
     met, folded = (
@@ -238,24 +237,10 @@ def _or_half(met: Cuts, edges: Cuts, touches: Variable) -> Cuts:
     return Cuts((met.at + at) * 0.5, met.slope)
 
 
-def _edge_ends(faces: Variable) -> tuple[Variable, Variable]:
-    """INT leaves @ (3F, 1): first and second vertex of edge k of face f in row 3 f + k."""
-    out = []
-    for name, order in (("starts", [0, 1, 2]), ("ends", [1, 2, 0])):
-        leaf = Variable(INT, (3 * faces.size[0], 1), name=f"{faces.name or 'faces'}.{name}")
-        leaf.derived = Derived(faces, partial(_columns, order))
-        out.append(leaf)
-    return out[0], out[1]
-
-
-def _columns(order: list[int], faces: np.ndarray) -> np.ndarray:
-    return np.asarray(faces).reshape(-1, 3)[:, order].reshape(1, 1, -1, 1)
-
-
-def _lines(start: Variable, end: Variable) -> Variable:
-    """VEC3 @ (3F, 1) of edges as lines: place on the axis where the line meets 0, slope, and the
-    slope's absolute value. The latter is positive for lines x = place + slope * y, which pixels
-    beside each other look for, negative for y = place + slope * x, 0 for edges without length.
+def _line(start: Variable, end: Variable) -> tuple[Variable, Variable, Variable]:
+    """FLOATs of an edge as a line: place on the axis where the line meets 0, slope, and the slope's
+    absolute value. The latter is positive for lines x = place + slope * y, which pixels beside each
+    other look for, negative for y = place + slope * x, 0 for edges without length.
 
     Of the two forms the one with |slope| <= 1 is taken. Gradient to start and end.
     """
@@ -264,49 +249,68 @@ def _lines(start: Variable, end: Variable) -> Variable:
     rise, run = F.where(steep, d.y, d.x), F.where(steep, d.x, d.y)
     slope = F.safe_div(run, rise)
     along, across = F.where(steep, start.x, start.y), F.where(steep, start.y, start.x)
-    size = F.maximum(F.abs(slope), MIN_SLOPE) * (steep * 2.0 - 1.0)
-    size = F.where(F.not_equal(rise, 0.0), size, 0.0)
-    return F.vec3(along - slope * across, slope, size)
+    tilt = F.abs(slope)
+    # A choice, not a maximum: where no gradient arrives, none is computed.
+    size = F.where(F.stop_gradient(tilt) > MIN_SLOPE, tilt, MIN_SLOPE) * (steep * 2.0 - 1.0)
+    return along - slope * across, slope, F.where(F.not_equal(rise, 0.0), size, 0.0)
+
+
+Ends = Callable[[Pair], tuple[Variable, Variable]]
+"""Edges of pairs -> VEC2s @ size, where they start and end; 0 for pairs without an edge."""
 
 
 @dataclass(frozen=True)
 class EdgeLines:
-    """The edges of faces as lines. lines: VEC3 table, of ``_lines``. step, stride: edge k of face f
-    lies in row step f + stride k. screen: the faces."""
+    """The edges of faces as lines. Pixels make those that they need: far fewer than there are.
+    ends: of the edges, with their gradient. screen: the faces."""
 
-    lines: Variable
-    step: int
-    stride: int
+    ends: Ends
     screen: ScreenFaces
 
     def cuts(self, pairs: Sequence[Pair], back: float = 0.0) -> Cuts:
         """Where the edges of pairs beside and below each other cut them, from the first pixel.
         back: by how many pixels that lies before each pixel. Gradient to the edges."""
-        right, below = (
-            F.lookup(
-                self.lines,
-                F.where(F.compare("gte", b.face, 0), b.face * self.step + b.edge * self.stride, -1),
-            )
-            for b in pairs
-        )
+        right, below = (_line(*self.ends(b)) for b in pairs)
         size, layers, scale = self.screen.size, self.screen.layers, self.screen.scale
         p = pixel_positions(size, layers)
         first = p if back == 0.0 else (F.pixel_coord(size, layers) - back) * (1.0 / scale)
-        place, slope = F.vec2(right.x, below.x), F.vec2(right.y, below.y)
+        place, slope = F.vec2(right[0], below[0]), F.vec2(right[1], below[1])
         at = (place + slope * F.swizzle(p, "yx") - first) * scale
-        return Cuts(at, F.vec2(right.z, -below.z))
+        return Cuts(at, F.vec2(right[2], -below[2]))
 
 
 def edge_lines(
-    screen: ScreenFaces, ends: Callable[[], Sequence[Variable]] | None = None
+    screen: ScreenFaces, faces: Variable | None = None, points: Variable | None = None
 ) -> EdgeLines:
-    """Return the lines of edges. ends: VEC2 @ (3F, 1), of the edges of whole faces. Gradient to
-    them, or to the corners of what is drawn where there are none."""
-    if ends is not None and screen.parts is None:
-        return EdgeLines(_lines(*ends()), 3, 1, screen)
-    points = [v.xy for v in screen.drawn.corners]
-    lines = F.join([_lines(points[k], points[(k + 1) % 3]) for k in range(3)])
-    return EdgeLines(lines, 1, points[0].size[0], screen)
+    """Return the lines of edges, with their gradient to the corners of what is drawn.
+
+    faces, points: IVEC3 rows of VEC2 places of vertices in the screen square, where they are known:
+    edges of whole faces then lie between those, and the gradient goes to them.
+    """
+    if faces is not None and points is not None and screen.parts is None:
+        return EdgeLines(partial(_ends_of_vertices, faces, points), screen)
+    return EdgeLines(partial(_ends_of_corners, [v.xy for v in screen.drawn.corners]), screen)
+
+
+def _ends_of_vertices(faces: Variable, points: Variable, pair: Pair) -> tuple[Variable, Variable]:
+    vertices = F.lookup(faces, pair.face)
+    found = F.compare("gte", pair.face, 0)
+    start, end = (
+        F.lookup(points, F.where(found, v, -1))
+        for v in _of_edge([F.swizzle(vertices, k) for k in "xyz"], pair.edge)
+    )
+    return start, end
+
+
+def _ends_of_corners(corners: Sequence[Variable], pair: Pair) -> tuple[Variable, Variable]:
+    return _of_edge([F.lookup(v, pair.face) for v in corners], pair.edge)
+
+
+def _of_edge(corners: Sequence[Variable], edge: Variable) -> tuple[Variable, Variable]:
+    """Of what is at the three corners of a face: what is where an edge starts and ends."""
+    a, b, c = corners
+    first, second = F.equal(edge, 0), F.equal(edge, 1)
+    return F.where(first, a, F.where(second, b, c)), F.where(first, b, F.where(second, c, a))
 
 
 def ending(cuts: Cuts, pairs: Sequence[Pair]) -> Cuts:
