@@ -66,8 +66,7 @@ CHOICES = (
     Pass(
         "inline",
         steps.inline,
-        "Constants, coordinates and short chains of them and of uniforms are marked; every shader "
-        "computes them where it needs them.",
+        "Every shader computes constants, coordinates, and short chains of them and of uniforms.",
         ("rematerialize",),
         runs_always=True,
     ),
@@ -79,8 +78,7 @@ UNITS = (
     Pass(
         "units",
         steps.units,
-        "Every Function that is not inline stands in one unit, and a rasterization in one with its "
-        "fragments, which share its shader.",
+        "Every Function that is not inline stands in one unit, a rasterization with its fragments.",
         no_switch="only the notation changes",
     ),
 )
@@ -97,8 +95,7 @@ SUBSTAGES = (
     Pass(
         "substages",
         steps.substages,
-        "Every unit stands in one substage, behind all that it reads, and each substage keeps the "
-        "limits of the device.",
+        "Every unit stands in one substage, behind all that it reads, within the device's limits.",
         ("pack_substages",),
         runs_always=True,
     ),
@@ -121,8 +118,7 @@ SUBSTAGES = (
     _over_substages(
         "fold",
         fold,
-        "A substage that one other reads, each pixel about once, is computed where that fetches "
-        "it.",
+        "A substage that one other reads, each pixel about once, is computed where it is fetched.",
     ),
     _over_substages(
         "epilogues",
@@ -132,8 +128,7 @@ SUBSTAGES = (
     _over_substages(
         "rederive",
         rederive,
-        "No pass carries to another what is predicted to be cheaper to compute from what is stored "
-        "anyway.",
+        "No pass carries what is predicted to be cheaper to compute from what is stored anyway.",
         "rederive",
     ),
     Pass(

@@ -34,12 +34,9 @@ Reads = Mapping[int, tuple[Variable, frozenset[str]]]
 
 def one_access(accesses: Collection[str], attachable: bool) -> str:
     """Return the one access to an input that serves all units that read it."""
-    if accesses == {ATTACHMENT} and attachable:
-        return ATTACHMENT
-    for each in (UNIFORM, BUFFER, HW_SAMPLER):
-        if each in accesses:
-            return each
-    return VERTEX_TEXTURE if accesses == {VERTEX_TEXTURE} else TEXTURE
+    first = [each for each in (UNIFORM, BUFFER, HW_SAMPLER) if each in accesses]
+    last = VERTEX_TEXTURE if accesses == {VERTEX_TEXTURE} else TEXTURE
+    return ATTACHMENT if accesses == {ATTACHMENT} and attachable else [*first, last][0]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
