@@ -1,7 +1,7 @@
 """Which contour edge lies between the centres of two pixels beside or below each other.
 
 In: the faces on the screen, a mask of their contour edges, the hard layer. Out: ``Between``, per
-pixel and axis. Each contour edge is rasterized as the parallelogram that it sweeps when it moves by
+pixel and axis. Each contour edge is rasterized as a triangle around what it sweeps when it moves by
 one pixel to the left, or up: that covers the centres which have the edge on their right or below
 them, within a pixel. So an edge is found however many faces lie between it and the next pixel that
 shows its surface, and only pixels at contours pay for it.
@@ -101,10 +101,11 @@ def contour_between(drawn: ScreenFaces, edges: Variable, surface: Surface, axis:
     is seen on its outer side lies behind it, or touches it. No gradient.
     """
     a, b, c = (F.stop_gradient(v) for v in drawn.corners)
-    edges = edges * lies_along((a, b, c), axis)
     frag = F.rasterize(_swept((a, b, c), edges, drawn.size, axis), drawn.size)
     corners = (F.lookup(a, frag), F.lookup(b, frag), F.lookup(c, frag))
-    crossing = _crossing(corners, F.lookup(edges, frag), drawn, axis)
+    # Fragments, which are few, find anew which edges the axis looks for: one table serves both.
+    mine = F.lookup(edges, frag) * lies_along(corners, axis)
+    crossing = _crossing(corners, mine, drawn, axis)
     width, pixel = drawn.size[0], F.pixel_coord(drawn.size, drawn.layers)
     here, onward = F.to_int(pixel.x) + F.to_int(pixel.y) * width, (1, width)[axis]
     is_first = crossing.inner <= 0.0
@@ -173,7 +174,10 @@ def _crossing(corners: Triple, edges: Variable, screen: ScreenFaces, axis: int) 
 
 
 def _swept(corners: Triple, edges: Variable, size: Size, axis: int) -> list[Variable]:
-    """VEC4 clip positions of four corners: around what the edges in a mask sweep."""
+    """VEC4 clip positions of three corners: around what the edges in a mask sweep, of those that an
+    axis looks for. A triangle around a parallelogram has twice its area, which is little, and most
+    faces have no such edge: those have no area, and a corner less to draw."""
+    edges = edges * lies_along(corners, axis)
     a, b, c = (v.xy for v in corners)
     scale = float(max(size))
     slack, reach = SLACK_PX / scale, (1.0 + SLACK_PX) / scale
@@ -184,14 +188,17 @@ def _swept(corners: Triple, edges: Variable, size: Size, axis: int) -> list[Vari
     d = q - p
     longer = d * F.safe_div(slack, F.max_components(F.abs(d)))
     p, q = p - longer, q + longer
-    swept = [p + on, q + on, q - back, p - back]
+    # Twice the sides of the parallelogram at its corner p - back.
+    beside = 2.0 * (p + on) - (p - back)
+    swept = [p - back, 2.0 * (q - back) - (p - back), beside]
     low = F.minimum(F.minimum(a, b), c) - slack - back
-    high = F.maximum(F.maximum(a, b), c) + slack
-    box = [low, F.vec2(high.x, low.y), high, F.vec2(low.x, high.y)]
+    far = 2.0 * (F.maximum(F.maximum(a, b), c) + slack) - low
+    box = [low, F.vec2(far.x, low.y), F.vec2(low.x, far.y)]
     n = F.sum_components(edges)
     to_ndc = (2.0 * scale / size[0], 2.0 * scale / size[1])
+    nowhere = F.constant(NO_AREA)
     out = []
     for alone, several in zip(swept, box, strict=True):
         place = F.where(n > 1.0, several, alone) * to_ndc - 1.0
-        out.append(F.where(n > 0.0, F.vec4(place, 0.5, 1.0), F.constant(NO_AREA)))
+        out.append(F.where(n > 0.0, F.vec4(place, 0.5, 1.0), nowhere))
     return out
