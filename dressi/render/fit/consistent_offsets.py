@@ -54,9 +54,10 @@ _ROWS = 500  # of pairs of vertices at a time
 
 @dataclass(frozen=True, eq=False)
 class ConsistentOffsets:
-    """distances: (V,) world units, inward. directions: (V, 3) unit vectors, outward: normals,
-    smoothed. scores: (V,) of the surface as it is, NaN where photos say nothing. best: (V,) at the
-    distances before they were taken back where nothing is gained."""
+    """How far each vertex lies before the surface on which photos agree. distances: (V,) world
+    units, inward. directions: (V, 3) unit vectors, outward: normals, smoothed. scores: (V,) of the
+    surface as it is, NaN where photos say nothing. best: (V,) at the distances before they were
+    taken back where nothing is gained."""
 
     distances: Floats
     directions: Floats
