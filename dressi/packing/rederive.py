@@ -134,11 +134,21 @@ def _taken_in(
     if not taken or sum(len(u.functions) for u in taken.values()) > MOST_FUNCTIONS:
         return None
     units = sorted([*taken.values(), *s.units], key=lambda u: u.index)
+    if _elsewhere(units, [s]):
+        return None
     new = _within(rebuilt(s, context, units=tuple(units)), context)
     if new is None:
         return None
     out = [*substages[:k], new, *substages[k + 1 :]]
     return _written(out, k)
+
+
+def _elsewhere(units: Sequence[Unit], readers: Sequence[Substage]) -> bool:
+    """Return whether a reader needs at other pixels what the units make, which one shader that has
+    both could not give: also where another pass writes it, and units make it anew."""
+    made = {v.uid for u in units for v in u.outputs}
+    reads = [each for s in readers for each in s.reads.items()]
+    return any(uid in made and how != {ATTACHMENT} for uid, (_, how) in reads)
 
 
 def _same_pixel(unit: Unit, s: Substage) -> bool:
@@ -206,8 +216,7 @@ def _joined(
         return None
     if first.computed or then.computed or first.domain[0] == (1, 1):
         return None
-    mine = {v.uid for v in first.outputs}
-    if any(uid in mine and how != {ATTACHMENT} for uid, (_, how) in then.reads.items()):
+    if _elsewhere((*first.units, *then.units), (first, then)):
         return None
     between = range(i + 1, k)
     late = not any(j in index.users[i] for j in between)
