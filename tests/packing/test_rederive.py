@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dressi.ad import F, Variable, build_backward, simplify
+from dressi.ad.registry import FRAG, SAME
 from dressi.ad.vtype import IVEC3, VEC4
 from dressi.packing import Options, Packed, check_plan, pack
 from dressi.packing.limits import LLVMPIPE, DeviceLimits
@@ -69,6 +70,8 @@ def computed(substages: list[Substage]) -> None:
         made = {v.uid for u in s.units for v in u.outputs}
         for v in s.inputs:
             assert v.creator is None or v.uid in written
+        if s.kind == FRAG:  # a shader gives what it makes at its own pixel only
+            assert not any(v.uid in made and read != SAME for u in s.units for v, read in u.reads)
         assert {v.uid for v in s.outputs} <= made
         assert written.isdisjoint(v.uid for v in s.outputs)
         written |= {v.uid for v in s.outputs}
