@@ -17,7 +17,7 @@ from dressi.packing.program import Program
 from dressi.packing.show import plan_text
 from dressi.packing.substage import Substage
 from dressi.packing.units import domain_text
-from dressi.packing.use import broken_limit
+from dressi.packing.use import why_not
 from dressi.packing.verify import check_plan
 
 
@@ -109,12 +109,12 @@ def _check_units(p: Program) -> None:
 
 
 def _check_substages(p: Program) -> None:
-    """Every substage stands behind all that it reads and keeps the limits of the device; what is
+    """Every substage stands behind all that it reads and is one shader of the device; what is
     wanted is written."""
     written = set(p.cut)
     for s in p.substages:
         _check_reads(s.inputs, written, repr(s))
-        _check_obstacle(broken_limit(s, p.task.limits), s)
+        _check_obstacle(why_not(s, p.task.limits), s)
         written |= {v.uid for v in s.outputs}
     _check_wanted(p, written)
 

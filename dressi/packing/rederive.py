@@ -15,16 +15,17 @@ from itertools import combinations
 
 from dressi.ad.graph import Variable
 from dressi.ad.registry import FRAG, SAME
-from dressi.packing.defuse import DefUse, needed
+from dressi.packing.defuse import DefUse
 from dressi.packing.guard import Guard, weight
 from dressi.packing.predict import SUBPASS_SHARE
 from dressi.packing.profile import DeviceProfile
+from dressi.packing.rematerialize import drop_dead
 from dressi.packing.sparse import sparse_guard
 from dressi.packing.stage import pack_stages
 from dressi.packing.substage import Substage, rebuilt
 from dressi.packing.task import Context
 from dressi.packing.units import ATTACHMENT, Unit, in_buffer
-from dressi.packing.use import broken_limit, spilled
+from dressi.packing.use import spilled, why_not
 
 MOST_FUNCTIONS = 120
 """Functions that a substage takes in at once: what a rasterizer makes of a face, and more."""
@@ -55,7 +56,7 @@ def rederive(substages: Sequence[Substage], context: Context) -> list[Substage]:
             tried = _taken_in(best, k, values, context)
             if tried is None:
                 continue
-            tried = merge(drop(tried, context), context)
+            tried = merge(drop_dead(tried, context, _may_change), context)
             us = costs.of(tried)
             if us < least:
                 best, least = tried, us
@@ -69,12 +70,17 @@ def _is_pass(s: Substage) -> bool:
     return s.kind == FRAG and not s.is_dispatch
 
 
+def _may_change(s: Substage) -> bool:
+    """Whether a substage is such a pass, and folds no other one in."""
+    return _is_pass(s) and not s.computed
+
+
 def _carried(
     substages: Sequence[Substage], k: int, context: Context, costs: _Costs
 ) -> Iterable[list[Variable]]:
     """Lists of values that a substage might compute anew: those that only a mask asks for, all."""
     s = substages[k]
-    if not _is_pass(s) or s.computed:
+    if not _may_change(s):
         return
     stored = _stored(substages, context)
     made = {v.uid for other in substages[:k] if _is_pass(other) for v in other.outputs}
@@ -134,21 +140,11 @@ def _taken_in(
     if not taken or sum(len(u.functions) for u in taken.values()) > MOST_FUNCTIONS:
         return None
     units = sorted([*taken.values(), *s.units], key=lambda u: u.index)
-    if _elsewhere(units, [s]):
-        return None
     new = _within(rebuilt(s, context, units=tuple(units)), context)
     if new is None:
         return None
     out = [*substages[:k], new, *substages[k + 1 :]]
     return _written(out, k)
-
-
-def _elsewhere(units: Sequence[Unit], readers: Sequence[Substage]) -> bool:
-    """Return whether a reader needs at other pixels what the units make, which one shader that has
-    both could not give: also where another pass writes it, and units make it anew."""
-    made = {v.uid for u in units for v in u.outputs}
-    reads = [each for s in readers for each in s.reads.items()]
-    return any(uid in made and how != {ATTACHMENT} for uid, (_, how) in reads)
 
 
 def _same_pixel(unit: Unit, s: Substage) -> bool:
@@ -161,7 +157,7 @@ def _within(s: Substage, context: Context) -> Substage | None:
     allow; None where they do not."""
     attached = rebuilt(s, context, as_textures=frozenset())
     for new in (attached, spilled(attached, context) if context.spill else s):
-        if broken_limit(new, context.limits) is None:
+        if why_not(new, context.limits) is None:
             return new
     return None
 
@@ -173,23 +169,6 @@ def _written(substages: list[Substage], k: int) -> list[Substage] | None:
     kept = ({v.uid for v in s.outputs} for s in substages[:k])
     lost = any(read & a - b for a, b in zip(made, kept, strict=True))
     return None if lost else substages
-
-
-def drop(substages: Sequence[Substage], context: Context) -> list[Substage]:
-    """Substages without what no other one reads; those that fold others in stay as they are."""
-    read = set(context.final)
-    kept: list[Substage] = []
-    for s in reversed(substages):
-        if not s.computed and _is_pass(s):
-            outputs = tuple(v for v in s.outputs if v.uid in read or in_buffer(v))
-            units = needed(s.units, outputs)
-            if not units:
-                continue
-            if len(units) < len(s.units) or len(outputs) < len(s.outputs):
-                s = rebuilt(s, context, units=units, outputs=outputs)
-        read |= s.reads.keys()
-        kept.append(s)
-    return kept[::-1]
 
 
 def merge(substages: Sequence[Substage], context: Context, apart: bool = False) -> list[Substage]:
@@ -212,11 +191,9 @@ def _joined(
 ) -> list[Substage] | None:
     """The substages with two of them as one; None where that breaks an order or a limit."""
     first, then = now[i], now[k]
-    if not (_is_pass(first) and _is_pass(then)) or first.domain != then.domain:
+    if not (_may_change(first) and _may_change(then)) or first.domain != then.domain:
         return None
-    if first.computed or then.computed or first.domain[0] == (1, 1):
-        return None
-    if _elsewhere((*first.units, *then.units), (first, then)):
+    if first.domain[0] == (1, 1):
         return None
     between = range(i + 1, k)
     late = not any(j in index.users[i] for j in between)

@@ -7,7 +7,7 @@ through fp32 attachments is what a step costs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from dressi.ad.graph import Variable
 from dressi.ad.registry import FRAG, SAME
@@ -72,18 +72,23 @@ def _chain(
     return True
 
 
-def drop_dead(substages: Sequence[Substage], context: Context) -> list[Substage]:
-    """Substages without outputs that no other one reads, and without units that only they
-    needed."""
+def drop_dead(
+    substages: Sequence[Substage],
+    context: Context,
+    may_change: Callable[[Substage], bool] = lambda s: True,
+) -> list[Substage]:
+    """Substages without outputs that no other one reads, and without units that only they needed.
+    may_change: whether a substage may lose some, or all."""
     read = set(context.final)
     kept: list[Substage] = []
     for s in reversed(substages):
-        outputs = tuple(v for v in s.outputs if v.uid in read)
-        units = needed(s.units, outputs)
-        if not units:
-            continue
-        if len(units) < len(s.units) or len(outputs) < len(s.outputs):
-            s = rebuilt(s, context, units=units, outputs=outputs)
+        if may_change(s):
+            outputs = tuple(v for v in s.outputs if v.uid in read)
+            units = needed(s.units, outputs)
+            if not units:
+                continue
+            if len(units) < len(s.units) or len(outputs) < len(s.outputs):
+                s = rebuilt(s, context, units=units, outputs=outputs)
         read |= s.reads.keys()
         kept.append(s)
     kept.reverse()

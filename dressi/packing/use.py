@@ -1,13 +1,14 @@
 """How much of each limit a whole substage uses, and what follows from it.
 
-In: a substage, limits of a device. Out: a ``Use``; the limit that it breaks; the substage changed
-within its limits.
+In: a substage, limits of a device. Out: a ``Use``; what keeps it from being one shader; the
+substage changed within its limits.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from dressi.ad.registry import SAME
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.obstacles import (
     BUFFERS,
@@ -71,8 +72,16 @@ def spilled(s: Substage, context: Context) -> Substage:
     return rebuilt(s, context, as_textures=frozenset(fetched))
 
 
-def broken_limit(s: Substage, limits: DeviceLimits) -> Obstacle | None:
-    """Return the limit of the device that a substage breaks, if any."""
+def why_not(s: Substage, limits: DeviceLimits) -> Obstacle | None:
+    """Return what keeps a substage from being one shader of the device; None when it fits.
+
+    A shader gives what it makes at its own pixel only. That holds also for what another pass makes
+    as well, and writes: inside a shader the value that it has itself goes first.
+    """
+    for units in (s.units, *s.computed.values(), *(m.units for m in s.mixed.values())):
+        made = {v.uid for u in units for v in u.outputs}
+        for v in (v for u in units for v, read in u.reads if read != SAME and v.uid in made):
+            return Obstacle("elsewhere", v)
     return limit_obstacle(use_of(s), limits, s.has_depth, s.is_dispatch, s.lowered)
 
 
@@ -88,6 +97,7 @@ def fetched_as(s: Substage, context: Context) -> str:
 
 
 def rebuilt_within(s: Substage, context: Context, **changes: Any) -> Substage | None:
-    """Return the substage with some fields replaced; None where it would break a limit."""
+    """Return the substage with some fields replaced; None where it would be no shader of the
+    device."""
     new = rebuilt(s, context, **changes)
-    return None if broken_limit(new, context.limits) else new
+    return None if why_not(new, context.limits) else new

@@ -27,7 +27,7 @@ from dressi.packing.stage import pack_stages
 from dressi.packing.substage import Substage, make_substage
 from dressi.packing.task import Context
 from dressi.packing.units import ATTACHMENT, Unit, in_buffer, make_units
-from dressi.packing.use import broken_limit, use_of
+from dressi.packing.use import use_of, why_not
 from dressi.testing.random_graphs import random_graph
 from dressi.testing.scale_graphs import KINDS, scale_graph
 
@@ -93,7 +93,7 @@ class PlainPacker:
             users = self.index.users
             unit = max(ready, key=lambda u: (len(members.intersection(users[u.index])), u.index))
             new = self.with_unit(unit, active)
-            fits = broken_limit(new, self.context.limits) is None
+            fits = why_not(new, self.context.limits) is None
             if self.never(unit, active) or (not fits and (patience == 0 or self.hopeless(new))):
                 refused.add(unit.index)
                 continue
