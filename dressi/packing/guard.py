@@ -94,7 +94,7 @@ def find_guard(functions: Sequence[Function], kept: Collection[int]) -> Guard | 
 
 def weight(f: Function) -> int:
     """Return how many Functions one counts for."""
-    near = all(f.op.read(i) == SAME for i in range(len(f.inputs)))
+    near = all(read == SAME for read in f.op.reads[: len(f.inputs)])
     return 1 if near and not f.op.scatter else FAR
 
 

@@ -43,8 +43,8 @@ def rederive(substages: Sequence[Substage], context: Context) -> list[Substage]:
     profile = context.profile
     if profile is None or sum(_is_pass(s) for s in substages) < 2:
         return list(substages)
-    costs = _Costs(context, profile)
-    best = merge(substages, context)
+    costs, pairs = _Costs(context, profile), _Pairs(context)
+    best = pairs.merge(substages)
     least = costs.of(best)
     if costs.of(substages) <= least:
         best, least = list(substages), costs.of(substages)
@@ -56,12 +56,12 @@ def rederive(substages: Sequence[Substage], context: Context) -> list[Substage]:
             tried = _taken_in(best, k, values, context)
             if tried is None:
                 continue
-            tried = merge(drop_dead(tried, context, _may_change), context)
+            tried = pairs.merge(drop_dead(tried, context, _may_change))
             us = costs.of(tried)
             if us < least:
                 best, least = tried, us
                 break
-    tried = merge(best, context, apart=True)
+    tried = pairs.merge(best, apart=True)
     return tried if costs.of(tried) < least else best
 
 
@@ -171,47 +171,72 @@ def _written(substages: list[Substage], k: int) -> list[Substage] | None:
     return None if lost else substages
 
 
-def merge(substages: Sequence[Substage], context: Context, apart: bool = False) -> list[Substage]:
-    """Substages of which no two passes over the same pixels would fit in one shader, of which one
-    reads the other; apart: or not."""
-    now: list[Substage] | None = list(substages)
-    merged = list(substages)
-    while now is not None:
-        merged, index = now, DefUse(now)
-        pairs = [(i, k) for k in range(len(merged)) for i in index.producers[k]]
-        if apart:
-            pairs += combinations(range(len(merged)), 2)
-        joined = (_joined(merged, i, k, index, context) for i, k in pairs)
-        now = next((each for each in joined if each is not None), None)
-    return merged
+@dataclass
+class _Pairs:
+    """Passes that become one. Each two are tried once, however often they stand in a list."""
 
+    context: Context
+    known: dict[tuple[object, ...], Substage | None] = field(default_factory=dict)
+    """By both and the uids of what the one that both make would write."""
 
-def _joined(
-    now: list[Substage], i: int, k: int, index: DefUse, context: Context
-) -> list[Substage] | None:
-    """The substages with two of them as one; None where that breaks an order or a limit."""
-    first, then = now[i], now[k]
-    if not (_may_change(first) and _may_change(then)) or first.domain != then.domain:
-        return None
-    if first.domain[0] == (1, 1):
-        return None
-    between = range(i + 1, k)
-    late = not any(j in index.users[i] for j in between)
-    early = not any(j in index.producers[k] for j in between)
-    if not (late or early):
-        return None
-    inside = {u.index: u for u in (*first.units, *then.units)}
-    others = {uid for j, s in enumerate(now) if j not in (i, k) for uid in s.reads}
-    outputs = {v.uid: v for v in (*first.outputs, *then.outputs)}
-    kept = tuple(v for u, v in outputs.items() if u in others or u in context.final or in_buffer(v))
-    units = tuple(inside[n] for n in sorted(inside))
-    both = first.as_textures | then.as_textures
-    new = _within(rebuilt(then, context, units=units, outputs=kept, as_textures=both), context)
-    if new is None:
-        return None
-    if late:
-        return [*now[:i], *now[i + 1 : k], new, *now[k + 1 :]]
-    return [*now[:i], new, *now[i + 1 : k], *now[k + 1 :]]
+    def merge(self, substages: Sequence[Substage], apart: bool = False) -> list[Substage]:
+        """Substages of which no two passes over the same pixels would fit in one shader, of which
+        one reads the other; apart: or not."""
+        now: list[Substage] | None = list(substages)
+        merged = list(substages)
+        while now is not None:
+            merged, index = now, DefUse(now)
+            pairs = [(i, k) for k in range(len(merged)) for i in index.producers[k]]
+            if apart:
+                pairs += combinations(range(len(merged)), 2)
+            joined = (self._joined(merged, i, k, index) for i, k in pairs)
+            now = next((each for each in joined if each is not None), None)
+        return merged
+
+    def _joined(self, now: list[Substage], i: int, k: int, index: DefUse) -> list[Substage] | None:
+        """The substages with two of them as one; None where that breaks an order or a limit."""
+        first, then = now[i], now[k]
+        if not (_may_change(first) and _may_change(then)) or first.domain != then.domain:
+            return None
+        if first.domain[0] == (1, 1):
+            return None
+        between = range(i + 1, k)
+        late = not any(j in index.users[i] for j in between)
+        early = not any(j in index.producers[k] for j in between)
+        if not (late or early):
+            return None
+        new = self._one(first, then, self._kept(first, then, {i, k}, index))
+        if new is None:
+            return None
+        if late:
+            return [*now[:i], *now[i + 1 : k], new, *now[k + 1 :]]
+        return [*now[:i], new, *now[i + 1 : k], *now[k + 1 :]]
+
+    def _kept(
+        self, first: Substage, then: Substage, both: set[int], index: DefUse
+    ) -> tuple[Variable, ...]:
+        """What two substages write that is wanted, in a buffer, or read by another one."""
+        outputs = {v.uid: v for v in (*first.outputs, *then.outputs)}
+        return tuple(
+            v
+            for uid, v in outputs.items()
+            if uid in self.context.final
+            or in_buffer(v)
+            or not both.issuperset(index.readers.get(uid, ()))
+        )
+
+    def _one(
+        self, first: Substage, then: Substage, outputs: tuple[Variable, ...]
+    ) -> Substage | None:
+        """The one substage that both make; None where it breaks a limit."""
+        key = (first, then, *(v.uid for v in outputs))
+        if key not in self.known:
+            inside = {u.index: u for u in (*first.units, *then.units)}
+            units = tuple(inside[n] for n in sorted(inside))
+            both = first.as_textures | then.as_textures
+            made = rebuilt(then, self.context, units=units, outputs=outputs, as_textures=both)
+            self.known[key] = _within(made, self.context)
+        return self.known[key]
 
 
 @dataclass
@@ -221,6 +246,7 @@ class _Costs:
     context: Context
     profile: DeviceProfile
     guards: dict[tuple[object, ...], Guard | None] = field(default_factory=dict)
+    known: dict[Substage, float] = field(default_factory=dict)
 
     def guard(self, s: Substage) -> Guard | None:
         """The guard by which a substage would be sparse."""
@@ -233,7 +259,11 @@ class _Costs:
         """Of all of them, with what passes cost to begin."""
         stages = pack_stages(substages, DefUse(substages), self.context.limits, True)
         begun = sum(1 + SUBPASS_SHARE * (len(stage.substages) - 1) for stage in stages)
-        pixels_us = sum(self._pixels_us(s) for s in substages if _is_pass(s))
+        passes = [s for s in substages if _is_pass(s)]
+        for s in passes:
+            if s not in self.known:
+                self.known[s] = self._pixels_us(s)
+        pixels_us = sum(self.known[s] for s in passes)
         return begun * self.profile.graphics.fixed_us + pixels_us
 
     def _pixels_us(self, s: Substage) -> float:

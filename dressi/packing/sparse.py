@@ -40,14 +40,17 @@ def sparse_guard(s: Substage, context: Context) -> Guard | None:
     if use[INPUTS] + use[IMAGES] + 1 > context.limits.stage_attachments:
         return None
     functions = [f for u in s.units for f in u.functions]
+    everything = sum(map(weight, functions))
+    if not pays(context.profile, s.n_pixels, everything):
+        return None
     guard = find_guard(functions, {v.uid for v in s.outputs})
     if guard is None:
         return None
     rest = [f for guarded, run in guard.runs if not guarded for f in run]
     if any(f.op.scatter for f in rest):
         return None  # a pixel that the first draw leaves out would add twice
-    saved = sum(weight(f) for guarded, run in guard.runs if guarded for f in run)
-    enough = saved >= SHARE * (saved + sum(map(weight, rest)))
+    saved = everything - sum(map(weight, rest))
+    enough = saved >= SHARE * everything
     return guard if enough and pays(context.profile, s.n_pixels, saved) else None
 
 
