@@ -75,13 +75,14 @@ def spilled(s: Substage, context: Context) -> Substage:
 def why_not(s: Substage, limits: DeviceLimits) -> Obstacle | None:
     """Return what keeps a substage from being one shader of the device; None when it fits.
 
-    A shader gives what it makes at its own pixel only. That holds also for what another pass makes
-    as well, and writes: inside a shader the value that it has itself goes first.
+    A shader gives what it makes at its own pixel only, and what it scatters nowhere. That holds
+    also for what another pass makes as well, and writes: inside a shader its own value goes first.
     """
     for units in (s.units, *s.computed.values(), *(m.units for m in s.mixed.values())):
         made = {v.uid for u in units for v in u.outputs}
-        for v in (v for u in units for v, read in u.reads if read != SAME and v.uid in made):
-            return Obstacle("elsewhere", v)
+        for v, read in (each for u in units for each in u.reads):
+            if v.uid in made and (read != SAME or in_buffer(v)):
+                return Obstacle("scattered" if in_buffer(v) else "elsewhere", v)
     return limit_obstacle(use_of(s), limits, s.has_depth, s.is_dispatch, s.lowered)
 
 

@@ -1,5 +1,5 @@
-"""A shader gives what it makes at its own pixel only: where it makes a value, it does not fetch it
-at other pixels, whatever brings both together."""
+"""A shader gives what it makes at its own pixel only, and what it scatters nowhere: it does not
+fetch what it makes, whatever brings both together."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from dressi.packing.profile import PRESETS
 from dressi.packing.program import Program
 from dressi.packing.substage import Substage
 from dressi.packing.task import Task
+from dressi.packing.units import in_buffer
 
 N = 320
 PROFILE = PRESETS["llvmpipe"]
@@ -70,14 +71,14 @@ def test_what_is_made_here_is_not_fetched_here(
 
 
 def fetched(s: Substage) -> list[str]:
-    """Names of what a shader makes at its own pixel, and reads at other ones."""
+    """Names of what a shader makes at its own pixel, and reads at other ones; or scatters."""
     groups = (s.units, *s.computed.values(), *(m.units for m in s.mixed.values()))
     return [
         f"{v.label()} for {u.name}"
         for units in groups
         for u in units
         for v, read in u.reads
-        if read != SAME and any(v is y for made in units for y in made.outputs)
+        if (read != SAME or in_buffer(v)) and any(v is y for made in units for y in made.outputs)
     ]
 
 
@@ -107,6 +108,8 @@ def fetched_and_used(seed: int) -> list[Variable]:
         for _ in range(rng.randrange(3)):
             y = product(y, rng.choice(leaves))
         values += [u, F.flip(y) if rng.random() < 0.3 else y]
+        if layers == 1 and rng.random() < 0.3:
+            values.append(product(F.scatter_add(u, F.dynamic(at()), (N, 1)), rng.choice(values)))
     return [values[-1], rng.choice(values[-2:])]
 
 

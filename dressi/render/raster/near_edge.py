@@ -13,7 +13,14 @@ from dataclasses import dataclass
 
 from dressi.ad import F, Variable
 from dressi.render.raster.distance import HIDDEN
-from dressi.render.raster.enlarge import NO_AREA, SLACK_PX, build_enlarge, flat_position
+from dressi.render.raster.enlarge import (
+    NO_AREA,
+    SLACK_PX,
+    box_corners,
+    box_in_picture,
+    build_enlarge,
+    flat_position,
+)
 from dressi.render.raster.projection import ScreenFaces, Size, pixel_positions
 from dressi.render.raster.topology import contour_edges, left_out
 from dressi.render.raster.weights import TINY, cross
@@ -254,7 +261,7 @@ def _fragment_edge(
 
 def band_corners(drawn: ScreenFaces, edges: Variable, reach: Variable) -> list[Variable]:
     """VEC4 clip positions @ (F, 1) of four corners: around what lies within reach of the edges in a
-    mask; of a face with one of them a rectangle along it. No gradient."""
+    mask; of a face with one of them a rectangle along it, or a box in the picture. No gradient."""
     a, b, c = (F.stop_gradient(v.xy) for v in drawn.corners)
     reach = F.maximum(reach, 0.0) + SLACK_PX / drawn.scale
     is_a, is_b = edges.x, edges.y
@@ -264,6 +271,9 @@ def band_corners(drawn: ScreenFaces, edges: Variable, reach: Variable) -> list[V
     along = F.where(length > 0.0, F.safe_div(q - p, length), F.constant((1.0, 0.0))) * reach
     side = F.vec2(along.y, -along.x)
     alone = [p - along - side, q + along - side, q + along + side, p - along + side]
+    low, high = F.minimum(p, q) - reach, F.maximum(p, q) + reach
+    low, high, beyond = box_in_picture(drawn, alone, low, high, reach)
+    alone = [F.where(beyond, *at) for at in zip(box_corners(low, high), alone, strict=True)]
     n = F.sum_components(edges)
     several = build_enlarge(drawn, reach, F.to_float(n > 1.0))
     out = []
