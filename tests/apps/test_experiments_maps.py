@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 from dressi.apps.demo import EXTENT
-from dressi.apps.experiments import env_map, env_scenes, normal_map, normal_scenes
+from dressi.apps.experiments import (
+    env_map,
+    env_scenes,
+    normal_claims,
+    normal_map,
+    normal_scenes,
+)
 from dressi.apps.experiments.common import make_settings
 from dressi.apps.experiments.meshes import torus
 from dressi.errors import DressiError, GraphError, LoadError
@@ -68,7 +74,42 @@ def test_a_normal_map_comes_nearer_in_a_few_steps_and_under_flashes_more() -> No
         assert figures[f"pear_{light}_texels_counted"] > 0.3
         assert figures[f"pear_{light}_psnr_{light}_db"] > figures[f"pear_{light}_psnr_start_db"] + 2
         assert figures[f"pear_{light}_ratio"] < 0.6
-    assert len(result.conditions) == 3 and len(result.ours) == 3
+    for k in ("start", "end"):  # half way in angle is a quarter of 1 - cos
+        nearby, far = (
+            figures[f"pear_{n}_dissimilarity_{k}"] for n in ("flashes_nearby", "flashes")
+        )
+        assert nearby < 0.5 * far
+    assert len(result.conditions) == 3 and len(result.ours) == 2
+
+
+def test_flashes_are_asked_of_what_scatters_them_and_from_nearby_of_a_metal() -> None:
+    figures = {
+        f"{name}_{fit}_{k}": v
+        for name in ("matte", "metal")
+        for fit in ("grey", "flashes", "flashes_nearby")
+        for k, v in {
+            "dissimilarity_start": 0.1,
+            "dissimilarity_end": 0.03,
+            "dissimilarity_least_seen": 0.04,
+            "dissimilarity_most_seen": 0.02,
+            "ratio": 0.3,
+            "falls": 50,
+            "measurements": 60,
+            "psnr_grey_db": 40.0,
+            "psnr_flashes_db": 30.0,
+        }.items()
+    }
+    claims, ours = normal_claims.conditions(figures, {"matte": True, "metal": False})
+    assert [holds for _, holds in claims] == [True] * 6
+    assert [(text.split(",")[0].split(":")[0], holds) for text, holds in ours] == [
+        ("matte", False),
+        ("matte", False),
+        ("matte", False),  # level is not nearer
+        ("metal", False),
+        ("metal", True),
+    ]
+    figures["metal_flashes_nearby_dissimilarity_end"] = 0.11
+    assert not normal_claims.conditions(figures, {"metal": False})[1][1][1]
 
 
 @pytest.mark.gpu
