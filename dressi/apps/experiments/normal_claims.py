@@ -43,7 +43,9 @@ def conditions(f: dict[str, Any], scatters: Mapping[str, bool]) -> tuple[Conditi
             ),
         ]
         ours.append(_small(f, name, "grey light", key))
-        ours += _scattering(f, name, end) if scattering else _metal(f, name)
+        # A metal shows a flash as a highlight. A normal that starts farther off than a highlight is
+        # wide is led away as often as home, however much the pictures tell, so nothing is asked.
+        ours += _scattering(f, name, end) if scattering else []
     return claims, ours
 
 
@@ -59,12 +61,3 @@ def _scattering(f: dict[str, Any], name: str, end: float) -> Conditions:
     lit = f[f"{key}_dissimilarity_end"]
     nearer = (f"{name}: flashes end nearer, {lit:.4f} and {end:.4f}", lit < end)
     return [_small(f, name, "flashes", key), nearer]
-
-
-def _metal(f: dict[str, Any], name: str) -> Conditions:
-    """A metal shows a flash as a highlight. A normal that is farther off than a highlight is wide
-    is led away as often as home, however much the pictures tell; from nearby it is led home."""
-    key = f"{name}_flashes_nearby"
-    start, end = (f[f"{key}_dissimilarity_{k}"] for k in ("start", "end"))
-    said = f"{name}: from half way flashes lead nearer, {start:.4f} to {end:.4f}"
-    return [(said, end < start)]

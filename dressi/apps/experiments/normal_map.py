@@ -26,7 +26,7 @@ from dressi.ad.vtype import VEC3
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
 from dressi.apps.experiments.normal_claims import conditions
-from dressi.apps.experiments.normal_scenes import FLAT, MODELS, Model, load_model, unit_map
+from dressi.apps.experiments.normal_scenes import FLAT, MODELS, Model, load_model
 from dressi.apps.experiments.parts import kept_parts
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
@@ -117,12 +117,11 @@ def make_lights(n_views: int) -> Lights:
 def run(settings: Settings) -> Result:
     """Run all fits, measured as they go. Raises LoadError, GraphError where a model has no UVs."""
     models = {n: load_model(n, settings.map_size, settings.smoke) for n in settings.models}
-    work = {}
-    for name, model in models.items():
-        fit = partial(fit_map, settings, model)
-        work |= {f"{Path(name).stem}, {light}": partial(fit, light) for light in LIGHTS}
-        if not model.scatters:
-            work[f"{Path(name).stem}, flashes, nearby"] = partial(fit, "flashes", nearby=True)
+    work = {
+        f"{Path(name).stem}, {light}": partial(fit_map, settings, model, light)
+        for name, model in models.items()
+        for light in LIGHTS
+    }
     fits = kept_parts(settings, work, "fits")
     figures: dict[str, Any] = {}
     for label, fit in fits.items():
@@ -166,9 +165,8 @@ def _figures(fit: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def fit_map(settings: Settings, model: Model, light: str, nearby: bool = False) -> dict[str, Any]:
-    """Fit a map under ``grey`` or ``flashes``, from a flat one, nearby: from half way to the true
-    one. Return true, got: maps (H, W, 3); weight: (H, W)
+def fit_map(settings: Settings, model: Model, light: str) -> dict[str, Any]:
+    """Fit a map under ``grey`` or ``flashes``. Return true, got: maps (H, W, 3); weight: (H, W)
     pixels of MEASURED views; curve: mean dissimilarity of texels that are seen and not flat after
     each of the measured iterations; targets, first, last: pictures (SHOWN, H, W, 3) under the
     light of the fit, last_KEY under each light, and PSNR."""
@@ -185,10 +183,9 @@ def fit_map(settings: Settings, model: Model, light: str, nearby: bool = False) 
     loss = l2_loss(picture, target) * float(size[0] * size[1])
     if settings.tv > 0:
         loss = loss + total_variation(normal_map) * (settings.tv * shape[0] * shape[1] / MEASURED)
-    flat = np.broadcast_to(FLAT, model.true.shape)
-    start = unit_map((flat + model.true) / 2) if nearby else flat
+    start = np.broadcast_to(FLAT, model.true.shape)
     weight = texels_seen(settings, model, cameras[:: max(len(cameras) // MEASURED, 1)][:MEASURED])
-    counted = (weight >= SEEN) & (dissimilarity(model.true, flat) > NOT_FLAT)
+    counted = (weight >= SEEN) & (dissimilarity(model.true, start) > NOT_FLAT)
     if not counted.any():
         raise DressiError("normal_map: no texel of the relief is seen; --map-size or --iterations?")
     curve = []
