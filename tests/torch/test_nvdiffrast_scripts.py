@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from dressi.apps.experiments import curves
+from dressi.apps.experiments.common import flag, make_settings
+from dressi.apps.experiments.curve_claims import read_peer
+from dressi.many import Context
+from dressi.many.work import warm_here
 
 torch = pytest.importorskip("torch", reason="dressi.torch needs torch")
 
@@ -135,3 +143,30 @@ def test_a_missing_script_is_named():
         [sys.executable, "-m", "dressi.torch", "none.py"], capture_output=True, text=True, cwd=ROOT
     )
     assert done.returncode != 0 and "no file none.py" in done.stderr
+
+
+RECORDED = {"size": 32, "iterations": 40, "views": 8, "subdivisions": 2, "target_faces": 320}
+
+
+def test_a_recorded_curve_is_that_of_the_same_fit(tmp_path):
+    """By silhouettes, of which both interfaces have the same gradient, the curve that the script
+    records by Dressi's own is that of ``curves``: target, views, order, loss, rates, Laplacian."""
+    file = tmp_path / "peer.json"
+    flags = [word for name, n in RECORDED.items() for word in (flag(name), str(n))]
+    run(SCRIPTS / "curve.py", str(file), *flags, "--seeds", "1", "--look", "silhouette")
+    settings = make_settings(
+        curves.Settings, **RECORDED, seeds=1, look=("silhouette",), peer=str(file)
+    )
+    curves.check(settings)
+    name, recorded = read_peer(str(file), curves.of_cell(settings, "silhouette", "kept"))
+    assert name.startswith("dressi.torch.nvdiffrast"), "who draws is said"
+    with warm_here() as warm:
+        part = {"look": "silhouette", "schedule": "kept", "method": "antialias", "seed": 0}
+        part["settings"] = asdict(settings)
+        own = curves.fit_part(part, Context(tmp_path, None, warm))
+    assert recorded.iterations.tolist() == own["iterations"]
+    fall = own["distances"][0] - own["distances"][-1]
+    assert fall > 0.005, "the fit moves"
+    # Sums in another order are other last bits, which Adam's first steps make whole steps of.
+    off = np.abs(recorded.distances[0] - own["distances"])
+    assert off.max() < 0.02 * fall, off

@@ -41,6 +41,9 @@ LAPLACIAN = (10.0, 0.1)
 iterations do not converge, and stays, so that what a method's gradients still move at the end
 shows; all methods end nearer where it falls (docs/experiments.md)."""
 
+BETA2 = 0.95
+"""A short memory, for each iteration has another view."""
+
 TARGET_FACES_HELP = "faces of the target at most: its pictures have soft edges as well"
 
 
@@ -97,9 +100,8 @@ def run_fit(
 
 
 def adam(lr: Variable) -> Optimizer:
-    """Return the optimizer of the experiments: a short memory, for each iteration has another
-    view."""
-    return Adam(lr, beta2=0.95)
+    """Return the optimizer of the experiments."""
+    return Adam(lr, beta2=BETA2)
 
 
 class Fitter:
@@ -188,8 +190,8 @@ class Fitter:
                 ad.send_img(self.light, lights[0] if one else lights.reshape(-1, 1, 1, 3))
             if not method.antialias:
                 ad.send_img(self.r, reaches[stage] / self.size)
-            ad.send_img(self.lr, _between(fit.lr, t))
-            ad.send_img(self.weight, _between(fit.laplacian, t))
+            ad.send_img(self.lr, between(fit.lr, t))
+            ad.send_img(self.weight, between(fit.laplacian, t))
 
         live.begin(method.name, begun, views.matrices, views.pictures[-1])
         for i in tqdm(range(fit.iterations + 1), desc=method.name, unit="it", leave=False):
@@ -228,7 +230,8 @@ def stage_at(t: float, stages: int, until: float) -> int:
     return min(int(t / until * (stages - 1)), stages - 1)
 
 
-def _between(pair: tuple[float, ...], t: float) -> float:
+def between(pair: tuple[float, ...], t: float) -> float:
+    """Return what a pair has become at t in [0, 1]: geometrically from the first to the second."""
     return pair[0] * (pair[1] / pair[0]) ** t
 
 

@@ -6,7 +6,8 @@ grey light, a new view in each iteration. The fit starts flat and takes steps of
 difference of the pictures, each vector made of unit length after each step, as in the paper.
 Figure: the paper's dissimilarity, the mean of 1 - cos over texels that are not flat in the true
 map. Then the two limits that the paper names: the same fit under two flashes beside the camera,
-which tell more than uniform light does; and how far off texels are that few pixels show.
+which tell more than uniform light does where a surface scatters them; and how far off texels are
+that few pixels show.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dressi.ad import Adam, F, Variable, exponential_decay
 from dressi.ad.vtype import VEC3
 from dressi.apps.experiments import common
 from dressi.apps.experiments.common import Result, option
+from dressi.apps.experiments.normal_claims import conditions
 from dressi.apps.experiments.normal_scenes import FLAT, MODELS, Model, load_model
 from dressi.apps.experiments.parts import kept_parts
 from dressi.engine import DressiAD
@@ -125,8 +127,8 @@ def run(settings: Settings) -> Result:
     for label, fit in fits.items():
         key = label.replace(", ", "_")
         figures |= {f"{key}_{k}": v for k, v in _figures(fit).items()}
-    names = [Path(name).stem for name in settings.models]
-    claims, ours = _conditions(figures, names)
+    scatters = {Path(name).stem: model.scatters for name, model in models.items()}
+    claims, ours = conditions(figures, scatters)
     return Result(
         figures,
         {"maps": _maps(fits), "renderings": _renderings(fits)},
@@ -134,7 +136,7 @@ def run(settings: Settings) -> Result:
         claims,
         ours=ours,
         notes=["head: Infinite, 3D Head Scan by Lee Perry-Smith, www.triplegangers.com, CC BY 3.0"]
-        * ("head" in names),
+        * ("head" in scatters),
     )
 
 
@@ -161,43 +163,6 @@ def _figures(fit: dict[str, Any]) -> dict[str, Any]:
         **{f"psnr_{k}_db": fit[f"psnr_{k}"] for k in ("start", *LIGHTS)},
         "curve": {"iterations": fit["measured"], "dissimilarity": fit["curve"]},
     }
-
-
-Conditions = list[tuple[str, bool]]
-
-
-def _conditions(f: dict[str, Any], names: Sequence[str]) -> tuple[Conditions, Conditions]:
-    """Return what the paper claims and the two limits that it names; and thresholds of ours."""
-    claims, ours = [], []
-    for name in names:
-        grey, flash = f"{name}_grey", f"{name}_flashes"
-        start, end = (f[f"{grey}_dissimilarity_{k}"] for k in ("start", "end"))
-        least, most = (f[f"{grey}_dissimilarity_{k}_seen"] for k in ("least", "most"))
-        told, other = f[f"{grey}_psnr_grey_db"], f[f"{grey}_psnr_flashes_db"]
-        lit = f[f"{flash}_dissimilarity_end"]
-        claims += [
-            (
-                f"{name}: the dissimilarity falls, {start:.4f} to {end:.4f}, in "
-                f"{f[f'{grey}_falls']} of {f[f'{grey}_measurements']} measurements, and not to 0",
-                0 < end < start,
-            ),
-            (
-                f"{name}, first limit: under grey light the map overfits it, {told:.1f} dB there "
-                f"and {other:.1f} dB under flashes",
-                told > other,
-            ),
-            (
-                f"{name}, second limit: the quarter of texels that the views show least is farther "
-                f"off than the quarter that they show most, {least:.4f} and {most:.4f}",
-                least > most,
-            ),
-        ]
-        for key, what in ((grey, "grey light"), (flash, "flashes")):
-            ratio = f[f"{key}_ratio"]
-            said = f"{name}, {what}: below 20 % of the start ({100 * ratio:.1f} %)"
-            ours.append((said, ratio < 0.2))
-        ours.append((f"{name}: flashes end nearer, {lit:.4f} and {end:.4f}", lit < end))
-    return claims, ours
 
 
 def fit_map(settings: Settings, model: Model, light: str) -> dict[str, Any]:
