@@ -2,11 +2,13 @@
 
 In: a function that builds a graph from leaves, tensors. Out: tensors, part of torch's graph. Plans
 share one engine and are kept by a key, the latest used ones. Tables whose number of rows keeps
-changing (a mesh that is remeshed) are padded, so that a plan serves many numbers.
+changing (a mesh that is remeshed) are padded, so that a plan serves many numbers. A batch for which
+there is not enough memory is halved.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
@@ -15,8 +17,11 @@ import torch
 
 from dressi.ad.graph import Variable
 from dressi.ad.vtype import INT, IVEC3, VType, vector
+from dressi.errors import OutOfMemoryError
 from dressi.torch.function import Compiled, apply, engine
 from dressi.torch.share import share_of
+
+log = logging.getLogger("dressi")
 
 Build = Callable[..., Sequence[Variable]]
 
@@ -31,10 +36,16 @@ Rows = tuple[int, ...]
 _lock = threading.Lock()
 _rows: OrderedDict[Hashable, list[Rows]] = OrderedDict()
 _plans: OrderedDict[Hashable, Compiled] = OrderedDict()
+_halved: OrderedDict[Hashable, None] = OrderedDict()
+"""Calls whose plans did not fit, by what is known of them but the numbers of rows."""
 
 
 def call(
-    key: Hashable, build: Build, images: Sequence[torch.Tensor], tables: Sequence[torch.Tensor] = ()
+    key: Hashable,
+    build: Build,
+    images: Sequence[torch.Tensor],
+    tables: Sequence[torch.Tensor] = (),
+    divisible: bool = True,
 ) -> list[torch.Tensor]:
     """Return the outputs of a graph at tensors, each (layers, height, width, channels), on the
     device of the first input.
@@ -43,7 +54,40 @@ def call(
     tables -> outputs. images: (layers, height, width, channels). tables: (layers, rows, channels)
     or (rows, channels); rows of zeros at their end must change nothing. float32 of 1 to 4 channels,
     or int32 of 1 or 3. Gradient to the float inputs, from where the graph has one.
+
+    divisible: whether each layer of the outputs follows from the same layer of the inputs, and from
+    those of one layer. Where there is no memory for all layers, halves of them are computed then,
+    one after the other, and their forward plan runs again in the backward pass. Raises
+    OutOfMemoryError where there is not enough for one layer.
     """
+    stacks = [*images, *(t for t in tables if t.ndim == 3)]
+    n = max(map(len, stacks), default=1)
+    if not divisible or n < 2 or any(len(t) not in (1, n) for t in stacks):
+        return _call(key, build, images, tables)
+    shapes = tuple(tuple(t.shape) for t in images), tuple((len(t), t.shape[-1]) for t in stacks)
+    if (key, shapes) not in _halved:
+        try:
+            return _call(key, build, images, tables)
+        except OutOfMemoryError as error:
+            log.info("dressi.torch: a batch of %d is halved: %s", n, error)
+            with _lock:
+                _halved[key, shapes] = None
+                while len(_halved) > KEPT_PLANS:
+                    _halved.popitem(last=False)
+    parts: list[list[torch.Tensor]] = []
+    for part in (slice(0, n // 2), slice(n // 2, n)):
+        some = [t[part] if len(t) == n else t for t in images]
+        rows = [t[part] if t.ndim == 3 and len(t) == n else t for t in tables]
+        found = call(key, build, some, rows)
+        m = part.stop - part.start
+        parts.append([t if len(t) == m else t.expand(m, *t.shape[1:]) for t in found])
+    return [torch.cat(pair) for pair in zip(*parts, strict=True)]
+
+
+def _call(
+    key: Hashable, build: Build, images: Sequence[torch.Tensor], tables: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """``call`` of all layers together."""
     device = (*images, *tables)[0].device
     shaped = [t.reshape(1, 1, *t.shape) if t.ndim == 2 else t[:, None] for t in tables]
     shaped = [*images, *_padded(key, images, shaped)]
