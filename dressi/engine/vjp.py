@@ -223,7 +223,10 @@ class VJP:
             if leaf is None or (value is None and k in self._zero):
                 continue
             (self._zero.discard if value is not None else self._zero.add)(k)
-            self._put(leaf, _zeros(leaf) if value is None and self._share is None else value)
+            value = _zeros(leaf) if value is None and self._share is None else value
+            # Nothing but the backward plan reads these leaves, and it runs next.
+            if self._share is not None or not self._runtime.store.overwrite(leaf, value):
+                self._put(leaf, value)
 
     def _run_forward(
         self,
