@@ -134,6 +134,10 @@ class Compiled:
             gradients = iter(found)
             return [next(gradients) if needed else None for needed in needs]
 
+    def n_bytes(self) -> int:
+        """Bytes of the images and buffers that the plans for gradients have on the device now."""
+        return sum(vjp.n_bytes() for vjp in self._vjps.values())
+
     def close(self) -> None:
         """Free the plans for gradients; they are compiled again when they are needed."""
         for vjp in self._vjps.values():

@@ -110,13 +110,9 @@ class Executable:
 
     # Running
 
-    def _enter(self) -> None:
+    def check(self) -> None:
         """Raise DeviceError when it cannot run, as every method does."""
         self._ctx.enter()
-        self.check()
-
-    def check(self) -> None:
-        """Raise DeviceError when this or an image is gone, for a ``Batch``."""
         if self._closed:
             raise DeviceError(f"the executable of {self.what} is closed")
         store = self._device.store
@@ -129,7 +125,7 @@ class Executable:
 
         ``data``: bytes-like, C-contiguous, ``plan.uniform_slots * 16`` bytes.
         """
-        self._enter()
+        self.check()
         flat = memoryview(data).cast("B")
         size = 16 * self.plan.uniform_slots
         if flat.nbytes != size:
@@ -143,7 +139,7 @@ class Executable:
     def run(self, n: int = 1) -> None:
         """Runs the plan ``n`` times, in order, with no host work in between, and waits until it is
         done. Ctrl-C stops after some of the runs (whole ones)."""
-        self._enter()
+        self.check()
         if n < 1:
             raise DeviceError(f"run({n}) of plan '{self.plan.name}': n must be at least 1")
         if n == 1:
@@ -171,14 +167,14 @@ class Executable:
 
     def download(self, image_index: int) -> bytes:
         """Return the pixels of an image of ``plan.images``, tightly packed, row 0 first."""
-        self._enter()
+        self.check()
         (pixels,) = read_all(self._ctx, self._device.staging, self.images([image_index]))
         self._ctx.check_validation()
         return pixels
 
     def download_buffer(self, buffer_index: int) -> bytes:
         """Return the words of a buffer of ``plan.buffers``."""
-        self._enter()
+        self.check()
         size = 4 * self.plan.buffers[buffer_index].n_words
         what = f"download of buffer {buffer_index} of {self.what}"
         staging, buffer = self._device.staging, self._buffers[buffer_index]
@@ -189,7 +185,7 @@ class Executable:
     def run_timed(self) -> list[tuple[str, float]]:
         """Run the plan once, one stage after the other; return the milliseconds of each by name,
         and of the copies as ``updates``. Raises DeviceError where the queue has no timestamps."""
-        self._enter()
+        self.check()
         if self._timed is None:
             self._timed = TimedRun(self._ctx, self._owned, self.plan, self._objects)
         return self._timed.run()

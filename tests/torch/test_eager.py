@@ -16,7 +16,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture
 def no_plans(monkeypatch):
-    for name in ("_plans", "_rows", "_halved"):
+    for name in ("_plans", "_rows", "_halved", "_batches"):
         monkeypatch.setattr(eager, name, type(getattr(eager, name))())
 
 
@@ -105,9 +105,9 @@ def test_a_batch_that_does_not_fit_is_halved_until_it_does(no_plans, monkeypatch
 
     runtime, refused, whole = eager.engine().runtime, [], eager._call
 
-    def watched(key, build, images, tables):
+    def watched(key, build, images, tables, batch=None):
         try:
-            return whole(key, build, images, tables)
+            return whole(key, build, images, tables, batch)
         except eager.OutOfMemoryError:
             refused.append(len(images[0]))
             raise
@@ -124,3 +124,25 @@ def test_a_batch_that_does_not_fit_is_halved_until_it_does(no_plans, monkeypatch
     n = len(refused)
     step(ours)
     assert len(refused) == n  # what did not fit is not tried again
+
+
+def test_the_largest_plan_is_halved_when_memory_ran_out(no_plans):
+    """So that plans which do not fit side by side are not compiled again in each step."""
+    sizes = []
+
+    def build(x):
+        sizes.append(x.layers)
+        return [F.sin(x)]
+
+    large = torch.rand(4, 128, 128, 3, requires_grad=True)
+    small, single = torch.rand(4, 2, 2, 3, requires_grad=True), torch.rand(1, 256, 256, 3)
+    for _ in range(2):
+        for x in (large, small, single.requires_grad_()):
+            (out,) = eager.call("sine", build, [x])
+            torch.testing.assert_close(out.detach(), torch.sin(x.detach()))
+            (g,) = torch.autograd.grad(out.sum(), x)
+            torch.testing.assert_close(g, torch.cos(x.detach()))
+        if len(sizes) == 3:
+            for f in eager.engine().runtime.on_full:
+                f()
+    assert sizes == [4, 4, 1, 2, 4, 1]
