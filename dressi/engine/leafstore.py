@@ -28,8 +28,6 @@ from dressi.packing import DeviceLimits, Packed, image_key
 from dressi.packing.arrays import copy_pixels, from_planes, to_planes, to_words
 from dressi.packing.layout import layout
 
-_NOTHING: frozenset[int] = frozenset()
-
 
 @dataclass(frozen=True, eq=False)
 class _Resident:
@@ -123,14 +121,25 @@ class LeafStore:
         H, W, *tail) for a leaf that was sent so before. False, with nothing done, for anything
         else, so also for bad data. seen: whether a person may have made the numbers; what looks
         like bytes is warned of then."""
-        if not isinstance(value, np.ndarray) or value.dtype != np.float32:
-            return False
-        if not self.uploads.takes(v, value.shape) or not np.isfinite(value).all():
-            return False
-        if seen:
+        usual = self._is_usual(v, value)
+        if usual and seen:
             say_levels(v, value)
-        self._accept(v, value, True)
-        return True
+        if usual:
+            self._accept(v, value, True)
+        return usual
+
+    def overwrite(self, v: Variable, value: Any) -> bool:
+        """``resend`` of a leaf that nothing on the host reads nor follows, and that no plan reads
+        whose results are kept: no note of it is made."""
+        usual = v.uid in self._images_only and self._is_usual(v, value)
+        if usual:
+            self._upload(v, value, True)
+        return usual
+
+    def _is_usual(self, v: Variable, value: Any) -> bool:
+        """Whether these are finite float32 of the full shape for a leaf that was sent so before."""
+        usual = isinstance(value, np.ndarray) and value.dtype == np.float32
+        return usual and self.uploads.takes(v, value.shape) and bool(np.isfinite(value).all())
 
     def _accept(self, v: Variable, array: np.ndarray, wait: bool) -> None:
         """Keep checked data of a leaf, and what follows from them."""
@@ -194,8 +203,6 @@ class LeafStore:
 
     def take_changed(self) -> frozenset[int]:
         """uids of the leaves whose data changed since the last call (derived ones too)."""
-        if not self._changed:
-            return _NOTHING
         changed = frozenset(self._changed)
         self._changed.clear()
         return changed
@@ -295,13 +302,11 @@ class LeafStore:
 
     def _derive(self, v: Variable) -> np.ndarray:
         assert v.derived is not None
-        parts = (
-            [v.derived.source] if v.derived.other is None else [v.derived.source, v.derived.other]
-        )
-        if all(p.creator is None for p in parts):
-            return v.derived.compute(*(self._wide(p) for p in parts))
-        feeds = {leaf: self.host(leaf) for leaf in leaves(parts)}
-        return v.derived.compute(*evaluate(parts, feeds))
+        parts = [p for p in (v.derived.source, v.derived.other) if p is not None]
+        if [p for p in parts if p.creator is not None]:
+            feeds = {leaf: self.host(leaf) for leaf in leaves(parts)}
+            return v.derived.compute(*evaluate(parts, feeds))
+        return v.derived.compute(*map(self._wide, parts))
 
     def _wide(self, v: Variable) -> np.ndarray:
         """Data of a leaf, integers as int64: the same array as long as they are the same."""

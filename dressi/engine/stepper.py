@@ -54,6 +54,7 @@ class Part:
         plan = self.packed.plan
         self.is_empty = not (plan.stages or plan.updates)
         """Whether a run does nothing at all."""
+        self._uniforms = tuple(v.uid for v in self.packed.uniforms)
 
     def holds(self, v: Variable) -> bool:
         """Whether a lowered Variable can be read from here."""
@@ -82,9 +83,9 @@ class Part:
 
     def refresh(self, store: LeafStore) -> None:
         """Write the uniform block where what it holds is old. Not while a run is under way."""
-        if not self.packed.uniforms or self._version == store.version:
+        if not self._uniforms or self._version == store.version:
             return
-        newest = store.newest([v.uid for v in self.packed.uniforms])
+        newest = store.newest(self._uniforms)
         if self.uniforms_version != newest:
             self.executable.write_uniforms(store.uniform_words(self.packed))
             self.uniforms_version = newest

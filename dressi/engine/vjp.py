@@ -150,6 +150,12 @@ class VJP:
         """Return what lies on the device: the forward and the backward plan, once compiled."""
         return () if self._held is None else (self._held.forward, self._held.backward)
 
+    def n_bytes(self) -> int:
+        """Bytes of the images and buffers of the plans that lie on the device now."""
+        plans = [part.packed.plan for part in self.parts()]
+        between = {i.key: i.n_bytes for p in plans for i in p.images if i.key is not None}
+        return sum(map(sum, (p.own_bytes for p in plans))) + sum(between.values())
+
     def close(self) -> None:
         """Free what lies on the device; it is built again when it is needed. Idempotent."""
         with self._lock:
@@ -223,7 +229,10 @@ class VJP:
             if leaf is None or (value is None and k in self._zero):
                 continue
             (self._zero.discard if value is not None else self._zero.add)(k)
-            self._put(leaf, _zeros(leaf) if value is None and self._share is None else value)
+            value = _zeros(leaf) if value is None and self._share is None else value
+            # Nothing but the backward plan reads these leaves, and it runs next.
+            if self._share is not None or not self._runtime.store.overwrite(leaf, value):
+                self._put(leaf, value)
 
     def _run_forward(
         self,
@@ -271,7 +280,8 @@ class VJP:
             places = [(forward if forward.holds(v) else backward, v) for v in lowered]
             n = len(self.outputs)
             for some in (places[:n], places[n:]):
-                reads.append(Reads(runtime.device, runtime.limits, some, self._share))
+                make = partial(Reads, runtime.device, runtime.limits, some, self._share)
+                reads.append(runtime.with_room(make))
                 made.append(reads[-1])
         except BaseException:
             for one in made:

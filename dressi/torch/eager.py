@@ -2,11 +2,13 @@
 
 In: a function that builds a graph from leaves, tensors. Out: tensors, part of torch's graph. Plans
 share one engine and are kept by a key, the latest used ones. Tables whose number of rows keeps
-changing (a mesh that is remeshed) are padded, so that a plan serves many numbers.
+changing (a mesh that is remeshed) are padded, so that a plan serves many numbers. A batch for which
+there is not enough memory is halved.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
@@ -15,8 +17,11 @@ import torch
 
 from dressi.ad.graph import Variable
 from dressi.ad.vtype import INT, IVEC3, VType, vector
+from dressi.errors import OutOfMemoryError
 from dressi.torch.function import Compiled, apply, engine
 from dressi.torch.share import share_of
+
+log = logging.getLogger("dressi")
 
 Build = Callable[..., Sequence[Variable]]
 
@@ -31,10 +36,21 @@ Rows = tuple[int, ...]
 _lock = threading.Lock()
 _rows: OrderedDict[Hashable, list[Rows]] = OrderedDict()
 _plans: OrderedDict[Hashable, Compiled] = OrderedDict()
+_batches: dict[Hashable, Hashable] = {}
+"""What ``_halved`` holds where the plan with the same key is not to serve its whole batch again."""
+_halved: OrderedDict[Hashable, None] = OrderedDict()
+"""Calls whose plans did not fit, by what is known of them but the numbers of rows."""
+
+NOTABLE = 1 / 16
+"""Share of the memory in use from which a plan is worth halving: smaller ones make no room."""
 
 
 def call(
-    key: Hashable, build: Build, images: Sequence[torch.Tensor], tables: Sequence[torch.Tensor] = ()
+    key: Hashable,
+    build: Build,
+    images: Sequence[torch.Tensor],
+    tables: Sequence[torch.Tensor] = (),
+    divisible: bool = True,
 ) -> list[torch.Tensor]:
     """Return the outputs of a graph at tensors, each (layers, height, width, channels), on the
     device of the first input.
@@ -43,7 +59,48 @@ def call(
     tables -> outputs. images: (layers, height, width, channels). tables: (layers, rows, channels)
     or (rows, channels); rows of zeros at their end must change nothing. float32 of 1 to 4 channels,
     or int32 of 1 or 3. Gradient to the float inputs, from where the graph has one.
+
+    divisible: whether each layer of the outputs follows from the same layer of the inputs, and from
+    those of one layer. Where there is no memory for all layers, or this was the largest plan when
+    memory ran out, halves of them are computed then, one after the other, and their forward plan
+    runs again in the backward pass. Raises OutOfMemoryError where one layer has no room.
     """
+    stacks = [*images, *(t for t in tables if t.ndim == 3)]
+    n = max(map(len, stacks), default=1)
+    if not divisible or n < 2 or any(len(t) not in (1, n) for t in stacks):
+        return _call(key, build, images, tables)
+    shapes = tuple(tuple(t.shape) for t in images), tuple((len(t), t.shape[-1]) for t in stacks)
+    if (key, shapes) not in _halved:
+        try:
+            return _call(key, build, images, tables, (key, shapes))
+        except OutOfMemoryError as error:
+            log.info("dressi.torch: a batch of %d is halved: %s", n, error)
+            with _lock:
+                _halve((key, shapes))
+    parts: list[list[torch.Tensor]] = []
+    for part in (slice(0, n // 2), slice(n // 2, n)):
+        some = [t[part] if len(t) == n else t for t in images]
+        rows = [t[part] if t.ndim == 3 and len(t) == n else t for t in tables]
+        found = call(key, build, some, rows)
+        m = part.stop - part.start
+        parts.append([t if len(t) == m else t.expand(m, *t.shape[1:]) for t in found])
+    return [torch.cat(pair) for pair in zip(*parts, strict=True)]
+
+
+def _halve(batch: Hashable) -> None:
+    _halved[batch] = None
+    while len(_halved) > KEPT_PLANS:
+        _halved.popitem(last=False)
+
+
+def _call(
+    key: Hashable,
+    build: Build,
+    images: Sequence[torch.Tensor],
+    tables: Sequence[torch.Tensor],
+    batch: Hashable = None,
+) -> list[torch.Tensor]:
+    """``call`` of all layers together. batch: of ``_halved``; None where it cannot be halved."""
     device = (*images, *tables)[0].device
     shaped = [t.reshape(1, 1, *t.shape) if t.ndim == 2 else t[:, None] for t in tables]
     shaped = [*images, *_padded(key, images, shaped)]
@@ -56,11 +113,12 @@ def call(
         if compiled is None or compiled.ad.runtime.closed:
             leaves = [_leaf(t) for t in shaped]
             compiled = _plans[full_key] = Compiled(leaves, list(build(*leaves)), device=device)
+            _batches[full_key] = batch
             if _drop_plans not in compiled.ad.runtime.on_full:
                 compiled.ad.runtime.on_full.append(_drop_plans)
         _plans.move_to_end(full_key)
         while len(_plans) > KEPT_PLANS:
-            _plans.popitem(last=False)
+            _batches.pop(_plans.popitem(last=False)[0], None)
     outputs = apply(compiled, *shaped)
     return [
         out.reshape(v.layers, v.size[1], v.size[0], v.vtype.n).to(device)
@@ -69,9 +127,22 @@ def call(
 
 
 def _drop_plans() -> None:
-    """Let all plans go; those that a backward pass or a call still needs stay until then."""
+    """Let all plans go; those that a backward pass or a call still needs stay until then. Memory
+    ran out: plans that do not fit side by side would be compiled again in each step, so the batch
+    of the largest one is halved from now on."""
     with _lock:
+        sizes = {k: plan.n_bytes() for k, plan in _plans.items() if _batches.get(k) is not None}
+        largest = max(sizes, key=lambda k: sizes[k], default=None)
+        if largest is not None and sizes[largest] > NOTABLE * _used_bytes(_plans[largest]):
+            log.info("dressi.torch: memory ran out, a batch is halved: %s", largest)
+            _halve(_batches[largest])
         _plans.clear()
+        _batches.clear()
+
+
+def _used_bytes(plan: Compiled) -> int:
+    device = plan.ad.runtime.device
+    return 0 if plan.ad.runtime.closed else device.used_bytes()
 
 
 def n_plans() -> int:

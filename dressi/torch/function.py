@@ -90,17 +90,17 @@ class Compiled:
 
     def forward(
         self,
-        arrays: Sequence[np.ndarray],
+        arrays: Sequence[Any],
         needs: Sequence[bool] = (),
         tokens: Sequence[object] = (),
     ) -> tuple[list[np.ndarray], int]:
         """Return the outputs, shaped as ``recv_img`` gives them, and the number of this call, for
         ``backward``.
 
-        arrays: float32 or int32, as ``send_img`` takes them. needs: which inputs need a gradient;
-        default none. Inputs that need none are sent only where their values changed (floats up to
-        COMPARED_BYTES). tokens: for each input None or an object that stands for its values: one
-        that came with them before is the same object.
+        arrays: float32 or int32, as ``send_img`` takes them, or tensors of as many numbers. needs:
+        which inputs need a gradient; default none. Inputs that need none are sent only where their
+        values changed (floats up to COMPARED_BYTES). tokens: for each input None or an object that
+        stands for its values: one that came with them before is the same object.
         """
         with self.ad.lock:
             send = self._vjp(needs).forward if any(needs) or not self._has_state else self._receive
@@ -112,27 +112,31 @@ class Compiled:
     def backward(
         self,
         call: int,
-        arrays: Callable[[], Sequence[np.ndarray]],
+        arrays: Sequence[Any],
         needs: Sequence[bool],
-        upstream: Sequence[np.ndarray | None],
+        upstream: Sequence[Any],
         tokens: Sequence[object] = (),
     ) -> list[np.ndarray | None]:
         """Return the gradients of the inputs, None where none is needed or there is none.
 
-        call: what ``forward`` returned. arrays: gives what ``forward`` got; needs, tokens: as it
-        got them.
-        upstream: the gradient of each output, or None for zeros.
+        call: what ``forward`` returned. arrays, needs, tokens: as it got them. upstream: the
+        gradient of each output, or None for zeros.
         """
+        upstream = [self._taken(g, v) for g, v in zip(upstream, self.outputs, strict=True)]
         with self.ad.lock:
             vjp = self._vjp(needs)
             if self._current == call:
                 found = vjp.backward(upstream)
             else:
                 again = partial(vjp.backward, upstream)
-                found = self._sending(arrays(), needs, tokens, again)
+                found = self._sending(arrays, needs, tokens, again)
                 self._current = call
             gradients = iter(found)
             return [next(gradients) if needed else None for needed in needs]
+
+    def n_bytes(self) -> int:
+        """Bytes of the images and buffers that the plans for gradients have on the device now."""
+        return sum(vjp.n_bytes() for vjp in self._vjps.values())
 
     def close(self) -> None:
         """Free the plans for gradients; they are compiled again when they are needed."""
@@ -156,7 +160,7 @@ class Compiled:
 
     def _sending(
         self,
-        arrays: Sequence[np.ndarray],
+        arrays: Sequence[Any],
         needs: Sequence[bool],
         tokens: Sequence[object],
         send: Callable[[list[tuple[Variable, np.ndarray]]], Result],
@@ -169,16 +173,18 @@ class Compiled:
         try:
             needs = needs or (False,) * len(arrays)
             if self.share is not None:
-                return send(self._changed_tensors(arrays, needs))
+                return send(self._changed_tensors(self._all_taken(arrays), needs))
             return send(self._changed(arrays, needs, tokens or (None,) * len(arrays)))
         except BaseException:
             self._sent.clear()
             self._seen.clear()
             raise
 
-    def taken(self, t: torch.Tensor, v: Variable) -> Any:
-        """A tensor as ``forward`` and ``backward`` take it for v: its memory, in the shape (layers,
-        H, W, *tail) where it is not shared."""
+    def _taken(self, t: Any, v: Variable) -> Any:
+        """A tensor as plans take it for v: its memory, in the shape (layers, H, W, *tail) where it
+        is not shared. Arrays and None as they are."""
+        if not isinstance(t, torch.Tensor):
+            return t
         if self.share is not None:
             return t.detach() if t.requires_grad and torch.is_grad_enabled() else t
         if t.requires_grad:
@@ -187,9 +193,9 @@ class Compiled:
         full = v.layers, v.size[1], v.size[0], *v.vtype.tail
         return a if a.shape == full else a.reshape(full)
 
-    def all_taken(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+    def _all_taken(self, tensors: Sequence[Any]) -> list[Any]:
         """The same of all inputs."""
-        return [self.taken(t, v) for t, v in zip(tensors, self.inputs, strict=True)]
+        return [self._taken(t, v) for t, v in zip(tensors, self.inputs, strict=True)]
 
     def _changed_tensors(
         self, tensors: Sequence[Any], needs: Sequence[bool]
@@ -216,21 +222,29 @@ class Compiled:
         return [(v, array)]
 
     def _changed(
-        self, arrays: Sequence[np.ndarray], needs: Sequence[bool], tokens: Sequence[object]
+        self, arrays: Sequence[Any], needs: Sequence[bool], tokens: Sequence[object]
     ) -> list[tuple[Variable, np.ndarray]]:
         """Inputs whose values may not be those that were sent last. What needs a gradient, and
         large images, are not compared."""
         changed: list[tuple[Variable, np.ndarray]] = []
-        inputs = zip(self.inputs, arrays, needs, tokens, strict=True)
-        for k, (v, a, needed, token) in enumerate(inputs):
-            known, now = self._sent.pop(k, None), token
-            if now is None and (v.vtype.is_int or (a.nbytes <= COMPARED_BYTES and not needed)):
+        sent = self._sent
+        for k, (v, t, token) in enumerate(zip(self.inputs, arrays, tokens, strict=True)):
+            known = sent.get(k)
+            if token is not None:
+                if known is token:
+                    continue  # not even looked at
+                sent[k] = token
+                changed.append((v, self._taken(t, v)))
+                continue
+            a = self._taken(t, v)
+            if v.vtype.is_int or not (needs[k] or a.nbytes > COMPARED_BYTES):
                 now = a.tobytes()  # where -0 is another number than 0
-            if now is not None:
-                self._sent[k] = now
-            by_bits = token is None and isinstance(known, bytes)
-            if now is None or not (now == known if by_bits else now is known):
-                changed.append((v, a))
+                if isinstance(known, bytes) and now == known:
+                    continue
+                sent[k] = now
+            elif known is not None:
+                del sent[k]
+            changed.append((v, a))
         return changed
 
 
@@ -252,9 +266,9 @@ def apply(
     """
     needs = tuple([t.requires_grad for t in tensors]) if torch.is_grad_enabled() else ()
     if True not in needs:
-        values, _ = compiled.forward(compiled.all_taken(tensors), (), tokens)
+        values, _ = compiled.forward(tensors, (), tokens)
         return _tensors(values, shapes)
-    return _Call.apply(compiled, needs, tokens, shapes, *tensors)
+    return _Call.apply((compiled, needs, tokens, shapes), *tensors)
 
 
 class _Call(torch.autograd.Function):
@@ -263,14 +277,12 @@ class _Call(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        compiled: Compiled,
-        needs: tuple[bool, ...],
-        tokens: Sequence[object],
-        shapes: Shapes | None,
+        call_of: tuple[Compiled, tuple[bool, ...], Sequence[object], Shapes | None],
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
+        compiled, needs, tokens, shapes = call_of  # as one: each argument costs time
         ctx.set_materialize_grads(False)
-        values, call = compiled.forward(compiled.all_taken(tensors), needs, tokens)
+        values, call = compiled.forward(tensors, needs, tokens)
         ctx.compiled, ctx.call, ctx.needs, ctx.tokens = compiled, call, needs, tokens
         ctx.save_for_backward(*tensors)
         out = _tensors(values, shapes)
@@ -284,18 +296,12 @@ class _Call(torch.autograd.Function):
         tensors = ctx.saved_tensors
         twice = torch.is_grad_enabled()
         compiled: Compiled = ctx.compiled
-        seeds = [
-            None if g is None else compiled.taken(g, v)
-            for g, v in zip(upstream, compiled.outputs, strict=True)
-        ]
-        found = compiled.backward(
-            ctx.call, lambda: compiled.all_taken(tensors), ctx.needs, seeds, ctx.tokens
-        )
+        found = compiled.backward(ctx.call, tensors, ctx.needs, upstream, ctx.tokens)
         out = [None if g is None else _like(g, t) for g, t in zip(found, tensors, strict=True)]
         if twice:
             kept = [t for t in (*tensors, *upstream) if t is not None and t.requires_grad]
             out = [None if g is None else _Once.apply(g, *kept) for g in out]
-        return (None, None, None, None, *out)
+        return (None, *out)
 
 
 class _Once(torch.autograd.Function):

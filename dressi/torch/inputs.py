@@ -93,7 +93,8 @@ class Prepared:
 
     leaf: Leaf
     rows: int
-    signature: tuple[object, ...]
+    shape: torch.Size
+    kind: tuple[torch.dtype, torch.device, torch.layout]
     integers: tuple[torch.Tensor, torch.Tensor] | None
     """Values that it was found for, and as the graph takes them; None for floats."""
     seen: Seen | None = None
@@ -107,7 +108,9 @@ class Prepared:
 
     def ready(self, tensor: object) -> torch.Tensor | None:
         """The tensor as the graph takes it; None where it must be looked at anew."""
-        if not isinstance(tensor, torch.Tensor) or _signature(tensor) != self.signature:
+        if not isinstance(tensor, torch.Tensor) or tensor.shape != self.shape:
+            return None
+        if (tensor.dtype, tensor.device, tensor.layout) != self.kind:
             return None
         if self.integers is None:
             return tensor  # ``Compiled`` takes its shape: a view would be a node of autograd
@@ -126,11 +129,8 @@ def kept(
         return None
     integers = None if tensor.is_floating_point() else (tensor.detach().clone(), ready.clone())
     seen = None if integers is None or tensor.device.type == "cpu" else Seen(tensor)
-    return Prepared(leaf, rows, _signature(tensor), integers, seen)
-
-
-def _signature(t: torch.Tensor) -> tuple[object, ...]:
-    return t.dtype, t.shape, t.device, t.layout
+    kind = tensor.dtype, tensor.device, tensor.layout
+    return Prepared(leaf, rows, tensor.shape, kind, integers, seen)
 
 
 def prepare(

@@ -43,9 +43,11 @@ class _Graph:
     """Whether images are NCHW."""
     prepared: tuple[Prepared, ...] | None = None
     """Of the arguments of its last call, where what serves the next one is known of all."""
+    tokens: Sequence[object] = ()
+    """Of these."""
 
 
-_Call = tuple[_Graph, list[torch.Tensor], list[object]]
+_Call = tuple[_Graph, list[torch.Tensor], Sequence[object]]
 """What is called, with which tensors, and what stands for their values (``Compiled.forward``)."""
 
 
@@ -76,7 +78,7 @@ class Layer(torch.nn.Module):
             self.register_parameter(name, value)
         for name, value in constants.items():
             self.register_buffer(name, torch.as_tensor(value))
-        self._own = (*parameters, *constants)
+        self._own = {*parameters, *constants}
         self._free = [name for name in self._names if name not in self._own]
         self._layout, self._n_graphs, self._ad = layout, n_graphs, ad
         self._graphs: OrderedDict[Key, _Graph] = OrderedDict()
@@ -101,7 +103,9 @@ class Layer(torch.nn.Module):
         parameters. Raises GraphError naming the argument for a wrong number, type or shape.
         """
         tensors = self._bound(args, named)
-        graph, sent, tokens = self._as_before(tensors) or self._looked_at(tensors)
+        graph, sent, tokens = self._as_before(tensors) or self._looked_at(
+            dict(zip(self._names, tensors, strict=True))
+        )
         device, compiled = graph.device, graph.compiled
         found = apply(compiled, *sent, tokens=tokens, shapes=graph.shapes)
         out = [t if t.device == device else t.to(device) for t in found]
@@ -112,19 +116,19 @@ class Layer(torch.nn.Module):
             return dict(zip(graph.names, out, strict=True))
         return out[0] if graph.single else tuple(out)
 
-    def _as_before(self, tensors: Mapping[str, Any]) -> _Call | None:
+    def _as_before(self, tensors: Sequence[Any]) -> _Call | None:
         """The call where all arguments are of the same kinds as in the one before, and integers of
         the same values; else None."""
         graph = None if self._latest is None else self._latest[1]
         if graph is None or graph.prepared is None:
             return None
         sent: list[torch.Tensor] = []
-        for tensor, known in zip(tensors.values(), graph.prepared, strict=True):
+        for tensor, known in zip(tensors, graph.prepared, strict=True):
             ready = known.ready(tensor)
             if ready is None:
                 return None
             sent.append(ready)
-        return graph, sent, [known.token for known in graph.prepared]
+        return graph, sent, graph.tokens
 
     def _looked_at(self, tensors: Mapping[str, Any]) -> _Call:
         """The call for any arguments."""
@@ -153,6 +157,7 @@ class Layer(torch.nn.Module):
         graph = self._graph((device, tuple(leaves)))
         ready_for = tuple(p for p in map(self._prepared.get, tensors) if p is not None)
         graph.prepared = ready_for if len(ready_for) == len(tensors) else None
+        graph.tokens = [known.token for known in ready_for]
         return graph, sent, tokens
 
     def close(self) -> None:
@@ -177,7 +182,19 @@ class Layer(torch.nn.Module):
 
     # -- inside
 
-    def _bound(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    def _bound(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """The arguments in order, with those that the layer holds."""
+        if named or len(args) != len(self._free):
+            args = self._in_order(args, named)
+        given, held = iter(args), {**self._buffers, **self._parameters}
+        # A parametrization puts a property in place of what was registered.
+        return [
+            (held[n] if n in held else getattr(self, n)) if n in self._own else next(given)
+            for n in self._names
+        ]
+
+    def _in_order(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """The arguments that the layer does not hold, as its function has them."""
         free = self._free
         what = _call_name(self._build)
         if len(args) > len(free):
@@ -191,7 +208,7 @@ class Layer(torch.nn.Module):
         missing = [name for name in free if name not in given]
         if missing:
             raise GraphError(f"{what}: no tensor for {', '.join(map(repr, missing))}")
-        return {n: getattr(self, n) if n in self._own else given[n] for n in self._names}
+        return [given[name] for name in free]
 
     def _shares(self, device: torch.device) -> bool:
         """Whether tensors on a device need not go through the host."""

@@ -79,7 +79,7 @@ class Recorded(Protocol):
         ...
 
     def check(self) -> None:
-        """Raises DeviceError when it must not be submitted."""
+        """Raises DeviceError when it is closed, or what it was recorded for is gone."""
         ...
 
 
@@ -192,9 +192,8 @@ class Transfer:
         return self._commands
 
     def check(self) -> None:
-        """Raises DeviceError when the device or this is closed, or when an image is gone."""
-        self._ctx.enter()
-        if self._closed:
+        """Raises DeviceError when this is closed, or when an image is gone."""
+        if self._closed or self._ctx.closed:
             raise DeviceError(f"{self.what} is closed")
         for image in self._images:
             if isinstance(image, Image) and not image.alive:
@@ -241,7 +240,8 @@ class Batch:
 
     def start(self) -> None:
         """Submits, without waiting: ``finish`` does, or what is done with the device next. Raises
-        DeviceError as the parts do."""
+        DeviceError as the parts do, and when the device is closed."""
+        self._ctx.enter()
         for part in self._parts:
             part.check()
         self._ctx.start(self._info[0], self._what)

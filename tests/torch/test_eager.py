@@ -16,7 +16,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture
 def no_plans(monkeypatch):
-    for name in ("_plans", "_rows"):
+    for name in ("_plans", "_rows", "_halved", "_batches"):
         monkeypatch.setattr(eager, name, type(getattr(eager, name))())
 
 
@@ -84,3 +84,65 @@ def test_gradient_reaches_tables_and_images(no_plans):
     out.sum().backward()
     np.testing.assert_allclose(table.grad, np.full((3, 1), 2 / 3), atol=1e-6)
     np.testing.assert_allclose(image.grad, np.full((1, 1, 2, 1), 2.0), atol=1e-6)
+
+
+def test_a_batch_that_does_not_fit_is_halved_until_it_does(no_plans, monkeypatch):
+    """Four images of 64 x 64 under a limit that two of them keep: values and gradients are those
+    without a limit, also of what all images share."""
+    rng = np.random.default_rng(3)
+    given = torch.tensor(rng.uniform(-1, 1, (4, 64, 64, 3)), dtype=torch.float32)
+    shared = torch.tensor(rng.uniform(-1, 1, (1, 64, 64, 3)), dtype=torch.float32)
+    weights = torch.tensor(rng.uniform(-1, 1, (4, 64, 64, 3)), dtype=torch.float32)
+
+    def step(product):
+        x, y = given.clone().requires_grad_(), shared.clone().requires_grad_()
+        out = product(x, y)
+        (out * weights).sum().backward()
+        return out.detach(), x.grad, y.grad
+
+    def ours(x, y):
+        return eager.call("product", lambda a, b: [a * b], [x, y])[0]
+
+    runtime, refused, whole = eager.engine().runtime, [], eager._call
+
+    def watched(key, build, images, tables, batch=None):
+        try:
+            return whole(key, build, images, tables, batch)
+        except eager.OutOfMemoryError:
+            refused.append(len(images[0]))
+            raise
+
+    monkeypatch.setattr(eager, "_call", watched)
+    runtime.release()
+    memory = runtime.device.memory
+    # RGBA32F images of four layers take 0.26 MB: two inputs, the output, its gradient and theirs.
+    monkeypatch.setattr(memory, "budget", memory.taken() - memory.unused() + 1_100_000)
+    found = step(ours)
+    assert refused and refused[0] == 4
+    for a, b in zip(found, step(torch.mul), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    n = len(refused)
+    step(ours)
+    assert len(refused) == n  # what did not fit is not tried again
+
+
+def test_the_largest_plan_is_halved_when_memory_ran_out(no_plans):
+    """So that plans which do not fit side by side are not compiled again in each step."""
+    sizes = []
+
+    def build(x):
+        sizes.append(x.layers)
+        return [F.sin(x)]
+
+    large = torch.rand(4, 128, 128, 3, requires_grad=True)
+    small, single = torch.rand(4, 2, 2, 3, requires_grad=True), torch.rand(1, 256, 256, 3)
+    for _ in range(2):
+        for x in (large, small, single.requires_grad_()):
+            (out,) = eager.call("sine", build, [x])
+            torch.testing.assert_close(out.detach(), torch.sin(x.detach()))
+            (g,) = torch.autograd.grad(out.sum(), x)
+            torch.testing.assert_close(g, torch.cos(x.detach()))
+        if len(sizes) == 3:
+            for f in eager.engine().runtime.on_full:
+                f()
+    assert sizes == [4, 4, 1, 2, 4, 1]

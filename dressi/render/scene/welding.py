@@ -187,7 +187,9 @@ class Welding:
         same among them, and ``warn_of_open_seams`` has nothing new to say. False where that is not
         known."""
         p = np.asarray(positions, np.float32).reshape(-1, 3)
-        if len(p) != self.n or (p[self.repeats] != p[self.first]).any():
+        if len(p) != self.n:
+            return False
+        if len(self.repeats) and (p[self.repeats] != p[self.first]).any():
             return False
         if len(self.ends) < 2:
             return True

@@ -104,7 +104,8 @@ def texture(
         has_bias=is_mip and mip_level_bias is not None,
         many=cube and tex.shape[0] > 1,
     )
-    out = call(("texture", options), lambda *v: _graph(options, v), [*places, *texels])
+    divisible, images = not cube, [*places, *texels]  # the faces of cubes are layers too
+    out = call(("texture", options), lambda *v: _graph(options, v), images, divisible=divisible)
     whole = joined(out)
     return whole if whole.shape[0] == n else whole.expand(n, -1, -1, -1)
 
