@@ -78,7 +78,9 @@ def test_a_view_without_weights_says_nothing() -> None:
     right = faired_between_rims(hull, masks[1:], matrices[1:])
     made = faired_between_rims(hull, wrong, matrices, weights)
     np.testing.assert_allclose(made.positions, right.positions, atol=1e-5)
-    assert off_ball(faired_between_rims(hull, wrong, matrices)) > 5.0 * off_ball(right)
+    believed = faired_between_rims(hull, wrong, matrices)
+    assert np.abs(believed.positions - right.positions).max() > 1e-3
+    assert off_ball(believed) < 2.0 * off_ball(right)  # it stood out before: nothing is cut off
 
 
 def test_errors() -> None:

@@ -34,7 +34,8 @@ ANCHOR = 1e-3
 NEAR_PX = 1.5
 """Of a rim to its outline: contours farther inside are those of one part before another."""
 SLACK_PX = 0.5
-"""That the surface may stand out of a silhouette: outlines of photos are not better than that."""
+"""That the surface may stand out of a silhouette: outlines of photos are not better than that.
+Where it stood out more (cameras that are a little off contradict each other), it still may."""
 _SMOOTHING_PX = 0.7  # of outlines, as in a hull
 
 
@@ -50,9 +51,9 @@ def faired_between_rims(
     in [0, 1]. matrices: (views, 4, 4) world to clip. weights: (views, H, W, 1), pixels without any
     say nothing. A vertex is on the rim of a view where it is seen edge-on within NEAR_PX of the
     outline; of those at one place of an outline the one that the bending pulls inward least counts:
-    a silhouette says that its ray meets the object somewhere. The surface ends within SLACK_PX of
-    all silhouettes that it was within. It may end folded: see ``untangle``. Raises GraphError (a
-    bad mesh, shapes, values).
+    a silhouette says that its ray meets the object somewhere. The surface stands out of silhouettes
+    by no more than SLACK_PX, or than it did. It may end folded: see ``untangle``. Raises GraphError
+    (a bad mesh, shapes, values).
     """
     mesh.check()
     views = silhouettes("faired_between_rims", masks, matrices, _SMOOTHING_PX)
@@ -68,13 +69,14 @@ def faired_between_rims(
     edges = EdgeTable.of(mesh.faces).edges
     degree = np.asarray(joined.sum(axis=1)).ravel()
     laplacian = (diags(1.0 / np.maximum(degree, 1.0)) @ joined - identity(len(points))).tocsr()
+    slack = np.maximum(SLACK_PX, -_lowest(views, known, points, 0.0, in_pixels=True))
     for _ in range(TURNS):
         edge = float(np.linalg.norm(points[edges[:, 0]] - points[edges[:, 1]], axis=1).mean())
         normals = _normals(points, mesh.faces, joined)
         rims = _rims(views, known, points, normals, edges)
         way = _least_bending(views, rims, points, normals, laplacian, edge)
         points = points + np.clip(way, -edge, edge)[:, None] * normals
-        points = _within(views, known, points, normals)
+        points = points + np.minimum(_lowest(views, known, points, slack), 0.0)[:, None] * normals
     return replace(mesh, positions=points.astype(np.float32))
 
 
@@ -142,9 +144,16 @@ def _least_bending(
     return solved(held)
 
 
-def _within(views: Silhouettes, known: Bools, points: Floats, normals: Floats) -> Floats:
-    """Return the points, those that stand out of a silhouette by more than SLACK_PX moved back."""
+def _lowest(
+    views: Silhouettes,
+    known: Bools,
+    points: Floats,
+    slack_px: Floats | float,
+    in_pixels: bool = False,
+) -> Floats:
+    """Return (V,): the least distance of each point to an outline, slack added, positive inside;
+    world units or pixels. Infinite where no view knows."""
     away, seen, per_unit, pixel = distances_in_views(views, points)
-    seen &= _known(known, pixel)
-    lowest = np.where(seen, (away + SLACK_PX) / per_unit, np.inf).min(axis=0)
-    return np.asarray(points + np.minimum(lowest, 0.0)[:, None] * normals)
+    unit = 1.0 if in_pixels else per_unit
+    counted = seen & _known(known, pixel)
+    return np.asarray(np.where(counted, (away + slack_px) / unit, np.inf).min(axis=0))
