@@ -286,10 +286,11 @@ def _demo(args: argparse.Namespace) -> None:
 
 
 def _fit(args: argparse.Namespace) -> None:
+    from dressi.apps.each_out import run_each_out
     from dressi.apps.photos import PhotoOptions, run_fit
 
     args.live = live_address(args)
-    run_fit(_given(PhotoOptions, args))
+    (run_each_out if args.each_out else run_fit)(_given(PhotoOptions, args))
 
 
 def _bench(args: argparse.Namespace) -> None:

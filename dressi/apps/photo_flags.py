@@ -6,12 +6,18 @@ import argparse
 
 SEGMENTS = ("places", "grabcut")
 
-PHOTO_WITHOUT = ("hull", "remesh", "preconditioning", "occlusion", "consistency")
+PHOTO_WITHOUT = ("hull", "remesh", "preconditioning", "occlusion", "fairing", "consistency")
 """What a fit to photos can leave out, to see what it is good for."""
 
 
 def add_photo_flags(fit: argparse.ArgumentParser) -> None:
-    """Add what ``PhotoOptions`` has about masks and cameras."""
+    """Add what ``PhotoOptions`` has about masks, cameras and photos that are kept out."""
+    fit.add_argument(
+        "--each-out",
+        action="store_true",
+        help="keep every photo out once: a fit per pair of photos, and their figures beside those "
+        "of visual hulls (default no)",
+    )
     fit.add_argument(
         "--masks",
         metavar="DIR",

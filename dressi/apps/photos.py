@@ -78,6 +78,8 @@ class PhotoOptions:
     refine_cameras: bool = False
     segment: str = "places"
     without: tuple[str, ...] = ()
+    each_out: bool = False
+    """Every photo is kept out once, see ``dressi.apps.each_out``."""
     live: Address | None = None
     """Where the fit is shown while it runs; None: nowhere."""
 
@@ -136,6 +138,7 @@ def run_fit(options: PhotoOptions) -> dict[str, Any]:
     copy_ms = copy1024_ms(options.device)
     result = {**figures, "copy1024_ms": copy_ms, **_figures(task, fit, coverage, colour)}
     result |= extra | {
+        "heldout_hull_iou": _hull_iou(task, fit.start, options),
         "vertices": len(fit.mesh.positions),
         "iterations": task.iterations,
         "texture_iterations": options.texture_iterations,
@@ -234,7 +237,8 @@ def _fit(task: _Task, options: PhotoOptions) -> tuple[dict[str, str], Reconstruc
     refine = Refinement() if options.refine_cameras else None
     plan = Plan(
         rounds, painting, weights=PHOTO_WEIGHTS, doubted=task.given.found, refine=refine,
-        carving=photo_carving(task.iterations, task.size), without=frozenset(options.without),
+        carving=photo_carving(task.iterations, task.size), fairing=True,
+        without=frozenset(options.without),
     )  # fmt: skip
     # Of an estimated box the object may reach the sides.
     half = BOX_MARGIN * (task.given.box[1] - task.given.box[0]) / 2.0 * scale_of(task.given.box)
@@ -308,6 +312,17 @@ def _figures(
         **problem_figures(fit.mesh),
         "said": list(fit.said),
     }
+
+
+def _hull_iou(task: _Task, start: Mesh, options: PhotoOptions) -> float | None:
+    """Return the IoU of the visual hull that a fit began with in the photos that were kept out,
+    their mean; None where it began with something else."""
+    if start.name != "hull":
+        return None
+    size, known = task.given.images.shape[2:0:-1], ~task.given.doubted[task.kept]
+    cover = render(start, task.given.matrices[task.kept], size, None, 1, options.device)[0]
+    pairs = zip(cover * known, task.given.masks[task.kept] * known, strict=True)
+    return float(np.mean([iou(a, b) for a, b in pairs]))
 
 
 def _sheets(

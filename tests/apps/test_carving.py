@@ -58,7 +58,7 @@ def test_without_consistency_or_colours_a_surface_is_not_carved() -> None:
     ):
         made = reconstruct(given, how)
         assert not made.courses and np.allclose(made.mesh.positions, bump, atol=1e-5)
-    with pytest.raises(GraphError, match=r"known: .*occlusion, consistency"):
+    with pytest.raises(GraphError, match=r"known: .*occlusion, fairing, consistency"):
         reconstruct(pictures(), plan(without=frozenset({"luck"})))
 
 
@@ -80,7 +80,7 @@ def test_a_cap_sinks_where_masks_stay_covered_and_only_there() -> None:
 
 
 def test_the_flag_leaves_out_what_the_pipeline_knows() -> None:
-    assert set(PHOTO_WITHOUT) - {"consistency"} < set(WITHOUT)
+    assert set(PHOTO_WITHOUT) - {"consistency", "fairing"} < set(WITHOUT)
     given = ["fit", "--images", "a", "--cameras", "b"]
     assert _parser().parse_args(given).without == []
     assert _parser().parse_args([*given, "--without", "consistency"]).without == ["consistency"]

@@ -17,6 +17,7 @@ SIZE = 160
 WAVES = np.random.default_rng(4)
 WAVE = WAVES.normal(size=(24, 3)) * 9.0
 PHASE = WAVES.uniform(0.0, 2.0 * np.pi, 24)
+LAMP = np.array([0.36, 0.48, 0.8])
 
 
 def marbled(places: Floats) -> Floats:
@@ -36,9 +37,14 @@ def cameras(n: int = 12) -> Floats:
 
 
 def ball_photos(
-    matrices: Floats, contrast: float = 1.0, gain: npt.ArrayLike = 1.0, noise: float = 0.0
+    matrices: Floats,
+    contrast: float = 1.0,
+    gain: npt.ArrayLike = 1.0,
+    noise: float = 0.0,
+    gloss: float = 0.0,
 ) -> tuple[Floats, Floats]:
-    """Photos (n, H, W, 3) of the unit ball, and its masks, by intersecting rays."""
+    """Photos (n, H, W, 3) of the unit ball, and its masks, by intersecting rays. gloss: of a lamp
+    in the direction LAMP, which the ball mirrors in a lobe 10 degrees wide."""
     at = (np.arange(SIZE) + 0.5) / SIZE * 2.0 - 1.0
     x, y = np.meshgrid(at, at)
     colour, cover = [], []
@@ -55,6 +61,9 @@ def ball_photos(
         hit = square > 0.0
         place = near + (-half - np.sqrt(np.maximum(square, 0.0)))[..., None] * way
         value = 0.5 + contrast * (marbled(place) - 0.5)
+        middle = LAMP - way
+        middle /= np.linalg.norm(middle, axis=-1, keepdims=True)
+        value += gloss * np.maximum((place * middle).sum(-1), 0.0) ** 60
         colour.append(np.where(hit, value, 0.0))
         cover.append(hit)
     images = np.stack(colour) * np.reshape(np.asarray(gain, float), (-1, 1, 1))

@@ -10,7 +10,7 @@ import pytest
 
 from dressi.errors import GraphError
 from dressi.render.fit import consistent_offsets, grey_photos, patch_scores
-from dressi.render.fit.consistent_offsets import thickness
+from dressi.render.fit.consistent_offsets import _beyond, thickness
 from dressi.render.fit.photo_consistency import pixel_sizes
 from dressi.render.scene import icosphere
 from tests.helpers.marbled_ball import Floats, ball_photos, cameras, photos, with_bump
@@ -86,6 +86,22 @@ def test_what_is_too_full_moves_to_where_the_object_is() -> None:
 def test_without_texture_nothing_moves(contrast: float) -> None:
     found = consistent_offsets(with_bump(0.1), photos(contrast), 0.2)
     assert np.abs(found.distances).max() < 0.005
+
+
+def test_a_highlight_is_not_taken_for_a_surface() -> None:
+    matrices = cameras()
+    colour, masks = ball_photos(matrices, 0.02, noise=0.002, gloss=0.4)
+    glossy = grey_photos(colour, masks, matrices, spacing_px=1.5)
+    found = consistent_offsets(icosphere(4), glossy, 0.2)
+    assert np.abs(found.distances).max() < 0.03 and np.abs(found.distances).mean() < 0.002
+
+
+def test_a_score_that_rises_up_to_the_last_offset_has_no_peak() -> None:
+    scores = np.array([[0.1, 0.2, 0.3, 0.9, 0.4, 0.5], [0.1, 0.2, 0.3, 0.4, 0.5, 0.9]])
+    scores = np.concatenate([scores, np.full((1, 6), np.nan)])
+    offsets = np.arange(-1.0, 5.0)
+    beyond = _beyond(scores, offsets, np.array([2.0, 4.0, 0.0]))
+    np.testing.assert_array_equal(beyond, [0.5, 0.9, np.nan])
 
 
 def test_sides_that_are_near_do_not_meet() -> None:

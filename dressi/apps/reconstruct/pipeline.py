@@ -1,5 +1,5 @@
-"""The pipeline: a start, rounds that grow finer, each with a check, carving where photos agree (of
-photos), then shape and texture together.
+"""The pipeline: a start, rounds that grow finer, each with a check; of photos, fairing between
+rims, and carving where they agree; then shape and texture together.
 
 In: ``Pictures`` of an object, in any units. Out: ``Reconstruction``: a mesh with a texture, and how
 it came to be. No parameter depends on the object.
@@ -23,7 +23,7 @@ from dressi.apps.reconstruct.rounds import Course, LossWeights, Round, fit_round
 from dressi.apps.reconstruct.texture import Painting, paint
 from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError
-from dressi.render.fit import bake_texture, unwrap, visual_hull
+from dressi.render.fit import bake_texture, faired_between_rims, unwrap, visual_hull
 from dressi.render.scene import Mesh, icosphere, surface_problems
 
 EXTENT = 2.0
@@ -40,7 +40,9 @@ class Plan:
     (photos): they are filled, and have no weight. rounds: one after another. painting: the last
     one; None: no texture. texture: texels on a side. box: (2, 3) lowest and highest corner, world
     units, around the object: where the masks leave sides of the hull open, a sphere in it is the
-    start. without: of WITHOUT. refine: how cameras are refined; None: they stay."""
+    start. without: of WITHOUT. refine: how cameras are refined; None: they stay. fairing:
+    whether the surface is made fair between rims after each round; carving: where photos agree, at
+    the end; None: not."""
 
     rounds: tuple[Round, ...]
     painting: Painting | None
@@ -52,6 +54,7 @@ class Plan:
     box: npt.NDArray[np.float64] | None = None
     without: frozenset[str] = frozenset()
     refine: Refinement | None = None
+    fairing: bool = False
     carving: Carving | None = None
 
 
@@ -143,7 +146,7 @@ def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None)
             one = replace(plan.rounds[0], faces=CAMERA_FACES, iterations=half)
             mesh = fit.hull_again(fit.moved(mesh, one, "cameras", 0))
         for k, one in enumerate(rounds):
-            mesh = fit.moved(mesh, one, f"shape {k + 1} of {len(rounds)}", k)
+            mesh = fit.faired(fit.moved(mesh, one, f"shape {k + 1} of {len(rounds)}", k))
         if plan.carving is not None and "consistency" not in plan.without:
             mesh = fit.carved(mesh, plan.carving)
         gains, texture = np.ones((len(pictures), 3)), None
@@ -203,6 +206,14 @@ class _Fit:
             return started(self.ideal(), replace(self.plan, box=None))[0]
         except GraphError:
             return mesh
+
+    def faired(self, mesh: Mesh) -> Mesh:
+        """Return the mesh with the least bending between rims, in order if it was, where asked."""
+        if not self.plan.fairing or "fairing" in self.plan.without:
+            return mesh
+        seen = self.ideal().shrunk(self.plan.rounds[-1].size)
+        made = faired_between_rims(mesh, seen.coverage, seen.matrices, seen.weights)
+        return repaired(made, mesh)
 
     def carved(self, mesh: Mesh, how: Carving) -> Mesh:
         """Return the mesh where the photos agree; as it is where there are none."""

@@ -3,9 +3,10 @@
 losses and regularizers (in the graph), reparameterization (Large Steps, with its sparse inverse
 factor in dissection), hull (a start from silhouettes; silhouettes, isosurface), remeshing between
 rounds (edits, relaxation, edge_lengths), untangling (winding); photo_consistency and
-consistent_offsets, which carve what silhouettes leave too full; atlas, bake and fill (textures;
-their linear system in texel_system); metrics of pictures, surface_metrics of surfaces (by closest
-and visibility); views (what each view shows, as arrays) and pictures of a surface for people.
+consistent_offsets, which carve what silhouettes leave too full; rim_fairing (least bending between
+the rims of silhouettes); atlas, bake and fill (textures; their linear system in texel_system);
+metrics of pictures, surface_metrics of surfaces (by closest and visibility); views (what each view
+shows, as arrays) and pictures of a surface for people.
 """
 
 from dressi.render.fit.atlas import unwrap
@@ -40,6 +41,7 @@ from dressi.render.fit.remeshing import mean_edge_length, remesh
 from dressi.render.fit.reparameterization import LargeSteps, large_steps
 from dressi.render.fit.retreating import retreat
 from dressi.render.fit.rgbd import depth_loss, landmark_loss, metric_depth, project_points
+from dressi.render.fit.rim_fairing import faired_between_rims
 from dressi.render.fit.surface_metrics import SurfaceMetrics, sample_surface, surface_metrics
 from dressi.render.fit.untangling import untangle
 from dressi.render.fit.views import Evaluator, ViewRaster, chart_texels, view_rasters
@@ -66,6 +68,7 @@ __all__ = [
     "edge_length_loss",
     "edge_table",
     "enclosed_surface",
+    "faired_between_rims",
     "fill_seams",
     "grey_photos",
     "iou",

@@ -3,7 +3,8 @@
 In: a mesh near the surface, photos. Out: a distance per vertex. Silhouettes leave hollows too full,
 and what lies between two photos; there patches look alike only where the surface really is. The
 distances minimize the sum of what photos say of each vertex and of slopes between neighbours; where
-photos say nothing, or nothing clearly better than the surface as it is, they go to 0.
+photos say nothing, nothing clearly better than the surface as it is, or farther inside just as much
+(a highlight is the mirror image of a lamp, which lies behind the surface), they go to 0.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ ANCHOR = 0.002
 THIN = 0.45
 """Share of the way to the opposite side that a vertex may move: two sides do not meet."""
 LEAST_GAIN, CLEAR_GAIN = 0.05, 0.15
-"""Gain of the score from which on it counts, and from which on it counts in full."""
+"""Gain of the score, over that of the surface as it is and over that of all places farther inside,
+from which on it counts, and from which on it counts in full."""
+BEYOND = 2
+"""Offsets from the chosen one to what is farther inside: nearer ones are of the same peak."""
 LEAST_SCORE, CLEAR_SCORE = 0.3, 0.5
 """The same of the score."""
 RINGS = 4
@@ -94,8 +98,11 @@ def consistent_offsets(mesh: Mesh, photos: GreyPhotos, reach: float) -> Consiste
     known = np.isfinite(now) & np.isfinite(best)
     weight = np.where(known, 1.0, 1e-6)
     gain = _averaged(np.where(known, best - now, 0.0), joined, weight, RINGS)
+    clear = best - _beyond(scores, offsets, wanted)
+    clear = _averaged(np.where(known, clear, 0.0), joined, weight, RINGS)
     score = _averaged(np.where(known, best, 0.0), joined, weight, RINGS)
-    share = _rising(gain, LEAST_GAIN, CLEAR_GAIN) * _rising(score, LEAST_SCORE, CLEAR_SCORE)
+    share = _rising(np.minimum(gain, clear), LEAST_GAIN, CLEAR_GAIN)
+    share *= _rising(score, LEAST_SCORE, CLEAR_SCORE)
     distances = _averaged(wanted * share, joined, np.ones(len(points)), 2)
     return ConsistentOffsets(distances, directions, now, best)
 
@@ -158,9 +165,22 @@ def _smooth_choice(cost: Floats, offsets: Floats, joined: csr_matrix, edge: floa
 
 def _at(scores: Floats, offsets: Floats, distances: Floats) -> Floats:
     """Return (V,): the score at the offset nearest to each distance."""
+    return np.asarray(scores[np.arange(len(scores)), _row(offsets, distances)])
+
+
+def _beyond(scores: Floats, offsets: Floats, distances: Floats) -> Floats:
+    """Return (V,): the highest score farther inside than each distance; that at the distance where
+    there is none: a score that rises up to the end has no peak."""
+    farther = np.arange(len(offsets)) >= _row(offsets, distances)[:, None] + BEYOND
+    farther &= np.isfinite(scores)
+    highest = np.where(farther, scores, -np.inf).max(axis=1)
+    return np.where(farther.any(axis=1), highest, _at(scores, offsets, distances))
+
+
+def _row(offsets: Floats, distances: Floats) -> npt.NDArray[np.int64]:
+    """Return (V,): which offset is nearest to each distance."""
     place = (distances - offsets[0]) / (offsets[1] - offsets[0])
-    row = np.clip(np.round(place).astype(np.int64), 0, len(offsets) - 1)
-    return np.asarray(scores[np.arange(len(scores)), row])
+    return np.clip(np.round(place).astype(np.int64), 0, len(offsets) - 1)
 
 
 def _averaged(values: Floats, joined: csr_matrix, weight: Floats, rings: int) -> Floats:
