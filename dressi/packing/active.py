@@ -18,11 +18,13 @@ from dressi.packing.obstacles import (
     BUFFERS,
     IMAGES,
     INPUTS,
+    LOOPS,
     MOST_CARRIED,
     SAMPLED,
     SCATTERED,
     Obstacle,
     input_obstacle,
+    no_use,
     output_obstacle,
 )
 from dressi.packing.options import LOOK_AHEAD
@@ -154,7 +156,7 @@ class Active:
         """Index of a unit -> number of its users in the substage."""
         self.masks: dict[int, int] = {}
         """Uid of an input -> its mask."""
-        self.use = [0] * 7
+        self.use = no_use()
         self.levels = [0]
         """Highest level of the units, after each that joined."""
 
@@ -194,6 +196,7 @@ class Active:
                 return obstacle
         limits = self.context.limits
         use = self.use.copy()
+        use[LOOPS] += candidate.unit.loops
         masks: list[tuple[int, int | None, int | None]] = []
         outputs: list[Variable] = []
         for v, uid, planes, buffer, final in candidate.outputs:

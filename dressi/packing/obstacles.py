@@ -15,13 +15,19 @@ from dressi.ad.graph import Variable
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.units import domain_text
 
-INPUTS, SAMPLED, SAMPLERS, BUFFERS, IMAGES, SCATTERED, LEAVES = range(7)
+INPUTS, SAMPLED, SAMPLERS, BUFFERS, IMAGES, SCATTERED, LEAVES, LOOPS = range(8)
 """Positions in a ``Use``: input attachments, sampled images, samplers, storage buffers, planes of
-images written, buffers that it adds to (among the storage buffers), and of the input attachments
-those of leaves."""
+images written, buffers that it adds to (among the storage buffers), of the input attachments those
+of leaves, and Functions that loop."""
 
 Use = list[int]
 """How much of each limit a shader uses."""
+
+
+def no_use() -> Use:
+    """Return the use of a shader of nothing."""
+    return [0] * (LOOPS + 1)
+
 
 _RULES = {
     "domain": "runs over {needed}, the substage over {allowed}",
@@ -97,7 +103,9 @@ def limit_obstacle(
 def output_obstacle(
     use: Use, limits: DeviceLimits, dispatch: bool, stores: bool, ignored: Collection[str] = ()
 ) -> Obstacle | None:
-    """The limits on what a shader writes."""
+    """The limits on what a shader writes, and on what it does."""
+    if use[LOOPS] > limits.loops and "loops" not in ignored:
+        return Obstacle("loops", use[LOOPS], limits.loops, limits.name)
     images, scattered = use[IMAGES], use[SCATTERED]
     allowed = limits.storage_images if stores else limits.color_outputs
     if images > allowed:
@@ -127,7 +135,7 @@ def input_obstacle(
 ) -> Obstacle | None:
     """The limits on what a shader reads, and on all of its descriptors together. spill: inputs for
     which no attachment is left are fetched as textures."""
-    inputs, sampled, samplers, buffers, images, _, leaves = use
+    inputs, sampled, samplers, buffers, images, _, leaves, _ = use
     if spill:
         over = max(0, inputs - most_inputs(use, limits, raster))
         inputs, sampled, leaves = inputs - over, sampled + over, min(leaves, inputs - over)

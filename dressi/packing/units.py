@@ -7,10 +7,12 @@ shader). The packer knows no op by name: only shader type, reads, sizes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from dressi.ad.graph import Function, Size, Variable, topological
+from dressi.ad.kernels import FRAGMENT, kernels
 from dressi.ad.registry import ANY, COMP, FRAG, RASTER, SAME, SAMPLER, VERTEX
 from dressi.packing.accumulate import EXACT
 from dressi.packing.defuse import topological_order
@@ -46,6 +48,8 @@ class Unit:
     reads: tuple[tuple[Variable, str], ...] = ()
     """Inputs from outside the unit (what is inline left out) and how they are read."""
     outputs: tuple[Variable, ...] = ()
+    loops: bool = False
+    """Whether the shader loops for it."""
 
     def __repr__(self) -> str:
         return f"Unit({self.index}: {self.name})"
@@ -141,7 +145,17 @@ def _unit(index: int, functions: Sequence[Function], inline: Collection[int]) ->
         domain_of(first),
         tuple(r for r in reads.values() if r is not None),
         tuple(f.output for f in functions if f.output.fragment_of is None),
+        any(map(_loops, functions)),
     )
+
+
+def _loops(f: Function) -> bool:
+    """Return whether the shader loops for a Function of a pass, more often than drivers unroll."""
+    kernel = kernels(f.op).get(FRAGMENT)
+    return kernel is not None and re.search(_LOOP, kernel.text(f)) is not None
+
+
+_LOOP = re.compile(r"for \((?![^;]*;[^;]*< [1-8];)|while \(")
 
 
 def access(v: Variable, read: str, domain: Domain, uniforms: Collection[int]) -> str:

@@ -15,6 +15,7 @@ from dressi.packing.obstacles import (
     IMAGES,
     INPUTS,
     LEAVES,
+    LOOPS,
     SAMPLED,
     SAMPLERS,
     SCATTERED,
@@ -22,6 +23,7 @@ from dressi.packing.obstacles import (
     Use,
     limit_obstacle,
     most_inputs,
+    no_use,
 )
 from dressi.packing.substage import Substage, rebuilt
 from dressi.packing.task import Context
@@ -30,7 +32,8 @@ from dressi.packing.units import ATTACHMENT, BUFFER, HW_SAMPLER, UNIFORM, in_buf
 
 def use_of(s: Substage) -> Use:
     """Return how much of each limit a substage uses."""
-    use = [0] * 7
+    use = no_use()
+    use[LOOPS] = sum(u.loops for units in (s.units, *s.computed.values()) for u in units)
     for v, accesses in s.reads.values():
         count_input(use, s.access(v, accesses), v.vtype.n_planes, v.creator is None)
     for v in s.outputs:

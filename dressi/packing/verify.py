@@ -17,6 +17,7 @@ from dressi.packing.obstacles import (
     Obstacle,
     attachment_obstacle,
     limit_obstacle,
+    no_use,
 )
 from dressi.packing.plan import BYTES_PER_PIXEL, CULL_MODES, Plan, StagePlan, SubstagePlan
 
@@ -130,7 +131,7 @@ class _Run:
 
 def _obstacle(s: SubstagePlan, stage: StagePlan, limits: DeviceLimits) -> Obstacle | None:
     """The limit that a shader breaks, if any."""
-    use = [0] * 7
+    use = no_use()
     use[IMAGES] = len(s.outputs)
     for b in s.bindings:
         for k in _USES.get(b.kind, ()):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from dressi.errors import DeviceError
-from dressi.packing.limits import UNLIMITED, DeviceLimits
+from dressi.packing.limits import CPU_LOOPS, UNLIMITED, DeviceLimits
 from dressi.vk.api import Api, Arena, CData
 
 FORMATS = {
@@ -203,6 +203,7 @@ def read_limits(
             m.maxDescriptorSetStorageImages,
             MOST_ON_LLVMPIPE if name.startswith("llvmpipe") else UNLIMITED,
         ),
+        loops=CPU_LOOPS if _TYPES.get(properties.deviceType) == "cpu" else UNLIMITED,
         uniform_slots=count(m.maxUniformBufferRange // 16),
         storage_words=m.maxStorageBufferRange // 4,
         group_lanes=min(m.maxComputeWorkGroupInvocations, m.maxComputeWorkGroupSize[0]),

@@ -78,10 +78,10 @@ def test_a_normal_map_comes_nearer_in_a_few_steps_and_under_flashes_more() -> No
         assert figures[f"pear_{light}_texels_counted"] > 0.3
         assert figures[f"pear_{light}_psnr_{light}_db"] > figures[f"pear_{light}_psnr_start_db"] + 2
         assert figures[f"pear_{light}_ratio"] < 0.6
-    assert len(result.conditions) == 3 and len(result.ours) == 1
+    assert len(result.conditions) == 3 and len(result.ours) == 3
 
 
-def test_flashes_are_asked_of_what_scatters_them() -> None:
+def test_conditions_name_the_model_and_hold_or_not_each_for_itself() -> None:
     figures = {
         f"{name}_{light}_{k}": v
         for name in ("matte", "metal")
@@ -99,13 +99,15 @@ def test_flashes_are_asked_of_what_scatters_them() -> None:
         }.items()
     }
     figures["matte_flashes_ratio"] = 0.1
-    claims, ours = normal_claims.conditions(figures, {"matte": True, "metal": False})
+    claims, ours = normal_claims.conditions(figures, ["matte", "metal"])
     assert [holds for _, holds in claims] == [True] * 6
     assert [(text.split(":")[0], holds) for text, holds in ours] == [
         ("matte, grey light", False),
         ("matte, flashes", True),
         ("matte", False),  # level is not nearer
         ("metal, grey light", False),
+        ("metal, flashes", False),
+        ("metal", False),
     ]
 
 

@@ -1,11 +1,11 @@
 """What the paper claims of normal maps from pictures (B.2), and thresholds of ours.
 
-In: the figures of the fits of each model, whether its surface scatters light. Out: conditions.
+In: the figures of the fits of each model. Out: conditions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 Conditions = list[tuple[str, bool]]
@@ -14,13 +14,13 @@ SMALL = 0.2
 """Ours, where the paper says "a small value": share of the dissimilarity at the start."""
 
 
-def conditions(f: dict[str, Any], scatters: Mapping[str, bool]) -> tuple[Conditions, Conditions]:
+def conditions(f: dict[str, Any], names: Sequence[str]) -> tuple[Conditions, Conditions]:
     """Return what the paper claims, the two limits that it names among it; and thresholds of ours.
 
-    f: figures. scatters: of each model by name, whether its surface is more than half a dielectric.
+    f: figures. names: of models.
     """
     claims, ours = [], []
-    for name, scattering in scatters.items():
+    for name in names:
         key = f"{name}_grey"
         start, end = (f[f"{key}_dissimilarity_{k}"] for k in ("start", "end"))
         least, most = (f[f"{key}_dissimilarity_{k}_seen"] for k in ("least", "most"))
@@ -43,9 +43,7 @@ def conditions(f: dict[str, Any], scatters: Mapping[str, bool]) -> tuple[Conditi
             ),
         ]
         ours.append(_small(f, name, "grey light", key))
-        # A metal shows a flash as a highlight. A normal that starts farther off than a highlight is
-        # wide is led away as often as home, however much the pictures tell, so nothing is asked.
-        ours += _scattering(f, name, end) if scattering else []
+        ours += _flashes(f, name, end)
     return claims, ours
 
 
@@ -55,8 +53,10 @@ def _small(f: dict[str, Any], name: str, light: str, key: str) -> tuple[str, boo
     return said, ratio < SMALL
 
 
-def _scattering(f: dict[str, Any], name: str, end: float) -> Conditions:
-    """Lights that cast shades tell more than an even one."""
+def _flashes(f: dict[str, Any], name: str, end: float) -> Conditions:
+    """Lights that cast shades tell more than an even one. Of a metal that fails: it shows a flash
+    as a highlight, and a normal that starts farther off than a highlight is wide is led away as
+    often as home (docs/experiments.md)."""
     key = f"{name}_flashes"
     lit = f[f"{key}_dissimilarity_end"]
     nearer = (f"{name}: flashes end nearer, {lit:.4f} and {end:.4f}", lit < end)

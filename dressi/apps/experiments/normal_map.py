@@ -6,8 +6,8 @@ grey light, a new view in each iteration. The fit starts flat and takes steps of
 difference of the pictures, each vector made of unit length after each step, as in the paper.
 Figure: the paper's dissimilarity, the mean of 1 - cos over texels that are not flat in the true
 map. Then the two limits that the paper names: the same fit under two flashes beside the camera,
-which tell more than uniform light does where a surface scatters them; and how far off texels are
-that few pixels show.
+which tell more than uniform light does where a surface scatters them (of metal they do not); and
+how far off texels are that few pixels show.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def run(settings: Settings) -> Result:
     for label, fit in fits.items():
         key = label.replace(", ", "_")
         figures |= {f"{key}_{k}": v for k, v in _figures(fit).items()}
-    scatters = {Path(name).stem: model.scatters for name, model in models.items()}
-    claims, ours = conditions(figures, scatters)
+    names = [Path(name).stem for name in settings.models]
+    claims, ours = conditions(figures, names)
     return Result(
         figures,
         {"maps": _maps(fits), "renderings": _renderings(fits)},
@@ -136,7 +136,7 @@ def run(settings: Settings) -> Result:
         claims,
         ours=ours,
         notes=["head: Infinite, 3D Head Scan by Lee Perry-Smith, www.triplegangers.com, CC BY 3.0"]
-        * ("head" in scatters),
+        * ("head" in names),
     )
 
 

@@ -35,12 +35,6 @@ class Model:
     true: np.ndarray
     metallic: float
 
-    @property
-    def scatters(self) -> bool:
-        """Whether more than half of the surface is a dielectric, which shows a light from all
-        sides."""
-        return self.metallic < 0.5
-
 
 def load_model(name: str, size: int, coarse: bool) -> Model:
     """Return one of MODELS, or that of a file: a glTF with a normal map, an OBJ with ``relief``.
