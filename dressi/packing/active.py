@@ -163,10 +163,8 @@ class Active:
     @property
     def shelves(self) -> list[tuple[Domain, bool]]:
         """Where units wait that may join: those that write images as long as there is room."""
-        if self.kind == COMP:
-            return []
-        has_room = self.use[IMAGES] < self.most_images
-        return [(self.domain, True), (self.domain, False)] if has_room else [(self.domain, False)]
+        writers = (True, False) if self.use[IMAGES] < self.most_images else (False,)
+        return [] if self.kind == COMP else [(self.domain, writes) for writes in writers]
 
     def why_not(self, candidate: Candidate) -> Obstacle | None:
         """Return what keeps a unit out; None when it fits."""

@@ -7,15 +7,14 @@ shader). The packer knows no op by name: only shader type, reads, sizes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from dressi.ad.graph import Function, Size, Variable, topological
-from dressi.ad.kernels import FRAGMENT, kernels
 from dressi.ad.registry import ANY, COMP, FRAG, RASTER, SAME, SAMPLER, VERTEX
 from dressi.packing.accumulate import EXACT
 from dressi.packing.defuse import topological_order
+from dressi.packing.loops import loops
 
 Domain = tuple[Size, int]
 
@@ -48,8 +47,7 @@ class Unit:
     reads: tuple[tuple[Variable, str], ...] = ()
     """Inputs from outside the unit (what is inline left out) and how they are read."""
     outputs: tuple[Variable, ...] = ()
-    loops: bool = False
-    """Whether the shader loops for it."""
+    loops: bool = False  # whether the shader does for it
 
     def __repr__(self) -> str:
         return f"Unit({self.index}: {self.name})"
@@ -65,8 +63,7 @@ class Unit:
 
     @property
     def is_uniform(self) -> bool:
-        """Cheap work on one pixel, which may be repeated inside a larger shader (whose ``pos`` is
-        another)."""
+        """Cheap work on one pixel, which a larger shader (whose ``pos`` is another) may repeat."""
         return (
             self.domain[0] == (1, 1)
             and self.kind == FRAG
@@ -95,10 +92,8 @@ def is_exact(v: Variable, accumulation: str) -> bool:
 
 def domain_of(f: Function) -> Domain:
     """Return the pixels that run a Function: of its output, or of what a scatter reads."""
-    if f.op.domain is not None:
-        x = f.inputs[f.op.domain]
-        return x.size, x.layers
-    return f.output.size, f.output.layers
+    x = f.output if f.op.domain is None else f.inputs[f.op.domain]
+    return x.size, x.layers
 
 
 def make_units(
@@ -145,17 +140,8 @@ def _unit(index: int, functions: Sequence[Function], inline: Collection[int]) ->
         domain_of(first),
         tuple(r for r in reads.values() if r is not None),
         tuple(f.output for f in functions if f.output.fragment_of is None),
-        any(map(_loops, functions)),
+        any(map(loops, functions)),
     )
-
-
-def _loops(f: Function) -> bool:
-    """Return whether the shader loops for a Function of a pass, more often than drivers unroll."""
-    kernel = kernels(f.op).get(FRAGMENT)
-    return kernel is not None and re.search(_LOOP, kernel.text(f)) is not None
-
-
-_LOOP = re.compile(r"for \((?![^;]*;[^;]*< [1-8];)|while \(")
 
 
 def access(v: Variable, read: str, domain: Domain, uniforms: Collection[int]) -> str:
