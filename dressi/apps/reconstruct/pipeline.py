@@ -41,7 +41,7 @@ class Plan:
     one; None: no texture. texture: texels on a side. box: (2, 3) lowest and highest corner, world
     units, around the object: where the masks leave sides of the hull open, a sphere in it is the
     start. without: of WITHOUT. refine: how cameras are refined; None: they stay. fairing:
-    whether the surface is made fair between rims after each round; carving: where photos agree, at
+    whether the surface is made fair between rims after the rounds; carving: where photos agree, at
     the end; None: not."""
 
     rounds: tuple[Round, ...]
@@ -146,7 +146,8 @@ def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None)
             one = replace(plan.rounds[0], faces=CAMERA_FACES, iterations=half)
             mesh = fit.hull_again(fit.moved(mesh, one, "cameras", 0))
         for k, one in enumerate(rounds):
-            mesh = fit.faired(fit.moved(mesh, one, f"shape {k + 1} of {len(rounds)}", k))
+            mesh = fit.moved(mesh, one, f"shape {k + 1} of {len(rounds)}", k)
+        mesh = fit.faired(mesh)
         if plan.carving is not None and "consistency" not in plan.without:
             mesh = fit.carved(mesh, plan.carving)
         gains, texture = np.ones((len(pictures), 3)), None
