@@ -7,7 +7,7 @@ import pytest
 
 from dressi.errors import GraphError
 from dressi.render.fit import isosurface
-from dressi.render.scene import Mesh, icosphere, surface_problems
+from dressi.render.scene import Mesh, icosphere, surface_genus, surface_problems
 
 
 def torus_values(points, large=0.7, small=0.25, center=(0.0, 0.0, 0.0)):
@@ -42,8 +42,9 @@ def test_a_sphere_with_seams_is_closed():
 def test_genus_counts_the_holes_of_a_chain_of_tori(n_holes):
     centers = 0.7 * (np.arange(n_holes) - 0.5 * (n_holes - 1))  # 0.84 wide: they overlap
     values = [torus_values(grid_points(41), 0.3, 0.12, (x, 0.0, 0.0)) for x in centers]
-    found = surface_problems(surface_of(np.max(values, axis=0)))
-    assert found.genera == (n_holes,)
+    chain = surface_of(np.max(values, axis=0))
+    found = surface_problems(chain)
+    assert found.genera == (n_holes,) and surface_genus(chain) == n_holes
     assert found.is_closed
 
 
@@ -51,7 +52,9 @@ def test_a_genus_belongs_to_its_component():
     parts = [surface_of(torus_values(grid_points(25))), icosphere(1)]
     moved = [p.positions + np.float32([5.0 * i, 0, 0]) for i, p in enumerate(parts)]
     faces = [parts[0].faces, parts[1].faces + len(moved[0])]
-    found = surface_problems(Mesh(np.concatenate(moved), np.concatenate(faces)))
+    both = Mesh(np.concatenate(moved), np.concatenate(faces))
+    found = surface_problems(both)
+    assert surface_genus(both) == 1
     assert found.n_components == 2 and sorted(found.genera) == [0, 1] and found.genus == 1
 
 
@@ -67,7 +70,9 @@ def test_borders_count_as_closed_by_disks():
 
 def test_an_edge_of_three_faces_and_a_face_turned_the_other_way():
     points = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1.0]])
-    three = surface_problems(Mesh(points, np.array([[0, 1, 2], [1, 0, 3], [0, 1, 4]])))
+    mesh = Mesh(points, np.array([[0, 1, 2], [1, 0, 3], [0, 1, 4]]))
+    three = surface_problems(mesh)
+    assert surface_genus(mesh) == -1
     assert three.nonmanifold_edges.tolist() == [[0, 1]] and three.genera == (-1,)
     assert three.genus == -1
     turned = surface_problems(Mesh(points, np.array([[0, 1, 2], [0, 1, 3]])))

@@ -22,7 +22,7 @@ from dressi.render.fit.metrics import distance_to_surface
 from dressi.render.fit.orderly_grid import shell
 from dressi.render.fit.remeshing import mean_edge_length
 from dressi.render.fit.untangling import is_untangled, tangled_vertices
-from dressi.render.scene import Mesh, surface_area, surface_problems
+from dressi.render.scene import Mesh, surface_area, surface_genus, surface_problems
 
 FINER = 4
 """Times that edges are halved around what is tangled: parts of a surface that are nearer to each
@@ -118,7 +118,7 @@ def repaired(mesh: Mesh, before: Mesh) -> Mesh:
 
 def _holes(mesh: Mesh) -> float:
     """Return the number of holes through a mesh, infinity where it is no surface."""
-    genus = surface_problems(mesh).genus
+    genus = surface_genus(mesh)
     return np.inf if genus < 0 else genus
 
 

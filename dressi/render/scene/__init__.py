@@ -56,7 +56,7 @@ from dressi.render.scene.parts import (
     trs_matrix,
 )
 from dressi.render.scene.pear import make_pear
-from dressi.render.scene.problems import SurfaceProblems, surface_problems
+from dressi.render.scene.problems import SurfaceProblems, surface_genus, surface_problems
 from dressi.render.scene.scene import Scene
 from dressi.render.scene.strands import Strands
 from dressi.render.scene.welding import first_alike, tolerance_of, weld
@@ -107,6 +107,7 @@ __all__ = [
     "scene_of",
     "subdivide",
     "surface_area",
+    "surface_genus",
     "surface_problems",
     "tolerance_of",
     "trs_matrix",
