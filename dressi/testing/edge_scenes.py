@@ -316,16 +316,26 @@ from the camera) is not blown up without bound."""
 
 def one_pixel(scene: EdgeScene, d: Array) -> Array:
     """Return the displacement, scaled so that the fastest vertex moves one pixel on the screen."""
-    h, (w_px, h_px) = 1e-6, scene.size
-    ends = []
-    for s in (-h, h):
-        q = np.concatenate([scene.positions + s * d, np.ones((len(d), 1))], 1) @ scene.matrix.T
-        ends.append(q[:, :2] / q[:, 3:] * (0.5 * w_px, 0.5 * h_px))
-    seen = (q[:, 3] > NEAR) & scene.moved & (np.abs(q[:, :2]) < 1.1 * q[:, 3:]).all(1)
-    if not seen.any():
-        seen = q[:, 3] > NEAR
-    speed = np.linalg.norm(ends[1] - ends[0], axis=1)[seen].max() / (2 * h)
+    h = 1e-6
+    (first, _), (last, seen) = (_projected(scene, scene.positions + s * d) for s in (-h, h))
+    speed = np.linalg.norm(last - first, axis=1)[seen].max() / (2 * h)
     return d / max(speed, LEAST_PX)
+
+
+def moved_extent_px(scene: EdgeScene) -> float:
+    """Return half the larger side of the box, on the screen, around the vertices that move."""
+    at, seen = _projected(scene, scene.positions)
+    return float(np.ptp(at[seen & scene.moved], axis=0).max() / 2)
+
+
+def _projected(scene: EdgeScene, positions: Array) -> tuple[Array, Array]:
+    """Return (N, 2), pixels from the middle, and (N,) bool: vertices that move, in the picture or a
+    little beyond; where none is, all before the camera."""
+    q = np.concatenate([positions, np.ones((len(positions), 1))], 1) @ scene.matrix.T
+    before = q[:, 3] > NEAR
+    seen = before & scene.moved & (np.abs(q[:, :2]) < 1.1 * q[:, 3:]).all(1)
+    half = np.array(scene.size) / 2
+    return q[:, :2] / q[:, 3:] * half, seen if seen.any() else before
 
 
 def random_scenes(n: int, first: int = 0) -> list[EdgeScene]:

@@ -10,7 +10,16 @@ import pytest
 from dressi.apps.bench import Settings
 from dressi.apps.bench.reliability import chosen as chosen_figures
 from dressi.apps.reliability import edge_gradients
-from dressi.apps.reliability.edge_gradients import BUILDERS, Found, chosen, is_promised, measure
+from dressi.apps.reliability.edge_gradients import (
+    BUILDERS,
+    STEP_PX,
+    Found,
+    chosen,
+    is_promised,
+    measure,
+    steps_of,
+    truth,
+)
 from dressi.errors import DressiError
 from dressi.testing.edge_scenes import (
     KINDS,
@@ -74,6 +83,23 @@ def test_what_crosses_the_near_plane_ends_there() -> None:
     ].any()
 
 
+def test_differences_are_over_steps_short_beside_what_moves() -> None:
+    """Half a pixel is a third of the small ball: what a difference over it measures is no
+    derivative. Over the step that is taken, it is within 4 % of the limit and 1 - cosine within
+    0.003, where half of it is one sample long."""
+    scene = edge_scene("small ball", 3, "waves", True)
+    step, samples = steps_of(scene, 4)
+    limit, near, far = (derivatives(scene, samples, s) for s in (step / 2, step, STEP_PX))
+
+    def turned(found: np.ndarray) -> float:
+        return float(1 - found @ limit / np.linalg.norm(found) / np.linalg.norm(limit))
+
+    assert near @ limit / (limit @ limit) == pytest.approx(1, abs=0.04) and turned(near) < 3e-3
+    assert turned(far) > 0.02
+    assert np.array_equal(truth(scene, 4), near)
+    assert steps_of(edge_scene("ball"), 4) == (STEP_PX, 4)
+
+
 def test_scenes_follow_from_their_seed_and_move_by_a_pixel() -> None:
     first, again = random_scenes(2 * len(KINDS)), random_scenes(2 * len(KINDS))
     assert {s.kind for s in first} == set(KINDS) and {s.look for s in first} == set(LOOKS)
@@ -96,9 +122,9 @@ def test_words_choose_builders_and_kinds() -> None:
 
 
 def test_a_ratio_and_a_cosine_that_are_off_do_not_hold() -> None:
-    truth = np.array([3.0, 4.0])
-    assert Found(2 * truth, None, truth, 0.0).against(truth) == pytest.approx((2.0, 1.0))
-    rows = list(edge_gradients._verdicts("R16", [Found(np.array([4.0, -3.0]), None, truth, 0.0)]))
+    true = np.array([3.0, 4.0])
+    assert Found(2 * true, None, true, 0.0).against(true) == pytest.approx((2.0, 1.0))
+    rows = list(edge_gradients._verdicts("R16", [Found(np.array([4.0, -3.0]), None, true, 0.0)]))
     assert [r["holds"] for r in rows] == [False] * 4
 
 
@@ -146,8 +172,8 @@ def test_scenes_from_seeds_have_three_rows_and_can_fail(
     """A builder whose gradient is a multiple of the truth."""
     few = [replace(s, directions=s.directions[:2]) for s in random_scenes(2)]
 
-    def measured(ad, scene, builder, truth, own) -> Found:
-        return Found(times * truth, None, truth, 0.0)
+    def measured(ad, scene, builder, true, own) -> Found:
+        return Found(times * true, None, true, 0.0)
 
     monkeypatch.setattr(edge_gradients, "random_scenes", lambda n: few)
     monkeypatch.setattr(edge_gradients, "FEWER_SAMPLES", 2)

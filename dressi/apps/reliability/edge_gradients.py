@@ -38,6 +38,7 @@ from dressi.testing.edge_scenes import (
     WAVES,
     EdgeScene,
     edge_scene,
+    moved_extent_px,
     random_scenes,
 )
 from dressi.testing.supersampled import derivatives
@@ -51,7 +52,10 @@ N_SHIFTS = 4
 FINER = 2
 """Times as many along either axis for differences: there a hard decision is a jump, one of many."""
 STEP_PX = 0.5
-"""Pixels that the fastest vertex moves for a difference."""
+"""Pixels that the fastest vertex moves for a difference, at most."""
+STEP_SHARE = 1 / 16
+"""Of half the extent of what moves, on the screen: a difference over more is not the derivative.
+With a third, as half a pixel is of the small ball, 1 - cosine to the limit is 0.01 to 0.02."""
 SAMPLES, SMALL_SAMPLES = 16, 4
 """Of the reference, per pixel and axis: half a pixel is several samples long, or little is left of
 what moves. With 16 the derivatives of a ball are known to 0.4 % of their norm, with 8 to 1 %."""
@@ -120,6 +124,19 @@ def shifts(n: int) -> np.ndarray:
     return np.stack(np.meshgrid(line, line), -1).reshape(-1, 2)
 
 
+def steps_of(scene: EdgeScene, samples: int) -> tuple[float, int]:
+    """Return the pixels that the fastest vertex moves for a difference, and how many samples per
+    pixel make that as many samples long as STEP_PX is with the given number."""
+    step = min(STEP_PX, STEP_SHARE * moved_extent_px(scene))
+    return step, round(samples * STEP_PX / step)
+
+
+def truth(scene: EdgeScene, samples: int) -> np.ndarray:
+    """Return the derivatives of the reference. samples: per pixel and axis, at least."""
+    step, finer = steps_of(scene, samples)
+    return derivatives(scene, finer, step)
+
+
 def _shifted(scene: EdgeScene, moves: np.ndarray) -> np.ndarray:
     """Return (n, 4, 4): matrices that draw everything so many pixels farther right and down."""
     out = np.tile(np.eye(4), (len(moves), 1, 1))
@@ -179,16 +196,17 @@ class Graph:
     def differences(self, ad: DressiAD) -> np.ndarray:
         """Return central differences of the same, by more shifts."""
         scene, out = self.scene, np.zeros(len(self.scene.directions))
-        finer = _shifted(scene, shifts(N_SHIFTS * FINER))
-        for part in np.split(finer, FINER**2):
+        step, n = steps_of(scene, FINER)
+        finer = _shifted(scene, shifts(N_SHIFTS * n))
+        for part in np.split(finer, n**2):
             ad.send_img(self.matrix, part)
             for k, d in enumerate(scene.directions):
                 for sign in (1, -1):
-                    ad.send_img(self.pos, scene.positions + sign * STEP_PX * d)
+                    ad.send_img(self.pos, scene.positions + sign * step * d)
                     drawn = ad.recv_img(self.picture).astype(np.float64)
                     drawn = drawn.reshape(len(part), *scene.weights.shape)
                     out[k] += sign * (drawn * scene.weights).sum()
-        return out / (2 * STEP_PX * len(finer))
+        return out / (2 * step * len(finer))
 
 
 def load(ad: DressiAD, scene: EdgeScene, builder: Builder) -> Graph:
@@ -257,7 +275,7 @@ def measure(device: str | None, small: bool, words: Sequence[str] = ()) -> Itera
         if small:
             of_kind = [replace(s, directions=s.directions[:SMALL_DIRECTIONS]) for s in of_kind]
         samples = SMALL_SAMPLES if small else FEWER_SAMPLES if sample else SAMPLES
-        true = [derivatives(s, samples, STEP_PX) for s in of_kind]
+        true = [truth(s, samples) for s in of_kind]
         for name in builders:
             with DressiAD(device) as ad:
                 mine = [
@@ -285,12 +303,12 @@ def is_promised(builder: str, scene: EdgeScene) -> bool:
 def _random_rows(device: str | None, builders: Sequence[str]) -> Iterator[Row]:
     """Scenes from seeds against a picture of FEWER_SAMPLES squared samples per pixel."""
     some = random_scenes(N_RANDOM)
-    true = [derivatives(s, FEWER_SAMPLES, STEP_PX) for s in some]
+    true = [truth(s, FEWER_SAMPLES) for s in some]
     for name in builders:
         found = []
-        for scene, truth in zip(some, true, strict=True):
+        for scene, its in zip(some, true, strict=True):
             with DressiAD(device) as ad:
-                found.append(measure_scene(ad, scene, BUILDERS[name], truth, False))
+                found.append(measure_scene(ad, scene, BUILDERS[name], its, False))
         ratio = np.array([f.against(f.true)[0] for f in found])
         off, n, title = np.abs(ratio - 1), len(found), f"R16 {name}, scenes from seeds"
         yield at_most(f"{title}, |ratio - 1|, median", float(np.median(off)), RANDOM_RATIO, n)
