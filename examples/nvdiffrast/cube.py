@@ -3,6 +3,7 @@
 Usage: cube.py [RESOLUTION] [ITERATIONS]. Each step shows the cube from random sides.
 """
 
+import json
 import sys
 
 import numpy as np
@@ -55,4 +56,4 @@ for i in range(iterations):
     first = error if first is None else first
     if i % 50 == 0:
         print(f"{i} loss {loss.item():.5f} mean distance of corners {error:.4f}", flush=True)
-print(f"error {error:.4f} at first {first:.4f}")
+print(json.dumps({"error": error, "first": first}))

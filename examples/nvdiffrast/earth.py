@@ -4,6 +4,7 @@ Usage: earth.py [RESOLUTION] [ITERATIONS]. The pictures are those of a fine text
 fourfold resolution and averaged, so the level of detail has to be right for the texture to be.
 """
 
+import json
 import sys
 
 import numpy as np
@@ -61,4 +62,4 @@ for i in range(iterations):
     schedule.step()
     if i % 25 == 0:
         print(f"{i} loss {loss.item():.5f} texture {error_of(tex):.4f}", flush=True)
-print(f"error {error_of(tex):.4f} at first {first:.4f}")
+print(json.dumps({"error": error_of(tex), "first": first}))

@@ -4,6 +4,7 @@ Usage: envphong.py [RESOLUTION] [ITERATIONS]. The ball shows the environment, an
 moves from picture to picture gives it a highlight: colour and exponent are found too.
 """
 
+import json
 import sys
 
 import numpy as np
@@ -76,4 +77,4 @@ for i in range(iterations):
         print(f"{i} loss {loss.item():.5f} environment {error:.4f}", flush=True)
 error = (env.detach() - env_target).square().mean().sqrt().item()
 found = [round(v, 3) for v in (phong * scale).tolist()]
-print(f"error {error:.4f} at first {first:.4f} phong {found}")
+print(json.dumps({"error": error, "first": first, "phong": found}))

@@ -4,6 +4,7 @@ Usage: pose.py [RESOLUTION] [ITERATIONS] [POSES]. All poses are found at once, o
 minibatch. Each begins 45 degrees away; small random turns that help are kept at first.
 """
 
+import json
 import math
 import sys
 
@@ -106,4 +107,4 @@ for i in range(iterations):
         error = angle_deg(pose.detach(), target)
         print(f"{i} loss {loss.item():.5f} degrees {error.mean().item():.2f}", flush=True)
 error = angle_deg(pose.detach(), target)
-print(f"error {error.median().item():.3f} at first {first:.1f}")
+print(json.dumps({"error": error.median().item(), "first": first}))

@@ -1,5 +1,6 @@
 """A triangle with a colour at each corner, drawn and saved as triangle.png."""
 
+import json
 import sys
 
 import numpy as np
@@ -23,4 +24,5 @@ path = sys.argv[1] if len(sys.argv) > 1 else "triangle.png"
 Image.fromarray((np.clip(pixels, 0, 1) * 255).round().astype(np.uint8)).save(path)
 x, y = 0.5 / 128 - 1 + 40 / 128, 0.5 / 128 - 1 + 60 / 128
 weights = np.array([1 - (x + 0.8) / 1.6 - (y + 0.8) / 1.6, (x + 0.8) / 1.6, (y + 0.8) / 1.6])
-print(f"error {np.abs(picture[0, 60, 40].cpu().numpy() - weights).max():.2e}")
+error = np.abs(picture[0, 60, 40].cpu().numpy() - weights).max()
+print(json.dumps({"error": float(error)}))

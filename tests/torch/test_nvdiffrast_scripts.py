@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import asdict
@@ -37,14 +38,14 @@ def run(script: Path, *arguments: str, timeout: float = 600) -> str:
 
 
 def figures(text: str) -> list[float]:
-    """Numbers after ``error`` and ``first`` of the last line."""
-    words = text.strip().splitlines()[-1].split()
-    return [float(words[words.index(name) + 1]) for name in ("error", "first")]
+    """``error`` and ``first`` of the last line, a JSON object."""
+    found = json.loads(text.strip().splitlines()[-1])
+    return [found["error"], found["first"]]
 
 
 def test_the_triangle_is_drawn_and_saved(tmp_path):
     out = run(SCRIPTS / "triangle.py", str(tmp_path / "triangle.png"))
-    assert float(out.split()[1]) < 1e-5
+    assert json.loads(out)["error"] < 1e-5
     assert (tmp_path / "triangle.png").stat().st_size > 1000
 
 
