@@ -289,6 +289,8 @@ def _fit(args: argparse.Namespace) -> None:
     from dressi.apps.each_out import run_each_out
     from dressi.apps.photos import PhotoOptions, run_fit
 
+    if args.workers and not args.each_out:
+        raise DressiError("--workers shares the fits of --each-out, and there is none")
     args.live = live_address(args)
     (run_each_out if args.each_out else run_fit)(_given(PhotoOptions, args))
 

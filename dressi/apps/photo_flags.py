@@ -19,6 +19,13 @@ def add_photo_flags(fit: argparse.ArgumentParser) -> None:
         "of visual hulls (default no)",
     )
     fit.add_argument(
+        "--workers",
+        type=int,
+        default=0,
+        help="processes that share the fits of --each-out (0: this one alone; docs/many.md; default"
+        " 0)",
+    )
+    fit.add_argument(
         "--masks",
         metavar="DIR",
         help="a picture per photo, bright (or opaque) on the object (default: the photos' alpha, "

@@ -80,6 +80,8 @@ class PhotoOptions:
     without: tuple[str, ...] = ()
     each_out: bool = False
     """Every photo is kept out once, see ``dressi.apps.each_out``."""
+    workers: int = 0
+    """Processes that share the fits of ``each_out``; 0: this one alone."""
     live: Address | None = None
     """Where the fit is shown while it runs; None: nowhere."""
 

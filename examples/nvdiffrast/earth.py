@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import nvdiffrast.torch as dr
 import torch
-from shapes import globe, moved_back, projection, random_rotations, to_clip
+from scenes import globe, moved_back, projection, random_rotations, to_clip
 
 resolution = int(sys.argv[1]) if len(sys.argv) > 1 else 48
 iterations = int(sys.argv[2]) if len(sys.argv) > 2 else 150

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,14 @@ from typing import Any
 import pytest
 
 from dressi.apps import each_out
+from dressi.apps.address import Address
 from dressi.apps.each_out import pairs_out, run_each_out, summary
 from dressi.apps.photos import PhotoOptions
+from dressi.apps.reconstruct.photo_sets import PhotoSet, write_photo_set
+from dressi.apps.reconstruct.targets import target_of_mesh
+from dressi.cli import main
 from dressi.errors import GraphError
+from dressi.render.scene import icosphere
 
 
 @pytest.mark.parametrize("n", [4, 5, 16, 17])
@@ -51,8 +57,33 @@ def test_a_fit_per_pair_has_its_own_folder(tmp_path: Path, monkeypatch: pytest.M
     assert (tmp_path / "each_out.json").is_file()
 
 
-def test_errors() -> None:
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # Dask leaves sockets to the collector
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_pairs_run_side_by_side_on_workers(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="workers are Dask's")
+    photos, out = tmp_path / "photos", tmp_path / "out"
+    write_photo_set(photos, target_of_mesh(icosphere(2)), PhotoSet(views=4, size=64, shadows=0))
+    options = PhotoOptions(
+        str(photos), str(photos / "views_par.txt"), out=str(out), size=32, iterations=2,
+        texture_iterations=0, without=("fairing", "consistency"), each_out=True, workers=2,
+    )  # fmt: skip
+    result = run_each_out(options)
+    assert [row["photos"] for row in result["pairs"]] == [[0, 2], [1, 3]]
+    for row, folder in zip(result["pairs"], ("out_0_2", "out_1_3"), strict=True):
+        written = json.loads((out / folder / "result.json").read_text())
+        assert {k: written[k] for k in each_out.FIGURES} == {k: row[k] for k in each_out.FIGURES}
+        assert written["heldout_photos"] == [f"view{k:02d}.png" for k in row["photos"]]
+        assert row["heldout_iou"] > 0.8
+
+
+def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(GraphError, match="4 photos"):
         pairs_out(3)
     with pytest.raises(GraphError, match="--holdout"):
         run_each_out(PhotoOptions("photos", "cameras", holdout=(0, 1), each_out=True))
+    live = PhotoOptions("photos", "cameras", each_out=True, workers=2, live=Address())
+    with pytest.raises(GraphError, match="--live shows fits of this process"):
+        run_each_out(live)
+    assert main(["fit", "--images", "photos", "--cameras", "cameras", "--workers", "2"]) == 1
+    assert "--workers shares the fits of --each-out" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dressi.apps.experiments import curves
+from dressi.apps.experiments import curves, shapes
 from dressi.apps.experiments.common import flag, make_settings
 from dressi.apps.experiments.curve_claims import read_peer
 from dressi.many import Context
@@ -171,3 +171,27 @@ def test_a_recorded_curve_is_that_of_the_same_fit(tmp_path):
     # Sums in another order are other last bits, which Adam's first steps make whole steps of.
     off = np.abs(recorded.distances[0] - own["distances"])
     assert off.max() < 0.02 * fall, off
+
+
+def test_reconstructions_are_as_near_as_those_of_the_same_schedule(tmp_path):
+    """Pictures, start, remeshing, order of views, rates and weights are shared; silhouettes of
+    another kind and another antialiasing are what is left."""
+    beside, file = tmp_path / "own.json", tmp_path / "peer.json"
+    small = {"size": 48, "views": 6, "iterations": 30, "texture_iterations": 8}
+    flags = [word for name, n in small.items() for word in (flag(name), str(n))]
+    settings = make_settings(shapes.Settings, objects=("torus",), **small)
+    part = {"object": "torus", "without": [], "settings": asdict(settings)}
+    with warm_here() as warm:
+        own = shapes.fit_part(part, Context(tmp_path, None, warm))["figures"]
+    said = {"settings": asdict(settings), "figures": {"objects": {"torus": own}}}
+    beside.write_text(json.dumps(said, default=float))
+    script = [SCRIPTS / "shapes.py", "--objects", "torus", *flags]
+    text = run(*script, "--json", str(file), "--beside", str(beside))
+    peer = json.loads(file.read_text())["figures"]["objects"]["torus"]
+    assert "ours at least as good" in text and "times faster" in text
+    assert peer["faces"] == pytest.approx(own["faces"], rel=0.1)
+    # Half a pixel of 48 is about 1 % of the diagonal.
+    assert peer["chamfer_percent"] < 1.5 * own["chamfer_percent"] < 1.0
+    assert peer["normal_deg"] < 1.5 * own["normal_deg"]
+    assert peer["heldout_psnr_db"] > own["heldout_psnr_db"] - 3.0
+    assert peer["flipped_faces"] == peer["intersecting_faces"] == 0

@@ -22,7 +22,7 @@ from dressi.apps.reconstruct.measure import (
     surface_figures,
 )
 from dressi.apps.reconstruct.pictures import Pictures
-from dressi.apps.reconstruct.pipeline import Plan, Reconstruction, reconstruct, rounds_of
+from dressi.apps.reconstruct.pipeline import Movers, Plan, Reconstruction, reconstruct, rounds_of
 from dressi.apps.reconstruct.rounds import LossWeights
 from dressi.apps.reconstruct.targets import Target, draw, load_target
 from dressi.apps.reconstruct.texture import Painting
@@ -126,8 +126,11 @@ def plan_of(options: TargetOptions) -> Plan:
     )
 
 
-def reconstruct_target(target: Target, options: TargetOptions) -> Outcome:
-    """Draw pictures of an object, reconstruct it from them and measure. Raises GraphError."""
+def reconstruct_target(
+    target: Target, options: TargetOptions, movers: Movers | None = None
+) -> Outcome:
+    """Draw pictures of an object, reconstruct it from them and measure. movers: see
+    ``reconstruct``. Raises GraphError."""
     plan = replace(plan_of(options), box=box_around(target.mesh))
     begin, cpu = time.perf_counter(), time.process_time()
     seen = views_of(target.mesh.positions, around(options.views))
@@ -135,7 +138,7 @@ def reconstruct_target(target: Target, options: TargetOptions) -> Outcome:
     kept = views_of(target.mesh.positions, around(HELD_OUT, GOLDEN_ANGLE / 2.0))
     pictures = draw(target, seen, options.size, options.device)
     given = pictures if options.depth else replace(pictures, depth=None)
-    made = reconstruct(given, plan, options.device)
+    made = reconstruct(given, plan, options.device, movers)
     seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu
     fitted = compared(pictures, seen, made.mesh, made.texture, options.device)
     held_pictures = draw(target, kept, options.size, options.device)
@@ -166,6 +169,7 @@ def _costs(made: Reconstruction, options: TargetOptions) -> dict[str, Any]:
         "geometry_ms": float(np.median([ms for c in shape for ms in c.ms])),
         "texture_ms": float(np.median([ms for c in texture for ms in c.ms])) if texture else 0.0,
         "build_s": sum(c.build_s for c in made.courses.values()),
+        "steps_s": sum(sum(c.ms) for c in made.courses.values()) / 1e3,
         "vertices": len(made.mesh.positions),
         "faces": len(made.mesh.faces),
         "refined": options.refine and bool(texture),

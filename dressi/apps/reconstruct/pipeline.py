@@ -8,6 +8,7 @@ it came to be. No parameter depends on the object.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from dressi.apps.reconstruct.carving import Carving, carved
 from dressi.apps.reconstruct.order import ordered, remeshed, repaired
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.rounds import Course, LossWeights, Round, fit_round
-from dressi.apps.reconstruct.texture import Painting, paint
+from dressi.apps.reconstruct.texture import Painted, Painting, paint
 from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError
 from dressi.render.fit import bake_texture, faired_between_rims, unwrap, visual_hull
@@ -74,6 +75,15 @@ class Reconstruction:
     cameras: CameraState | None = None
 
 
+@dataclass(frozen=True)
+class Movers:
+    """What moves vertices and texels; all else of the pipeline stays as it is. fit_round, paint:
+    functions with the arguments and results of ``rounds.fit_round`` and ``texture.paint``."""
+
+    fit_round: Callable[..., tuple[Mesh, Course]] = fit_round
+    paint: Callable[..., Painted] = paint
+
+
 def rounds_of(iterations: int, size: int) -> tuple[Round, ...]:
     """Return the rounds of a fit to pictures with normals. iterations: of all rounds together.
     size: longer side of the finest pictures, pixels. Raises GraphError for numbers below 1, 8."""
@@ -116,9 +126,11 @@ FAR_ROUND = Round(2500, 128, 150, (16.0, 2.0), (0.3, 0.03), smoothness=20.0)
 """What comes before the others where the start is a sphere: silhouettes pull from afar."""
 
 
-def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None) -> Reconstruction:
-    """Reconstruct an object from its pictures. Raises GraphError (no object in the masks, a bad
-    start) and DressiError (a loss that is not finite)."""
+def reconstruct(
+    pictures: Pictures, plan: Plan, device: str | int | None = None, movers: Movers | None = None
+) -> Reconstruction:
+    """Reconstruct an object from its pictures. movers: others than Dressi's own, to compare. Raises
+    GraphError (no object in the masks, a bad start) and DressiError (a loss that is not finite)."""
     known = dict.fromkeys((*WITHOUT, *PHOTO_WITHOUT))
     unknown = plan.without - set(known)
     if unknown:
@@ -139,7 +151,7 @@ def reconstruct(pictures: Pictures, plan: Plan, device: str | int | None = None)
         seen = seen.cropped(mesh.positions)
     rounds = (FAR_ROUND, *plan.rounds) if sphere else plan.rounds
     with DressiAD(device) as ad:
-        fit = _Fit(ad, plan, seen, {})
+        fit = _Fit(ad, plan, seen, {}, movers or Movers())
         if plan.refine is not None:
             fit.cameras = CameraState(seen.matrices, plan.refine)
             half = max(plan.rounds[0].iterations // 2, 1)
@@ -171,6 +183,7 @@ class _Fit:
     plan: Plan
     seen: Pictures
     courses: dict[str, Course]
+    movers: Movers
     cameras: CameraState | None = None
 
     def moved(self, mesh: Mesh, one: Round, label: str, seed: int) -> Mesh:
@@ -178,7 +191,7 @@ class _Fit:
         without = self.plan.without
         if one.faces is not None and (not self.courses or "remesh" not in without):
             mesh = remeshed(mesh, one.faces)
-        made, course = fit_round(
+        made, course = self.movers.fit_round(
             self.ad, mesh, self.seen, one, self.plan.weights, label,
             preconditioned="preconditioning" not in without,
             occlusion="occlusion" not in without,
@@ -231,7 +244,9 @@ class _Fit:
         texels, ad = self.plan.texture, self.ad
         mesh = unwrap(mesh, texels)
         first = baked(ad, mesh, self.ideal(), texels)
-        painted = paint(ad, mesh, first, self.seen, how, self.plan.weights, start=self.cameras)
+        painted = self.movers.paint(
+            ad, mesh, first, self.seen, how, self.plan.weights, start=self.cameras
+        )
         self._keep("texture", painted.course)
         made, texture = repaired(painted.mesh, mesh), painted.texture
         if np.array_equal(made.faces, painted.mesh.faces):
