@@ -20,7 +20,7 @@ from dressi.ad.graph import Variable, leaves
 from dressi.engine import DressiAD
 from dressi.engine.vjp import VJP
 from dressi.errors import DeviceError, GraphError
-from dressi.torch.share import Seen, fits, share_of
+from dressi.torch.share import Seen, counts_writes, fits, share_of
 
 Result = TypeVar("Result")
 
@@ -204,10 +204,12 @@ class Compiled:
         have changed, which the host must have."""
         changed: list[tuple[Variable, Any]] = []
         for k, (v, t, needed) in enumerate(zip(self.inputs, tensors, needs, strict=True)):
-            if not needed and t.device.type != "cpu":
-                if k in self._seen and self._seen[k].holds(t):
-                    continue
+            # What needs a gradient is always sent, and what was seen before lies there no more.
+            known = self._seen.pop(k, None)
+            if not needed and counts_writes(t):
                 self._seen[k] = Seen(t)
+                if known is not None and known.holds(t):
+                    continue
             changed += self._changed_integers(k, v, t) if v.vtype.is_int else [(v, t)]
         return changed
 

@@ -208,6 +208,11 @@ def fits(variables: Sequence[Variable], limits: DeviceLimits) -> bool:
     return True
 
 
+def counts_writes(t: torch.Tensor) -> bool:
+    """Whether ``Seen`` can tell: NumPy may write to memory of the host, and nothing counts that."""
+    return t.device.type != "cpu"
+
+
 class Seen:
     """Tells whether a tensor holds what it held, by what torch counts: without looking at numbers,
     and so without waiting for the card. What is written through ``.data`` is not seen."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from shapes import globe, moved_back, projection, to_clip
+from scenes import globe, moved_back, projection, to_clip
 
 import dressi.torch.nvdiffrast as own
 from dressi.torch.function import engine

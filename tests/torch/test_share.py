@@ -218,6 +218,21 @@ def test_what_did_not_change_is_not_sent_again(shared: tuple[DressiAD, FakeDrive
     assert not torch.equal(flipped, first) or flipped.abs().max() > 0
 
 
+def test_a_constant_is_sent_again_after_another_tensor_took_its_place(
+    shared: tuple[DressiAD, FakeDriver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A target is drawn without a gradient between steps that draw what is fitted."""
+    monkeypatch.setattr(torch_function, "counts_writes", lambda _: True)  # as those of CUDA are
+    ad, _ = shared
+    x = Variable(FLOAT, (5, 3), name="x")
+    compiled = Compiled([x], [x * x], ad, CARD)
+    wanted = torch.full((1, 3, 5, 1), 3.0)
+    fitted = torch.full((1, 3, 5, 1), 2.0, requires_grad=True)
+    for _ in range(3):
+        for value, square in ((wanted, 9.0), (wanted, 9.0), (fitted, 4.0)):
+            assert bool((apply(compiled, value)[0] == square).all())
+
+
 def test_leaves_that_follow_faces_are_found_from_vertices_on_the_card(
     shared: tuple[DressiAD, FakeDriver],
 ) -> None:
