@@ -153,6 +153,10 @@ class Device(Protocol):
         """Wait for a Batch that was started and left running."""
         ...
 
+    def look(self) -> None:
+        """Raise DeviceError as ``enter`` does; wait for nothing."""
+        ...
+
     def stored_bytes(self) -> tuple[int, int, int]:
         """Bytes of the persistent images, the persistent buffers, and the depth images."""
         ...

@@ -214,14 +214,14 @@ class Runtime:
         taken, limit = self.device.taken_bytes(), self.device.memory_limit
         return MemoryUse(images, buffers, depth, taken, limit)
 
-    def enter(self) -> None:
+    def enter(self, wait: bool = True) -> None:
         """Raise DeviceError where the engine is closed; free what was dropped since the last
-        call."""
+        call. wait: for what was left running on the device, too."""
         if self.closed:
             raise DeviceError(
                 "this DressiAD is closed\n  hint: read it within its with block, or before close()"
             )
-        self.device.enter()
+        (self.device.enter if wait else self.device.look)()
         self.release()
 
     def release(self) -> None:

@@ -75,6 +75,8 @@ class VJP:
         share: Share | None = None,
     ) -> None:
         self._share = share
+        # Else a timeline orders what is submitted, and whoever writes host memory waits first.
+        self._waits = share is None or share.timeline is None
         self.outputs, self.wrt = _checked("outputs", outputs), _checked("wrt", wrt)
         _check_differentiable(self.outputs, self.wrt)
         check_graph(self.outputs)
@@ -101,7 +103,7 @@ class VJP:
         data.
         """
         with self._lock:
-            self._runtime.enter()
+            self._runtime.enter(self._waits)
             try:
                 self._send(sent)
                 held = self._compiled()
@@ -129,7 +131,7 @@ class VJP:
         None. Raises GraphError for a wrong number or shape, NaN and infinity.
         """
         with self._lock:
-            self._runtime.enter()
+            self._runtime.enter(self._waits)
             try:
                 self._send(sent)
                 self._send_upstream(upstream)
@@ -187,6 +189,7 @@ class VJP:
         else:
             # Integers are checked on the host, where leaves derived from them and from floats (sent
             # before) are found.
+            self._runtime.device.enter()
             self._runtime.store.uploads.flush()
             self._runtime.send(leaf, value, (), wait=True)
 

@@ -178,6 +178,8 @@ class NullDevice:
     def enter(self) -> None:
         """Do nothing: no batch is left running."""
 
+    look = enter
+
     # -- memory and life
 
     def stored_bytes(self) -> tuple[int, int, int]:

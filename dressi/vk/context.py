@@ -37,10 +37,10 @@ ASK_FIRST_S = 3e-4
 wakes up late, and a step of 0.1 ms takes a quarter longer (H200). Not done where the device
 computes on the processors that would poll."""
 
-_NOT_READY, _TIMEOUT = 1, 2
+_NOT_READY, TIMEOUT = 1, 2
 """VK_NOT_READY, VK_TIMEOUT."""
 
-_WAIT_NS = 200_000_000
+WAIT_NS = 200_000_000
 """A fence is waited for in slices of 0.2 s, so that Python sees Ctrl-C in between."""
 
 
@@ -117,6 +117,7 @@ class Context:
         self.ask_first_s = 0.0 if info.type == "cpu" else ASK_FIRST_S
         """Seconds of a wait in which the fence is asked again and again."""
         self._running = ""  # what was submitted and is not waited for yet
+        self._until: Callable[[], None] | None = None  # waits for it, in place of the fence
         self._lost = ""
         self._pid = os.getpid()
         self.device = self.api.null
@@ -224,8 +225,13 @@ class Context:
     # Errors
 
     def enter(self) -> None:
-        """Raises DeviceError when the device is closed, lost, or belongs to a parent process; waits
-        for a submit that was left running."""
+        """Raises DeviceError as ``look`` does; waits for submits that were left running."""
+        self.look()
+        if self._running:
+            self.finish(self._running)
+
+    def look(self) -> None:
+        """Raises DeviceError when the device is closed, lost, or belongs to a parent process."""
         if os.getpid() != self._pid:
             raise DeviceError(
                 f"{self.info.name} was opened by process {self._pid}; this is its forked child "
@@ -236,8 +242,6 @@ class Context:
             raise DeviceError(f"{self.info.name} is closed")
         if self._lost:
             raise DeviceLostError(self._lost)
-        if self._running:
-            self.finish(self._running)
 
     def check(self, result: int, call: str, what: str, needed: int = 0, available: int = 0) -> None:
         """Raises the typed error of a failed Vulkan call, naming call and object; returns on
@@ -300,20 +304,27 @@ class Context:
             self._settle()
             raise
 
-    def start(self, info: CData, what: str) -> None:
+    def start(self, info: CData, what: str, until: Callable[[], None] | None = None) -> None:
         """Submits, and does not wait: that ``finish`` does, or what is done with the device next
-        (``enter``). Until then nothing that it uses may be written by the host."""
-        result = self.api.lib.vkQueueSubmit(self.queue, 1, info, self._fences[0][0])
+        (``enter``). Until then nothing that it uses may be written by the host. until: waits for it
+        and all before it, in place of a fence; more of the kind may follow while it runs."""
+        if until is None or self._until is None:
+            self.finish(self._running)
+        fence = self._fences[0][0] if until is None else self.api.null
+        result = self.api.lib.vkQueueSubmit(self.queue, 1, info, fence)
         self.check(result, "vkQueueSubmit", what)
-        self._running = what
+        self._running, self._until = what, until
 
     def finish(self, what: str) -> None:
         """Waits for what ``start`` has submitted, unless that was done."""
         if not self._running:
             return
-        self._running = ""
+        until, self._until, self._running = self._until, None, ""
         try:
-            self._wait(0, what)
+            if until is None:
+                self._wait(0, what)
+            else:
+                until()
         except BaseException:
             self._settle()
             raise
@@ -325,7 +336,7 @@ class Context:
 
     def _settle(self) -> None:
         """Wait for the device: what handles an error may destroy what it is still working on."""
-        self._running = ""
+        self._running, self._until = "", None
         self.api.lib.vkDeviceWaitIdle(self.device)
         for fence in self._fences:
             self.api.lib.vkResetFences(self.device, 1, fence)
@@ -352,9 +363,9 @@ class Context:
         result, call = _NOT_READY, "vkGetFenceStatus"
         while result == _NOT_READY and time.perf_counter() - begin < self.ask_first_s:
             result = lib.vkGetFenceStatus(self.device, fence[0])
-        while result in (_NOT_READY, _TIMEOUT):
+        while result in (_NOT_READY, TIMEOUT):
             call = "vkWaitForFences"
-            result = lib.vkWaitForFences(self.device, 1, fence, 1, _WAIT_NS)
+            result = lib.vkWaitForFences(self.device, 1, fence, 1, WAIT_NS)
         self.waited_s += time.perf_counter() - begin
         self.check(result, call, what)
         self.check(lib.vkResetFences(self.device, 1, fence), "vkResetFences", what)

@@ -251,6 +251,10 @@ class Device:
         method does."""
         self.context.enter()
 
+    def look(self) -> None:
+        """Raises the same, and waits for nothing."""
+        self.context.look()
+
     def check_validation(self) -> None:
         """Raises ValidationError listing what the validation layers said since the last call."""
         self.context.check_validation()

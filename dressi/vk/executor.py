@@ -52,6 +52,7 @@ class Executable:
         self._owned = Owned(self._ctx)
         self.commands: CData = None
         """What is recorded, for a ``Batch``."""
+        self.busy_until = 0
         self._closed = False
         self._submits: dict[int, tuple[Any, ...]] = {}
         self._timed: TimedRun | None = None
@@ -112,7 +113,7 @@ class Executable:
 
     def check(self) -> None:
         """Raise DeviceError when it cannot run, as every method does."""
-        self._ctx.enter()
+        self._ctx.look()
         if self._closed:
             raise DeviceError(f"the executable of {self.what} is closed")
         store = self._device.store
@@ -125,6 +126,7 @@ class Executable:
 
         ``data``: bytes-like, C-contiguous, ``plan.uniform_slots * 16`` bytes.
         """
+        self._ctx.enter()
         self.check()
         flat = memoryview(data).cast("B")
         size = 16 * self.plan.uniform_slots
@@ -139,6 +141,7 @@ class Executable:
     def run(self, n: int = 1) -> None:
         """Runs the plan ``n`` times, in order, with no host work in between, and waits until it is
         done. Ctrl-C stops after some of the runs (whole ones)."""
+        self._ctx.enter()
         self.check()
         if n < 1:
             raise DeviceError(f"run({n}) of plan '{self.plan.name}': n must be at least 1")
@@ -167,6 +170,7 @@ class Executable:
 
     def download(self, image_index: int) -> bytes:
         """Return the pixels of an image of ``plan.images``, tightly packed, row 0 first."""
+        self._ctx.enter()
         self.check()
         (pixels,) = read_all(self._ctx, self._device.staging, self.images([image_index]))
         self._ctx.check_validation()
@@ -174,6 +178,7 @@ class Executable:
 
     def download_buffer(self, buffer_index: int) -> bytes:
         """Return the words of a buffer of ``plan.buffers``."""
+        self._ctx.enter()
         self.check()
         size = 4 * self.plan.buffers[buffer_index].n_words
         what = f"download of buffer {buffer_index} of {self.what}"
@@ -185,6 +190,7 @@ class Executable:
     def run_timed(self) -> list[tuple[str, float]]:
         """Run the plan once, one stage after the other; return the milliseconds of each by name,
         and of the copies as ``updates``. Raises DeviceError where the queue has no timestamps."""
+        self._ctx.enter()
         self.check()
         if self._timed is None:
             self._timed = TimedRun(self._ctx, self._owned, self.plan, self._objects)

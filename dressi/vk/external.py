@@ -6,12 +6,13 @@ In: a device. Out: a ``Buffer`` in memory of the card and its descriptor, for wh
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from dressi.errors import DeviceError
 from dressi.vk.api import Arena, CData
-from dressi.vk.context import Context, Owned
+from dressi.vk.context import TIMEOUT, WAIT_NS, Context, Owned
 from dressi.vk.memory import Buffer, Memory, bind, make_buffer
 from dressi.vk.owner import Owner
 from dressi.vk.query import MEMORY, SHARING
@@ -107,13 +108,17 @@ def open_shared(
 
 def _fd(ctx: Context, kind: str, info: CData, what: str) -> int:
     """A new descriptor, by ``vkGet<kind>FdKHR``."""
-    name, ffi = f"vkGet{kind}FdKHR", ctx.api.ffi
+    name, out = f"vkGet{kind}FdKHR", ctx.api.ffi.new("int *")
+    ctx.check(_function(ctx, name)(ctx.device, info, out), name, what)
+    return int(out[0])
+
+
+def _function(ctx: Context, name: str) -> Any:
+    """A function of an extension of the device. Raises DeviceError where it has none."""
     function = ctx.api.lib.vkGetDeviceProcAddr(ctx.device, name.encode())
     if function == ctx.api.null:
         raise DeviceError(f"{ctx.info.name} has no {name}")
-    out = ffi.new("int *")
-    ctx.check(ffi.cast(f"PFN_{name}", function)(ctx.device, info, out), name, what)
-    return int(out[0])
+    return ctx.api.ffi.cast(f"PFN_{name}", function)
 
 
 class Timeline:
@@ -134,7 +139,17 @@ class Timeline:
         info = arena.struct("VkSemaphoreCreateInfo", pNext=kind)
         self.handle = self._owned.create("Semaphore", info, "timeline")
         self._before, self._after = api.ffi.new("uint64_t[1]"), api.ffi.new("uint64_t[1]")
+        self._wanted, self._count = api.ffi.new("uint64_t[1]"), api.ffi.new("uint64_t[1]")
+        self._reached = 0
+        self._ask = _function(ctx, "vkGetSemaphoreCounterValueKHR")
+        self._wait = _function(ctx, "vkWaitSemaphoresKHR")
         self._arena = Arena(api)
+        self._wait_info = self._arena.struct(
+            "VkSemaphoreWaitInfo",
+            semaphoreCount=1,
+            pSemaphores=self._arena.array("VkSemaphore", [self.handle]),
+            pValues=self._wanted,
+        )
         self.more: dict[str, Any] = {
             "pNext": self._arena.struct(
                 "VkTimelineSemaphoreSubmitInfo",
@@ -166,6 +181,26 @@ class Timeline:
         self._before[0] = self._after[0] + 1
         self._after[0] = self._before[0] + 1
         return int(self._before[0]), int(self._after[0])
+
+    @property
+    def last(self) -> int:
+        """What the last submit signals."""
+        return int(self._after[0])
+
+    def wait(self, value: int | None = None) -> None:
+        """Wait until it has reached a number, default that of the last submit. Ctrl-C is raised in
+        between."""
+        wanted = self.last if value is None else value
+        if wanted <= self._reached:
+            return
+        ctx, begin = self._ctx, time.perf_counter()
+        self._wanted[0], result = wanted, TIMEOUT
+        ctx.check(self._ask(ctx.device, self.handle, self._count), "vkGetSemaphoreCounterValue", "")
+        while self._count[0] < wanted and result == TIMEOUT:
+            result = self._wait(ctx.device, self._wait_info, WAIT_NS)
+        ctx.waited_s += time.perf_counter() - begin
+        ctx.check(result, "vkWaitSemaphores", "a timeline")
+        self._reached = wanted
 
     def at_close(self, undo: Callable[[], None]) -> None:
         """Call something before it is destroyed."""

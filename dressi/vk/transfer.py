@@ -68,6 +68,9 @@ def pieces(
 class Recorded(Protocol):
     """What a Batch submits."""
 
+    busy_until: int
+    """What the timeline of the batch that runs it comes to then."""
+
     @property
     def commands(self) -> CData:
         """A recorded command buffer that begins with a barrier after everything before it."""
@@ -116,7 +119,7 @@ class Transfer:
         self._ctx.enter()
         self._use = use
         self.what = what
-        self._closed = False
+        self._closed, self.busy_until = False, 0
         self._images: tuple[Image | Buffer, ...] = ()
         self._shapes = [_shape(i) for i in images]
         most = MOST_BYTES if importer is None else MOST_SHARED_BYTES
@@ -161,6 +164,7 @@ class Transfer:
         if shapes != self._shapes:
             raise DeviceError(f"{self.what} is made for {self._shapes}, not for {shapes}")
         ctx, lib, commands = self._ctx, self._ctx.api.lib, self._commands
+        ctx.enter()
         self._images = ()  # what was recorded is gone, also when the new is not finished
         begin = Arena(ctx.api).struct("VkCommandBufferBeginInfo")
         ctx.check(lib.vkBeginCommandBuffer(commands, begin), "vkBeginCommandBuffer", self.what)
@@ -233,18 +237,29 @@ class Batch:
         if not parts:
             raise DeviceError("a batch of nothing")
         self._ctx = device.context
-        self._parts = tuple(parts)
+        self._parts, self._timeline = tuple(parts), timeline
         self._what = ", ".join(p.what for p in parts)
         more = {} if timeline is None else timeline.more
         self._info = self._ctx.submit_info([p.commands for p in parts], **more)
 
     def start(self) -> None:
-        """Submits, without waiting: ``finish`` does, or what is done with the device next. Raises
-        DeviceError as the parts do, and when the device is closed."""
-        self._ctx.enter()
+        """Submits, without waiting: ``finish`` does, or what is done with the device next; with a
+        timeline, while earlier batches of it may run that have no part in common with this one.
+        Raises DeviceError as the parts do, and when the device is closed."""
+        timeline = self._timeline
+        if timeline is None:
+            self._ctx.enter()
+        else:
+            self._ctx.look()
         for part in self._parts:
             part.check()
-        self._ctx.start(self._info[0], self._what)
+        if timeline is None:
+            self._ctx.start(self._info[0], self._what)
+            return
+        timeline.wait(max(part.busy_until for part in self._parts))
+        for part in self._parts:
+            part.busy_until = timeline.last
+        self._ctx.start(self._info[0], self._what, timeline.wait)
 
     def finish(self) -> None:
         """Waits until the device is done. Raises DeviceLostError, ValidationError."""

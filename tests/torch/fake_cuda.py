@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -27,6 +29,8 @@ class FakeDriver:
         self.depth = 0
         """Contexts that were pushed and not popped."""
         self.timeline: Any = None
+        self.stream: ThreadPoolExecutor | None = None
+        """Does in turn what is put on a stream; None: the host does it at once."""
         self._memory: list[Any] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -90,22 +94,32 @@ class FakeDriver:
         handle._obj.value = 5
 
     def _cuSignalExternalSemaphoresAsync(self, _: Any, params: Any, n: int, stream: Any) -> None:
-        if self.timeline is not None:
-            info = self._arena().struct(
-                "VkSemaphoreSignalInfo", semaphore=self.timeline, value=params._obj.value
-            )
-            assert self._function("vkSignalSemaphoreKHR")(self._device(), info) == 0
+        self._put(self._signal, params._obj.value)
 
     def _cuWaitExternalSemaphoresAsync(self, _: Any, params: Any, n: int, stream: Any) -> None:
-        if self.timeline is not None:
-            arena = self._arena()
-            info = arena.struct(
-                "VkSemaphoreWaitInfo",
-                semaphoreCount=1,
-                pSemaphores=arena.array("VkSemaphore", [self.timeline]),
-                pValues=arena.array("uint64_t", [params._obj.value]),
-            )
-            assert self._function("vkWaitSemaphoresKHR")(self._device(), info, 10**10) == 0
+        self._put(self._wait, params._obj.value)
+
+    def _put(self, work: Callable[[int], None], value: int) -> None:
+        if self.timeline is None:
+            return
+        if self.stream is None:
+            work(value)
+        else:
+            self.stream.submit(work, value)
+
+    def _signal(self, value: int) -> None:
+        info = self._arena().struct("VkSemaphoreSignalInfo", semaphore=self.timeline, value=value)
+        assert self._function("vkSignalSemaphoreKHR")(self._device(), info) == 0
+
+    def _wait(self, value: int) -> None:
+        arena = self._arena()
+        info = arena.struct(
+            "VkSemaphoreWaitInfo",
+            semaphoreCount=1,
+            pSemaphores=arena.array("VkSemaphore", [self.timeline]),
+            pValues=arena.array("uint64_t", [value]),
+        )
+        assert self._function("vkWaitSemaphoresKHR")(self._device(), info, 10**10) == 0
 
     def _arena(self) -> Arena:
         assert self.own is not None

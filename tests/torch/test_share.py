@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from dressi import FLOAT, IVEC3, MAT4, VEC3, DressiAD, F, Variable  # noqa: E402
+from dressi import FLOAT, INT, IVEC3, MAT4, VEC3, DressiAD, F, Variable  # noqa: E402
 from dressi.errors import DeviceError, GraphError  # noqa: E402
 from dressi.render.raster import build_hardsoftras  # noqa: E402
 from dressi.render.scene import icosphere  # noqa: E402
@@ -231,6 +232,46 @@ def test_a_constant_is_sent_again_after_another_tensor_took_its_place(
     for _ in range(3):
         for value, square in ((wanted, 9.0), (wanted, 9.0), (fitted, 4.0)):
             assert bool((apply(compiled, value)[0] == square).all())
+
+
+def test_the_host_goes_on_while_the_card_works(
+    shared: tuple[DressiAD, FakeDriver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits where what still runs is to run again, and before it writes host memory."""
+    ad, driver = shared
+    driver.stream = ThreadPoolExecutor(1)
+    context, waited = ad.runtime.device.context, []
+    x, rows = Variable(FLOAT, (64, 64), name="x"), Variable(INT, (64, 64), name="rows")
+    y = x + F.to_float(rows)
+    for _ in range(40):
+        y = F.sin(y) + x
+    first, second = (Compiled([x, rows], [out], ad, CARD) for out in (y, y * 2.0))
+    value, whole = torch.full((1, 64, 64, 1), 0.5), torch.ones(1, 64, 64, 1, dtype=torch.int32)
+    for compiled in (first, second):
+        apply(compiled, value, whole)
+    ad.runtime.enter()  # both are built and done
+    monkeypatch.setattr(
+        Timeline, "wait", lambda self, v=None: (waited.append(v), _wait(self, v))[1]
+    )
+    for _ in range(3):
+        for compiled in (first, second):
+            apply(compiled, value, whole)
+    assert context._running and None not in waited  # never for all
+    assert len([v for v in waited if v]) >= 4  # the plan of the turn before
+    apply(second, value, whole * 2)  # integers go through host memory
+    assert None in waited
+    ad.runtime.enter()
+    assert not context._running
+    got = apply(second, value, whole * 2)[0]  # copied at once: the numbers of the run before
+    ad.runtime.enter()
+    with DressiAD() as other:
+        plain = Compiled([x, rows], [y * 2.0], other)
+        want = apply(plain, value, whole * 2)[0]
+    torch.testing.assert_close(got, want)
+    driver.stream.shutdown()
+
+
+_wait = Timeline.wait
 
 
 def test_leaves_that_follow_faces_are_found_from_vertices_on_the_card(
