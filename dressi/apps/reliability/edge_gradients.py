@@ -127,8 +127,8 @@ def shifts(n: int) -> np.ndarray:
 
 
 def steps_of(scene: EdgeScene, samples: int) -> tuple[float, int]:
-    """Return the pixels that the fastest vertex moves for a difference, and how many samples per
-    pixel, up to MOST_SAMPLES, make that as many samples long as STEP_PX is with the given number."""
+    """Return the pixels that the fastest vertex moves for a difference, and the samples per pixel,
+    up to MOST_SAMPLES, that make it as many samples long as STEP_PX is with the given number."""
     step = min(STEP_PX, STEP_SHARE * moved_extent_px(scene))
     return step, min(round(samples * STEP_PX / step), MOST_SAMPLES)
 
