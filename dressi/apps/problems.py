@@ -95,7 +95,8 @@ def bumpy_stand_in() -> Bumpy:
 
 def pear_problem(fit: PearFit, schedule: ShapeSchedule) -> Problem:
     """Return the problem of the pear with its whole schedule on the device: counters of steps drive
-    r, the learning rate and the weights, so a step moves nothing between host and device."""
+    r, the learning rate and the weights, so a step moves nothing between host and device. Backs of
+    faces are left out: the surface is closed."""
     last = max(schedule.iterations - 1, 1)
 
     def between(pair: tuple[float, float], steps: float) -> Number:
@@ -112,6 +113,7 @@ def pear_problem(fit: PearFit, schedule: ShapeSchedule) -> Problem:
         between(schedule.laplacian, last),
         schedule.normal[0],
         Adam(between(schedule.lr, last), beta2=schedule.beta2),
+        cull=True,
     )
 
 

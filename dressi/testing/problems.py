@@ -24,6 +24,7 @@ from dressi.render.fit.losses import l2_loss, silhouette_loss
 from dressi.render.fit.regularizers import laplacian_loss, laplacian_matrix, normal_consistency
 from dressi.render.raster.antialias import build_antialias
 from dressi.render.raster.hardsoftras import build_hardsoftras
+from dressi.render.raster.peel import Peel
 from dressi.render.scene.mesh import Mesh, icosphere
 from dressi.render.shading import unlit
 from dressi.testing.views import mesh_leaves, render, spread_views
@@ -161,6 +162,52 @@ def texture_problem(
     }
     r = F.constant(pixel)
     return Problem(l2_loss(picture, target), Adam(lr), data, albedo, picture, hs.hard, r)
+
+
+def colour_problem(
+    mesh: Mesh,
+    matrices: np.ndarray,
+    targets: np.ndarray,
+    atlas_size: int,
+    antialias: bool = False,
+    adam: Adam | None = None,
+) -> Problem:
+    """Return the problem of the vertices and the albedo texture of a mesh by colours.
+
+    targets, atlas_size: as ``texture_problem`` has them. antialias: by antialiasing, which has
+    edges inside the outline as well; else HardSoftRas with K = 1 and a reach of a pixel. Faces that
+    are seen from their back are left out. The parameter of the problem is the texture.
+    """
+    n_views, height, width = targets.shape[:3]
+    size = (width, height)
+    leaves = mesh_leaves(mesh, n_views, requires_grad=True)
+    assert leaves.uv is not None and leaves.uv_faces is not None, "the mesh has no UVs"
+    albedo = Variable(VEC3, (atlas_size, atlas_size), requires_grad=True, name="albedo")
+    target = Variable(VEC3, size, n_views, name="target_colour")
+    geometry, pixel = (leaves.pos, leaves.faces, leaves.matrix, size), 1.0 / max(size)
+
+    uv, uv_faces = leaves.uv, leaves.uv_faces
+
+    def colour(peel: Peel) -> Variable:
+        return unlit(peel, uv, uv_faces, albedo, wrap="clamp")
+
+    if antialias:
+        aa = build_antialias(*geometry, cull=True)
+        picture, hard = aa.blend(colour(aa.peel)), aa.hard
+    else:
+        hs = build_hardsoftras(*geometry, pixel, cull=True)
+        picture, hard = hs.blend([colour(hs.peels[0])]), hs.hard
+    data = {
+        leaves.pos: mesh.positions,
+        leaves.faces: mesh.faces,
+        leaves.uv: mesh.uvs,
+        leaves.uv_faces: mesh.corner_faces,
+        leaves.matrix: _stack(matrices),
+        target: _stack(targets),
+        albedo: np.full((atlas_size, atlas_size, 3), 0.5, np.float32),
+    }
+    loss, optimizer = l2_loss(picture, target), adam or Adam(1e-4)
+    return Problem(loss, optimizer, data, albedo, picture, hard, F.constant(pixel))
 
 
 def antialias_problem(

@@ -319,7 +319,12 @@ def test_a_peer_that_cannot_run_is_named(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_conditions_of_deodr_count_cells() -> None:
     def row(times: float, antialias: float = 1.4) -> dict[str, Any]:
-        return {"times_hardsoftras": antialias, "peer_ms": 1.0, "times_peer": times}
+        return {
+            "kind": deodr.SILHOUETTE,
+            "times_hardsoftras": antialias,
+            "peer_ms": 1.0,
+            "times_peer": times,
+        }
 
     rows = [row(0.9)] * 6 + [row(1.2)] * 3
     assert [holds for _, holds in deodr.conditions(rows)] == [True] * 3

@@ -57,7 +57,7 @@ ABOUT = {
     "ablation": "the paper's table 3: packing and caching left out",
     "silhouettes": "the paper's table 4: speed with silhouettes",
     "textures": "the paper's table 5: speed with textures",
-    "deodr": "vertex gradients of silhouettes; --peer PYTHON takes turns with DEODR",
+    "deodr": "gradients of silhouettes, textures and a fit; --peer PYTHON takes turns with DEODR",
     "roofline": "how near a step is to the bandwidth of memory",
     "scaling": "views, resolution, faces and peels, one after another",
     "scenes": "scenes of many parts, from the file to the first picture",
@@ -95,6 +95,7 @@ ONLY: dict[str, tuple[str, ...]] = {
     "scaling": tuple(scaling.AXES),
     "silhouettes": silhouettes.ONLY,
     "textures": textures.ONLY,
+    "deodr": deodr.ONLY,
     "scenes": tuple(scenes.SCENES),
     "many": many.ONLY,
 }

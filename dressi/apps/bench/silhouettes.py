@@ -5,6 +5,9 @@ screen-space antialiasing; beside them what others need on an H200.
 ``ms`` is a step among 32 of one submit, as a fit takes them, ``single_ms`` one that is waited for.
 Peers: milliseconds per frame, forward and backward with the loss but without an optimizer, of these
 meshes and cameras, measured on an NVIDIA H200. Conditions are stated on that card only.
+
+``--only million``: one more mesh, a sphere of a million triangles, at 1024 x 1024 in one view by
+both methods; on request, for a CPU takes minutes. No peer was measured with it.
 """
 
 from __future__ import annotations
@@ -29,7 +32,14 @@ from dressi.apps.bench.common import (
 )
 from dressi.apps.bench.steps import bumpy
 from dressi.engine import DressiAD
-from dressi.testing.problems import hard_silhouettes, silhouette_problem
+from dressi.render.scene import Mesh
+from dressi.testing.problems import (
+    cube_sphere,
+    hard_silhouettes,
+    silhouette_problem,
+    squashed,
+    view_matrices,
+)
 
 SIZES = (256, 512, 1024, 2048)
 MESHES = ("t1_682.npz", "t1_14208.npz", "t1_51414.npz")
@@ -105,7 +115,13 @@ def cells(settings: Settings) -> Iterator[Cell]:
                     yield Cell(mesh, size, views, method)
 
 
-ONLY = (*METHODS, *map(str, VIEWS))
+MILLION = "million"
+MANY_FACES, PICTURE = 1_000_000, 1024
+"""Triangles and size of the cells of MILLION."""
+SLOW_MS = 50.0
+"""Steps above this are not timed in rows of 32: what a submit costs does not count, and 512 of them
+would take minutes."""
+ONLY = (*METHODS, *map(str, VIEWS), MILLION)
 """What ``--only`` may name."""
 
 
@@ -122,13 +138,7 @@ def measure_cell(cell: Cell, settings: Settings, copies: Copies) -> dict[str, An
     data = bumpy(settings, MESHES[cell.mesh])
     matrices = data.matrices[: cell.views]
     targets = _targets(replace(cell, method=""), settings)
-    make = silhouette_problem if cell.method == "hardsoftras" else antialias_problem
-    problem = make(data.mesh, matrices, targets, adam=Adam(STILL))
-    copy_ms = copies.recent()
-    with start(problem, settings) as ad:
-        times = timed_steps(ad, settings.smoke)
-        single_ms, ms = float(np.median(times)), in_a_row_ms(ad, settings.smoke)
-        row = figures(ad, [ms], copy_ms) | {"single_ms": single_ms}
+    row = _timed_row(cell.method, data.mesh, matrices, targets, settings, copies)
     one = cell.views == 1
     row |= {
         "case": cell.name,
@@ -140,6 +150,38 @@ def measure_cell(cell: Cell, settings: Settings, copies: Copies) -> dict[str, An
     if one:
         row["times_eager"] = row["eager_ms"] / row["ms"]
     return row
+
+
+def _timed_row(
+    method: str,
+    mesh: Mesh,
+    matrices: np.ndarray,
+    targets: np.ndarray,
+    settings: Settings,
+    copies: Copies,
+) -> dict[str, Any]:
+    """Return the figures of steps of a method."""
+    make = silhouette_problem if method == "hardsoftras" else antialias_problem
+    problem = make(mesh, matrices, targets, adam=Adam(STILL))
+    copy_ms = copies.recent()
+    with start(problem, settings) as ad:
+        ms = single_ms = float(np.median(timed_steps(ad, settings.smoke)))
+        if single_ms < SLOW_MS:
+            ms = in_a_row_ms(ad, settings.smoke)
+        return figures(ad, [ms], copy_ms) | {"single_ms": single_ms}
+
+
+def measure_million(settings: Settings, copies: Copies) -> list[dict[str, Any]]:
+    """Return the rows of a sphere of MANY_FACES triangles by both methods; a smoke run has a small
+    one."""
+    n, size = (300, 32) if settings.smoke else (MANY_FACES, PICTURE)
+    mesh, matrices, rows = cube_sphere(n), view_matrices(1), []
+    targets = hard_silhouettes(squashed(mesh), matrices, size, settings.device)
+    for method in METHODS:
+        row = _timed_row(method, mesh, matrices, targets, settings, copies)
+        case = f"{method}, {len(mesh.faces)} triangles, {size}, 1 view"
+        rows.append(row | {"case": case, "ms_per_view": row["ms"]})
+    return rows
 
 
 def on_peer_card(settings: Settings) -> bool:
@@ -161,6 +203,8 @@ def conditions(cell: Cell, row: dict[str, Any]) -> list[tuple[str, bool]]:
 
 def measure(settings: Settings, copies: Copies) -> Table:
     """Return all rows, or those of ``--only``."""
+    if settings.only == MILLION:
+        return Table(COLUMNS, measure_million(settings, copies))
     rows, asked, card = [], [], on_peer_card(settings)
     for cell in cells(settings):
         row = measure_cell(cell, settings, copies)

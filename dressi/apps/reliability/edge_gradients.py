@@ -61,6 +61,8 @@ SAMPLES, SMALL_SAMPLES = 16, 4
 what moves. With 16 the derivatives of a ball are known to 0.4 % of their norm, with 8 to 1 %."""
 RATIO, COSINE, RATIO_95, COSINE_95 = 0.03, 0.99, 0.10, 0.97
 """Allowed in the median and at the 95th percentile: what the ratio is off from 1, the cosine."""
+MOST_SAMPLES = 48
+"""Of the reference, however short its steps: beyond, its arrays take a gigabyte."""
 OWN, ALL, RANDOM = "own", "all", "random"
 """Words of the choice that ask for differences of the builders' own pictures (half an hour more),
 for all builders and looks, and for N_RANDOM scenes from seeds in place of the kinds."""
@@ -125,10 +127,10 @@ def shifts(n: int) -> np.ndarray:
 
 
 def steps_of(scene: EdgeScene, samples: int) -> tuple[float, int]:
-    """Return the pixels that the fastest vertex moves for a difference, and how many samples per
-    pixel make that as many samples long as STEP_PX is with the given number."""
+    """Return the pixels that the fastest vertex moves for a difference, and the samples per pixel,
+    up to MOST_SAMPLES, that make it as many samples long as STEP_PX is with the given number."""
     step = min(STEP_PX, STEP_SHARE * moved_extent_px(scene))
-    return step, round(samples * STEP_PX / step)
+    return step, min(round(samples * STEP_PX / step), MOST_SAMPLES)
 
 
 def truth(scene: EdgeScene, samples: int) -> np.ndarray:
