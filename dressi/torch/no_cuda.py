@@ -58,6 +58,8 @@ def map_cuda_to_cpu() -> None:
         setattr(torch, name, _mapped(getattr(torch, name)))
     torch.load = _loading(torch.load)
     torch.compile = _as_it_is
+    jit: Any = torch.jit
+    jit.load, jit.script = _loading(jit.load), _scripting(jit.script)
     module: Any = torch.nn.Module
     module.to = _module_to(module.to)
     # The package has a function of that name.
@@ -171,6 +173,18 @@ def _module_to(to: Callable[..., Any]) -> Callable[..., Any]:
 def _as_it_is(model: Any = None, **_: Any) -> Any:
     """torch.compile, and its decorator: what it would compile for a GPU runs as it is."""
     return _as_it_is if model is None else model
+
+
+def _scripting(script: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.jit.script, which leaves functions as they are: what is compiled asks for devices where
+    nothing maps them."""
+
+    def scripting(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        # With _rcb the compiler asks, for what a module calls.
+        plain = isinstance(obj, types.FunctionType) and "_rcb" not in kwargs
+        return obj if plain else script(obj, *args, **kwargs)
+
+    return scripting
 
 
 def _on_cpu_by_name(kwargs: dict[str, Any] | None) -> dict[str, Any]:

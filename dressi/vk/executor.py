@@ -197,6 +197,7 @@ class Executable:
             return
         self._ctx.enter()
         self._closed = True
+        self._device.store.generation += 1
         self._owned.destroy()
         self._ctx.check_validation()
 

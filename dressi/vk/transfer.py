@@ -162,6 +162,7 @@ class Transfer:
             raise DeviceError(f"{self.what} is made for {self._shapes}, not for {shapes}")
         ctx, lib, commands = self._ctx, self._ctx.api.lib, self._commands
         self._images = ()  # what was recorded is gone, also when the new is not finished
+        self._device.store.generation += 1
         begin = Arena(ctx.api).struct("VkCommandBufferBeginInfo")
         ctx.check(lib.vkBeginCommandBuffer(commands, begin), "vkBeginCommandBuffer", self.what)
         barrier(ctx, commands)
@@ -215,6 +216,7 @@ class Transfer:
         """Frees the host memory. Idempotent."""
         if not self._closed:
             self._closed = True
+            self._device.store.generation += 1
             self.words = ()
             if not self._ctx.closed:
                 self._owned.destroy()
@@ -232,7 +234,8 @@ class Batch:
     ) -> None:
         if not parts:
             raise DeviceError("a batch of nothing")
-        self._ctx = device.context
+        self._ctx, self._store = device.context, device.store
+        self._checked_at = -1  # generation of the store
         self._parts = tuple(parts)
         self._what = ", ".join(p.what for p in parts)
         more = {} if timeline is None else timeline.more
@@ -242,8 +245,11 @@ class Batch:
         """Submits, without waiting: ``finish`` does, or what is done with the device next. Raises
         DeviceError as the parts do, and when the device is closed."""
         self._ctx.enter()
-        for part in self._parts:
-            part.check()
+        generation = self._store.generation
+        if self._checked_at != generation:
+            for part in self._parts:
+                part.check()
+            self._checked_at = generation
         self._ctx.start(self._info[0], self._what)
 
     def finish(self) -> None:

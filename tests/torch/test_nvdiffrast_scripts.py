@@ -71,6 +71,8 @@ def test_scripts_converge(script, arguments, share):
 FOR_CUDA = """
 import sys
 import threading
+from typing import Optional
+
 import nvdiffrast.torch as dr
 import torch
 
@@ -119,6 +121,16 @@ torch.save(model.state_dict(), "model.pt")
 model.load_state_dict(torch.load("model.pt", map_location="cuda:0"))
 model.load_state_dict(torch.load("model.pt", map_location=lambda s, _: s.cuda(0)))
 model.load_state_dict(torch.load("model.pt", map_location={"cpu": "cuda:0", "cuda:1": "cuda:0"}))
+
+
+@torch.jit.script
+def scripted(n: int, device: Optional[torch.device], of: torch.Tensor):
+    return torch.arange(n, device=device) + torch.zeros_like(of).to("cuda").long()
+
+
+assert scripted(3, device, tensors[0]).tolist() == [0, 1, 2]
+torch.jit.save(torch.jit.script(torch.nn.ReLU()), "model.pt")
+assert torch.jit.load("model.pt", map_location="cuda")(tensors[0]).device == device
 thread = threading.Thread(target=lambda: tensors.append(torch.zeros(3, device="cuda")))
 thread.start()
 thread.join()
