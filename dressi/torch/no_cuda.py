@@ -40,24 +40,36 @@ def map_cuda_to_cpu() -> None:
     cuda: Any = torch.cuda
     for name, value in _CONSTANTS.items():
         setattr(cuda, name, _constant(value))
-    cuda.manual_seed = cuda.manual_seed_all = _seed
+    for place in (cuda, cuda.random):
+        for name, f in _RANDOM.items():
+            setattr(place, name, f)
     cuda.get_device_properties = lambda device=None: _properties()
     cuda.Event, cuda.Stream = _Event, _Stream
     cuda.stream = lambda stream=None: _Stream()
     cuda.current_stream = cuda.default_stream = lambda device=None: _Stream()
     cuda.device = _Device
-    cuda.get_rng_state = lambda device=None: torch.get_rng_state()
-    cuda.set_rng_state = lambda state, device=None: torch.set_rng_state(state)
-    cuda.initial_seed, cuda.seed, cuda.seed_all = torch.initial_seed, torch.seed, torch.seed
     for kind in ("Float", "Double", "Half", "Int", "Long", "Short", "Byte", "Bool"):
         setattr(cuda, f"{kind}Tensor", getattr(torch, f"{kind}Tensor"))
-    for name in ("range_push", "range_pop", "mark"):
-        setattr(cuda.nvtx, name, _constant(None))
+        if hasattr(torch.sparse, f"{kind}Tensor"):
+            setattr(cuda.sparse, f"{kind}Tensor", getattr(torch.sparse, f"{kind}Tensor"))
+    for part, names in (
+        (cuda.nvtx, ("range_push", "range_pop", "mark")),
+        (cuda.profiler, ("init", "start", "stop")),
+        (torch.backends.cuda, ("preferred_linalg_library", "preferred_blas_library")),
+    ):
+        for name in names:
+            setattr(part, name, _constant(None))
+    torch.version.cuda = torch.version.cuda or CUDA_VERSION
     torch.Generator = _constructor(torch.Generator)  # type: ignore[assignment, misc]
     for name in ("set_default_device", "set_default_tensor_type", "load", "autocast"):
         setattr(torch, name, _mapped(getattr(torch, name)))
     torch.load = _loading(torch.load)
     torch.compile = _as_it_is
+    autograd: Any = torch.autograd
+    autograd._engine_run_backward = _with_mode(autograd._engine_run_backward)
+    torch.Tensor.record_stream = _constant(None)  # type: ignore[method-assign]
+    jit: Any = torch.jit
+    jit.load, jit.script = _loading(jit.load), _scripting(jit.script)
     module: Any = torch.nn.Module
     module.to = _module_to(module.to)
     # The package has a function of that name.
@@ -65,15 +77,37 @@ def map_cuda_to_cpu() -> None:
     parallel._get_available_device_type = _constant(None)  # DataParallel is its module then
     for storage in (torch.UntypedStorage, torch.TypedStorage):
         storage.cuda = lambda self, *_, **__: self  # type: ignore[method-assign]
-    run = threading.Thread.run
-
-    def run_on_cpu(self: threading.Thread) -> None:
-        with _OnCpu():
-            run(self)
-
-    threading.Thread.run = run_on_cpu  # type: ignore[method-assign]
+    threading.Thread.run = _with_mode(threading.Thread.run)  # type: ignore[method-assign]
+    if torch.distributed.is_available():
+        _map_processes()
     _modes.append(_OnCpu())
     _modes[0].__enter__()
+
+
+def _seed(seed: int) -> None:
+    # Not torch.manual_seed, which calls this.
+    torch.default_generator.manual_seed(int(seed))
+
+
+def _constant(value: Any) -> Callable[..., Any]:
+    return lambda *_, **__: value
+
+
+_RANDOM: dict[str, Callable[..., Any]] = {
+    "manual_seed": _seed,
+    "manual_seed_all": _seed,
+    "seed": torch.seed,
+    "seed_all": torch.seed,
+    "initial_seed": torch.initial_seed,
+    "get_rng_state": lambda device=None: torch.get_rng_state(),
+    "set_rng_state": lambda state, device=None: torch.set_rng_state(state),
+    "get_rng_state_all": _constant([]),
+    "set_rng_state_all": _constant(None),
+}
+"""Functions of ``torch.cuda`` and ``torch.cuda.random``."""
+
+CUDA_VERSION = "12.4"
+"""What scripts that ask are told: nothing depends on it."""
 
 
 _CONSTANTS: dict[str, Any] = {
@@ -104,25 +138,19 @@ _CONSTANTS: dict[str, Any] = {
     "utilization": 0,
     "is_bf16_supported": True,
     "mem_get_info": (1 << 32, 1 << 32),
-    "get_rng_state_all": [],
-    "set_rng_state_all": None,
+    "memory_snapshot": [],
+    "set_per_process_memory_fraction": None,
+    "is_current_stream_capturing": False,
+    "set_stream": None,
+    "cudart": None,
 }
 """What functions of ``torch.cuda`` return."""
-
-
-def _constant(value: Any) -> Callable[..., Any]:
-    return lambda *_, **__: value
 
 
 def _properties() -> types.SimpleNamespace:
     return types.SimpleNamespace(
         name="CPU (no CUDA)", total_memory=1 << 32, major=8, minor=0, multi_processor_count=1
     )
-
-
-def _seed(seed: int) -> None:
-    # Not torch.manual_seed, which calls this.
-    torch.default_generator.manual_seed(int(seed))
 
 
 def _on_cpu(value: Any) -> Any:
@@ -173,6 +201,59 @@ def _as_it_is(model: Any = None, **_: Any) -> Any:
     return _as_it_is if model is None else model
 
 
+def _with_mode(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with what it calls of Python's mapped too: a thread has no mode at first, and
+    within a call that a mode maps, as ``Tensor.backward``, the mode is off."""
+
+    def with_mode(*args: Any, **kwargs: Any) -> Any:
+        with _OnCpu():
+            return f(*args, **kwargs)
+
+    return with_mode
+
+
+def _map_processes() -> None:
+    """Let processes talk by gloo where they ask for NCCL, also behind DistributedDataParallel."""
+    distributed: Any = torch.distributed
+    for name in ("init_process_group", "new_group"):
+        setattr(distributed, name, _by_gloo(getattr(distributed, name)))
+    parallel: Any = torch.nn.parallel.DistributedDataParallel
+    init = parallel.__init__
+
+    def init_on_cpu(self: Any, module: Any, *args: Any, **kwargs: Any) -> None:
+        args = (None, None, *args[2:])[: len(args)]  # device_ids, output_device
+        init(self, module, *args, **{**kwargs, "device_ids": None, "output_device": None})
+
+    parallel.__init__ = init_on_cpu
+
+
+def _by_gloo(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with gloo for NCCL among its arguments."""
+
+    def by_gloo(*args: Any, **kwargs: Any) -> Any:
+        kwargs = {k: v for k, v in kwargs.items() if k != "device_id"}  # of a GPU
+        kwargs = {k: _gloo(v) if k == "backend" else v for k, v in kwargs.items()}
+        return f(*map(_gloo, args), **kwargs)
+
+    return by_gloo
+
+
+def _gloo(value: Any) -> Any:
+    return "gloo" if isinstance(value, str) and "nccl" in value else value
+
+
+def _scripting(script: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.jit.script, which leaves functions as they are: what is compiled asks for devices where
+    nothing maps them."""
+
+    def scripting(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        # With _rcb the compiler asks, for what a module calls.
+        plain = isinstance(obj, types.FunctionType) and "_rcb" not in kwargs
+        return obj if plain else script(obj, *args, **kwargs)
+
+    return scripting
+
+
 def _on_cpu_by_name(kwargs: dict[str, Any] | None) -> dict[str, Any]:
     """Arguments by name, with CUDA devices mapped, the numbers of some too, and no pinned memory,
     which is there for a GPU alone."""
@@ -214,6 +295,10 @@ class _OnCpu(TorchFunctionMode):
         kwargs = _on_cpu_by_name(kwargs)
         if name == "pin_memory":
             return args[0]
+        if func is torch.Tensor.type and len(args) == 1 and not kwargs:
+            found = func(args[0])
+            is_asked = _asked_by_script(sys._getframe(1))
+            return found.replace("torch.", "torch.cuda.", 1) if is_asked else found
         if name == "to" and len(args) > 1 and type(args[1]) is int:  # .to(0): a GPU
             args = (args[0], "cpu", *args[2:])
         return func(*map(_on_cpu, args), **kwargs)

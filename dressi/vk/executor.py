@@ -155,10 +155,9 @@ class Executable:
         self._ctx.check_validation()
 
     def _submit(self, n: int) -> CData:
-        submit = self._submits.get(n)
-        if submit is None:
-            submit = self._submits[n] = self._ctx.submit_info([self.commands] * n)
-        return submit[0]
+        if n not in self._submits:
+            self._submits[n] = self._ctx.submit_info([self.commands] * n)
+        return self._submits[n][0]
 
     def images(self, indices: Sequence[int]) -> list[Image]:
         """Return images of ``plan.images``, for a ``Transfer``."""
@@ -203,6 +202,7 @@ class Executable:
             return
         self._ctx.enter()
         self._closed = True
+        self._device.store.generation += 1
         self._owned.destroy()
         self._ctx.check_validation()
 

@@ -20,8 +20,8 @@ from dressi.vk.query import format_features
 class ImageStore:
     """The persistent images and buffers of a device, by key.
 
-    ``generation`` grows whenever one goes away, so that an executable can see in O(1) that all of
-    its own are still there.
+    ``generation`` grows whenever one goes away, and whenever something that was recorded is closed,
+    so that executables and batches see in O(1) that all of their own are still there.
     """
 
     def __init__(self, ctx: Context, memory: Memory) -> None:

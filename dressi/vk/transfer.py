@@ -166,6 +166,7 @@ class Transfer:
         ctx, lib, commands = self._ctx, self._ctx.api.lib, self._commands
         ctx.enter()
         self._images = ()  # what was recorded is gone, also when the new is not finished
+        self._device.store.generation += 1
         begin = Arena(ctx.api).struct("VkCommandBufferBeginInfo")
         ctx.check(lib.vkBeginCommandBuffer(commands, begin), "vkBeginCommandBuffer", self.what)
         barrier(ctx, commands)
@@ -219,6 +220,7 @@ class Transfer:
         """Frees the host memory. Idempotent."""
         if not self._closed:
             self._closed = True
+            self._device.store.generation += 1
             self.words = ()
             if not self._ctx.closed:
                 self._owned.destroy()
@@ -236,7 +238,8 @@ class Batch:
     ) -> None:
         if not parts:
             raise DeviceError("a batch of nothing")
-        self._ctx = device.context
+        self._ctx, self._store = device.context, device.store
+        self._checked_at = -1  # generation of the store
         self._parts, self._timeline = tuple(parts), timeline
         self._what = ", ".join(p.what for p in parts)
         more = {} if timeline is None else timeline.more
@@ -251,8 +254,11 @@ class Batch:
             self._ctx.enter()
         else:
             self._ctx.look()
-        for part in self._parts:
-            part.check()
+        generation = self._store.generation
+        if self._checked_at != generation:
+            for part in self._parts:
+                part.check()
+            self._checked_at = generation
         if timeline is None:
             self._ctx.start(self._info[0], self._what)
             return

@@ -69,8 +69,11 @@ def test_scripts_converge(script, arguments, share):
 
 
 FOR_CUDA = """
+import os
 import sys
 import threading
+from typing import Optional
+
 import nvdiffrast.torch as dr
 import torch
 
@@ -119,6 +122,47 @@ torch.save(model.state_dict(), "model.pt")
 model.load_state_dict(torch.load("model.pt", map_location="cuda:0"))
 model.load_state_dict(torch.load("model.pt", map_location=lambda s, _: s.cuda(0)))
 model.load_state_dict(torch.load("model.pt", map_location={"cpu": "cuda:0", "cuda:1": "cuda:0"}))
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, upstream):
+        assert upstream.is_cuda
+        return upstream * torch.full((1,), 2.0, device="cuda")
+
+
+leaf = torch.ones(3, device="cuda", requires_grad=True)
+leaf.register_hook(lambda g: g + torch.ones(3).cuda())
+Doubled.apply(leaf).sum().backward()
+assert leaf.grad.tolist() == [3, 3, 3]
+assert torch.autograd.grad(Doubled.apply(leaf).sum(), leaf)[0].tolist() == [3, 3, 3]
+assert int(torch.version.cuda.split(".")[0]) >= 11
+assert leaf.type() == "torch.cuda.FloatTensor" and leaf.cpu().detach().type(leaf.type()).is_cuda
+assert torch.cuda.sparse.FloatTensor(torch.zeros(2, 1).long(), leaf.detach()[:1], (1, 1)).is_cuda
+leaf.record_stream(torch.cuda.current_stream())
+torch.cuda.profiler.start()
+torch.cuda.random.manual_seed_all(1)
+torch.backends.cuda.preferred_linalg_library("magma")
+assert not torch.cuda.is_current_stream_capturing()
+store = "file://" + os.path.abspath("model.pt") + ".store"
+torch.distributed.init_process_group("nccl", store, rank=0, world_size=1)
+several = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 3).cuda(), device_ids=[0])
+several(tensors[0]).sum().backward()
+torch.distributed.destroy_process_group()
+
+
+@torch.jit.script
+def scripted(n: int, device: Optional[torch.device], of: torch.Tensor):
+    return torch.arange(n, device=device) + torch.zeros_like(of).to("cuda").long()
+
+
+assert scripted(3, device, tensors[0]).tolist() == [0, 1, 2]
+torch.jit.save(torch.jit.script(torch.nn.ReLU()), "model.pt")
+assert torch.jit.load("model.pt", map_location="cuda")(tensors[0]).device == device
 thread = threading.Thread(target=lambda: tensors.append(torch.zeros(3, device="cuda")))
 thread.start()
 thread.join()
