@@ -18,6 +18,7 @@ from dressi.apps.experiments.shapes import (
     Settings,
     ablation_table,
     conditions,
+    conditions_of_few_views,
     medians,
     variants_of,
 )
@@ -189,6 +190,13 @@ def test_a_condition_does_not_hold_where_one_object_misses_it() -> None:
     bad = {**good, "flipped_faces": 3, "genus": 0}
     missed = [text for text, holds in conditions({"a": good, "b": good, "c": bad}) if not holds]
     assert len(missed) == 2 and "worst" in missed[0] and "genus" in missed[1]
+    far = {**good, "chamfer_percent": 0.9, "f_score": 0.1}
+    few = conditions_of_few_views({"a": good, "b": far, "c": bad})
+    assert [(text.split(":")[0], holds) for text, holds in few] == [
+        ("chamfer_percent, median", True),
+        ("flipped_faces, worst", False),
+        ("intersecting_faces, worst", True),
+    ]
 
 
 def test_an_ablation_has_a_row_per_part_with_medians_and_sums() -> None:
