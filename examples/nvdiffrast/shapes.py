@@ -259,6 +259,7 @@ def warm_up(context):
     uv = dr.interpolate(pos[..., :2].contiguous(), rast, tri)[0]
     picture = dr.texture(torch.ones(1, 8, 8, 3).cuda(), uv, filter_mode="linear")
     dr.antialias(picture, rast, pos, tri).sum().backward()
+    csr(sparse.identity(4, format="csr")) @ (pos[0].detach().T @ pos[0].detach())
     torch.cuda.synchronize()
 
 

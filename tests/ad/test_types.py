@@ -393,11 +393,12 @@ def test_packed_masks_name_what_does_not_fit() -> None:
             call()
 
 
-def test_take_layer_takes_any_stack_and_one_integer() -> None:
+def test_take_layer_takes_any_stack_and_integers() -> None:
     for t in ALL:
-        y = F.take_layer(Variable(VType[t], (4, 3), 5), 7)
-        assert (y.vtype, y.size, y.layers) == (VType[t], (4, 3), 1)
-    for bad in (1.5, "x", var("FLOAT", (1, 1)), var("INT", (4, 1)), Variable(VType.INT, layers=2)):
+        for index, n in ((7, 1), (Variable(VType.INT, layers=2), 2)):
+            y = F.take_layer(Variable(VType[t], (4, 3), 5), index)
+            assert (y.vtype, y.size, y.layers) == (VType[t], (4, 3), n)
+    for bad in (1.5, "x", var("FLOAT", (1, 1)), var("INT", (4, 1))):
         with pytest.raises(GraphError):
             F.take_layer(var("FLOAT", (4, 1)), bad)
     with pytest.raises(GraphError):

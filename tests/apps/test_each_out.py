@@ -74,7 +74,7 @@ def test_pairs_run_side_by_side_on_workers(tmp_path: Path) -> None:
         written = json.loads((out / folder / "result.json").read_text())
         assert {k: written[k] for k in each_out.FIGURES} == {k: row[k] for k in each_out.FIGURES}
         assert written["heldout_photos"] == [f"view{k:02d}.png" for k in row["photos"]]
-        assert row["heldout_iou"] > 0.8
+        assert row["heldout_iou"] > 0.5  # of a hull of two views
 
 
 def test_errors(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,10 +18,12 @@ from dressi.apps.experiments.shapes import (
     Settings,
     ablation_table,
     conditions,
+    conditions_of_few_views,
     medians,
     variants_of,
 )
 from dressi.apps.photos import view_weights
+from dressi.apps.reconstruct import leaves
 from dressi.apps.reconstruct.command import TargetOptions, reconstruct_target
 from dressi.apps.reconstruct.framing import MARGIN, around, views_of
 from dressi.apps.reconstruct.pictures import Pictures, shrink
@@ -35,9 +37,10 @@ from dressi.apps.reconstruct.pipeline import (
     widened,
     without_small_holes,
 )
-from dressi.apps.reconstruct.rounds import turns
+from dressi.apps.reconstruct.rounds import LossWeights, Round, fit_round, turns
 from dressi.apps.reconstruct.targets import Target, draw, load_target, target_of_mesh, texels
 from dressi.cli import main
+from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError
 from dressi.render.io.files import save_mesh
 from dressi.render.scene import Mesh, icosphere, surface_problems
@@ -187,6 +190,13 @@ def test_a_condition_does_not_hold_where_one_object_misses_it() -> None:
     bad = {**good, "flipped_faces": 3, "genus": 0}
     missed = [text for text, holds in conditions({"a": good, "b": good, "c": bad}) if not holds]
     assert len(missed) == 2 and "worst" in missed[0] and "genus" in missed[1]
+    far = {**good, "chamfer_percent": 0.9, "f_score": 0.1}
+    few = conditions_of_few_views({"a": good, "b": far, "c": bad})
+    assert [(text.split(":")[0], holds) for text, holds in few] == [
+        ("chamfer_percent, median", True),
+        ("flipped_faces, worst", False),
+        ("intersecting_faces, worst", True),
+    ]
 
 
 def test_an_ablation_has_a_row_per_part_with_medians_and_sums() -> None:
@@ -277,6 +287,25 @@ def test_depth_alone_says_where_a_surface_lies() -> None:
         middle = np.linalg.norm(made[:, [0, 2]], axis=1) < 0.3
         deep.append(made[middle & (made[:, 1] > -0.9), 1].max())
     assert deep[0] < deep[1] - 0.05
+
+
+@pytest.mark.gpu
+def test_views_that_are_sent_anew_for_each_step_are_those_that_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where all pictures are too many for the device, the same steps are made."""
+    target = target_of_mesh(icosphere(2))
+    pictures = draw(target, views_of(target.mesh.positions, around(5)), 32)
+    one = Round(None, 32, 4, (2.0, 1.0), (0.1, 0.05), views=3)
+    made = []
+    for most in (leaves.KEPT_PIXELS, 0):
+        monkeypatch.setattr(leaves, "KEPT_PIXELS", most)
+        with DressiAD() as ad:
+            mesh, course = fit_round(ad, icosphere(1), pictures, one, LossWeights(), "round")
+        made.append((mesh.positions, course.losses))
+    # Shaders are others, so last bits are.
+    np.testing.assert_allclose(made[0][0], made[1][0], atol=1e-4)
+    np.testing.assert_allclose(made[0][1], made[1][1], rtol=1e-3)
 
 
 def test_pictures_of_other_shapes_are_named() -> None:

@@ -16,7 +16,7 @@ from dressi.ad.functions._common import (
     needs_variable,
     sized,
 )
-from dressi.ad.functions.arith import clamp, to_float, to_int
+from dressi.ad.functions.arith import add_n, clamp, to_float, to_int
 from dressi.ad.graph import Function, Size, Variable, checked_shape
 from dressi.ad.kernels import Kernel, register
 from dressi.ad.registry import ANY, FREE, MACRO, SAME, Case, Op, Shape, apply
@@ -204,16 +204,19 @@ def _modulo(i: str, n: str) -> str:
 
 def _take_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
     x, index = xs
-    if index.vtype is not INT or index.size != (1, 1) or index.layers != 1:
-        raise GraphError(f"the layer must be one INT, got {index.label()}")
-    return x.vtype, x.size, 1
+    if index.vtype is not INT or index.size != (1, 1):
+        raise GraphError(f"the layer must be INT @ 1x1, got {index.label()}")
+    return x.vtype, x.size, index.layers
 
 
 def _take_backward(f: Function, gy: Variable, i: int) -> Variable | None:
     if i == 1:
         return None
     x, index = f.inputs
-    return apply(PUT_LAYER, (gy, index), size=x.size, layers=x.layers)
+    pairs = [(gy, index)]
+    if index.layers > 1:
+        pairs = [(take_layer(gy, k), take_layer(index, k)) for k in range(index.layers)]
+    return add_n([apply(PUT_LAYER, pair, size=x.size, layers=x.layers) for pair in pairs])
 
 
 TAKE_LAYER = Op(
@@ -222,14 +225,18 @@ TAKE_LAYER = Op(
     reads=(ANY, SAME),
     why_zero="another layer is taken",
     backward=_take_backward,
-    reference=lambda f, xs: xs[0][[int(xs[1].reshape(-1)[0]) % len(xs[0])]],
+    reference=lambda f, xs: xs[0][xs[1].reshape(-1).astype(int) % len(xs[0])],
     cases=tuple(
         sized(
-            lambda a, n=n: take_layer(a * (to_float(layer_index(3)) * 1.5 + 1.0), n),
+            lambda a, n=n: take_layer(
+                # Of four layers of three the last is the first again: its gradient is a sum.
+                a * (to_float(layer_index(3)) * 1.5 + 1.0),
+                layer_index(4) if n is None else n,
+            ),
             ((VEC3, -2, 2),),
             (4, 3),
         )
-        for n in (0, 2, 7, -1)
+        for n in (0, 2, 7, -1, None)
     ),
 )
 register(TAKE_LAYER, Kernel("{y} = {fetch0}({pos}, " + _modulo("{x1}", "{l0}") + ");"))
@@ -296,11 +303,11 @@ register(
 
 
 def take_layer(x: Variable, index: Any) -> Variable:
-    """One layer of a stack, e.g. the view of this step.
+    """One layer of a stack, e.g. the view of this step; of several indices a stack of as many.
 
-    x: any type @ any size, n layers. index: INT @ 1x1, run-time value, taken modulo n, so that a
-    step counter goes through all layers in turn. Gradient to x: to that layer, 0 elsewhere. Raises
-    GraphError for another index.
+    x: any type @ any size, n layers. index: INT @ 1x1, a layer per index, run-time values, taken
+    modulo n, so that a step counter goes through all layers in turn. Gradient to x: to those
+    layers, 0 elsewhere. Raises GraphError for another index.
     """
     needs_variable("take_layer", x)
     if not isinstance(index, Variable):

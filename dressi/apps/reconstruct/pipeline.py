@@ -24,7 +24,13 @@ from dressi.apps.reconstruct.rounds import Course, LossWeights, Round, fit_round
 from dressi.apps.reconstruct.texture import Painted, Painting, paint
 from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError
-from dressi.render.fit import bake_texture, faired_between_rims, unwrap, visual_hull
+from dressi.render.fit import (
+    bake_texture,
+    faired_between_rims,
+    unwrap,
+    visual_hull,
+    without_false_bridges,
+)
 from dressi.render.scene import Mesh, icosphere, surface_problems
 
 EXTENT = 2.0
@@ -199,7 +205,12 @@ class _Fit:
             start=self.cameras,
         )  # fmt: skip
         self._keep(label, course)
-        return repaired(made, mesh)
+        seen = self.ideal().shrunk(self.plan.rounds[-1].size)
+        # Masks that were found, not given, may be wrong: then two have to agree.
+        agreeing = 2 if self.plan.doubted else 1
+        return without_false_bridges(
+            repaired(made, mesh), seen.coverage, seen.matrices, seen.weights, agreeing
+        )
 
     def _keep(self, label: str, course: Course) -> None:
         self.courses[label] = course

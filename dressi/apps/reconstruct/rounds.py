@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from dressi.ad import Adam, AdamUniform, F, ParameterGroups, Variable
 from dressi.ad.optim import Optimizer
-from dressi.ad.vtype import FLOAT, IVEC3, MAT4, VEC3, VEC4
+from dressi.ad.vtype import VEC3, VEC4
 from dressi.apps import live
 from dressi.apps.reconstruct.cameras import (
     Cameras,
@@ -29,6 +29,7 @@ from dressi.apps.reconstruct.cameras import (
     send_camera_views,
     send_cameras,
 )
+from dressi.apps.reconstruct.leaves import Leaves, leaves_of, send_pictures, send_views
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.engine import DressiAD
 from dressi.errors import DressiError
@@ -94,58 +95,6 @@ class Course:
     ms: list[float] = field(default_factory=list)
     build_s: float = 0.0
     cameras: CameraState | None = None
-
-
-@dataclass(frozen=True)
-class Leaves:
-    """Leaves of a round: what is sent anew for each step."""
-
-    faces: Variable
-    matrix: Variable
-    target: Variable
-    colour: Variable | None
-    depth: Variable | None
-    weights: Variable | None
-    r: Variable
-    lr: Variable
-
-
-def leaves_of(mesh: Mesh, pictures: Pictures, n_views: int) -> Leaves:
-    """Return the leaves for n views per step of these pictures."""
-    size = pictures.size
-    given = pictures.normals is not None
-    parts = {"colour": VEC3, "depth": FLOAT, "weights": FLOAT}
-    layered = {
-        name: None
-        if getattr(pictures, name) is None
-        else Variable(vtype, size, n_views, name=f"target_{name}")
-        for name, vtype in parts.items()
-    }
-    return Leaves(
-        faces=Variable(IVEC3, (len(mesh.faces), 1), name="faces"),
-        matrix=Variable(MAT4, layers=n_views, name="matrix"),
-        target=Variable(VEC4 if given else FLOAT, size, n_views, name="target"),
-        r=Variable(FLOAT, name="r"),
-        lr=Variable(FLOAT, name="lr"),
-        **layered,
-    )
-
-
-def send_views(ad: DressiAD, leaves: Leaves, pictures: Pictures) -> None:
-    """Send matrices and pictures of the views of a step."""
-
-    def layered(images: np.ndarray) -> np.ndarray:
-        return images if len(pictures) > 1 else images[0]
-
-    ad.send_img(leaves.matrix, layered(pictures.matrices))
-    target = pictures.coverage
-    if pictures.normals is not None:
-        target = np.concatenate([pictures.normals, target], -1)
-    ad.send_img(leaves.target, layered(target))
-    for name in ("colour", "depth", "weights"):
-        leaf = getattr(leaves, name)
-        if leaf is not None:
-            ad.send_img(leaf, layered(getattr(pictures, name)))
 
 
 def shape_loss(
@@ -219,6 +168,7 @@ def fit_round(
     ad.set_optimizer(optimizer)
     ad.send_img(parameter, first)
     ad.send_img(leaves.faces, mesh.faces)
+    send_pictures(ad, leaves, small)
     if cameras is not None:
         send_cameras(ad, cameras)
     last = max(one.iterations - 1, 1)
@@ -226,7 +176,7 @@ def fit_round(
     def send(i: int, views: np.ndarray) -> None:
         ad.send_img(leaves.r, between(one.r_px, i / last) / longer)
         ad.send_img(leaves.lr, between(one.lr, i / last))
-        send_views(ad, leaves, small.take(views))
+        send_views(ad, leaves, small, views)
         if cameras is not None:
             send_camera_views(ad, cameras, views, between(cameras.before.how.lr, i / last))
 

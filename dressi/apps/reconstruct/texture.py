@@ -12,7 +12,7 @@ import numpy as np
 
 from dressi.ad import Adam, AdamUniform, F, ParameterGroups, Variable, step_counter
 from dressi.ad.optim import Optimizer
-from dressi.ad.vtype import FLOAT, INT, IVEC3, VEC2, VEC3
+from dressi.ad.vtype import FLOAT, IVEC3, VEC2, VEC3
 from dressi.apps import live
 from dressi.apps.reconstruct.cameras import (
     Cameras,
@@ -26,16 +26,14 @@ from dressi.apps.reconstruct.cameras import (
     send_camera_views,
     send_cameras,
 )
+from dressi.apps.reconstruct.leaves import Leaves, leaves_of, send_pictures, send_views
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.rounds import (
     BETA2,
     Course,
-    Leaves,
     LossWeights,
     between,
-    leaves_of,
     run,
-    send_views,
     shape_loss,
     turns,
 )
@@ -107,9 +105,8 @@ def paint(
     surface = uv, uv_faces, albedo = _surface(mesh, texture)
     lr = Variable(FLOAT, name="texture_lr")
     parameter, pos, first = _positions(mesh, how)
-    view = Variable(INT, layers=n_views, name="view")
     stops = Variable(VEC3, (n, 1), requires_grad=True, name="stops")
-    gain = F.exp(F.lookup(stops, view)) if how.gains else None
+    gain = F.exp(F.lookup(stops, leaves.view)) if how.gains else None
     cameras = None if start is None else build_cameras(start, pictures.size, n_views)
     loss = _loss(pos, leaves, surface, gain, how, weights, cameras)
     if how.gains:  # all gains times a number, the texture divided by it: the same pictures
@@ -122,6 +119,7 @@ def paint(
         sent[stops] = np.zeros((n, 3), np.float32)
     for leaf, data in sent.items():
         ad.send_img(leaf, data)
+    send_pictures(ad, leaves, pictures)
     if cameras is not None:
         send_cameras(ad, cameras)
     last = max(how.iterations - 1, 1)
@@ -130,12 +128,9 @@ def paint(
         ad.send_img(lr, between(how.lr, i / last))
         if how.shape_lr is not None:
             ad.send_img(leaves.lr, between(how.shape_lr, i / last))
-        if how.gains:
-            layers = (-1, 1, 1, 1) if n_views > 1 else (1, 1, 1)
-            ad.send_img(view, views.astype(np.int32).reshape(layers))
         if cameras is not None:
             send_camera_views(ad, cameras, views, between(cameras.before.how.lr, i / last))
-        send_views(ad, leaves, pictures.take(views))
+        send_views(ad, leaves, pictures, views)
 
     live.begin(label, mesh, pictures.matrices, pictures.colour)
     course = run(ad, loss, how.iterations, turns(n, n_views, seed), send, label, pos, albedo)

@@ -4,9 +4,9 @@ losses and regularizers (in the graph), reparameterization (Large Steps, with it
 factor in dissection), hull (a start from silhouettes; silhouettes, isosurface), remeshing between
 rounds (edits, relaxation, edge_lengths), untangling (winding); photo_consistency and
 consistent_offsets, which carve what silhouettes leave too full; rim_fairing (least bending between
-the rims of silhouettes); atlas, bake and fill (textures; their linear system in texel_system);
-metrics of pictures, surface_metrics of surfaces (by closest and visibility); views (what each view
-shows, as arrays) and pictures of a surface for people.
+the rims of silhouettes); false_bridges (cut where masks are empty); atlas, bake and fill (textures;
+their linear system in texel_system); metrics of pictures, surface_metrics of surfaces (by closest
+and visibility); views (what each view shows, as arrays) and pictures of a surface for people.
 """
 
 from dressi.render.fit.atlas import unwrap
@@ -19,6 +19,7 @@ from dressi.render.fit.closest import (
 )
 from dressi.render.fit.consistent_offsets import ConsistentOffsets, consistent_offsets
 from dressi.render.fit.edge_lengths import adaptive_edge_lengths
+from dressi.render.fit.false_bridges import without_false_bridges
 from dressi.render.fit.fill import fill_seams, push_pull
 from dressi.render.fit.hull import visual_hull
 from dressi.render.fit.isosurface import isosurface
@@ -104,4 +105,5 @@ __all__ = [
     "view_rasters",
     "visual_hull",
     "winding_numbers",
+    "without_false_bridges",
 ]

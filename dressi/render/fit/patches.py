@@ -6,6 +6,8 @@ even triangles and bends as little as its border allows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_matrix, csr_matrix, diags, identity
@@ -57,30 +59,50 @@ def refilled(mesh: Mesh, bad: Bools) -> Mesh:
     and so do those whose patch would give an edge a third face.
     """
     faces = mesh.faces.astype(np.int64)
+    parts = []
+    for part in regions(faces, bad):
+        loops = border_loops(faces[part], euler_number=1)
+        if loops is not None and len(loops) == 1:
+            parts.append((part, loops))
+    return exchanged(mesh, parts)
+
+
+def regions(faces: Ints, bad: Bools) -> list[Ints]:
+    """Return the numbers of the faces at bad vertices, connected ones together."""
     region = np.flatnonzero(bad[faces].any(axis=1))
     if len(region) == 0:
-        return mesh
-    table = EdgeTable.of(faces[region])
-    pair = table.half_edges // 3
+        return []
+    pair = EdgeTable.of(faces[region]).half_edges // 3
     _, label = connected_components(
         coo_matrix((np.ones(len(pair)), pair.T), shape=(len(region), len(region))), directed=False
     )
+    return [region[label == one] for one in range(int(label.max()) + 1)]
+
+
+def exchanged(mesh: Mesh, parts: Sequence[tuple[Ints, Sequence[Ints]]]) -> Mesh:
+    """Return the mesh with a fair disk along each loop in place of the faces of parts.
+
+    parts: numbers of faces, and the loops around them, as of ``border_loops``. Parts whose disks
+    would give an edge a third face stay.
+    """
+    faces = mesh.faces.astype(np.int64)
     positions, removed, added, free = mesh.positions.astype(np.float64), [], [], []
-    for one in range(int(label.max()) + 1):
-        part = region[label == one]
-        loop = _border_of_disk(faces[part])
-        if loop is None:
+    for part, loops in parts:
+        disks = [_disk(len(loop)) for loop in loops]
+        starts = len(positions) + np.cumsum([0, *(len(inner) for inner, _ in disks)])
+        number = [
+            np.concatenate([loop, start + np.arange(len(inner))])
+            for loop, start, (inner, _) in zip(loops, starts, disks, strict=False)
+        ]
+        patch = np.concatenate([k[t] for k, (_, t) in zip(number, disks, strict=True)])
+        if not _fits(np.delete(faces, part, axis=0), patch):
             continue
-        inner, triangles = _disk(len(loop))
-        number = np.concatenate([loop, len(positions) + np.arange(len(inner))])
-        outside = np.delete(faces, part, axis=0)
-        if not _fits(outside, number[triangles]):
-            continue
-        free.append(number[len(loop) :])
-        start = np.broadcast_to(positions[loop].mean(axis=0), (len(inner), 3))
-        positions = np.concatenate([positions, start])
+        for loop, rows, (inner, _) in zip(loops, number, disks, strict=True):
+            free.append(rows[len(loop) :])
+            start = np.broadcast_to(positions[loop].mean(axis=0), (len(inner), 3))
+            positions = np.concatenate([positions, start])
         removed.append(part)
-        added.append(number[triangles])
+        added.append(patch)
     if not removed:
         return mesh
     faces = np.concatenate([np.delete(faces, np.concatenate(removed), axis=0), *added])
@@ -94,25 +116,27 @@ def refilled(mesh: Mesh, bad: Bools) -> Mesh:
     return Mesh(positions[used].astype(np.float32), made, name=mesh.name)
 
 
-def _border_of_disk(faces: Ints) -> Ints | None:
-    """The vertices along the border of a disk, with the faces on the left; None for no disk."""
+def border_loops(faces: Ints, euler_number: int) -> list[Ints] | None:
+    """Return the vertices along each border of a surface, with the faces on the left; None where
+    its Euler number is another (a disk has 1, a ring 0), or a border passes a vertex twice."""
     table = EdgeTable.of(faces)
     n_vertices = len(np.unique(faces))
-    if n_vertices - len(table.edges) + len(faces) != 1 or (table.count > 2).any():
+    if n_vertices - len(table.edges) + len(faces) != euler_number or (table.count > 2).any():
         return None
     open_edge = np.flatnonzero(table.count[table.edge] == 1)
     start, end = (
         faces.ravel()[h] for h in (open_edge, open_edge - open_edge % 3 + (open_edge + 1) % 3)
     )
     following = dict(zip(start.tolist(), end.tolist(), strict=True))
-    if len(following) < len(start):
-        return None  # the border passes a vertex twice
-    loop = [int(start[0])]
-    while (after := following[loop[-1]]) != loop[0]:
-        if len(loop) > len(start):
-            return None
-        loop.append(after)
-    return np.array(loop) if len(loop) == len(start) else None
+    if len(following) < len(start) or set(following) != set(following.values()):
+        return None
+    loops = []
+    while following:
+        loop = [next(iter(following))]
+        while (after := following.pop(loop[-1])) != loop[0]:
+            loop.append(after)
+        loops.append(np.array(loop))
+    return loops
 
 
 def _disk(n_border: int) -> tuple[Floats, Ints]:
