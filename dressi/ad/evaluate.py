@@ -142,6 +142,8 @@ def evaluate(
 def _fill(a: np.ndarray, v: Variable) -> np.ndarray:
     """An array broadcast to the shape of a Variable, float64."""
     shape = (v.layers, v.size[1], v.size[0], *v.vtype.tail)
+    if a.shape == shape and a.dtype == np.float64 and a.flags.c_contiguous:
+        return a  # no copy: a value is never written to
     return np.broadcast_to(a, shape).astype(np.float64, order="C")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from dressi.ad.graph import Function, Size, Variable, topological
 from dressi.ad.registry import ANY, COMP, FRAG, RASTER, SAME, SAMPLER, VERTEX
@@ -52,7 +53,7 @@ class Unit:
     def __repr__(self) -> str:
         return f"Unit({self.index}: {self.name})"
 
-    @property
+    @cached_property
     def inputs(self) -> list[Variable]:
         """What it reads from outside."""
         return [v for v, _ in self.reads]
@@ -61,7 +62,7 @@ class Unit:
     def name(self) -> str:
         return self.functions[-1].where
 
-    @property
+    @cached_property
     def is_uniform(self) -> bool:
         """Cheap work on one pixel, which a larger shader (whose ``pos`` is another) may repeat."""
         return (

@@ -225,6 +225,13 @@ def pixels_of(
     return np.asarray(image[:, :2] / np.where(camera[:, 2:] > 0.0, image[:, 2:], np.nan))
 
 
+def in_frame(pixel: npt.NDArray[np.float64], shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+    """(N,) whether pixels (N, 2), (x, y), lie in a photo of ``shape`` (rows, columns); NaN does
+    not. Column by column: ``all`` over an axis of two takes ten times as long."""
+    x, y = pixel.T
+    return np.asarray((x > -0.5) & (y > -0.5) & (x < shape[1] - 0.5) & (y < shape[0] - 0.5))
+
+
 def voxel_centers(bbox: npt.ArrayLike, resolution: int) -> npt.NDArray[np.float64]:
     """(n, n, n, 3) centres of the cells that split ``bbox`` (2, 3) n times along x, y and z."""
     low, high = np.asarray(bbox, dtype=np.float64)
@@ -261,7 +268,7 @@ def hull_cells(
         inside = np.asarray(mask) > 0.5
         height, width = inside.shape
         pixel = pixels_of(centers[alive], k, rotation, translation)
-        seen = ((pixel > -0.5) & (pixel < (width - 0.5, height - 0.5))).all(axis=1)
+        seen = in_frame(pixel, inside.shape)
         x, y = np.rint(pixel[seen]).astype(np.int64).T
         keep = np.ones(len(alive), dtype=bool)
         keep[seen] = inside[y.clip(0, height - 1), x.clip(0, width - 1)]
@@ -300,7 +307,7 @@ def hull_mask(
         for y in steps:
             for z in steps:
                 pixel = pixels_of(low + np.array([x, y, z]) * cell, K, R, t)
-                seen = ((pixel > -0.5) & (pixel < (width - 0.5, height - 0.5))).all(axis=1)
+                seen = in_frame(pixel, (height, width))
                 at_x, at_y = np.rint(pixel[seen]).astype(np.int64).T
                 mask[at_y.clip(0, height - 1), at_x.clip(0, width - 1)] = 1.0
     return mask
