@@ -27,14 +27,8 @@ def domain_text(domain: Domain) -> str:
 
 
 # How a shader accesses an input.
-ATTACHMENT, TEXTURE, HW_SAMPLER, BUFFER, UNIFORM, VERTEX_TEXTURE = (
-    "attachment",
-    "texture",
-    "sampler",
-    "buffer",
-    "uniform",
-    "vertex",
-)
+ATTACHMENT, TEXTURE, HW_SAMPLER = "attachment", "texture", "sampler"
+BUFFER, UNIFORM, VERTEX_TEXTURE = "buffer", "uniform", "vertex"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
