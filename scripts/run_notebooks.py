@@ -4,11 +4,15 @@ Works on a copy under out/notebooks, so the tracked files stay as they are; the 
 are left there to look at. ``--save`` writes them back with their outputs when all went well. The
 kernel is this interpreter's own; Jupyter and IPython write nothing to the home folder.
 
-    python scripts/run_notebooks.py [--save] [NOTEBOOK ...]
+    python scripts/run_notebooks.py [--save] [--jobs N] [NOTEBOOK ...]
+
+--jobs: kernels at once; a notebook's seconds are those beside the others then.
 """
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import os
 import shutil
 import sys
@@ -21,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 600  # for a cell; a notebook is meant to take a minute or so on two CPU cores
 
 
-def run_notebook(path: Path) -> str | None:
+async def run_notebook(path: Path) -> str | None:
     """Executes ``path`` in its own folder, outputs written into it; returns the error's text."""
     import nbformat
     from nbclient import NotebookClient
@@ -37,7 +41,7 @@ def run_notebook(path: Path) -> str | None:
         resources={"metadata": {"path": str(path.parent)}},
     )
     try:
-        client.execute()
+        await client.async_execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         return str(error)
     finally:
@@ -69,27 +73,40 @@ def save(executed: Path, target: Path) -> None:
     nbformat.write(notebook, target)
 
 
+async def run_all(paths: list[Path], jobs: int) -> int:
+    """Runs notebooks, ``jobs`` at once; prints a line for each and returns how many failed."""
+    free = asyncio.Semaphore(jobs)
+
+    async def run(path: Path) -> bool:
+        async with free:
+            start = time.perf_counter()
+            error = await run_notebook(path)
+        verdict = "ok" if error is None else "FAILED"
+        print(f"{path.name}: {verdict}, {time.perf_counter() - start:.1f} s", flush=True)
+        if error is not None:
+            print(error, file=sys.stderr, flush=True)
+        return error is not None
+
+    return sum(await asyncio.gather(*(run(path) for path in paths)))
+
+
 def main(arguments: list[str]) -> int:
     """Runs the named notebooks, or all of notebooks/."""
-    names = [name for name in arguments if name != "--save"]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--save", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("names", nargs="*", metavar="NOTEBOOK")
+    given = parser.parse_args(arguments)
     source, copy = ROOT / "notebooks", ROOT / "out" / "notebooks"
     shutil.rmtree(copy, ignore_errors=True)
     ignored = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__")
     shutil.copytree(source, copy, ignore=ignored)
-    paths = [copy / Path(name).name for name in names] or sorted(copy.glob("*.ipynb"))
+    paths = [copy / Path(name).name for name in given.names] or sorted(copy.glob("*.ipynb"))
     if not paths:
         print(f"no notebooks in {source.relative_to(ROOT)}/", file=sys.stderr)
         return 1
-    failed = 0
-    for path in paths:
-        start = time.perf_counter()
-        error = run_notebook(path)
-        verdict = "ok" if error is None else "FAILED"
-        print(f"{path.name}: {verdict}, {time.perf_counter() - start:.1f} s", flush=True)
-        if error is not None:
-            failed += 1
-            print(error, file=sys.stderr, flush=True)
-    if not failed and "--save" in arguments:
+    failed = asyncio.run(run_all(paths, given.jobs))
+    if not failed and given.save:
         for path in paths:
             save(path, source / path.name)
     return 1 if failed else 0

@@ -125,12 +125,13 @@ def evaluate(
         return values[v.uid]
 
     nearest: dict[tuple[int, int], np.ndarray] = {}  # depths by uid of a rasterization, layer
+    fragments: dict[tuple[int, ...], list[_Fragments]] = {}
     with np.errstate(all="ignore"):
         for f in topological(outputs):
             if f.output.uid in values or f.output.fragment_of is not None:
                 continue
             if f.op.fragment_exit:
-                values[f.output.uid] = _resolve(f, f.attr("peel"), get, nearest)
+                values[f.output.uid] = _resolve(f, f.attr("peel"), get, nearest, fragments)
                 continue
             assert f.op.reference is not None, f.op.name
             result = _fill(f.op.reference(f, [get(x) for x in f.inputs]), f.output)
@@ -142,40 +143,62 @@ def evaluate(
 def _fill(a: np.ndarray, v: Variable) -> np.ndarray:
     """An array broadcast to the shape of a Variable, float64."""
     shape = (v.layers, v.size[1], v.size[0], *v.vtype.tail)
+    if a.shape == shape and a.dtype == np.float64 and a.flags.c_contiguous:
+        return a  # no copy: a value is never written to
     return np.broadcast_to(a, shape).astype(np.float64, order="C")
 
 
+_Fragments = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Of one primitive: numbers of the pixels where it is drawn; depth, keep and value there."""
+
+
 def _resolve(
-    f: Function, peel: int, get: Any, nearest: dict[tuple[int, int], np.ndarray]
+    f: Function,
+    peel: int,
+    get: Any,
+    nearest: dict[tuple[int, int], np.ndarray],
+    fragments: dict[tuple[int, ...], list[_Fragments]],
 ) -> np.ndarray:
-    """The value of an ``F.resolve``, (layers, H, W, *tail): primitive by primitive, the Functions
-    per fragment on whole images, then the depth test among what lies behind layer ``peel - 1``.
-    nearest: the depths of the layers so far; those of this layer are added."""
-    value, depth, keep = f.inputs
-    raster = depth.fragment_of
+    """The value of an ``F.resolve``, (layers, H, W, *tail): primitive by primitive the depth test
+    among what lies behind layer ``peel - 1``. nearest: the depths of the layers so far; those of
+    this layer are added. fragments: by uids of value, depth and keep, what all layers share."""
+    raster = f.inputs[1].fragment_of
     assert raster is not None
     if peel > 0 and (raster.uid, peel - 1) not in nearest:
-        _resolve(f, peel - 1, get, nearest)
-    chain = [g for g in topological([value, depth, keep]) if g.output.fragment_of is raster]
-    w, h = raster.output.size
-    layers = raster.output.layers
-    corners = [np.broadcast_to(get(x), (layers, *get(x).shape[1:])) for x in raster.inputs]
-    n = corners[0].shape[2]
-    y = f.output
-    shown = _scissors(raster)
-    out = np.full((layers, h, w, *y.vtype.tail), f.attr("background"))
+        _resolve(f, peel - 1, get, nearest, fragments)
+    (w, h), layers = raster.output.size, raster.output.layers
+    key = tuple(x.uid for x in f.inputs)
+    if key not in fragments:
+        fragments[key] = _fragments(f, raster, get)
+    out = np.full((layers, h, w, *f.output.vtype.tail), f.attr("background"))
     best = np.full((layers, h, w), 1.0)
     front = nearest[raster.uid, peel - 1] if peel > 0 else np.full((layers, h, w), -1.0)
-    for primitive in range(n):
-        count = np.zeros((layers, h, w), np.int64)
+    pixels, depths, before = (a.reshape(-1, *a.shape[3:]) for a in (out, best, front))  # views
+    for at, depth, keep, value in fragments[key]:
+        wins = (keep != 0) & (depth < depths[at]) & (depth > before[at])
+        depths[at[wins]], pixels[at[wins]] = depth[wins], value[wins]
+    nearest[raster.uid, peel] = best
+    return out
+
+
+def _fragments(f: Function, raster: Function, get: Any) -> list[_Fragments]:
+    """Those of each primitive of an ``F.resolve``: the Functions per fragment on whole images."""
+    value, depth, keep = f.inputs
+    chain = [g for g in topological([value, depth, keep]) if g.output.fragment_of is raster]
+    (w, h), layers = raster.output.size, raster.output.layers
+    corners = [np.broadcast_to(get(x), (layers, *get(x).shape[1:])) for x in raster.inputs]
+    shown = _scissors(raster)
+    found = []
+    for primitive in range(corners[0].shape[2]):
+        drawn = np.zeros((layers, h, w), bool)
         for layer in range(layers):
             quad = [c[layer, 0, primitive] for c in corners]
             for k in range(1, len(quad) - 1):
                 triangle = np.stack([quad[0], quad[k], quad[k + 1]])
                 if not is_culled(triangle, raster.attr("cull")):
-                    count[layer] += coverage(triangle, (w, h))
-        count *= shown
-        if not count.any():
+                    drawn[layer] |= coverage(triangle, (w, h))
+        drawn &= shown
+        if not drawn.any():
             continue
         local: dict[int, np.ndarray] = {}
         for g in chain:
@@ -186,16 +209,15 @@ def _resolve(
             xs = [local[x.uid] if x.uid in local else get(x) for x in g.inputs]
             local[g.output.uid] = _fill(g.op.reference(g, xs), g.output)
 
-        def pick(v: Variable, local: dict[int, np.ndarray] = local) -> np.ndarray:
+        def pick(
+            v: Variable, local: dict[int, np.ndarray] = local, drawn: np.ndarray = drawn
+        ) -> np.ndarray:
             a = local[v.uid] if v.uid in local else get(v)
-            return np.broadcast_to(a, (layers, h, w, *a.shape[3:]))
+            return np.asarray(np.broadcast_to(a, (layers, h, w, *a.shape[3:]))[drawn])
 
-        d, k_mask = np.maximum(pick(depth)[..., 0], 0.0), pick(keep)[..., 0]
-        wins = (count > 0) & (k_mask != 0) & (d < best) & (d > front)
-        best[wins] = d[wins]
-        out[wins] = pick(value)[wins]
-    nearest[raster.uid, peel] = best
-    return out
+        at = np.flatnonzero(drawn)
+        found.append((at, np.maximum(pick(depth)[:, 0], 0.0), pick(keep)[:, 0], pick(value)))
+    return found
 
 
 def _scissors(raster: Function) -> np.ndarray:

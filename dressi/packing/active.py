@@ -88,6 +88,13 @@ class Candidate:
 
 def candidates(units: Sequence[Unit], context: Context) -> list[Candidate]:
     """Return one Candidate per unit; with levels where the context asks for them."""
+    key = ("candidates", context.by_level, *units)
+    if key not in context.memo:
+        context.memo[key] = _candidates(units, context)
+    return list(context.memo[key])
+
+
+def _candidates(units: Sequence[Unit], context: Context) -> list[Candidate]:
     index = DefUse(units)
     all_of = [Candidate(u, index, context) for u in units]
     for each in all_of:

@@ -94,8 +94,12 @@ def find_guard(functions: Sequence[Function], kept: Collection[int]) -> Guard | 
 
 def weight(f: Function) -> int:
     """Return how many Functions one counts for."""
-    near = all(read == SAME for read in f.op.reads[: len(f.inputs)])
-    return 1 if near and not f.op.scatter else FAR
+    if f.op.scatter:
+        return FAR
+    for read in f.op.reads[: len(f.inputs)]:  # a loop: ``all`` takes twice the time
+        if read != SAME:
+            return FAR
+    return 1
 
 
 def _candidates(functions: Sequence[Function]) -> list[Variable]:

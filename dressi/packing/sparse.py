@@ -43,7 +43,11 @@ def sparse_guard(s: Substage, context: Context) -> Guard | None:
     everything = sum(map(weight, functions))
     if not pays(context.profile, s.n_pixels, everything):
         return None
-    guard = find_guard(functions, {v.uid for v in s.outputs})
+    kept = frozenset(v.uid for v in s.outputs)
+    key = ("guard", s.units, kept)
+    if key not in context.memo:
+        context.memo[key] = find_guard(functions, kept)
+    guard: Guard | None = context.memo[key]
     if guard is None:
         return None
     rest = [f for guarded, run in guard.runs if not guarded for f in run]

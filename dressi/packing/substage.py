@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from dressi.ad.graph import Variable
@@ -64,7 +65,7 @@ class Substage:
     def __repr__(self) -> str:
         return f"Substage({self.name} over {domain_text(self.domain)})"
 
-    @property
+    @cached_property
     def inputs(self) -> Iterable[Variable]:
         """What it reads from outside."""
         return [v for v, _ in self.reads.values()]

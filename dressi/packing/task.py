@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from dressi.ad.graph import Variable
 from dressi.ad.registry import FRAG
@@ -52,6 +53,8 @@ class Context:
     by_level: bool = False
     """Whether a unit that a later pass reads at other pixels keeps out of a substage that has to
     come later than the unit would have to."""
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    """What the candidates of a graph find alike, by what it follows from."""
 
     def dispatches(self, unit: Unit) -> bool:
         """Return whether a substage that begins with this unit should be a dispatch."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from dressi.ad.graph import Function, Size, Variable, topological
 from dressi.ad.registry import ANY, COMP, FRAG, RASTER, SAME, SAMPLER, VERTEX
@@ -26,14 +27,8 @@ def domain_text(domain: Domain) -> str:
 
 
 # How a shader accesses an input.
-ATTACHMENT, TEXTURE, HW_SAMPLER, BUFFER, UNIFORM, VERTEX_TEXTURE = (
-    "attachment",
-    "texture",
-    "sampler",
-    "buffer",
-    "uniform",
-    "vertex",
-)
+ATTACHMENT, TEXTURE, HW_SAMPLER = "attachment", "texture", "sampler"
+BUFFER, UNIFORM, VERTEX_TEXTURE = "buffer", "uniform", "vertex"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,7 +47,7 @@ class Unit:
     def __repr__(self) -> str:
         return f"Unit({self.index}: {self.name})"
 
-    @property
+    @cached_property
     def inputs(self) -> list[Variable]:
         """What it reads from outside."""
         return [v for v, _ in self.reads]
@@ -61,7 +56,7 @@ class Unit:
     def name(self) -> str:
         return self.functions[-1].where
 
-    @property
+    @cached_property
     def is_uniform(self) -> bool:
         """Cheap work on one pixel, which a larger shader (whose ``pos`` is another) may repeat."""
         return (

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from dressi.config import cache_dir
 from dressi.errors import ShaderError
@@ -19,6 +20,10 @@ _MAGIC = (0x07230203).to_bytes(4, "little")
 _CACHE_VERSION = b"1"
 """Part of every key; grows when the same GLSL should compile to something else than before."""
 _CACHE_LIMIT = 64 << 20
+_PRUNED_EVERY = _CACHE_LIMIT // 16
+"""Bytes that a process writes before it looks through the cache again: a few thousand files take as
+long as packing a small graph."""
+_unpruned = _PRUNED_EVERY  # written since then; the first that is written counts as enough
 _CONTEXT_LINES = 3
 
 
@@ -44,8 +49,17 @@ def compile_glsl(sources: list[tuple[str, str]]) -> list[bytes]:
         for source, code in zip(missing, _compile(missing), strict=True):
             done[source] = code
             cache.write(folder / names[source], code)
-        cache.prune(folder, _CACHE_LIMIT)
+        _bound(folder, sum(len(done[source]) for source in missing))
     return [done[s] for s in sources]
+
+
+def _bound(folder: Path, written: int) -> None:
+    """Keep the cache to its limit, and what processes have written since they looked."""
+    global _unpruned
+    _unpruned += written
+    if _unpruned >= _PRUNED_EVERY:
+        _unpruned = 0
+        cache.prune(folder, _CACHE_LIMIT)
 
 
 def is_spirv(code: bytes) -> bool:

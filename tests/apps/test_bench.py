@@ -91,8 +91,10 @@ SMOKE = Settings(smoke=True)
 def test_smoke_writes_every_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Each figure of reliability has a test of its own.
+    # Each figure of reliability, and the ablation of both targets, has a test of its own.
     monkeypatch.setattr(reliability, "FIGURES", {k: FIGURES[k] for k in ("R1", "cost")})
+    one_target = {"texture": ablation.problems(SMOKE)["texture"]}
+    monkeypatch.setattr(ablation, "problems", lambda settings: one_target)
     one, out = tmp_path / "deep" / "all.json", tmp_path / "out"
     assert main(["bench", "--smoke", "--json", str(one), "--out", str(out)]) == 0
     printed = capsys.readouterr().out

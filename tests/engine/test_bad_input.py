@@ -302,12 +302,13 @@ def test_device_limit_plus_1_is_an_error_before_anything_is_drawn(ad: DressiAD) 
 
 
 def test_memory_that_is_not_there(ad: DressiAD) -> None:
-    """Values of 1 GB each, all alive at once, more of them than any device holds: an error with
-    both numbers, and the engine goes on."""
+    """Values of 1 GB each, all alive at once, twice as many as the largest heap holds: an error
+    with both numbers, and the engine goes on."""
     from dressi import OutOfMemoryError
 
     side = min(ad.limits.image_dim, 16384)
-    values = [F.image.border(F.pixel_coord((side, side)).x * float(k)) for k in range(2, 402)]
+    n = 2 * max(ad.runtime.device.memory._heap_sizes) // (4 * side**2) + 2
+    values = [F.image.border(F.pixel_coord((side, side)).x * float(k)) for k in range(2, 2 + n)]
     together = values[0]
     for v in values[1:]:
         together = F.image.border(together) + v  # each of them waits for the one before

@@ -29,9 +29,14 @@ sizes = _script()
 FIGURES = ("files", "functions", "cycles", "median_function", "library_lines")
 
 
+@pytest.fixture(scope="module")
+def larger() -> list[str]:
+    """All figures above the stored ones."""
+    return list(sizes.measure().larger_than(sizes.stored_sizes()))
+
+
 @pytest.mark.parametrize("figure", FIGURES)
-def test_no_figure_is_larger_than_the_stored_one(figure: str) -> None:
-    larger = sizes.measure().larger_than(sizes.stored_sizes())
+def test_no_figure_is_larger_than_the_stored_one(figure: str, larger: list[str]) -> None:
     assert [line for line in larger if line.startswith(f"{figure}:")] == []
 
 

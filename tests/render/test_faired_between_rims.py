@@ -32,22 +32,34 @@ def even_hull(masks: np.ndarray, matrices: np.ndarray) -> Mesh:
     return remesh(hull, np.full(len(hull.positions), 0.09))
 
 
+Given = tuple[np.ndarray, np.ndarray, Mesh]
+
+
+@pytest.fixture(scope="module")
+def ball() -> Given:
+    """Masks, matrices, and the even hull; none is written to."""
+    masks, matrices = ball_views()
+    hull = even_hull(masks, matrices)
+    for given in (masks, matrices, hull.positions, hull.faces):
+        given.flags.writeable = False
+    return masks, matrices, hull
+
+
 def off_ball(mesh: Mesh) -> float:
     return float(np.abs(np.linalg.norm(mesh.positions, axis=1) - RADIUS).mean())
 
 
-def test_ridges_of_a_hull_between_rims_become_round() -> None:
-    masks, matrices = ball_views()
-    hull = even_hull(masks, matrices)
+def test_ridges_of_a_hull_between_rims_become_round(ball: Given) -> None:
+    masks, matrices, hull = ball
     made = faired_between_rims(hull, masks, matrices)
     assert off_ball(made) < 0.35 * off_ball(hull)
     problems = surface_problems(made)
     assert problems.is_closed and problems.is_embedded and len(problems.flipped_faces) == 0
 
 
-def test_rims_stay_at_the_outlines() -> None:
-    masks, matrices = ball_views()
-    made = faired_between_rims(even_hull(masks, matrices), masks, matrices)
+def test_rims_stay_at_the_outlines(ball: Given) -> None:
+    masks, matrices, hull = ball
+    made = faired_between_rims(hull, masks, matrices)
     views = silhouettes("test", masks, matrices, 0.7)
     away, _, _, pixel = distances_in_views(views, made.positions.astype(np.float64))
     assert away.min() > -0.6  # the slack, and what pixels round
@@ -69,9 +81,8 @@ def test_flat_sides_do_not_bulge_and_do_not_sink() -> None:
     assert _volume(made) == pytest.approx(_volume(hull), rel=0.05)
 
 
-def test_a_view_without_weights_says_nothing() -> None:
-    masks, matrices = ball_views()
-    hull = even_hull(masks, matrices)
+def test_a_view_without_weights_says_nothing(ball: Given) -> None:
+    masks, matrices, hull = ball
     wrong, weights = masks.copy(), np.ones_like(masks)
     wrong[0, :, SIZE // 2 :] = 0.0
     weights[0] = 0.0
@@ -83,9 +94,8 @@ def test_a_view_without_weights_says_nothing() -> None:
     assert off_ball(believed) < 2.0 * off_ball(right)  # it stood out before: nothing is cut off
 
 
-def test_errors() -> None:
-    masks, matrices = ball_views()
-    hull = even_hull(masks, matrices)
+def test_errors(ball: Given) -> None:
+    masks, matrices, hull = ball
     with pytest.raises(GraphError, match="weights must be"):
         faired_between_rims(hull, masks, matrices, masks[:, 1:])
     with pytest.raises(GraphError, match="need matrices"):

@@ -136,6 +136,20 @@ def test_cache_is_bounded_and_drops_the_oldest(tmp_path: Path) -> None:
     assert sorted(f.name for f in tmp_path.iterdir()) == ["7.spv", "8.spv", "9.spv"]
 
 
+def test_the_cache_is_bounded_by_the_first_that_is_written_and_then_from_time_to_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pruned: list[Path] = []
+    monkeypatch.setattr(cache, "prune", lambda folder, limit: pruned.append(folder))
+    monkeypatch.setattr(shader, "_unpruned", shader._PRUNED_EVERY)
+    for k in range(3):
+        compile_glsl([("frag", GOOD.replace("}", f"/* {k} */ }}"))])
+    assert len(pruned) == 1
+    monkeypatch.setattr(shader, "_PRUNED_EVERY", 8)
+    compile_glsl([("frag", GOOD.replace("}", "/* more */ }"))])
+    assert len(pruned) == 2
+
+
 def test_no_temporary_files_are_left(folder: Path) -> None:
     compile_glsl([("frag", GOOD)])
     assert [f.suffix for f in folder.iterdir()] == [".spv"]

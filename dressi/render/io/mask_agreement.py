@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
 
-from dressi.render.io.masks import pixels_of, voxel_centers
+from dressi.render.io.masks import in_frame, pixels_of, voxel_centers
 
 Camera = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
 """K (3, 3), R (3, 3) and t (3,), OpenCV's."""
@@ -86,7 +86,7 @@ def _pixels(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Return (N, 2) row and column of cells, (0, 0) where they are not seen, and (N,) seen."""
     pixel = pixels_of(cells, *camera)
-    seen = np.asarray(((pixel > -0.5) & (pixel < (shape[1] - 0.5, shape[0] - 0.5))).all(1))
+    seen = in_frame(pixel, shape)
     return np.rint(np.where(seen[:, None], pixel, 0.0)).astype(np.int64)[:, ::-1], seen
 
 
