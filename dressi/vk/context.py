@@ -7,13 +7,13 @@ and ``Owned`` (a set of handles that are destroyed together, in reverse order).
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from dressi.errors import DeviceError, DeviceLostError, OutOfMemoryError, ValidationError
+from dressi.vk import process
 from dressi.vk.api import Api, Arena, CData, constant_case, result_name
 from dressi.vk.instance import Instance
 from dressi.vk.query import (
@@ -42,19 +42,6 @@ _NOT_READY, TIMEOUT = 1, 2
 
 WAIT_NS = 200_000_000
 """A fence is waited for in slices of 0.2 s, so that Python sees Ctrl-C in between."""
-
-_pid = os.getpid()
-"""Of this process. It is asked for once: a call of the system takes microseconds, and a step of a
-layer enters six times."""
-
-
-def _forked() -> None:
-    global _pid
-    _pid = os.getpid()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
 
 
 class Owned:
@@ -132,7 +119,7 @@ class Context:
         self._running = ""  # what was submitted and is not waited for yet
         self._until: Callable[[], None] | None = None  # waits for it, in place of the fence
         self._lost = ""
-        self._pid = _pid
+        self._pid = process.pid
         self.device = self.api.null
         api = self.api
         float_atomics = has_float_atomics(api, instance.handle, physical)
@@ -245,10 +232,10 @@ class Context:
 
     def look(self) -> None:
         """Raises DeviceError when the device is closed, lost, or belongs to a parent process."""
-        if self._pid != _pid:
+        if self._pid != process.pid:
             raise DeviceError(
                 f"{self.info.name} was opened by process {self._pid}; this is its forked child "
-                f"{_pid}, where Vulkan does not work\n"
+                f"{process.pid}, where Vulkan does not work\n"
                 "  hint: open the device after the fork, or use multiprocessing's 'spawn' method"
             )
         if self.closed:
@@ -398,7 +385,7 @@ class Context:
     def close(self) -> None:
         """Waits for the device and destroys everything on it. Idempotent; does nothing in a forked
         child."""
-        if self.closed or self._pid != _pid:
+        if self.closed or self._pid != process.pid:
             return
         self.closed = True
         if self.device != self.api.null:
