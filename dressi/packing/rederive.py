@@ -48,18 +48,19 @@ def rederive(substages: Sequence[Substage], context: Context) -> list[Substage]:
     least = costs.of(best)
     if costs.of(substages) <= least:
         best, least = list(substages), costs.of(substages)
+    made = _Made(best, context)
     for last in range(len(substages)):  # readers from the last to the first; their number may fall
         k = len(best) - 1 - last
         if k < 1:
             break
-        for values in _carried(best, k, context, costs):
-            tried = _taken_in(best, k, values, context)
+        for values in _carried(best, k, made, costs):
+            tried = _taken_in(best, k, values, made)
             if tried is None:
                 continue
             tried = pairs.merge(drop_dead(tried, context, _may_change))
             us = costs.of(tried)
             if us < least:
-                best, least = tried, us
+                best, least, made = tried, us, _Made(tried, context)
                 break
     tried = pairs.merge(best, apart=True)
     return tried if costs.of(tried) < least else best
@@ -75,17 +76,43 @@ def _may_change(s: Substage) -> bool:
     return _is_pass(s) and not s.computed
 
 
+class _Made:
+    """Of substages in order of execution what is stored, and where passes make what."""
+
+    def __init__(self, substages: Sequence[Substage], context: Context) -> None:
+        self.context = context
+        self.stored = _stored(substages, context)
+        self._written: dict[int, int] = {}
+        self._units: dict[int, list[tuple[int, Unit]]] = {}
+        for k, s in enumerate(substages):
+            if not _is_pass(s):
+                continue
+            for v in s.outputs:
+                self._written.setdefault(v.uid, k)
+            for u in s.units:
+                for v in u.outputs:
+                    self._units.setdefault(v.uid, []).append((k, u))
+
+    def is_written(self, v: Variable, k: int) -> bool:
+        """Return whether a pass before position k writes a value."""
+        return self._written.get(v.uid, k) < k
+
+    def unit(self, v: Variable, k: int) -> Unit | None:
+        """Return the unit that makes a value in the last pass before position k that does."""
+        return next((u for at, u in reversed(self._units.get(v.uid, ())) if at < k), None)
+
+
 def _carried(
-    substages: Sequence[Substage], k: int, context: Context, costs: _Costs
+    substages: Sequence[Substage], k: int, made: _Made, costs: _Costs
 ) -> Iterable[list[Variable]]:
     """Lists of values that a substage might compute anew: those that only a mask asks for, all."""
     s = substages[k]
     if not _may_change(s):
         return
-    stored = _stored(substages, context)
-    made = {v.uid for other in substages[:k] if _is_pass(other) for v in other.outputs}
     values = [
-        v for v, how in s.reads.values() if how == {ATTACHMENT} and v.uid in made - stored.keys()
+        v
+        for v, how in s.reads.values()
+        if how == {ATTACHMENT} and made.is_written(v, k) and v.uid not in made.stored
     ]
     if not values:
         return
@@ -111,24 +138,17 @@ def _stored(substages: Sequence[Substage], context: Context) -> dict[int, Variab
 
 
 def _taken_in(
-    substages: Sequence[Substage], k: int, values: Sequence[Variable], context: Context
+    substages: Sequence[Substage], k: int, values: Sequence[Variable], made: _Made
 ) -> list[Substage] | None:
     """The substages with one that computes some values of what is stored; None where that does not
     work."""
-    s, stored = substages[k], _stored(substages, context)
-    unit_of = {
-        v.uid: u
-        for other in substages[:k]
-        if _is_pass(other)
-        for u in other.units
-        for v in u.outputs
-    }
+    s, stored, context = substages[k], made.stored, made.context
     have = {u.index for u in s.units}
     taken: dict[int, Unit] = {}
     waiting = list(values)
     while waiting:
         v = waiting.pop()
-        unit = unit_of.get(v.uid)
+        unit = made.unit(v, k)
         if unit is None or unit.index in taken or unit.index in have:
             continue
         if not _same_pixel(unit, s):
@@ -189,20 +209,21 @@ class _Pairs:
             pairs = [(i, k) for k in range(len(merged)) for i in index.producers[k]]
             if apart:
                 pairs += combinations(range(len(merged)), 2)
-            joined = (self._joined(merged, i, k, index) for i, k in pairs)
+            # As most are not over the same pixels, that is looked at first.
+            over = [s.domain if _may_change(s) else None for s in merged]
+            alike = ((i, k) for i, k in pairs if over[i] is not None and over[i] == over[k])
+            joined = (self._joined(merged, i, k, index) for i, k in alike)
             now = next((each for each in joined if each is not None), None)
         return merged
 
     def _joined(self, now: list[Substage], i: int, k: int, index: DefUse) -> list[Substage] | None:
-        """The substages with two of them as one; None where that breaks an order or a limit."""
+        """The substages with two of them, over the same pixels, as one; None where that breaks an
+        order or a limit."""
         first, then = now[i], now[k]
-        if not (_may_change(first) and _may_change(then)) or first.domain != then.domain:
-            return None
         if first.domain[0] == (1, 1):
             return None
-        between = range(i + 1, k)
-        late = not any(j in index.users[i] for j in between)
-        early = not any(j in index.producers[k] for j in between)
+        late = not any(i < j < k for j in index.users[i])
+        early = not any(i < j < k for j in index.producers[k])
         if not (late or early):
             return None
         new = self._one(first, then, self._kept(first, then, {i, k}, index))
