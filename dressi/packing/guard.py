@@ -19,6 +19,10 @@ from dressi.packing.units import Unit
 FEWEST = 12
 """Functions that a guard must save; a branch costs about as much as a few of them."""
 
+GIVEN = 0.5
+"""What counts of the work that an image of the caller makes needless: a picture or an upstream
+gradient is rarely 0, where a mask that the graph computes is 0 at most pixels."""
+
 FAR = 6
 """How many Functions one counts for that reads or adds to other pixels."""
 
@@ -62,12 +66,13 @@ def find_guard(functions: Sequence[Function], kept: Collection[int]) -> Guard | 
         for x in f.inputs:
             users.setdefault(x.uid, []).append(f)
     graph = _Graph({f.output.uid: f for f in functions}, users, kept)
-    best: tuple[int, Variable, set[int]] | None = None
+    best: tuple[float, Variable, set[int]] | None = None
     for condition in _candidates(functions):
         needless = _needless(condition, graph)
         saved = sum(weight(graph.writers[uid]) for uid in needless)
-        if saved >= FEWEST and (best is None or saved > best[0]):
-            best = (saved, condition, needless)
+        worth = saved * (GIVEN if condition.creator is None else 1.0)
+        if saved >= FEWEST and (best is None or worth > best[0]):
+            best = (worth, condition, needless)
     if best is None:
         return None
     _, condition, needless = best
