@@ -12,6 +12,7 @@ import threading
 import time
 import types
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from typing import Any
 
 import torch
@@ -19,11 +20,16 @@ from torch.overrides import TorchFunctionMode
 
 import dressi.torch.nvdiffrast as implementation
 
+NVDIFFRAST_VERSION = "0.4.0"
+"""Of the documentation that the interface follows, for scripts that ask."""
+
 
 def alias_nvdiffrast() -> None:
     """Let ``import nvdiffrast.torch`` give ``dressi.torch.nvdiffrast``."""
     package = types.ModuleType("nvdiffrast", "Stands for nvdiffrast: see dressi.torch.nvdiffrast.")
     package.__path__ = []
+    package.__spec__ = ModuleSpec("nvdiffrast", None, is_package=True)  # for find_spec
+    package.__version__ = NVDIFFRAST_VERSION  # type: ignore[attr-defined]
     package.torch = implementation  # type: ignore[attr-defined]
     sys.modules["nvdiffrast"] = package
     sys.modules["nvdiffrast.torch"] = implementation

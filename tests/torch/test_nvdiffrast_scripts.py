@@ -69,11 +69,13 @@ def test_scripts_converge(script, arguments, share):
 
 
 FOR_CUDA = """
+import importlib.util
 import os
 import sys
 import threading
 from typing import Optional
 
+import nvdiffrast
 import nvdiffrast.torch as dr
 import torch
 
@@ -167,6 +169,8 @@ thread = threading.Thread(target=lambda: tensors.append(torch.zeros(3, device="c
 thread.start()
 thread.join()
 assert len(tensors) == 11
+assert importlib.util.find_spec("nvdiffrast") and importlib.util.find_spec("nvdiffrast.torch")
+assert nvdiffrast.__version__ and nvdiffrast.torch is dr
 glctx = dr.RasterizeGLContext(device=device)
 pos = torch.tensor([[[-1, -1, 0, 1], [3, -1, 0, 1], [-1, 3, 0, 1.0]]]).cuda()
 tri = torch.tensor([[0, 1, 2]], dtype=torch.int32, device=device)

@@ -145,10 +145,16 @@ def test_parts_of_a_batch_see_what_came_before(device: Device) -> None:
         a.close()
         with pytest.raises(DeviceError, match="is closed"):
             batch.start()
-        up.close()
-        down.close()
+        alone = Batch(device, [down])
+        alone.run()
     device.drop(5)
     device.drop(6)
+    with pytest.raises(DeviceError, match="images that are gone"):
+        alone.start()
+    up.close()
+    down.close()
+    with pytest.raises(DeviceError, match="is closed"):
+        alone.start()
 
 
 @pytest.mark.gpu
