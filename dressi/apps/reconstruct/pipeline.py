@@ -205,7 +205,7 @@ class _Fit:
             start=self.cameras,
         )  # fmt: skip
         self._keep(label, course)
-        seen = self.ideal().shrunk(self.plan.rounds[-1].size)
+        seen = self.ideal().shrunk(one.size)
         # Masks that were found, not given, may be wrong: then two have to agree.
         agreeing = 2 if self.plan.doubted else 1
         return without_false_bridges(
