@@ -106,6 +106,14 @@ def create_pipelines(
     return [made[k] for k in keys]
 
 
+def create_compute(ctx: Context, owned: Owned, module: CData, layout: CData, what: str) -> CData:
+    """A compute pipeline by itself, in no cache of ours."""
+    arena = Arena(ctx.api)
+    stage = _stage_info(arena, ctx.api.c.VK_SHADER_STAGE_COMPUTE_BIT, module)
+    info = arena.struct("VkComputePipelineCreateInfo", stage=stage[0], layout=layout)
+    return _create_all(ctx, owned, arena, "Compute", [info], [what], ctx.api.null)[0]
+
+
 def _create_all(
     ctx: Context,
     owned: Owned,

@@ -117,7 +117,7 @@ class Transfer:
         self._device = device
         self._ctx = device.context
         self._ctx.enter()
-        self._use = use
+        self._use, self._shared = use, importer is not None
         self.what = what
         self._closed, self.busy_until = False, 0
         self._images: tuple[Image | Buffer, ...] = ()
@@ -180,6 +180,13 @@ class Transfer:
                 (source, target), (start, to) = ends
                 part = arena.struct("VkBufferCopy", srcOffset=start, dstOffset=to, size=image.size)
                 lib.vkCmdCopyBuffer(commands, source, target, 1, part)
+                continue
+            whole = p.rows == image.height
+            if self._shared and whole and self._device.shader_copies.takes(image, p.offset):
+                self._device.shader_copies.record(
+                    commands, self._owned, image, self._buffers[p.buffer], p.offset,
+                    self._use == UPLOAD,
+                )  # fmt: skip
                 continue
             region = copy_region(ctx, arena, image, p.y, p.rows, p.offset)
             if self._use == UPLOAD:

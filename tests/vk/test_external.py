@@ -76,7 +76,36 @@ def test_what_is_written_to_exported_memory_comes_back(device: Device, images: l
     assert np.array_equal(down.views(0)[0], values) and np.array_equal(down.views(1)[0], -values)
     up.close()
     down.close()
+    device.shader_copies.close()
     assert Counter(device.live_handles()) == before  # where 0 is as good as missing
+
+
+@pytest.mark.parametrize("fmt", ["R32F", "RG32F", "RGBA32F", "R32I", "RG32I", "RGBA32I"])
+@pytest.mark.parametrize("size", [(1, 1), (70, 9), (32, 8)])
+def test_whole_images_of_every_format_are_copied_by_shaders(
+    device: Device, images: list[Any], fmt: str, size: tuple[int, int]
+) -> None:
+    owned = Owned(device.context)
+    plans = [ImagePlan(k, f"image {k}", fmt, *size) for k in range(2)]
+    made = create_images(device.context, device.memory, owned, plans)
+    up = Transfer(device, UPLOAD, made, "up", Importer(device))
+    down = Transfer(device, READBACK, made, "down", Importer(device))
+    plain = Transfer(device, READBACK, made, "copies of the driver")
+    assert device.shader_copies.takes(made[0], 0) == (fmt != "RG32I")
+    n = len(up.views(0)[0])
+    values = np.arange(2 * n, dtype=np.int32).view(np.float32).reshape(2, n) if "I" in fmt else (
+        np.random.default_rng(0).normal(size=(2, n)).astype(np.float32)
+    )  # fmt: skip
+    for k in (0, 1):
+        up.views(k)[0][:] = values[k]
+    Batch(device, [up, down, plain]).run()
+    plain.fetch()
+    for k in (0, 1):
+        assert down.views(k)[0].tobytes() == values[k].tobytes() == plain.views(k)[0].tobytes()
+    for one in (up, down, plain):
+        one.close()
+    owned.destroy()
+    device.shader_copies.close()
 
 
 def test_a_submit_waits_for_the_timeline_and_the_next_call_for_the_submit(

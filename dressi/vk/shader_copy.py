@@ -1,0 +1,171 @@
+"""Copies between images and buffers of the card by shaders: where a driver's own copies turn rows
+into tiles slowly (120 GB/s on an H200 that moves 4 TB/s), a texel per invocation is the way.
+
+In: whole images in the general layout, buffers that may be storage buffers. Out: recorded
+dispatches. Pipelines are made once per device, format and direction.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dressi.packing.plan import BYTES_PER_PIXEL, Binding
+from dressi.vk.api import Arena, CData
+from dressi.vk.context import Context, Owned
+from dressi.vk.descriptors import Layouts, descriptor_type
+from dressi.vk.image import Image
+from dressi.vk.memory import Buffer
+from dressi.vk.pipeline import create_compute, create_modules
+from dressi.vk.shader import compile_glsl
+
+_ELEMENTS = {
+    "R32F": ("float", "vec4(e, 0, 0, 0)", "x", "image2D", "r32f"),
+    "RG32F": ("vec2", "vec4(e, 0, 0)", "xy", "image2D", "rg32f"),
+    "RGBA32F": ("vec4", "e", "xyzw", "image2D", "rgba32f"),
+    "R32I": ("int", "ivec4(e, 0, 0, 0)", "x", "iimage2D", "r32i"),
+    "RGBA32I": ("ivec4", "e", "xyzw", "iimage2D", "rgba32i"),
+}
+"""By format: an element of the buffer, what a texel is made of it, and the other way round."""
+
+_GROUP = (32, 8)
+_BINDINGS = (Binding(0, "storage", 0, "c"), Binding(1, "buffer", 0, "c"))
+
+
+class _Made(NamedTuple):
+    sets: CData
+    layout: CData
+    pipeline: CData
+
+
+class ShaderCopies:
+    """Shaders that copy, of one device."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx, self._owned = ctx, Owned(ctx)
+        self._layouts = Layouts(ctx, self._owned)
+        self._made: dict[tuple[str, bool], _Made] = {}
+        limits = ctx.properties.limits
+        self._alignment = int(limits.minStorageBufferOffsetAlignment)
+        self._most = int(limits.maxStorageBufferRange)
+
+    def takes(self, image: Image, offset: int) -> bool:
+        """Whether a copy of a whole image, from or to this byte of a buffer, can be recorded."""
+        return (
+            image.format in _ELEMENTS
+            and image.format in self._ctx.storage_formats
+            and offset % self._alignment == 0
+            and image.row_bytes * image.height <= self._most
+        )
+
+    def record(
+        self,
+        commands: CData,
+        owned: Owned,
+        image: Image,
+        buffer: Buffer,
+        offset: int,
+        to_image: bool,
+    ) -> None:
+        """Record a copy of a whole image that ``takes`` agrees to. owned: whose the descriptors
+        are. A barrier before, and one after, are the caller's."""
+        made, ctx = self._of(image.format, to_image), self._ctx
+        api, c, arena = ctx.api, ctx.api.c, Arena(ctx.api)
+        sets = self._descriptors(owned, made, image, buffer, offset)
+        point, null = c.VK_PIPELINE_BIND_POINT_COMPUTE, api.null
+        api.lib.vkCmdBindPipeline(commands, point, made.pipeline)
+        bound = arena.array("VkDescriptorSet", [sets[0]])
+        api.lib.vkCmdBindDescriptorSets(commands, point, made.layout, 0, 1, bound, 0, null)
+        groups = [-(-n // g) for n, g in zip((image.width, image.height), _GROUP, strict=True)]
+        api.lib.vkCmdDispatch(commands, *groups, 1)
+
+    def close(self) -> None:
+        """Let the shaders go; they are made again when they are needed. What was recorded with them
+        may not run any more."""
+        self._owned.destroy()
+        self._owned, self._made = Owned(self._ctx), {}
+        self._layouts = Layouts(self._ctx, self._owned)
+
+    def _of(self, fmt: str, to_image: bool) -> _Made:
+        if (fmt, to_image) not in self._made:
+            what = f"copy of {fmt}"
+            source = ("comp", _glsl(fmt, to_image))
+            modules = create_modules(self._ctx, self._owned, [source], compile_glsl([source]))
+            sets, layout = self._layouts.get(_BINDINGS, what)
+            pipeline = create_compute(self._ctx, self._owned, modules[source], layout, what)
+            self._made[fmt, to_image] = _Made(sets, layout, pipeline)
+        return self._made[fmt, to_image]
+
+    def _descriptors(
+        self, owned: Owned, made: _Made, image: Image, buffer: Buffer, offset: int
+    ) -> CData:
+        """VkDescriptorSet[1], from a pool of its own."""
+        ctx = self._ctx
+        api, arena = ctx.api, Arena(ctx.api)
+        kinds = [descriptor_type(ctx, b.kind) for b in _BINDINGS]
+        sizes = [{"type": kind, "descriptorCount": 1} for kind in kinds]
+        pool = arena.struct(
+            "VkDescriptorPoolCreateInfo",
+            maxSets=1,
+            poolSizeCount=len(sizes),
+            pPoolSizes=arena.array("VkDescriptorPoolSize", sizes),
+        )
+        info = arena.struct(
+            "VkDescriptorSetAllocateInfo",
+            descriptorPool=owned.create("DescriptorPool", pool, image.name),
+            descriptorSetCount=1,
+            pSetLayouts=arena.array("VkDescriptorSetLayout", [made.sets]),
+        )
+        sets = api.ffi.new("VkDescriptorSet[]", 1)
+        ctx.check(
+            api.lib.vkAllocateDescriptorSets(ctx.device, info, sets),
+            "vkAllocateDescriptorSets",
+            image.name,
+        )
+        n_bytes = image.row_bytes * image.height
+        targets = (
+            {
+                "pImageInfo": arena.struct(
+                    "VkDescriptorImageInfo",
+                    imageView=image.view,
+                    imageLayout=api.c.VK_IMAGE_LAYOUT_GENERAL,
+                )
+            },
+            {
+                "pBufferInfo": arena.struct(
+                    "VkDescriptorBufferInfo", buffer=buffer.handle, offset=offset, range=n_bytes
+                )
+            },
+        )
+        writes = [
+            arena.struct(
+                "VkWriteDescriptorSet",
+                dstSet=sets[0],
+                dstBinding=k,
+                descriptorCount=1,
+                descriptorType=kind,
+                **target,
+            )
+            for k, (kind, target) in enumerate(zip(kinds, targets, strict=True))
+        ]
+        array = arena.array("VkWriteDescriptorSet", writes)
+        api.lib.vkUpdateDescriptorSets(ctx.device, len(writes), array, 0, api.null)
+        return sets
+
+
+def _glsl(fmt: str, to_image: bool) -> str:
+    element, texel, swizzle, image, qualifier = _ELEMENTS[fmt]
+    assert BYTES_PER_PIXEL[fmt] == 4 * len(swizzle)
+    body = f"{element} e = elements[at]; imageStore(texels, p, {texel});"
+    if not to_image:
+        body = f"elements[at] = imageLoad(texels, p).{swizzle};"
+    return f"""#version 450
+layout(local_size_x = {_GROUP[0]}, local_size_y = {_GROUP[1]}) in;
+layout({qualifier}, set = 0, binding = 0) uniform {image} texels;
+layout(std430, set = 0, binding = 1) buffer Elements {{ {element} elements[]; }};
+void main() {{
+  ivec2 p = ivec2(gl_GlobalInvocationID.xy), size = imageSize(texels);
+  if (p.x >= size.x || p.y >= size.y) return;
+  int at = p.y * size.x + p.x;
+  {body}
+}}
+"""
