@@ -68,11 +68,8 @@ def has_timelines(ctx: Context) -> bool:
 
 def _usage(ctx: Context) -> int:
     c = ctx.api.c
-    return int(
-        c.VK_BUFFER_USAGE_TRANSFER_SRC_BIT
-        | c.VK_BUFFER_USAGE_TRANSFER_DST_BIT
-        | c.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
-    )
+    copies = c.VK_BUFFER_USAGE_TRANSFER_SRC_BIT | c.VK_BUFFER_USAGE_TRANSFER_DST_BIT
+    return int(copies | c.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT)
 
 
 def _opaque_fd(ctx: Context) -> int:

@@ -44,17 +44,15 @@ class ShaderCopies:
         self._ctx, self._owned = ctx, Owned(ctx)
         self._layouts = Layouts(ctx, self._owned)
         self._made: dict[tuple[str, bool], _Made] = {}
-        limits = ctx.properties.limits
-        self._alignment = int(limits.minStorageBufferOffsetAlignment)
-        self._most = int(limits.maxStorageBufferRange)
+        self._limits = ctx.properties.limits
 
     def takes(self, image: Image, offset: int) -> bool:
         """Whether a copy of a whole image, from or to this byte of a buffer, can be recorded."""
         return (
             image.format in _ELEMENTS
             and image.format in self._ctx.storage_formats
-            and offset % self._alignment == 0
-            and image.row_bytes * image.height <= self._most
+            and offset % int(self._limits.minStorageBufferOffsetAlignment) == 0
+            and image.row_bytes * image.height <= int(self._limits.maxStorageBufferRange)
         )
 
     def record(
