@@ -111,9 +111,9 @@ class Executable:
 
     # Running
 
-    def check(self) -> None:
-        """Raise DeviceError when it cannot run, as every method does."""
-        self._ctx.look()
+    def check(self, wait: bool = False) -> None:
+        """Raise DeviceError when it cannot run, as every method does. wait: until nothing runs."""
+        (self._ctx.enter if wait else self._ctx.look)()
         if self._closed:
             raise DeviceError(f"the executable of {self.what} is closed")
         store = self._device.store
@@ -126,8 +126,7 @@ class Executable:
 
         ``data``: bytes-like, C-contiguous, ``plan.uniform_slots * 16`` bytes.
         """
-        self._ctx.enter()
-        self.check()
+        self.check(wait=True)
         flat = memoryview(data).cast("B")
         size = 16 * self.plan.uniform_slots
         if flat.nbytes != size:
@@ -141,8 +140,7 @@ class Executable:
     def run(self, n: int = 1) -> None:
         """Runs the plan ``n`` times, in order, with no host work in between, and waits until it is
         done. Ctrl-C stops after some of the runs (whole ones)."""
-        self._ctx.enter()
-        self.check()
+        self.check(wait=True)
         if n < 1:
             raise DeviceError(f"run({n}) of plan '{self.plan.name}': n must be at least 1")
         if n == 1:
@@ -169,16 +167,14 @@ class Executable:
 
     def download(self, image_index: int) -> bytes:
         """Return the pixels of an image of ``plan.images``, tightly packed, row 0 first."""
-        self._ctx.enter()
-        self.check()
+        self.check(wait=True)
         (pixels,) = read_all(self._ctx, self._device.staging, self.images([image_index]))
         self._ctx.check_validation()
         return pixels
 
     def download_buffer(self, buffer_index: int) -> bytes:
         """Return the words of a buffer of ``plan.buffers``."""
-        self._ctx.enter()
-        self.check()
+        self.check(wait=True)
         size = 4 * self.plan.buffers[buffer_index].n_words
         what = f"download of buffer {buffer_index} of {self.what}"
         staging, buffer = self._device.staging, self._buffers[buffer_index]
@@ -189,8 +185,7 @@ class Executable:
     def run_timed(self) -> list[tuple[str, float]]:
         """Run the plan once, one stage after the other; return the milliseconds of each by name,
         and of the copies as ``updates``. Raises DeviceError where the queue has no timestamps."""
-        self._ctx.enter()
-        self.check()
+        self.check(wait=True)
         if self._timed is None:
             self._timed = TimedRun(self._ctx, self._owned, self.plan, self._objects)
         return self._timed.run()

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from dressi.packing.plan import Plan
 from dressi.vk.api import CData
-from dressi.vk.context import Context
-from dressi.vk.memory import Memory, Staging
+from dressi.vk.context import Context, Owned
+from dressi.vk.image import Image
+from dressi.vk.memory import Buffer, Memory, Staging
 from dressi.vk.store import DepthPool, ImageStore
 
-if TYPE_CHECKING:
-    from dressi.vk.shader_copy import ShaderCopies
+
+class ImageCopies(Protocol):
+    """Copies of whole images that are recorded as dispatches."""
+
+    def takes(self, image: Image, offset: int) -> bool:
+        """Whether one from or to this byte of a buffer can be recorded."""
+        ...
+
+    def record(
+        self,
+        commands: CData,
+        owned: Owned,
+        image: Image,
+        buffer: Buffer,
+        offset: int,
+        to_image: bool,
+    ) -> None:
+        """Record it."""
+        ...
 
 
 class Owner(Protocol):
@@ -23,7 +41,7 @@ class Owner(Protocol):
     store: ImageStore
     depths: DepthPool
     pipeline_cache: CData
-    shader_copies: ShaderCopies
+    shader_copies: ImageCopies
 
     def check_room(self, plan: Plan) -> None:
         """Raises OutOfMemoryError where a plan does not fit."""
