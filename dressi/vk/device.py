@@ -23,6 +23,7 @@ from dressi.vk.external import Importer, Timeline
 from dressi.vk.image import Image, read_all, write_all
 from dressi.vk.instance import Instance, choose, fitting
 from dressi.vk.memory import Buffer, Memory, Staging
+from dressi.vk.owner import ImageCopies
 from dressi.vk.profile import profile_of
 from dressi.vk.query import DeviceInfo
 from dressi.vk.shader_copy import ShaderCopies
@@ -103,7 +104,7 @@ class Device:
             self.staging = Staging(context, self.memory)
             self.store = ImageStore(context, self.memory)
             self.depths = DepthPool(context, self.memory)
-            self.shader_copies = ShaderCopies(context)
+            self.shader_copies: ImageCopies = ShaderCopies(context)
             self.pipeline_cache, self._cache_file, self._cache_size = _load_cache(context)
         except BaseException:
             context.close()

@@ -31,6 +31,10 @@ class ImageCopies(Protocol):
         """Record it."""
         ...
 
+    def close(self) -> None:
+        """Let the shaders go, until they are needed again."""
+        ...
+
 
 class Owner(Protocol):
     """A ``Device``, seen by what it makes."""
