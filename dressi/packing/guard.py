@@ -20,8 +20,8 @@ FEWEST = 12
 """Functions that a guard must save; a branch costs about as much as a few of them."""
 
 GIVEN = 0.5
-"""What counts of the work that an image of the caller makes needless: a picture or an upstream
-gradient is rarely 0, where a mask that the graph computes is 0 at most pixels."""
+"""What counts of the work that an image of the caller makes needless by being a factor: a picture
+or an upstream gradient is rarely 0, where a mask is 0 at most pixels."""
 
 FAR = 6
 """How many Functions one counts for that reads or adds to other pixels."""
@@ -66,11 +66,13 @@ def find_guard(functions: Sequence[Function], kept: Collection[int]) -> Guard | 
         for x in f.inputs:
             users.setdefault(x.uid, []).append(f)
     graph = _Graph({f.output.uid: f for f in functions}, users, kept)
+    masks = {f.inputs[0].uid for f in functions if f.op.chooses}
     best: tuple[float, Variable, set[int]] | None = None
     for condition in _candidates(functions):
         needless = _needless(condition, graph)
         saved = sum(weight(graph.writers[uid]) for uid in needless)
-        worth = saved * (GIVEN if condition.creator is None else 1.0)
+        is_data = condition.creator is None and condition.uid not in masks
+        worth = saved * (GIVEN if is_data else 1.0)
         if saved >= FEWEST and (best is None or worth > best[0]):
             best = (worth, condition, needless)
     if best is None:

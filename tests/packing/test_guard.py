@@ -86,6 +86,21 @@ def test_gradients_of_a_loss_behind_a_mask_are_guarded_up_to_their_scatters() ->
             seen.add(f.output.uid)
 
 
+def test_a_mask_of_the_graph_counts_more_than_an_upstream_gradient() -> None:
+    """The latter makes both scatters needless where it is 0, but it rarely is; a mask as a leaf
+    that a choice takes is one."""
+    upstream, x, ids = Variable(FLOAT, SIZE), Variable(FLOAT, SIZE), Variable(INT, SIZE)
+    near = F.compare("lt", F.abs(x), 0.1)
+    inner = zero_mul(near, zero_mul(upstream, long(x)))
+    everywhere = zero_mul(upstream, F.cos(F.cos(x)))
+    added = [F.scatter_add(v, F.dynamic(ids), (5, 1)) for v in (inner, everywhere)]
+    guard = find_guard(functions_of(*added), set())
+    assert guard is not None and guard.condition is near
+    y = F.where(upstream, long(x), x)
+    guard = find_guard(functions_of(y), {y.uid})
+    assert guard is not None and guard.condition is upstream
+
+
 def test_a_product_that_may_be_nan_does_not_hand_on_a_zero() -> None:
     """c * x is NaN where c is 0 and x is infinite: the scatter has to add it."""
     c, x, ids = Variable(FLOAT, SIZE), Variable(FLOAT, SIZE), Variable(INT, SIZE)
