@@ -91,7 +91,7 @@ def test_a_mask_of_the_graph_counts_more_than_an_upstream_gradient() -> None:
     that a choice takes is one."""
     upstream, x, ids = Variable(FLOAT, SIZE), Variable(FLOAT, SIZE), Variable(INT, SIZE)
     near = F.compare("lt", F.abs(x), 0.1)
-    inner = zero_mul(near, zero_mul(upstream, long(x)))
+    inner = F.where(near, zero_mul(upstream, long(x)), 0.0)
     everywhere = zero_mul(upstream, F.cos(F.cos(x)))
     added = [F.scatter_add(v, F.dynamic(ids), (5, 1)) for v in (inner, everywhere)]
     guard = find_guard(functions_of(*added), set())
