@@ -308,7 +308,7 @@ class Context:
         """Submits, and does not wait: that ``finish`` does, or what is done with the device next
         (``enter``). Until then nothing that it uses may be written by the host. until: waits for it
         and all before it, in place of a fence; more of the kind may follow while it runs."""
-        if until is None or self._until is None:
+        if self._running and (until is None or self._until is None):
             self.finish(self._running)
         fence = self._fences[0][0] if until is None else self.api.null
         result = self.api.lib.vkQueueSubmit(self.queue, 1, info, fence)
