@@ -1,5 +1,6 @@
 """Copies between images and buffers of the card by shaders: where a driver's own copies turn rows
-into tiles slowly (120 GB/s on an H200 that moves 4 TB/s), a texel per invocation is the way.
+into tiles slowly (two thirds of what eager calls take at 2048 x 2048 on an H200), a texel per
+invocation is the way.
 
 In: whole images in the general layout, buffers that may be storage buffers. Out: recorded
 dispatches. Pipelines are made once per device, format and direction.
