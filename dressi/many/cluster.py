@@ -24,6 +24,7 @@ from dressi.interrupt import DeferredInterrupt
 from dressi.many.tasks import Task
 from dressi.many.warm import Warm
 from dressi.many.work import Job, Outcome, attempt
+from dressi.threads import cores
 
 CONNECT_S = 10.0
 """Seconds in which a scheduler must answer. One on the next desk takes milliseconds."""
@@ -308,13 +309,6 @@ def environment(device: str | None, threads: int) -> dict[str, str]:
     if "LP_NUM_THREADS" not in config.child_environment():
         found["LP_NUM_THREADS"] = str(threads if threads > 1 else 0)
     return found
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def spread(

@@ -10,17 +10,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from dressi.errors import ShaderError
+from dressi.threads import in_threads
 
 _VULKAN_1_0, _VULKAN_1_1 = 1 << 22, 1 << 22 | 1 << 12
 _SPIRV_1_0, _SPIRV_1_3 = 1 << 16, 1 << 16 | 3 << 8
@@ -73,8 +72,8 @@ def find_compiler() -> Compiler:
     )
 
 
-def _in_threads(compile_one: Callable[[Source], bytes], sources: Sequence[Source]) -> list[bytes]:
-    """Compiles in a few threads: the libraries run without the interpreter lock."""
+def _compile_all(compile_one: Callable[[Source], bytes], sources: Sequence[Source]) -> list[bytes]:
+    """Compiles in threads: the libraries run without the interpreter lock."""
 
     def run(numbered: tuple[int, Source]) -> bytes:
         try:
@@ -83,11 +82,7 @@ def _in_threads(compile_one: Callable[[Source], bytes], sources: Sequence[Source
             failure.index = numbered[0]
             raise
 
-    workers = min(8, os.cpu_count() or 1, len(sources))
-    if workers <= 1:
-        return [run(s) for s in enumerate(sources)]
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(run, enumerate(sources)))
+    return in_threads(run, list(enumerate(sources)))
 
 
 def _open_first(ffi: Any, names: Sequence[str]) -> Any:
@@ -139,7 +134,7 @@ class Shaderc:
             self._lib.shaderc_compile_options_set_target_env(options, 0, version)
 
     def compile(self, sources: Sequence[Source]) -> list[bytes]:
-        return _in_threads(self._one, sources)
+        return _compile_all(self._one, sources)
 
     def _one(self, source: Source) -> bytes:
         lib, ffi = self._lib, self._ffi
@@ -213,7 +208,7 @@ class Glslang:
             raise OSError("glslang_initialize_process failed")
 
     def compile(self, sources: Sequence[Source]) -> list[bytes]:
-        return _in_threads(self._one, sources)
+        return _compile_all(self._one, sources)
 
     def _one(self, source: Source) -> bytes:
         lib, ffi = self._lib, self._ffi

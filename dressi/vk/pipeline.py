@@ -1,7 +1,7 @@
 """Shader modules and pipelines of a plan.
 
 In: the substages with their render passes. Out: shader modules, and one pipeline per substage, made
-in two vkCreate*Pipelines calls at most.
+by as many threads as there are processors: a driver compiles in the thread that calls it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dressi.errors import DeviceError
+from dressi.interrupt import DeferredInterrupt
 from dressi.packing.plan import SubstagePlan
+from dressi.threads import in_threads
 from dressi.vk.api import Arena, CData
 from dressi.vk.context import Context, Owned
 from dressi.vk.descriptors import Layouts
@@ -73,68 +75,71 @@ def create_pipelines(
 ) -> list[CData]:
     """The VkPipeline of each job, in order; jobs that want the same share one.
 
-    Two vkCreate*Pipelines calls at most. Sharing matters on lavapipe, which compiles each pipeline
-    to machine code and keeps only about 500 of them.
+    Sharing matters on lavapipe, which compiles each pipeline to machine code and keeps only about
+    500 of them.
     """
     arena = Arena(ctx.api)
     shared = _shared_state(ctx, arena)
-    infos: dict[str, dict[tuple[object, ...], CData]] = {"Graphics": {}, "Compute": {}}
-    names: dict[str, list[str]] = {"Graphics": [], "Compute": []}
-    keys: list[tuple[str, tuple[object, ...]]] = []
+    wanted: dict[tuple[object, ...], _Wanted] = {}
+    keys: list[tuple[object, ...]] = []
     for job in jobs:
         s = job.substage
-        kind = "Compute" if job.render_pass is None else "Graphics"
-        layout = layouts.get(s.bindings, f"substage '{s.name}'")[1]
+        what = f"substage '{s.name}'"
+        layout = layouts.get(s.bindings, what)[1]
         shaders = (s.vertex, job.fragment, s.compute)
         key = (layout, job.render_pass, job.subpass, len(s.outputs), s.depth, s.cull, shaders)
-        keys.append((kind, key))
-        if key in infos[kind]:
+        keys.append(key)
+        if key in wanted:
             continue
-        names[kind].append(f"substage '{s.name}'")
-        if kind == "Graphics":
-            infos[kind][key] = _graphics_info(ctx, arena, job, layout, modules, shared)
+        if job.render_pass is None:
+            info = _compute_info(ctx, arena, modules[("comp", s.compute)], layout)
+            wanted[key] = _Wanted("Compute", info, what)
         else:
-            module = modules[("comp", s.compute)]
-            stage = _stage_info(arena, ctx.api.c.VK_SHADER_STAGE_COMPUTE_BIT, module)
-            infos[kind][key] = arena.struct(
-                "VkComputePipelineCreateInfo", stage=stage[0], layout=layout
-            )
-    made = {}
-    for kind, wanted in infos.items():
-        handles = _create_all(ctx, owned, arena, kind, list(wanted.values()), names[kind], cache)
-        made.update({(kind, key): h for key, h in zip(wanted, handles, strict=True)})
+            info = _graphics_info(ctx, arena, job, layout, modules, shared)
+            wanted[key] = _Wanted("Graphics", info, what)
+    handles = _create_all(ctx, owned, list(wanted.values()), cache)
+    made = dict(zip(wanted, handles, strict=True))
     return [made[k] for k in keys]
 
 
 def create_compute(ctx: Context, owned: Owned, module: CData, layout: CData, what: str) -> CData:
     """A compute pipeline by itself, in no cache of ours."""
     arena = Arena(ctx.api)
-    stage = _stage_info(arena, ctx.api.c.VK_SHADER_STAGE_COMPUTE_BIT, module)
-    info = arena.struct("VkComputePipelineCreateInfo", stage=stage[0], layout=layout)
-    return _create_all(ctx, owned, arena, "Compute", [info], [what], ctx.api.null)[0]
+    info = _compute_info(ctx, arena, module, layout)
+    return _create_all(ctx, owned, [_Wanted("Compute", info, what)], ctx.api.null)[0]
 
 
-def _create_all(
-    ctx: Context,
-    owned: Owned,
-    arena: Arena,
-    kind: str,
-    infos: Sequence[CData],
-    names: Sequence[str],
-    cache: CData,
-) -> list[CData]:
-    if not infos:
-        return []
+@dataclass(frozen=True)
+class _Wanted:
+    """A pipeline to make. kind: Graphics or Compute. info: pointer to its create info. what: names
+    it in errors."""
+
+    kind: str
+    info: CData
+    what: str
+
+
+def _create_all(ctx: Context, owned: Owned, wanted: Sequence[_Wanted], cache: CData) -> list[CData]:
+    """Make each pipeline by a call of its own, in threads."""
     api = ctx.api
-    out = api.ffi.new("VkPipeline[]", len(infos))
-    create = getattr(api.lib, f"vkCreate{kind}Pipelines")
-    array = arena.array(f"Vk{kind}PipelineCreateInfo", infos)
-    result = create(ctx.device, cache, len(infos), array, api.null, out)
-    # On failure those that worked are handles, the others NULL.
-    made = [owned.adopt("Pipeline", p, n) for p, n in zip(out, names, strict=True) if p != api.null]
-    failed = [n for p, n in zip(out, names, strict=True) if p == api.null]
-    ctx.check(result, f"vkCreate{kind}Pipelines", ", ".join(failed) or names[0])
+
+    def create(one: _Wanted) -> tuple[int, CData]:
+        out = api.ffi.new("VkPipeline *")
+        call = getattr(api.lib, f"vkCreate{one.kind}Pipelines")
+        return call(ctx.device, cache, 1, one.info, api.null, out), out[0]
+
+    with DeferredInterrupt():  # what threads have made by then has an owner
+        done = list(zip(wanted, in_threads(create, wanted), strict=True))
+        # Where one fails, the others are handles all the same.
+        made = [owned.adopt("Pipeline", p, one.what) for one, (_, p) in done if p != api.null]
+    for one, (result, _) in done:
+        ctx.check(result, f"vkCreate{one.kind}Pipelines", one.what)
     return made
+
+
+def _compute_info(ctx: Context, arena: Arena, module: CData, layout: CData) -> CData:
+    stage = _stage_info(arena, ctx.api.c.VK_SHADER_STAGE_COMPUTE_BIT, module)
+    return arena.struct("VkComputePipelineCreateInfo", stage=stage[0], layout=layout)
 
 
 def _stage_info(arena: Arena, bit: int, module: CData) -> CData:

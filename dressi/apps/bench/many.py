@@ -24,7 +24,8 @@ from dressi.apps.many.run import Options
 from dressi.config import child_environment
 from dressi.errors import DressiError
 from dressi.many import map_fits
-from dressi.many.cluster import cores, environment
+from dressi.many.cluster import environment
+from dressi.threads import cores
 from dressi.vk import equal_devices
 
 COLUMNS = (

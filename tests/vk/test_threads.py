@@ -1,0 +1,57 @@
+"""Compilers and drivers run in several threads at a time."""
+
+from __future__ import annotations
+
+import threading
+
+import faults
+import pytest
+
+from dressi import threads
+from dressi.threads import in_threads
+from dressi.vk import open_device
+
+
+def test_pipelines_of_a_plan_are_compiled_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call of the driver waits until another one is under way."""
+    from test_run import all_features_plan
+
+    monkeypatch.setattr(threads, "cores", lambda: 3)
+    lib = faults.install(monkeypatch)
+    together = threading.Barrier(3)
+    for kind in ("Graphics", "Compute"):
+        lib.after[f"vkCreate{kind}Pipelines"] = lambda *_: together.wait(timeout=30.0)
+    with open_device(validate=False) as device:
+        device.ensure(1, "R32F", 8, 4)
+        device.compile(all_features_plan()).run()
+        assert not together.broken
+
+
+def test_results_are_in_the_order_of_the_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first item ends last."""
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    second = threading.Event()
+
+    def one(item: int) -> int:
+        if item == 0:
+            assert second.wait(timeout=30.0)
+        else:
+            second.set()
+        return item * item
+
+    assert in_threads(one, [0, 1, 2, 3]) == [0, 1, 4, 9]
+
+
+@pytest.mark.parametrize("processors", [1, 4])
+def test_the_first_item_that_fails_is_raised(
+    monkeypatch: pytest.MonkeyPatch, processors: int
+) -> None:
+    monkeypatch.setattr(threads, "cores", lambda: processors)
+
+    def one(item: int) -> int:
+        if item in (2, 3):
+            raise ValueError(f"item {item}")
+        return item
+
+    with pytest.raises(ValueError, match="item 2"):
+        in_threads(one, [0, 1, 2, 3])
