@@ -100,6 +100,9 @@ class Cuda:
         self._call("cuDeviceGet", byref(card), index)
         self._call("cuDevicePrimaryCtxRetain", byref(self._context), card)
         self._current = _Current(self._call, self._context)
+        # What hand-overs pass by address, made once: the driver reads it before it returns.
+        self._timeline, self._reach, self._found = c_void_p(), SemaphoreParams(), c_void_p()
+        self._place = byref(self._timeline), byref(self._reach), 1
 
     def _call(self, name: str, *args: Any) -> None:
         """Call a function of the driver. Raises DeviceError with its name for the result."""
@@ -169,13 +172,22 @@ class Cuda:
     ) -> None:
         """Let a stream set the timeline to ``before`` when it comes there, submit what waits for
         that, and let the stream wait until the timeline has reached ``after``."""
-        handle, queue = byref(c_void_p(timeline)), c_void_p(stream)
-        with self._current:
-            params = byref(SemaphoreParams(value=before))
-            self._call("cuSignalExternalSemaphoresAsync", handle, params, 1, queue)
-            submit()
-            params = byref(SemaphoreParams(value=after))
-            self._call("cuWaitExternalSemaphoresAsync", handle, params, 1, queue)
+        self._call("cuCtxGetCurrent", byref(self._found))
+        if self._found.value != self._context.value:
+            with self._current:
+                self._hand_over(timeline, before, after, stream, submit)
+        else:
+            self._hand_over(timeline, before, after, stream, submit)
+
+    def _hand_over(
+        self, timeline: int, before: int, after: int, stream: int, submit: Callable[[], None]
+    ) -> None:
+        """``between`` where the context is current."""
+        self._timeline.value, self._reach.value = timeline, before
+        self._call("cuSignalExternalSemaphoresAsync", *self._place, stream)
+        submit()
+        self._reach.value = after
+        self._call("cuWaitExternalSemaphoresAsync", *self._place, stream)
 
 
 class _Current:
@@ -200,6 +212,7 @@ def _declare(lib: Any) -> None:
         "cuGetErrorName": (c_int, POINTER(c_char_p)),
         "cuDeviceGet": (POINTER(c_int), c_int),
         "cuDevicePrimaryCtxRetain": (pointer, c_int),
+        "cuCtxGetCurrent": (pointer,),
         "cuCtxPushCurrent_v2": (c_void_p,),
         "cuCtxPopCurrent_v2": (pointer,),
         "cuImportExternalMemory": (pointer, POINTER(MemoryHandleDesc)),

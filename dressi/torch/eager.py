@@ -102,16 +102,15 @@ def _call(
 ) -> list[torch.Tensor]:
     """``call`` of all layers together. batch: of ``_halved``; None where it cannot be halved."""
     device = (*images, *tables)[0].device
-    shaped = [t.reshape(1, 1, *t.shape) if t.ndim == 2 else t[:, None] for t in tables]
-    shaped = [*images, *_padded(key, images, shaped)]
+    shaped = [*images, *_padded(key, images, tables)]
     if device.type != "cpu" and share_of(engine(), device) is None:
         shaped = [t.to("cpu") for t in shaped]
-    full_key = (key, len(images), device, tuple((tuple(t.shape), t.dtype) for t in shaped))
+    full_key = (key, len(images), device, tuple((t.shape, t.dtype) for t in shaped))
     with _lock:
         compiled = _plans.get(full_key)
         # The shared engine is opened anew after someone closed it.
         if compiled is None or compiled.ad.runtime.closed:
-            leaves = [_leaf(t) for t in shaped]
+            leaves = [_leaf(t, k < len(images)) for k, t in enumerate(shaped)]
             compiled = _plans[full_key] = Compiled(leaves, list(build(*leaves)), device=device)
             _batches[full_key] = batch
             if _drop_plans not in compiled.ad.runtime.on_full:
@@ -119,11 +118,8 @@ def _call(
         _plans.move_to_end(full_key)
         while len(_plans) > KEPT_PLANS:
             _batches.pop(_plans.popitem(last=False)[0], None)
-    outputs = apply(compiled, *shaped)
-    return [
-        out.reshape(v.layers, v.size[1], v.size[0], v.vtype.n).to(device)
-        for out, v in zip(outputs, compiled.outputs, strict=True)
-    ]
+    outputs = apply(compiled, *shaped, shapes=compiled.stacks)
+    return [out if out.device == device else out.to(device) for out in outputs]
 
 
 def _drop_plans() -> None:
@@ -151,11 +147,11 @@ def n_plans() -> int:
 
 
 def _padded(
-    key: Hashable, images: Sequence[torch.Tensor], tables: list[torch.Tensor]
-) -> list[torch.Tensor]:
+    key: Hashable, images: Sequence[torch.Tensor], tables: Sequence[torch.Tensor]
+) -> Sequence[torch.Tensor]:
     """The tables, with rows of zeros where their numbers of rows keep changing."""
-    rows = tuple(t.shape[2] for t in tables)
-    shapes = tuple(tuple(t.shape) for t in images), tuple((len(t), t.shape[-1]) for t in tables)
+    rows = tuple([t.shape[-2] for t in tables])
+    shapes = tuple([t.shape for t in images]), tuple([(t.shape[:-2], t.shape[-1]) for t in tables])
     with _lock:
         known = _rows.setdefault((key, shapes), [])
         _rows.move_to_end((key, shapes))
@@ -185,9 +181,11 @@ def joined(images: list[torch.Tensor]) -> torch.Tensor:
     return images[0] if len(images) == 1 else torch.cat(images, -1)
 
 
-def _leaf(tensor: torch.Tensor) -> Variable:
-    """A leaf for tensors of this shape (layers, height, width, channels)."""
-    layers, height, width, n = tensor.shape
+def _leaf(tensor: torch.Tensor, is_image: bool) -> Variable:
+    """A leaf for tensors of this shape: (layers, height, width, channels) of an image, (layers,
+    rows, channels) or (rows, channels) of a table."""
+    *front, width, n = tensor.shape
+    layers, height = front if is_image else (front[0] if front else 1, 1)
     return Variable(_vtype(tensor, n), (width, height), layers)
 
 

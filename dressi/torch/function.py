@@ -77,6 +77,8 @@ class Compiled:
     ) -> None:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.ad = engine() if ad is None else ad
+        self.stacks = tuple((v.layers, v.size[1], v.size[0], *v.vtype.tail) for v in outputs)
+        """Shapes of the outputs, with all dimensions."""
         self._vjps: dict[tuple[bool, ...], VJP] = {}
         # By number of the input what was sent last: its bits, or a token of theirs.
         self._sent: dict[int, object] = {}
@@ -338,4 +340,6 @@ def _tensor(a: Any, shape: Sequence[int] | None) -> torch.Tensor:
     """Return an array of ``Compiled`` as a tensor with the same memory."""
     if shape is not None and a.shape != shape:
         a = a.reshape(shape)
+        if isinstance(a, torch.Tensor):
+            a = a.data  # no view for autograd, which refuses to write to those of a function
     return a if isinstance(a, torch.Tensor) else torch.from_numpy(a)
