@@ -85,7 +85,7 @@ class FakeDriver:
         address._obj.value = int(ctx.api.ffi.cast("uintptr_t", out[0]))
 
     def _cuDestroyExternalMemory(self, handle: Any) -> None:
-        if self.own is not None:
+        if self.own is not None and not self.own.context.closed:
             ctx = self.own.context
             ctx.api.lib.vkFreeMemory(ctx.device, self._memory[handle.value - 1][0], ctx.api.null)
 
@@ -148,9 +148,11 @@ class FakeStream:
         """Do nothing."""
 
 
-def words_of_host(address: int, n: int, _: torch.device) -> torch.Tensor:
+def words_of_host(address: int, n: int, _: torch.device, owner: object) -> torch.Tensor:
     """``dressi.torch.share.words_at`` for memory of the host."""
-    return torch.frombuffer((ctypes.c_float * n).from_address(address), dtype=torch.float32)
+    memory = (ctypes.c_float * n).from_address(address)
+    memory.owner = owner  # type: ignore[attr-defined] # torch keeps the one, and it the other
+    return torch.frombuffer(memory, dtype=torch.float32)
 
 
 def _plain(argument: Any) -> Any:

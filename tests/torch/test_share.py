@@ -223,7 +223,7 @@ def test_a_constant_is_sent_again_after_another_tensor_took_its_place(
     shared: tuple[DressiAD, FakeDriver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A target is drawn without a gradient between steps that draw what is fitted."""
-    monkeypatch.setattr(torch_function, "counts_writes", lambda _: True)  # as those of CUDA are
+    monkeypatch.setattr(share, "counts_writes", lambda _: True)  # as those of CUDA are
     ad, _ = shared
     x = Variable(FLOAT, (5, 3), name="x")
     compiled = Compiled([x], [x * x], ad, CARD)
@@ -305,6 +305,7 @@ def test_a_closed_plan_lets_memory_go_and_is_built_again(
         (y,) = apply(compiled, value)
         (gradient,) = torch.autograd.grad(y.sum(), value)
         assert torch.equal(gradient, 2 * value) and y.shape == (3, 5, 1)
+        del y, gradient  # which hold memory
         held = len(driver.named("cuImportExternalMemory"))
         compiled.close()
         assert len(driver.named("cuDestroyExternalMemory")) > 0
