@@ -56,6 +56,7 @@ class _Compiled:
         if not self.runtime.closed:
             for key in self.keys:
                 self.runtime.device.drop(key)
+            self.runtime.store.uploads.release()
 
 
 class VJP:

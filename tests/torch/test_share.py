@@ -26,8 +26,8 @@ from dressi.testing.problems import view_matrices  # noqa: E402
 from dressi.torch import cuda, share  # noqa: E402
 from dressi.torch import function as torch_function  # noqa: E402
 from dressi.torch.function import Compiled, apply  # noqa: E402
-from dressi.vk.external import Timeline, obstacle  # noqa: E402
-from tests.torch.fake_cuda import CARD, FakeDriver, FakeStream, words_of_host  # noqa: E402
+from dressi.vk.external import Timeline  # noqa: E402
+from tests.torch.fake_cuda import CARD, FakeDriver, FakeStream, shared_engine  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -110,21 +110,7 @@ def test_another_card_and_missing_extensions_are_named(monkeypatch: pytest.Monke
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[DressiAD, FakeDriver]]:
     """An engine that shares memory with tensors of the CPU."""
-    with DressiAD() as ad:
-        own = ad.runtime.device
-        if "VK_KHR_external_memory_fd" not in own.context.sharing:
-            pytest.skip(obstacle(own.context))
-        if own.info.type != "cpu":
-            pytest.skip("the fake maps memory of the card: the host must see it")
-        driver = FakeDriver(own)
-        timeline = Timeline(own, exported=False)
-        driver.timeline = timeline.handle
-        monkeypatch.setattr(timeline, "fd", lambda: os.open(os.devnull, os.O_RDONLY))
-        monkeypatch.setattr(share, "Timeline", lambda _: timeline)
-        monkeypatch.setattr(share, "words_at", words_of_host)
-        monkeypatch.setattr(torch.cuda, "current_stream", lambda _: FakeStream())
-        monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 9, raising=False)
-        found = share.TorchShare(own, CARD, cuda.Cuda(0, driver))
+    with shared_engine(monkeypatch, share) as (ad, driver, found):
         monkeypatch.setattr(torch_function, "share_of", lambda *_: found)
         yield ad, driver
     assert driver.named("cuDestroyExternalSemaphore") == [(5,)]
