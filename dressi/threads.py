@@ -7,8 +7,9 @@ arrays run at the same time this way.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -25,14 +26,22 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """Return the function of each item, in order, with as many threads as there are processors.
 
-    function: may be called for several items at a time. Raises what it raised for the first item of
-    those that failed, when no call is under way any more.
+    function: may be called for several items at a time. items: taken by the thread that calls, one
+    after another, while those before them are under way, and not many of these wait. Raises what it
+    raised for the first item of those that failed, when no call is under way any more.
     """
-    workers = min(MOST, cores(), len(items))
-    if workers <= 1:
+    workers = min(MOST, cores())
+    if workers == 1:
         return [function(item) for item in items]
+    results: list[Result] = []
+    waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(function, items))
+        for item in items:
+            if len(waiting) > workers:
+                results.append(waiting.popleft().result())
+            waiting.append(pool.submit(function, item))
+        results += [one.result() for one in waiting]
+    return results

@@ -59,8 +59,17 @@ class Transfer(Protocol):
     words: tuple[Any, ...]
     """That memory, float32: arrays of NumPy, or of who imported it."""
 
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        ...
+
     def views(self, nth: int) -> list[Any]:
         """Words of one of the images, as views of ``words``: one array, or several pieces."""
+        ...
+
+    def packed(self, nth: int) -> bool:
+        """Whether these are what counts of it, and nothing else."""
         ...
 
     def record(self, images: Sequence[Any]) -> None:
@@ -138,10 +147,17 @@ class Device(Protocol):
         ...
 
     def transfer(
-        self, use: str, images: Sequence[Any], what: str, importer: Any = None
+        self,
+        use: str,
+        images: Sequence[Any],
+        what: str,
+        importer: Any = None,
+        cells: Sequence[Any] = (),
+        source: Any = None,
     ) -> Transfer:
         """A Transfer of images; use: ``"upload"`` or ``"readback"``. importer: another library that
-        sees its memory, which then is the device's."""
+        sees its memory, which then is the device's. cells: then what counts of each image. source:
+        a Transfer with an importer and the number of one of its images, whose memory is read."""
         ...
 
     def batch(self, parts: Sequence[Any], timeline: Any = None) -> Batch:

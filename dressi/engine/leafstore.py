@@ -266,7 +266,7 @@ class LeafStore:
         Leaves that are derived from this one stay as they are until something else that they
         follow is sent."""
         self.make_resident(v)
-        share.write(self.uploads.shared(v, lambda: self.images([v]), share), v, value)
+        self.uploads.shared(v, value, lambda: self.images([v]), share)
         self._know(v)
         self._host.pop(v.uid, None)
         self._images_only.add(v.uid)

@@ -26,38 +26,33 @@ KEPT_BATCHES = 64
 class Reads:
     """A copy of results of plans to the host. places: (plan, lowered Variable) of each. What is
     larger than MOST_BYTES together has no host memory of its own, and is read by submits of its
-    own. share: another library whose arrays they become instead, of any size."""
+    own."""
 
     def __init__(
         self,
         device: Device,
         limits: DeviceLimits,
         places: Sequence[tuple[Part, Variable]],
-        share: Share | None = None,
     ) -> None:
         self._limits = limits
-        self._arrays: Any = arrays if share is None else share
         self._places = list(places)
         self.transfer: Transfer | None = None
         """None where there is nothing to read, or too much."""
         self._views: list[Any] = [None] * len(self._places)
         if not self._places:
             return
-        if share is None and sum(n_bytes(*place) for place in self._places) > MOST_BYTES:
+        if sum(n_bytes(*place) for place in self._places) > MOST_BYTES:
             return
-        sources: list[Any] = []
-        self._first: list[int] = []
-        for part, v in self._places:
-            self._first.append(len(sources))
-            if v.uid in part.packed.buffers:
-                sources += part.executable.buffers([part.packed.buffers[v.uid]])
-            else:
-                sources += part.executable.images(part.packed.images[v.uid])
-        self.transfer = device.transfer("readback", sources, "download", share)
+        sources, self._first = sources_of(self._places)
+        self.transfer = device.transfer("readback", sources, "download")
         made = [self._value(k) for k in range(len(self._places))]
         words = self.transfer.words
         # Most results are views of the memory, once and for all.
-        self._views = [a if any(self._arrays.shares(a, w) for w in words) else None for a in made]
+        self._views = [a if any(arrays.shares(a, w) for w in words) else None for a in made]
+
+    def turn(self) -> Transfer | None:
+        """Return the copy that the next submit ends with; None where there is none."""
+        return self.transfer
 
     def values(self) -> list[Any]:
         """Return what the last submit of ``transfer`` read, (layers, H, W, *tail) each: views of
@@ -71,9 +66,9 @@ class Reads:
         if self.transfer is None:
             return part.read(v, self._limits)
         if v.uid in part.packed.buffers:
-            return self._arrays.from_buffer(self._whole(self._first[k]), v)
+            return arrays.from_buffer(self._whole(self._first[k]), v)
         numbers = range(self._first[k], self._first[k] + v.vtype.n_planes)
-        return self._arrays.from_planes([self._whole(n) for n in numbers], v, self._limits)
+        return arrays.from_planes([self._whole(n) for n in numbers], v, self._limits)
 
     def _whole(self, nth: int) -> Any:
         assert self.transfer is not None
@@ -85,6 +80,19 @@ class Reads:
         if self.transfer is not None:
             self.transfer.close()
             self.transfer, self._places, self._views = None, [], []
+
+
+def sources_of(places: Sequence[tuple[Part, Variable]]) -> tuple[list[Any], list[int]]:
+    """Images and buffers that hold results of plans, and the number of the first of each."""
+    sources: list[Any] = []
+    first: list[int] = []
+    for part, v in places:
+        first.append(len(sources))
+        if v.uid in part.packed.buffers:
+            sources += part.executable.buffers([part.packed.buffers[v.uid]])
+        else:
+            sources += part.executable.images(part.packed.images[v.uid])
+    return sources, first
 
 
 class Submits:

@@ -277,3 +277,6 @@ class Runtime:
         if not self.closed:
             self.closed = True
             self.device.close()
+            for one in (*self.users, *self.orphans):
+                one.close()  # arrays of another library keep memory, too
+            self.store.uploads.forget()

@@ -13,9 +13,10 @@ import numpy as np
 
 from dressi.ad.graph import Variable
 from dressi.engine.device import Device, Transfer
-from dressi.engine.share import Share
+from dressi.engine.share import Place, Share
 from dressi.packing import DeviceLimits
 from dressi.packing.arrays import copy_pixels, pixels_of, write_planes
+from dressi.packing.layout import cells_of
 
 MOST_BYTES = 16 << 20
 """Of what has host memory of its own: a second copy of all images would be too much, and the time
@@ -35,7 +36,8 @@ class Uploads:
         self._places: dict[int, np.ndarray | None] = {}  # where pixels are simply written
         self._shapes: dict[int, tuple[int, ...]] = {}  # of the data of float leaves
         self._waiting: dict[int, Transfer] = {}
-        self._shared: dict[int, tuple[Transfer, list[Any]]] = {}
+        self._shared: dict[int, tuple[Transfer, list[Any], Place | None]] = {}
+        self._borrowed: dict[int, dict[Place, Transfer]] = {}
         self._share: Share | None = None
 
     def put(self, v: Variable, array: np.ndarray, images: Callable[[], Sequence[Any]]) -> None:
@@ -65,19 +67,63 @@ class Uploads:
         return place is not None and shape == self._shapes.get(v.uid)
 
     def shared(
-        self, v: Variable, images: Callable[[], Sequence[Any]], share: Share
-    ) -> Sequence[Any]:
-        """Return the pixels of each plane of a leaf in memory that another library sees, which
-        writes them: ``Share.write``. Raises OutOfMemoryError where there is no memory."""
+        self, v: Variable, value: Any, images: Callable[[], Sequence[Any]], share: Share
+    ) -> None:
+        """Take an array of another library for a leaf, or zeros for None: from where it lies, where
+        copies of the card can read that, else it writes it to memory that both see. Raises
+        OutOfMemoryError where there is no memory."""
         self._share = share
-        if v.uid not in self._shared:
-            transfer = self._device.transfer("upload", images(), f"upload of {v.label()}", share)
-            planes = range(v.vtype.n_planes)
-            places = [share.pixels(transfer.views(k), v, self._limits) for k in planes]
-            self._shared[v.uid] = transfer, places
-        transfer, places = self._shared[v.uid]
+        n = v.layers * v.size[0] * v.size[1] * v.vtype.n
+        place = None if value is None or v.vtype.is_matrix else share.place_of(value, n)
+        own = self._shared.get(v.uid)
+        if place is not None and (own is None or place is not own[2]):
+            self._waiting[v.uid] = self._borrowing(v, place, images)
+            return
+        if own is None:
+            own = self._shared[v.uid] = self._opened(v, images, share, n)
+        transfer, pixels, own_place = own
+        if place is None:
+            share.write(pixels, v, value)
+            if own_place is not None:
+                share.wrote(value, own_place)
         self._waiting[v.uid] = transfer
-        return places
+
+    def _opened(
+        self, v: Variable, images: Callable[[], Sequence[Any]], share: Share, n: int
+    ) -> tuple[Transfer, list[Any], Place | None]:
+        """Memory that both see for a leaf: its copy, the pixels of each plane, its place."""
+        planes = range(v.vtype.n_planes)
+        cells = [cells_of(v.size, v.layers, v.vtype.n, self._limits)] * len(planes)
+        what = f"upload of {v.label()}"
+        transfer = self._device.transfer("upload", images(), what, share, cells)
+        pixels = [
+            share.pixels(transfer.views(k), v, transfer.packed(k), self._limits) for k in planes
+        ]
+        lies = transfer.packed(0) and not v.vtype.is_matrix
+        return transfer, pixels, Place(transfer, 0, n) if lies else None
+
+    def _borrowing(
+        self, v: Variable, place: Place, images: Callable[[], Sequence[Any]]
+    ) -> Transfer:
+        """The copy to a leaf from a place."""
+        known = self._borrowed.setdefault(v.uid, {})
+        if place not in known:
+            self.release()
+            cells, what = (
+                cells_of(v.size, v.layers, v.vtype.n, self._limits),
+                f"copy to {v.label()}",
+            )
+            source = place.transfer, place.nth
+            known[place] = self._device.transfer("upload", images(), what, None, [cells], source)
+        return known[place]
+
+    def release(self) -> None:
+        """Close copies from memory that its owner has closed, which it waits for."""
+        waiting = {id(t) for t in self._waiting.values()}
+        for known in self._borrowed.values():
+            for place, transfer in list(known.items()):
+                if place.transfer.closed and id(transfer) not in waiting:
+                    known.pop(place).close()
 
     def take(self) -> dict[int, Transfer]:
         """Return what waits, by the uid of the leaf; the caller submits it."""
@@ -93,12 +139,18 @@ class Uploads:
             batch.start()
             batch.finish()
 
+    def forget(self) -> None:
+        """Hold nothing any more: the device is closed."""
+        for uid in (*self._transfers, *self._shared, *self._borrowed):
+            self.drop(uid)
+
     def drop(self, uid: int) -> None:
         """Free the host memory of a leaf."""
         self._waiting.pop(uid, None)
         self._places.pop(uid, None)
         self._shapes.pop(uid, None)
-        transfer, (shared, _) = self._transfers.pop(uid, None), self._shared.pop(uid, (None, []))
-        for one in (transfer, shared):
+        ends: list[Transfer | None] = [self._transfers.pop(uid, None)]
+        ends.append(self._shared.pop(uid, (None,))[0])
+        for one in (*self._borrowed.pop(uid, {}).values(), *ends):
             if one is not None:
                 one.close()

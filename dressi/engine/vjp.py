@@ -25,6 +25,7 @@ from dressi.engine.moves import Reads, Submits
 from dressi.engine.rooms import Rooms
 from dressi.engine.runtime import Runtime
 from dressi.engine.share import Share
+from dressi.engine.shared_reads import SharedReads
 from dressi.engine.stepper import Part
 from dressi.errors import GraphError
 from dressi.packing.reactive import split_changing
@@ -38,8 +39,8 @@ class _Compiled:
     backward: Part
     keys: tuple[int, ...]
     """Of the images and buffers between them."""
-    outputs: Reads
-    gradients: Reads
+    outputs: Reads | SharedReads
+    gradients: Reads | SharedReads
     submits: Submits
     runtime: Runtime
     read_at: tuple[int, int] = (-1, -1)
@@ -55,6 +56,7 @@ class _Compiled:
         if not self.runtime.closed:
             for key in self.keys:
                 self.runtime.device.drop(key)
+            self.runtime.store.uploads.release()
 
 
 class VJP:
@@ -62,8 +64,8 @@ class VJP:
 
     ``DressiAD.vjp`` makes one. It frees what it holds on the device when it is closed or dropped.
     Methods may be called from any thread; one at a time runs per engine. With a share, floats are
-    arrays of another library on the same card (layers, H, W, *tail), which are not checked, and
-    methods need not wait for the device.
+    arrays of another library on the same card (layers, H, W, *tail), as results are too, which are
+    not checked, and methods need not wait for the device.
     """
 
     def __init__(
@@ -109,7 +111,7 @@ class VJP:
                 held = self._compiled()
                 now = self._now()
                 rooms: list[Any] = []
-                if now != held.read_at:
+                if now != held.read_at or self._share is not None:
                     self._run_forward(held, now, held.outputs, lambda: self._make_room(rooms))
                     held.read_at = now
                 else:
@@ -198,7 +200,7 @@ class VJP:
         rooms += [None if self._share is not None else self._rooms.take(v) for v in self.outputs]
 
     def _present(self, a: Any, v: Variable, room: np.ndarray | None) -> Any:
-        return present(a, v, room) if self._share is None else self._share.present(a, v)
+        return present(a, v, room) if self._share is None else a
 
     def _now(self) -> tuple[int, int]:
         return self._runtime.store.newest(self._leaves), self._runtime.epoch
@@ -207,14 +209,14 @@ class VJP:
         self,
         held: _Compiled,
         part: Part | None,
-        reads: Reads | None,
+        reads: Reads | SharedReads | None,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
         """Run what was sent, a plan, and a copy to the host; and ``meanwhile`` beside them."""
         store = self._runtime.store
         if part is not None:
             part.refresh(store)
-        after = None if reads is None else reads.transfer
+        after = None if reads is None else reads.turn()
         held.submits.run(store.uploads.take(), part, after, meanwhile)
 
     def _send_upstream(self, upstream: Sequence[Any]) -> None:
@@ -241,7 +243,7 @@ class VJP:
         self,
         held: _Compiled,
         now: tuple[int, int],
-        reads: Reads | None,
+        reads: Reads | SharedReads | None,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
         """Run the forward plan where it is old. reads: what to read after it."""
@@ -271,7 +273,7 @@ class VJP:
         packed, lowered = runtime.pack(wanted, [], "backward", self._upstream.values())
         split = split_changing(packed)
         parts: list[Part] = []
-        reads: list[Reads] = []
+        reads: list[Reads | SharedReads] = []
         made: list[Any] = []  # to be closed where something fails
         try:
             for half in (split.static, split.step):
@@ -283,8 +285,7 @@ class VJP:
             places = [(forward if forward.holds(v) else backward, v) for v in lowered]
             n = len(self.outputs)
             for some in (places[:n], places[n:]):
-                make = partial(Reads, runtime.device, runtime.limits, some, self._share)
-                reads.append(runtime.with_room(make))
+                reads.append(runtime.with_room(partial(self._reads, some)))
                 made.append(reads[-1])
         except BaseException:
             for one in made:
@@ -297,6 +298,12 @@ class VJP:
         self._held, self._ran_at = held, (-1, -1)
         weakref.finalize(self, runtime.orphans.append, held).atexit = False
         return held
+
+    def _reads(self, places: Sequence[tuple[Part, Variable]]) -> Reads | SharedReads:
+        device, limits = self._runtime.device, self._runtime.limits
+        if self._share is None:
+            return Reads(device, limits, places)
+        return SharedReads(device, limits, places, self._share)
 
 
 def _upstream(v: Variable) -> Variable:

@@ -44,6 +44,24 @@ class Layout:
         return (layer % self.columns * self.cell[0], layer // self.columns * self.cell[1])
 
 
+@dataclass(frozen=True)
+class Cells:
+    """How the layers of a stack lie below each other in an image, and what of it counts."""
+
+    components: int
+    """Of a texel."""
+    rows: int
+    """Of the image per layer."""
+    texels: int
+    """Of a layer, row by row."""
+    layers: int
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of what counts, of 32-bit numbers."""
+        return 4 * self.components * self.texels * self.layers
+
+
 @lru_cache(maxsize=4096)
 def layout(size: Size, layers: int, limits: DeviceLimits) -> Layout:
     """The Layout of an image. Raises GraphError when it cannot fit the device."""
@@ -67,6 +85,13 @@ def layout(size: Size, layers: int, limits: DeviceLimits) -> Layout:
             f"{per_column * (most // cell[0])} layers fit {most}x{most}"
         )
     return Layout(size, layers, cell, columns, shift)
+
+
+def cells_of(size: Size, layers: int, components: int, limits: DeviceLimits) -> Cells | None:
+    """The Cells of an image; None where layers lie in several columns."""
+    lay = layout(size, layers, limits)
+    cells = Cells(components, lay.cell[1], size[0] * size[1], layers)
+    return cells if lay.columns == 1 else None
 
 
 def position_glsl(lay: Layout, pixel: str) -> list[str]:

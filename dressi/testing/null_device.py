@@ -163,7 +163,13 @@ class NullDevice:
     # -- what several devices exchange
 
     def transfer(
-        self, use: str, images: Sequence[NullImage], what: str, importer: Any = None
+        self,
+        use: str,
+        images: Sequence[NullImage],
+        what: str,
+        importer: Any = None,
+        cells: Sequence[Any] = (),
+        source: Any = None,
     ) -> NullTransfer:
         self.note("transfer", use)
         made = NullTransfer(self, use, images, what)

@@ -168,10 +168,11 @@ class Cuda:
             log.debug("dressi.torch: %s", error)
 
     def between(
-        self, timeline: int, before: int, after: int, stream: int, submit: Callable[[], None]
+        self, timeline: int, before: int | None, after: int, stream: int, submit: Callable[[], None]
     ) -> None:
         """Let a stream set the timeline to ``before`` when it comes there, submit what waits for
-        that, and let the stream wait until the timeline has reached ``after``."""
+        that, and let the stream wait until the timeline has reached ``after``. before: None where
+        the submit waits for nothing of the stream."""
         self._call("cuCtxGetCurrent", byref(self._found))
         if self._found.value != self._context.value:
             with self._current:
@@ -180,11 +181,13 @@ class Cuda:
             self._hand_over(timeline, before, after, stream, submit)
 
     def _hand_over(
-        self, timeline: int, before: int, after: int, stream: int, submit: Callable[[], None]
+        self, timeline: int, before: int | None, after: int, stream: int, submit: Callable[[], None]
     ) -> None:
         """``between`` where the context is current."""
-        self._timeline.value, self._reach.value = timeline, before
-        self._call("cuSignalExternalSemaphoresAsync", *self._place, stream)
+        self._timeline.value = timeline
+        if before is not None:
+            self._reach.value = before
+            self._call("cuSignalExternalSemaphoresAsync", *self._place, stream)
         submit()
         self._reach.value = after
         self._call("cuWaitExternalSemaphoresAsync", *self._place, stream)

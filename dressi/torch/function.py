@@ -20,7 +20,7 @@ from dressi.ad.graph import Variable, leaves
 from dressi.engine import DressiAD
 from dressi.engine.vjp import VJP
 from dressi.errors import DeviceError, GraphError
-from dressi.torch.share import Seen, counts_writes, fits, share_of
+from dressi.torch.share import COMPARED_BYTES, TorchShare, fits, share_of
 
 Result = TypeVar("Result")
 
@@ -50,11 +50,6 @@ def engine() -> DressiAD:
         return _shared
 
 
-COMPARED_BYTES = 1 << 20
-"""Of a float input up to which it is compared with what was sent last: reading it twice takes a
-tenth of a millisecond, about as long as sending it."""
-
-
 class Compiled:
     """A graph from some leaves to some outputs, compiled on an engine, for NumPy arrays.
 
@@ -79,10 +74,12 @@ class Compiled:
         self.ad = engine() if ad is None else ad
         self.stacks = tuple((v.layers, v.size[1], v.size[0], *v.vtype.tail) for v in outputs)
         """Shapes of the outputs, with all dimensions."""
+        self.shown = tuple(map(_shown, outputs))
+        """The same as ``recv_img`` gives them."""
         self._vjps: dict[tuple[bool, ...], VJP] = {}
         # By number of the input what was sent last: its bits, or a token of theirs.
         self._sent: dict[int, object] = {}
-        self._seen: dict[int, Seen] = {}  # the same where tensors are shared
+        self._seen: dict[int, Any] = {}  # the same where tensors are shared
         self._has_state = any(leaf.update is not None for leaf in leaves(self.outputs))
         able = device is not None and not self._has_state
         able = able and fits((*self.inputs, *self.outputs), self.ad.runtime.limits)
@@ -96,8 +93,8 @@ class Compiled:
         needs: Sequence[bool] = (),
         tokens: Sequence[object] = (),
     ) -> tuple[list[np.ndarray], int]:
-        """Return the outputs, shaped as ``recv_img`` gives them, and the number of this call, for
-        ``backward``.
+        """Return the outputs, shaped as ``recv_img`` gives them, tensors with all dimensions, and
+        the number of this call, for ``backward``.
 
         arrays: float32 or int32, as ``send_img`` takes them, or tensors of as many numbers. needs:
         which inputs need a gradient; default none. Inputs that need none are sent only where their
@@ -175,7 +172,7 @@ class Compiled:
         try:
             needs = needs or (False,) * len(arrays)
             if self.share is not None:
-                return send(self._changed_tensors(self._all_taken(arrays), needs))
+                return send(self._changed_tensors(self._all_taken(arrays), self.share))
             return send(self._changed(arrays, needs, tokens or (None,) * len(arrays)))
         except BaseException:
             self._sent.clear()
@@ -200,18 +197,16 @@ class Compiled:
         return [self._taken(t, v) for t, v in zip(tensors, self.inputs, strict=True)]
 
     def _changed_tensors(
-        self, tensors: Sequence[Any], needs: Sequence[bool]
+        self, tensors: Sequence[Any], share: TorchShare
     ) -> list[tuple[Variable, Any]]:
         """``_changed`` where tensors are shared: numbers are not looked at, but integers that may
         have changed, which the host must have."""
         changed: list[tuple[Variable, Any]] = []
-        for k, (v, t, needed) in enumerate(zip(self.inputs, tensors, needs, strict=True)):
-            # What needs a gradient is always sent, and what was seen before lies there no more.
-            known = self._seen.pop(k, None)
-            if not needed and counts_writes(t):
-                self._seen[k] = Seen(t)
-                if known is not None and known.holds(t):
-                    continue
+        for k, (v, t) in enumerate(zip(self.inputs, tensors, strict=True)):
+            known = self._seen.get(k)
+            if known is not None and known.holds(t):
+                continue
+            self._seen[k] = share.seen(t)
             changed += self._changed_integers(k, v, t) if v.vtype.is_int else [(v, t)]
         return changed
 
@@ -271,7 +266,7 @@ def apply(
     needs = tuple([t.requires_grad for t in tensors]) if torch.is_grad_enabled() else ()
     if True not in needs:
         values, _ = compiled.forward(tensors, (), tokens)
-        return _tensors(values, shapes)
+        return _tensors(values, shapes or compiled.shown)
     return _Call.apply((compiled, needs, tokens, shapes), *tensors)
 
 
@@ -289,7 +284,7 @@ class _Call(torch.autograd.Function):
         values, call = compiled.forward(tensors, needs, tokens)
         ctx.compiled, ctx.call, ctx.needs, ctx.tokens = compiled, call, needs, tokens
         ctx.save_for_backward(*tensors)
-        out = _tensors(values, shapes)
+        out = _tensors(values, shapes or compiled.shown)
         integers = [t for t in out if not t.is_floating_point()]
         if integers:
             ctx.mark_non_differentiable(*integers)
@@ -330,15 +325,20 @@ def _like(gradient: Any, t: torch.Tensor) -> torch.Tensor:
     return found if found.device == t.device else found.to(t.device)
 
 
-def _tensors(values: Sequence[Any], shapes: Shapes | None) -> tuple[torch.Tensor, ...]:
+def _tensors(values: Sequence[Any], shapes: Shapes) -> tuple[torch.Tensor, ...]:
     """Arrays of ``Compiled`` as tensors of these shapes."""
-    known = (None,) * len(values) if shapes is None else shapes
-    return tuple([_tensor(a, shape) for a, shape in zip(values, known, strict=True)])
+    return tuple([_tensor(a, shape) for a, shape in zip(values, shapes, strict=True)])
 
 
-def _tensor(a: Any, shape: Sequence[int] | None) -> torch.Tensor:
+def _shown(v: Variable) -> tuple[int, ...]:
+    """The shape of a Variable as ``recv_img`` gives it."""
+    shape = (v.size[0],) if v.is_table else (v.size[1], v.size[0])
+    return (*((v.layers,) if v.layers > 1 else ()), *shape, *v.vtype.tail)
+
+
+def _tensor(a: Any, shape: Sequence[int]) -> torch.Tensor:
     """Return an array of ``Compiled`` as a tensor with the same memory."""
-    if shape is not None and a.shape != shape:
+    if a.shape != shape:
         a = a.reshape(shape)
         if isinstance(a, torch.Tensor):
             a = a.data  # no view for autograd, which refuses to write to those of a function

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import weakref
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from dressi import config
 from dressi.ad.graph import Variable
 from dressi.engine import DressiAD
 from dressi.engine.runtime import Runtime
+from dressi.engine.share import Place, Room
 from dressi.errors import DressiError
 from dressi.packing import DeviceLimits
 from dressi.packing.layout import layout
@@ -27,6 +29,15 @@ from dressi.vk import Device
 from dressi.vk.external import Timeline, has_timelines, obstacle
 
 log = logging.getLogger("dressi")
+
+COMPARED_BYTES = 1 << 20
+"""Of a float input up to which it is compared with what was sent last: reading it twice takes a
+tenth of a millisecond, about as long as sending it. Up to this a tensor may be held, too, to see
+whether it comes again."""
+
+KEPT_WRITTEN = 32
+"""Tensors of which it is known where they were written to: a step calls a few functions with a few
+each."""
 
 _known: weakref.WeakKeyDictionary[Runtime, dict[torch.device, TorchShare | str]]
 _known = weakref.WeakKeyDictionary()
@@ -72,9 +83,10 @@ def _opened(ad: DressiAD, device: torch.device) -> TorchShare | str:
 
 
 class _Words:
-    """Memory of the card, for torch.as_tensor."""
+    """Memory of the card, for torch.as_tensor, which keeps this as long as a tensor is there."""
 
-    def __init__(self, address: int, n: int) -> None:
+    def __init__(self, address: int, n: int, owner: object) -> None:
+        self._owner = owner
         self.__cuda_array_interface__ = {
             "shape": (n,),
             "typestr": "<f4",
@@ -84,22 +96,30 @@ class _Words:
         }
 
 
-def words_at(address: int, n: int, device: torch.device) -> torch.Tensor:
-    """A float32 tensor (n,) of memory of the card."""
-    return torch.as_tensor(_Words(address, n), device=device)
+def words_at(address: int, n: int, device: torch.device, owner: object) -> torch.Tensor:
+    """A float32 tensor (n,) of memory of the card. owner: is kept as long as it, or a view of it,
+    is there."""
+    return torch.as_tensor(_Words(address, n, owner), device=device)
+
+
+class _Imported:
+    """Imported memory. It goes with the last tensor of it, which may be a user's: what is imported
+    stays where Vulkan has freed it."""
+
+    def __init__(self, cuda: Cuda, handle: int, address: int) -> None:
+        release = cuda.release_memory
+        weakref.finalize(self, release, handle, address).atexit = False
 
 
 class _Mapped:
     """Imported memory as a tensor."""
 
-    def __init__(self, cuda: Cuda, handle: int, address: int, words: torch.Tensor) -> None:
+    def __init__(self, words: torch.Tensor) -> None:
         self.words = words
-        self._cuda, self._handle, self._address = cuda, handle, address
 
     def close(self) -> None:
-        """Let it go; views of it are not to be touched any more."""
+        """Let it go."""
         self.words = torch.empty(0)
-        self._cuda.release_memory(self._handle, self._address)
 
 
 class TorchShare:
@@ -112,6 +132,12 @@ class TorchShare:
         self.name = own.info.name
         self.device, self._cuda = device, cuda
         self._last: int | None = None  # the stream of the submit before
+        self._pending = True
+        """Whether the stream has work that the next submit comes after."""
+        self._lent: list[Room] = []  # those that are not known to be done with
+        self._rooms: dict[int, Place] = {}  # by address: what was lent, or will be
+        self._written: OrderedDict[int, tuple[Seen, Place]] = OrderedDict()
+        """By address: a tensor of torch's, and where its numbers were written to."""
         self.timeline: Timeline | None = None
         if not semaphore:
             return
@@ -126,43 +152,57 @@ class TorchShare:
     def memory(self, fd: int, n_bytes: int, size: int) -> _Mapped:
         """Import memory as a float32 tensor of its first n_bytes."""
         handle, address = self._cuda.import_memory(fd, n_bytes, size)
-        words = words_at(address, n_bytes // 4, self.device)
-        return _Mapped(self._cuda, handle, address, words)
+        self._pending = True  # who asks fills it
+        owner = _Imported(self._cuda, handle, address)
+        return _Mapped(words_at(address, n_bytes // 4, self.device, owner))
 
     def run(self, batch: Any) -> None:
-        """Submit between what the current stream has and what it gets next."""
+        """Submit after what the current stream has, where some of that touches what both see, and
+        before what it gets next."""
         # By its number alone: a Stream takes a hundredth of a millisecond.
         stream = torch._C._cuda_getCurrentRawStream(self.device.index)
         if self._last is not None and stream != self._last:
             last = torch.cuda.ExternalStream(self._last, self.device)
             torch.cuda.current_stream(self.device).wait_stream(last)  # it may still read results
+            self._pending = True
         self._last = stream
         if self.timeline is None:
             self.settle()
             batch.start()
             batch.finish()
-            return
-        before, after = self.timeline.advance()
-        self._cuda.between(self._semaphore, before, after, stream, batch.start)
+        else:
+            before, after = self.timeline.advance(self._pending)
+            signalled = before if self._pending else None
+            self._cuda.between(self._semaphore, signalled, after, stream, batch.start)
+        if self._pending:
+            self._pending = False
+            lent, self._lent = self._lent, []
+            for room in lent:
+                room.is_done = not self.held(room)
+                if not room.is_done:
+                    self._lent.append(room)
 
     def settle(self) -> None:
         """Wait for the current stream."""
         torch.cuda.current_stream(self.device).synchronize()
 
     def pixels(
-        self, pieces: Sequence[torch.Tensor], v: Variable, limits: DeviceLimits
+        self, pieces: Sequence[torch.Tensor], v: Variable, packed: bool, limits: DeviceLimits
     ) -> torch.Tensor:
         """The pixels of a plane as a view of its words, (layers, H, W, components)."""
         t, (width, height) = v.vtype.plane, v.size
         words = pieces[0].view(torch.int32) if t.is_int else pieces[0]
+        if packed:
+            return words.view(v.layers, height, width, t.n)
         cells = words.view(layout(v.size, v.layers, limits).layers, -1, t.channels)
         return cells[:, : width * height, : t.n].view(-1, height, width, t.n)
 
     def write(
         self, places: Sequence[torch.Tensor], v: Variable, value: torch.Tensor | None
     ) -> None:
-        """Write a tensor (layers, H, W, *tail), also without what is 1 in front, or zeros, to
-        ``pixels`` of each plane."""
+        """Write a tensor of as many numbers as (layers, H, W, *tail), or zeros, to ``pixels`` of
+        each plane."""
+        self._pending = True
         for k, place in enumerate(places):
             if value is None:
                 place.zero_()
@@ -171,32 +211,91 @@ class TorchShare:
             same = plane.shape == place.shape[place.ndim - plane.ndim :]
             place.copy_(plane if same else plane.reshape(place.shape))
 
-    def from_planes(
-        self, planes: Sequence[torch.Tensor], v: Variable, limits: DeviceLimits
-    ) -> torch.Tensor:
-        """(layers, H, W, *tail) as users see it: a view, but of a matrix."""
-        parts = [self.pixels([p], v, limits) for p in planes]
-        return _seen(torch.stack(parts, -1) if v.vtype.is_matrix else parts[0], v)
+    # -- where numbers lie already
 
-    def from_buffer(self, words: torch.Tensor, v: Variable) -> torch.Tensor:
-        """The same from the sums of a scatter's buffer: a view."""
-        shape = (v.layers, v.size[1], v.size[0], *v.vtype.tail)
-        a = words[: torch.Size(shape).numel()].view(shape)
-        return _seen(a.transpose(-1, -2) if v.vtype.is_matrix else a, v)
+    def place_of(self, value: torch.Tensor, n: int) -> Place | None:
+        """Where the n numbers of a tensor lie that a copy of the card can read: a result, or what
+        was written for another leaf. A result that may have been written to is waited for."""
+        address = value.data_ptr()
+        place = self._rooms.get(address)
+        if place is None:
+            seen, place = self._written.get(address, (None, None))
+            if place is None or seen is None or place.n != n or not seen.holds(value):
+                return None
+            return None if place.transfer.closed else place
+        if not _fills(value, place) or place.n != n:
+            return None
+        self._pending = self._pending or not _untouched(value)
+        return place
 
-    def shares(self, a: torch.Tensor, words: torch.Tensor) -> bool:
-        """Whether a tensor is a view of these words."""
-        return a.untyped_storage().data_ptr() == words.untyped_storage().data_ptr()
+    def wrote(self, value: torch.Tensor | None, place: Place) -> None:
+        """Note where a tensor was written to, so that other leaves need not have it written."""
+        place.n_writes += 1
+        known = self._written
+        for address in [a for a, (_, p) in known.items() if p is place or p.transfer.closed]:
+            del known[address]
+        if value is not None and counts_writes(value) and _lasts(value):
+            known[value.data_ptr()] = Seen(value), place
+            if len(known) > KEPT_WRITTEN:
+                known.popitem(last=False)
 
-    def present(self, a: torch.Tensor, v: Variable) -> torch.Tensor:
-        """A copy of what these return."""
+    def seen(self, t: torch.Tensor) -> Seen | _SeenResult | None:
+        """What tells whether a tensor holds what it held; None where nothing does."""
+        if not counts_writes(t):
+            return None
+        place = self._rooms.get(t.data_ptr())
+        if place is None:
+            return Seen(t) if _lasts(t) else None
+        return _SeenResult(t.data_ptr(), place) if _fills(t, place) and _untouched(t) else None
+
+    # -- results
+
+    def add(self, room: Room) -> None:
+        """Note a new room, whose values and places are known."""
+        for a, place in zip(room.values, room.places, strict=True):
+            if place is not None:
+                self._rooms[a.data_ptr()] = place
+        self._rooms = {a: p for a, p in self._rooms.items() if not p.transfer.closed}
+        storage = room.transfer.words[0].untyped_storage()
+        room.hold = storage, torch._C._storage_Use_Count(storage._cdata)
+
+    def forget(self, room: Room) -> None:
+        """Hold nothing of a room whose Transfer is closed."""
+        room.values, room.hold = (), None
+        self._lent = [r for r in self._lent if r is not room]
+
+    def held(self, room: Room) -> bool:
+        """Whether a tensor that was lent, or a view of it, is still there."""
+        storage, alone = room.hold
+        return bool(torch._C._storage_Use_Count(storage._cdata) > alone)
+
+    def take(self, room: Room) -> None:
+        """Let the next submit write to a room that nobody holds."""
+        self._pending = self._pending or not room.is_done
+
+    def lend(self, room: Room) -> list[Any]:
+        """Return new tensors of the values of a room that got other numbers; None for those that
+        it has none of. Each counts what is written to it from 0 on."""
+        room.is_done = False
+        self._lent.append(room)
+        for place in room.places:
+            if place is not None:
+                place.n_writes += 1
+        return [None if a is None else a.data for a in room.values]
+
+    def stack(self, planes: Sequence[torch.Tensor]) -> torch.Tensor:
+        """A new tensor of the columns of matrices."""
+        return torch.stack(list(planes), -1)
+
+    def copy(self, a: torch.Tensor) -> torch.Tensor:
+        """A new tensor, contiguous."""
         return a.clone(memory_format=torch.contiguous_format)
 
-
-def _seen(a: torch.Tensor, v: Variable) -> torch.Tensor:
-    """(layers, H, W, *tail) in the shape that users see."""
-    seen = a[:, 0] if v.is_table else a
-    return seen if v.layers > 1 else seen[0]
+    def from_buffer(self, words: torch.Tensor, v: Variable) -> torch.Tensor:
+        """(layers, H, W, *tail) from the sums of a scatter's buffer: a view."""
+        shape = (v.layers, v.size[1], v.size[0], *v.vtype.tail)
+        a = words[: torch.Size(shape).numel()].view(shape)
+        return a.transpose(-1, -2) if v.vtype.is_matrix else a
 
 
 def fits(variables: Sequence[Variable], limits: DeviceLimits) -> bool:
@@ -234,3 +333,35 @@ class Seen:
             and t.dtype == own.dtype
             and t.device == own.device
         )
+
+
+class _SeenResult:
+    """The same of a result: by the count of what Dressi wrote there. It keeps no memory."""
+
+    def __init__(self, address: int, place: Place) -> None:
+        self._address, self._place, self._n_writes = address, place, place.n_writes
+
+    def holds(self, t: torch.Tensor) -> bool:
+        """Whether it is that result, unchanged."""
+        return (
+            t.data_ptr() == self._address
+            and self._place.n_writes == self._n_writes
+            and _fills(t, self._place)
+            and _untouched(t)
+        )
+
+
+def _fills(t: torch.Tensor, place: Place) -> bool:
+    """Whether a tensor that begins where a place does is what lies there."""
+    whole = t.dtype is torch.float32 and t.is_contiguous() and t.numel() == place.n
+    return whole and not place.transfer.closed
+
+
+def _untouched(t: torch.Tensor) -> bool:
+    """Whether a result has not been written to since it was made."""
+    return counts_writes(t) and not t.is_inference() and t._version == 0
+
+
+def _lasts(t: torch.Tensor) -> bool:
+    """Whether a tensor may be held until the next call: its owner keeps it, or it is small."""
+    return t.is_leaf or t.nbytes <= COMPARED_BYTES

@@ -82,7 +82,7 @@ def _compile_all(compile_one: Callable[[Source], bytes], sources: Sequence[Sourc
             failure.index = numbered[0]
             raise
 
-    return in_threads(run, list(enumerate(sources)))
+    return in_threads(run, enumerate(sources))
 
 
 def _open_first(ffi: Any, names: Sequence[str]) -> Any:

@@ -34,17 +34,22 @@ class Layouts:
     def __init__(self, ctx: Context, owned: Owned) -> None:
         self._ctx = ctx
         self._owned = owned
-        self._layouts: dict[tuple[tuple[int, str, str], ...], tuple[CData, CData]] = {}
+        self._layouts: dict[tuple[object, ...], tuple[CData, CData]] = {}
         self._samplers: dict[SamplerPlan, CData] = {}
 
-    def get(self, bindings: Sequence[Binding], what: str) -> tuple[CData, CData]:
-        """(descriptor set layout, pipeline layout) of a list of bindings."""
-        key = tuple((b.binding, b.kind, b.shaders) for b in bindings)
+    def get(
+        self, bindings: Sequence[Binding], what: str, pushed_bytes: int = 0
+    ) -> tuple[CData, CData]:
+        """(descriptor set layout, pipeline layout) of a list of bindings, and of so many bytes of
+        constants that are pushed to compute shaders."""
+        key = (pushed_bytes, *((b.binding, b.kind, b.shaders) for b in bindings))
         if key not in self._layouts:
-            self._layouts[key] = self._create(bindings, what)
+            self._layouts[key] = self._create(bindings, what, pushed_bytes)
         return self._layouts[key]
 
-    def _create(self, bindings: Sequence[Binding], what: str) -> tuple[CData, CData]:
+    def _create(
+        self, bindings: Sequence[Binding], what: str, pushed_bytes: int
+    ) -> tuple[CData, CData]:
         arena = Arena(self._ctx.api)
         entries = []
         for binding in bindings:
@@ -66,10 +71,13 @@ class Layouts:
             pBindings=arena.array("VkDescriptorSetLayoutBinding", entries),
         )
         sets = self._owned.create("DescriptorSetLayout", info, what)
+        ranges = [{"stageFlags": _STAGE_BITS["c"], "size": pushed_bytes}] if pushed_bytes else []
         pipeline = arena.struct(
             "VkPipelineLayoutCreateInfo",
             setLayoutCount=1,
             pSetLayouts=arena.array("VkDescriptorSetLayout", [sets]),
+            pushConstantRangeCount=len(ranges),
+            pPushConstantRanges=arena.array("VkPushConstantRange", ranges),
         )
         return sets, self._owned.create("PipelineLayout", pipeline, what)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from dressi import config
 from dressi.errors import DeviceError
+from dressi.packing.layout import Cells
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.plan import BYTES_PER_PIXEL, ImagePlan, Plan
 from dressi.packing.profile import DeviceProfile
@@ -239,10 +240,13 @@ class Device:
         images: Sequence[Image | Buffer],
         what: str,
         importer: Importer | None = None,
+        cells: Sequence[Cells | None] = (),
+        source: tuple[Transfer, int] | None = None,
     ) -> Transfer:
         """A ``Transfer`` of images and buffers of this device; ``use``: ``"upload"`` or
-        ``"readback"``. importer: another library that sees its memory."""
-        return Transfer(self, use, images, what, importer)
+        ``"readback"``. importer: another library that sees its memory. cells: of its images.
+        source: whose memory an upload reads, and which part."""
+        return Transfer(self, use, images, what, importer, cells, source)
 
     def batch(self, parts: Sequence[Recorded], timeline: Timeline | None = None) -> Batch:
         """A ``Batch`` of executables and transfers of this device, in order. timeline: orders it

@@ -177,9 +177,10 @@ class Timeline:
         )
         return _fd(self._ctx, "Semaphore", info, "timeline")
 
-    def advance(self) -> tuple[int, int]:
-        """Return (before, after) of the next submit: numbers that no earlier one had."""
-        self._before[0] = self._after[0] + 1
+    def advance(self, waits: bool = True) -> tuple[int, int]:
+        """Return (before, after) of the next submit: numbers that no earlier one had. waits: for
+        the other library; else before is what the last submit signals."""
+        self._before[0] = self._after[0] + int(waits)
         self._after[0] = self._before[0] + 1
         return int(self._before[0]), int(self._after[0])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from dressi.packing.layout import Cells
 from dressi.packing.plan import Plan
 from dressi.vk.api import CData
 from dressi.vk.context import Context, Owned
@@ -15,8 +16,8 @@ from dressi.vk.store import DepthPool, ImageStore
 class ImageCopies(Protocol):
     """Copies of whole images that are recorded as dispatches."""
 
-    def takes(self, image: Image, offset: int) -> bool:
-        """Whether one from or to this byte of a buffer can be recorded."""
+    def takes(self, image: Image, cells: Cells) -> bool:
+        """Whether one can be recorded."""
         ...
 
     def record(
@@ -24,6 +25,7 @@ class ImageCopies(Protocol):
         commands: CData,
         owned: Owned,
         image: Image,
+        cells: Cells,
         buffer: Buffer,
         offset: int,
         to_image: bool,

@@ -10,12 +10,14 @@ millisecond and more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any, Protocol
 
 import numpy as np
 
 from dressi.errors import DeviceError
+from dressi.packing.layout import Cells
 from dressi.vk.api import Arena, CData
 from dressi.vk.context import Owned
 from dressi.vk.external import Importer, Timeline, create_shared_buffer, open_shared
@@ -91,9 +93,11 @@ class Transfer:
     memory of the card that another library sees.
 
     device: where the images are. use: ``"upload"`` (to the images) or ``"readback"`` (from them).
-    images: which; also buffers, each whole. importer: the other library, if any. The memory
-    counts as staging memory: ``memory_limit`` leaves it out. Raises OutOfMemoryError where there is
-    not enough of it, DeviceError for no images and another use.
+    images: which; also buffers, each whole. importer: the other library, if any. cells: then of
+    each image what counts of it; a shader copies that alone, where it can (``packed``). source: a
+    Transfer with an importer and the number of one of its images, whose memory is that of this
+    one. The memory counts as staging memory: ``memory_limit`` leaves it out. Raises
+    OutOfMemoryError where there is not enough of it, DeviceError for no images and another use.
     """
 
     words: tuple[Any, ...]
@@ -109,6 +113,8 @@ class Transfer:
         images: Sequence[Image | Buffer],
         what: str,
         importer: Importer | None = None,
+        cells: Sequence[Cells | None] = (),
+        source: tuple[Transfer, int] | None = None,
     ) -> None:
         if use not in (UPLOAD, READBACK):
             raise DeviceError(f"a transfer is for {UPLOAD!r} or {READBACK!r}, not for {use!r}")
@@ -117,35 +123,70 @@ class Transfer:
         self._device = device
         self._ctx = device.context
         self._ctx.enter()
-        self._use, self._shared = use, importer is not None
+        self._use = use
         self.what = what
         self._closed, self.busy_until = False, 0
         self._images: tuple[Image | Buffer, ...] = ()
         self._shapes = [_shape(i) for i in images]
-        most = MOST_BYTES if importer is None else MOST_SHARED_BYTES
-        self._pieces, sizes = pieces([_rows(i) for i in images], most)
-        self._row_bytes = [_rows(i)[0] for i in images]
-        self._owned = Owned(self._ctx)
+        self._cells = [c if self._packs(i, c) else None for i, c in zip_longest(images, cells)]
+        self._owned, self._borrowed, self._n_users = Owned(self._ctx), source, 0
         try:
-            ctx, memory, owned = self._ctx, device.memory, self._owned
-            if importer is None:
-                self._buffers = [
-                    create_host_buffer(ctx, memory, owned, size, use, what) for size in sizes
-                ]
-                self.words = tuple(_words(ctx.api.ffi, b) for b in self._buffers)
+            if source is None:
+                self._make_memory(images, importer)
             else:
-                self._buffers = [
-                    create_shared_buffer(ctx, memory, owned, size, what) for size in sizes
-                ]
-                opened = [open_shared(ctx, owned, importer, b, what) for b in self._buffers]
-                self.words = tuple(m.words for m in opened)
-            for words in self.words:
-                words[:] = 0.0  # also what lies between images: it is added like the rest
+                self._borrow(*source)
             self._commands = self._ctx.command_buffer(self._owned, what)
             self.record(images)
         except BaseException:
             self._owned.destroy()
             raise
+
+    def _packs(self, image: Image | Buffer, cells: Cells | None) -> bool:
+        """Whether a shader copies what counts of an image."""
+        if cells is None or isinstance(image, Buffer):
+            return False
+        return self._device.shader_copies.takes(image, cells)
+
+    def _make_memory(self, images: Sequence[Image | Buffer], importer: Importer | None) -> None:
+        most = MOST_BYTES if importer is None else MOST_SHARED_BYTES
+        rows = [_rows(i, c) for i, c in zip(images, self._cells, strict=True)]
+        self._pieces, sizes = pieces(rows, most)
+        self._row_bytes = [n for n, _ in rows]
+        ctx, memory, owned, what = self._ctx, self._device.memory, self._owned, self.what
+        if importer is None:
+            self._buffers = [
+                create_host_buffer(ctx, memory, owned, size, self._use, what) for size in sizes
+            ]
+            self.words = tuple(_words(ctx.api.ffi, b) for b in self._buffers)
+        else:
+            self._buffers = [create_shared_buffer(ctx, memory, owned, size, what) for size in sizes]
+            opened = [open_shared(ctx, owned, importer, b, what) for b in self._buffers]
+            self.words = tuple(m.words for m in opened)
+        for words in self.words:
+            words[:] = 0.0  # also what lies between images: it is added like the rest
+
+    def _borrow(self, source: Transfer, nth: int) -> None:
+        """Take the memory of one of another one's images, which then outlives it."""
+        (piece,) = [p for p in source._pieces if p.image == nth]
+        self._pieces, self._buffers = [replace(piece, image=0, buffer=0)], []
+        self._buffers.append(source._buffers[piece.buffer])
+        self.words = ()
+        source._n_users += 1
+        self._owned.defer(source._give_back)
+
+    def _give_back(self) -> None:
+        self._n_users -= 1
+        if self.closed and not self._n_users and not self._ctx.closed:
+            self._owned.destroy()
+
+    def packed(self, nth: int) -> bool:
+        """Whether the memory of one of the images has what counts of it, and nothing else."""
+        return self._cells[nth] is not None
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._closed
 
     def views(self, nth: int) -> list[Any]:
         """Return the words of one of the images, as views of ``words``: one array but where it lies
@@ -181,10 +222,10 @@ class Transfer:
                 part = arena.struct("VkBufferCopy", srcOffset=start, dstOffset=to, size=image.size)
                 lib.vkCmdCopyBuffer(commands, source, target, 1, part)
                 continue
-            whole = p.rows == image.height
-            if self._shared and whole and self._device.shader_copies.takes(image, p.offset):
+            cells = self._cells[p.image]
+            if cells is not None:
                 self._device.shader_copies.record(
-                    commands, self._owned, image, self._buffers[p.buffer], p.offset,
+                    commands, self._owned, image, cells, self._buffers[p.buffer], p.offset,
                     self._use == UPLOAD,
                 )  # fmt: skip
                 continue
@@ -224,12 +265,12 @@ class Transfer:
             invalidate(self._ctx, buffer, self.what)
 
     def close(self) -> None:
-        """Frees the host memory. Idempotent."""
+        """Frees the memory, or lets those do so that borrow it. Idempotent."""
         if not self._closed:
             self._closed = True
             self._device.store.generation += 1
             self.words = ()
-            if not self._ctx.closed:
+            if not self._ctx.closed and not self._n_users:
                 self._owned.destroy()
 
 
@@ -291,9 +332,11 @@ def _shape(image: Image | Buffer) -> tuple[str, int, int]:
     return image.format, image.width, image.height
 
 
-def _rows(image: Image | Buffer) -> tuple[int, int]:
+def _rows(image: Image | Buffer, cells: Cells | None) -> tuple[int, int]:
     """Bytes of a row, number of rows."""
-    return (image.size, 1) if isinstance(image, Buffer) else (image.row_bytes, image.height)
+    if isinstance(image, Buffer):
+        return image.size, 1
+    return (image.row_bytes, image.height) if cells is None else (cells.n_bytes, 1)
 
 
 def _words(ffi: Any, buffer: Buffer) -> np.ndarray:

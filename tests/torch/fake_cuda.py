@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import torch
 
+from dressi import DressiAD
+from dressi.torch.cuda import Cuda
 from dressi.vk import Device
 from dressi.vk.api import WHOLE_SIZE, Arena
+from dressi.vk.external import Timeline, obstacle
 
 CARD = torch.device("cpu")
 
@@ -85,7 +90,7 @@ class FakeDriver:
         address._obj.value = int(ctx.api.ffi.cast("uintptr_t", out[0]))
 
     def _cuDestroyExternalMemory(self, handle: Any) -> None:
-        if self.own is not None:
+        if self.own is not None and not self.own.context.closed:
             ctx = self.own.context
             ctx.api.lib.vkFreeMemory(ctx.device, self._memory[handle.value - 1][0], ctx.api.null)
 
@@ -148,9 +153,35 @@ class FakeStream:
         """Do nothing."""
 
 
-def words_of_host(address: int, n: int, _: torch.device) -> torch.Tensor:
+def words_of_host(address: int, n: int, _: torch.device, owner: object) -> torch.Tensor:
     """``dressi.torch.share.words_at`` for memory of the host."""
-    return torch.frombuffer((ctypes.c_float * n).from_address(address), dtype=torch.float32)
+    memory = (ctypes.c_float * n).from_address(address)
+    memory.owner = owner  # type: ignore[attr-defined] # torch keeps the one, and it the other
+    return torch.frombuffer(memory, dtype=torch.float32)
+
+
+@contextmanager
+def shared_engine(
+    monkeypatch: pytest.MonkeyPatch, share: Any
+) -> Iterator[tuple[DressiAD, FakeDriver, Any]]:
+    """An engine that shares memory with tensors of the CPU: the engine, the driver, and what moves
+    tensors. share: the module ``dressi.torch.share``."""
+    with DressiAD() as ad:
+        own = ad.runtime.device
+        assert isinstance(own, Device)
+        if "VK_KHR_external_memory_fd" not in own.context.sharing:
+            pytest.skip(obstacle(own.context))
+        if own.info.type != "cpu":
+            pytest.skip("the fake maps memory of the card: the host must see it")
+        driver = FakeDriver(own)
+        timeline = Timeline(own, exported=False)
+        driver.timeline = timeline.handle
+        monkeypatch.setattr(timeline, "fd", lambda: os.open(os.devnull, os.O_RDONLY))
+        monkeypatch.setattr(share, "Timeline", lambda _: timeline)
+        monkeypatch.setattr(share, "words_at", words_of_host)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda _: FakeStream())
+        monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 9, raising=False)
+        yield ad, driver, share.TorchShare(own, CARD, Cuda(0, driver))
 
 
 def _plain(argument: Any) -> Any:

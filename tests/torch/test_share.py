@@ -26,8 +26,8 @@ from dressi.testing.problems import view_matrices  # noqa: E402
 from dressi.torch import cuda, share  # noqa: E402
 from dressi.torch import function as torch_function  # noqa: E402
 from dressi.torch.function import Compiled, apply  # noqa: E402
-from dressi.vk.external import Timeline, obstacle  # noqa: E402
-from tests.torch.fake_cuda import CARD, FakeDriver, FakeStream, words_of_host  # noqa: E402
+from dressi.vk.external import Timeline  # noqa: E402
+from tests.torch.fake_cuda import CARD, FakeDriver, FakeStream, shared_engine  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -110,21 +110,7 @@ def test_another_card_and_missing_extensions_are_named(monkeypatch: pytest.Monke
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[DressiAD, FakeDriver]]:
     """An engine that shares memory with tensors of the CPU."""
-    with DressiAD() as ad:
-        own = ad.runtime.device
-        if "VK_KHR_external_memory_fd" not in own.context.sharing:
-            pytest.skip(obstacle(own.context))
-        if own.info.type != "cpu":
-            pytest.skip("the fake maps memory of the card: the host must see it")
-        driver = FakeDriver(own)
-        timeline = Timeline(own, exported=False)
-        driver.timeline = timeline.handle
-        monkeypatch.setattr(timeline, "fd", lambda: os.open(os.devnull, os.O_RDONLY))
-        monkeypatch.setattr(share, "Timeline", lambda _: timeline)
-        monkeypatch.setattr(share, "words_at", words_of_host)
-        monkeypatch.setattr(torch.cuda, "current_stream", lambda _: FakeStream())
-        monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 9, raising=False)
-        found = share.TorchShare(own, CARD, cuda.Cuda(0, driver))
+    with shared_engine(monkeypatch, share) as (ad, driver, found):
         monkeypatch.setattr(torch_function, "share_of", lambda *_: found)
         yield ad, driver
     assert driver.named("cuDestroyExternalSemaphore") == [(5,)]
@@ -223,7 +209,7 @@ def test_a_constant_is_sent_again_after_another_tensor_took_its_place(
     shared: tuple[DressiAD, FakeDriver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A target is drawn without a gradient between steps that draw what is fitted."""
-    monkeypatch.setattr(torch_function, "counts_writes", lambda _: True)  # as those of CUDA are
+    monkeypatch.setattr(share, "counts_writes", lambda _: True)  # as those of CUDA are
     ad, _ = shared
     x = Variable(FLOAT, (5, 3), name="x")
     compiled = Compiled([x], [x * x], ad, CARD)
@@ -305,6 +291,7 @@ def test_a_closed_plan_lets_memory_go_and_is_built_again(
         (y,) = apply(compiled, value)
         (gradient,) = torch.autograd.grad(y.sum(), value)
         assert torch.equal(gradient, 2 * value) and y.shape == (3, 5, 1)
+        del y, gradient  # which hold memory
         held = len(driver.named("cuImportExternalMemory"))
         compiled.close()
         assert len(driver.named("cuDestroyExternalMemory")) > 0

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dressi.packing.layout import Cells
 from dressi.packing.plan import ImagePlan
 from dressi.vk import Device
 from dressi.vk.api import WHOLE_SIZE, Arena
@@ -88,10 +89,12 @@ def test_whole_images_of_every_format_are_copied_by_shaders(
     owned = Owned(device.context)
     plans = [ImagePlan(k, f"image {k}", fmt, *size) for k in range(2)]
     made = create_images(device.context, device.memory, owned, plans)
-    up = Transfer(device, UPLOAD, made, "up", Importer(device))
-    down = Transfer(device, READBACK, made, "down", Importer(device))
+    channels = 4 if "A" in fmt else 2 if "G" in fmt else 1
+    cells = [Cells(channels, size[1], size[0] * size[1], 1)] * 2
+    up = Transfer(device, UPLOAD, made, "up", Importer(device), cells)
+    down = Transfer(device, READBACK, made, "down", Importer(device), cells)
     plain = Transfer(device, READBACK, made, "copies of the driver")
-    assert device.shader_copies.takes(made[0], 0) == (fmt != "RG32I")
+    assert up.packed(0) == down.packed(1) == (fmt != "RG32I")
     n = len(up.views(0)[0])
     values = np.arange(2 * n, dtype=np.int32).view(np.float32).reshape(2, n) if "I" in fmt else (
         np.random.default_rng(0).normal(size=(2, n)).astype(np.float32)
@@ -106,6 +109,56 @@ def test_whole_images_of_every_format_are_copied_by_shaders(
         one.close()
     owned.destroy()
     device.shader_copies.close()
+
+
+@pytest.mark.parametrize("fmt", ["RGBA32F", "RGBA32I"])
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_what_does_not_count_is_not_copied(
+    device: Device, images: list[Any], fmt: str, n: int
+) -> None:
+    """Two layers of a table of 10 rows, folded to 4 x 3 texels each, of which n channels count."""
+    owned, kind = Owned(device.context), np.int32 if "I" in fmt else np.float32
+    (image,) = create_images(
+        device.context, device.memory, owned, [ImagePlan(0, "table", fmt, 4, 6)]
+    )
+    cells = Cells(n, 3, 10, 2)
+    up = Transfer(device, UPLOAD, [image], "up", Importer(device), [cells])
+    down = Transfer(device, READBACK, [image], "down", Importer(device), [cells])
+    whole = Transfer(device, READBACK, [image], "copies of the driver")
+    values = np.arange(1, 20 * n + 1).astype(kind)
+    (words,) = up.views(0)
+    assert words.shape == (20 * n,)
+    words[:] = values.view(np.float32)
+    Batch(device, [up, down, whole]).run()
+    whole.fetch()
+    assert down.views(0)[0].tobytes() == values.tobytes()
+    texels = whole.views(0)[0].view(kind).reshape(2, 12, 4)
+    assert np.array_equal(texels[:, :10, :n], values.reshape(2, 10, n))
+    assert not texels[:, :10, n:].any()
+    for one in (up, down, whole):
+        one.close()
+    owned.destroy()
+    device.shader_copies.close()
+
+
+def test_a_copy_reads_the_memory_of_another_which_it_outlives(
+    device: Device, images: list[Any]
+) -> None:
+    before = Counter(device.live_handles())
+    cells = Cells(3, 3, 15, 1)
+    down = Transfer(device, READBACK, images, "down", Importer(device), [cells] * 2)
+    again = Transfer(device, UPLOAD, images[:1], "again", None, [cells], (down, 1))
+    values = np.random.default_rng(0).normal(size=45).astype(np.float32)
+    down.views(1)[0][:] = values
+    down.close()
+    look = Transfer(device, READBACK, images[:1], "look", Importer(device), [cells])
+    Batch(device, [again, look]).run()
+    assert np.array_equal(look.views(0)[0], values)
+    assert device.live_handles()["VkBuffer"] == before["VkBuffer"] + 2
+    for one in (again, look):
+        one.close()
+    device.shader_copies.close()
+    assert Counter(device.live_handles()) == before
 
 
 def test_a_submit_waits_for_the_timeline_and_the_next_call_for_the_submit(

@@ -6,7 +6,7 @@ In: a scene. Out: ``Target``: triangles in the world with the colours of all mat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +25,7 @@ from dressi.render.scene.flat import Instance
 from dressi.render.scene.mesh import face_normals
 from dressi.render.scene.parts import TextureRef
 from dressi.testing.views import mesh_leaves, send_mesh
+from dressi.threads import in_threads
 
 SUPERSAMPLE = 3
 """Samples per pixel along x and y: steps of coverage of 1/9."""
@@ -87,37 +88,48 @@ def draw(
     mesh, big = target.mesh, (size * s, size * s)
     normals = face_normals(mesh.positions, mesh.faces)
     leaves = mesh_leaves(mesh, 1)
-    found: dict[str, list[Floats]] = {"coverage": [], "normals": [], "colour": [], "depth": []}
-    with DressiAD(device) as ad:
+
+    def picture(seen: tuple[Camera, Floats]) -> dict[str, Floats]:
+        camera, at = seen[0], seen[1].reshape(-1, 4)
+        inside = np.flatnonzero(at[:, 0] >= 0.0)
+        ids, bary = at[inside, 0].astype(np.int64), at[inside, 1:]
+        places = np.einsum("nk,nkd->nd", bary, mesh.positions[mesh.faces[ids]])
+        normal = normals[ids]
+        away = np.einsum("nd,nd->n", normal, camera.eye - places) < 0.0
+        values = {
+            "coverage": np.ones((len(ids), 1)),
+            "normals": np.where(away[:, None], -normal, normal),
+            "colour": _colours(target.scene, instances, starts, ids, bary),
+            "depth": places @ camera.matrix[3:, :3].T + camera.matrix[3, 3],
+        }
+        row, column = np.divmod(inside, size * s)
+        pixel = row // s * size + column // s
+        return {name: _means(value, pixel, size, s * s) for name, value in values.items()}
+
+    def seen_by(ad: DressiAD) -> Iterator[tuple[Camera, Floats]]:
         # All rims: targets need no table of neighbours, so that edges of three faces are no error.
         hs = build_hardsoftras(leaves.pos, leaves.faces, leaves.matrix, big, 0.0, rims="all")
         peel = hs.peels[0]
-        seen = F.where(hs.hard, F.to_float(peel.ids), -1.0)
-        both = F.vec4(seen, peel.bary)
+        ids = F.where(hs.hard, F.to_float(peel.ids), -1.0)
+        both = F.vec4(ids, peel.bary)
+        send_mesh(ad, leaves, mesh, cameras[0].matrix32[None])
         for camera in cameras:
-            send_mesh(ad, leaves, mesh, camera.matrix32[None])
-            at = ad.recv_img(both).reshape(-1, 4)
-            inside = np.flatnonzero(at[:, 0] >= 0.0)
-            ids, bary = at[inside, 0].astype(np.int64), at[inside, 1:]
-            places = np.einsum("nk,nkd->nd", bary, mesh.positions[mesh.faces[ids]])
-            normal = normals[ids]
-            away = np.einsum("nd,nd->n", normal, camera.eye - places) < 0.0
-            values = {
-                "coverage": np.ones((len(ids), 1)),
-                "normals": np.where(away[:, None], -normal, normal),
-                "colour": _colours(target.scene, instances, starts, ids, bary),
-                "depth": places @ camera.matrix[3:, :3].T + camera.matrix[3, 3],
-            }
-            for name, value in values.items():
-                image = np.zeros((len(at), value.shape[1]), np.float32)
-                image[inside] = value
-                blocks = image.reshape(size, s, size, s, -1)
-                found[name].append(blocks.mean((1, 3)))
-    stacks = {name: np.stack(images) for name, images in found.items()}
+            ad.send_img(leaves.matrix, camera.matrix32)
+            yield camera, ad.recv_img(both)
+
+    with DressiAD(device) as ad:
+        images = in_threads(picture, seen_by(ad))
+    stacks = {name: np.stack([image[name] for image in images]) for name in images[0]}
     whole = stacks["coverage"] > 0.999
     # Depth at a silhouette would be a mean of two surfaces' and is left open.
     stacks["depth"] = np.where(whole, stacks["depth"], 0.0).astype(np.float32)
     return Pictures(np.stack([c.matrix for c in cameras]), **stacks)
+
+
+def _means(values: Floats, pixel: npt.NDArray[np.int64], size: int, n: int) -> Floats:
+    """Return (size, size, C) sums of the values, (N, C), of each pixel over n."""
+    sums = [np.bincount(pixel, column, minlength=size * size) for column in values.T]
+    return (np.stack(sums, axis=1) / n).reshape(size, size, -1).astype(np.float32)
 
 
 def _colours(

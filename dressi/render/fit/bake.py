@@ -7,10 +7,12 @@ sparse linear system; its rows come from one rasterization per view.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import distance_transform_edt
-from scipy.sparse import csr_matrix, diags
+from scipy.sparse import diags
 
 from dressi.errors import GraphError
 from dressi.render.fit.fill import fill_seams, push_pull
@@ -29,6 +31,7 @@ from dressi.render.fit.views import (
     view_rasters,
 )
 from dressi.render.scene import Mesh, face_normals
+from dressi.threads import in_threads
 
 Floats = npt.NDArray[np.float64]
 
@@ -85,21 +88,24 @@ def bake_texture(
         )
     texel_faces = chart_texels(ad, mesh, size)
     assert mesh.uvs is not None  # chart_texels refuses a mesh without
-    n_texels = size[0] * size[1]
-    normal, rhs = csr_matrix((n_texels, n_texels)), np.zeros((n_texels, 3))
     height, width = pictures.shape[1:3]
-    fine = (width * supersample, height * supersample)
-    rasters = view_rasters(ad, mesh, views, fine)
-    for raster, matrix, picture, mask in zip(rasters, views, pictures, inside, strict=True):
+    rasters = view_rasters(ad, mesh, views, (width * supersample, height * supersample))
+
+    def equations(view: tuple[ViewRaster, Floats, Floats, npt.NDArray[np.bool_]]) -> list[Any]:
+        raster, matrix, picture, mask = view
         weight = _weights(raster, mesh, matrix, mask, supersample, feather_px)
         shown = weight > 0.0
-        if not shown.any():
-            continue
         uv = _blocks(raster.interpolate(mesh.uvs, mesh.corner_faces), supersample)
         rows = reads(uv[shown], size)
         weighted = rows.T @ diags(weight[shown])
-        normal = normal + weighted @ rows
-        rhs += weighted @ picture[shown]
+        return [weighted @ rows, weighted @ picture[shown]]
+
+    parts = in_threads(equations, zip(rasters, views, pictures, inside, strict=True))
+    while len(parts) > 1:  # in pairs: of one and all the rest, the rest would be walked each time
+        pairs = [[*one, *other] for one, other in zip(parts[::2], parts[1::2], strict=False)]
+        odd = parts[len(pairs) * 2 :]
+        parts = in_threads(lambda p: [p[0] + p[2], p[1] + p[3]], pairs) + odd
+    normal, rhs = parts[0]
     diagonal = normal.diagonal()
     if not diagonal.any():
         raise GraphError(f"bake_texture: no pixel shows mesh '{mesh.name}' inside its mask")
@@ -110,8 +116,11 @@ def bake_texture(
     )
     flat, seams = neighbour_differences(texel_faces, mesh), seam_differences(mesh, size)
     prior = (smoothness * typical) * (flat.T @ flat) + (SEAM * typical) * (seams.T @ seams)
-    solved = conjugate_gradients(
-        normal + prior, rhs, start.reshape(-1, 3).astype(np.float64), ITERATIONS, TOLERANCE
+    system, first = normal + prior, start.reshape(-1, 3).astype(np.float64)
+    channels = zip(np.split(rhs, 3, axis=1), np.split(first, 3, axis=1), strict=True)
+    solved = np.concatenate(
+        in_threads(lambda c: conjugate_gradients(system, *c, ITERATIONS, TOLERANCE), channels),
+        axis=1,
     )
     texture = np.clip(solved, pictures.min(), pictures.max()).reshape(*seen.shape, 3)
     return fill_seams(texture, texel_faces >= 0), seen & (texel_faces >= 0)

@@ -29,6 +29,9 @@ _LEAST_TURN = 0.5
 """Cosine of the largest angle by which an edit may turn a face: 60 degrees."""
 _ROUNDS = 12
 """Rounds of independent collapses per call; later calls go on where these end."""
+_PASSES = 8
+"""Passes over candidates per round: more find few. Where lengths rise along a strip, each finds one
+edge of it, and a next round is as good."""
 _WORTH = 0.002
 """A round of flips that changes fewer than this share of the edges is the last one of a call."""
 
@@ -86,12 +89,10 @@ def steady_normals(positions: Floats, faces: Ints, table: EdgeTable) -> Floats:
 
     A sliver's own normal is that of rounding: here its neighbours' decide, elsewhere its own.
     """
-    normals = area_normals(positions, faces)
-    first, second = (table.half_edges // 3).T
-    mixed = normals.copy()
-    for i, j in ((first, second), (second, first)):
-        np.add.at(mixed, i, 0.1 * normals[j])
-    return unit_or_zero(mixed)
+    across = np.full(3 * len(faces), len(faces))  # the row of zeros, where no face is
+    across[table.half_edges] = table.half_edges[:, ::-1] // 3
+    normals = np.concatenate([area_normals(positions, faces), np.zeros((1, 3))])
+    return unit_or_zero(normals[:-1] + 0.1 * normals[across.reshape(-1, 3)].sum(axis=1))
 
 
 def split_long(surface: WorkingSurface) -> WorkingSurface:
@@ -154,21 +155,31 @@ def collapse_short(surface: WorkingSurface) -> WorkingSurface:
     """Collapse edges that are too short, where topology, creases and normals allow it."""
     refused = np.zeros(0, np.int64)
     n = len(surface.positions)
+    live = np.ones(n, bool)  # the vertices of edges that may be short: those of the round before
     for _ in range(_ROUNDS):
-        table = EdgeTable.of(surface.faces)
-        edges, target = _collapsible(surface, table)
+        part = replace(surface, faces=_around(surface.faces, live))
+        table = EdgeTable.of(part.faces)
+        edges, target = _collapsible(part, table)
         key = edges[:, 0] * n + edges[:, 1]
-        new = ~np.isin(key, refused)
+        new = live[edges].any(axis=1) & ~np.isin(key, refused)
         edges, target, key = edges[new], target[new], key[new]
         if len(edges) == 0:
             break
-        chosen = _apart(edges, _ranking(target), table.edges, n)
-        edges, key = edges[chosen], key[chosen]
-        good, place = _may_collapse(surface, table, edges)
-        refused = np.concatenate([refused, key[~good]])
-        if good.any():
-            surface = _collapse(surface, edges[good], place[good])
+        chosen = np.flatnonzero(_apart(edges, _ranking(target), table.edges, n))
+        good, place = _may_collapse(part, table, edges[chosen])
+        live = np.zeros(n, bool)
+        live[np.delete(edges, chosen[~good], axis=0)] = True
+        refused = np.concatenate([refused, key[chosen[~good]]])
+        surface = _collapse(surface, edges[chosen[good]], place[good])
     return _compacted(surface)
+
+
+def _around(faces: Ints, live: Bools) -> Ints:
+    """Return the faces, (N, 3) of (F, 3), of live vertices and of their neighbours: all that says
+    whether an edge at a live vertex may be collapsed."""
+    near = np.zeros(len(live), bool)
+    near[faces[live[faces].any(axis=1)]] = True
+    return faces[near[faces].any(axis=1)]
 
 
 def without_slivers(mesh: Mesh, length: float) -> Mesh:
@@ -191,14 +202,28 @@ def _ranking(cost: Floats) -> Ints:
 
 
 def _apart(edges: Ints, rank: Ints, all_edges: Ints, n: int) -> Bools:
-    """Choose edges of which no two are joined by an edge: the lowest rank around goes first."""
-    lowest = np.full(n, len(rank))
-    for end in edges.T:
-        np.minimum.at(lowest, end, rank)
-    around = lowest.copy()
-    for i, j in (all_edges.T, all_edges[:, ::-1].T):
+    """Choose edges of which no two are joined by an edge: the lowest rank around goes first, and
+    again among what that leaves free."""
+    chosen, free = np.zeros(len(edges), bool), np.arange(len(edges))
+    near = np.zeros(n, bool)
+    near[edges] = True
+    i, j = all_edges[near[all_edges].all(axis=1)].T
+    for _ in range(_PASSES):
+        ends, own = edges[free].T, rank[free]
+        lowest = np.full(n, len(edges))
+        for end in ends:
+            np.minimum.at(lowest, end, own)
+        around = lowest.copy()
         np.minimum.at(around, i, lowest[j])
-    return (rank == around[edges[:, 0]]) & (rank == around[edges[:, 1]])
+        np.minimum.at(around, j, lowest[i])
+        first = free[(own == around[ends[0]]) & (own == around[ends[1]])]
+        chosen[first] = True
+        beside = np.zeros(n, bool)
+        beside[edges[first]] = True
+        taken = beside.copy()
+        taken[i[beside[j]]] = taken[j[beside[i]]] = True
+        free = free[~taken[edges[free]].any(axis=1)]
+    return chosen
 
 
 def _collapsible(surface: WorkingSurface, table: EdgeTable) -> tuple[Ints, Floats]:
@@ -221,17 +246,16 @@ def _may_collapse(surface: WorkingSurface, table: EdgeTable, edges: Ints) -> tup
     rank_a, rank_b = surface.rank[a], surface.rank[b]
     share = np.where(rank_a == rank_b, 0.5, np.where(rank_a > rank_b, 0.0, 1.0))[:, None]
     place = p[a] + share * (p[b] - p[a])
-    ones = np.ones(len(table.edges), np.int64)
-    joined = coo_matrix((ones, table.edges.T), shape=(n, n)).tocsr()
-    joined = joined + joined.T
-    common = joined[a].multiply(joined[b])
-    # The link condition: only the corners of the edge's two faces see both of its ends.
-    good = np.asarray(common.sum(axis=1)).ravel() == 2
-    valence = np.bincount(table.edges.ravel(), minlength=n)
-    rows, columns = common.nonzero()
-    good[rows[valence[columns] <= 3]] = False
     edge_of = np.full(n, -1)
     edge_of[a], edge_of[b] = np.arange(len(a)), np.arange(len(a))
+    # The link condition: only the corners of the edge's two faces see both of its ends.
+    ways = np.concatenate([table.edges, table.edges[:, ::-1]])
+    of, seen = edge_of[ways[:, 0]], ways[:, 1]
+    key, times = np.unique((of * n + seen)[of >= 0], return_counts=True)
+    rows, common = np.divmod(key[times == 2], n)
+    good = np.bincount(rows, minlength=len(a)) == 2
+    valence = np.bincount(table.edges.ravel(), minlength=n)
+    good[rows[valence[common] <= 3]] = False
     owner = edge_of[f].max(axis=1)
     stays = (owner >= 0) & ((edge_of[f] >= 0).sum(axis=1) == 1)
     owner, corners = owner[stays], p[f[stays]]
@@ -318,21 +342,25 @@ def _flips(surface: WorkingSurface, table: EdgeTable) -> tuple[Ints, Ints, Float
     a, b = flat[h], flat[h - h % 3 + (h + 1) % 3]
     c, d = flat[h - h % 3 + (h + 2) % 3], flat[g - g % 3 + (g + 2) % 3]
     valence = np.bincount(table.edges.ravel(), minlength=n)
-    key = table.edges[:, 0] * n + table.edges[:, 1]
     usable = (valence[a] > 3) & (valence[b] > 3) & (c != d) & ~surface.is_crease(a, b)
-    usable &= ~np.isin(np.minimum(c, d) * n + np.maximum(c, d), key)
     a, b, c, d, h, g = (x[usable] for x in (a, b, c, d, h, g))
-    old = [p[np.stack(t, axis=1)] for t in ((a, b, c), (b, a, d))]
-    new = [p[np.stack(t, axis=1)] for t in ((c, d, b), (d, c, a))]
-    gain = np.minimum(*map(_least_angle, new)) - np.minimum(*map(_least_angle, old))
-    before = unit_or_zero(_normals(old[0]) + _normals(old[1]))
-    agree = np.min([np.einsum("fi,fi->f", before, unit_or_zero(_normals(t))) for t in new], axis=0)
-    good = (gain > 1e-3) & (agree > _LEAST_TURN)  # less is rounding
+    old = _least_angle(p[f])
+    new = np.minimum(*(_least_angle(p[np.stack(t, axis=1)]) for t in ((c, d, b), (d, c, a))))
+    gain = new - np.minimum(old[h // 3], old[g // 3])
+    better = np.flatnonzero(gain > 1e-3)  # less is rounding
+    a, b, c, d, h, g, gain = (x[better] for x in (a, b, c, d, h, g, gain))
+    before = unit_or_zero(_normals(p[f[h // 3]]) + _normals(p[f[g // 3]]))
+    good = ~np.isin(np.minimum(c, d) * n + np.maximum(c, d), table.edges @ [n, 1])
+    for t in ((c, d, b), (d, c, a)):
+        after = unit_or_zero(_normals(p[np.stack(t, axis=1)]))
+        good &= np.einsum("fi,fi->f", before, after) > _LEAST_TURN
     return np.stack([a, b, c, d], axis=1)[good], np.stack([h // 3, g // 3], 1)[good], gain[good]
 
 
 def _least_angle(corners: Floats) -> Floats:
     """(N,) smallest angle of each triangle, radians."""
-    ahead, behind = np.roll(corners, -1, axis=1) - corners, np.roll(corners, 1, axis=1) - corners
-    size = np.linalg.norm(np.cross(ahead, behind), axis=2)
-    return np.asarray(np.arctan2(size, np.einsum("fki,fki->fk", ahead, behind)).min(axis=1))
+    a, b, c = np.moveaxis(corners, 1, 0)
+    sides = np.stack([((q - r) ** 2).sum(axis=1) for q, r in ((b, c), (c, a), (a, b))])
+    # It is across the shortest side, and the dot product of the others is half of this.
+    cosine = sides.sum(axis=0) - 2.0 * sides.min(axis=0)
+    return np.asarray(np.arctan2(2.0 * np.linalg.norm(_normals(corners), axis=1), cosine))

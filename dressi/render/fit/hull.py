@@ -17,6 +17,7 @@ from dressi.errors import GraphError
 from dressi.render.fit.isosurface import touches_sides, without_small_parts
 from dressi.render.fit.orderly_grid import orderly_isosurface
 from dressi.render.fit.silhouettes import (
+    BATCH,
     Floats,
     Silhouettes,
     distances_in_views,
@@ -26,6 +27,7 @@ from dressi.render.fit.silhouettes import (
 from dressi.render.fit.thin_parts import with_thin_parts
 from dressi.render.fit.undecided_holes import without_undecided_holes
 from dressi.render.scene import Mesh
+from dressi.threads import in_threads
 
 _BLOCK = 4
 """Points per side of a block that is tested as one: larger blocks are rarely far from all contours,
@@ -213,20 +215,22 @@ def _block_states(
     signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
     corners = signs * (half + spacing)
     state = np.zeros(n, np.int8)
-    size = max(1, 200_000 // views.n_views)
-    for start in range(0, n, size):
-        part = centers[start : start + size]
-        distance, _, _, pixel = distances_in_views(views, part)
-        ends = distances_in_views(views, (part[:, None] + corners).reshape(-1, 3))
+    size = max(1, BATCH // views.n_views // len(corners))
+
+    def fill(part: slice) -> None:
+        distance, _, _, pixel = distances_in_views(views, centers[part])
+        ends = distances_in_views(views, (centers[part, None] + corners).reshape(-1, 3))
         seen = ends[1].reshape(views.n_views, -1, 8)
         away = ends[3].reshape(views.n_views, -1, 8, 2) - pixel[:, :, None]
         # Distances change by a pixel per pixel; 1.5 for what the contour's pixels are off.
-        reach = np.linalg.norm(away, axis=3).max(axis=2) + 1.5
+        reach = np.sqrt((away**2).sum(axis=3).max(axis=2)) + 1.5
         whole = seen.all(axis=2)
         upper = np.where(whole, distance + tolerance_px + reach, np.inf)
         lower = np.where(whole, distance + tolerance_px - reach, -np.inf)
         outside = np.partition(upper, wrong, axis=0)[wrong] < 0.0
-        state[start : start + size] = np.where(outside, -1, (lower.min(axis=0) > 0.0).astype(int))
+        state[part] = np.where(outside, -1, (lower.min(axis=0) > 0.0).astype(int))
+
+    in_threads(fill, [slice(start, start + size) for start in range(0, n, size)])
     return state.reshape(tuple(blocks))
 
 

@@ -17,8 +17,11 @@ from dressi.render.fit.closest import closest_on_surface
 from dressi.render.fit.edits import without_slivers
 from dressi.render.fit.isosurface import isosurface, without_small_parts
 from dressi.render.fit.surface_metrics import sample_surface
-from dressi.render.scene import Mesh, bounding_box, surface_area, surface_problems
+from dressi.render.scene import Mesh, bounding_box, surface_area
+from dressi.render.scene.intersections import intersecting_faces
 from dressi.render.scene.mesh import flipped_faces
+from dressi.render.scene.predicates import ExactPoints, has_area
+from dressi.render.scene.welding import first_alike
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -110,7 +113,8 @@ def _tangled(mesh: Mesh) -> Bools:
     """(V,) bool: the vertices of faces that are flipped, without area, or meet others."""
     bad = _folded(mesh)
     if not bad.any():
-        found = surface_problems(mesh)
-        for faces in (found.degenerate_faces, found.intersections):
-            bad[mesh.faces[faces.ravel()]] = True
+        faces = first_alike(mesh.positions, 0.0)[mesh.faces]
+        flat = ~has_area(ExactPoints(mesh.positions.astype(np.float64)), faces)
+        bad[mesh.faces[flat]] = True
+        bad[mesh.faces[intersecting_faces(mesh.positions, faces).ravel()]] = True
     return bad

@@ -25,6 +25,7 @@ from dressi.render.fit.edits import (
 )
 from dressi.render.fit.relaxation import Reference, onto, relaxed
 from dressi.render.scene import Mesh, area_normals, surface_area, weld
+from dressi.render.scene.half_edges import EdgeTable
 from dressi.render.scene.mesh import int32_indices
 
 MAX_FACES = 2_000_000
@@ -161,10 +162,11 @@ def _cleaned(
         raise GraphError(f"remesh: mesh '{mesh.name}' has no face with an area")
     used, index = np.unique(faces, return_inverse=True)
     faces = np.reshape(index, (-1, 3)).astype(np.int64)
-    directed = faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
-    pairs, count = np.unique(np.sort(directed, axis=1), axis=0, return_counts=True)
-    ways, same = np.unique(directed, axis=0, return_counts=True)
-    faults = (("more than two faces", pairs[count > 2]), ("faces turned two ways", ways[same > 1]))
+    table = EdgeTable.of(faces)
+    faults = (
+        ("more than two faces", table.edges[table.count > 2]),
+        ("faces turned two ways", table.edges[table.turned]),
+    )
     for what, bad in faults:
         if len(bad):
             a, b = used[bad[0]].tolist()
@@ -172,7 +174,7 @@ def _cleaned(
                 f"remesh: {len(bad)} edges of mesh '{mesh.name}' have {what}; the first is between "
                 f"vertices {a} and {b}"
             )
-    if len(np.unique(pairs[count == 1])) == len(used):
+    if len(np.unique(table.edges[table.count == 1])) == len(used):
         raise GraphError(
             f"remesh: all vertices of mesh '{mesh.name}' lie on borders, which stay as they are; "
             "subdivide it first"

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy import ndimage
 
 from dressi.render.fit.silhouettes import Floats, Silhouettes, distances_in_views
+from dressi.threads import in_threads
 
 _REACH = 0.87
 """Cells: no point of a cell is further from the nearest of its corners (half its diagonal)."""
@@ -38,8 +39,8 @@ def with_thin_parts(
     shell = (values > 0.0) & (values <= 2.0 * reach)
     near = (values <= 0.0) & (values > -reach)
     inside, beside = _seen(views, shell, low, spacing), _seen(views, near, low, spacing)
-    thin = np.zeros(int(near.sum()), bool)
-    for k in range(views.n_views):
+
+    def thin_in(k: int) -> npt.NDArray[np.bool_]:
         shown = views.distances_px[k] + tolerance_px > 0.0
         # Twice, so that the tips of sharp corners, which no point is near, are not taken for thin.
         missing = shown & (inside.away_px[k] > 2.0 * inside.per_unit[k] * reach + 1.0)
@@ -47,12 +48,14 @@ def with_thin_parts(
         explained = beside.away_px[k] <= beside.per_unit[k] * reach + 1.0
         shares = ndimage.mean(explained, place, np.arange(n + 1))
         missing &= (shares >= _EXPLAINED)[place]
-        if missing.any():
-            away = ndimage.distance_transform_edt(~missing)
-            reached = away <= 2.0 * beside.per_unit[k] * reach + 1.0
-            thin |= beside.seen[k] & reached[beside.row[k], beside.column[k]]
+        if not missing.any():
+            return np.zeros(beside.seen.shape[1], bool)
+        away = ndimage.distance_transform_edt(~missing)
+        reached = away <= 2.0 * beside.per_unit[k] * reach + 1.0
+        return np.asarray(beside.seen[k] & reached[beside.row[k], beside.column[k]])
+
     raised = np.zeros(near.shape, bool)
-    raised[near] = thin
+    raised[near] = np.any(in_threads(thin_in, range(views.n_views)), axis=0)
     # What is missing has gaps where a point inside happens to lie: its surroundings are thin, too.
     cube = np.ones((3, 3, 3), bool)
     raised = near & ndimage.binary_dilation(raised, cube, iterations=_AROUND)
@@ -78,11 +81,14 @@ def _seen(views: Silhouettes, chosen: npt.NDArray[np.bool_], low: Floats, spacin
     _, seen, per_unit, pixel = distances_in_views(views, points)
     at = np.clip(np.where(seen[..., None], pixel, 0.0), 0.0, [width - 1.0, height - 1.0])
     column, row = np.moveaxis(at.astype(np.int64), 2, 0)
-    away = np.full((views.n_views, height, width), np.inf)
-    for k in range(views.n_views):
-        taken = np.zeros((height, width), bool)
-        taken[row[k, seen[k]], column[k, seen[k]]] = True
-        if taken.any():
-            away[k] = ndimage.distance_transform_edt(~taken)
+
+    def away_in(k: int) -> Floats:
+        free = np.ones((height, width), bool)
+        free[row[k, seen[k]], column[k, seen[k]]] = False
+        if free.all():
+            return np.full((height, width), np.inf)
+        return np.asarray(ndimage.distance_transform_edt(free))
+
+    away = np.stack(in_threads(away_in, range(views.n_views)))
     largest = np.max(np.where(seen, per_unit, 0.0), axis=1, initial=0.0)
     return _Seen(seen, row, column, away, largest)

@@ -41,9 +41,11 @@ class ViewRaster(NamedTuple):
     def interpolate(self, table: npt.ArrayLike, faces: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return an attribute at each pixel, (H, W, C); 0 where there is no face. table: (N, C).
         faces: (F, 3), rows of the table."""
-        values = np.asarray(table, np.float64)[np.asarray(faces)[np.maximum(self.ids, 0)]]
-        mixed = np.einsum("hwi,hwic->hwc", self.bary, values)
-        return np.where(self.ids[..., None] >= 0, mixed, 0.0)
+        values, shown = np.asarray(table, np.float64), self.ids >= 0
+        corners, weights = np.asarray(faces)[self.ids[shown]], self.bary[shown]
+        mixed = np.zeros((*self.ids.shape, values.shape[1]))
+        mixed[shown] = sum(weights[:, k, None] * values[corners[:, k]] for k in range(3))
+        return mixed
 
 
 def checked_matrices(what: str, matrices: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -31,19 +31,23 @@ class EdgeTable:
     @staticmethod
     def of(faces: npt.NDArray[np.integer]) -> EdgeTable:
         """Return the table of faces (F, 3), whose corners are three vertices."""
-        directed = faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2).astype(np.int64)
-        ascending = np.sort(directed, axis=1)
-        n = int(ascending.max(initial=0)) + 1
-        key, edge, count = np.unique(
-            ascending[:, 0] * n + ascending[:, 1], return_inverse=True, return_counts=True
-        )
-        forward = np.bincount(edge, directed[:, 0] < directed[:, 1], minlength=len(key))
-        by_edge = np.argsort(edge, kind="stable")
-        start = (np.cumsum(count) - count)[count == 2]
+        corners = faces.astype(np.int64)
+        start, end = corners.ravel(), np.take(corners, [1, 2, 0], axis=1).ravel()
+        low, high = np.minimum(start, end), np.maximum(start, end)
+        key = low * (int(high.max(initial=0)) + 1) + high
+        # The one sort of it all: faces that are neighbours have near numbers, and runs help it.
+        by_edge = np.argsort(key, kind="stable")
+        along = key[by_edge]
+        first = np.flatnonzero(np.concatenate([[True], along[1:] != along[:-1]])[: len(key)])
+        count = np.diff(first, append=len(key))
+        edge = np.empty(len(key), np.int64)
+        edge[by_edge] = np.repeat(np.arange(len(first)), count)
+        forward = np.bincount(edge, start < end, minlength=len(first))
+        one, whole = by_edge[first], first[count == 2]
         return EdgeTable(
-            np.stack([key // n, key % n], axis=1),
+            np.stack([low[one], high[one]], axis=1),
             edge,
             count,
             (count == 2) & (forward != 1),
-            np.stack([by_edge[start], by_edge[start + 1]], axis=1),
+            np.stack([by_edge[whole], by_edge[whole + 1]], axis=1),
         )

@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dressi.render.scene.predicates import ExactPoints, has_area, orient2d, orient3d
+from dressi.threads import in_threads
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-_CHUNK = 400_000
-"""Pairs of faces that are decided at a time: about 500 MB of temporaries at worst."""
+_CHUNK = 25_000
+"""Pairs of faces that a thread decides at a time: about 30 MB of temporaries at worst."""
 
 
 def intersecting_faces(positions: npt.ArrayLike, faces: npt.ArrayLike) -> Ints:
@@ -37,7 +38,7 @@ def intersecting_faces(positions: npt.ArrayLike, faces: npt.ArrayLike) -> Ints:
     corners = points.positions[index]
     pairs = overlapping_boxes(corners.min(axis=1), corners.max(axis=1))
     parts = [pairs[i : i + _CHUNK] for i in range(0, len(pairs), _CHUNK)]
-    hit = [part[_meet(points, index[part[:, 0]], index[part[:, 1]])] for part in parts]
+    hit = in_threads(lambda p: p[_meet(points, index[p[:, 0]], index[p[:, 1]])], parts)
     found = usable[np.concatenate(hit)] if hit else np.zeros((0, 2), np.int64)
     return found[np.lexsort((found[:, 1], found[:, 0]))]
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from dressi.ad.precision import say_rounded
 from dressi.errors import GraphError
 from dressi.previews import image_html, mesh_picture, table_html, to_screen
+from dressi.render.scene.half_edges import EdgeTable
 
 FloatArray = npt.NDArray[np.floating]
 IntArray = npt.NDArray[np.integer]
@@ -310,8 +311,7 @@ def flipped_faces(positions: FloatArray, faces: IntArray) -> npt.NDArray[np.bool
     sharper than 90 degrees on all sides of a face counts as a fold; a smooth undercut does not.
     """
     normals = area_normals(positions, faces)
-    edges = np.sort(faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1).astype(np.int64)
-    _, edge = np.unique(edges[:, 0] * len(positions) + edges[:, 1], return_inverse=True)
+    edge = EdgeTable.of(faces).edge
     spread = np.repeat(normals, 3, axis=0)
     at_edge = np.stack([np.bincount(edge, spread[:, k]) for k in range(3)], axis=1)
     around = at_edge[edge].reshape(-1, 3, 3).sum(axis=1) - 3.0 * normals
