@@ -42,6 +42,8 @@ class Guard:
     """What a guarded run reads for the first time, but is read without the guard, too."""
     tiles: Variable | None = None
     """The packed mask behind the condition, where a sparse pass draws its tiles: see ``tiles``."""
+    covers: bool = False
+    """Whether all pixels are drawn before the tiles, without what is guarded."""
 
 
 @dataclass(frozen=True)
