@@ -53,7 +53,8 @@ def _subpass(s: Substage, shader: Shader, lay: Layout) -> SubstagePlan:
     cull = "none"
     draws: tuple[DrawPlan, ...] = (DrawPlan(0, 0, *lay.physical),)
     if s.guard is not None and s.guard.tiles is not None:
-        draws = (DrawPlan(0, 0, *lay.physical, shader.n_vertices),)
+        draws = (DrawPlan(0, 0, *lay.physical, shader.n_vertices, int(s.guard.covers)),)
+        draws = (DrawPlan(0, 0, *lay.physical), *draws) if s.guard.covers else draws
     elif s.guard is not None:
         draws = (DrawPlan(0, 0, *lay.physical), DrawPlan(0, 0, *lay.physical, first_instance=1))
     if s.kind == RASTER:

@@ -13,7 +13,7 @@ from dressi.ad.graph import Variable
 from dressi.packing.glsl import Generator
 from dressi.packing.guard import Guard
 from dressi.packing.layout import padding_glsl, position_glsl
-from dressi.packing.shader_text import FULL_SCREEN_TWICE, Shader, ShaderText
+from dressi.packing.shader_text import COVER, FULL_SCREEN_TWICE, Shader, ShaderText
 from dressi.packing.statements import emit_outside
 from dressi.packing.units import in_buffer
 
@@ -56,28 +56,35 @@ def store_outputs(g: Generator, shader: Shader, text: ShaderText, body: list[str
 
 
 def sparse_shader(g: Generator, guard: Guard) -> Shader:
-    """Return the fragments of both draws of a sparse pass: outside of the mask, and inside."""
-    shaders = []
+    """Return the fragments of both draws of a sparse pass: outside of the mask, and inside. The
+    second covers what the first has drawn in tiles, or is behind it."""
+    shaders, head = [], "layout(early_fragment_tests) in;"
+    vertex, n_vertices = FULL_SCREEN_TWICE, 3
+    if guard.tiles is not None:
+        (vertex, n_vertices), head = tile_vertex(g, guard.tiles), ""
     for outside in (True, False):
-        shader, text = Shader(vertex=FULL_SCREEN_TWICE), ShaderText("f")
+        shader, text = Shader(vertex=vertex, n_vertices=n_vertices), ShaderText("f")
         g.names = {}
         body = position_glsl(g.domain, "ivec2(gl_FragCoord.xy)")
         start = len(body)
         if outside:
-            emit_outside(g, guard, text, body)
+            if guard.covers:
+                g.names[guard.condition.uid] = f"{guard.condition.vtype.glsl}(0)"
+            emit_outside(g, guard, text, body, tested=guard.covers)
         else:
             for f in g.functions:
                 g.emit(f, text, body)
         skip_padding(g, text, body, start)
         store_outputs(g, shader, text, body)
-        shader.fragment = text.render(body, "" if outside else "layout(early_fragment_tests) in;")
+        shader.fragment = text.render(body, "" if outside else head)
         shaders.append(shader)
     return replace(shaders[1], outside=shaders[0].fragment)
 
 
 def tile_vertex(g: Generator, words: Variable) -> tuple[str, int]:
     """Return a vertex shader that draws a rectangle for every tile of a packed mask in which a bit
-    is set, and nothing for the others, and the number of vertices."""
+    is set, and nothing for the others, and the number of vertices; where a guard covers, instance 0
+    all pixels."""
     text = ShaderText("v")
     (width, height), layers = g.substage.domain
     across, down = words.size[0], -(-height // TILE_ROWS)
@@ -101,4 +108,6 @@ def tile_vertex(g: Generator, words: Variable) -> tuple[str, int]:
         f"  vec2 clip = place * 2.0 / vec2({width}, {height * layers}) - 1.0;",
         "  gl_Position = vec4(bits == 0 ? vec2(0) : clip, 0.0, 1.0);",
     ]
+    if g.substage.guard is not None and g.substage.guard.covers:
+        body[:0] = [f"  {COVER}", "  if (gl_InstanceIndex == 0) return;"]
     return text.render(body), 6 * across * down * layers

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from dressi.ad.functions.bits import UNPACK_BITS
 from dressi.ad.graph import Function, Variable
 from dressi.ad.registry import FREE, SAME
 from dressi.packing.units import Unit
@@ -41,6 +42,8 @@ class Guard:
     """What a guarded run reads for the first time, but is read without the guard, too."""
     tiles: Variable | None = None
     """The packed mask behind the condition, where a sparse pass draws its tiles: see ``tiles``."""
+    covers: bool = False
+    """Whether all pixels are drawn before the tiles, without what is guarded."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,8 @@ def find_guard(functions: Sequence[Function], kept: Collection[int]) -> Guard | 
     for condition in _candidates(functions):
         needless = _needless(condition, graph)
         saved = sum(weight(graph.writers[uid]) for uid in needless)
+        if condition.creator is not None and condition.creator.op is UNPACK_BITS:
+            saved += FAR  # tiles are drawn by the words themselves, which no other pixel reads
         is_data = condition.creator is None and condition.uid not in masks
         worth = saved * (GIVEN if is_data else 1.0)
         if saved >= FEWEST and (best is None or worth > best[0]):

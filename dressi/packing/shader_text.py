@@ -20,11 +20,14 @@ _HELPERS = {
     "notEqual_": ("!=", "notEqual"),
 }
 
-FULL_SCREEN = """#version 450
+COVER = """gl_Position =\
+ vec4(gl_VertexIndex == 1 ? 3.0 : -1.0, gl_VertexIndex == 2 ? 3.0 : -1.0, 0.0, 1.0);"""
+
+FULL_SCREEN = f"""#version 450
 // One triangle that covers the viewport.
-void main() {
-  gl_Position = vec4(gl_VertexIndex == 1 ? 3.0 : -1.0, gl_VertexIndex == 2 ? 3.0 : -1.0, 0.0, 1.0);
-}
+void main() {{
+  {COVER}
+}}
 """
 
 

@@ -30,7 +30,7 @@ def generate(substage: Substage, places: Places, context: Context) -> Shader:
 
 def _fragment(g: Generator) -> Shader:
     guard = g.substage.guard
-    if guard is not None and guard.tiles is None:
+    if guard is not None and (guard.tiles is None or guard.covers):
         return sparse_shader(g, guard)
     shader, text = Shader(vertex=FULL_SCREEN), ShaderText("f")
     body = position_glsl(g.domain, "ivec2(gl_FragCoord.xy)")

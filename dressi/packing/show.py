@@ -28,7 +28,7 @@ def plan_text(plan: Plan) -> str:
 def _drawn(s: SubstagePlan) -> str:
     """What is not drawn."""
     sparse = f" sparse by {s.mask}" if s.mask else ""
-    sparse += "" if s.outside or not s.mask else " in tiles"
+    sparse += "" if s.depth or not s.mask else " in tiles"
     culled = f" cull {s.cull}" if s.cull != "none" else ""
     rectangles = [d.scissor for d in s.draws if d.scissor is not None]
     return sparse + culled + (f" scissor {', '.join(map(str, rectangles))}" if rectangles else "")

@@ -152,7 +152,8 @@ def emit_outside(
     for guarded, run in guard.runs:
         if not guarded:
             for f in run:
-                g.emit(f, text, body)
+                if f.output.uid not in g.names:
+                    g.emit(f, text, body)
             continue
         if not tested:
             condition = g.operand(guard.condition, text, body)

@@ -33,9 +33,10 @@ def draw_tiles(substages: Sequence[Substage], context: Context) -> list[Substage
     for k, s in enumerate(substages):
         words = _packed_mask(s, context)
         new = None if words is None else _readers(s, after, index, context)
-        if s.guard is not None and new is not None:
-            after[k] = replace(after[k], guard=replace(s.guard, tiles=words))
-            for position, reader in new.items():
+        if s.guard is not None and words is not None:
+            guard = replace(s.guard, tiles=words, covers=new is None)
+            after[k] = replace(after[k], guard=guard)
+            for position, reader in (new or {}).items():
                 after[position] = reader
     return after
 
