@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -29,19 +29,27 @@ def cores() -> int:
 def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """Return the function of each item, in order, with as many threads as there are processors.
 
-    function: may be called for several items at a time. items: taken by the thread that calls, one
-    after another, while those before them are under way, and not many of these wait. Raises what it
-    raised for the first item of those that failed, when no call is under way any more.
+    function: may be called for several items at a time. Raises what it raised for the first item of
+    those that failed, when no call is under way any more.
+    """
+    return list(streamed(function, items))
+
+
+def streamed(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Give the results of ``in_threads`` one after another.
+
+    items: taken by the thread that reads the results, while those before them are under way. There
+    are never many more items and results than threads, however many there are in all.
     """
     workers = min(MOST, cores())
     if workers == 1:
-        return [function(item) for item in items]
-    results: list[Result] = []
+        yield from map(function, items)
+        return
     waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         for item in items:
             if len(waiting) > workers:
-                results.append(waiting.popleft().result())
+                yield waiting.popleft().result()
             waiting.append(pool.submit(function, item))
-        results += [one.result() for one in waiting]
-    return results
+        while waiting:
+            yield waiting.popleft().result()

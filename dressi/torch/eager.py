@@ -18,8 +18,7 @@ import torch
 from dressi.ad.graph import Variable
 from dressi.ad.vtype import INT, IVEC3, VType, vector
 from dressi.errors import OutOfMemoryError
-from dressi.torch.function import Compiled, apply, engine
-from dressi.torch.share import share_of
+from dressi.torch.function import Compiled, apply
 
 log = logging.getLogger("dressi")
 
@@ -65,6 +64,10 @@ def call(
     memory ran out, halves of them are computed then, one after the other, and their forward plan
     runs again in the backward pass. Raises OutOfMemoryError where one layer has no room.
     """
+    if not _halved:
+        known = _known(_full_key(key, images, [*images, *tables]))
+        if known is not None:
+            return _outputs(known, [*images, *tables])
     stacks = [*images, *(t for t in tables if t.ndim == 3)]
     n = max(map(len, stacks), default=1)
     if not divisible or n < 2 or any(len(t) not in (1, n) for t in stacks):
@@ -101,24 +104,43 @@ def _call(
     batch: Hashable = None,
 ) -> list[torch.Tensor]:
     """``call`` of all layers together. batch: of ``_halved``; None where it cannot be halved."""
-    device = (*images, *tables)[0].device
     shaped = [*images, *_padded(key, images, tables)]
-    if device.type != "cpu" and share_of(engine(), device) is None:
-        shaped = [t.to("cpu") for t in shaped]
-    full_key = (key, len(images), device, tuple((t.shape, t.dtype) for t in shaped))
+    full_key = _full_key(key, images, shaped)
+    compiled = _known(full_key)
+    if compiled is None:
+        leaves = [_leaf(t, k < len(images)) for k, t in enumerate(shaped)]
+        compiled = Compiled(leaves, list(build(*leaves)), device=shaped[0].device)
+        with _lock:
+            _plans[full_key], _batches[full_key] = compiled, batch
+            while len(_plans) > KEPT_PLANS:
+                _batches.pop(_plans.popitem(last=False)[0], None)
+        if _drop_plans not in compiled.ad.runtime.on_full:
+            compiled.ad.runtime.on_full.append(_drop_plans)
+    return _outputs(compiled, shaped)
+
+
+def _full_key(
+    key: Hashable, images: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]
+) -> Hashable:
+    """What a plan depends on. tensors: its inputs, of which the images come first."""
+    kinds = tuple([(t.shape, t.dtype) for t in tensors])
+    return key, len(images), tensors[0].device, kinds
+
+
+def _known(full_key: Hashable) -> Compiled | None:
+    """The plan that is kept; None also where someone closed the shared engine."""
     with _lock:
         compiled = _plans.get(full_key)
-        # The shared engine is opened anew after someone closed it.
         if compiled is None or compiled.ad.runtime.closed:
-            leaves = [_leaf(t, k < len(images)) for k, t in enumerate(shaped)]
-            compiled = _plans[full_key] = Compiled(leaves, list(build(*leaves)), device=device)
-            _batches[full_key] = batch
-            if _drop_plans not in compiled.ad.runtime.on_full:
-                compiled.ad.runtime.on_full.append(_drop_plans)
+            return None
         _plans.move_to_end(full_key)
-        while len(_plans) > KEPT_PLANS:
-            _batches.pop(_plans.popitem(last=False)[0], None)
-    outputs = apply(compiled, *shaped, shapes=compiled.stacks)
+    return compiled
+
+
+def _outputs(compiled: Compiled, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """What a plan gives, on the device of the tensors."""
+    device = tensors[0].device
+    outputs = apply(compiled, *tensors, shapes=compiled.stacks)
     return [out if out.device == device else out.to(device) for out in outputs]
 
 

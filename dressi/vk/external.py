@@ -151,7 +151,20 @@ class Timeline:
             pSemaphores=self._arena.array("VkSemaphore", [self.handle]),
             pValues=self._wanted,
         )
-        self.more: dict[str, Any] = {
+        self.waits = True
+        """Whether the next submit waits for the other library."""
+        self.signalling: dict[str, Any] = {
+            "pNext": self._arena.struct(
+                "VkTimelineSemaphoreSubmitInfo",
+                signalSemaphoreValueCount=1,
+                pSignalSemaphoreValues=self._after,
+            ),
+            "signalSemaphoreCount": 1,
+            "pSignalSemaphores": self._arena.array("VkSemaphore", [self.handle]),
+        }
+        """Fields of VkSubmitInfo of submits that do not."""
+        self.waiting: dict[str, Any] = {
+            **self.signalling,
             "pNext": self._arena.struct(
                 "VkTimelineSemaphoreSubmitInfo",
                 waitSemaphoreValueCount=1,
@@ -164,10 +177,8 @@ class Timeline:
             "pWaitDstStageMask": self._arena.array(
                 "VkPipelineStageFlags", [api.c.VK_PIPELINE_STAGE_ALL_COMMANDS_BIT]
             ),
-            "signalSemaphoreCount": 1,
-            "pSignalSemaphores": self._arena.array("VkSemaphore", [self.handle]),
         }
-        """Fields of VkSubmitInfo."""
+        """The same of those that do."""
 
     def fd(self) -> int:
         """A descriptor for who imports it."""
@@ -179,8 +190,9 @@ class Timeline:
 
     def advance(self, waits: bool = True) -> tuple[int, int]:
         """Return (before, after) of the next submit: numbers that no earlier one had. waits: for
-        the other library; else before is what the last submit signals."""
-        self._before[0] = self._after[0] + int(waits)
+        the other library to signal ``before``; else it is only after the submits before it."""
+        self.waits = waits
+        self._before[0] = self._after[0] + 1
         self._after[0] = self._before[0] + 1
         return int(self._before[0]), int(self._after[0])
 

@@ -290,8 +290,14 @@ class Batch:
         self._checked_at = -1  # generation of the store
         self._parts, self._timeline = tuple(parts), timeline
         self._what = ", ".join(p.what for p in parts)
-        more = {} if timeline is None else timeline.more
-        self._info = self._ctx.submit_info([p.commands for p in parts], **more)
+        commands = [p.commands for p in parts]
+        more: dict[str, Any] = {} if timeline is None else timeline.waiting
+        self._info = self._ctx.submit_info(commands, **more)
+        self._unordered = (
+            self._info
+            if timeline is None
+            else self._ctx.submit_info(commands, **timeline.signalling)
+        )
 
     def start(self) -> None:
         """Submits, without waiting: ``finish`` does, or what is done with the device next; with a
@@ -313,7 +319,8 @@ class Batch:
         timeline.wait(max(part.busy_until for part in self._parts))
         for part in self._parts:
             part.busy_until = timeline.last
-        self._ctx.start(self._info[0], self._what, timeline.wait)
+        info = self._info if timeline.waits else self._unordered
+        self._ctx.start(info[0], self._what, timeline.wait)
 
     def finish(self) -> None:
         """Waits until the device is done. Raises DeviceLostError, ValidationError."""

@@ -133,10 +133,11 @@ def drivers(step, rounds):
     context = runtime.device.context
     with Watch() as watch:
         watch.over(context, "start", lambda *_: "submit (with its check)")
-        watch.over(type(runtime.store), "share", lambda *_: "write of an input")
+        watch.over(type(runtime.store), "share", lambda *_: "input, with its copy")
         if share is not None:
             watch.over(share, "run", lambda *_: "hand-over (submit inside)")
-            watch.over(share, "present", lambda *_: "copy of a result")
+            watch.over(share, "write", lambda *_: "copy of an input")
+            watch.over(share, "copy", lambda *_: "copy of a result")
             watch.over(share._cuda, "_call", lambda name, *_: name)
             watch.over(share.timeline, "wait", lambda *_: "look at the timeline")
         begin = time.perf_counter()
@@ -174,15 +175,17 @@ def row_of(n_faces, size, args, theirs, device):
             for what, call, tensors in functions(dr, case, size)
         }
         for what, us in row[name].items():
-            print(f"{n_faces:6d} {size:5d}  {name:10s}  {what:11s}  forward host {us[0]:7.1f} done "
-                  f"{us[1]:7.1f}  backward host {us[2]:7.1f} done {us[3]:7.1f}", flush=True)  # fmt: skip
+            head = f"{n_faces:6d} {size:5d}  {name:10s}  {what:11s}"
+            print(f"{head}  forward host {us[0]:7.1f} done {us[1]:7.1f}"
+                  f"  backward host {us[2]:7.1f} done {us[3]:7.1f}", flush=True)  # fmt: skip
     step = Step(own, case, size, mipmaps=False)
     for _ in range(20):
         step()
     wait()
     row["step"] = found = drivers(step, args.rounds)
     print(f"  a step, watched: host {found['host_us']:.0f} us, done {found['done_us']:.0f} us")
-    for what, c in sorted(found["calls"].items(), key=lambda i: -i[1]["us_each"] * i[1]["per_step"]):
+    calls = found["calls"].items()
+    for what, c in sorted(calls, key=lambda i: -i[1]["us_each"] * i[1]["per_step"]):
         print(f"    {what:32s} {c['per_step']:5.1f} per step, {c['us_each']:7.2f} us each")
     row["operations"] = counted = operations(step)
     print(f"    torch: {sum(counted.values()):.0f} operations per step", flush=True)

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="dressi.torch needs torch")
 
 import dressi.torch.nvdiffrast as dr  # noqa: E402
 from dressi import F  # noqa: E402
-from dressi.torch import eager  # noqa: E402
+from dressi.torch import eager, engine  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 
@@ -103,7 +103,7 @@ def test_a_batch_that_does_not_fit_is_halved_until_it_does(no_plans, monkeypatch
     def ours(x, y):
         return eager.call("product", lambda a, b: [a * b], [x, y])[0]
 
-    runtime, refused, whole = eager.engine().runtime, [], eager._call
+    runtime, refused, whole = engine().runtime, [], eager._call
 
     def watched(key, build, images, tables, batch=None):
         try:
@@ -144,6 +144,6 @@ def test_the_largest_plan_is_halved_when_memory_ran_out(no_plans):
             (g,) = torch.autograd.grad(out.sum(), x)
             torch.testing.assert_close(g, torch.cos(x.detach()))
         if len(sizes) == 3:
-            for f in eager.engine().runtime.on_full:
+            for f in engine().runtime.on_full:
                 f()
     assert sizes == [4, 4, 1, 2, 4, 1]

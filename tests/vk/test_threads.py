@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import faults
 import pytest
 
 from dressi import threads
-from dressi.threads import in_threads
+from dressi.threads import in_threads, streamed
 from dressi.vk import open_device
 
 
@@ -55,3 +56,18 @@ def test_the_first_item_that_fails_is_raised(
 
     with pytest.raises(ValueError, match="item 2"):
         in_threads(one, [0, 1, 2, 3])
+
+
+def test_few_items_are_taken_before_their_results_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What many views show would fill the memory."""
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for item in range(100):
+            taken.append(item)
+            yield item
+
+    for read, result in enumerate(streamed(abs, items())):
+        assert result == read
+        assert len(taken) <= read + 5

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import distance_transform_edt
-from scipy.sparse import diags
+from scipy.sparse import csr_matrix, diags
 
 from dressi.errors import GraphError
 from dressi.render.fit.fill import fill_seams, push_pull
@@ -31,7 +31,7 @@ from dressi.render.fit.views import (
     view_rasters,
 )
 from dressi.render.scene import Mesh, face_normals
-from dressi.threads import in_threads
+from dressi.threads import in_threads, streamed
 
 Floats = npt.NDArray[np.float64]
 
@@ -87,25 +87,27 @@ def bake_texture(
             f"{smoothness}, {supersample}, {feather_px}"
         )
     texel_faces = chart_texels(ad, mesh, size)
-    assert mesh.uvs is not None  # chart_texels refuses a mesh without
+    uvs = mesh.uvs
+    assert uvs is not None  # chart_texels refuses a mesh without
     height, width = pictures.shape[1:3]
     rasters = view_rasters(ad, mesh, views, (width * supersample, height * supersample))
 
-    def equations(view: tuple[ViewRaster, Floats, Floats, npt.NDArray[np.bool_]]) -> list[Any]:
+    def equations(
+        view: tuple[ViewRaster, Floats, Floats, npt.NDArray[np.bool_]],
+    ) -> tuple[Any, Floats]:
         raster, matrix, picture, mask = view
         weight = _weights(raster, mesh, matrix, mask, supersample, feather_px)
         shown = weight > 0.0
-        uv = _blocks(raster.interpolate(mesh.uvs, mesh.corner_faces), supersample)
+        uv = _blocks(raster.interpolate(uvs, mesh.corner_faces), supersample)
         rows = reads(uv[shown], size)
         weighted = rows.T @ diags(weight[shown])
-        return [weighted @ rows, weighted @ picture[shown]]
+        return weighted @ rows, weighted @ picture[shown]
 
-    parts = in_threads(equations, zip(rasters, views, pictures, inside, strict=True))
-    while len(parts) > 1:  # in pairs: of one and all the rest, the rest would be walked each time
-        pairs = [[*one, *other] for one, other in zip(parts[::2], parts[1::2], strict=False)]
-        odd = parts[len(pairs) * 2 :]
-        parts = in_threads(lambda p: [p[0] + p[2], p[1] + p[3]], pairs) + odd
-    normal, rhs = parts[0]
+    n_texels = size[0] * size[1]
+    normal, rhs = csr_matrix((n_texels, n_texels)), np.zeros((n_texels, 3))
+    for one, right in streamed(equations, zip(rasters, views, pictures, inside, strict=True)):
+        normal = normal + one
+        rhs += right
     diagonal = normal.diagonal()
     if not diagonal.any():
         raise GraphError(f"bake_texture: no pixel shows mesh '{mesh.name}' inside its mask")

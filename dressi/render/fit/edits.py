@@ -51,6 +51,8 @@ class WorkingSurface:
 
     def is_crease(self, a: Ints, b: Ints) -> Bools:
         """(N,) bool: the edge between vertices a and b is a crease."""
+        if len(self.creases) == 0:
+            return np.zeros(len(a), bool)
         key = np.minimum(a, b) * len(self.positions) + np.maximum(a, b)
         return np.isin(key, self.creases)
 
@@ -92,7 +94,8 @@ def steady_normals(positions: Floats, faces: Ints, table: EdgeTable) -> Floats:
     across = np.full(3 * len(faces), len(faces))  # the row of zeros, where no face is
     across[table.half_edges] = table.half_edges[:, ::-1] // 3
     normals = np.concatenate([area_normals(positions, faces), np.zeros((1, 3))])
-    return unit_or_zero(normals[:-1] + 0.1 * normals[across.reshape(-1, 3)].sum(axis=1))
+    first, second, third = across.reshape(-1, 3).T
+    return unit_or_zero(normals[:-1] + 0.1 * (normals[first] + normals[second] + normals[third]))
 
 
 def split_long(surface: WorkingSurface) -> WorkingSurface:
@@ -161,7 +164,7 @@ def collapse_short(surface: WorkingSurface) -> WorkingSurface:
         table = EdgeTable.of(part.faces)
         edges, target = _collapsible(part, table)
         key = edges[:, 0] * n + edges[:, 1]
-        new = live[edges].any(axis=1) & ~np.isin(key, refused)
+        new = _any(live[edges]) & ~np.isin(key, refused, assume_unique=True)
         edges, target, key = edges[new], target[new], key[new]
         if len(edges) == 0:
             break
@@ -178,8 +181,21 @@ def _around(faces: Ints, live: Bools) -> Ints:
     """Return the faces, (N, 3) of (F, 3), of live vertices and of their neighbours: all that says
     whether an edge at a live vertex may be collapsed."""
     near = np.zeros(len(live), bool)
-    near[faces[live[faces].any(axis=1)]] = True
-    return faces[near[faces].any(axis=1)]
+    near[faces[_any(live[faces])]] = True
+    return faces[_any(near[faces])]
+
+
+def _any(rows: Bools) -> Bools:
+    """``rows.any(axis=1)`` of few columns, which NumPy takes five times as long for."""
+    found = rows[:, 0].copy()
+    for column in rows.T[1:]:
+        found |= column
+    return found
+
+
+def _lengths(vectors: Floats) -> Floats:
+    """``np.linalg.norm`` along the last of the axes, in half the time."""
+    return np.sqrt(np.einsum("...i,...i->...", vectors, vectors))
 
 
 def without_slivers(mesh: Mesh, length: float) -> Mesh:
@@ -222,14 +238,14 @@ def _apart(edges: Ints, rank: Ints, all_edges: Ints, n: int) -> Bools:
         beside[edges[first]] = True
         taken = beside.copy()
         taken[i[beside[j]]] = taken[j[beside[i]]] = True
-        free = free[~taken[edges[free]].any(axis=1)]
+        free = free[~_any(taken[edges[free]])]
     return chosen
 
 
 def _collapsible(surface: WorkingSurface, table: EdgeTable) -> tuple[Ints, Floats]:
     """Edges that are short and may go by their ranks, and their lengths over the wanted ones."""
     a, b = table.edges.T
-    ratio = np.linalg.norm(surface.positions[a] - surface.positions[b], axis=1) / (
+    ratio = _lengths(surface.positions[a] - surface.positions[b]) / (
         0.5 * (surface.lengths[a] + surface.lengths[b])
     )
     lower = np.minimum(surface.rank[a], surface.rank[b])
@@ -256,18 +272,19 @@ def _may_collapse(surface: WorkingSurface, table: EdgeTable, edges: Ints) -> tup
     good = np.bincount(rows, minlength=len(a)) == 2
     valence = np.bincount(table.edges.ravel(), minlength=n)
     good[rows[valence[common] <= 3]] = False
-    owner = edge_of[f].max(axis=1)
-    stays = (owner >= 0) & ((edge_of[f] >= 0).sum(axis=1) == 1)
-    owner, corners = owner[stays], p[f[stays]]
-    moved = np.where((edge_of[f[stays]] >= 0)[..., None], place[owner][:, None], corners)
+    at = edge_of[f]
+    owner = np.maximum(np.maximum(at[:, 0], at[:, 1]), at[:, 2])
+    stays = np.flatnonzero((owner >= 0) & ((at >= 0) @ np.ones(3, np.int8) == 1))
+    at, owner, corners = at[stays], owner[stays], p[f[stays]]
+    moved = np.where((at >= 0)[..., None], place[owner][:, None], corners)
     normals = steady_normals(p, f, table)[stays]
     cosine = np.einsum("fi,fi->f", normals, unit_or_zero(_normals(moved)))
     good[owner[cosine < _LEAST_TURN]] = False
     far = surface.lengths[f[stays]].mean(axis=1) * LONGEST
     # Beside edges that are too long already, no more is asked than that they stay about as long.
-    before, after = (np.linalg.norm(x - np.roll(x, 1, axis=1), axis=2).max(axis=1)
-                     for x in (corners, moved))  # fmt: skip
-    about = before + np.linalg.norm(p[a] - p[b], axis=1)[owner]
+    before, after = (_lengths(x - x[:, [2, 0, 1]]) for x in (corners, moved))
+    before, after = (np.maximum(np.maximum(x[:, 0], x[:, 1]), x[:, 2]) for x in (before, after))
+    about = before + _lengths(p[a] - p[b])[owner]
     worse = after > np.where(before > far, about, far)
     good[owner[worse]] = False
     return good, place
@@ -286,7 +303,7 @@ def _collapse(surface: WorkingSurface, edges: Ints, place: Floats) -> WorkingSur
     to, n = np.arange(len(positions)), len(positions)
     to[b] = a
     faces = to[surface.faces]
-    faces = faces[(faces != np.roll(faces, 1, axis=1)).all(axis=1)]
+    faces = faces[~_any(faces == faces[:, [2, 0, 1]])]
     i, j = to[surface.creases // n], to[surface.creases % n]
     key = np.minimum(i, j) * n + np.maximum(i, j)
     return WorkingSurface(positions, faces, lengths, rank, np.unique(key[i != j]))

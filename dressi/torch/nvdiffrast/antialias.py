@@ -139,9 +139,9 @@ def _check(
 ) -> None:
     check_tensor(who, "color", color, ("N", "H", "W", "C"))
     n, device = color.shape[0], color.device
-    check_tensor(who, "rast", rast, (*(str(k) for k in color.shape[:3]), "4"), device=device)
+    check_tensor(who, "rast", rast, (*color.shape[:3], 4), device=device)
     flat = isinstance(pos, torch.Tensor) and pos.ndim == 2
-    check_tensor(who, "pos", pos, ("V", "4") if flat else ("N", "V", "4"), device=device)
+    check_tensor(who, "pos", pos, ("V", 4) if flat else ("N", "V", 4), device=device)
     if not flat:
         check_minibatch(who, "pos", pos, n)
     check_tri(who, tri, device)

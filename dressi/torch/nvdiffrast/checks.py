@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from dressi.errors import GraphError
-from dressi.torch.share import Seen
+from dressi.torch.share import Seen, counts_writes
 
 MOST_FACES = 1 << 24
 """Numbers of triangles are stored in float32, where larger ones are not exact."""
@@ -19,7 +19,7 @@ def check_tensor(
     who: str,
     name: str,
     tensor: Any,
-    dims: Sequence[str],
+    dims: Sequence[str | int],
     dtype: torch.dtype = torch.float32,
     device: torch.device | None = None,
 ) -> None:
@@ -27,18 +27,18 @@ def check_tensor(
     number in dims is a length, anything else a name."""
     if not isinstance(tensor, torch.Tensor):
         raise GraphError(f"{who}: {name} must be a torch tensor, got {type(tensor).__name__}")
-    if tensor.dtype != dtype:
+    if tensor.dtype is not dtype:
         raise GraphError(
             f"{who}: {name} must be {str(dtype).removeprefix('torch.')}, got "
             f"{str(tensor.dtype).removeprefix('torch.')}"
         )
-    shape = tuple(tensor.shape)
-    wanted = f"[{', '.join(dims)}]"
-    fits = len(shape) == len(dims) and all(
-        not d.isdigit() or int(d) == n for d, n in zip(dims, shape, strict=True)
-    )
+    shape = tensor.shape
+    fits = len(shape) == len(dims)
+    for wanted, n in zip(dims, shape, strict=False):
+        fits = fits and (wanted == n or wanted.__class__ is str)
     if not fits:
-        raise GraphError(f"{who}: {name} must be {wanted}, got {list(shape)}")
+        text = f"[{', '.join(map(str, dims))}]"
+        raise GraphError(f"{who}: {name} must be {text}, got {list(shape)}")
     if device is not None and tensor.device != device:
         raise GraphError(
             f"{who}: {name} must be on {device} as the other tensors, got {tensor.device}"
@@ -47,7 +47,7 @@ def check_tensor(
 
 def check_tri(who: str, tri: Any, device: torch.device | None = None) -> None:
     """Raise GraphError unless tri is a table of triangles."""
-    check_tensor(who, "tri", tri, ("F", "3"), torch.int32, device)
+    check_tensor(who, "tri", tri, ("F", 3), torch.int32, device)
     if tri.shape[0] >= MOST_FACES:
         raise GraphError(f"{who}: tri has {tri.shape[0]} triangles, more than {MOST_FACES - 1}")
 
@@ -68,20 +68,25 @@ def check_indices(who: str, tri: torch.Tensor, n_vertices: int) -> None:
         )
 
 
-_found: deque[tuple[Seen, tuple[int, int]]] = deque(maxlen=16)
-"""Bounds of tables on a GPU that were checked last: a script has a few, and calls four functions
-with each in every step."""
+KEPT_BOUNDS = 16
+"""Tables on a GPU whose bounds are kept: a script has a few, and calls four functions with each in
+every step."""
+
+_found: OrderedDict[int, tuple[Seen, tuple[int, int]]] = OrderedDict()
+"""By address."""
 
 
 def _bounds(tri: torch.Tensor) -> tuple[int, int]:
     """The least and the largest number."""
-    if tri.device.type != "cpu":
-        for seen, bounds in _found:
-            if seen.holds(tri):
-                return bounds
+    if counts_writes(tri):
+        known = _found.get(tri.data_ptr())
+        if known is not None and known[0].holds(tri):
+            return known[1]
     low, high = (int(v) for v in torch.stack(torch.aminmax(tri)).tolist())
-    if tri.device.type != "cpu":
-        _found.append((Seen(tri), (low, high)))
+    if counts_writes(tri):
+        _found[tri.data_ptr()] = Seen(tri), (low, high)
+        while len(_found) > KEPT_BOUNDS:
+            _found.popitem(last=False)
     return low, high
 
 

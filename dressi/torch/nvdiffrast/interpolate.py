@@ -42,13 +42,13 @@ def interpolate(
     who = "interpolate"
     flat = isinstance(attr, torch.Tensor) and attr.ndim == 2
     check_tensor(who, "attr", attr, ("V", "A") if flat else ("N", "V", "A"))
-    check_tensor(who, "rast", rast, ("N", "H", "W", "4"), device=attr.device)
+    check_tensor(who, "rast", rast, ("N", "H", "W", 4), device=attr.device)
     check_tri(who, tri, attr.device)
     if not flat:
         check_minibatch(who, "attr", attr, rast.shape[0])
     chosen = _chosen(diff_attrs, attr.shape[-1])
     if chosen:
-        check_tensor(who, "rast_db", rast_db, ("N", "H", "W", "4"), device=attr.device)
+        check_tensor(who, "rast_db", rast_db, ("N", "H", "W", 4), device=attr.device)
         if rast_db is not None and rast_db.shape != rast.shape:
             raise GraphError(
                 f"{who}: rast_db must be {list(rast.shape)}, got {list(rast_db.shape)}"
@@ -72,7 +72,7 @@ def interpolate(
         [tri, *values, *picked],
     )
     n = len(values)
-    return joined(out[:n]), joined(out[n:]) if chosen else attr.new_zeros(0)
+    return joined(out[:n]), joined(out[n:]) if chosen else attr.new_empty(0)
 
 
 def _graph(

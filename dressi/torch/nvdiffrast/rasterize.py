@@ -104,7 +104,7 @@ class _Scene:
                 f"got {type(glctx).__name__}"
             )
         self.size = _size(who, resolution)
-        check_tensor(who, "pos", pos, ("V", "4") if ranges is not None else ("N", "V", "4"))
+        check_tensor(who, "pos", pos, ("V", 4) if ranges is not None else ("N", "V", 4))
         check_tri(who, tri, pos.device)
         self.output_db, self.grad_db = glctx.output_db, bool(grad_db)
         self.pos, self.tri = pos, tri
@@ -120,15 +120,15 @@ class _Scene:
 
     def layer(self, peel: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Both tensors, of one layer of depth."""
-        (width, height), none = self.size, self.pos.new_zeros(0)
+        width, height = self.size
         if self.is_empty:
             shape = (self.n_images, height, width, 4)
-            db = zeros_of(shape, self.pos) if self.output_db else none
+            db = zeros_of(shape, self.pos) if self.output_db else self.pos.new_empty(0)
             return zeros_of(shape, self.pos), db
         options = (self.size, peel, self.grad_db, self.output_db)
         tables = [self.pos, self.tri] if self.first is None else [self.pos, self.tri, self.first]
         out = call(("rasterize", options), lambda *v: _graph(*options, *v), [], tables)
-        return (out[0], out[1]) if self.output_db else (out[0], none)
+        return out[0], out[1] if self.output_db else self.pos.new_empty(0)
 
 
 def _graph(
@@ -179,7 +179,7 @@ def _size(who: str, resolution: Any) -> tuple[int, int]:
 
 
 def _check_ranges(who: str, ranges: Any, n_faces: int) -> None:
-    check_tensor(who, "ranges", ranges, ("N", "2"), torch.int32, torch.device("cpu"))
+    check_tensor(who, "ranges", ranges, ("N", 2), torch.int32, torch.device("cpu"))
     if len(ranges) and (int(ranges.min()) < 0 or int(ranges.long().sum(1).max()) > n_faces):
         raise GraphError(
             f"{who}: ranges must be (start, count) within the {n_faces} rows of tri, "

@@ -244,7 +244,7 @@ def _given_levels(
         h, w = max(1, h // 2), max(1, w // 2)
         wanted = [*tex.shape[:-3], h, w, tex.shape[-1]]
         name = f"mip[{k}]" if not is_opaque else "a level of mip"
-        check_tensor("texture", name, level, [str(n) for n in wanted], device=tex.device)
+        check_tensor("texture", name, level, wanted, device=tex.device)
     if isinstance(mip, Mipmap):
         if mip.cube != cube:
             raise GraphError("texture: mip was constructed with another cube_mode")
@@ -257,7 +257,7 @@ def _given_levels(
 
 
 def _check_tex(who: str, tex: Any, cube: bool) -> None:
-    check_tensor(who, "tex", tex, ("N", "6", "W", "W", "C") if cube else ("N", "H", "W", "C"))
+    check_tensor(who, "tex", tex, ("N", 6, "W", "W", "C") if cube else ("N", "H", "W", "C"))
     if cube and tex.shape[-3] != tex.shape[-2]:
         raise GraphError(f"{who}: tex must have square faces, got {list(tex.shape)}")
     if 0 in tex.shape:
@@ -268,11 +268,11 @@ def _check_places(
     who: str, tex: torch.Tensor, uv: Any, uv_da: Any, mip_level_bias: Any, cube: bool
 ) -> None:
     n = 3 if cube else 2
-    check_tensor(who, "uv", uv, ("N", "H", "W", str(n)), device=tex.device)
+    check_tensor(who, "uv", uv, ("N", "H", "W", n), device=tex.device)
     check_minibatch(who, "tex", tex, uv.shape[0])
-    shape = [str(k) for k in uv.shape[:3]]
+    shape = uv.shape[:3]
     if uv_da is not None:
-        check_tensor(who, "uv_da", uv_da, (*shape, str(2 * n)), device=tex.device)
+        check_tensor(who, "uv_da", uv_da, (*shape, 2 * n), device=tex.device)
     if mip_level_bias is not None:
         check_tensor(who, "mip_level_bias", mip_level_bias, shape, device=tex.device)
 
