@@ -1,5 +1,6 @@
-"""Sparse passes in tiles: where the mask is packed bits, nothing is drawn but rectangles around
-them, and the readers of the image compute what is outside of the mask.
+"""Sparse passes in tiles: where the mask is packed bits, rectangles around them are drawn, without
+a depth attachment. What is outside of the mask the readers of the image compute; where they cannot,
+or the image is kept, a first draw covers all pixels without what is guarded.
 
 In: substages, of which ``sparse`` has marked some. Out: the same, guards with ``tiles`` where the
 vertices can read the mask, and the readers with ``mixed``. For CPU drivers, where a pass costs
@@ -19,7 +20,7 @@ from dressi.packing.guard import Mixed
 from dressi.packing.layout import layout
 from dressi.packing.substage import Substage
 from dressi.packing.task import Context
-from dressi.packing.units import TEXTURE, in_buffer
+from dressi.packing.units import ATTACHMENT, TEXTURE, in_buffer
 from dressi.packing.use import rebuilt_within
 
 MAX_OUTSIDE = 8
@@ -33,12 +34,18 @@ def draw_tiles(substages: Sequence[Substage], context: Context) -> list[Substage
     for k, s in enumerate(substages):
         words = _packed_mask(s, context)
         new = None if words is None else _readers(s, after, index, context)
-        if s.guard is not None and words is not None:
+        if s.guard is not None and words is not None and (new is not None or _may_cover(s)):
             guard = replace(s.guard, tiles=words, covers=new is None)
             after[k] = replace(after[k], guard=guard)
             for position, reader in (new or {}).items():
                 after[position] = reader
     return after
+
+
+def _may_cover(s: Substage) -> bool:
+    """Return whether the first draw may write what the second writes again: not where an update may
+    be written in place, into a leaf that the second reads."""
+    return not any(v.creator is None and ATTACHMENT in how for v, how in s.reads.values())
 
 
 def _packed_mask(s: Substage, context: Context) -> Variable | None:
@@ -57,8 +64,8 @@ def _packed_mask(s: Substage, context: Context) -> Variable | None:
 def _readers(
     s: Substage, after: Sequence[Substage], index: DefUse, context: Context
 ) -> dict[int, Substage] | None:
-    """By position the readers of the images of a sparse pass as they are where it draws tiles; None
-    where one cannot compute what is outside."""
+    """By position the readers of the images of a sparse pass as they are where it draws nothing but
+    tiles; None where one cannot compute what is outside."""
     assert s.guard is not None
     rest = {f.output.uid for guarded, run in s.guard.runs if not guarded for f in run}
     units = tuple(u for u in s.units if any(f.output.uid in rest for f in u.functions))

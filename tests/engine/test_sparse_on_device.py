@@ -170,3 +170,50 @@ def test_tiles_of_a_packed_mask_have_the_same_bits(size: tuple[int, int], layers
     assert in_tiles == 3
     for a, b in zip(*shown, strict=True):
         assert np.isfinite(a).all() and same_bits(a, b)
+
+
+@pytest.mark.parametrize("views", [1, 3])
+def test_both_plans_of_a_silhouette_draw_tiles_and_give_the_same_bits(views: int) -> None:
+    """The picture is kept: a first draw covers what is outside of the mask. The gradient comes from
+    the pixels of the mask alone. A size that no tile divides."""
+    mesh, matrices = icosphere(2, 0.6), view_matrices(views)
+    pos = Variable(VEC3, (len(mesh.positions), 1), requires_grad=True, name="pos")
+    faces, matrix = Variable(IVEC3, (len(mesh.faces), 1)), Variable(MAT4, (1, 1), views)
+    picture = build_hardsoftras(pos, faces, matrix, (70, 37), 0.05).silhouette
+    upstream = np.random.default_rng(1).normal(size=(views, 37, 70, 1)).astype(np.float32)
+    shown: list[list[np.ndarray]] = []
+    for options in (PLAIN, FAST):
+        with DressiAD(options=options) as ad:
+            for leaf, data in ((pos, mesh.positions), (faces, mesh.faces), (matrix, matrices)):
+                ad.send_img(leaf, data if leaf.layers > 1 or leaf is not matrix else data[0])
+            vjp = ad.vjp([picture], [pos])
+            shown.append(vjp.forward() + vjp.backward([upstream if views > 1 else upstream[0]]))
+            halves = [[s for t in p.packed.plan.stages for s in t.substages] for p in vjp.parts()]
+    for half, covered in zip(halves, (True, False), strict=True):
+        (drawn,) = [s for s in half if s.mask and not s.depth]
+        assert bool(drawn.outside) == covered
+    for a, b in zip(*shown, strict=True):
+        assert a.any() and same_bits(a, b)
+
+
+def test_what_an_update_overwrites_is_not_covered_before_it_is_read() -> None:
+    """x becomes where(bits, sqrt(... x), other) in place: the second draw reads the old x."""
+    size = (70, 37)
+    x, level, other = (Variable(FLOAT, size, name=name) for name in ("x", "level", "other"))
+    y = x
+    for _ in range(15):
+        y = F.sqrt(y) * 1.5
+    bits = [F.bits.unpack_bits(F.bits.pack_bits(v, 0.5), size) for v in (level, other)]
+    x.update = F.where(bits[0], y, bits[1])
+    rng = np.random.default_rng(1)
+    data = [rng.random((37, 70, 1), np.float32) for _ in range(3)]
+    shown = []
+    for options in (PLAIN, FAST):
+        with DressiAD(options=options) as ad:
+            for v, values in zip((x, level, other), data, strict=True):
+                ad.send_img(v, values)
+            ad.set_loss_var(F.sum(x))
+            ad.exec_steps(2)
+            assert (n_sparse(ad) > 0) == options.sparse and not ad.plan.updates
+            shown.append(ad.recv_img(x))
+    assert same_bits(*shown)

@@ -101,6 +101,17 @@ def test_a_mask_of_the_graph_counts_more_than_an_upstream_gradient() -> None:
     assert guard is not None and guard.condition is upstream
 
 
+def test_a_packed_mask_counts_for_what_reading_it_costs() -> None:
+    """where(hit, where(bits, upstream, 0) * ..., 0): a pass draws tiles by the words of the mask,
+    so its pixels outside do not read them; what is hit is looked at pixel by pixel."""
+    words, x, ids = Variable(INT, (1, 8)), Variable(FLOAT, SIZE), Variable(INT, SIZE)
+    hit, mask = F.compare("gte", ids, 0), F.bits.unpack_bits(words, SIZE)
+    behind = zero_mul(F.where(mask, Variable(FLOAT, SIZE), 0.0), long(x))
+    added = F.scatter_add(F.where(hit, behind, 0.0), F.dynamic(ids), (5, 1))
+    guard = find_guard(functions_of(added), set())
+    assert guard is not None and guard.condition is mask
+
+
 def test_a_product_that_may_be_nan_does_not_hand_on_a_zero() -> None:
     """c * x is NaN where c is 0 and x is infinite: the scatter has to add it."""
     c, x, ids = Variable(FLOAT, SIZE), Variable(FLOAT, SIZE), Variable(INT, SIZE)

@@ -238,8 +238,24 @@ def test_a_packed_mask_draws_tiles_and_its_sum_computes_the_rest() -> None:
     check_plan(p.plan, LLVMPIPE)
 
 
+def test_a_kept_image_is_covered_before_its_tiles() -> None:
+    """where(bits, sin(...), other bits): an output, of which no reader computes a part."""
+    words = [Variable(INT, (16, 512)) for _ in range(2)]
+    mask, other = (F.bits.unpack_bits(w, LARGE) for w in words)
+    p = packed(F.where(mask, long(F.pixel_coord(LARGE).x * Variable(FLOAT)), other))
+    (s,), (plan,) = guarded(p), p.plan.stages[-1].substages
+    assert s.guard is not None and s.guard.covers and s.guard.tiles is words[0]
+    assert not plan.depth and "discard" not in plan.outside + plan.fragment
+    assert "sin(" not in plan.outside and "sin(" in plan.fragment
+    cover, tiles = plan.draws
+    assert (cover.n_vertices, cover.first_instance) == (3, 0)
+    assert (tiles.n_vertices, tiles.first_instance) == (6 * 16 * 32, 1)
+    assert "in tiles" in plan_text(p.plan)
+    check_plan(p.plan, LLVMPIPE)
+
+
 def test_tiles_need_a_packed_mask_a_sum_and_a_device_that_loads() -> None:
-    """Another mask, a reader at the same pixel, an image that is kept: two draws, as ever."""
+    """Another mask, a leaf at the same pixel that an update may overwrite: two draws, as ever."""
     x, c = Variable(FLOAT, LARGE), Variable(FLOAT, LARGE)
     y = F.where(c, long(x), x)
     bits, _ = summed_behind_bits()
