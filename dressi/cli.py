@@ -20,6 +20,7 @@ from dressi.apps.demo_flags import add_demo_flags
 from dressi.apps.made_by import made_by
 from dressi.apps.photo_flags import add_photo_flags
 from dressi.apps.view_command import add_view
+from dressi.config import one_blas_thread
 from dressi.errors import DeviceError, DressiError, DressiWarning, GraphError, LoadError, origin
 
 Commands = argparse._SubParsersAction  # the class has no public name
@@ -370,6 +371,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # "×" where the locale has none is no reason to stop
             stream.reconfigure(errors="backslashreplace")
     argv = sys.argv[1:] if argv is None else argv
+    one_blas_thread()
     try:
         args = _parser(argv[0] if argv else None).parse_args(argv)  # imports much
     except KeyboardInterrupt:

@@ -3,7 +3,9 @@ place."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -28,6 +30,34 @@ def check_graph(outputs: Sequence[Variable]) -> None:
             )
 
 
+@dataclass(frozen=True)
+class _Lookups:
+    """What a graph reads by static indices. reads: the values read, which the graph holds. by: uids
+    of the leaves that one of the indices depends on."""
+
+    reads: tuple[ref[Variable], ...]
+    by: frozenset[int]
+
+
+_known: WeakKeyDictionary[Variable, _Lookups] = WeakKeyDictionary()
+"""By output of a graph. Found once: integers are sent again and again, and a graph may have
+thousands of Functions."""
+
+
+def _lookups_of(output: Variable) -> _Lookups:
+    if output not in _known:
+        found = topological([output])
+        found = [f for f in found if f.op is LOOKUP and is_static(f.inputs[1])]
+        by = leaves([f.inputs[1] for f in found])
+        _known[output] = _Lookups(tuple(ref(f.output) for f in found), frozenset(v.uid for v in by))
+    return _known[output]
+
+
+def is_indexed_by(outputs: Iterable[Variable], leaf: Variable) -> bool:
+    """Whether a static index of the graphs depends on a leaf."""
+    return any(leaf.uid in _lookups_of(v).by for v in outputs)
+
+
 def check_indices(
     outputs: Sequence[Variable],
     feeds: Mapping[Variable, np.ndarray],
@@ -38,9 +68,11 @@ def check_indices(
     feeds: data of integer leaves. changed: look only at indices that depend on this leaf. -1 is
     allowed: it means nothing and reads 0.
     """
-    for f in topological(outputs):
-        if f.op is not LOOKUP or not is_static(f.inputs[1]):
-            continue
+    found = {
+        y.uid: y.creator for v in outputs for r in _lookups_of(v).reads if (y := r()) is not None
+    }
+    for _, f in sorted(found.items()):
+        assert f is not None
         table, index = f.inputs
         needed = leaves([index])
         if any(v not in feeds for v in needed) or (changed is not None and changed not in needed):

@@ -19,7 +19,7 @@ from dressi.ad.evaluate import as_array, evaluate
 from dressi.ad.graph import Variable, leaves
 from dressi.ad.index_uses import check_sent
 from dressi.ad.precision import say_far, say_levels
-from dressi.ad.verify import check_indices
+from dressi.ad.verify import check_indices, is_indexed_by
 from dressi.engine.device import Device
 from dressi.engine.share import Share
 from dressi.engine.uploads import MOST_BYTES, Uploads
@@ -110,7 +110,7 @@ class LeafStore:
             except GraphError as error:
                 raise GraphError(f"send_img: {v.label()}: {error.reason}") from None
         check_sent(v, array)
-        if v.vtype.is_int and checked:
+        if v.vtype.is_int and is_indexed_by(checked, v):
             check_indices(checked, {**self.index_feeds(checked), v: array}, v)
         if v.uid not in self._host:  # once per leaf: fits send positions again and again
             say_far(v, array)

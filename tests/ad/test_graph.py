@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import itertools
 from collections.abc import Callable
@@ -10,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dressi.ad import F, Variable, build_backward, evaluate, graph_text, simplify
+from dressi.ad import F, Variable, build_backward, evaluate, graph_text, simplify, verify
 from dressi.ad.functions import constant
 from dressi.ad.graph import leaves, short, topological
-from dressi.ad.verify import check_graph, check_indices
+from dressi.ad.verify import check_graph, check_indices, is_indexed_by
 from dressi.ad.vtype import FLOAT, INT, IVEC2, IVEC3, MAT3, MAT4, VEC2, VEC3, VEC4, VType
 from dressi.errors import DressiError, GraphError
 
@@ -440,3 +441,21 @@ def test_integers_that_leave_32_bits_are_not_folded() -> None:
 
 def _product(a: int, b: int) -> Variable:
     return constant(np.int32(a), INT) * constant(np.int32(b), INT)
+
+
+def test_what_static_indices_depend_on_is_found_once_and_forgotten_with_the_graph() -> None:
+    """Integers are sent in every step of a fit, and its graph may have thousands of Functions."""
+    table, rows, other = Variable(FLOAT, (5, 1)), Variable(INT, (3, 1)), Variable(INT)
+    y = F.lookup(table, rows) * F.to_float(other)
+    walks = []
+    original = verify.topological
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verify, "topological", lambda v: walks.append(v) or original(v))
+        for _ in range(3):
+            assert is_indexed_by([y], rows) and not is_indexed_by([y], other)
+    assert len(walks) == 1
+    n = len(verify._known)
+    walks.clear()
+    del y
+    gc.collect()
+    assert len(verify._known) < n

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dressi import config
 from dressi.cli import main
 from dressi.render.io.images import write_png
 from dressi.vk import list_devices, unique_names
@@ -116,3 +120,16 @@ def test_devices_are_listed_with_names_that_choose_them(capsys: pytest.CaptureFi
     assert len(lines) == len(there) > 0
     for line, d, name in zip(lines, there, unique_names(there), strict=True):
         assert line == f"{d.index}  {name}  {d.type}  UUID {d.uuid}"
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
+def test_commands_multiply_matrices_in_one_thread_unless_the_user_says_otherwise(
+    given: dict[str, str], expected: str
+) -> None:
+    code = "import os; from dressi.cli import main; main([]); print(os.environ[{!r}])"
+    environment = {k: v for k, v in os.environ.items() if k not in config.BLAS_THREADS}
+    done = subprocess.run(
+        [sys.executable, "-c", code.format("OPENBLAS_NUM_THREADS")],
+        env={**environment, **given}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == expected
