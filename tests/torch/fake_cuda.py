@@ -32,6 +32,8 @@ class FakeDriver:
         """(function, numbers that it was given)."""
         self.fail = ""
         """Name of a function that fails."""
+        self.current: int | None = None
+        """The context of the thread, beside those."""
         self.depth = 0
         """Contexts that were pushed and not popped."""
         self.timeline: Any = None
@@ -60,6 +62,12 @@ class FakeDriver:
 
     def _cuGetErrorName(self, _: int, text: Any) -> None:
         text._obj.value = b"CUDA_ERROR_FAKE"
+
+    def _cuDevicePrimaryCtxRetain(self, context: Any, _: Any) -> None:
+        context._obj.value = 33
+
+    def _cuCtxGetCurrent(self, context: Any) -> None:
+        context._obj.value = self.current
 
     def _cuCtxPushCurrent_v2(self, _: Any) -> None:
         self.depth += 1
