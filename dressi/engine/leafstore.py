@@ -261,17 +261,17 @@ class LeafStore:
             shape = (v.layers, v.size[1], v.size[0], *v.vtype.tail)
             self._upload(v, np.zeros(shape, np.int32 if v.vtype.is_int else np.float32))
 
-    def share(self, v: Variable, share: Share, value: Any) -> None:
-        """``send`` of an array of another library on the same card, with ``wait``, unchecked.
-        Leaves that are derived from this one stay as they are until something else that they
-        follow is sent."""
+    def share(self, v: Variable, share: Share, value: Any, noted: bool = True) -> None:
+        """``send`` of an array of another library, with ``wait``, unchecked. Leaves derived from it
+        stay until something else that they follow is sent. noted: False as in ``overwrite``."""
         self.make_resident(v)
-        self.uploads.shared(v, value, lambda: self.images([v]), share)
-        self._know(v)
-        self._host.pop(v.uid, None)
-        self._images_only.add(v.uid)
-        self.version += 1
-        self._note([v.uid])
+        self.uploads.shared(v, value, lambda: self.images([v]), share, noted)
+        if noted:
+            self._know(v)
+            self._host.pop(v.uid, None)
+            self._images_only.add(v.uid)
+            self.version += 1
+            self._note([v.uid])
 
     def read_planes(self, variables: Iterable[Variable]) -> list[bytes]:
         """The physical images of leaves that are on the device, plane by plane."""

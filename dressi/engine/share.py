@@ -23,6 +23,8 @@ class Place:
     """Numbers."""
     n_writes: int = 0
     """Times that it got other numbers."""
+    holds: Any = None
+    """Key of the array that was written there, of the other library's."""
 
 
 @dataclass(eq=False)

@@ -38,6 +38,7 @@ class Uploads:
         self._waiting: dict[int, Transfer] = {}
         self._shared: dict[int, tuple[Transfer, list[Any], Place | None]] = {}
         self._borrowed: dict[int, dict[Place, Transfer]] = {}
+        self._numbers: dict[int, int] = {}
         self._share: Share | None = None
 
     def put(self, v: Variable, array: np.ndarray, images: Callable[[], Sequence[Any]]) -> None:
@@ -67,13 +68,21 @@ class Uploads:
         return place is not None and shape == self._shapes.get(v.uid)
 
     def shared(
-        self, v: Variable, value: Any, images: Callable[[], Sequence[Any]], share: Share
+        self,
+        v: Variable,
+        value: Any,
+        images: Callable[[], Sequence[Any]],
+        share: Share,
+        again: bool,
     ) -> None:
         """Take an array of another library for a leaf, or zeros for None: from where it lies, where
-        copies of the card can read that, else it writes it to memory that both see. Raises
-        OutOfMemoryError where there is no memory."""
+        copies of the card can read that, else it writes it to memory that both see. again: whether
+        the array may come again, for this leaf or another. Raises OutOfMemoryError where there is
+        no memory."""
         self._share = share
-        n = v.layers * v.size[0] * v.size[1] * v.vtype.n
+        n = self._numbers.get(v.uid)
+        if n is None:
+            n = self._numbers[v.uid] = v.layers * v.size[0] * v.size[1] * v.vtype.n
         place = None if value is None or v.vtype.is_matrix else share.place_of(value, n)
         own = self._shared.get(v.uid)
         if place is not None and (own is None or place is not own[2]):
@@ -85,7 +94,7 @@ class Uploads:
         if place is None:
             share.write(pixels, v, value)
             if own_place is not None:
-                share.wrote(value, own_place)
+                share.wrote(value if again else None, own_place)
         self._waiting[v.uid] = transfer
 
     def _opened(
@@ -149,6 +158,7 @@ class Uploads:
         self._waiting.pop(uid, None)
         self._places.pop(uid, None)
         self._shapes.pop(uid, None)
+        self._numbers.pop(uid, None)
         ends: list[Transfer | None] = [self._transfers.pop(uid, None)]
         ends.append(self._shared.pop(uid, (None,))[0])
         for one in (*self._borrowed.pop(uid, {}).values(), *ends):

@@ -236,7 +236,9 @@ class VJP:
             (self._zero.discard if value is not None else self._zero.add)(k)
             value = _zeros(leaf) if value is None and self._share is None else value
             # Nothing but the backward plan reads these leaves, and it runs next.
-            if self._share is not None or not self._runtime.store.overwrite(leaf, value):
+            if self._share is not None:
+                self._runtime.share(leaf, self._share, value, noted=False)
+            elif not self._runtime.store.overwrite(leaf, value):
                 self._put(leaf, value)
 
     def _run_forward(

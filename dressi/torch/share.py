@@ -230,14 +230,15 @@ class TorchShare:
 
     def wrote(self, value: torch.Tensor | None, place: Place) -> None:
         """Note where a tensor was written to, so that other leaves need not have it written."""
-        place.n_writes += 1
-        known = self._written
-        for address in [a for a, (_, p) in known.items() if p is place or p.transfer.closed]:
-            del known[address]
+        known, address = self._written, None
+        if known.get(place.holds, (None, None))[1] is place:
+            del known[place.holds]
         if value is not None and counts_writes(value) and _lasts(value):
-            known[value.data_ptr()] = Seen(value), place
+            address = value.data_ptr()
+            known[address] = Seen(value), place
             if len(known) > KEPT_WRITTEN:
                 known.popitem(last=False)
+        place.holds = address
 
     def seen(self, t: torch.Tensor) -> Seen | _SeenResult | None:
         """What tells whether a tensor holds what it held; None where nothing does."""
@@ -257,7 +258,8 @@ class TorchShare:
                 self._rooms[a.data_ptr()] = place
         self._rooms = {a: p for a, p in self._rooms.items() if not p.transfer.closed}
         storage = room.transfer.words[0].untyped_storage()
-        room.hold = storage, torch._C._storage_Use_Count(storage._cdata)
+        count = storage._cdata
+        room.hold = count, torch._C._storage_Use_Count(count), storage
 
     def forget(self, room: Room) -> None:
         """Hold nothing of a room whose Transfer is closed."""
@@ -266,8 +268,8 @@ class TorchShare:
 
     def held(self, room: Room) -> bool:
         """Whether a tensor that was lent, or a view of it, is still there."""
-        storage, alone = room.hold
-        return bool(torch._C._storage_Use_Count(storage._cdata) > alone)
+        count, alone, _ = room.hold
+        return bool(torch._C._storage_Use_Count(count) > alone)
 
     def take(self, room: Room) -> None:
         """Let the next submit write to a room that nobody holds."""

@@ -28,7 +28,7 @@ class Mapped(Protocol):
     """Its float32 words, (n,): an array of the other library."""
 
     def close(self) -> None:
-        """Lets it go; the memory itself is freed afterwards."""
+        """Lets it go. Arrays of it that are held elsewhere may still be used."""
         ...
 
 
@@ -96,7 +96,8 @@ def create_shared_buffer(
 def open_shared(
     ctx: Context, owned: Owned, importer: Importer, buffer: Buffer, what: str
 ) -> Mapped:
-    """A shared buffer as the other library sees it; let go before ``owned`` frees its memory."""
+    """A shared buffer as the other library sees it; let go before ``owned`` frees its memory, which
+    stays as long as the other library holds what it imported."""
     requirements = ctx.api.ffi.new("VkMemoryRequirements *")
     ctx.api.lib.vkGetBufferMemoryRequirements(ctx.device, buffer.handle, requirements)
     info = Arena(ctx.api).struct(

@@ -316,7 +316,10 @@ class Batch:
         if timeline is None:
             self._ctx.start(self._info[0], self._what)
             return
-        timeline.wait(max(part.busy_until for part in self._parts))
+        busy = 0
+        for part in self._parts:
+            busy = max(busy, part.busy_until)
+        timeline.wait(busy)
         for part in self._parts:
             part.busy_until = timeline.last
         info = self._info if timeline.waits else self._unordered

@@ -17,6 +17,7 @@ from dressi import DressiAD
 from dressi.torch.cuda import Cuda
 from dressi.vk import Device
 from dressi.vk.api import WHOLE_SIZE, Arena
+from dressi.vk.context import Owned
 from dressi.vk.external import Timeline, obstacle
 
 CARD = torch.device("cpu")
@@ -31,6 +32,8 @@ class FakeDriver:
         """(function, numbers that it was given)."""
         self.fail = ""
         """Name of a function that fails."""
+        self.current: int | None = None
+        """The context of the thread, beside those."""
         self.depth = 0
         """Contexts that were pushed and not popped."""
         self.timeline: Any = None
@@ -60,6 +63,12 @@ class FakeDriver:
     def _cuGetErrorName(self, _: int, text: Any) -> None:
         text._obj.value = b"CUDA_ERROR_FAKE"
 
+    def _cuDevicePrimaryCtxRetain(self, context: Any, _: Any) -> None:
+        context._obj.value = 33
+
+    def _cuCtxGetCurrent(self, context: Any) -> None:
+        context._obj.value = self.current
+
     def _cuCtxPushCurrent_v2(self, _: Any) -> None:
         self.depth += 1
 
@@ -77,7 +86,9 @@ class FakeDriver:
         chain = arena.struct("VkImportMemoryFdInfoKHR", handleType=desc._obj.type, fd=fd)
         info = arena.struct("VkMemoryAllocateInfo", pNext=chain, allocationSize=size)
         assert ctx.api.lib.vkAllocateMemory(ctx.device, info, ctx.api.null, out) == 0
-        self._memory.append(out)
+        owned = Owned(ctx)  # the device's, which may be closed first
+        owned.undo(lambda: ctx.api.lib.vkFreeMemory(ctx.device, out[0], ctx.api.null))
+        self._memory.append((out, owned))
         handle._obj.value = len(self._memory)
 
     def _cuExternalMemoryGetMappedBuffer(self, address: Any, handle: Any, _: Any) -> None:
@@ -85,14 +96,13 @@ class FakeDriver:
             address._obj.value = 4096
             return
         ctx = self.own.context
-        memory, out = self._memory[handle.value - 1][0], ctx.api.ffi.new("void **")
+        memory, out = self._memory[handle.value - 1][0][0], ctx.api.ffi.new("void **")
         assert ctx.api.lib.vkMapMemory(ctx.device, memory, 0, WHOLE_SIZE, 0, out) == 0
         address._obj.value = int(ctx.api.ffi.cast("uintptr_t", out[0]))
 
     def _cuDestroyExternalMemory(self, handle: Any) -> None:
         if self.own is not None and not self.own.context.closed:
-            ctx = self.own.context
-            ctx.api.lib.vkFreeMemory(ctx.device, self._memory[handle.value - 1][0], ctx.api.null)
+            self._memory[handle.value - 1][1].destroy()
 
     def _cuImportExternalSemaphore(self, handle: Any, desc: Any) -> None:
         os.close(desc._obj.handle.fd)

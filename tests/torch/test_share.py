@@ -67,6 +67,23 @@ def test_the_driver_is_asked_in_order_with_the_context_current() -> None:
     assert driver.named("cuDestroyExternalMemory") == [(handle,)]
 
 
+@pytest.mark.parametrize(("current", "n_pushed"), [(None, 1), (34, 1), (33, 0)])
+def test_a_submit_that_waits_for_nothing_signals_nothing(
+    current: int | None, n_pushed: int
+) -> None:
+    """And the context is made current only where it is not."""
+    driver = FakeDriver()
+    card = cuda.Cuda(0, driver)
+    driver.current = current
+    depth: list[int] = []
+    card.between(5, None, 42, 9, lambda: depth.append(driver.depth))
+    assert depth == [n_pushed] and driver.depth == 0
+    assert len(driver.named("cuCtxPushCurrent_v2")) == n_pushed
+    assert not driver.named("cuSignalExternalSemaphoresAsync")
+    ((_, params, _, _),) = driver.named("cuWaitExternalSemaphoresAsync")
+    assert int.from_bytes(params[:8], "little") == 42
+
+
 def test_a_descriptor_that_is_refused_is_closed_and_the_function_named() -> None:
     driver = FakeDriver()
     driver.fail = "cuImportExternalMemory"
