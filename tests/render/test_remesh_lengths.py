@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from dressi.errors import GraphError
 from dressi.render.fit import adaptive_edge_lengths, distance_to_surface, isosurface, remesh
 from dressi.render.fit.closest import closest_on_surface, weights_of_closest
 from dressi.render.fit.edits import (
+    SHORTEST,
     WorkingSurface,
     collapse_short,
     flip_uneven,
@@ -19,6 +21,7 @@ from dressi.render.fit.edits import (
     without_slivers,
 )
 from dressi.render.scene import Mesh, area_normals, icosphere, subdivide, surface_problems
+from dressi.render.scene.half_edges import EdgeTable
 
 
 def cube(n_splits=3):
@@ -233,3 +236,30 @@ def test_closest_points_are_the_nearest_of_all_faces():
     nearest = np.linalg.norm(points[:, None] - every, axis=2).min(axis=1)
     assert (distance <= nearest + 1e-12).all()
     assert (nearest - distance).max() < 0.15
+
+
+@pytest.mark.parametrize("share", [0.4, 0.6])
+def test_one_call_collapses_nearly_all_that_is_short(share):
+    # Two thirds of the edges that marching leaves are short: few rounds have to take many each.
+    n = 51
+    once = collapse_short(working(torus(n), share * 2.4 / (n - 1) / SHORTEST))
+    again = collapse_short(once)
+    assert len(again.faces) > 0.93 * len(once.faces)
+
+
+def test_rounds_look_only_around_short_edges(monkeypatch):
+    # A fine patch in a coarse mesh: only the first round sees the rest of it.
+    mesh = icosphere(5)
+    near = mesh.positions[:, 2] > 0.95
+    seen = []
+    real = EdgeTable.of
+
+    def counted(faces):
+        seen.append(len(faces))
+        return real(faces)
+
+    monkeypatch.setattr(EdgeTable, "of", counted)
+    lengths = np.where(near, 0.2, 1e-3)
+    made = collapse_short(replace(working(mesh, 1.0), lengths=lengths))
+    assert len(made.faces) < len(mesh.faces)
+    assert seen[0] == len(mesh.faces) and max(seen[1:]) < 0.15 * len(mesh.faces)

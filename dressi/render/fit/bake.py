@@ -7,12 +7,13 @@ sparse linear system; its rows come from one rasterization per view.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import distance_transform_edt
-from scipy.sparse import csr_matrix, diags
+from scipy.sparse import diags
 
 from dressi.errors import GraphError
 from dressi.render.fit.fill import fill_seams, push_pull
@@ -31,7 +32,7 @@ from dressi.render.fit.views import (
     view_rasters,
 )
 from dressi.render.scene import Mesh, face_normals
-from dressi.threads import in_threads, streamed
+from dressi.threads import MOST, in_threads
 
 Floats = npt.NDArray[np.float64]
 
@@ -103,11 +104,11 @@ def bake_texture(
         weighted = rows.T @ diags(weight[shown])
         return weighted @ rows, weighted @ picture[shown]
 
-    n_texels = size[0] * size[1]
-    normal, rhs = csr_matrix((n_texels, n_texels)), np.zeros((n_texels, 3))
-    for one, right in streamed(equations, zip(rasters, views, pictures, inside, strict=True)):
-        normal = normal + one
-        rhs += right
+    seen_in = zip(rasters, views, pictures, inside, strict=True)
+    parts: list[tuple[Any, Floats]] = []
+    for _ in range(0, len(views), MOST):  # no more at a time: each is about as large as the sum
+        parts = [_summed(parts + in_threads(equations, islice(seen_in, MOST)))]
+    normal, rhs = parts[0]
     diagonal = normal.diagonal()
     if not diagonal.any():
         raise GraphError(f"bake_texture: no pixel shows mesh '{mesh.name}' inside its mask")
@@ -126,6 +127,18 @@ def bake_texture(
     )
     texture = np.clip(solved, pictures.min(), pictures.max()).reshape(*seen.shape, 3)
     return fill_seams(texture, texel_faces >= 0), seen & (texel_faces >= 0)
+
+
+def _summed(parts: list[tuple[Any, Floats]]) -> tuple[Any, Floats]:
+    """Return the sums of the first and of the second ones, in pairs: a sum of many is as large as
+    all of them, and each sum walks all that it is of."""
+
+    def both(pair: list[tuple[Any, Floats]]) -> tuple[Any, Floats]:
+        return pair[0] if len(pair) == 1 else (pair[0][0] + pair[1][0], pair[0][1] + pair[1][1])
+
+    while len(parts) > 1:
+        parts = in_threads(both, [parts[i : i + 2] for i in range(0, len(parts), 2)])
+    return parts[0]
 
 
 def _checked(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dressi.render.fit.patches import Ints, border_loops, exchanged, regions
 from dressi.render.fit.silhouettes import distances_in_views, silhouettes
-from dressi.render.scene import Mesh, surface_problems
+from dressi.render.scene import Mesh, surface_genus, surface_problems
 
 OUTSIDE_PX = 1.0
 """Of a ring's vertices to the mask: a surface that fits as well as it can stands out less."""
@@ -35,8 +35,10 @@ def without_false_bridges(
     masks may be wrong. A ring is cut only if that leaves one hole less and no more parts, and no
     face flipped or crossing that was not. Raises GraphError (shapes, values).
     """
+    if surface_genus(mesh) < 1:
+        return mesh
     before = surface_problems(mesh)
-    if not before.is_closed or before.genus < 1:
+    if not before.is_closed:
         return mesh
     outside = _outside(mesh, masks, matrices, weights)
     done: list[Ints] = []
