@@ -59,19 +59,23 @@ def remeshed(mesh: Mesh, faces: int) -> Mesh:
     as they are.
     """
     first = made = evenly(mesh, faces)
-    most = _holes(mesh)
-    if in_order(first) and _holes(first) <= most:
+    most, edge = _holes(mesh), edge_for(mesh, faces)
+    if in_order(first) and _holes(first) <= most and not lost(mesh, first, edge).any():
         return first
-    lengths = np.full(len(mesh.positions), edge_for(mesh, faces))
+    lengths = np.full(len(mesh.positions), edge)
+    whole = None
     for halvings in range(FINER + 1):
         if halvings:
-            before, lengths = lengths, shorter_where_tangled(mesh, lengths, made)
+            before, lengths = lengths, shorter_where_wrong(mesh, lengths, made)
             if np.array_equal(before, lengths):
                 break
-            made = remesh(mesh, lengths)
+            made = remesh(mesh, lengths, 5)
         found = _untangled(made, most, rebuild=False)
-        if found is not None:
+        if found is not None and not lost(mesh, found, edge).any():
             return found
+        whole = whole if found is None else found
+    if whole is not None:
+        return whole
     for other, rebuild in ((first, True), (mesh, False)):
         found = _untangled(other, most, rebuild)
         if found is not None:
@@ -79,12 +83,19 @@ def remeshed(mesh: Mesh, faces: int) -> Mesh:
     return first
 
 
-def shorter_where_tangled(
+def lost(mesh: Mesh, made: Mesh, away: float) -> npt.NDArray[np.bool_]:
+    """Return (V,) bool: vertices of the mesh that are farther from what was made of it: the rims
+    and tips of parts thinner than its edges, whose two sides an edge has joined."""
+    return np.asarray(distance_to_surface(mesh.positions, made.positions, made.faces) > away)
+
+
+def shorter_where_wrong(
     mesh: Mesh, lengths: npt.NDArray[np.float64], made: Mesh
 ) -> npt.NDArray[np.float64]:
     """Return the lengths, (V,) of the mesh, halved within two of them of what is tangled in what
-    was made of it, but no shorter than the edges that the mesh has."""
+    was made of it and of what it lost, but no shorter than the edges that the mesh has."""
     bad = made.positions[tangled_vertices(made, surface_problems(made))]
+    bad = np.concatenate([bad, mesh.positions[lost(mesh, made, 0.5 * float(lengths.max()))]])
     if len(bad) == 0:  # edges of three faces and the like: nothing says where
         bad = made.positions
     away = cKDTree(bad).query(mesh.positions)[0]
