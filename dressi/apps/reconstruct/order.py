@@ -65,8 +65,8 @@ def remeshed(mesh: Mesh, faces: int) -> Mesh:
     The first of these that is in order and has no more holes through it than the mesh: so many
     faces, as they are or smoothed, if no thin part is lost; with edges halved around what is
     tangled or lost, up to FINER times;
-    made anew from what it encloses; the faces of the mesh, smoothed. Where none is: so many faces,
-    as they are.
+    made anew from what it encloses, or the faces of the mesh, smoothed, if no thin part is lost.
+    Where none is: so many faces, as they are.
     """
     first = made = evenly(mesh, faces)
     most, edge = _holes(mesh), edge_for(mesh, faces)
@@ -85,7 +85,7 @@ def remeshed(mesh: Mesh, faces: int) -> Mesh:
             return found
     for other, rebuild in ((first, True), (mesh, False)):
         found = _untangled(other, most, rebuild)
-        if found is not None:
+        if found is not None and not lost(mesh, found, edge).any():
             return found
     return first
 
@@ -99,7 +99,10 @@ def lost(mesh: Mesh, made: Mesh, edge: float) -> npt.NDArray[np.bool_]:
     rows, normals = np.flatnonzero(away), vertex_normals(mesh.positions, mesh.faces)
     reach = max(edge, 2.0 * mean_edge_length(mesh))
     around = cKDTree(mesh.positions).query_ball_point(mesh.positions[rows], reach)
-    thin = [bool((normals[near] @ normals[k] < OPPOSITE).any()) for k, near in zip(rows, around, strict=True)]
+    thin = [
+        bool((normals[near] @ normals[k] < OPPOSITE).any())
+        for k, near in zip(rows, around, strict=True)
+    ]
     away[rows] = thin
     return away
 

@@ -103,6 +103,7 @@ def _smoothed_at(cells: Floats, places: Floats, step: int) -> Floats:
 
 def _smoothed_whole(cells: Floats, sigma: float) -> Floats:
     """Return values, in cells, raised and smoothed so that every point inside stays inside."""
+
     def smoothed(values: Floats) -> Floats:
         return ndimage.gaussian_filter(values, sigma, mode="nearest", truncate=_WIDTH)
 

@@ -83,7 +83,7 @@ def with_thin_joints(
     at = np.argwhere(near)
     steps = (np.argwhere(cube) - 1.0) / 3.0
     places = low + (at[:, None] + steps).reshape(-1, 3) * spacing
-    found = lowest_distances(views, places, 1, tolerance_px)[0].reshape(len(at), -1) > 0.0
+    found = lowest_distances(views, places, 1, tolerance_px)[0].reshape(len(at), len(steps)) > 0.0
     held = np.zeros(inside.shape, bool)
     held[tuple(at[found.any(axis=1)].T)] = True
     label, _ = ndimage.label(held, cube)
