@@ -62,7 +62,7 @@ def test_a_round_begins_with_shorter_edges_where_longer_ones_cross() -> None:
     lengths = np.full(len(fine.positions), 2.0)
     tangled = folded()
     tangled = replace(tangled, positions=tangled.positions + [8.0, 2.5, 4.0])
-    shorter = order.shorter_where_tangled(fine, lengths, tangled)
+    shorter = order.shorter_where_wrong(fine, lengths, tangled)
     away = np.linalg.norm(fine.positions - [8.0, 2.5, 4.0], axis=1)
     assert (shorter[away < 1.0] == 1.0).all() and (shorter[away > 6.0] == 2.0).all()
 
@@ -101,6 +101,46 @@ def test_an_even_surface_in_order_is_taken_as_it_is() -> None:
     # the faces.
     assert 160 < len(made.faces) < 480
     assert np.allclose(np.linalg.norm(made.positions, axis=1), 1.0, atol=0.05)
+
+
+def card(wide: int = 12) -> Mesh:
+    """A plate a quarter of its edges thick, at an angle, around the origin."""
+    plate = boundary_of(np.ones((wide, 2 * wide // 3, 1), bool))
+    turn = np.linalg.qr(np.random.default_rng(3).normal(size=(3, 3)))[0]
+    middle = plate.positions - plate.positions.mean(axis=0)
+    positions = (middle * [1.0, 1.0, 0.25]) @ (turn * np.linalg.det(turn))
+    return replace(plate, positions=positions.astype(np.float32))
+
+
+def fine_card() -> Mesh:
+    mesh = card()
+    return remesh(mesh, np.full(len(mesh.positions), 0.25))
+
+
+@pytest.mark.parametrize("faces", [150, 1000])
+def test_even_faces_do_not_eat_a_thin_plate(faces: int) -> None:
+    mesh = fine_card()
+    made, edge = order.remeshed(mesh, faces), order.edge_for(mesh, faces)
+    assert order.in_order(made) and len(made.faces) < len(mesh.faces) / 2
+    away = distance_to_surface(mesh.positions, made.positions, made.faces)
+    assert away.max() < 0.5 * edge
+
+
+def test_corners_of_thick_parts_are_not_lost() -> None:
+    cube = boundary_of(np.ones((6, 6, 6), bool))
+    middle = replace(cube, positions=cube.positions - np.float32(3.0))
+    ball = replace(SPHERE, positions=(3.0 * SPHERE.positions).astype(np.float32))
+    away = distance_to_surface(middle.positions, ball.positions, ball.faces)
+    assert away.max() > 2.0 and not order.lost(middle, ball, 2.0).any()
+
+
+def test_a_repair_that_loses_a_thin_part_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fine_card()
+    positions = before.positions.copy()
+    positions[0] *= -2.0
+    monkeypatch.setattr(order, "untangle", lambda mesh: card(6))
+    made = order.repaired(replace(before, positions=positions), before)
+    assert made.faces is before.faces and order.in_order(made)
 
 
 def fins() -> Mesh:

@@ -9,6 +9,7 @@ from scipy import ndimage
 from dressi.render.fit.edits import without_slivers
 from dressi.render.fit.isosurface import isosurface
 from dressi.render.fit.orderly_grid import orderly_isosurface
+from dressi.render.fit.winding import winding_numbers
 from dressi.render.scene import surface_problems
 
 LOW = np.zeros(3)
@@ -51,6 +52,25 @@ def test_a_thin_sheet_stays_where_it_is() -> None:
     wanted = np.ptp(isosurface(leaf()).positions, axis=0)
     # Two cells: a sheet a cell thick has grown by one on each side at most.
     assert (np.abs(box - wanted) < 2.0).all()
+
+
+def wire(radius: float) -> np.ndarray:
+    """A slanted ring of a wire about a cell thick: in pieces."""
+    at = places(24) - 11.6
+    up = np.array([1.0, 2.0, 4.0]) / np.sqrt(21.0)
+    along = at @ up
+    flat = np.linalg.norm(at - along[..., None] * up, axis=-1)
+    return radius - np.hypot(flat - 8.0, along)
+
+
+@pytest.mark.parametrize("radius", [0.4, 0.5, 0.6])
+def test_smoothing_keeps_the_points_of_a_thin_wire_inside(radius: float) -> None:
+    values = wire(radius)
+    made = orderly_isosurface(values, LOW, 1.0, 0.4, "made")
+    found = surface_problems(made)
+    assert found.is_embedded and found.is_closed
+    numbers = winding_numbers(made.positions, made.faces, LOW, 1.0, values.shape)
+    assert (numbers[values > 0.0] > 0).all()
 
 
 def test_a_surface_without_folds_is_the_grids() -> None:

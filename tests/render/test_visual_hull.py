@@ -114,6 +114,17 @@ def test_a_sheet_without_thickness_is_whole(turn):
     assert distance_to_surface(hull.positions, positions, sheet.faces).max() < 2.5 * cell
 
 
+def test_a_wire_thinner_than_a_cell_is_one_ring():
+    # In a plane at an angle to the axes; 1.5 pixels thick, 0.7 cells.
+    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))[0]
+    wire = solid(lambda p: torus(p @ turn, 0.7, 0.035), 97)
+    clips = matrices()
+    images = masks(wire, clips)
+    hull = visual_hull(images, clips, resolution=16)
+    found = surface_problems(hull)
+    assert found.is_closed and found.genera == (1,)
+
+
 def test_masks_of_zeros_and_ones_do(ball_views):
     _, images, clips = ball_views
     hull = visual_hull(np.round(images), clips, resolution=32)

@@ -22,11 +22,20 @@ from dressi.render.fit.metrics import distance_to_surface
 from dressi.render.fit.orderly_grid import shell
 from dressi.render.fit.remeshing import mean_edge_length
 from dressi.render.fit.untangling import is_untangled, tangled_vertices
-from dressi.render.scene import Mesh, surface_area, surface_genus, surface_problems
+from dressi.render.scene import (
+    Mesh,
+    surface_area,
+    surface_genus,
+    surface_problems,
+    vertex_normals,
+)
 
 FINER = 4
 """Times that edges are halved around what is tangled: parts of a surface that are nearer to each
 other than its edges are long come apart with shorter ones."""
+
+OPPOSITE = -0.5
+"""Cosine between normals of two sides of a thin part, at most: 120 degrees, a wedge of 60."""
 
 NEAR = 0.02
 """Parts of the longest side of its box that untangling may move a given start."""
@@ -54,37 +63,57 @@ def remeshed(mesh: Mesh, faces: int) -> Mesh:
     """Return the surface in about so many even triangles, in order where that can be.
 
     The first of these that is in order and has no more holes through it than the mesh: so many
-    faces, as they are or smoothed; with edges halved around what is tangled, up to FINER times;
-    made anew from what it encloses; the faces of the mesh, smoothed. Where none is: so many faces,
-    as they are.
+    faces, as they are or smoothed, if no thin part is lost; with edges halved around what is
+    tangled or lost, up to FINER times;
+    made anew from what it encloses, or the faces of the mesh, smoothed, if no thin part is lost.
+    Where none is: so many faces, as they are.
     """
     first = made = evenly(mesh, faces)
-    most = _holes(mesh)
-    if in_order(first) and _holes(first) <= most:
+    most, edge = _holes(mesh), edge_for(mesh, faces)
+    if in_order(first) and _holes(first) <= most and not lost(mesh, first, edge).any():
         return first
-    lengths = np.full(len(mesh.positions), edge_for(mesh, faces))
+    lengths = np.full(len(mesh.positions), edge)
     for halvings in range(FINER + 1):
         if halvings:
-            before, lengths = lengths, shorter_where_tangled(mesh, lengths, made)
+            before, lengths = lengths, shorter_where_wrong(mesh, lengths, made)
             if np.array_equal(before, lengths):
                 break
-            made = remesh(mesh, lengths)
+            made = remesh(mesh, lengths, 5)
         found = _untangled(made, most, rebuild=False)
-        if found is not None:
+        # Shorter edges once: more often they cost more than they give back.
+        if found is not None and (halvings or not lost(mesh, found, edge).any()):
             return found
     for other, rebuild in ((first, True), (mesh, False)):
         found = _untangled(other, most, rebuild)
-        if found is not None:
+        if found is not None and not lost(mesh, found, edge).any():
             return found
     return first
 
 
-def shorter_where_tangled(
+def lost(mesh: Mesh, made: Mesh, edge: float) -> npt.NDArray[np.bool_]:
+    """Return (V,) bool: vertices of thin parts that lie more than half an edge off what was made of
+    the mesh: rims and tips whose two sides an edge has joined. Thin is what has a side that faces
+    the other way within an edge, or two of the mesh's own; corners of thick parts are only cut off.
+    """
+    away = distance_to_surface(mesh.positions, made.positions, made.faces) > 0.5 * edge
+    rows, normals = np.flatnonzero(away), vertex_normals(mesh.positions, mesh.faces)
+    reach = max(edge, 2.0 * mean_edge_length(mesh))
+    around = cKDTree(mesh.positions).query_ball_point(mesh.positions[rows], reach)
+    thin = [
+        bool((normals[near] @ normals[k] < OPPOSITE).any())
+        for k, near in zip(rows, around, strict=True)
+    ]
+    away[rows] = thin
+    return away
+
+
+def shorter_where_wrong(
     mesh: Mesh, lengths: npt.NDArray[np.float64], made: Mesh
 ) -> npt.NDArray[np.float64]:
     """Return the lengths, (V,) of the mesh, halved within two of them of what is tangled in what
-    was made of it, but no shorter than the edges that the mesh has."""
+    was made of it and of what it lost, but no shorter than the edges that the mesh has."""
     bad = made.positions[tangled_vertices(made, surface_problems(made))]
+    bad = np.concatenate([bad, mesh.positions[lost(mesh, made, float(lengths.max()))]])
     if len(bad) == 0:  # edges of three faces and the like: nothing says where
         bad = made.positions
     away = cKDTree(bad).query(mesh.positions)[0]
@@ -105,11 +134,15 @@ def repaired(mesh: Mesh, before: Mesh) -> Mesh:
     """Return the mesh without folds and crossings, or as it came where that cannot be.
 
     before: the same faces with other positions: where it is in order, and ``untangle`` finds no
-    way, or one that makes more holes through the object, vertices go back towards it.
+    way, or one that makes more holes through the object or loses thin parts, vertices go back
+    towards it.
     """
     try:
         made = untangle(mesh)
-        if made is mesh or _holes(made) <= _holes(before):
+        if made is mesh:
+            return made
+        whole = not lost(mesh, made, mean_edge_length(mesh)).any()
+        if whole and _holes(made) <= _holes(before):
             return made
     except DressiError:
         made = mesh  # what is left is counted, and said

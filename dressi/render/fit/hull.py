@@ -24,7 +24,7 @@ from dressi.render.fit.silhouettes import (
     lowest_distances,
     silhouettes,
 )
-from dressi.render.fit.thin_parts import with_thin_parts
+from dressi.render.fit.thin_parts import with_thin_joints, with_thin_parts
 from dressi.render.fit.undecided_holes import without_undecided_holes
 from dressi.render.scene import Mesh
 from dressi.threads import in_threads
@@ -94,6 +94,7 @@ def visual_hull(
     depth = error_depth * longest
     values = _grid_values(views, sides[0], spacing, n_points, wrong, tolerance_px, depth, least)
     with_thin_parts(values, views, sides[0], spacing, tolerance_px)
+    with_thin_joints(values, views, sides[0], spacing, tolerance_px)
     inside = values > 0.0
     if not inside.any():
         raise GraphError(

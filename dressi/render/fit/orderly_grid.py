@@ -28,6 +28,8 @@ Bools = npt.NDArray[np.bool_]
 
 _RAISED = 0.4
 """Cells by which values are raised per round where faces fold: smoothing alone eats thin walls."""
+_WIDTH = 2.0
+"""Standard deviations at which the filter ends."""
 _FARTHEST = 4.0
 """Cells beyond which values are taken to be equal, so that smoothing stays local."""
 _ROUNDS = 24
@@ -93,13 +95,28 @@ def _smoothed_at(cells: Floats, places: Floats, step: int) -> Floats:
     marked[tuple(np.rint(places).astype(np.int64).T)] = True
     away = ndimage.distance_transform_edt(~marked)
     share = np.clip(3.0 + 0.25 * step - away, 0.0, 1.0)
-    smooth = ndimage.gaussian_filter(cells + _RAISED, 0.7 + 0.05 * step, mode="nearest")
+    smooth = _smoothed_whole(cells, 0.7 + 0.05 * step)
     mixed = cells + share * (smooth - cells)
     for axis in range(3):
         for side in (0, -1):
             mixed[(slice(None),) * axis + (side,)] = -_FARTHEST
     # Slits that close leave cavities, which nothing can show.
     return without_small_parts(mixed)
+
+
+def _smoothed_whole(cells: Floats, sigma: float) -> Floats:
+    """Return values, in cells, raised and smoothed so that every point inside stays inside."""
+
+    def smoothed(values: Floats) -> Floats:
+        return ndimage.gaussian_filter(values, sigma, mode="nearest", truncate=_WIDTH)
+
+    smooth = smoothed(cells) + _RAISED
+    lost = np.where(cells > 0.0, np.maximum(_RAISED - smooth, 0.0), 0.0)
+    if not lost.any():
+        return smooth
+    # As wide as the filter, so that its means are nowhere below what is lost.
+    wide = ndimage.maximum_filter(lost, 2 * int(_WIDTH * sigma + 0.5) + 1)
+    return smooth + smoothed(wide)
 
 
 def _folded(mesh: Mesh) -> Bools:

@@ -13,7 +13,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
 
-from dressi.render.fit.silhouettes import Floats, Silhouettes, distances_in_views
+from dressi.render.fit.silhouettes import (
+    Floats,
+    Silhouettes,
+    distances_in_views,
+    lowest_distances,
+)
+from dressi.render.fit.undecided_holes import euler_number
 from dressi.threads import in_threads
 
 _REACH = 0.87
@@ -60,6 +66,35 @@ def with_thin_parts(
     cube = np.ones((3, 3, 3), bool)
     raised = near & ndimage.binary_dilation(raised, cube, iterations=_AROUND)
     values[raised] += reach
+
+
+def with_thin_joints(
+    values: Floats, views: Silhouettes, low: Floats, spacing: float, tolerance_px: float
+) -> None:
+    """Raise values (in place) where parts thinner than a cell are whole between points inside.
+
+    Arguments as of ``with_thin_parts``. A wire or a plate that points of the grid meet here and
+    there comes in pieces and has holes. Beside points inside that lie in no cube of two cells, what
+    is nearest to each point is looked at in steps of a third of a cell; connected places that hold
+    a part of the hull are raised where that changes how things hang together.
+    """
+    inside, reach = values > 0.0, _REACH * spacing
+    cube = np.ones((3, 3, 3), bool)
+    thin = inside & ~ndimage.binary_opening(inside, cube)
+    # Two points away: pieces whose gap a silhouette does not show are no farther apart.
+    near = ndimage.binary_dilation(thin, cube, iterations=2) & ~inside & (values > -reach)
+    at = np.argwhere(near)
+    steps = (np.argwhere(cube) - 1.0) / 3.0
+    places = low + (at[:, None] + steps).reshape(-1, 3) * spacing
+    found = lowest_distances(views, places, 1, tolerance_px)[0].reshape(len(at), len(steps)) > 0.0
+    held = np.zeros(inside.shape, bool)
+    held[tuple(at[found.any(axis=1)].T)] = True
+    label, _ = ndimage.label(held, cube)
+    for number, place in enumerate(ndimage.find_objects(label), 1):
+        box = tuple(slice(max(s.start - 1, 0), s.stop + 1) for s in place)
+        added = label[box] == number
+        if euler_number(inside[box] | added) != euler_number(inside[box]):
+            values[box][added] += reach
 
 
 @dataclass(frozen=True, eq=False)
