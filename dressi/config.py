@@ -4,6 +4,7 @@ DRESSI_DEVICE    index or part of a device name
 DRESSI_VALIDATE  1: Vulkan validation layers on, messages become errors
 DRESSI_CACHE     folder of the shader and pipeline caches (default: the user's cache folder)
 DRESSI_PROFILE   off, or the name of a preset, instead of the measured speeds of the device
+DRESSI_THREADS   threads that work on the host side by side, at most (default: one per processor)
 DRESSI_DUMP      folder that receives graph, plan and GLSL of every build
 DRESSI_SHARE     0: tensors on a GPU are copied through the host also where that need not be; wait:
                  they are not, but the host waits, in place of the GPU
@@ -63,6 +64,12 @@ def cache_dir() -> Path:
 def profile_choice() -> str | None:
     """``DRESSI_PROFILE``: ``off`` or the name of a preset; None: measure the device."""
     return os.environ.get("DRESSI_PROFILE") or None
+
+
+def most_threads() -> int | None:
+    """``DRESSI_THREADS``: how many threads may work side by side; None: as many as processors."""
+    text = os.environ.get("DRESSI_THREADS", "")
+    return max(int(text), 1) if text.isdigit() else None
 
 
 def dump_dir() -> Path | None:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from dressi import config
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -27,7 +29,8 @@ def cores() -> int:
 
 
 def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """Return the function of each item, in order, with as many threads as there are processors.
+    """Return the function of each item, in order, with as many threads as there are processors, or
+    as ``DRESSI_THREADS`` says.
 
     function: may be called for several items at a time. Raises what it raised for the first item of
     those that failed, when no call is under way any more.
@@ -41,7 +44,7 @@ def streamed(function: Callable[[Item], Result], items: Iterable[Item]) -> Itera
     items: taken by the thread that reads the results, while those before them are under way. There
     are never many more items and results than threads, however many there are in all.
     """
-    workers = min(MOST, cores())
+    workers = config.most_threads() or min(MOST, cores())
     if workers == 1:
         yield from map(function, items)
         return

@@ -299,16 +299,16 @@ def _quiet() -> Iterator[None]:
 
 
 def environment(device: str | None, threads: int) -> dict[str, str]:
-    """Variables of a worker process: its device, its share of the cores for drivers that run on
-    them (unless the user says LP_NUM_THREADS). With one core, llvmpipe draws in the thread that
+    """Variables of a worker process: its device, its share of the cores for its threads and for
+    drivers that run on them (unless the user says DRESSI_THREADS, LP_NUM_THREADS). With one core, llvmpipe draws in the thread that
     asks: a thread of its own would be woken for each pass, which takes a tenth of a
     millisecond."""
     found: dict[str, str] = {}
     if device is not None:
         found["DRESSI_DEVICE"] = device
-    if "LP_NUM_THREADS" not in config.child_environment():
-        found["LP_NUM_THREADS"] = str(threads if threads > 1 else 0)
-    return found
+    share = {"DRESSI_THREADS": str(threads), "LP_NUM_THREADS": str(threads if threads > 1 else 0)}
+    given = config.child_environment()
+    return found | {name: value for name, value in share.items() if name not in given}
 
 
 def spread(

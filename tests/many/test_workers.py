@@ -227,14 +227,17 @@ def test_kills_at_random_moments_lose_nothing_and_repeat_nothing() -> None:
 
 
 def test_workers_share_devices_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LP_NUM_THREADS", raising=False)
+    for name in ("LP_NUM_THREADS", "DRESSI_THREADS"):
+        monkeypatch.delenv(name, raising=False)
     assert cluster.environment("1", 4) == {
         "DRESSI_DEVICE": "1",
+        "DRESSI_THREADS": "4",
         "LP_NUM_THREADS": "4",
     }
     assert cluster.environment("1", 1)["LP_NUM_THREADS"] == "0"  # in the worker's own thread
     monkeypatch.setenv("LP_NUM_THREADS", "3")  # what the user says, holds
-    assert "LP_NUM_THREADS" not in cluster.environment(None, 4)
+    monkeypatch.setenv("DRESSI_THREADS", "2")
+    assert not cluster.environment(None, 4)
 
 
 @pytest.mark.parametrize(

@@ -71,3 +71,14 @@ def test_few_items_are_taken_before_their_results_are_read(monkeypatch: pytest.M
     for read, result in enumerate(streamed(abs, items())):
         assert result == read
         assert len(taken) <= read + 5
+
+
+def test_the_number_of_threads_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRESSI_THREADS", "1")
+    monkeypatch.setattr(threads, "cores", lambda: 4)
+    found = in_threads(lambda _: threading.get_ident(), range(8))
+    assert set(found) == {threading.get_ident()}
+    monkeypatch.setenv("DRESSI_THREADS", "3")
+    monkeypatch.setattr(threads, "cores", lambda: 1)
+    together = threading.Barrier(3)
+    in_threads(lambda _: together.wait(timeout=30.0), range(3))
