@@ -300,9 +300,9 @@ def _quiet() -> Iterator[None]:
 
 def environment(device: str | None, threads: int) -> dict[str, str]:
     """Variables of a worker process: its device, its share of the cores for its threads and for
-    drivers that run on them (unless the user says DRESSI_THREADS, LP_NUM_THREADS). With one core, llvmpipe draws in the thread that
-    asks: a thread of its own would be woken for each pass, which takes a tenth of a
-    millisecond."""
+    drivers that run on them (unless the user says DRESSI_THREADS, LP_NUM_THREADS). With one core,
+    llvmpipe draws in the thread that asks: a thread of its own would be woken for each pass, which
+    takes a tenth of a millisecond."""
     found: dict[str, str] = {}
     if device is not None:
         found["DRESSI_DEVICE"] = device
