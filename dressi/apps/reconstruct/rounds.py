@@ -57,6 +57,11 @@ PLAIN_LAPLACIAN = 20.0
 """Weight of the Laplacian that holds vertices together where Large Steps do not."""
 
 
+SOFTNESS_PX = 0.25
+"""Least sigma of silhouettes: there a sigmoid is as steep at an edge, 1 / (4 sigma), as the part of
+a square pixel that an edge covers. A steeper one has gradients at fewer pixels than pictures."""
+
+
 @dataclass(frozen=True)
 class LossWeights:
     """Weights of the loss: of the squared error of silhouettes (1 is the unit of all), the absolute
@@ -158,6 +163,7 @@ def fit_round(
         optimizer = ParameterGroups(camera_optimizers(cameras), default=optimizer)
     hs = build_hardsoftras(
         pos, leaves.faces, matrix, small.size, leaves.r, occlusion=occlusion,
+        sigma=F.maximum(leaves.r * (1.0 / 7.0), SOFTNESS_PX / longer),
         max_delta=min(max(one.r_px) / longer, 1.0),
     )  # fmt: skip
     loss = shape_loss(hs, pos, leaves, weights, cameras)

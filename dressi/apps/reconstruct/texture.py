@@ -30,6 +30,7 @@ from dressi.apps.reconstruct.leaves import Leaves, leaves_of, send_pictures, sen
 from dressi.apps.reconstruct.pictures import Pictures
 from dressi.apps.reconstruct.rounds import (
     BETA2,
+    SOFTNESS_PX,
     Course,
     LossWeights,
     between,
@@ -193,7 +194,8 @@ def _loss(
     # painted too, and the mean over steps is the box-filtered picture that a camera takes.
     jitter = F.sobol(step_counter("jitter.step")) - 0.5
     matrix = leaves.matrix if cameras is None else moved_matrix(cameras, leaves.matrix)
-    hs = build_hardsoftras(pos, leaves.faces, matrix, size, 1.0 / max(size), jitter=jitter)
+    r, sigma = (pixels / max(size) for pixels in (1.0, SOFTNESS_PX))
+    hs = build_hardsoftras(pos, leaves.faces, matrix, size, r, sigma=sigma, jitter=jitter)
     step = step_counter("texture.step") if how.backward == "inverse_uv" else None
     picture = hs.blend(
         [unlit(p, uv, uv_faces, albedo, how.backward, step, wrap="clamp") for p in hs.peels]
