@@ -137,16 +137,19 @@ def repaired(mesh: Mesh, before: Mesh) -> Mesh:
     way, or one that makes more holes through the object or loses thin parts, vertices go back
     towards it.
     """
-    try:
-        made = untangle(mesh)
+    for rebuild in (True, False):
+        try:
+            made = untangle(mesh, rebuild=rebuild)
+        except DressiError:
+            continue
         if made is mesh:
             return made
-        whole = not lost(mesh, made, mean_edge_length(mesh)).any()
+        # As far as local repairs may go.
+        whole = not lost(mesh, made, 4.0 * mean_edge_length(mesh)).any()
         if whole and _holes(made) <= _holes(before):
             return made
-    except DressiError:
-        made = mesh  # what is left is counted, and said
-    return retreat(mesh, before)[0] if in_order(before) else made
+    # What is left is counted, and said.
+    return retreat(mesh, before)[0] if in_order(before) else mesh
 
 
 def _holes(mesh: Mesh) -> float:
