@@ -76,9 +76,9 @@ def remeshed(mesh: Mesh, faces: int) -> Mesh:
     for halvings in range(FINER + 1):
         if halvings:
             before, lengths = lengths, shorter_where_wrong(mesh, lengths, made)
-            if np.array_equal(before, lengths):
+            if halvings > 1 and np.array_equal(before, lengths):
                 break
-            made = remesh(mesh, lengths, 5)
+            made = remesh(mesh, lengths, 5)  # keeps sharp rims, at the same lengths, too
         found = _untangled(made, most, rebuild=False)
         # Shorter edges once: more often they cost more than they give back.
         if found is not None and (halvings or not lost(mesh, found, edge).any()):
