@@ -76,9 +76,9 @@ def remeshed(mesh: Mesh, faces: int) -> Mesh:
     for halvings in range(FINER + 1):
         if halvings:
             before, lengths = lengths, shorter_where_wrong(mesh, lengths, made)
-            if np.array_equal(before, lengths):
+            if halvings > 1 and np.array_equal(before, lengths):
                 break
-            made = remesh(mesh, lengths, 5)
+            made = remesh(mesh, lengths, 5)  # keeps sharp rims, at the same lengths, too
         found = _untangled(made, most, rebuild=False)
         # Shorter edges once: more often they cost more than they give back.
         if found is not None and (halvings or not lost(mesh, found, edge).any()):
@@ -137,16 +137,19 @@ def repaired(mesh: Mesh, before: Mesh) -> Mesh:
     way, or one that makes more holes through the object or loses thin parts, vertices go back
     towards it.
     """
-    try:
-        made = untangle(mesh)
+    for rebuild in (True, False):
+        try:
+            made = untangle(mesh, rebuild=rebuild)
+        except DressiError:
+            continue
         if made is mesh:
             return made
-        whole = not lost(mesh, made, mean_edge_length(mesh)).any()
+        # As far as local repairs may go.
+        whole = not lost(mesh, made, 4.0 * mean_edge_length(mesh)).any()
         if whole and _holes(made) <= _holes(before):
             return made
-    except DressiError:
-        made = mesh  # what is left is counted, and said
-    return retreat(mesh, before)[0] if in_order(before) else made
+    # What is left is counted, and said.
+    return retreat(mesh, before)[0] if in_order(before) else mesh
 
 
 def _holes(mesh: Mesh) -> float:

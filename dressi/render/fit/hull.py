@@ -74,7 +74,7 @@ def visual_hull(
     cells all within a pixel of outlines, which are chance. The surface is in order: where faces
     would be flipped or cross at the size of a cell, it is smoothed (``orderly_grid``). What is
     thinner than a cell, down to a sheet without thickness, is made about a cell thick where masks
-    show it.
+    show it, and joined where points of the grid meet it here and there only.
 
     Raises GraphError (shapes, values, nothing inside, the object reaches the box's sides).
     """

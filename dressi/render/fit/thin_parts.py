@@ -76,7 +76,7 @@ def with_thin_joints(
     Arguments as of ``with_thin_parts``. A wire or a plate that points of the grid meet here and
     there comes in pieces and has holes. Beside points inside that lie in no cube of two cells, what
     is nearest to each point is looked at in steps of a third of a cell; connected places that hold
-    a part of the hull are raised where that changes how things hang together.
+    a part of the hull get its largest value where that changes how things hang together.
     """
     inside, reach = values > 0.0, _REACH * spacing
     cube = np.ones((3, 3, 3), bool)
@@ -86,15 +86,15 @@ def with_thin_joints(
     at = np.argwhere(near)
     steps = (np.argwhere(cube) - 1.0) / 3.0
     places = low + (at[:, None] + steps).reshape(-1, 3) * spacing
-    found = lowest_distances(views, places, 1, tolerance_px)[0].reshape(len(at), len(steps)) > 0.0
-    held = np.zeros(inside.shape, bool)
-    held[tuple(at[found.any(axis=1)].T)] = True
-    label, _ = ndimage.label(held, cube)
+    found = lowest_distances(views, places, 1, tolerance_px)[0].reshape(len(at), len(steps))
+    most = values.copy()
+    most[tuple(at.T)] = found.max(axis=1)
+    label, _ = ndimage.label((most > 0.0) & ~inside, cube)
     for number, place in enumerate(ndimage.find_objects(label), 1):
         box = tuple(slice(max(s.start - 1, 0), s.stop + 1) for s in place)
         added = label[box] == number
         if euler_number(inside[box] | added) != euler_number(inside[box]):
-            values[box][added] += reach
+            values[box][added] = most[box][added]
 
 
 @dataclass(frozen=True, eq=False)
