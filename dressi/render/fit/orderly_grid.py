@@ -17,6 +17,7 @@ from dressi.render.fit.closest import closest_on_surface
 from dressi.render.fit.edits import without_slivers
 from dressi.render.fit.isosurface import isosurface, without_small_parts
 from dressi.render.fit.surface_metrics import sample_surface
+from dressi.render.fit.thin_parts import thin_points
 from dressi.render.scene import Mesh, bounding_box, surface_area
 from dressi.render.scene.intersections import intersecting_faces
 from dressi.render.scene.mesh import flipped_faces
@@ -105,13 +106,13 @@ def _smoothed_at(cells: Floats, places: Floats, step: int) -> Floats:
 
 
 def _smoothed_whole(cells: Floats, sigma: float) -> Floats:
-    """Return values, in cells, raised and smoothed so that every point inside stays inside."""
+    """Return values, in cells, raised and smoothed so that every thin part stays inside."""
 
     def smoothed(values: Floats) -> Floats:
         return ndimage.gaussian_filter(values, sigma, mode="nearest", truncate=_WIDTH)
 
     smooth = smoothed(cells) + _RAISED
-    lost = np.where(cells > 0.0, np.maximum(_RAISED - smooth, 0.0), 0.0)
+    lost = np.where(thin_points(cells > 0.0), np.maximum(_RAISED - smooth, 0.0), 0.0)
     if not lost.any():
         return smooth
     # As wide as the filter, so that its means are nowhere below what is lost.

@@ -74,13 +74,13 @@ def with_thin_joints(
     """Raise values (in place) where parts thinner than a cell are whole between points inside.
 
     Arguments as of ``with_thin_parts``. A wire or a plate that points of the grid meet here and
-    there comes in pieces and has holes. Beside points inside that lie in no cube of two cells, what
-    is nearest to each point is looked at in steps of a third of a cell; connected places that hold
-    a part of the hull get its largest value where that changes how things hang together.
+    there comes in pieces and has holes. Beside ``thin_points``, what is nearest to each point is
+    looked at in steps of a third of a cell; connected places that hold a part of the hull get its
+    largest value where that changes how things hang together.
     """
     inside, reach = values > 0.0, _REACH * spacing
     cube = np.ones((3, 3, 3), bool)
-    thin = inside & ~ndimage.binary_opening(inside, cube)
+    thin = thin_points(inside)
     # Two points away: pieces whose gap a silhouette does not show are no farther apart.
     near = ndimage.binary_dilation(thin, cube, iterations=2) & ~inside & (values > -reach)
     at = np.argwhere(near)
@@ -95,6 +95,14 @@ def with_thin_joints(
         added = label[box] == number
         if euler_number(inside[box] | added) != euler_number(inside[box]):
             values[box][added] = most[box][added]
+
+
+def thin_points(inside: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return (X, Y, Z) bool: points inside that lie in no cube of two cells and are farther than
+    two cells from all that do: wires and plates, not the ridges and corners of thicker parts."""
+    cube = np.ones((3, 3, 3), bool)
+    thick = ndimage.binary_opening(inside, cube)
+    return np.asarray(inside & ~ndimage.binary_dilation(thick, cube, iterations=2))
 
 
 @dataclass(frozen=True, eq=False)
