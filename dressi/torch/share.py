@@ -257,6 +257,9 @@ class TorchShare:
             if place is not None:
                 self._rooms[a.data_ptr()] = place
         self._rooms = {a: p for a, p in self._rooms.items() if not p.transfer.closed}
+        for address, (_, place) in list(self._written.items()):
+            if place.transfer.closed:
+                del self._written[address]  # and with it, what keeps the tensor
         storage = room.transfer.words[0].untyped_storage()
         count = storage._cdata
         room.hold = count, torch._C._storage_Use_Count(count), storage

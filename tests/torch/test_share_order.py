@@ -4,6 +4,7 @@ No CUDA here: ``fake_cuda``. Writes of torch are put on its stream, late, as tho
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -245,3 +246,15 @@ def test_a_fit_by_the_four_functions_waits_for_torch_where_it_wrote(
     for a, b in zip(got, want, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
     assert [b - a for a, b in pairwise(waits[1:])] == [3, 3, 3]
+
+
+def test_tensors_that_were_written_for_plans_that_are_gone_are_held_no_more(stream: Stream) -> None:
+    held = []
+    for k in range(8):
+        double = _compiled(stream, lambda x: x * 2.0)
+        assert (stream.value(double(_ones() * k)) == 2 * k).all()
+        del double
+        gc.collect()
+        stream.ad.runtime.enter()  # frees what is gone
+        held.append(len(stream.share._written))
+    assert held[2:] == [held[2]] * 6
