@@ -7,6 +7,7 @@ another, or side by side on workers of ``dressi.many``.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -83,9 +84,17 @@ def on_workers(ones: Sequence[PhotoOptions], options: PhotoOptions) -> list[dict
 
 
 def fit_pair(item: dict[str, Any], context: Context) -> dict[str, Any]:
-    """Return the figures of one fit. item: its options as plain data."""
+    """Return the figures of one fit, which prints to log.txt in its folder. item: its options as
+    plain data."""
     lists = {k: tuple(v) for k, v in item.items() if isinstance(v, list)}
-    found = run_fit(PhotoOptions(**{**item, **lists, "device": context.device}))
+    log = Path(item["out"]) / "log.txt"  # all that several at a time would say is not to be read
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        open(log, "w", encoding="utf-8") as said,
+        contextlib.redirect_stdout(said),
+        contextlib.redirect_stderr(said),
+    ):
+        found = run_fit(PhotoOptions(**{**item, **lists, "device": context.device}))
     return {name: found[name] for name in FIGURES}
 
 

@@ -60,7 +60,9 @@ def test_a_fit_per_pair_has_its_own_folder(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # Dask leaves sockets to the collector
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_pairs_run_side_by_side_on_workers(tmp_path: Path) -> None:
+def test_pairs_run_side_by_side_on_workers(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("distributed", reason="workers are Dask's")
     photos, out = tmp_path / "photos", tmp_path / "out"
     write_photo_set(photos, target_of_mesh(icosphere(2)), PhotoSet(views=4, size=64, shadows=0))
@@ -75,6 +77,9 @@ def test_pairs_run_side_by_side_on_workers(tmp_path: Path) -> None:
         assert {k: written[k] for k in each_out.FIGURES} == {k: row[k] for k in each_out.FIGURES}
         assert written["heldout_photos"] == [f"view{k:02d}.png" for k in row["photos"]]
         assert row["heldout_iou"] > 0.5  # of a hull of two views
+        assert "heldout_iou" in (out / folder / "log.txt").read_text()
+    assert "dressi fit (each photo out once)" in (said := capfd.readouterr().out)
+    assert said.count("heldout_psnr_db") == 2  # workers print nothing
 
 
 def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
