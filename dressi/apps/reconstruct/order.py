@@ -64,9 +64,8 @@ def remeshed(mesh: Mesh, faces: int) -> Mesh:
 
     The first of these that is in order and has no more holes through it than the mesh: so many
     faces, as they are or smoothed, if no thin part is lost; with edges halved around what is
-    tangled or lost, up to FINER times;
-    made anew from what it encloses, or the faces of the mesh, smoothed, if no thin part is lost.
-    Where none is: so many faces, as they are.
+    tangled or lost, up to FINER times; made anew from what it encloses, or the faces of the mesh,
+    smoothed, if no thin part is lost. Where none is: so many faces, as they are.
     """
     first = made = evenly(mesh, faces)
     most, edge = _holes(mesh), edge_for(mesh, faces)
