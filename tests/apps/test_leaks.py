@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from dressi.apps.reliability import leaks
@@ -27,3 +29,15 @@ def test_leaks_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted one: leaves that are never freed."""
     monkeypatch.setattr(LeafStore, "release", lambda self: None)
     assert leaks.grow("sizes", None, 4, 2)["handles"] > 0
+
+
+def test_a_thread_that_is_about_to_end_is_not_left_and_one_that_stays_is() -> None:
+    n = leaks._settled(leaks._threads_and_files)
+    ending, stay = threading.Timer(0.1, lambda: None), threading.Event()
+    staying = threading.Thread(target=stay.wait)
+    ending.start()
+    assert leaks._settled(leaks._threads_and_files) == n
+    staying.start()
+    assert leaks._settled(leaks._threads_and_files) == n + 1
+    stay.set()
+    staying.join()

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +55,21 @@ class Mark:
         if ad is not None:
             ad.memory()  # frees what was dropped
             handles = sum(ad.device.live_handles().values())
-        return Mark(resident_bytes(), handles, _threads_and_files())
+        return Mark(resident_bytes(), handles, _settled(_threads_and_files))
+
+
+SETTLE_S, LOOKS = 0.5, 25
+"""How long threads may take to end that have done their work, on a busy machine: the system lists
+them for a moment after they were joined. And how often is looked."""
+
+
+def _settled(count: Callable[[], int]) -> int:
+    """Return the least count of several looks: what ends by itself is not left."""
+    least = count()
+    for _ in range(LOOKS):
+        time.sleep(SETTLE_S / LOOKS)
+        least = min(least, count())
+    return least
 
 
 def _threads_and_files() -> int:
