@@ -59,7 +59,8 @@ PLAIN_LAPLACIAN = 20.0
 
 SOFTNESS_PX = 0.25
 """Least sigma of silhouettes: there a sigmoid is as steep at an edge, 1 / (4 sigma), as the part of
-a square pixel that an edge covers. A steeper one has gradients at fewer pixels than pictures."""
+a square pixel that an edge covers. A steeper one has gradients at fewer pixels than pictures. Not
+where cameras are refined: a lens is found a little less exactly by softer edges."""
 
 
 @dataclass(frozen=True)
@@ -161,9 +162,10 @@ def fit_round(
         cameras = build_cameras(start, small.size, n_views)
         matrix = moved_matrix(cameras, matrix)
         optimizer = ParameterGroups(camera_optimizers(cameras), default=optimizer)
+    softness = SOFTNESS_PX if cameras is None else 0.0
     hs = build_hardsoftras(
         pos, leaves.faces, matrix, small.size, leaves.r, occlusion=occlusion,
-        sigma=F.maximum(leaves.r * (1.0 / 7.0), SOFTNESS_PX / longer),
+        sigma=F.maximum(leaves.r * (1.0 / 7.0), softness / longer),
         max_delta=min(max(one.r_px) / longer, 1.0),
     )  # fmt: skip
     loss = shape_loss(hs, pos, leaves, weights, cameras)
