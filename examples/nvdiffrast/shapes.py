@@ -327,6 +327,13 @@ def read_beside(path, settings):
     return found["figures"]["objects"]
 
 
+def write(settings, figures):
+    who = {"name": name_of_renderer(), "device": torch.cuda.get_device_name()}
+    data = {**who, "settings": asdict(settings), "figures": {"objects": figures}}
+    with open(settings.json, "w", encoding="utf-8") as file:
+        json.dump(data, file, indent=1, default=float)
+
+
 def main():
     settings, beside = parsed()
     theirs = read_beside(beside, settings) if beside else None
@@ -341,11 +348,8 @@ def main():
         shown = {k: h[0] for k, h in FIGURES.items()} | TIMES
         texts = [f"{heading} {figures[name][k]:.4g}" for k, heading in shown.items()]
         print(name, *texts, sep=", ", flush=True)
-    if settings.json:
-        who = {"name": name_of_renderer(), "device": torch.cuda.get_device_name()}
-        data = {**who, "settings": asdict(settings), "figures": {"objects": figures}}
-        with open(settings.json, "w", encoding="utf-8") as file:
-            json.dump(data, file, indent=1, default=float)
+        if settings.json:  # after each, for runs that are stopped
+            write(settings, figures)
     if theirs is not None:
         compare(figures, theirs)
 

@@ -6,9 +6,13 @@ import threading
 from collections.abc import Iterator
 
 import faults
+import numpy as np
 import pytest
+from scipy import sparse
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from dressi import threads
+from dressi.render.fit import dissection
 from dressi.threads import in_threads, streamed
 from dressi.vk import open_device
 
@@ -82,3 +86,24 @@ def test_the_number_of_threads_is_the_users(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(threads, "cores", lambda: 1)
     together = threading.Barrier(3)
     in_threads(lambda _: together.wait(timeout=30.0), range(3))
+
+
+def blas_threads() -> set[int]:
+    return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
+
+
+def test_the_inverse_factor_of_a_library_user_takes_one_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its many small matrices are slower with more, many times where others work too."""
+    seen: list[set[int]] = []
+    factored = dissection.cholesky
+
+    def cholesky(*args: object, **named: object) -> object:
+        seen.append(blas_threads())
+        return factored(*args, **named)
+
+    monkeypatch.setattr(dissection, "cholesky", cholesky)
+    with threadpool_limits(2, "blas"):
+        dissection.inverse_factor(sparse.identity(5), np.zeros((5, 3)))
+        assert seen == [{1}] and blas_threads() == {2}

@@ -32,6 +32,7 @@ from dressi.render.fit import (
     without_false_bridges,
 )
 from dressi.render.scene import Mesh, icosphere, surface_problems
+from dressi.threads import in_one_blas_thread
 
 EXTENT = 2.0
 """Longest side of the object's box while it is fitted; learning rates are in these units."""
@@ -132,6 +133,7 @@ FAR_ROUND = Round(2500, 128, 150, (16.0, 2.0), (0.3, 0.03), smoothness=20.0)
 """What comes before the others where the start is a sphere: silhouettes pull from afar."""
 
 
+@in_one_blas_thread
 def reconstruct(
     pictures: Pictures, plan: Plan, device: str | int | None = None, movers: Movers | None = None
 ) -> Reconstruction:

@@ -19,6 +19,7 @@ from scipy import sparse
 from scipy.linalg import cholesky, solve_triangular
 
 from dressi.errors import GraphError
+from dressi.threads import in_one_blas_thread
 
 LEAF = 64
 """Vertices up to which a part is not halved again: its columns are dense then. Smaller parts mean
@@ -89,6 +90,7 @@ def _columns(part: _Part, above: IntArray, inverse: Array, out: list[Block]) -> 
             _columns(child, path, longer, out)
 
 
+@in_one_blas_thread
 def inverse_factor(a: sparse.spmatrix, places: npt.ArrayLike) -> sparse.csr_matrix:
     """C, sparse (n, n), with A^-1 = C^T C. Row i belongs to vertex i.
 
