@@ -22,12 +22,14 @@ from dressi.ad.functions.bits import (
     unpack_bits,
 )
 from dressi.ad.functions.bits_at_once import BAND_BITS
+from dressi.ad.functions.group_rows import rows_in_groups
 from dressi.ad.functions.group_sum import group_sums
 from dressi.ad.functions.integer import bit_not
 from dressi.ad.functions.raster_compute import DEPTH32, KEY64, WINNER32, Inner, raster_keys
 from dressi.ad.functions.raster_kbuffer import SLOT_UPDATES, kbuffer_layer
 from dressi.ad.functions.reduce import BLOCK_SUM
 from dressi.ad.functions.select import WHERE, compare, where
+from dressi.ad.functions.sparse import SPMV
 from dressi.ad.functions.vector import swizzle
 from dressi.ad.graph import Function, Variable, topological
 from dressi.ad.peeling import peels, rasterization_of
@@ -67,11 +69,15 @@ def rasterize_in_compute(outputs: Sequence[Variable], int64_atomics: bool) -> li
 
 
 def sum_in_groups(outputs: Sequence[Variable]) -> list[Variable]:
-    """Outputs of a graph in which workgroups reduce images to their sums, in place of pyramids."""
-    if not any(f.op is BLOCK_SUM for f in topological(outputs)):
+    """Outputs of a graph in which workgroups reduce images to their sums, in place of pyramids, and
+    share the long rows of sparse matrices."""
+    if not any(f.op in (BLOCK_SUM, SPMV) for f in topological(outputs)):
         return list(outputs)
 
     def rule(f: Function, new: Replacements) -> Variable | None:
+        if f.op is SPMV:
+            made = rows_in_groups(f, new(f.inputs[0]))
+            return None if made is None else named(made, f.output)
         if f.op is not BLOCK_SUM or f.output.size != (1, 1):
             return None
         # The top of a pyramid; a level that something else reads stays.

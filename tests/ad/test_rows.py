@@ -17,6 +17,7 @@ from op_cases import all_cases, differentiable, instance, projected, weights_lik
 import dressi
 from dressi.ad import F, Variable, build_backward, evaluate, simplify
 from dressi.ad.functions.bits_group import GROUP_DILATE_BITS
+from dressi.ad.functions.group_rows import GROUP_ROWS
 from dressi.ad.functions.group_sum import GROUP_SUM
 from dressi.ad.functions.raster_kbuffer import LAYER
 from dressi.ad.graph import Function, topological
@@ -36,7 +37,7 @@ def rasterizing(int64_atomics: bool) -> list[Op]:
     return [f.op for f in functions if f.op.kind == COMP]
 
 
-HIDDEN = (GROUP_SUM, GROUP_DILATE_BITS, LAYER, *rasterizing(True), *rasterizing(False))
+HIDDEN = (GROUP_SUM, GROUP_ROWS, GROUP_DILATE_BITS, LAYER, *rasterizing(True), *rasterizing(False))
 """Ops that lowering makes; they have no row."""
 ROWS = [*OPS.values(), *HIDDEN]
 
