@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dressi import SGD, DressiAD, F, Variable
+from dressi.ad.functions import group_rows
 from dressi.ad.functions.rows import LONG
 from dressi.ad.vtype import FLOAT, INT, MAT2, VEC2, VEC3, VEC4, VType
 from dressi.packing import Options
@@ -38,7 +39,7 @@ def summed(lengths: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def same(lengths: np.ndarray, got: np.ndarray, want: np.ndarray) -> None:
-    short = lengths <= LONG
+    short = np.flatnonzero(lengths <= LONG)
     assert np.array_equal(got[short], want[short])
     assert np.allclose(got, want, atol=1e-4, rtol=1e-5)
 
@@ -69,8 +70,10 @@ def test_products(order: str, layers: int, lowering: str) -> None:
     mapped = None if layers > 1 else F.linalg.linear_map(matrix, image, (1, n))
     with DressiAD(options=Options(lowering=lowering)) as ad:
         got = ad.recv_img(F.linalg.sparse_matmul(matrix, x)).reshape(layers, n, 3)
+        # Where rows are long in the mean, groups of invocations share the short ones, too.
+        shared = lowering == "compute" and lengths.mean() >= group_rows.LONG
         for layer in range(layers):
-            same(lengths, got[layer], want[layer])
+            same(lengths[:0] if shared else lengths, got[layer], want[layer])
         if mapped is not None:
             same(lengths, ad.recv_img(mapped).reshape(n, 3), want[0])
 
