@@ -80,7 +80,11 @@ def _inlined(reader: Substage, s: Substage, context: Context) -> Substage | None
     if counted is None or counted[1] * reader.n_pixels > MAX_REPEATED:
         return None
     most = MAX_FOLDED
-    if s.n_pixels > 2 * reader.n_pixels and s.domain[0] != reader.domain[0]:
+    shrinks = s.n_pixels > 2 * reader.n_pixels
+    if shrinks and s.lowered and not s.reads_own_pixel_only:
+        # Loads that depend on each other, layer after layer, are left to few invocations.
+        return None
+    if shrinks and s.domain[0] != reader.domain[0]:
         # A reduction: elementwise work only, or the reads of one level times those of the next
         # would be left to a few pixels.
         if s.computed or not s.reads_own_pixel_only:

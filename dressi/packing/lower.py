@@ -85,13 +85,13 @@ def lower(
     if options.compose_scatters and profile is not None and profile.scatters_far:
         composed = compose_scatters(simple, pays_to_compose, behind_a_mask)
         simple = simplified(composed) if composed != simple else simple
-    if raster:
-        simple = rasterize_in_compute(simple, limits.int64_atomics)
-    if in_groups:
+    if in_groups:  # before rasterizations, whose fragments name what they read
         simple = sum_in_groups(simple)
     elif profile is not None and profile.image_loads:  # a CPU driver
         simple = sum_at_once(choose_by_words(simple), SUMMED_AT_ONCE)
         simple = band_at_once(simple, WORDS_AT_ONCE)
+    if raster:
+        simple = rasterize_in_compute(simple, limits.int64_atomics)
     accumulation = EXACT if options.deterministic else ATOMIC
     return [
         v if k < n_raw and in_buffer(v) and not is_exact(v, accumulation) else own_image(v)

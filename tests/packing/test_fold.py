@@ -151,11 +151,12 @@ def test_views_add_no_stages(K: int, preset: str) -> None:
 
 
 @pytest.mark.parametrize("K", [1, 3])
-def test_views_add_no_dispatches(K: int) -> None:
+def test_views_add_two_dispatches(K: int) -> None:
     """What projects the vertices has two readers where the update adds up the gradients of several
-    views: both compute it, as the only one does with one view."""
-    stages = _stages("nvidia", K, "compute")
-    assert len(set(stages)) == 1, stages
+    views: both compute it, as the only one does with one view. What faces and pixels have for the
+    vertices is gathered view by view, before it is added up."""
+    one, *more = _stages("nvidia", K, "compute")
+    assert max(more) <= one + 2, (one, more)
 
 
 def gathered_twice(n: int, layers: int) -> list[list[str]]:
@@ -172,7 +173,8 @@ def gathered_twice(n: int, layers: int) -> list[list[str]]:
 
 def test_two_readers_may_each_compute_what_they_read() -> None:
     few, many = gathered_twice(100, 1), gathered_twice(100, 6)
-    assert len(few) == len(many), (few, many)
+    # Sums over views read what gathers made of each.
+    assert len(few) == len([row for row in many if row != ["sum_layers"]]), (few, many)
     assert not any(set(row) <= {"mul", "sin", "cos"} for row in many), many
 
 

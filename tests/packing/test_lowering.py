@@ -567,3 +567,25 @@ def test_a_choice_by_a_packed_mask_reads_the_words_of_its_other_side(
     data = np.random.default_rng(0).uniform(size=(1, 32, 64, 1))
     data[0, 3, :5] = 0.5
     np.testing.assert_array_equal(*(evaluate([v], {x: data})[0] for v in (y, z)))
+
+
+def test_rows_are_shared_in_front_of_a_rasterization() -> None:
+    """What fragments read of the product, they read of its groups."""
+    n, length = 60, 16
+    m = F.linalg.SparseMatrix(
+        np.arange(n + 1) * length, np.arange(n * length) % n, np.ones(n * length), n
+    )
+    x = Variable(VEC4, (n, 1), requires_grad=True, name="x")
+    product = F.linalg.sparse_matmul(m, x)
+    corners = [F.lookup(product, F.leaf(np.arange(20) * 3 + k, INT)) for k in range(3)]
+    ids = F.rasterize(corners, (40, 30))
+    # What a fragment keeps depends on the product, too.
+    shown = F.resolve(ids, F.lookup(product, ids).x * 0.5, F.lookup(product, ids).y)
+    loss = F.sum(F.lookup(product, shown))
+    gradient = build_backward(loss, [x])[x]
+    for profile in (PRESETS["h200"], None):
+        options = Options(lowering="auto" if profile else "compute")
+        made = lower([loss, gradient], options, profile, NVIDIA)
+        plan = pack(made, [], NVIDIA, options, profile=profile).plan
+        check_plan(plan, NVIDIA)
+        assert "sparse_matmul_groups" in plan_text(plan)
