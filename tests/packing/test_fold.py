@@ -172,10 +172,15 @@ def gathered_twice(n: int, layers: int) -> list[list[str]]:
 
 
 def test_two_readers_may_each_compute_what_they_read() -> None:
-    few, many = gathered_twice(100, 1), gathered_twice(100, 6)
-    # Sums over views read what gathers made of each.
-    assert len(few) == len([row for row in many if row != ["sum_layers"]]), (few, many)
+    few, many = gathered_twice(100, 1), gathered_twice(100, 2)
+    assert len(few) == len(many), (few, many)
     assert not any(set(row) <= {"mul", "sin", "cos"} for row in many), many
+
+
+def test_gathers_of_many_views_are_not_left_to_the_pixels_of_their_sum() -> None:
+    few, many = gathered_twice(100, 2), gathered_twice(100, 6)
+    assert any({"csr_gather", "sum_layers"} <= set(row) for row in few), few
+    assert not any({"csr_gather", "sum_layers"} <= set(row) for row in many), many
 
 
 @pytest.mark.parametrize("preset", ["mali", "minimum"])
