@@ -222,7 +222,8 @@ class Runtime:
                 "this DressiAD is closed\n  hint: read it within its with block, or before close()"
             )
         (self.device.enter if wait else self.device.look)()
-        self.release()
+        if self.orphans or self.evaluations.dead or self.store.dead:
+            self.release()
 
     def release(self) -> None:
         """Free what belonged to Variables that are gone."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -87,11 +87,13 @@ class VJP:
         self._zero = set(self._upstream)  # upstream gradients that are zero
         seeded = [self.outputs[k] for k in self._upstream]
         made = build_vjp(seeded, list(self._upstream.values()), self.wrt)
-        self._gradients = [made.get(x) for x in self.wrt]
+        self._reached = [x for x in self.wrt if x in made]
+        self._gradients = [made[x] for x in self._reached]
         self._leaves = {v.uid for v in leaves([*self.outputs, *made.values()])}
         self._leaves -= {v.uid for v in self._upstream.values()}
         self._held: _Compiled | None = None
         self._ran_at = (-1, -1)
+        self._looked_at, self._newest = -1, -1
         self._rooms = Rooms()
         self.n_forward = 0
         """Times that the forward plan ran."""
@@ -110,14 +112,10 @@ class VJP:
                 self._send(sent)
                 held = self._compiled()
                 now = self._now()
-                rooms: list[Any] = []
                 if now != held.read_at or self._share is not None:
-                    self._run_forward(held, now, held.outputs, lambda: self._make_room(rooms))
+                    self._run_forward(held, now, held.outputs)
                     held.read_at = now
-                else:
-                    self._make_room(rooms)
-                found = zip(held.outputs.values(), self.outputs, rooms, strict=True)
-                return [self._present(*each) for each in found]
+                return self._values(held.outputs, self.outputs)
             finally:
                 self._leave()
 
@@ -142,11 +140,11 @@ class VJP:
                 if now != self._ran_at:
                     self._run_forward(held, now, None)
                 self._submit(held, held.backward, held.gradients)
-                values = iter(held.gradients.values())
-                return [
-                    None if g is None else self._present(next(values), x, None)
-                    for x, g in zip(self.wrt, self._gradients, strict=True)
-                ]
+                values = self._values(held.gradients, self._reached)
+                if len(self._reached) == len(self.wrt):
+                    return values
+                of_leaf = dict(zip(self._reached, values, strict=True))
+                return [of_leaf.get(x) for x in self.wrt]
             finally:
                 self._leave()
 
@@ -173,8 +171,9 @@ class VJP:
 
     def _leave(self) -> None:
         """What was sent is there when a method is left, also by an error."""
-        if not self._runtime.closed:
-            self._runtime.store.uploads.flush()
+        uploads = self._runtime.store.uploads
+        if uploads.waiting and not self._runtime.closed:
+            uploads.flush()
 
     def _send(self, sent: Sequence[tuple[Variable, Any]]) -> None:
         if len(sent) > 1:
@@ -195,29 +194,29 @@ class VJP:
             self._runtime.store.uploads.flush()
             self._runtime.send(leaf, value, (), wait=True)
 
-    def _make_room(self, rooms: list[Any]) -> None:
-        """Append a place for each output."""
-        rooms += [None if self._share is not None else self._rooms.take(v) for v in self.outputs]
-
-    def _present(self, a: Any, v: Variable, room: np.ndarray | None) -> Any:
-        return present(a, v, room) if self._share is None else a
+    def _values(self, reads: Reads | SharedReads, variables: Sequence[Variable]) -> list[Any]:
+        """What the last submit read, as callers may keep it."""
+        values = reads.values()
+        if self._share is not None:
+            return values
+        take = self._rooms.take
+        return [present(a, v, take(v)) for a, v in zip(values, variables, strict=True)]
 
     def _now(self) -> tuple[int, int]:
-        return self._runtime.store.newest(self._leaves), self._runtime.epoch
+        store = self._runtime.store
+        if self._looked_at != store.n_written:  # leaves may be many
+            self._looked_at, self._newest = store.n_written, store.newest(self._leaves)
+        return self._newest, self._runtime.epoch
 
     def _submit(
-        self,
-        held: _Compiled,
-        part: Part | None,
-        reads: Reads | SharedReads | None,
-        meanwhile: Callable[[], object] = lambda: None,
+        self, held: _Compiled, part: Part | None, reads: Reads | SharedReads | None
     ) -> None:
-        """Run what was sent, a plan, and a copy to the host; and ``meanwhile`` beside them."""
+        """Run what was sent, a plan, and a copy to the host."""
         store = self._runtime.store
         if part is not None:
             part.refresh(store)
         after = None if reads is None else reads.turn()
-        held.submits.run(store.uploads.take(), part, after, meanwhile)
+        held.submits.run(store.uploads.take(), part, after)
 
     def _send_upstream(self, upstream: Sequence[Any]) -> None:
         if len(upstream) != len(self.outputs):
@@ -246,12 +245,11 @@ class VJP:
         held: _Compiled,
         now: tuple[int, int],
         reads: Reads | SharedReads | None,
-        meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
         """Run the forward plan where it is old. reads: what to read after it."""
         old = self._ran_at != now
         self._ran_at = (-1, -1)  # also where this is interrupted
-        self._submit(held, held.forward if old else None, reads, meanwhile)
+        self._submit(held, held.forward if old else None, reads)
         self._ran_at = now
         self.n_forward += old
 
@@ -271,7 +269,7 @@ class VJP:
             runtime.with_room(partial(runtime.store.make_resident, leaf))  # no numbers of uniforms
         runtime.store.uploads.flush()  # leaves that follow others are found from what lies there
         runtime.phases.clear()
-        wanted = [*self.outputs, *(g for g in self._gradients if g is not None)]
+        wanted = [*self.outputs, *self._gradients]
         packed, lowered = runtime.pack(wanted, [], "backward", self._upstream.values())
         split = split_changing(packed)
         parts: list[Part] = []
