@@ -263,10 +263,12 @@ class LeafStore:
     def share(self, v: Variable, share: Share, value: Any, noted: bool = True) -> None:
         """``send`` of an array of another library, with ``wait``, unchecked. Leaves derived from it
         stay until something else that they follow is sent. noted: False as in ``overwrite``."""
-        self.make_resident(v)
+        if v.uid not in self._resident:
+            self.make_resident(v)
         self.uploads.shared(v, value, lambda: self.images([v]), share, noted)
         if noted:
-            self._know(v)
+            if v.uid not in self._known:
+                self._know(v)
             self._host.pop(v.uid, None)
             self._images_only.add(v.uid)
             self.version += 1

@@ -82,7 +82,7 @@ class VJP:
         self.outputs, self.wrt = _checked("outputs", outputs), _checked("wrt", wrt)
         _check_differentiable(self.outputs, self.wrt)
         check_graph(self.outputs)
-        self._runtime, self._lock = runtime, lock
+        self._runtime, self._lock, self._uploads = runtime, lock, runtime.store.uploads
         self._upstream = {k: _upstream(v) for k, v in enumerate(self.outputs) if not v.vtype.is_int}
         self._zero = set(self._upstream)  # upstream gradients that are zero
         seeded = [self.outputs[k] for k in self._upstream]
@@ -117,7 +117,8 @@ class VJP:
                     held.read_at = now
                 return self._values(held.outputs, self.outputs)
             finally:
-                self._leave()
+                if self._uploads.waiting:
+                    self._leave()
 
     def backward(
         self, upstream: Sequence[Any], sent: Sequence[tuple[Variable, Any]] = ()
@@ -146,7 +147,8 @@ class VJP:
                 of_leaf = dict(zip(self._reached, values, strict=True))
                 return [of_leaf.get(x) for x in self.wrt]
             finally:
-                self._leave()
+                if self._uploads.waiting:
+                    self._leave()
 
     def parts(self) -> tuple[Part, ...]:
         """Return what lies on the device: the forward and the backward plan, once compiled."""
@@ -171,9 +173,8 @@ class VJP:
 
     def _leave(self) -> None:
         """What was sent is there when a method is left, also by an error."""
-        uploads = self._runtime.store.uploads
-        if uploads.waiting and not self._runtime.closed:
-            uploads.flush()
+        if not self._runtime.closed:
+            self._uploads.flush()
 
     def _send(self, sent: Sequence[tuple[Variable, Any]]) -> None:
         if len(sent) > 1:
@@ -191,7 +192,7 @@ class VJP:
             # Integers are checked on the host, where leaves derived from them and from floats (sent
             # before) are found.
             self._runtime.device.enter()
-            self._runtime.store.uploads.flush()
+            self._uploads.flush()
             self._runtime.send(leaf, value, (), wait=True)
 
     def _values(self, reads: Reads | SharedReads, variables: Sequence[Variable]) -> list[Any]:
@@ -212,11 +213,10 @@ class VJP:
         self, held: _Compiled, part: Part | None, reads: Reads | SharedReads | None
     ) -> None:
         """Run what was sent, a plan, and a copy to the host."""
-        store = self._runtime.store
         if part is not None:
-            part.refresh(store)
+            part.refresh(self._runtime.store)
         after = None if reads is None else reads.turn()
-        held.submits.run(store.uploads.take(), part, after)
+        held.submits.run(self._uploads.take(), part, after)
 
     def _send_upstream(self, upstream: Sequence[Any]) -> None:
         if len(upstream) != len(self.outputs):
@@ -267,7 +267,7 @@ class VJP:
             self.close()
         for leaf in self._upstream.values() if self._share is not None else ():
             runtime.with_room(partial(runtime.store.make_resident, leaf))  # no numbers of uniforms
-        runtime.store.uploads.flush()  # leaves that follow others are found from what lies there
+        self._uploads.flush()  # leaves that follow others are found from what lies there
         runtime.phases.clear()
         wanted = [*self.outputs, *self._gradients]
         packed, lowered = runtime.pack(wanted, [], "backward", self._upstream.values())

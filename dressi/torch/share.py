@@ -176,11 +176,9 @@ class TorchShare:
             self._cuda.between(self._semaphore, signalled, after, stream, batch.start)
         if self._pending:
             self._pending = False
-            lent, self._lent = self._lent, []
-            for room in lent:
+            for room in self._lent:
                 room.is_done = not self.held(room)
-                if not room.is_done:
-                    self._lent.append(room)
+            self._lent = [room for room in self._lent if not room.is_done]
 
     def settle(self) -> None:
         """Wait for the current stream."""
