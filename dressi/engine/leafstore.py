@@ -123,12 +123,12 @@ class LeafStore:
         H, W, *tail) for a leaf that was sent so before. False, with nothing done, for anything
         else, so also for bad data. seen: whether a person may have made the numbers; what looks
         like bytes is warned of then."""
-        if not self.uploads.takes(v, value):
-            return False
-        if seen:
-            say_levels(v, value)
-        self._accept(v, value, True)
-        return True
+        usual = self.uploads.takes(v, value)
+        if usual:
+            if seen:
+                say_levels(v, value)
+            self._accept(v, value, True)
+        return usual
 
     def overwrite(self, v: Variable, value: Any) -> bool:
         """``resend`` of a leaf that nothing on the host reads nor follows, and that no plan reads

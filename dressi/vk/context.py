@@ -371,7 +371,9 @@ class Context:
         self.waited_s += time.perf_counter() - begin
         if result:
             self.check(result, call, what)
-        self.check(lib.vkResetFences(self.device, 1, fence), "vkResetFences", what)
+        result = lib.vkResetFences(self.device, 1, fence)
+        if result:
+            self.check(result, "vkResetFences", what)
 
     def run_once(self, record: Callable[[CData], None], what: str) -> None:
         """Records commands with ``record(command_buffer)``, runs them once and waits."""
