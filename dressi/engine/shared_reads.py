@@ -47,12 +47,12 @@ class SharedReads:
         there is nothing to copy. Raises OutOfMemoryError."""
         if not self._places:
             return None
-        for self._nth, room in enumerate(self._rooms):
-            if not self._share.held(room):
-                break
-        else:
-            self._nth, room = len(self._rooms), self._made()
-            self._rooms.append(room)
+        nth = 0
+        while nth < len(self._rooms) and self._share.held(self._rooms[nth]):
+            nth += 1
+        if nth == len(self._rooms):
+            self._rooms.append(self._made())
+        self._nth, room = nth, self._rooms[nth]
         self._share.take(room)
         return room.transfer
 

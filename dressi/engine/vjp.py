@@ -179,13 +179,14 @@ class VJP:
     def _send(self, sent: Sequence[tuple[Variable, Any]]) -> None:
         if len(sent) > 1:
             sent = sorted(sent, key=lambda pair: pair[0].vtype.is_int)
+        store = self._runtime.store
         for leaf, value in sent:
-            self._put(leaf, value)
+            if self._share is not None or not store.resend(leaf, value, leaf.uid in self._leaves):
+                self._put(leaf, value)
 
     def _put(self, leaf: Variable, value: Any) -> None:
         if self._share is None:
-            if not self._runtime.store.resend(leaf, value, leaf.uid in self._leaves):
-                self._runtime.send(leaf, value, (), wait=True)
+            self._runtime.send(leaf, value, (), wait=True)
         elif not leaf.vtype.is_int:
             self._runtime.share(leaf, self._share, value)
         else:

@@ -104,7 +104,9 @@ class Compiled:
         stands for its values: one that came with them before is the same object.
         """
         with self.ad.lock:
-            send = self._vjp(needs).forward if True in needs or not self._has_state else self._receive
+            send = (
+                self._vjp(needs).forward if True in needs or not self._has_state else self._receive
+            )
             values = self._sending(arrays, needs, tokens, send)
             self._n_calls += 1
             self._current = self._n_calls
