@@ -133,8 +133,10 @@ class LeafStore:
     def overwrite(self, v: Variable, value: Any) -> bool:
         """``resend`` of a leaf that nothing on the host reads nor follows, and that no plan reads
         whose results are kept: no note of it is made."""
-        usual = v.uid in self._images_only and self.uploads.takes(v, value)
+        usual = v.uid in self._known and self.uploads.takes(v, value)
         if usual:
+            if self._host.pop(v.uid, None) is not None:  # a table's: old now
+                self._images_only.add(v.uid)
             self._upload(v, value, True)
         return usual
 
