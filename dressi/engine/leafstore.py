@@ -57,8 +57,7 @@ class LeafStore:
         self._host: dict[int, np.ndarray] = {}  # float32 or int32; of images int32 only
         self._images_only: set[int] = set()  # what was sent lies on the device alone
         self._known: dict[int, weakref.ref[Variable]] = {}
-        self.dead: deque[int] = deque()
-        """What ``release`` frees; filled by the garbage collector, in any thread."""
+        self.dead: deque[int] = deque()  # for ``release``; filled in any thread, as garbage goes
         self._resident: dict[int, _Resident] = {}
         self.n_bytes = 0
         """Bytes of all images of leaves."""
@@ -67,8 +66,7 @@ class LeafStore:
         self._widened: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # int32 and int64 of sources
         self._changed: set[int] = set()
         self._written: dict[int, int] = {}  # count of writes after the last one to each leaf
-        self.n_written = 0
-        """What ``newest`` gives of a leaf that is written now."""
+        self.n_written = 0  # what ``newest`` gives of the leaf that was written last
         self.uploads = Uploads(device, limits)
         """What was sent with ``wait``."""
 
@@ -269,8 +267,7 @@ class LeafStore:
             self.make_resident(v)
         self.uploads.shared(v, value, lambda: self.images([v]), share, noted)
         if noted:
-            if v.uid not in self._known:
-                self._know(v)
+            self._know(v)
             self._host.pop(v.uid, None)
             self._images_only.add(v.uid)
             self.version += 1
@@ -313,9 +310,7 @@ class LeafStore:
 
     def _wide(self, v: Variable) -> np.ndarray:
         """Data of a leaf, integers as int64: the same array as long as they are the same."""
-        array = self._host.get(v.uid)
-        if array is None:
-            array = self.host(v)
+        array = self.host(v)
         if array.dtype != np.int32:
             return array
         known = self._widened.get(v.uid)

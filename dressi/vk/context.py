@@ -232,8 +232,6 @@ class Context:
 
     def look(self) -> None:
         """Raises DeviceError when the device is closed, lost, or belongs to a parent process."""
-        if not (self.closed or self._lost or self._pid != process.pid):
-            return
         if self._pid != process.pid:
             raise DeviceError(
                 f"{self.info.name} was opened by process {self._pid}; this is its forked child "
@@ -242,7 +240,8 @@ class Context:
             )
         if self.closed:
             raise DeviceError(f"{self.info.name} is closed")
-        raise DeviceLostError(self._lost)
+        if self._lost:
+            raise DeviceLostError(self._lost)
 
     def check(self, result: int, call: str, what: str, needed: int = 0, available: int = 0) -> None:
         """Raises the typed error of a failed Vulkan call, naming call and object; returns on
@@ -312,8 +311,7 @@ class Context:
         if self._running and (until is None or self._until is None):
             self.finish(self._running)
         fence = self._fences[0][0] if until is None else self.api.null
-        result = self.api.lib.vkQueueSubmit(self.queue, 1, info, fence)
-        if result:
+        if result := self.api.lib.vkQueueSubmit(self.queue, 1, info, fence):
             self.check(result, "vkQueueSubmit", what)
         self._running, self._until = what, until
 
@@ -371,8 +369,7 @@ class Context:
         self.waited_s += time.perf_counter() - begin
         if result:
             self.check(result, call, what)
-        result = lib.vkResetFences(self.device, 1, fence)
-        if result:
+        if result := lib.vkResetFences(self.device, 1, fence):
             self.check(result, "vkResetFences", what)
 
     def run_once(self, record: Callable[[CData], None], what: str) -> None:
