@@ -47,7 +47,8 @@ class Evaluations:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Key, Evaluation] = OrderedDict()
-        self._dead: deque[Key] = deque()  # filled by the garbage collector, in any thread
+        self.dead: deque[Key] = deque()
+        """What ``release`` closes; filled by the garbage collector, in any thread."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -67,7 +68,7 @@ class Evaluations:
     def add(self, asked: Sequence[Variable], part: Part, lowered: Sequence[Variable]) -> Evaluation:
         """Keep a new one, and close those that do not fit beside it."""
         key = tuple(v.uid for v in asked)
-        dead = self._dead
+        dead = self.dead
 
         def gone(_: object) -> None:
             dead.append(key)
@@ -97,8 +98,8 @@ class Evaluations:
 
     def release(self) -> None:
         """Close those that nobody can ask for any more."""
-        while self._dead:
-            evaluation = self._kept.pop(self._dead.popleft(), None)
+        while self.dead:
+            evaluation = self._kept.pop(self.dead.popleft(), None)
             if evaluation is not None:
                 evaluation.part.executable.close()
 
@@ -107,7 +108,7 @@ class Evaluations:
         for evaluation in self._kept.values():
             evaluation.part.executable.close()
         self._kept.clear()
-        self._dead.clear()
+        self.dead.clear()
 
 
 def _stand_in(v: Variable) -> Variable:

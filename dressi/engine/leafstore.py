@@ -57,7 +57,7 @@ class LeafStore:
         self._host: dict[int, np.ndarray] = {}  # float32 or int32; of images int32 only
         self._images_only: set[int] = set()  # what was sent lies on the device alone
         self._known: dict[int, weakref.ref[Variable]] = {}
-        self._dead: deque[int] = deque()  # filled by the garbage collector, in any thread
+        self.dead: deque[int] = deque()  # for ``release``; filled in any thread, as garbage goes
         self._resident: dict[int, _Resident] = {}
         self.n_bytes = 0
         """Bytes of all images of leaves."""
@@ -66,7 +66,7 @@ class LeafStore:
         self._widened: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # int32 and int64 of sources
         self._changed: set[int] = set()
         self._written: dict[int, int] = {}  # count of writes after the last one to each leaf
-        self._n_written = 0
+        self.n_written = 0  # what ``newest`` gives of the leaf that was written last
         self.uploads = Uploads(device, limits)
         """What was sent with ``wait``."""
 
@@ -121,25 +121,22 @@ class LeafStore:
         H, W, *tail) for a leaf that was sent so before. False, with nothing done, for anything
         else, so also for bad data. seen: whether a person may have made the numbers; what looks
         like bytes is warned of then."""
-        usual = self._is_usual(v, value)
-        if usual and seen:
-            say_levels(v, value)
+        usual = self.uploads.takes(v, value)
         if usual:
+            if seen:
+                say_levels(v, value)
             self._accept(v, value, True)
         return usual
 
     def overwrite(self, v: Variable, value: Any) -> bool:
         """``resend`` of a leaf that nothing on the host reads nor follows, and that no plan reads
         whose results are kept: no note of it is made."""
-        usual = v.uid in self._images_only and self._is_usual(v, value)
+        usual = v.uid in self._known and self.uploads.takes(v, value)
         if usual:
+            if self._host.pop(v.uid, None) is not None:  # a table's: old now
+                self._images_only.add(v.uid)
             self._upload(v, value, True)
         return usual
-
-    def _is_usual(self, v: Variable, value: Any) -> bool:
-        """Whether these are finite float32 of the full shape for a leaf that was sent so before."""
-        usual = isinstance(value, np.ndarray) and value.dtype == np.float32
-        return usual and self.uploads.takes(v, value.shape) and bool(np.isfinite(value).all())
 
     def _accept(self, v: Variable, array: np.ndarray, wait: bool) -> None:
         """Keep checked data of a leaf, and what follows from them."""
@@ -164,7 +161,8 @@ class LeafStore:
     def _keep(self, v: Variable, array: np.ndarray) -> None:
         """What is needed on the host beside the images: numbers for uniforms, indices to be
         checked, tables that derived leaves follow."""
-        self._know(v)
+        if v.uid not in self._known:
+            self._know(v)
         if v.vtype.is_int or v.size[1] == 1:
             self._host[v.uid] = array.astype(np.int32 if v.vtype.is_int else np.float32)
         else:
@@ -172,13 +170,13 @@ class LeafStore:
 
     def _know(self, v: Variable) -> None:
         if v.uid not in self._known:
-            dead, uid = self._dead, v.uid
+            dead, uid = self.dead, v.uid
             self._known[uid] = weakref.ref(v, lambda _: dead.append(uid))
 
     def release(self) -> None:
         """Free what belonged to leaves that are gone."""
-        while self._dead:
-            uid = self._dead.popleft()
+        while self.dead:
+            uid = self.dead.popleft()
             self._known.pop(uid, None)
             self._host.pop(uid, None)
             self._widened.pop(uid, None)
@@ -187,9 +185,10 @@ class LeafStore:
             self._drop(uid)
 
     def _note(self, uids: Iterable[int]) -> None:
-        self._n_written += 1
-        self._changed.update(uids)
-        self._written.update(dict.fromkeys(uids, self._n_written))
+        self.n_written += 1
+        for uid in uids:
+            self._changed.add(uid)
+            self._written[uid] = self.n_written
 
     def newest(self, uids: Iterable[int]) -> int:
         """A number that is another one after each write to one of these leaves by the host, or by
@@ -264,7 +263,8 @@ class LeafStore:
     def share(self, v: Variable, share: Share, value: Any, noted: bool = True) -> None:
         """``send`` of an array of another library, with ``wait``, unchecked. Leaves derived from it
         stay until something else that they follow is sent. noted: False as in ``overwrite``."""
-        self.make_resident(v)
+        if v.uid not in self._resident:
+            self.make_resident(v)
         self.uploads.shared(v, value, lambda: self.images([v]), share, noted)
         if noted:
             self._know(v)
@@ -302,7 +302,7 @@ class LeafStore:
 
     def _derive(self, v: Variable) -> np.ndarray:
         assert v.derived is not None
-        parts = [p for p in (v.derived.source, v.derived.other) if p is not None]
+        parts = v.derived.sources
         if [p for p in parts if p.creator is not None]:
             feeds = {leaf: self.host(leaf) for leaf in leaves(parts)}
             return v.derived.compute(*evaluate(parts, feeds))

@@ -6,7 +6,7 @@ submits that they are part of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
@@ -108,32 +108,24 @@ class Submits:
         before: dict[int, Transfer],
         part: Part | None,
         after: Transfer | None,
-        meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
         """Submit copies to leaves, a plan with the uniforms that it has, a copy to the host, and
-        wait; with a share only its work waits. Without any of them nothing is done. meanwhile: is
-        called while the device works."""
-        halves = [part.executable] if part is not None and not part.is_empty else []
-        parts: list[Any] = [*before.values(), *halves, *([] if after is None else [after])]
-        if not parts:
-            meanwhile()
-            return
-        key = tuple(id(p) for p in parts)
+        wait; with a share only its work waits. Without any of them nothing is done."""
+        executable = None if part is None or part.is_empty else part.executable
+        key = *before.values(), executable, after
         batch = self._kept.get(key)
         if batch is None:
+            parts = [p for p in key if p is not None]
+            if not parts:
+                return
             if len(self._kept) >= KEPT_BATCHES:
                 self._kept.clear()
             timeline = None if self._share is None else self._share.timeline
             batch = self._kept[key] = self._device.batch(parts, timeline)
         if self._share is None:
-            batch.start()
-            try:
-                meanwhile()
-            finally:
-                batch.finish()
+            submit(batch)
         else:
             self._share.run(batch)
-            meanwhile()
 
 
 def n_bytes(part: Part, v: Variable) -> int:

@@ -165,7 +165,10 @@ class Runtime:
 
     def share(self, v: Variable, share: Share, value: Any, noted: bool = True) -> None:
         """Send an array of another library on the same card to a leaf, as ``LeafStore.share``."""
-        self.with_room(lambda: self.store.share(v, share, value, noted))
+        try:
+            self.store.share(v, share, value, noted)
+        except OutOfMemoryError:
+            self.with_room(lambda: self.store.share(v, share, value, noted))
 
     def evaluate(self, asked: tuple[Variable, ...]) -> list[np.ndarray]:
         """Values of computed Variables at the current data of the leaves, by one plan, which is
@@ -222,7 +225,8 @@ class Runtime:
                 "this DressiAD is closed\n  hint: read it within its with block, or before close()"
             )
         (self.device.enter if wait else self.device.look)()
-        self.release()
+        if self.orphans or self.evaluations.dead or self.store.dead:
+            self.release()
 
     def release(self) -> None:
         """Free what belonged to Variables that are gone."""

@@ -47,11 +47,12 @@ class SharedReads:
         there is nothing to copy. Raises OutOfMemoryError."""
         if not self._places:
             return None
-        free = (k for k, room in enumerate(self._rooms) if not self._share.held(room))
-        self._nth = next(free, len(self._rooms))
-        if self._nth == len(self._rooms):
+        nth = 0
+        while nth < len(self._rooms) and self._share.held(self._rooms[nth]):
+            nth += 1
+        if nth == len(self._rooms):
             self._rooms.append(self._made())
-        room = self._rooms[self._nth]
+        self._nth, room = nth, self._rooms[nth]
         self._share.take(room)
         return room.transfer
 

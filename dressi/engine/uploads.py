@@ -7,6 +7,7 @@ into it with no other copy and no submit of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,17 @@ MOST_BYTES = 16 << 20
 of moving more than this is that of the copy itself."""
 
 
+@dataclass
+class _Port:
+    """Host memory of a leaf."""
+
+    transfer: Transfer
+    pixels: np.ndarray | None
+    """Where its pixels are simply written."""
+    shape: tuple[int, ...]
+    """(layers, H, W, *tail)."""
+
+
 class Uploads:
     """Copies to leaves that lie in images already, one per leaf.
 
@@ -32,10 +44,9 @@ class Uploads:
 
     def __init__(self, device: Device, limits: DeviceLimits) -> None:
         self._device, self._limits = device, limits
-        self._transfers: dict[int, Transfer] = {}
-        self._places: dict[int, np.ndarray | None] = {}  # where pixels are simply written
-        self._shapes: dict[int, tuple[int, ...]] = {}  # of the data of float leaves
-        self._waiting: dict[int, Transfer] = {}
+        self._ports: dict[int, _Port] = {}
+        self.waiting: dict[int, Transfer] = {}
+        """What ``take`` gives."""
         self._shared: dict[int, tuple[Transfer, list[Any], Place | None]] = {}
         self._borrowed: dict[int, dict[Place, Transfer]] = {}
         self._numbers: dict[int, int] = {}
@@ -44,28 +55,34 @@ class Uploads:
     def put(self, v: Variable, array: np.ndarray, images: Callable[[], Sequence[Any]]) -> None:
         """Write the data of a leaf, (layers, H, W, *tail), into host memory. images: gives those
         that it lies in; asked once. Raises OutOfMemoryError where there is no host memory."""
-        transfer = self._transfers.get(v.uid)
-        if transfer is None:
+        port = self._ports.get(v.uid)
+        if port is None:
             what = f"upload of {v.label()}"
             transfer = self._device.transfer("upload", images(), what)
-            self._transfers[v.uid] = transfer
             one = v.vtype.n_planes == 1
-            self._places[v.uid] = pixels_of(transfer.views(0), v, self._limits) if one else None
-            if not v.vtype.is_int:
-                self._shapes[v.uid] = (v.layers, v.size[1], v.size[0], *v.vtype.tail)
-        place = self._places[v.uid]
-        if place is not None:
-            copy_pixels(place, array.reshape(place.shape))
+            pixels = pixels_of(transfer.views(0), v, self._limits) if one else None
+            shape = (v.layers, v.size[1], v.size[0], *v.vtype.tail)
+            port = self._ports[v.uid] = _Port(transfer, pixels, shape)
+        if port.pixels is not None:
+            copy_pixels(port.pixels, array.reshape(port.pixels.shape))
         else:
-            planes = [transfer.views(k) for k in range(v.vtype.n_planes)]
+            planes = [port.transfer.views(k) for k in range(v.vtype.n_planes)]
             write_planes(array, v, self._limits, planes)
-        self._waiting[v.uid] = transfer
+        self.waiting[v.uid] = port.transfer
 
-    def takes(self, v: Variable, shape: tuple[int, ...]) -> bool:
-        """Whether ``put`` has host memory for a float leaf already, where pixels are simply
-        written, and this is the shape of its data."""
-        place = self._places.get(v.uid)
-        return place is not None and shape == self._shapes.get(v.uid)
+    def takes(self, v: Variable, value: Any) -> bool:
+        """Whether these are finite float32 of the full shape for a float leaf that ``put`` has host
+        memory for already, where pixels are simply written."""
+        port = self._ports.get(v.uid)
+        return (
+            port is not None
+            and port.pixels is not None
+            and isinstance(value, np.ndarray)
+            and value.dtype == np.float32
+            and value.shape == port.shape
+            and not v.vtype.is_int
+            and bool(np.logical_and.reduce(np.isfinite(value), axis=None))
+        )
 
     def shared(
         self,
@@ -86,7 +103,7 @@ class Uploads:
         place = None if value is None or v.vtype.is_matrix else share.place_of(value, n)
         own = self._shared.get(v.uid)
         if place is not None and (own is None or place is not own[2]):
-            self._waiting[v.uid] = self._borrowing(v, place, images)
+            self.waiting[v.uid] = self._borrowing(v, place, images)
             return
         if own is None:
             own = self._shared[v.uid] = self._opened(v, images, share, n)
@@ -95,7 +112,7 @@ class Uploads:
             share.write(pixels, v, value)
             if own_place is not None:
                 share.wrote(value if again else None, own_place)
-        self._waiting[v.uid] = transfer
+        self.waiting[v.uid] = transfer
 
     def _opened(
         self, v: Variable, images: Callable[[], Sequence[Any]], share: Share, n: int
@@ -128,7 +145,7 @@ class Uploads:
 
     def release(self) -> None:
         """Close copies from memory that its owner has closed, which it waits for."""
-        waiting = {id(t) for t in self._waiting.values()}
+        waiting = {id(t) for t in self.waiting.values()}
         for known in self._borrowed.values():
             for place, transfer in list(known.items()):
                 if place.transfer.closed and id(transfer) not in waiting:
@@ -136,12 +153,12 @@ class Uploads:
 
     def take(self) -> dict[int, Transfer]:
         """Return what waits, by the uid of the leaf; the caller submits it."""
-        waiting, self._waiting = self._waiting, {}
+        waiting, self.waiting = self.waiting, {}
         return waiting
 
     def flush(self) -> None:
         """Submit what waits."""
-        if self._waiting:
+        if self.waiting:
             if self._share is not None:
                 self._share.settle()
             batch = self._device.batch(list(self.take().values()))
@@ -150,17 +167,15 @@ class Uploads:
 
     def forget(self) -> None:
         """Hold nothing any more: the device is closed."""
-        for uid in (*self._transfers, *self._shared, *self._borrowed):
+        for uid in (*self._ports, *self._shared, *self._borrowed):
             self.drop(uid)
 
     def drop(self, uid: int) -> None:
         """Free the host memory of a leaf."""
-        self._waiting.pop(uid, None)
-        self._places.pop(uid, None)
-        self._shapes.pop(uid, None)
+        self.waiting.pop(uid, None)
         self._numbers.pop(uid, None)
-        ends: list[Transfer | None] = [self._transfers.pop(uid, None)]
-        ends.append(self._shared.pop(uid, (None,))[0])
-        for one in (*self._borrowed.pop(uid, {}).values(), *ends):
-            if one is not None:
-                one.close()
+        ends = list(self._borrowed.pop(uid, {}).values())
+        ends += [port.transfer for port in [self._ports.pop(uid, None)] if port is not None]
+        ends += [shared[0] for shared in [self._shared.pop(uid, None)] if shared is not None]
+        for one in ends:
+            one.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -82,16 +82,18 @@ class VJP:
         self.outputs, self.wrt = _checked("outputs", outputs), _checked("wrt", wrt)
         _check_differentiable(self.outputs, self.wrt)
         check_graph(self.outputs)
-        self._runtime, self._lock = runtime, lock
+        self._runtime, self._lock, self._uploads = runtime, lock, runtime.store.uploads
         self._upstream = {k: _upstream(v) for k, v in enumerate(self.outputs) if not v.vtype.is_int}
         self._zero = set(self._upstream)  # upstream gradients that are zero
         seeded = [self.outputs[k] for k in self._upstream]
         made = build_vjp(seeded, list(self._upstream.values()), self.wrt)
-        self._gradients = [made.get(x) for x in self.wrt]
+        self._reached = [x for x in self.wrt if x in made]
+        self._gradients = [made[x] for x in self._reached]
         self._leaves = {v.uid for v in leaves([*self.outputs, *made.values()])}
         self._leaves -= {v.uid for v in self._upstream.values()}
         self._held: _Compiled | None = None
         self._ran_at = (-1, -1)
+        self._looked_at, self._newest = -1, -1
         self._rooms = Rooms()
         self.n_forward = 0
         """Times that the forward plan ran."""
@@ -110,16 +112,13 @@ class VJP:
                 self._send(sent)
                 held = self._compiled()
                 now = self._now()
-                rooms: list[Any] = []
                 if now != held.read_at or self._share is not None:
-                    self._run_forward(held, now, held.outputs, lambda: self._make_room(rooms))
+                    self._run_forward(held, now, held.outputs)
                     held.read_at = now
-                else:
-                    self._make_room(rooms)
-                found = zip(held.outputs.values(), self.outputs, rooms, strict=True)
-                return [self._present(*each) for each in found]
+                return self._values(held.outputs, self.outputs)
             finally:
-                self._leave()
+                if self._uploads.waiting:
+                    self._leave()
 
     def backward(
         self, upstream: Sequence[Any], sent: Sequence[tuple[Variable, Any]] = ()
@@ -142,13 +141,14 @@ class VJP:
                 if now != self._ran_at:
                     self._run_forward(held, now, None)
                 self._submit(held, held.backward, held.gradients)
-                values = iter(held.gradients.values())
-                return [
-                    None if g is None else self._present(next(values), x, None)
-                    for x, g in zip(self.wrt, self._gradients, strict=True)
-                ]
+                values = self._values(held.gradients, self._reached)
+                if len(self._reached) == len(self.wrt):
+                    return values
+                of_leaf = dict(zip(self._reached, values, strict=True))
+                return [of_leaf.get(x) for x in self.wrt]
             finally:
-                self._leave()
+                if self._uploads.waiting:
+                    self._leave()
 
     def parts(self) -> tuple[Part, ...]:
         """Return what lies on the device: the forward and the backward plan, once compiled."""
@@ -174,50 +174,50 @@ class VJP:
     def _leave(self) -> None:
         """What was sent is there when a method is left, also by an error."""
         if not self._runtime.closed:
-            self._runtime.store.uploads.flush()
+            self._uploads.flush()
 
     def _send(self, sent: Sequence[tuple[Variable, Any]]) -> None:
         if len(sent) > 1:
             sent = sorted(sent, key=lambda pair: pair[0].vtype.is_int)
+        store = self._runtime.store
         for leaf, value in sent:
-            self._put(leaf, value)
+            if self._share is not None or not store.resend(leaf, value, leaf.uid in self._leaves):
+                self._put(leaf, value)
 
     def _put(self, leaf: Variable, value: Any) -> None:
         if self._share is None:
-            if not self._runtime.store.resend(leaf, value, leaf.uid in self._leaves):
-                self._runtime.send(leaf, value, (), wait=True)
+            self._runtime.send(leaf, value, (), wait=True)
         elif not leaf.vtype.is_int:
             self._runtime.share(leaf, self._share, value)
         else:
             # Integers are checked on the host, where leaves derived from them and from floats (sent
             # before) are found.
             self._runtime.device.enter()
-            self._runtime.store.uploads.flush()
+            self._uploads.flush()
             self._runtime.send(leaf, value, (), wait=True)
 
-    def _make_room(self, rooms: list[Any]) -> None:
-        """Append a place for each output."""
-        rooms += [None if self._share is not None else self._rooms.take(v) for v in self.outputs]
-
-    def _present(self, a: Any, v: Variable, room: np.ndarray | None) -> Any:
-        return present(a, v, room) if self._share is None else a
+    def _values(self, reads: Reads | SharedReads, variables: Sequence[Variable]) -> list[Any]:
+        """What the last submit read, as callers may keep it."""
+        values = reads.values()
+        if self._share is not None:
+            return values
+        take = self._rooms.take
+        return [present(a, v, take(v)) for a, v in zip(values, variables, strict=True)]
 
     def _now(self) -> tuple[int, int]:
-        return self._runtime.store.newest(self._leaves), self._runtime.epoch
+        store = self._runtime.store
+        if self._looked_at != store.n_written:  # leaves may be many
+            self._looked_at, self._newest = store.n_written, store.newest(self._leaves)
+        return self._newest, self._runtime.epoch
 
     def _submit(
-        self,
-        held: _Compiled,
-        part: Part | None,
-        reads: Reads | SharedReads | None,
-        meanwhile: Callable[[], object] = lambda: None,
+        self, held: _Compiled, part: Part | None, reads: Reads | SharedReads | None
     ) -> None:
-        """Run what was sent, a plan, and a copy to the host; and ``meanwhile`` beside them."""
-        store = self._runtime.store
+        """Run what was sent, a plan, and a copy to the host."""
         if part is not None:
-            part.refresh(store)
+            part.refresh(self._runtime.store)
         after = None if reads is None else reads.turn()
-        held.submits.run(store.uploads.take(), part, after, meanwhile)
+        held.submits.run(self._uploads.take(), part, after)
 
     def _send_upstream(self, upstream: Sequence[Any]) -> None:
         if len(upstream) != len(self.outputs):
@@ -246,12 +246,11 @@ class VJP:
         held: _Compiled,
         now: tuple[int, int],
         reads: Reads | SharedReads | None,
-        meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
         """Run the forward plan where it is old. reads: what to read after it."""
         old = self._ran_at != now
         self._ran_at = (-1, -1)  # also where this is interrupted
-        self._submit(held, held.forward if old else None, reads, meanwhile)
+        self._submit(held, held.forward if old else None, reads)
         self._ran_at = now
         self.n_forward += old
 
@@ -269,9 +268,9 @@ class VJP:
             self.close()
         for leaf in self._upstream.values() if self._share is not None else ():
             runtime.with_room(partial(runtime.store.make_resident, leaf))  # no numbers of uniforms
-        runtime.store.uploads.flush()  # leaves that follow others are found from what lies there
+        self._uploads.flush()  # leaves that follow others are found from what lies there
         runtime.phases.clear()
-        wanted = [*self.outputs, *(g for g in self._gradients if g is not None)]
+        wanted = [*self.outputs, *self._gradients]
         packed, lowered = runtime.pack(wanted, [], "backward", self._upstream.values())
         split = split_changing(packed)
         parts: list[Part] = []

@@ -76,6 +76,8 @@ class Compiled:
         """Shapes of the outputs, with all dimensions."""
         self.shown = tuple(map(_shown, outputs))
         """The same as ``recv_img`` gives them."""
+        self.integers = [k for k, v in enumerate(outputs) if v.vtype.is_int]
+        """Which outputs have no gradient."""
         self._vjps: dict[tuple[bool, ...], VJP] = {}
         # By number of the input what was sent last: its bits, or a token of theirs.
         self._sent: dict[int, object] = {}
@@ -102,7 +104,9 @@ class Compiled:
         stands for its values: one that came with them before is the same object.
         """
         with self.ad.lock:
-            send = self._vjp(needs).forward if any(needs) or not self._has_state else self._receive
+            send = (
+                self._vjp(needs).forward if True in needs or not self._has_state else self._receive
+            )
             values = self._sending(arrays, needs, tokens, send)
             self._n_calls += 1
             self._current = self._n_calls
@@ -143,14 +147,14 @@ class Compiled:
             vjp.close()
 
     def _vjp(self, needs: Sequence[bool]) -> VJP:
-        key = tuple(needs) if any(needs) else ()
-        if key not in self._vjps:
+        key = tuple(needs) if True in needs else ()
+        found = self._vjps.get(key)
+        if found is None:
             wrt = [v for v, needed in zip(self.inputs, key, strict=False) if needed]
-            self.ad.runtime.enter()
-            self._vjps[key] = VJP(
-                self.ad.runtime, self.ad.lock, self.outputs, wrt, share=self.share
-            )
-        return self._vjps[key]
+            runtime, lock = self.ad.runtime, self.ad.lock
+            runtime.enter()
+            found = self._vjps[key] = VJP(runtime, lock, self.outputs, wrt, share=self.share)
+        return found
 
     def _receive(self, changed: Sequence[tuple[Variable, np.ndarray]]) -> list[np.ndarray]:
         for leaf, array in changed:
@@ -170,10 +174,10 @@ class Compiled:
             raise GraphError(f"{len(arrays)} arrays for {len(self.inputs)} inputs")
         self._current = -1
         try:
-            needs = needs or (False,) * len(arrays)
             if self.share is not None:
-                return send(self._changed_tensors(self._all_taken(arrays), self.share))
-            return send(self._changed(arrays, needs, tokens or (None,) * len(arrays)))
+                return send(self._changed_tensors(arrays, self.share))
+            no = (False,) * len(arrays)
+            return send(self._changed(arrays, needs or no, tokens or (None,) * len(arrays)))
         except BaseException:
             self._sent.clear()
             self._seen.clear()
@@ -184,17 +188,12 @@ class Compiled:
         is not shared. Arrays and None as they are."""
         if not isinstance(t, torch.Tensor):
             return t
-        if self.share is not None:
-            return t.detach() if t.requires_grad and torch.is_grad_enabled() else t
-        if t.requires_grad:
+        if t.requires_grad and (self.share is None or torch.is_grad_enabled()):
             t = t.detach()
+        if self.share is not None:
+            return t
         a = (t if t.is_cpu else t.cpu()).numpy()
-        full = v.layers, v.size[1], v.size[0], *v.vtype.tail
-        return a if a.shape == full else a.reshape(full)
-
-    def _all_taken(self, tensors: Sequence[Any]) -> list[Any]:
-        """The same of all inputs."""
-        return [self._taken(t, v) for t, v in zip(tensors, self.inputs, strict=True)]
+        return a.reshape(v.layers, v.size[1], v.size[0], *v.vtype.tail)
 
     def _changed_tensors(
         self, tensors: Sequence[Any], share: TorchShare
@@ -207,7 +206,10 @@ class Compiled:
             if known is not None and known.holds(t):
                 continue
             self._seen[k] = share.seen(t)
-            changed += self._changed_integers(k, v, t) if v.vtype.is_int else [(v, t)]
+            if v.vtype.is_int:
+                changed += self._changed_integers(k, v, t)
+            else:
+                changed.append((v, self._taken(t, v)))
         return changed
 
     def _changed_integers(
@@ -267,7 +269,7 @@ def apply(
     if True not in needs:
         values, _ = compiled.forward(tensors, (), tokens)
         return _tensors(values, shapes or compiled.shown)
-    return _Call.apply((compiled, needs, tokens, shapes), *tensors)
+    return _Call.apply((compiled, needs, tokens, shapes or compiled.shown), *tensors)
 
 
 class _Call(torch.autograd.Function):
@@ -276,26 +278,25 @@ class _Call(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        call_of: tuple[Compiled, tuple[bool, ...], Sequence[object], Shapes | None],
+        call_of: tuple[Compiled, tuple[bool, ...], Sequence[object], Shapes],
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         compiled, needs, tokens, shapes = call_of  # as one: each argument costs time
         ctx.set_materialize_grads(False)
         values, call = compiled.forward(tensors, needs, tokens)
-        ctx.compiled, ctx.call, ctx.needs, ctx.tokens = compiled, call, needs, tokens
+        ctx.call_of = compiled, call, needs, tokens
         ctx.save_for_backward(*tensors)
-        out = _tensors(values, shapes or compiled.shown)
-        integers = [t for t in out if not t.is_floating_point()]
-        if integers:
-            ctx.mark_non_differentiable(*integers)
+        out = _tensors(values, shapes)
+        if compiled.integers:
+            ctx.mark_non_differentiable(*[out[k] for k in compiled.integers])
         return out
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[Any, ...]:
         tensors = ctx.saved_tensors
         twice = torch.is_grad_enabled()
-        compiled: Compiled = ctx.compiled
-        found = compiled.backward(ctx.call, tensors, ctx.needs, upstream, ctx.tokens)
+        compiled, call, needs, tokens = ctx.call_of
+        found = compiled.backward(call, tensors, needs, upstream, tokens)
         out = [None if g is None else _like(g, t) for g, t in zip(found, tensors, strict=True)]
         if twice:
             kept = [t for t in (*tensors, *upstream) if t is not None and t.requires_grad]
@@ -327,7 +328,7 @@ def _like(gradient: Any, t: torch.Tensor) -> torch.Tensor:
 
 def _tensors(values: Sequence[Any], shapes: Shapes) -> tuple[torch.Tensor, ...]:
     """Arrays of ``Compiled`` as tensors of these shapes."""
-    return tuple([_tensor(a, shape) for a, shape in zip(values, shapes, strict=True)])
+    return tuple(map(_tensor, values, shapes))
 
 
 def _shown(v: Variable) -> tuple[int, ...]:

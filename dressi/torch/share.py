@@ -176,11 +176,9 @@ class TorchShare:
             self._cuda.between(self._semaphore, signalled, after, stream, batch.start)
         if self._pending:
             self._pending = False
-            lent, self._lent = self._lent, []
-            for room in lent:
+            for room in self._lent:
                 room.is_done = not self.held(room)
-                if not room.is_done:
-                    self._lent.append(room)
+            self._lent = [room for room in self._lent if not room.is_done]
 
     def settle(self) -> None:
         """Wait for the current stream."""
@@ -322,21 +320,17 @@ class Seen:
     and so without waiting for the card. What is written through ``.data`` is not seen."""
 
     def __init__(self, t: torch.Tensor) -> None:
-        self._tensor = t.detach()  # keeps the memory, so that no other tensor is there
+        self._tensor = own = t.detach()  # keeps the memory, so that no other tensor is there
         self._version = -1 if t.is_inference() else t._version  # that of inference has none
+        self._kind = own.data_ptr(), own.shape, own.stride(), own.dtype, own.device
 
     def holds(self, t: torch.Tensor) -> bool:
         """Whether it is that tensor, or a view of all of it, unchanged."""
-        own = self._tensor
         return (
             self._version >= 0
-            and t.data_ptr() == own.data_ptr()
-            and t.shape == own.shape
             and not t.is_inference()
             and t._version == self._version
-            and t.stride() == own.stride()
-            and t.dtype == own.dtype
-            and t.device == own.device
+            and (t.data_ptr(), t.shape, t.stride(), t.dtype, t.device) == self._kind
         )
 
 

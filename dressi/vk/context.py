@@ -311,8 +311,8 @@ class Context:
         if self._running and (until is None or self._until is None):
             self.finish(self._running)
         fence = self._fences[0][0] if until is None else self.api.null
-        result = self.api.lib.vkQueueSubmit(self.queue, 1, info, fence)
-        self.check(result, "vkQueueSubmit", what)
+        if result := self.api.lib.vkQueueSubmit(self.queue, 1, info, fence):
+            self.check(result, "vkQueueSubmit", what)
         self._running, self._until = what, until
 
     def finish(self, what: str) -> None:
@@ -367,8 +367,10 @@ class Context:
             call = "vkWaitForFences"
             result = lib.vkWaitForFences(self.device, 1, fence, 1, WAIT_NS)
         self.waited_s += time.perf_counter() - begin
-        self.check(result, call, what)
-        self.check(lib.vkResetFences(self.device, 1, fence), "vkResetFences", what)
+        if result:
+            self.check(result, call, what)
+        if result := lib.vkResetFences(self.device, 1, fence):
+            self.check(result, "vkResetFences", what)
 
     def run_once(self, record: Callable[[CData], None], what: str) -> None:
         """Records commands with ``record(command_buffer)``, runs them once and waits."""

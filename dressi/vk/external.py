@@ -142,7 +142,10 @@ class Timeline:
         self.handle = self._owned.create("Semaphore", info, "timeline")
         self._before, self._after = api.ffi.new("uint64_t[1]"), api.ffi.new("uint64_t[1]")
         self._wanted, self._count = api.ffi.new("uint64_t[1]"), api.ffi.new("uint64_t[1]")
-        self._reached = 0
+        self.reached = 0
+        """What it is known to have come to."""
+        self.last = 0
+        """What the last submit signals."""
         self._ask = _function(ctx, "vkGetSemaphoreCounterValueKHR")
         self._wait = _function(ctx, "vkWaitSemaphoresKHR")
         self._arena = Arena(api)
@@ -193,29 +196,25 @@ class Timeline:
         """Return (before, after) of the next submit: numbers that no earlier one had. waits: for
         the other library to signal ``before``; else it is only after the submits before it."""
         self.waits = waits
-        self._before[0] = self._after[0] + 1
-        self._after[0] = self._before[0] + 1
-        return int(self._before[0]), int(self._after[0])
-
-    @property
-    def last(self) -> int:
-        """What the last submit signals."""
-        return int(self._after[0])
+        before, self.last = self.last + 1, self.last + 2
+        self._before[0], self._after[0] = before, self.last
+        return before, self.last
 
     def wait(self, value: int | None = None) -> None:
         """Wait until it has reached a number, default that of the last submit. Ctrl-C is raised in
         between."""
         wanted = self.last if value is None else value
-        if wanted <= self._reached:
+        if wanted <= self.reached:
             return
         ctx, begin = self._ctx, time.perf_counter()
         self._wanted[0], result = wanted, TIMEOUT
         ctx.check(self._ask(ctx.device, self.handle, self._count), "vkGetSemaphoreCounterValue", "")
-        while self._count[0] < wanted and result == TIMEOUT:
-            result = self._wait(ctx.device, self._wait_info, WAIT_NS)
+        if self._count[0] < wanted:
+            while result == TIMEOUT:
+                result = self._wait(ctx.device, self._wait_info, WAIT_NS)
+            ctx.check(result, "vkWaitSemaphores", "a timeline")
         ctx.waited_s += time.perf_counter() - begin
-        ctx.check(result, "vkWaitSemaphores", "a timeline")
-        self._reached = wanted
+        self.reached = max(wanted, int(self._count[0]))
 
     def at_close(self, undo: Callable[[], None]) -> None:
         """Call something before it is destroyed."""

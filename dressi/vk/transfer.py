@@ -304,10 +304,7 @@ class Batch:
         timeline, while earlier batches of it may run that have no part in common with this one.
         Raises DeviceError as the parts do, and when the device is closed."""
         timeline = self._timeline
-        if timeline is None:
-            self._ctx.enter()
-        else:
-            self._ctx.look()
+        self._ctx.look()
         generation = self._store.generation
         if self._checked_at != generation:
             for part in self._parts:
@@ -316,10 +313,9 @@ class Batch:
         if timeline is None:
             self._ctx.start(self._info[0], self._what)
             return
-        busy = 0
-        for part in self._parts:
-            busy = max(busy, part.busy_until)
-        timeline.wait(busy)
+        busy = max([part.busy_until for part in self._parts])
+        if busy > timeline.reached:
+            timeline.wait(busy)
         for part in self._parts:
             part.busy_until = timeline.last
         info = self._info if timeline.waits else self._unordered
