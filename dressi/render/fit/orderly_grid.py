@@ -48,7 +48,7 @@ def even_isosurface(values: Floats, low: Floats, spacing: float, name: str) -> M
     nearest = np.ravel_multi_index(at, values.shape)
     made = merged(raw, nearest)
     thin = thin_points(values > 0.0)
-    if thin.any():
+    if thin.any() and not _folded(made).any():  # what is folded is made anew
         lost = thin & (winding_numbers(made.positions, made.faces, low, spacing, values.shape) < 1)
         alone = np.flatnonzero(ndimage.binary_dilation(lost, np.ones((3, 3, 3), bool))[at])
         nearest[alone] = values.size + alone
