@@ -73,7 +73,8 @@ def remeshed(mesh: Mesh, faces: int) -> Mesh:
     """
     first = made = evenly(mesh, faces)
     most, edge = _holes(mesh), edge_for(mesh, faces)
-    if in_order(first) and _holes(first) <= most and not lost(mesh, first, edge).any():
+    settled = in_order(first) and _holes(first) <= most
+    if settled and not lost(mesh, first, edge).any():
         return first
     lengths = np.full(len(mesh.positions), edge)
     for halvings in range(FINER + 1):
@@ -82,6 +83,8 @@ def remeshed(mesh: Mesh, faces: int) -> Mesh:
             if halvings > 1 and np.array_equal(before, lengths):
                 break
             made = remesh(mesh, lengths, 5)  # keeps sharp rims, at the same lengths, too
+        elif settled:
+            continue  # there is nothing to untangle
         found = _untangled(made, most, rebuild=False)
         # Shorter edges once: more often they cost more than they give back.
         if found is not None and (halvings or not lost(mesh, found, edge).any()):
