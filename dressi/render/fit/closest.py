@@ -131,7 +131,9 @@ class SurfaceTree:
     what: str = "SurfaceTree"
 
     @staticmethod
-    def of(positions: npt.ArrayLike, faces: npt.ArrayLike, what: str = "SurfaceTree") -> SurfaceTree:
+    def of(
+        positions: npt.ArrayLike, faces: npt.ArrayLike, what: str = "SurfaceTree"
+    ) -> SurfaceTree:
         """Return the tree of a mesh. positions: (V, 3). faces: (F, 3) int. Raises GraphError
         (shapes, no faces, NaN, index out of range)."""
         vertices, index = np.asarray(positions, dtype=np.float64), np.asarray(faces)

@@ -1,8 +1,8 @@
 """Vertices of a surface merged in groups: what marching through a grid leaves, made even.
 
 In: a closed mesh and a group per vertex. Out: the mesh with one vertex per connected part of a
-group, where that keeps the topology and turns no face over (regularised marching tetrahedra: Treece,
-Prager and Gee 1999, with other tests).
+group, where that keeps the topology and turns no face over. Groups of the points of a grid make
+regularised marching tetrahedra of marching ones (Treece, Prager and Gee 1999, with other tests).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def merged(mesh: Mesh, group: npt.NDArray[np.integer]) -> Mesh:
 
 
 def _parts(faces: Ints, group: npt.NDArray[np.integer]) -> tuple[Ints, Bools]:
-    """Return the connected part of its group that each vertex is in, (V,), and which parts are disks
-    of more vertices than one: connected, with an Euler number of 1."""
+    """Return the connected part of its group that each vertex is in, (V,), and which parts, of
+    several vertices, are disks: their Euler number is 1."""
     n = len(group)
     i, j = faces.ravel(), faces[:, [1, 2, 0]].ravel()
     within = (i < j) & (group[i] == group[j])  # each edge once: its other face has it as j, i
