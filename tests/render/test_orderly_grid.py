@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from dressi.render.fit.edits import without_slivers
 from dressi.render.fit.isosurface import isosurface
-from dressi.render.fit.orderly_grid import orderly_isosurface
+from dressi.render.fit.orderly_grid import even_isosurface, orderly_isosurface
 from dressi.render.fit.winding import winding_numbers
 from dressi.render.scene import surface_problems
 
@@ -39,14 +38,14 @@ def sponge() -> np.ndarray:
 @pytest.mark.parametrize("make", [leaf, sponge])
 def test_what_folds_at_the_size_of_a_cell_comes_out_in_order(make) -> None:
     values = make()
-    assert len(surface_problems(without_slivers(isosurface(values), 0.4)).flipped_faces) > 0
-    made = orderly_isosurface(values, LOW, 1.0, 0.4, "made")
+    assert len(surface_problems(even_isosurface(values, LOW, 1.0, "made")).flipped_faces) > 0
+    made = orderly_isosurface(values, LOW, 1.0, "made")
     found = surface_problems(made)
     assert found.is_embedded and found.is_closed
 
 
 def test_a_thin_sheet_stays_where_it_is() -> None:
-    made = orderly_isosurface(leaf(), LOW, 1.0, 0.4, "made")
+    made = orderly_isosurface(leaf(), LOW, 1.0, "made")
     assert surface_problems(made).n_components == 1 and surface_problems(made).genus == 0
     box = np.ptp(made.positions, axis=0)
     wanted = np.ptp(isosurface(leaf()).positions, axis=0)
@@ -66,7 +65,7 @@ def wire(radius: float) -> np.ndarray:
 @pytest.mark.parametrize("radius", [0.4, 0.5, 0.6])
 def test_smoothing_keeps_the_points_of_a_thin_wire_inside(radius: float) -> None:
     values = wire(radius)
-    made = orderly_isosurface(values, LOW, 1.0, 0.4, "made")
+    made = orderly_isosurface(values, LOW, 1.0, "made")
     found = surface_problems(made)
     assert found.is_embedded and found.is_closed
     numbers = winding_numbers(made.positions, made.faces, LOW, 1.0, values.shape)
@@ -74,6 +73,6 @@ def test_smoothing_keeps_the_points_of_a_thin_wire_inside(radius: float) -> None
 
 
 def test_a_surface_without_folds_is_the_grids() -> None:
-    made = orderly_isosurface(ball(), LOW, 1.0, 0.4, "made")
-    plain = without_slivers(isosurface(ball()), 0.4)
+    made = orderly_isosurface(ball(), LOW, 1.0, "made")
+    plain = even_isosurface(ball(), LOW, 1.0, "made")
     assert np.array_equal(made.positions, plain.positions)

@@ -18,7 +18,6 @@ from dressi.render.fit.edits import (
     flip_uneven,
     split_long,
     with_creases,
-    without_slivers,
 )
 from dressi.render.scene import Mesh, area_normals, icosphere, subdivide, surface_problems
 from dressi.render.scene.half_edges import EdgeTable
@@ -158,15 +157,6 @@ def test_creases_are_the_sharp_edges_in_long_chains():
     assert len(surface.creases) == 12 * 4
     assert np.bincount(surface.rank).tolist() == [6 * 9, 12 * 3, 8]
     assert len(with_creases(working(box, 10.0), 50.0).creases) == 0  # shorter than four lengths
-
-
-def test_slivers_go_and_the_topology_stays():
-    mesh = torus()
-    spacing = 2.4 / 30
-    made = without_slivers(mesh, 0.4 * spacing)
-    before, after = ((edge_lengths(m)[0] < 0.4 * spacing).sum() for m in (mesh, made))
-    assert before > 1000 and after < 0.5 * before  # of the others neighbours would turn
-    assert surface_problems(made).genus == 1
 
 
 def test_adaptive_lengths_are_short_where_the_surface_bends():

@@ -15,6 +15,7 @@ from dressi.render.fit import (
     ssim,
     surface_metrics,
 )
+from dressi.render.fit.closest import SurfaceTree
 from dressi.render.scene import Mesh, icosphere, surface_area
 
 
@@ -52,6 +53,20 @@ def test_closest_points_agree_with_a_search_through_all_triangles():
         assert distance[i] == pytest.approx(apart.min(), abs=1e-12)
         assert apart[face[i]] == pytest.approx(apart.min(), abs=1e-12)
         assert foot[i] == pytest.approx(every[face[i]], abs=1e-9)
+
+
+@pytest.mark.parametrize("near_enough", [0.05, 0.5])
+def test_a_search_may_end_where_something_is_near_enough(near_enough):
+    rng = np.random.default_rng(3)
+    corners = rng.normal(size=(300, 1, 3)) + rng.normal(size=(300, 3, 3)) * 0.3
+    tree = SurfaceTree.of(corners.reshape(-1, 3), np.arange(900).reshape(-1, 3))
+    points = rng.normal(size=(400, 3))
+    exact, found = tree.closest(points), tree.closest(points, near_enough)
+    far = exact.distance > near_enough
+    assert 0 < far.sum() < 400
+    assert np.array_equal(found.distance[far], exact.distance[far])
+    assert (found.distance[~far] <= near_enough).all()
+    assert (found.distance > exact.distance).any()  # there the search was spared
 
 
 def test_samples_lie_on_their_faces_and_every_face_gets_its_share():

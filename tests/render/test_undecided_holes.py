@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dressi.render.fit.isosurface import isosurface
-from dressi.render.fit.undecided_holes import euler_number, without_undecided_holes
+from dressi.render.fit.undecided_holes import euler_gains, without_undecided_holes
 from dressi.render.scene import surface_problems
 
 SHAPE = (17, 17, 9)
@@ -48,6 +48,21 @@ def test_dents_and_gaps_between_parts_stay() -> None:
     apart[8] = -0.1  # two halves, a cell apart
     for given in (values, apart):
         assert np.array_equal(without_undecided_holes(given, PIXEL), given)
+
+
+def euler_number(inside: np.ndarray) -> int:
+    return int(euler_gains(np.zeros(inside.shape, bool), inside.astype(int))[1])
+
+
+def test_parts_change_the_euler_number_each_by_itself() -> None:
+    ring = plate(1.2) > 0.0
+    plug, piece = np.zeros((2, *ring.shape), bool)
+    plug[7:10, 7:10, 2:7] = ~ring[7:10, 7:10, 2:7]
+    piece[0, 0, 0] = True
+    assert euler_gains(ring, plug * 2 + piece * 1).tolist() == [0, 1, 1]
+    bridge = np.zeros(ring.shape, bool)
+    bridge[8, 7:10, 4] = ~ring[8, 7:10, 4]  # across the hole: two holes
+    assert euler_gains(ring, bridge.astype(int)).tolist() == [0, -1]
 
 
 def test_the_euler_number_counts_parts_holes_and_cavities() -> None:

@@ -18,6 +18,7 @@ from scipy.spatial import cKDTree
 
 from dressi.errors import DressiError
 from dressi.render.fit import remesh, retreat, untangle
+from dressi.render.fit.closest import SurfaceTree
 from dressi.render.fit.metrics import distance_to_surface
 from dressi.render.fit.orderly_grid import shell
 from dressi.render.fit.remeshing import mean_edge_length
@@ -36,6 +37,9 @@ other than its edges are long come apart with shorter ones."""
 
 OPPOSITE = -0.5
 """Cosine between normals of two sides of a thin part, at most: 120 degrees, a wedge of 60."""
+
+_ROWS = 4096
+"""Vertices whose neighbours are listed at a time: a hundred each, or thousands in a fine mesh."""
 
 NEAR = 0.02
 """Parts of the longest side of its box that untangling may move a given start."""
@@ -69,7 +73,8 @@ def remeshed(mesh: Mesh, faces: int) -> Mesh:
     """
     first = made = evenly(mesh, faces)
     most, edge = _holes(mesh), edge_for(mesh, faces)
-    if in_order(first) and _holes(first) <= most and not lost(mesh, first, edge).any():
+    settled = in_order(first) and _holes(first) <= most
+    if settled and not lost(mesh, first, edge).any():
         return first
     lengths = np.full(len(mesh.positions), edge)
     for halvings in range(FINER + 1):
@@ -78,6 +83,8 @@ def remeshed(mesh: Mesh, faces: int) -> Mesh:
             if halvings > 1 and np.array_equal(before, lengths):
                 break
             made = remesh(mesh, lengths, 5)  # keeps sharp rims, at the same lengths, too
+        elif settled:
+            continue  # there is nothing to untangle
         found = _untangled(made, most, rebuild=False)
         # Shorter edges once: more often they cost more than they give back.
         if found is not None and (halvings or not lost(mesh, found, edge).any()):
@@ -94,16 +101,18 @@ def lost(mesh: Mesh, made: Mesh, edge: float) -> npt.NDArray[np.bool_]:
     the mesh: rims and tips whose two sides an edge has joined. Thin is what has a side that faces
     the other way within an edge, or two of the mesh's own; corners of thick parts are only cut off.
     """
-    away = distance_to_surface(mesh.positions, made.positions, made.faces) > 0.5 * edge
+    tree = SurfaceTree.of(made.positions, made.faces)
+    away = tree.closest(mesh.positions, 0.5 * edge).distance > 0.5 * edge
     rows, normals = np.flatnonzero(away), vertex_normals(mesh.positions, mesh.faces)
     reach = max(edge, 2.0 * mean_edge_length(mesh))
-    around = cKDTree(mesh.positions).query_ball_point(mesh.positions[rows], reach)
-    thin = [
-        bool((normals[near] @ normals[k] < OPPOSITE).any())
-        for k, near in zip(rows, around, strict=True)
-    ]
-    away[rows] = thin
-    return away
+    thin, everything = np.zeros(len(away), bool), cKDTree(mesh.positions)
+    for start in range(0, len(rows), _ROWS):
+        part = rows[start : start + _ROWS]
+        near = cKDTree(mesh.positions[part])
+        pairs = near.sparse_distance_matrix(everything, reach, output_type="ndarray")
+        i, j = part[pairs["i"]], pairs["j"]
+        thin[i[np.einsum("pi,pi->p", normals[i], normals[j]) < OPPOSITE]] = True
+    return thin
 
 
 def shorter_where_wrong(

@@ -8,6 +8,7 @@ where its box is farther than what is already known.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +16,14 @@ import numpy.typing as npt
 from scipy.spatial import cKDTree
 
 from dressi.errors import GraphError
+from dressi.threads import in_threads
 
 Points = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 
 _LEAF = 4  # triangles per leaf: smaller ones cost levels, larger ones exact tests
 _PAIRS = 200_000  # pairs of points and boxes at a time: about 50 MB
+_POINTS = 8192  # points that a thread takes at a time
 
 
 class Closest(NamedTuple):
@@ -107,21 +110,68 @@ def _tree(corners: Points) -> _Tree:
     return _Tree(order, tuple(levels), starts)
 
 
-def _checked(
-    points: npt.ArrayLike, positions: npt.ArrayLike, faces: npt.ArrayLike, what: str
-) -> tuple[Points, Points]:
-    """Return points (N, 3) and corners (F, 3, 3), or raise GraphError."""
-    p = np.asarray(points, dtype=np.float64)
-    vertices, index = np.asarray(positions, dtype=np.float64), np.asarray(faces)
-    for label, table in (("points", p), ("mesh_positions", vertices), ("faces", index)):
+def _check_tables(what: str, **tables: npt.NDArray) -> None:
+    """Raise GraphError unless all tables are (N, 3), not empty, and finite."""
+    for label, table in tables.items():
         if table.ndim != 2 or table.shape[1] != 3 or len(table) == 0:
             raise GraphError(f"{what}: {label} must be (N, 3), N > 0, got {table.shape}")
         if not np.isfinite(table).all():
             row = int((~np.isfinite(table).all(axis=1)).argmax())
             raise GraphError(f"{what}: row {row} of {label} is not finite")
-    if index.min() < 0 or index.max() >= len(vertices):
-        raise GraphError(f"{what}: faces index beyond {len(vertices)} vertices")
-    return p, vertices[index]
+
+
+@dataclass(frozen=True, eq=False)
+class SurfaceTree:
+    """A surface that many points are near, prepared once for any number of searches.
+
+    corners: (F, 3, 3) of its faces, float64, world units. what: names the caller in errors.
+    """
+
+    corners: Points
+    what: str = "SurfaceTree"
+
+    @staticmethod
+    def of(
+        positions: npt.ArrayLike, faces: npt.ArrayLike, what: str = "SurfaceTree"
+    ) -> SurfaceTree:
+        """Return the tree of a mesh. positions: (V, 3). faces: (F, 3) int. Raises GraphError
+        (shapes, no faces, NaN, index out of range)."""
+        vertices, index = np.asarray(positions, dtype=np.float64), np.asarray(faces)
+        _check_tables(what, mesh_positions=vertices, faces=index)
+        if index.min() < 0 or index.max() >= len(vertices):
+            raise GraphError(f"{what}: faces index beyond {len(vertices)} vertices")
+        return SurfaceTree(vertices[index], what)
+
+    @cached_property
+    def _centroids(self) -> cKDTree:
+        return cKDTree(self.corners.mean(axis=1))
+
+    @cached_property
+    def _boxes(self) -> _Tree:
+        return _tree(self.corners)
+
+    def closest(self, points: npt.ArrayLike, near_enough: float = 0.0) -> Closest:
+        """Return the closest point of the surface for each point, its face and its distance.
+
+        points: (N, 3). near_enough: a distance at and below which what is found first will do;
+        above it, and with 0, no triangle is skipped that could be closer. World units. Raises
+        GraphError (shape, no points, NaN).
+        """
+        p = np.asarray(points, dtype=np.float64)
+        _check_tables(self.what, points=p)
+        face = np.asarray(self._centroids.query(p)[1], dtype=np.int64)
+        best, foot = feet_on_triangles(p, *np.moveaxis(self.corners[face], 1, 0))
+        far = np.flatnonzero(best > near_enough**2)
+
+        def walk(rows: Rows) -> None:
+            found = best[rows], face[rows], foot[rows]
+            _walk(boxes, self.corners, p[rows], *found)
+            best[rows], face[rows], foot[rows] = found
+
+        if len(far):
+            boxes = self._boxes  # made before the threads ask for it
+            in_threads(walk, [far[i : i + _POINTS] for i in range(0, len(far), _POINTS)])
+        return Closest(np.sqrt(best), face, foot)
 
 
 def closest_on_surface(
@@ -133,19 +183,7 @@ def closest_on_surface(
     triangle is skipped that could be closer. Raises GraphError (shapes, no points, no faces, NaN,
     index out of range).
     """
-    return _search(points, mesh_positions, faces, "closest_on_surface")
-
-
-def _search(
-    points: npt.ArrayLike, positions: npt.ArrayLike, faces: npt.ArrayLike, what: str
-) -> Closest:
-    p, corners = _checked(points, positions, faces, what)
-    tree = _tree(corners)
-    _, near = cKDTree(corners.mean(axis=1)).query(p)
-    face = np.asarray(near, dtype=np.int64)
-    best, foot = feet_on_triangles(p, *np.moveaxis(corners[face], 1, 0))
-    _walk(tree, corners, p, best, face, foot)
-    return Closest(np.sqrt(best), face, foot)
+    return SurfaceTree.of(mesh_positions, faces, "closest_on_surface").closest(points)
 
 
 def _walk(tree: _Tree, corners: Points, p: Points, best: Points, face: Rows, foot: Points) -> None:
@@ -197,7 +235,7 @@ def distance_to_surface(
     points: (N, 3). mesh_positions: (V, 3). faces: (F, 3) int. World units, never negative.
     Raises GraphError (shapes, no points, no faces, NaN, index out of range).
     """
-    return _search(points, mesh_positions, faces, "distance_to_surface").distance
+    return SurfaceTree.of(mesh_positions, faces, "distance_to_surface").closest(points).distance
 
 
 def mean_distance_to_surface(

@@ -16,7 +16,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from dressi.render.scene.half_edges import EdgeTable
-from dressi.render.scene.mesh import Mesh, area_normals, int32_indices, unit_or_zero
+from dressi.render.scene.mesh import area_normals, unit_or_zero
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -196,19 +196,6 @@ def _any(rows: Bools) -> Bools:
 def _lengths(vectors: Floats) -> Floats:
     """``np.linalg.norm`` along the last of the axes, in half the time."""
     return np.sqrt(np.einsum("...i,...i->...", vectors, vectors))
-
-
-def without_slivers(mesh: Mesh, length: float) -> Mesh:
-    """Return a closed mesh whose edges shorter than about a length are collapsed, where that is
-    possible, and with even angles: what marching through a grid leaves at its points.
-    """
-    n = len(mesh.positions)
-    wanted, rank = np.full(n, length / SHORTEST), np.zeros(n, np.int64)
-    faces, none = mesh.faces.astype(np.int64), np.zeros(0, np.int64)
-    surface = WorkingSurface(mesh.positions.astype(np.float64), faces, wanted, rank, none)
-    surface = flip_uneven(collapse_short(surface), 3)
-    made = int32_indices("faces", surface.faces)
-    return Mesh(surface.positions.astype(np.float32), made, name=mesh.name)
 
 
 def _ranking(cost: Floats) -> Ints:

@@ -40,9 +40,6 @@ _MAJORITY = 5
 """Views that must see a place, for each that may be outvoted there; half of all views must, too:
 near the corners of the box few see anything, and one that carves there is right."""
 
-_SHORTEST_EDGE = 0.4
-"""Edges below this share of a cell are collapsed: those that pass a point of the grid closely."""
-
 
 def visual_hull(
     masks: npt.ArrayLike,
@@ -110,7 +107,7 @@ def visual_hull(
     values = without_small_parts(values, least_share=smallest_part)
     # Again: holes that are filled may close off cavities.
     values = without_small_parts(without_undecided_holes(values, _pixel(views, sides)))
-    return orderly_isosurface(values, sides[0], spacing, _SHORTEST_EDGE * spacing, name)
+    return orderly_isosurface(values, sides[0], spacing, name)
 
 
 def _pixel(views: Silhouettes, box: Floats) -> float:

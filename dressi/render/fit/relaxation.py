@@ -7,11 +7,12 @@ other positions.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from dressi.render.fit.closest import closest_on_surface, weights_of_closest
+from dressi.render.fit.closest import SurfaceTree, weights_of_closest
 from dressi.render.fit.edits import WorkingSurface, steady_normals
 from dressi.render.scene.half_edges import EdgeTable
 from dressi.render.scene.mesh import area_normals, unit_or_zero
@@ -36,6 +37,21 @@ class Reference:
     faces: Ints
     lengths: Floats
     creases: Ints
+
+    @cached_property
+    def surface(self) -> SurfaceTree:
+        """The faces, to search."""
+        return SurfaceTree.of(self.positions, self.faces)
+
+    @cached_property
+    def lines(self) -> SurfaceTree:
+        """The creases as triangles without area, to search."""
+        return SurfaceTree.of(self.positions, self.ends)
+
+    @cached_property
+    def ends(self) -> Ints:
+        """(N, 3) vertices of each crease, the second one twice."""
+        return np.stack([*self.creases.T, self.creases[:, 1]], axis=1)
 
 
 def relaxed(surface: WorkingSurface) -> WorkingSurface:
@@ -69,14 +85,14 @@ def onto(surface: WorkingSurface, reference: Reference) -> WorkingSurface:
     up = _sums(f, np.repeat(area_normals(p, f), 3, axis=0), len(p))
     moved, lengths = p.copy(), surface.lengths.copy()
     on_crease = surface.rank == 1 if len(reference.creases) else np.zeros(len(p), bool)
-    lines = np.stack([*reference.creases.T, reference.creases[:, 1]], axis=1)
     for rows, triangles in (
         (np.flatnonzero((surface.rank < 2) & ~on_crease), reference.faces),
-        (np.flatnonzero(on_crease), lines),
+        (np.flatnonzero(on_crease), reference.ends),
     ):
         if len(rows) == 0:
             continue
-        near = closest_on_surface(p[rows], reference.positions, triangles)
+        tree = reference.surface if triangles is reference.faces else reference.lines
+        near = tree.closest(p[rows])
         corners = triangles[near.face]
         weights = weights_of_closest(p[rows], *np.moveaxis(reference.positions[corners], 1, 0))
         facing = np.ones(len(rows), bool)

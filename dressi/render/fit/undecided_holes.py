@@ -33,32 +33,33 @@ def without_undecided_holes(values: Floats, pixel: float) -> Floats:
     solid = ndimage.distance_transform_edt(~inside) <= _NARROW
     closed = ndimage.distance_transform_edt(solid) > _NARROW
     label, _ = ndimage.label(closed & ~inside & (values > -pixel), np.ones((3, 3, 3)))
-    filled = inside.copy()
-    for number, place in enumerate(ndimage.find_objects(label), 1):
-        # A point around: what joins the part to the rest lies in there.
-        box = tuple(slice(max(s.start - 1, 0), s.stop + 1) for s in place)
-        before = filled[box]
-        after = before | (label[box] == number)
-        if euler_number(after) > euler_number(before):
-            filled[box] = after
-    return np.where(filled & ~inside, pixel, values)
+    closes = euler_gains(inside, label) > 0
+    return np.where(closes[label] & ~inside, pixel, values)
 
 
-def euler_number(inside: Bools) -> int:
-    """Return parts less holes through them plus cavities, of points that the edges of
-    ``isosurface`` join: the alternating sum of its points, edges, triangles and tetrahedra."""
-    wide = np.pad(inside, ((0, 1),) * 3)
-    nx, ny, nz = inside.shape
-    at = {
-        (x, y, z): wide[x : nx + x, y : ny + y, z : nz + z] for x, y, z in product((0, 1), repeat=3)
-    }
+def euler_gains(inside: Bools, label: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Return by how much each part, if added, raises the Euler number of points inside: parts less
+    holes through them plus cavities, of points that the edges of ``isosurface`` join.
 
-    def chains(last: tuple[int, ...], met: Bools, sign: int) -> int:
+    inside: (X, Y, Z). label: (X, Y, Z), the numbers of parts outside, 0: of none; no two parts are
+    corners of one cube. Returns (largest label + 1,), the first 0.
+    """
+    wide, parts = np.pad(inside, 1), np.pad(label, 1)
+    strides = np.array([wide.shape[1] * wide.shape[2], wide.shape[2], 1])
+    corners = list(product((0, 1), repeat=3))
+    offsets = np.array(corners) @ strides
+    # The cubes with corners in a part, each by its lowest corner.
+    at = np.unique(np.flatnonzero(parts)[:, None] - offsets)[:, None] + offsets
+    before, part = wide.ravel()[at], parts.ravel()[at]
+    after = before | (part > 0)
+
+    def chains(last: int, met: Bools, filled: Bools, sign: int) -> npt.NDArray[np.int64]:
         # Simplices of Kuhn's subdivision: corners of a cube, each beyond the one before.
-        total = sign * int(np.count_nonzero(met))
-        for corner, points in at.items():
-            if corner != last and all(a >= b for a, b in zip(corner, last, strict=True)):
-                total += chains(corner, met & points, -sign)
+        total = sign * (filled.astype(np.int64) - met)
+        for k, corner in enumerate(corners):
+            if k != last and all(a >= b for a, b in zip(corner, corners[last], strict=True)):
+                total += chains(k, met & before[:, k], filled & after[:, k], -sign)
         return total
 
-    return chains((0, 0, 0), at[0, 0, 0], 1)
+    gains = chains(0, before[:, 0], after[:, 0], 1)
+    return np.bincount(part.max(axis=1), gains, minlength=int(label.max()) + 1).astype(np.int64)

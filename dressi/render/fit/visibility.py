@@ -12,11 +12,12 @@ import numpy.typing as npt
 
 from dressi.errors import GraphError
 from dressi.render.scene import Mesh
+from dressi.threads import in_threads
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 
-_PAIRS = 500_000  # pairs of points and faces at a time: about 150 MB
+_PAIRS = 100_000  # pairs of points and faces that a thread takes at a time: about 30 MB
 _CELLS = 512  # cells per side of the picture at most: beyond it, faces lie in several cells anyway
 
 
@@ -47,7 +48,7 @@ def seen_points(
     positions = mesh.positions.astype(np.float64)
     slack = tolerance * float(np.linalg.norm(np.ptp(positions, axis=0)))
     corners = positions[mesh.faces]
-    return np.stack([_seen(p, corners, matrix, slack) for matrix in views])
+    return np.stack(in_threads(lambda matrix: _seen(p, corners, matrix, slack), views))
 
 
 def _clip(points: Floats, matrix: Floats) -> Floats:
@@ -123,6 +124,7 @@ def _pairs(at: Floats, faces: Floats, before: Rows, across: Rows):  # type: igno
     flat = at[:, :2] / at[:, 3:]
     column_row = np.clip((flat * 0.5 + 0.5) * side, 0, side - 1).astype(np.int64)
     of_point = column_row[:, 1] * side + column_row[:, 0]
+    sides = [(flat[:, k].copy(), box[:, :, k].copy()) for k in (0, 1)]
     counts = starts[of_point + 1] - starts[of_point]
     chunk = np.cumsum(counts) // _PAIRS
     for part in range(int(chunk[-1]) + 1):
@@ -130,5 +132,8 @@ def _pairs(at: Floats, faces: Floats, before: Rows, across: Rows):  # type: igno
         who, k = _ranges(counts[rows])
         who = rows[who]
         face = listed[starts[of_point[who]] + k]
-        inside = ((flat[who] >= box[0, face]) & (flat[who] <= box[1, face])).all(axis=1)
-        yield who[inside], before[face[inside]]
+        for along, (least, most) in sides:  # half of the pairs need no second one
+            place = along[who]
+            inside = (place >= least[face]) & (place <= most[face])
+            who, face = who[inside], face[inside]
+        yield who, before[face]

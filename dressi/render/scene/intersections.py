@@ -120,8 +120,11 @@ def _at_edge_meet(points: ExactPoints, a: Ints, b: Ints) -> Bools:
 def _at_vertex_meet(points: ExactPoints, a: Ints, b: Ints) -> Bools:
     """Faces that share a corner: whatever else they share reaches the edge across it in one."""
     hit = np.zeros(len(a), bool)
+    # Where the other corners of one lie on one side of the other's plane, they meet nowhere else.
+    p, q = (orient3d(points, b[:, 0], b[:, 1], b[:, 2], a[:, k]) for k in (1, 2))
+    possible = p * q <= 0
     for one, other in ((a, b), (b, a)):
-        rest = np.flatnonzero(~hit)
+        rest = np.flatnonzero(possible & ~hit)
         hit[rest] = _edges_meet(points, one[rest, 1:], other[rest])
     return hit
 

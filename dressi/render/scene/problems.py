@@ -167,18 +167,19 @@ def _genera(table: EdgeTable, faces: Ints) -> tuple[int, tuple[int, ...]]:
     n, label = _components(order[:-1][joined] // 3, order[1:][joined] // 3, len(faces))
     component_of_edge = np.zeros(len(table.edges), np.int64)
     component_of_edge[table.edge] = np.repeat(label, 3)
-    corners = np.unique(np.stack([np.repeat(label, 3), faces.ravel()], axis=1), axis=0)
+    size = int(faces.max()) + 1
+    vertices = np.unique(np.repeat(label, 3) * size + faces.ravel())  # each once per component
     euler = (
-        np.bincount(corners[:, 0], minlength=n)
+        np.bincount(vertices // size, minlength=n)
         - np.bincount(component_of_edge, minlength=n)
         + np.bincount(label, minlength=n)
     )
     bad = np.bincount(component_of_edge, (table.count > 2) | table.turned, minlength=n) > 0
     border = table.count == 1
     first, second = table.edges[border].T
-    _, loop = _components(first, second, int(faces.max()) + 1)
-    loops = np.unique(np.stack([component_of_edge[border], loop[first]], axis=1), axis=0)
-    twice = 2 - euler - np.bincount(loops[:, 0].astype(np.int64), minlength=n)
+    _, loop = _components(first, second, size)
+    loops = np.unique(component_of_edge[border] * size + loop[first])
+    twice = 2 - euler - np.bincount(loops // size, minlength=n)
     bad |= (twice % 2 != 0) | (twice < 0)
     return n, tuple(np.where(bad, -1, twice // 2).tolist())
 
