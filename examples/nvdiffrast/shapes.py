@@ -132,14 +132,11 @@ class Scene:
         self.targets = on_gpu(np.concatenate(channels, -1))
         self.shaded = pictures.normals is not None
 
-    def draw(self, pos, views, shift=None, surface=None):
+    def draw(self, pos, views, surface=None):
         """Return coverage, the faces' normals and the texture, antialiased, in one picture, the
-        targets beside it, and the normals. shift: of the projection, pixels."""
+        targets beside it, and the normals."""
         matrices = self.matrices.index_select(0, views)
-        clip = torch.cat([pos, torch.ones_like(pos[:, :1])], 1) @ matrices
-        if shift is not None:  # x and y move by as much, times w
-            clip = torch.cat([clip[..., :2] + clip[..., 3:] * shift, clip[..., 2:]], -1)
-        clip = clip.contiguous()
+        clip = (torch.cat([pos, torch.ones_like(pos[:, :1])], 1) @ matrices).contiguous()
         rast, _ = dr.rasterize(self.context, clip, self.faces, self.size, grad_db=False)
         a, b, c = pos.index_select(0, self.corners).reshape(-1, 3, 3).unbind(1)
         normals = torch.nn.functional.normalize(torch.linalg.cross(b - a, c - a), dim=1)
@@ -211,13 +208,11 @@ def movers(context):
         albedo = on_gpu(texture).requires_grad_()
         surface = on_gpu(mesh.uvs)[None], on_gpu(mesh.corner_faces, torch.int32), albedo
         optimizer = torch.optim.Adam([albedo], betas=(BETA1, BETA2), eps=EPS)
-        shifts = torch.quasirandom.SobolEngine(2).draw(how.iterations) - 0.5
-        shifts = shifts.cuda() * (2 / on_gpu(np.array(pictures.size)))
         build = time.perf_counter() - begin
         last = max(how.iterations - 1, 1)
 
         def step(i, views):
-            drawn = scene.draw(vertices.positions(), views, shifts[i], surface)
+            drawn = scene.draw(vertices.positions(), views, surface)
             loss = scene.loss(*drawn) + variation(albedo) * how.variation
             slope, albedo.grad = torch.autograd.grad(loss, [vertices.u, albedo])
             vertices.step(slope, between(how.shape_lr, i / last))

@@ -39,9 +39,11 @@ from dressi.apps.reconstruct.pipeline import (
 )
 from dressi.apps.reconstruct.rounds import LossWeights, Round, fit_round, turns
 from dressi.apps.reconstruct.targets import Target, draw, load_target, target_of_mesh, texels
+from dressi.apps.reconstruct.texture import Painting, paint
 from dressi.cli import main
 from dressi.engine import DressiAD
 from dressi.errors import DressiError, GraphError
+from dressi.render.fit import unwrap
 from dressi.render.io.files import save_mesh
 from dressi.render.scene import Mesh, icosphere, surface_problems
 from dressi.render.scene.parts import TextureRef
@@ -270,6 +272,22 @@ def test_a_reconstruction_comes_nearer_than_its_start_and_is_in_order() -> None:
     assert figures["flipped_faces"] == figures["intersecting_faces"] == figures["genus"] == 0
     assert figures["watertight"] and figures["finite"]
     assert figures["heldout_albedo_psnr_db"] > 20.0
+
+
+@pytest.mark.gpu
+def test_a_shape_that_is_right_stays_while_its_texture_is_painted() -> None:
+    """No step pulls all views to one side: the shape stays within a thirtieth of a pixel."""
+    pytest.importorskip("xatlas")
+    mesh = unwrap(icosphere(3), 64)
+    squares = np.random.default_rng(0).random((8, 8, 3))
+    texture = np.kron(squares, np.ones((8, 8, 1))).astype(np.float32)
+    cameras = views_of(mesh.positions, around(6))
+    pictures = replace(draw(target_of_mesh(mesh, texture), cameras, 48), depth=None)
+    with DressiAD() as ad:
+        painted = paint(ad, mesh, texture, pictures, Painting(24, views=2), LossWeights())
+    off = np.linalg.norm(painted.mesh.positions, axis=1) - 1.0
+    pixel = 2.0 / (48 * (1.0 - MARGIN))
+    assert np.abs(off).mean() < pixel / 30.0
 
 
 @pytest.mark.gpu

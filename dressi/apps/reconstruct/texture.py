@@ -190,12 +190,11 @@ def _loss(
     assert leaves.colour is not None
     uv, uv_faces, albedo = surface
     size = leaves.target.size
-    # A Sobol point per step shifts the projection within a pixel: texels between pixel centres are
-    # painted too, and the mean over steps is the box-filtered picture that a camera takes.
-    jitter = F.sobol(step_counter("jitter.step")) - 0.5
     matrix = leaves.matrix if cameras is None else moved_matrix(cameras, leaves.matrix)
+    # No shift of the projection within a pixel, which a fixed shape's texture may gain by: pictures
+    # do not move along, and each step would move the shape after its shift.
     r, sigma = (pixels / max(size) for pixels in (1.0, SOFTNESS_PX))
-    hs = build_hardsoftras(pos, leaves.faces, matrix, size, r, sigma=sigma, jitter=jitter)
+    hs = build_hardsoftras(pos, leaves.faces, matrix, size, r, sigma=sigma)
     step = step_counter("texture.step") if how.backward == "inverse_uv" else None
     picture = hs.blend(
         [unlit(p, uv, uv_faces, albedo, how.backward, step, wrap="clamp") for p in hs.peels]
