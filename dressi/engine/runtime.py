@@ -116,7 +116,7 @@ class Runtime:
             resident = self.store.resident
             uids = {v.uid for v in changing}
             packed = pack(lowered[:n], pairs, self.limits, options, name, resident, profile, uids)
-        dump(name, graph_text(wanted), ".graph.txt")
+        dump(name, lambda: graph_text(wanted), ".graph.txt")
         if config.debug_level() >= 3:
             log.debug("%s", graph_text(wanted))
         return packed, lowered[:n]
@@ -126,8 +126,8 @@ class Runtime:
         plan = packed.plan
         with self.phase(f"check {plan.name}"):
             check_plan(plan, self.limits)
-            dump(plan.name, plan_text(plan), ".plan.txt")
-            dump(plan.name, shaders_text(plan), ".glsl")
+            dump(plan.name, lambda: plan_text(plan), ".plan.txt")
+            dump(plan.name, lambda: shaders_text(plan), ".glsl")
         with self.phase(f"compile {plan.name}"):
             self._collect()
             self.with_room(lambda: self.store.ensure(packed))

@@ -59,7 +59,7 @@ def create_modules(
     for source, code in zip(sources, codes, strict=True):
         if source not in modules:
             arena = Arena(ctx.api)
-            words = arena.array("uint32_t", memoryview(code).cast("I"))
+            words = ctx.api.ffi.from_buffer("uint32_t[]", code)
             info = arena.struct("VkShaderModuleCreateInfo", codeSize=len(code), pCode=words)
             modules[source] = owned.create("ShaderModule", info, f"{source[0]} shader")
     return modules
