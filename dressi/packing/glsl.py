@@ -8,6 +8,8 @@ of images.
 
 from __future__ import annotations
 
+from functools import partial
+
 from dressi.ad.graph import Function, Variable
 from dressi.ad.registry import FREE, SAME, SAMPLER
 from dressi.ad.template import Value, fill_glsl
@@ -51,7 +53,7 @@ class Generator(Reads):
             "pos": "pos",
             "layer": "layer",
             "primitive": "primitive_id",
-            "wy": y.size[0],
+            "wy": self.width(y),
             "hy": y.size[1],
             "ly": y.layers,
         }
@@ -64,8 +66,12 @@ class Generator(Reads):
             else:
                 values[f"fetch{i}"] = self.fetch(x, text)
             values |= {f"T{i}": x.vtype.glsl, f"l{i}": x.layers}
-            values |= {f"w{i}": x.size[0], f"h{i}": x.size[1]}
+            values |= {f"w{i}": self.width(x), f"h{i}": x.size[1]}
         return values | special_values(self, f, text)
+
+    def width(self, x: Variable) -> Value:
+        """Return what a marker of the width of x stands for."""
+        return partial(self.n_rows, x) if x.is_table else x.size[0]
 
     def operand(self, x: Variable, text: ShaderText, body: list[str]) -> str:
         """Return the expression for x at the pixel being computed."""

@@ -25,6 +25,7 @@ def generate(substage: Substage, places: Places, context: Context) -> Shader:
     g = Generator(substage, places, context)
     shader = _compute(g) if substage.is_dispatch else _fragment(g)
     shader.bindings = sorted(g.bindings.values(), key=lambda b: b.binding)
+    shader.pushed = tuple(g.pushed.values())
     return shader
 
 
@@ -33,7 +34,7 @@ def _fragment(g: Generator) -> Shader:
     if guard is not None and (guard.tiles is None or guard.covers):
         return sparse_shader(g, guard)
     shader, text = Shader(vertex=FULL_SCREEN), ShaderText("f")
-    body = position_glsl(g.domain, "ivec2(gl_FragCoord.xy)")
+    body = position_glsl(g.domain, "ivec2(gl_FragCoord.xy)", g.pushed)
     head = ""
     raster = g.substage.kind == RASTER
     if raster:
@@ -66,10 +67,16 @@ def _compute(g: Generator) -> Shader:
             return _workgroup(g, f, kernel)
     shader, text = Shader(), ShaderText("c")
     w, h = g.domain.physical
-    body = [f"  if (gl_GlobalInvocationID.x >= {w} || gl_GlobalInvocationID.y >= {h}) return;"]
-    body += position_glsl(g.domain, "ivec2(gl_GlobalInvocationID.xy)")
-    if padding_glsl(g.domain):
-        body.append(f"  if ({padding_glsl(g.domain)}) return;")
+    beyond = f"gl_GlobalInvocationID.x >= {w} || gl_GlobalInvocationID.y >= {h}"
+    if g.domain.shift >= 0 and g.domain.columns == 1:
+        high, n = g.pushed.height(g.domain), g.domain.layers
+        beyond = f"gl_GlobalInvocationID.x > {g.pushed.mask(g.domain)} || "
+        beyond += f"gl_GlobalInvocationID.y >= {f'{high} * {n}' if n > 1 else high}"
+    body = [f"  if ({beyond}) return;"]
+    body += position_glsl(g.domain, "ivec2(gl_GlobalInvocationID.xy)", g.pushed)
+    padding = padding_glsl(g.domain, g.pushed)
+    if padding:
+        body.append(f"  if ({padding}) return;")
     emit_guarded(g, text, body)
     for v in g.substage.outputs:
         if not in_buffer(v):
