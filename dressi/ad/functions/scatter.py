@@ -161,9 +161,11 @@ def invert_index(index: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     flat = np.asarray(index).reshape(-1).astype(np.int64)
     ok = (flat >= 0) & (flat < n)
     positions = np.flatnonzero(ok)
-    order = np.argsort(flat[positions], kind="stable")
+    rows = flat[positions]
+    # NumPy sorts integers of 16 bits by their digits, ten times as fast as wider ones.
+    order = np.argsort(rows.astype(np.uint16) if n <= 2**16 else rows, kind="stable")
     offsets = np.zeros(n + 1, np.int32)
-    np.cumsum(np.bincount(flat[positions], minlength=n), out=offsets[1:])
+    np.cumsum(np.bincount(rows, minlength=n), out=offsets[1:])
     items = np.zeros(max(len(flat), 1), np.int32)
     items[: len(positions)] = positions[order]
     return offsets, items
