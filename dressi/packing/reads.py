@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dressi.ad.graph import Function, Variable
 from dressi.ad.vtype import VType
 from dressi.packing.exact import INT64, exact_sum
-from dressi.packing.layout import Layout, Pushed, layout
+from dressi.packing.layout import MOST_PUSHED, Layout, Pushed, layout
 from dressi.packing.plan import Binding, SamplerPlan
 from dressi.packing.sample import near_glsl, software_sampler
 from dressi.packing.shader_text import Places, ShaderText
@@ -50,7 +50,7 @@ class Reads:
         self.names: dict[int, str] = {}
         self.hoisted: Collection[int] = ()
         """uids of what is declared in front of the statements that are being written."""
-        self.pushed = Pushed()
+        self.pushed = Pushed(MOST_PUSHED if context.push_lengths else 0)
         self.n_inputs = 0
         self.written = {v.uid for v in substage.outputs if in_buffer(v)}
         self.fetched_as = fetched_as(substage, context)

@@ -9,9 +9,10 @@ import pytest
 
 from dressi.ad import F, Variable, build_backward, simplify
 from dressi.ad.vtype import FLOAT, INT, MAT4, VEC3
-from dressi.packing import Options, Plan, pack
+from dressi.packing import Options, Plan, pack, shaders_text
 from dressi.packing.layout import MOST_PUSHED
 from dressi.packing.limits import LLVMPIPE
+from dressi.packing.profile import PRESETS
 
 
 def mesh_like(n_vertices: int, n_faces: int) -> list[Variable]:
@@ -62,3 +63,11 @@ def test_what_cannot_be_pushed_is_written_into_the_shader() -> None:
     assert re.search(r"clamp\(i\d+, 0, 119 - 1\)", most.compute)
     numbers = [int(n) for n in re.findall(r"pushed\[(\d+)\](?!;)", most.compute)]
     assert max(numbers) == MOST_PUSHED - 1
+
+
+def test_cpu_drivers_are_pushed_nothing() -> None:
+    """A lane would load a number in front of every shift."""
+    outputs = mesh_like(2904, 5804)
+    plan = pack(simplify(outputs), [], LLVMPIPE, profile=PRESETS["llvmpipe"]).plan
+    assert not [s for stage in plan.stages for s in stage.substages if s.pushed]
+    assert "pushed" not in shaders_text(plan)
