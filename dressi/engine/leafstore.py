@@ -63,6 +63,7 @@ class LeafStore:
         """Bytes of all images of leaves."""
         self._sources: dict[int, set[int]] = {}  # of each derived leaf in use: what it follows
         self._derived: dict[int, np.ndarray] = {}  # what was uploaded last of each derived leaf
+        self._made: dict[int, tuple[list[np.ndarray], np.ndarray]] = {}  # derived, and of which data
         self._widened: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # int32 and int64 of sources
         self._changed: set[int] = set()
         self._written: dict[int, int] = {}  # count of writes after the last one to each leaf
@@ -245,6 +246,7 @@ class LeafStore:
     def _drop(self, uid: int) -> None:
         self._sources.pop(uid, None)
         self._derived.pop(uid, None)
+        self._made.pop(uid, None)
         self._images_only.discard(uid)
         self.uploads.drop(uid)
         resident = self._resident.pop(uid, None)
@@ -302,11 +304,18 @@ class LeafStore:
 
     def _derive(self, v: Variable) -> np.ndarray:
         assert v.derived is not None
-        parts = [p for p in (v.derived.source, v.derived.other) if p is not None]
+        parts = v.derived.sources
+        feeds = {leaf: self.host(leaf) for leaf in leaves(parts)}
+        given, made = self._made.get(v.uid, ([], None))
+        if made is not None and all(a is b for a, b in zip(given, feeds.values(), strict=True)):
+            return made  # several leaves may follow one that follows another
         if [p for p in parts if p.creator is not None]:
-            feeds = {leaf: self.host(leaf) for leaf in leaves(parts)}
-            return v.derived.compute(*evaluate(parts, feeds))
-        return v.derived.compute(*map(self._wide, parts))
+            data = v.derived.compute(*evaluate(parts, feeds))
+        else:
+            data = v.derived.compute(*map(self._wide, parts))
+        self._know(v)
+        self._made[v.uid] = list(feeds.values()), data
+        return data
 
     def _wide(self, v: Variable) -> np.ndarray:
         """Data of a leaf, integers as int64: the same array as long as they are the same."""
