@@ -63,7 +63,7 @@ class LeafStore:
         """Bytes of all images of leaves."""
         self._sources: dict[int, set[int]] = {}  # of each derived leaf in use: what it follows
         self._derived: dict[int, np.ndarray] = {}  # what was uploaded last of each derived leaf
-        self._made: dict[int, tuple[list[np.ndarray], np.ndarray]] = {}  # derived, and of which data
+        self._made: dict[int, tuple[list[np.ndarray], np.ndarray]] = {}  # derived, of what
         self._widened: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # int32 and int64 of sources
         self._changed: set[int] = set()
         self._written: dict[int, int] = {}  # count of writes after the last one to each leaf

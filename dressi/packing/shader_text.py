@@ -80,6 +80,7 @@ class Shader:
     tile: tuple[int, int] = (8, 8)
     """Pixels of a group."""
     pushed: tuple[int, ...] = ()
+    """What is pushed to it."""
 
 
 class ShaderText:

@@ -92,9 +92,7 @@ def _timestamp(ctx: Context, commands: CData, objects: Objects, index: int) -> N
         ctx.api.lib.vkCmdWriteTimestamp(commands, bottom, objects.queries, index)
 
 
-def _bind(
-    ctx: Context, commands: CData, bound: Bound, pushed: Sequence[int], point: int
-) -> None:
+def _bind(ctx: Context, commands: CData, bound: Bound, pushed: Sequence[int], point: int) -> None:
     lib, null = ctx.api.lib, ctx.api.null
     lib.vkCmdBindPipeline(commands, point, bound.pipeline)
     if bound.descriptors is not None:
