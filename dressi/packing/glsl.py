@@ -8,8 +8,6 @@ of images.
 
 from __future__ import annotations
 
-from functools import partial
-
 from dressi.ad.graph import Function, Variable
 from dressi.ad.registry import FREE, SAME, SAMPLER
 from dressi.ad.template import Value, fill_glsl
@@ -68,10 +66,6 @@ class Generator(Reads):
             values |= {f"T{i}": x.vtype.glsl, f"l{i}": x.layers}
             values |= {f"w{i}": self.width(x), f"h{i}": x.size[1]}
         return values | special_values(self, f, text)
-
-    def width(self, x: Variable) -> Value:
-        """Return what a marker of the width of x stands for."""
-        return partial(self.n_rows, x) if x.is_table else x.size[0]
 
     def operand(self, x: Variable, text: ShaderText, body: list[str]) -> str:
         """Return the expression for x at the pixel being computed."""

@@ -155,6 +155,15 @@ def position_glsl(lay: Layout, pixel: str, pushed: Pushed) -> list[str]:
     return lines
 
 
+def beyond_glsl(lay: Layout, pushed: Pushed) -> str:
+    """Return the condition that an invocation of a dispatch has no physical pixel."""
+    (w, h), at = lay.physical, "gl_GlobalInvocationID"
+    if lay.shift < 0 or lay.columns > 1:
+        return f"{at}.x >= {w} || {at}.y >= {h}"
+    rows = f" * {lay.layers}" if lay.layers > 1 else ""
+    return f"{at}.x > {pushed.mask(lay)} || {at}.y >= {pushed.height(lay)}{rows}"
+
+
 def padding_glsl(lay: Layout, pushed: Pushed) -> str:
     """Return the condition that a physical pixel carries no logical one, or nothing."""
     tests = []

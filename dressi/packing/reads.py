@@ -7,8 +7,10 @@ statements that use them.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
 from dressi.ad.graph import Function, Variable
+from dressi.ad.template import Value
 from dressi.ad.vtype import VType
 from dressi.packing.exact import INT64, exact_sum
 from dressi.packing.layout import MOST_PUSHED, Layout, Pushed, layout
@@ -193,6 +195,10 @@ class Reads:
                 x = f"{x} + l % {lay.columns} * {lay.cell[0]}"
                 y = f"{y} + l / {lay.columns} * {lay.cell[1]}"
         return f"ivec2({x}, {y})"
+
+    def width(self, v: Variable) -> Value:
+        """Return what a marker of the width of v stands for."""
+        return partial(self.n_rows, v) if v.is_table else v.size[0]
 
     def n_rows(self, v: Variable) -> str:
         """Return GLSL of the pixels of a layer of v."""

@@ -11,7 +11,7 @@ from dressi.ad.registry import RASTER, SAME
 from dressi.ad.workgroups import Workgroup, workgroup
 from dressi.packing.fragments import skip_padding, sparse_shader, store_outputs, tile_vertex
 from dressi.packing.glsl import Generator
-from dressi.packing.layout import padding_glsl, position_glsl
+from dressi.packing.layout import beyond_glsl, padding_glsl, position_glsl
 from dressi.packing.raster import raster_vertex, read_by_vertices
 from dressi.packing.shader_text import FULL_SCREEN, Places, Shader, ShaderText, tile
 from dressi.packing.statements import emit_guarded, emit_tail
@@ -66,23 +66,16 @@ def _compute(g: Generator) -> Shader:
         if kernel is not None:
             return _workgroup(g, f, kernel)
     shader, text = Shader(), ShaderText("c")
-    w, h = g.domain.physical
-    beyond = f"gl_GlobalInvocationID.x >= {w} || gl_GlobalInvocationID.y >= {h}"
-    if g.domain.shift >= 0 and g.domain.columns == 1:
-        high, n = g.pushed.height(g.domain), g.domain.layers
-        beyond = f"gl_GlobalInvocationID.x > {g.pushed.mask(g.domain)} || "
-        beyond += f"gl_GlobalInvocationID.y >= {f'{high} * {n}' if n > 1 else high}"
-    body = [f"  if ({beyond}) return;"]
+    body = [f"  if ({beyond_glsl(g.domain, g.pushed)}) return;"]
     body += position_glsl(g.domain, "ivec2(gl_GlobalInvocationID.xy)", g.pushed)
-    padding = padding_glsl(g.domain, g.pushed)
-    if padding:
+    if padding := padding_glsl(g.domain, g.pushed):
         body.append(f"  if ({padding}) return;")
     emit_guarded(g, text, body)
     for v in g.substage.outputs:
         if not in_buffer(v):
             here = "ivec2(gl_GlobalInvocationID.xy)"
             body += g.image_stores(v, text, here, g.names[v.uid])
-    shader.tile = tile((w, h), g.substage.is_wide)
+    shader.tile = tile(g.domain.physical, g.substage.is_wide)
     head = "layout(local_size_x = {}, local_size_y = {}) in;".format(*shader.tile)
     shader.compute = text.render(body, head)
     return shader

@@ -32,7 +32,9 @@ _ALL_STAGES = sum(_STAGE_BITS.values())
 
 def push(ctx: Context, commands: CData, layout: CData, numbers: Sequence[int]) -> None:
     """Record that the shaders which run next see these integers as their push constants. layout: of
-    their pipeline. numbers: at most MOST_PUSHED."""
+    their pipeline. numbers: at most MOST_PUSHED, or none."""
+    if not numbers:
+        return
     data = Arena(ctx.api).array("int32_t", numbers)
     size = 4 * len(numbers)
     ctx.api.lib.vkCmdPushConstants(commands, layout, _ALL_STAGES, 0, size, data)

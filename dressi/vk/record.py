@@ -97,8 +97,7 @@ def _bind(ctx: Context, commands: CData, bound: Bound, pushed: Sequence[int], po
     lib.vkCmdBindPipeline(commands, point, bound.pipeline)
     if bound.descriptors is not None:
         lib.vkCmdBindDescriptorSets(commands, point, bound.layout, 0, 1, bound.descriptors, 0, null)
-    if pushed:
-        push(ctx, commands, bound.layout, pushed)
+    push(ctx, commands, bound.layout, pushed)
 
 
 def _graphics(
@@ -151,8 +150,7 @@ def _compute(ctx: Context, commands: CData, stage: StagePlan, bound: Sequence[Bo
     for i, substage in enumerate(stage.substages):
         if i:
             dispatch_barrier(ctx, commands)
-        point = ctx.api.c.VK_PIPELINE_BIND_POINT_COMPUTE
-        _bind(ctx, commands, bound[i], substage.pushed, point)
+        _bind(ctx, commands, bound[i], substage.pushed, ctx.api.c.VK_PIPELINE_BIND_POINT_COMPUTE)
         allowed = tuple(ctx.properties.limits.maxComputeWorkGroupCount)
         if any(n > most for n, most in zip(substage.groups, allowed, strict=True)):
             raise DeviceError(
