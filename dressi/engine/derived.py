@@ -13,7 +13,6 @@ import numpy as np
 from dressi.ad.evaluate import evaluate
 from dressi.ad.graph import Variable, leaves
 
-
 Host = Callable[[Variable], np.ndarray]
 """Data of a leaf as last sent, the same array until other data are sent; of derived leaves what
 ``DerivedData.of`` returns."""
@@ -28,8 +27,8 @@ class DerivedData:
         self._widened: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # int32 and int64 of sources
 
     def of(self, v: Variable, host: Host) -> np.ndarray:
-        """Return the data of a derived leaf, computed once: several leaves may follow one that follows another,
-        and each asks for it."""
+        """Return the data of a derived leaf, computed once: several leaves may follow one that
+        follows another, and each asks for it."""
         assert v.derived is not None
         parts = v.derived.sources
         feeds = {leaf: host(leaf) for leaf in leaves(parts)}

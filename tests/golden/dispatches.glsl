@@ -82,7 +82,7 @@ vec3 fetch0(ivec2 p, int l) { int i = (p.x) * 3; return vec3(b0[i + 0], b0[i + 1
 int fetch1(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & pushed[4]), (p.x >> pushed[5])), 0).x; }  // csr.offsets INT@3x1
 ivec2 fetch2(ivec2 p, int l) { return texelFetch(x2, ivec2((p.x & pushed[4]), (p.x >> pushed[5])), 0).xy; }  // csr.entries IVEC2@3x1
 void main() {
-  if (gl_GlobalInvocationID.x > pushed[1] || gl_GlobalInvocationID.y >= pushed[0]) return;
+  if (gl_GlobalInvocationID.x > pushed[0] || gl_GlobalInvocationID.y >= pushed[1]) return;
   ivec2 pos = ivec2(gl_GlobalInvocationID.xy); int layer = 0;
   pos = ivec2((pos.y << pushed[2]) + pos.x, 0);
   if (pos.x >= pushed[3]) return;

@@ -88,7 +88,7 @@ bvec3 equal_(ivec3 a, ivec3 b) { return equal(a, b); }
 bvec4 equal_(ivec4 a, ivec4 b) { return equal(a, b); }
 vec3 fetch0(ivec2 p, int l) { return texelFetch(x0, ivec2((p.x & pushed[4]), (p.x >> pushed[5])), 0).xyz; }  // pos VEC3@5x1
 void main() {
-  if (gl_GlobalInvocationID.x > pushed[1] || gl_GlobalInvocationID.y >= pushed[0]) return;
+  if (gl_GlobalInvocationID.x > pushed[0] || gl_GlobalInvocationID.y >= pushed[1]) return;
   ivec2 pos = ivec2(gl_GlobalInvocationID.xy); int layer = 0;
   pos = ivec2((pos.y << pushed[2]) + pos.x, 0);
   if (pos.x >= pushed[3]) return;
@@ -128,7 +128,7 @@ int fetch1(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & pushed[6]), (p.x
 int fetch2(ivec2 p, int l) { return texelFetch(x2, ivec2((p.x & pushed[4]), (p.x >> pushed[5])), 0).x; }  // faces.items INT@30x1
 vec3 fetch3(ivec2 p, int l) { int i = (p.x) * 3; return vec3(b3[i + 0], b3[i + 1], b3[i + 2]); }
 void main() {
-  if (gl_GlobalInvocationID.x > pushed[1] || gl_GlobalInvocationID.y >= pushed[0]) return;
+  if (gl_GlobalInvocationID.x > pushed[0] || gl_GlobalInvocationID.y >= pushed[1]) return;
   ivec2 pos = ivec2(gl_GlobalInvocationID.xy); int layer = 0;
   pos = ivec2((pos.y << pushed[2]) + pos.x, 0);
   if (pos.x >= pushed[3]) return;
