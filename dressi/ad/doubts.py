@@ -59,7 +59,8 @@ def say_doubts(outputs: Iterable[Variable], host: Callable[[Variable], np.ndarra
         feeds: dict[Variable, Any] = {v: host(v) for v in leaves(doubt.inputs)}
         if all(a is not None for a in feeds.values()):
             f.output.doubt = None
-            doubt.say(*evaluate(doubt.inputs, feeds))
+            sent = {v: a for v, a in feeds.items() if a is not v.data}  # its own need no check
+            doubt.say(*evaluate(doubt.inputs, sent))
 
 
 def check_alike(who: str, image: Variable, target: Variable) -> None:

@@ -110,7 +110,7 @@ def evaluate(
     does. Raises GraphError for a leaf without data.
     """
     values: dict[int, np.ndarray] = {
-        v.uid: as_array(a, v).astype(np.float64) for v, a in feeds.items()
+        v.uid: as_array(a, v).astype(np.float64, copy=False) for v, a in feeds.items()
     }
 
     def get(v: Variable) -> np.ndarray:

@@ -77,7 +77,7 @@ def check_indices(
         needed = leaves([index])
         if any(v not in feeds for v in needed) or (changed is not None and changed not in needed):
             continue  # nothing sent yet: checked when it is
-        (values,) = evaluate([index], feeds)
+        (values,) = evaluate([index], {v: feeds[v] for v in needed})
         leaf = index_leaf(index)
         uses = None if leaf is None else leaf.index_uses
         problem = problem_of(values, table, uses is not None and uses.complete)

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.evaluate import as_array, evaluate
+from dressi.ad.evaluate import as_array
 from dressi.ad.graph import Variable, leaves
 from dressi.ad.index_uses import check_sent
 from dressi.ad.precision import say_far, say_levels
 from dressi.ad.verify import check_indices, is_indexed_by
+from dressi.engine.derived import DerivedData
 from dressi.engine.device import Device
 from dressi.engine.share import Share
 from dressi.engine.uploads import MOST_BYTES, Uploads
@@ -63,7 +64,7 @@ class LeafStore:
         """Bytes of all images of leaves."""
         self._sources: dict[int, set[int]] = {}  # of each derived leaf in use: what it follows
         self._derived: dict[int, np.ndarray] = {}  # what was uploaded last of each derived leaf
-        self._widened: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # int32 and int64 of sources
+        self._derivations = DerivedData()
         self._changed: set[int] = set()
         self._written: dict[int, int] = {}  # count of writes after the last one to each leaf
         self.n_written = 0  # what ``newest`` gives of the leaf that was written last
@@ -76,9 +77,8 @@ class LeafStore:
 
     def host_bytes(self) -> int:
         """Bytes of what is kept on the host."""
-        wide = (a for _, a in self._widened.values())
-        kept = (*self._host.values(), *self._derived.values(), *wide)
-        return sum(a.nbytes for a in kept)
+        kept = (*self._host.values(), *self._derived.values())
+        return sum(a.nbytes for a in kept) + self._derivations.n_bytes()
 
     @property
     def resident(self) -> set[int]:
@@ -149,7 +149,7 @@ class LeafStore:
             if v.uid in sources:
                 resident = self._resident.get(uid)
                 other = None if resident is None else resident.leaf()
-                data = None if other is None else self._derive(other)
+                data = None if other is None else self.host(other)
                 known = self._derived.get(uid)
                 if data is not None and known is not None:
                     if data is known or np.array_equal(data, known):
@@ -179,7 +179,6 @@ class LeafStore:
             uid = self.dead.popleft()
             self._known.pop(uid, None)
             self._host.pop(uid, None)
-            self._widened.pop(uid, None)
             self._changed.discard(uid)
             self._written.pop(uid, None)
             self._drop(uid)
@@ -214,7 +213,8 @@ class LeafStore:
         if v.uid in self._images_only:
             return from_planes(self.read_planes([v]), v, self.limits)
         if v.derived is not None:
-            return self._derive(v)
+            self._know(v)
+            return self._derivations.of(v, self.host)
         if v.data is not None:
             return v.data
         raise GraphError(
@@ -244,6 +244,7 @@ class LeafStore:
     def _drop(self, uid: int) -> None:
         self._sources.pop(uid, None)
         self._derived.pop(uid, None)
+        self._derivations.drop(uid)
         self._images_only.discard(uid)
         self.uploads.drop(uid)
         resident = self._resident.pop(uid, None)
@@ -299,24 +300,6 @@ class LeafStore:
     def mark_changed(self, variables: Iterable[Variable]) -> None:
         """Leaves that another plan than the one that asks ``take_changed`` has written."""
         self._note([v.uid for v in variables])
-
-    def _derive(self, v: Variable) -> np.ndarray:
-        assert v.derived is not None
-        parts = v.derived.sources
-        if [p for p in parts if p.creator is not None]:
-            feeds = {leaf: self.host(leaf) for leaf in leaves(parts)}
-            return v.derived.compute(*evaluate(parts, feeds))
-        return v.derived.compute(*map(self._wide, parts))
-
-    def _wide(self, v: Variable) -> np.ndarray:
-        """Data of a leaf, integers as int64: the same array as long as they are the same."""
-        array = self.host(v)
-        if array.dtype != np.int32:
-            return array
-        known = self._widened.get(v.uid)
-        if known is None or known[0] is not array:
-            known = self._widened[v.uid] = array, array.astype(np.int64)
-        return known[1]
 
     def _upload(self, v: Variable, array: np.ndarray, wait: bool = False) -> None:
         resident = self._resident.get(v.uid)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from dressi import config
@@ -15,16 +16,16 @@ from dressi.errors import DressiError
 _numbers = itertools.count()  # so that no dump overwrites another
 
 
-def dump(name: str, text: str, suffix: str) -> None:
-    """Write a text of a build, where a folder for them is set. Raises DressiError when the folder
-    cannot be written."""
+def dump(name: str, text: Callable[[], str], suffix: str) -> None:
+    """Write a text of a build, where a folder for them is set; else it is not made. Raises
+    DressiError when the folder cannot be written."""
     folder: Path | None = config.dump_dir()
     if folder is None:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{next(_numbers):03d}_{name}{suffix}").write_text(
-            text + "\n", encoding="utf-8", errors="backslashreplace"
+            text() + "\n", encoding="utf-8", errors="backslashreplace"
         )
     except OSError as error:
         raise DressiError(f"DRESSI_DUMP={folder}: cannot write: {error}") from None

@@ -77,11 +77,11 @@ _REDUCED = """  {
   }"""
 
 
-def reduced(row: str, n_rows: int, base: str, adds: Sequence[tuple[str, str, str, VType]]) -> str:
+def reduced(row: str, n_rows: str, base: str, adds: Sequence[tuple[str, str, str, VType]]) -> str:
     """A block that adds several values to the row of one number, lanes with the same row together.
 
-    row: GLSL of the number; outside of [0, n_rows) nothing is added. base: GLSL of what is added to
-    it. adds: (reducer, adder, value, its type) each.
+    row, n_rows: GLSL of numbers; outside of [0, n_rows) nothing is added. base: GLSL of what is
+    added to row. adds: (reducer, adder, value, its type) each.
     """
     return expand_glsl(
         "reduced",

@@ -87,8 +87,8 @@ class Candidate:
 
 
 def candidates(units: Sequence[Unit], context: Context) -> list[Candidate]:
-    """Return one Candidate per unit; with levels where the context asks for them."""
-    key = ("candidates", context.by_level, *units)
+    """Return one Candidate per unit."""
+    key = ("candidates", *units)
     if key not in context.memo:
         context.memo[key] = _candidates(units, context)
     return list(context.memo[key])
@@ -103,9 +103,8 @@ def _candidates(units: Sequence[Unit], context: Context) -> list[Candidate]:
             if producer is None:
                 continue
             producer.is_fetched |= read != SAME
-            if context.by_level:
-                apart = read != SAME or producer.unit.domain != each.unit.domain
-                each.level = max(each.level, producer.level + apart)
+            apart = read != SAME or producer.unit.domain != each.unit.domain
+            each.level = max(each.level, producer.level + apart)
     return all_of
 
 
@@ -247,7 +246,8 @@ class Active:
     def _rule(self, candidate: Candidate, inside: int, own: bool) -> Obstacle | None:
         """Return what keeps a unit out by its kind, domain or level. inside: its users here."""
         unit = candidate.unit
-        if candidate.is_fetched and candidate.level < self.levels[-1]:
+        late = candidate.is_fetched and candidate.level < self.levels[-1]
+        if late and self.context.by_level:
             return Obstacle("late", candidate.level, self.levels[-1])  # three passes of two
         if unit.kind == COMP or self.kind == COMP:
             return _DISPATCH

@@ -44,6 +44,7 @@ def _dispatch(s: Substage, shader: Shader, lay: Layout) -> SubstagePlan:
         tuple(shader.bindings),
         compute=shader.compute,
         groups=kernel.groups(own) if kernel else (-(-width // w), -(-height // h), 1),
+        pushed=shader.pushed,
         n_functions=s.n_functions,
         functions=_function_names(s),
     )
@@ -76,6 +77,7 @@ def _subpass(s: Substage, shader: Shader, lay: Layout) -> SubstagePlan:
         cull=cull,
         outside=shader.outside,
         mask="" if s.guard is None else s.guard.condition.label(),
+        pushed=shader.pushed,
         n_functions=s.n_functions,
         functions=_function_names(s),
     )

@@ -27,8 +27,9 @@ def skip_padding(g: Generator, text: ShaderText, body: list[str], start: int) ->
     of layers."""
     beyond = bool(text.fetches) or g.domain.columns > 1
     beyond = beyond or any(b.kind == "buffer" for b in g.bindings.values())
-    if padding_glsl(g.domain) and beyond:
-        body.insert(start, f"  if ({padding_glsl(g.domain)}) return;")
+    padding = padding_glsl(g.domain, g.pushed) if beyond else ""
+    if padding:
+        body.insert(start, f"  if ({padding}) return;")
 
 
 def store_outputs(g: Generator, shader: Shader, text: ShaderText, body: list[str]) -> None:
@@ -65,7 +66,7 @@ def sparse_shader(g: Generator, guard: Guard) -> Shader:
     for outside in (True, False):
         shader, text = Shader(vertex=vertex, n_vertices=n_vertices), ShaderText("f")
         g.names = {}
-        body = position_glsl(g.domain, "ivec2(gl_FragCoord.xy)")
+        body = position_glsl(g.domain, "ivec2(gl_FragCoord.xy)", g.pushed)
         start = len(body)
         if outside:
             if guard.covers:

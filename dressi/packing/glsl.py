@@ -51,7 +51,7 @@ class Generator(Reads):
             "pos": "pos",
             "layer": "layer",
             "primitive": "primitive_id",
-            "wy": y.size[0],
+            "wy": self.width(y),
             "hy": y.size[1],
             "ly": y.layers,
         }
@@ -64,7 +64,7 @@ class Generator(Reads):
             else:
                 values[f"fetch{i}"] = self.fetch(x, text)
             values |= {f"T{i}": x.vtype.glsl, f"l{i}": x.layers}
-            values |= {f"w{i}": x.size[0], f"h{i}": x.size[1]}
+            values |= {f"w{i}": self.width(x), f"h{i}": x.size[1]}
         return values | special_values(self, f, text)
 
     def operand(self, x: Variable, text: ShaderText, body: list[str]) -> str:

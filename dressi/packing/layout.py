@@ -94,26 +94,81 @@ def cells_of(size: Size, layers: int, components: int, limits: DeviceLimits) -> 
     return cells if lay.columns == 1 else None
 
 
-def position_glsl(lay: Layout, pixel: str) -> list[str]:
+MOST_PUSHED = 32
+"""Numbers that can be pushed on every device (128 bytes)."""
+
+
+class Pushed(dict[tuple[str, int], int]):
+    """Numbers that follow from the lengths of tables, in the order in which a shader asked for
+    them. They are pushed when it runs, not written into it: a mesh of another size then takes what
+    was compiled before. most: how many; all others are written. Not on CPU drivers: there a step
+    of silhouettes took 1.07 to 1.15 times as long, where each lane shifts by what it has to load.
+    """
+
+    def __init__(self, most: int = MOST_PUSHED) -> None:
+        super().__init__()
+        self._most = most
+
+    def count(self, n: int) -> str:
+        """Return GLSL of the n rows of a table."""
+        return self._number("count", n, n)
+
+    def mask(self, lay: Layout) -> str:
+        """Return GLSL of the width of a table's cell less 1."""
+        return self._number("mask", lay.size[0], lay.cell[0] - 1)
+
+    def shift(self, lay: Layout) -> str:
+        """Return GLSL of log2 of the width of a table's cell."""
+        return self._number("shift", lay.size[0], lay.shift)
+
+    def height(self, lay: Layout) -> str:
+        """Return GLSL of the height of a cell, of a table or an image."""
+        if lay.shift < 0:
+            return str(lay.cell[1])
+        return self._number("height", lay.size[0], lay.cell[1])
+
+    def _number(self, what: str, n: int, value: int) -> str:
+        key = (what, n)
+        if key not in self and len(self) >= self._most:
+            return str(value)
+        self[key] = value
+        return f"pushed[{list(self).index(key)}]"
+
+
+def position_glsl(lay: Layout, pixel: str, pushed: Pushed) -> list[str]:
     """Return statements that define pos (logical pixel) and layer from a physical pixel."""
     lines = [f"  ivec2 pos = {pixel}; int layer = 0;"]
     w, h = lay.cell
     if lay.layers > 1:
         if lay.columns == 1:
-            lines.append(f"  layer = pos.y / {h}; pos.y -= layer * {h};")
+            high = pushed.height(lay)
+            # A division of floats, exact up to two million rows, where the height is not known when
+            # a shader is compiled: one of integers takes far longer then.
+            known = high.isdigit()
+            layer = f"pos.y / {h}" if known else f"int((float(pos.y) + 0.5) / float({high}))"
+            lines.append(f"  layer = {layer}; pos.y -= layer * {high};")
         else:
             lines.append(f"  layer = pos.y / {h} * {lay.columns} + pos.x / {w};")
             lines.append(f"  pos = ivec2(pos.x % {w}, pos.y % {h});")
     if lay.shift >= 0:
-        lines.append(f"  pos = ivec2((pos.y << {lay.shift}) + pos.x, 0);")
+        lines.append(f"  pos = ivec2((pos.y << {pushed.shift(lay)}) + pos.x, 0);")
     return lines
 
 
-def padding_glsl(lay: Layout) -> str:
+def beyond_glsl(lay: Layout, pushed: Pushed) -> str:
+    """Return the condition that an invocation of a dispatch has no physical pixel."""
+    (w, h), at = lay.physical, "gl_GlobalInvocationID"
+    if lay.shift < 0 or lay.columns > 1:
+        return f"{at}.x >= {w} || {at}.y >= {h}"
+    rows = f" * {lay.layers}" if lay.layers > 1 else ""
+    return f"{at}.x > {pushed.mask(lay)} || {at}.y >= {pushed.height(lay)}{rows}"
+
+
+def padding_glsl(lay: Layout, pushed: Pushed) -> str:
     """Return the condition that a physical pixel carries no logical one, or nothing."""
     tests = []
-    if lay.shift >= 0 and lay.cell[0] * lay.cell[1] != lay.size[0]:
-        tests.append(f"pos.x >= {lay.size[0]}")
+    if lay.shift >= 0:
+        tests.append(f"pos.x >= {pushed.count(lay.size[0])}")
     if lay.columns > 1:
         tests.append(f"layer >= {lay.layers}")
     return " || ".join(tests)

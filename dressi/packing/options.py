@@ -29,7 +29,9 @@ class Options:
     ``image_loads``: shaders read other pixels of storage images, not of textures, where the
     device's profile says that this is faster. ``compose_scatters``: gradients that pixels scatter
     to a table whose rows hand them on to another are scattered to the other at once, where the
-    profile says that this is faster. ``rederive``: passes compute anew what several would carry,
+    profile says that this is faster. ``push_lengths``: shaders are pushed the lengths of tables
+    when they run, so that what was compiled serves tables of any length; not on CPU drivers.
+    ``rederive``: passes compute anew what several would carry,
     and become one, where that is predicted to be faster.
 
     ``lowering``: what runs pixels that are not rasterized: ``graphics`` (fragment shaders in
@@ -65,6 +67,7 @@ class Options:
     per_primitive: bool = True
     image_loads: bool = True
     compose_scatters: bool = True
+    push_lengths: bool = True
     rederive: bool = True
     deterministic: bool = False
     lowering: Lowering = "auto"
@@ -101,6 +104,7 @@ SWITCHES_ELSEWHERE = {
     "spill": "build.pack_functions, which packs with and without",
     "per_primitive": "packing.raster: the vertex shader of a rasterization",
     "image_loads": "packing.reads: how a shader fetches",
+    "push_lengths": "packing.reads: how a shader knows lengths of tables",
     "deterministic": "packing.accumulate: the GLSL of a scatter",
     "cache": "packing.reactive: which part of a step is a program of its own",
 }

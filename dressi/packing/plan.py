@@ -127,6 +127,7 @@ class SubstagePlan:
     """Name of that mask."""
     groups: tuple[int, int, int] = (1, 1, 1)
     """Work groups of the dispatch."""
+    pushed: tuple[int, ...] = ()  # push constants: numbers that follow from lengths of tables
     n_functions: int = 0
     functions: tuple[str, ...] = ()
     """``op file:line`` of each Function, in order of execution, for reports."""

@@ -7,11 +7,13 @@ statements that use them.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
 from dressi.ad.graph import Function, Variable
+from dressi.ad.template import Value
 from dressi.ad.vtype import VType
 from dressi.packing.exact import INT64, exact_sum
-from dressi.packing.layout import Layout, layout
+from dressi.packing.layout import MOST_PUSHED, Layout, Pushed, layout
 from dressi.packing.plan import Binding, SamplerPlan
 from dressi.packing.sample import near_glsl, software_sampler
 from dressi.packing.shader_text import Places, ShaderText
@@ -50,6 +52,7 @@ class Reads:
         self.names: dict[int, str] = {}
         self.hoisted: Collection[int] = ()
         """uids of what is declared in front of the statements that are being written."""
+        self.pushed = Pushed(MOST_PUSHED if context.push_lengths else 0)
         self.n_inputs = 0
         self.written = {v.uid for v in substage.outputs if in_buffer(v)}
         self.fetched_as = fetched_as(substage, context)
@@ -163,7 +166,7 @@ class Reads:
         w, h = v.size
         index = "p.x" if h == 1 else f"p.y * {w} + p.x"
         if v.layers > 1:
-            index = f"l * {w * h} + {index}"
+            index = f"l * {self.n_rows(v)} + {index}"
         if is_exact(v, self.context.accumulation):
             name, n_components, wide = self.exact_buffer(v, text)
             if text.is_new(f"sum_{name}"):
@@ -182,16 +185,24 @@ class Reads:
             return "ivec2(0)"
         x, y = "p.x", "p.y"
         if lay.shift >= 0:
-            x, y = f"(p.x & {lay.cell[0] - 1})", f"(p.x >> {lay.shift})"
+            x, y = f"(p.x & {self.pushed.mask(lay)})", f"(p.x >> {self.pushed.shift(lay)})"
         elif v.size == (1, 1):
             x, y = "0", "0"
         if v.layers > 1:
             if lay.columns == 1:
-                y = f"{y} + l * {lay.cell[1]}"
+                y = f"{y} + l * {self.pushed.height(lay)}"
             else:
                 x = f"{x} + l % {lay.columns} * {lay.cell[0]}"
                 y = f"{y} + l / {lay.columns} * {lay.cell[1]}"
         return f"ivec2({x}, {y})"
+
+    def width(self, v: Variable) -> Value:
+        """Return what a marker of the width of v stands for."""
+        return partial(self.n_rows, v) if v.is_table else v.size[0]
+
+    def n_rows(self, v: Variable) -> str:
+        """Return GLSL of the pixels of a layer of v."""
+        return self.pushed.count(v.size[0]) if v.is_table else str(v.size[0] * v.size[1])
 
     def texel(self, image: int, t: VType, text: ShaderText, at: str, how: str = "") -> str:
         """Return a fetch of one plane at a physical position. how: another kind of binding."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dressi.packing.layout import MOST_PUSHED
 from dressi.packing.plan import Binding
 
 # Comparisons that work on scalars too (GLSL's own are for vectors only).
@@ -78,6 +79,8 @@ class Shader:
     n_vertices: int = 3
     tile: tuple[int, int] = (8, 8)
     """Pixels of a group."""
+    pushed: tuple[int, ...] = ()
+    """What is pushed to it."""
 
 
 class ShaderText:
@@ -105,6 +108,9 @@ class ShaderText:
         parts = ["#version 450", *extensions]
         if head:
             parts.append(head)
+        if "pushed[" in text:
+            block = f"uniform Pushed {{ int pushed[{MOST_PUSHED}]; }};"
+            parts.append(f"layout(push_constant) {block}")
         parts += [*self.declarations, *helpers, *self.functions]
         return "\n".join(parts) + "\nvoid main() {\n" + "\n".join(body) + "\n}\n"
 

@@ -11,7 +11,7 @@ from dressi.ad.registry import RASTER, SAME
 from dressi.ad.workgroups import Workgroup, workgroup
 from dressi.packing.fragments import skip_padding, sparse_shader, store_outputs, tile_vertex
 from dressi.packing.glsl import Generator
-from dressi.packing.layout import padding_glsl, position_glsl
+from dressi.packing.layout import beyond_glsl, padding_glsl, position_glsl
 from dressi.packing.raster import raster_vertex, read_by_vertices
 from dressi.packing.shader_text import FULL_SCREEN, Places, Shader, ShaderText, tile
 from dressi.packing.statements import emit_guarded, emit_tail
@@ -25,6 +25,7 @@ def generate(substage: Substage, places: Places, context: Context) -> Shader:
     g = Generator(substage, places, context)
     shader = _compute(g) if substage.is_dispatch else _fragment(g)
     shader.bindings = sorted(g.bindings.values(), key=lambda b: b.binding)
+    shader.pushed = tuple(g.pushed.values())
     return shader
 
 
@@ -33,7 +34,7 @@ def _fragment(g: Generator) -> Shader:
     if guard is not None and (guard.tiles is None or guard.covers):
         return sparse_shader(g, guard)
     shader, text = Shader(vertex=FULL_SCREEN), ShaderText("f")
-    body = position_glsl(g.domain, "ivec2(gl_FragCoord.xy)")
+    body = position_glsl(g.domain, "ivec2(gl_FragCoord.xy)", g.pushed)
     head = ""
     raster = g.substage.kind == RASTER
     if raster:
@@ -65,17 +66,16 @@ def _compute(g: Generator) -> Shader:
         if kernel is not None:
             return _workgroup(g, f, kernel)
     shader, text = Shader(), ShaderText("c")
-    w, h = g.domain.physical
-    body = [f"  if (gl_GlobalInvocationID.x >= {w} || gl_GlobalInvocationID.y >= {h}) return;"]
-    body += position_glsl(g.domain, "ivec2(gl_GlobalInvocationID.xy)")
-    if padding_glsl(g.domain):
-        body.append(f"  if ({padding_glsl(g.domain)}) return;")
+    body = [f"  if ({beyond_glsl(g.domain, g.pushed)}) return;"]
+    body += position_glsl(g.domain, "ivec2(gl_GlobalInvocationID.xy)", g.pushed)
+    if padding := padding_glsl(g.domain, g.pushed):
+        body.append(f"  if ({padding}) return;")
     emit_guarded(g, text, body)
     for v in g.substage.outputs:
         if not in_buffer(v):
             here = "ivec2(gl_GlobalInvocationID.xy)"
             body += g.image_stores(v, text, here, g.names[v.uid])
-    shader.tile = tile((w, h), g.substage.is_wide)
+    shader.tile = tile(g.domain.physical, g.substage.is_wide)
     head = "layout(local_size_x = {}, local_size_y = {}) in;".format(*shader.tile)
     shader.compute = text.render(body, head)
     return shader

@@ -104,7 +104,7 @@ def _rows_together(g: Generator, group: list[Function], text: ShaderText, body: 
         adds.append((f"reduce_{array}", add, value, y.vtype))
     y, row = group[0].output, group[0].op.row
     assert row is not None
-    n = y.size[0] * y.size[1]
+    n = g.n_rows(y)
     base = f"layer * {n}" if y.layers > 1 else "0"
     body.append(reduced(g.operand(group[0].inputs[row], text, body), n, base, adds))
 

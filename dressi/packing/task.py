@@ -44,6 +44,8 @@ class Context:
     """As in Options."""
     image_loads: bool = False
     """As in Options, where the profile says so."""
+    push_lengths: bool = True
+    """As in Options, where the device is no CPU."""
     lowering: str = "graphics"
     """As in Options; ``auto`` asks the profile."""
     profile: DeviceProfile | None = None
@@ -109,7 +111,7 @@ class Task:
 
     def context(self, final: Iterable[Variable]) -> Context:
         """Return the Context in which the given Variables must be written."""
-        loads = self.options.image_loads and self.profile is not None and self.profile.image_loads
+        on_cpu = self.profile is not None and self.profile.image_loads
         return Context(
             self.limits,
             final={v.uid for v in final},
@@ -117,7 +119,8 @@ class Task:
             inline=set(self.inline),
             deterministic=self.options.deterministic,
             per_primitive=self.options.per_primitive,
-            image_loads=loads,
+            image_loads=self.options.image_loads and on_cpu,
+            push_lengths=self.options.push_lengths and not on_cpu,
             lowering=self.options.lowering,
             profile=self.profile,
         )

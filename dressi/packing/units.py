@@ -108,7 +108,7 @@ def make_units(
     units = [_unit(k, group, inline) for k, group in enumerate(ordered)]
     # Groups may have moved Functions past their users.
     order = topological_order(units)
-    return [replace(units[k], index=index) for index, k in enumerate(order)]
+    return [u if (u := units[k]).index == i else replace(u, index=i) for i, k in enumerate(order)]
 
 
 def _unit(index: int, functions: Sequence[Function], inline: Collection[int]) -> Unit:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from dressi.errors import DeviceError
+from dressi.packing.layout import MOST_PUSHED
 from dressi.packing.plan import Binding, SamplerPlan, SubstagePlan
 from dressi.vk.api import Arena, CData
 from dressi.vk.context import Context, Owned
@@ -26,6 +27,17 @@ _TYPES = {
     "uniform": "UNIFORM_BUFFER",
 }
 _STAGE_BITS = {"v": 1, "f": 16, "c": 32}
+_ALL_STAGES = sum(_STAGE_BITS.values())
+
+
+def push(ctx: Context, commands: CData, layout: CData, numbers: Sequence[int]) -> None:
+    """Record that the shaders which run next see these integers as their push constants. layout: of
+    their pipeline. numbers: at most MOST_PUSHED, or none."""
+    if not numbers:
+        return
+    data = Arena(ctx.api).array("int32_t", numbers)
+    size = 4 * len(numbers)
+    ctx.api.lib.vkCmdPushConstants(commands, layout, _ALL_STAGES, 0, size, data)
 
 
 class Layouts:
@@ -37,19 +49,15 @@ class Layouts:
         self._layouts: dict[tuple[object, ...], tuple[CData, CData]] = {}
         self._samplers: dict[SamplerPlan, CData] = {}
 
-    def get(
-        self, bindings: Sequence[Binding], what: str, pushed_bytes: int = 0
-    ) -> tuple[CData, CData]:
-        """(descriptor set layout, pipeline layout) of a list of bindings, and of so many bytes of
-        constants that are pushed to compute shaders."""
-        key = (pushed_bytes, *((b.binding, b.kind, b.shaders) for b in bindings))
+    def get(self, bindings: Sequence[Binding], what: str) -> tuple[CData, CData]:
+        """(descriptor set layout, pipeline layout) of a list of bindings; numbers can be pushed to
+        all shaders (``push``)."""
+        key = tuple((b.binding, b.kind, b.shaders) for b in bindings)
         if key not in self._layouts:
-            self._layouts[key] = self._create(bindings, what, pushed_bytes)
+            self._layouts[key] = self._create(bindings, what)
         return self._layouts[key]
 
-    def _create(
-        self, bindings: Sequence[Binding], what: str, pushed_bytes: int
-    ) -> tuple[CData, CData]:
+    def _create(self, bindings: Sequence[Binding], what: str) -> tuple[CData, CData]:
         arena = Arena(self._ctx.api)
         entries = []
         for binding in bindings:
@@ -71,7 +79,7 @@ class Layouts:
             pBindings=arena.array("VkDescriptorSetLayoutBinding", entries),
         )
         sets = self._owned.create("DescriptorSetLayout", info, what)
-        ranges = [{"stageFlags": _STAGE_BITS["c"], "size": pushed_bytes}] if pushed_bytes else []
+        ranges = [{"stageFlags": _ALL_STAGES, "size": 4 * MOST_PUSHED}]
         pipeline = arena.struct(
             "VkPipelineLayoutCreateInfo",
             setLayoutCount=1,

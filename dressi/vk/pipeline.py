@@ -54,15 +54,15 @@ def first_draws(jobs: Sequence[Job]) -> list[Job]:
 def create_modules(
     ctx: Context, owned: Owned, sources: Sequence[tuple[str, str]], codes: Sequence[bytes]
 ) -> dict[tuple[str, str], CData]:
-    """One VkShaderModule for each different (stage, GLSL)."""
-    modules: dict[tuple[str, str], CData] = {}
-    for source, code in zip(sources, codes, strict=True):
-        if source not in modules:
+    """One VkShaderModule for each different SPIR-V, by the (stage, GLSL) it is of."""
+    made: dict[bytes, CData] = {}
+    for (stage, _), code in zip(sources, codes, strict=True):
+        if code not in made:
             arena = Arena(ctx.api)
-            words = arena.array("uint32_t", memoryview(code).cast("I"))
+            words = ctx.api.ffi.from_buffer("uint32_t[]", code)
             info = arena.struct("VkShaderModuleCreateInfo", codeSize=len(code), pCode=words)
-            modules[source] = owned.create("ShaderModule", info, f"{source[0]} shader")
-    return modules
+            made[code] = owned.create("ShaderModule", info, f"{stage} shader")
+    return {source: made[code] for source, code in zip(sources, codes, strict=True)}
 
 
 def create_pipelines(
@@ -86,7 +86,8 @@ def create_pipelines(
         s = job.substage
         what = f"substage '{s.name}'"
         layout = layouts.get(s.bindings, what)[1]
-        shaders = (s.vertex, job.fragment, s.compute)
+        texts = ("vert", s.vertex), ("frag", job.fragment), ("comp", s.compute)
+        shaders = tuple(modules[text] for text in texts if text[1])
         key = (layout, job.render_pass, job.subpass, len(s.outputs), s.depth, s.cull, shaders)
         keys.append(key)
         if key in wanted:

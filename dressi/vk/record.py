@@ -14,6 +14,7 @@ from dressi.errors import DeviceError
 from dressi.packing.plan import DrawPlan, Plan, StagePlan
 from dressi.vk.api import WHOLE_SIZE, Arena, CData
 from dressi.vk.context import Context
+from dressi.vk.descriptors import push
 from dressi.vk.hazards import Hazards, record_copies
 from dressi.vk.image import Image, barrier, dispatch_barrier
 from dressi.vk.memory import Buffer
@@ -91,11 +92,12 @@ def _timestamp(ctx: Context, commands: CData, objects: Objects, index: int) -> N
         ctx.api.lib.vkCmdWriteTimestamp(commands, bottom, objects.queries, index)
 
 
-def _bind(ctx: Context, commands: CData, bound: Bound, point: int) -> None:
+def _bind(ctx: Context, commands: CData, bound: Bound, pushed: Sequence[int], point: int) -> None:
     lib, null = ctx.api.lib, ctx.api.null
     lib.vkCmdBindPipeline(commands, point, bound.pipeline)
     if bound.descriptors is not None:
         lib.vkCmdBindDescriptorSets(commands, point, bound.layout, 0, 1, bound.descriptors, 0, null)
+    push(ctx, commands, bound.layout, pushed)
 
 
 def _graphics(
@@ -112,7 +114,7 @@ def _graphics(
     for i, substage in enumerate(stage.substages):
         if i:
             lib.vkCmdNextSubpass(commands, inline)
-        _bind(ctx, commands, bound[i], c.VK_PIPELINE_BIND_POINT_GRAPHICS)
+        _bind(ctx, commands, bound[i], substage.pushed, c.VK_PIPELINE_BIND_POINT_GRAPHICS)
         for k, draw in enumerate(substage.draws):
             if bound[i].outside is not None and k < 2:
                 pipeline = bound[i].pipeline if k else bound[i].outside
@@ -148,7 +150,7 @@ def _compute(ctx: Context, commands: CData, stage: StagePlan, bound: Sequence[Bo
     for i, substage in enumerate(stage.substages):
         if i:
             dispatch_barrier(ctx, commands)
-        _bind(ctx, commands, bound[i], ctx.api.c.VK_PIPELINE_BIND_POINT_COMPUTE)
+        _bind(ctx, commands, bound[i], substage.pushed, ctx.api.c.VK_PIPELINE_BIND_POINT_COMPUTE)
         allowed = tuple(ctx.properties.limits.maxComputeWorkGroupCount)
         if any(n > most for n, most in zip(substage.groups, allowed, strict=True)):
             raise DeviceError(

@@ -15,7 +15,7 @@ from dressi.packing.layout import Cells
 from dressi.packing.plan import BYTES_PER_PIXEL, Binding
 from dressi.vk.api import Arena, CData
 from dressi.vk.context import Context, Owned
-from dressi.vk.descriptors import Layouts, descriptor_type
+from dressi.vk.descriptors import Layouts, descriptor_type, push
 from dressi.vk.image import OFFSET, Image
 from dressi.vk.memory import Buffer
 from dressi.vk.pipeline import create_compute, create_modules
@@ -24,7 +24,6 @@ from dressi.vk.shader import compile_glsl
 _QUALIFIERS = {f: f.lower() for f in ("R32F", "RG32F", "RGBA32F", "R32I", "RGBA32I")}
 
 _GROUP = (32, 8)
-_PUSHED_BYTES = 8
 _BINDINGS = (Binding(0, "storage", 0, "c"), Binding(1, "buffer", 0, "c"))
 
 
@@ -72,9 +71,7 @@ class ShaderCopies:
         api.lib.vkCmdBindPipeline(commands, point, made.pipeline)
         bound = arena.array("VkDescriptorSet", [sets[0]])
         api.lib.vkCmdBindDescriptorSets(commands, point, made.layout, 0, 1, bound, 0, null)
-        pushed = arena.array("int32_t", [cells.rows, cells.texels])
-        stage = c.VK_SHADER_STAGE_COMPUTE_BIT
-        api.lib.vkCmdPushConstants(commands, made.layout, stage, 0, _PUSHED_BYTES, pushed)
+        push(ctx, commands, made.layout, [cells.rows, cells.texels])
         groups = [-(-n // g) for n, g in zip((image.width, image.height), _GROUP, strict=True)]
         api.lib.vkCmdDispatch(commands, *groups, 1)
 
@@ -90,7 +87,7 @@ class ShaderCopies:
             what = f"copy of {fmt}"
             source = ("comp", _glsl(fmt, n, to_image))
             modules = create_modules(self._ctx, self._owned, [source], compile_glsl([source]))
-            sets, layout = self._layouts.get(_BINDINGS, what, _PUSHED_BYTES)
+            sets, layout = self._layouts.get(_BINDINGS, what)
             pipeline = create_compute(self._ctx, self._owned, modules[source], layout, what)
             self._made[fmt, n, to_image] = _Made(sets, layout, pipeline)
         return self._made[fmt, n, to_image]

@@ -7,6 +7,7 @@
 #version 450
 #extension GL_EXT_samplerless_texture_functions : require
 layout(local_size_x = 8, local_size_y = 8) in;
+layout(push_constant) uniform Pushed { int pushed[32]; };
 layout(set = 0, binding = 0) uniform itexture2D x0;
 layout(set = 0, binding = 1) uniform texture2D x1;
 layout(std430, set = 0, binding = 2) buffer Buffer2 { uint b2[]; };  // %0 VEC3@5x1
@@ -26,7 +27,7 @@ bool equal_(int a, int b) { return a == b; }
 bvec2 equal_(ivec2 a, ivec2 b) { return equal(a, b); }
 bvec3 equal_(ivec3 a, ivec3 b) { return equal(a, b); }
 bvec4 equal_(ivec4 a, ivec4 b) { return equal(a, b); }
-vec3 fetch0(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & 3), (p.x >> 2)), 0).xyz; }  // table VEC3@5x1
+vec3 fetch0(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & pushed[0]), (p.x >> pushed[1])), 0).xyz; }  // table VEC3@5x1
 void add_b2_one(int i, float v) {
   uint seen = b2[i], old;
   do { old = seen; seen = atomicCompSwap(b2[i], old, floatBitsToUint(uintBitsToFloat(old) + v)); } while (seen != old);
@@ -47,7 +48,7 @@ void main() {
     precise int v2;  // dynamic  test_golden.py
     v2 = i3;
     precise vec3 v4;  // lookup  test_golden.py
-    int v4_i = clamp(v2, 0, 4);
+    int v4_i = clamp(v2, 0, pushed[2] - 1);
     v4 = fetch0(ivec2(v4_i, 0), layer);
     if (v4_i != v2) v4 = vec3(0);
     precise vec3 v5;  // sigmoid  test_golden.py
@@ -64,7 +65,7 @@ void main() {
     v10 = v6 + v6;
     precise vec3 v11;  // zero_mul  test_golden.py
     v11 = v10 * v9; v11 = mix(v11, vec3(0.0), equal_(vec3(v10), vec3(0.0)));
-    if (v2 >= 0 && v2 < 5) add_b2(v2, v11);  // scatter_add  test_golden.py
+    if (v2 >= 0 && v2 < pushed[2]) add_b2(v2, v11);  // scatter_add  test_golden.py
   }
 }
 
@@ -72,17 +73,19 @@ void main() {
 #version 450
 #extension GL_EXT_samplerless_texture_functions : require
 layout(local_size_x = 8, local_size_y = 8) in;
+layout(push_constant) uniform Pushed { int pushed[32]; };
 layout(std430, set = 0, binding = 0) readonly buffer Buffer0 { float b0[]; };  // %0 VEC3@5x1
 layout(set = 0, binding = 1) uniform itexture2D x1;
 layout(set = 0, binding = 2) uniform itexture2D x2;
 layout(rgba32f, set = 0, binding = 3) uniform writeonly image2D w3;
 vec3 fetch0(ivec2 p, int l) { int i = (p.x) * 3; return vec3(b0[i + 0], b0[i + 1], b0[i + 2]); }
-int fetch1(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & 1), (p.x >> 1)), 0).x; }  // csr.offsets INT@3x1
-ivec2 fetch2(ivec2 p, int l) { return texelFetch(x2, ivec2((p.x & 1), (p.x >> 1)), 0).xy; }  // csr.entries IVEC2@3x1
+int fetch1(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & pushed[4]), (p.x >> pushed[5])), 0).x; }  // csr.offsets INT@3x1
+ivec2 fetch2(ivec2 p, int l) { return texelFetch(x2, ivec2((p.x & pushed[4]), (p.x >> pushed[5])), 0).xy; }  // csr.entries IVEC2@3x1
 void main() {
-  if (gl_GlobalInvocationID.x >= 2 || gl_GlobalInvocationID.y >= 1) return;
+  if (gl_GlobalInvocationID.x > pushed[0] || gl_GlobalInvocationID.y >= pushed[1]) return;
   ivec2 pos = ivec2(gl_GlobalInvocationID.xy); int layer = 0;
-  pos = ivec2((pos.y << 1) + pos.x, 0);
+  pos = ivec2((pos.y << pushed[2]) + pos.x, 0);
+  if (pos.x >= pushed[3]) return;
   precise vec3 v0;  // sparse_matmul  test_golden.py
   vec3 v0_s = vec3(0);
   int v0_k = fetch1(ivec2(pos.x, 0), 0), v0_e = fetch1(ivec2(pos.x + 1, 0), 0);

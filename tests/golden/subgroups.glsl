@@ -14,6 +14,7 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 layout(local_size_x = 8, local_size_y = 8) in;
+layout(push_constant) uniform Pushed { int pushed[32]; };
 layout(set = 0, binding = 0) uniform itexture2D x0;
 layout(set = 0, binding = 1) uniform texture2D x1;
 layout(std430, set = 0, binding = 2) buffer Buffer2 { float b2[]; };  // %0 VEC3@5x1
@@ -25,7 +26,7 @@ bool equal_(int a, int b) { return a == b; }
 bvec2 equal_(ivec2 a, ivec2 b) { return equal(a, b); }
 bvec3 equal_(ivec3 a, ivec3 b) { return equal(a, b); }
 bvec4 equal_(ivec4 a, ivec4 b) { return equal(a, b); }
-vec3 fetch0(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & 3), (p.x >> 2)), 0).xyz; }  // pos VEC3@5x1
+vec3 fetch0(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & pushed[0]), (p.x >> pushed[1])), 0).xyz; }  // pos VEC3@5x1
 void add_b2(int i, vec3 v) {
   i *= 3;
   if (v.x != 0.0) atomicAdd(b2[i + 0], v.x);
@@ -50,7 +51,7 @@ void main() {
     precise int v2;  // dynamic  test_golden.py
     v2 = i3;
     precise vec3 v4;  // lookup  test_golden.py
-    int v4_i = clamp(v2, 0, 4);
+    int v4_i = clamp(v2, 0, pushed[2] - 1);
     v4 = fetch0(ivec2(v4_i, 0), layer);
     if (v4_i != v2) v4 = vec3(0);
     precise vec3 v5;  // zero_mul  test_golden.py
@@ -60,7 +61,7 @@ void main() {
     // scatter_add  test_golden.py
     {
       int row = v2;
-      bool left = row >= 0 && row < 5 && (v6 != vec3(0));
+      bool left = row >= 0 && row < pushed[2] && (v6 != vec3(0));
       row += 0;
       for (int k = 0; k < 3 && left; k++)
         if (row == subgroupBroadcastFirst(row)) { reduce_b2(row, v6); left = false; }
@@ -73,6 +74,7 @@ void main() {
 #version 450
 #extension GL_EXT_samplerless_texture_functions : require
 layout(local_size_x = 8, local_size_y = 8) in;
+layout(push_constant) uniform Pushed { int pushed[32]; };
 layout(set = 0, binding = 0) uniform texture2D x0;
 layout(set = 0, binding = 1) uniform itexture2D x1;
 layout(rgba32f, set = 0, binding = 2) uniform writeonly image2D w2;
@@ -84,15 +86,15 @@ bool equal_(int a, int b) { return a == b; }
 bvec2 equal_(ivec2 a, ivec2 b) { return equal(a, b); }
 bvec3 equal_(ivec3 a, ivec3 b) { return equal(a, b); }
 bvec4 equal_(ivec4 a, ivec4 b) { return equal(a, b); }
-vec3 fetch0(ivec2 p, int l) { return texelFetch(x0, ivec2((p.x & 3), (p.x >> 2)), 0).xyz; }  // pos VEC3@5x1
+vec3 fetch0(ivec2 p, int l) { return texelFetch(x0, ivec2((p.x & pushed[4]), (p.x >> pushed[5])), 0).xyz; }  // pos VEC3@5x1
 void main() {
-  if (gl_GlobalInvocationID.x >= 8 || gl_GlobalInvocationID.y >= 4) return;
+  if (gl_GlobalInvocationID.x > pushed[0] || gl_GlobalInvocationID.y >= pushed[1]) return;
   ivec2 pos = ivec2(gl_GlobalInvocationID.xy); int layer = 0;
-  pos = ivec2((pos.y << 3) + pos.x, 0);
-  if (pos.x >= 30) return;
+  pos = ivec2((pos.y << pushed[2]) + pos.x, 0);
+  if (pos.x >= pushed[3]) return;
   int i1 = texelFetch(x1, ivec2(gl_GlobalInvocationID.xy), 0).x;  // faces INT@30x1
   precise vec3 v0;  // lookup  test_golden.py
-  int v0_i = clamp(i1, 0, 4);
+  int v0_i = clamp(i1, 0, pushed[6] - 1);
   v0 = fetch0(ivec2(v0_i, 0), layer);
   if (v0_i != i1) v0 = vec3(0);
   precise vec3 v4;
@@ -114,24 +116,25 @@ void main() {
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 layout(local_size_x = 8, local_size_y = 8) in;
+layout(push_constant) uniform Pushed { int pushed[32]; };
 layout(set = 0, binding = 0) uniform texture2D x0;
 layout(set = 0, binding = 1) uniform itexture2D x1;
 layout(set = 0, binding = 2) uniform itexture2D x2;
 layout(std430, set = 0, binding = 3) readonly buffer Buffer3 { float b3[]; };  // %0 VEC3@5x1
 layout(rgba32f, set = 0, binding = 4) uniform writeonly image2D w4;
 layout(rgba32f, set = 0, binding = 5) uniform writeonly image2D w5;
-vec3 fetch0(ivec2 p, int l) { return texelFetch(x0, ivec2((p.x & 7), (p.x >> 3)), 0).xyz; }  // %1 VEC3@30x1
-int fetch1(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & 3), (p.x >> 2)), 0).x; }  // faces.offsets INT@6x1
-int fetch2(ivec2 p, int l) { return texelFetch(x2, ivec2((p.x & 7), (p.x >> 3)), 0).x; }  // faces.items INT@30x1
+vec3 fetch0(ivec2 p, int l) { return texelFetch(x0, ivec2((p.x & pushed[4]), (p.x >> pushed[5])), 0).xyz; }  // %1 VEC3@30x1
+int fetch1(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & pushed[6]), (p.x >> pushed[7])), 0).x; }  // faces.offsets INT@6x1
+int fetch2(ivec2 p, int l) { return texelFetch(x2, ivec2((p.x & pushed[4]), (p.x >> pushed[5])), 0).x; }  // faces.items INT@30x1
 vec3 fetch3(ivec2 p, int l) { int i = (p.x) * 3; return vec3(b3[i + 0], b3[i + 1], b3[i + 2]); }
 void main() {
-  if (gl_GlobalInvocationID.x >= 4 || gl_GlobalInvocationID.y >= 2) return;
+  if (gl_GlobalInvocationID.x > pushed[0] || gl_GlobalInvocationID.y >= pushed[1]) return;
   ivec2 pos = ivec2(gl_GlobalInvocationID.xy); int layer = 0;
-  pos = ivec2((pos.y << 2) + pos.x, 0);
-  if (pos.x >= 5) return;
+  pos = ivec2((pos.y << pushed[2]) + pos.x, 0);
+  if (pos.x >= pushed[3]) return;
   precise vec3 v0;  // csr_gather  test_golden.py
   vec3 v0_s = vec3(0);
-  int v0_k = fetch1(ivec2((pos.y * 5 + pos.x), 0), 0), v0_e = fetch1(ivec2((pos.y * 5 + pos.x) + 1, 0), 0);
+  int v0_k = fetch1(ivec2((pos.y * pushed[3] + pos.x), 0), 0), v0_e = fetch1(ivec2((pos.y * pushed[3] + pos.x) + 1, 0), 0);
   int v0_last = max(v0_e - 1, 0);
   {
     int k0 = min(v0_k + 0, v0_last), k1 = min(v0_k + 1, v0_last), k2 = min(v0_k + 2, v0_last), k3 = min(v0_k + 3, v0_last);

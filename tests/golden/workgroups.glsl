@@ -13,13 +13,14 @@
 #extension GL_EXT_shader_atomic_int64 : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 layout(local_size_x = 128) in;
+layout(push_constant) uniform Pushed { int pushed[32]; };
 layout(set = 0, binding = 0) uniform texture2D x0;
 layout(set = 0, binding = 1) uniform texture2D x1;
 layout(set = 0, binding = 2) uniform texture2D x2;
 layout(std430, set = 0, binding = 3) buffer Buffer3 { uint64_t b3[]; };  // %0 IVEC2@80x60
-vec4 fetch0(ivec2 p, int l) { return texelFetch(x0, ivec2((p.x & 3), (p.x >> 2)), 0); }  // corner0 VEC4@9x1
-vec4 fetch1(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & 3), (p.x >> 2)), 0); }  // corner1 VEC4@9x1
-vec4 fetch2(ivec2 p, int l) { return texelFetch(x2, ivec2((p.x & 3), (p.x >> 2)), 0); }  // corner2 VEC4@9x1
+vec4 fetch0(ivec2 p, int l) { return texelFetch(x0, ivec2((p.x & pushed[0]), (p.x >> pushed[1])), 0); }  // corner0 VEC4@9x1
+vec4 fetch1(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & pushed[0]), (p.x >> pushed[1])), 0); }  // corner1 VEC4@9x1
+vec4 fetch2(ivec2 p, int l) { return texelFetch(x2, ivec2((p.x & pushed[0]), (p.x >> pushed[1])), 0); }  // corner2 VEC4@9x1
 shared int row_sums[2][64];  // rows of all primitives up to one
 shared int pair_sums[2][128];  // pairs of covered pixels of these rows up to one
 shared ivec4 rows[64];  // of both triangles: first row, how many
@@ -154,7 +155,7 @@ void main() {
   if (me == 0) any_crossing = false;
   barrier();
   int found = 0;
-  if (me < 64 && mine < 9) {
+  if (me < 64 && mine < pushed[2]) {
     vec4 p0 = fetch0(ivec2(mine, 0), layer), p1 = fetch1(ivec2(mine, 0), layer), p2 = fetch2(ivec2(mine, 0), layer), p3 = fetch0(ivec2(mine, 0), layer);
     found = place(p0, p1, p2);
     if (false && place(p0, p2, p3) != found) found = 2;
@@ -264,6 +265,7 @@ void main() {
 #version 450
 #extension GL_EXT_samplerless_texture_functions : require
 layout(local_size_x = 8, local_size_y = 8) in;
+layout(push_constant) uniform Pushed { int pushed[32]; };
 layout(std430, set = 0, binding = 0) readonly buffer Buffer0 { int b0[]; };  // %0 IVEC2@80x60
 layout(set = 0, binding = 1) uniform texture2D x1;
 layout(rgba32f, set = 0, binding = 2) uniform writeonly image2D w2;
@@ -276,7 +278,7 @@ bvec2 greaterThanEqual_(ivec2 a, ivec2 b) { return greaterThanEqual(a, b); }
 bvec3 greaterThanEqual_(ivec3 a, ivec3 b) { return greaterThanEqual(a, b); }
 bvec4 greaterThanEqual_(ivec4 a, ivec4 b) { return greaterThanEqual(a, b); }
 ivec2 fetch0(ivec2 p, int l) { int i = (p.y * 80 + p.x) * 2; return ivec2(b0[i + 0], b0[i + 1]); }
-vec4 fetch1(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & 3), (p.x >> 2)), 0); }  // corner0 VEC4@9x1
+vec4 fetch1(ivec2 p, int l) { return texelFetch(x1, ivec2((p.x & pushed[0]), (p.x >> pushed[1])), 0); }  // corner0 VEC4@9x1
 void main() {
   if (gl_GlobalInvocationID.x >= 80 || gl_GlobalInvocationID.y >= 60) return;
   ivec2 pos = ivec2(gl_GlobalInvocationID.xy); int layer = 0;
@@ -294,7 +296,7 @@ void main() {
   precise int v5;  // where  test_golden.py
   v5 = (v3 != 0.0) ? int(v2) : int(v6);
   precise vec4 v7;  // lookup  test_golden.py
-  int v7_i = clamp(v5, 0, 8);
+  int v7_i = clamp(v5, 0, pushed[2] - 1);
   v7 = fetch1(ivec2(v7_i, 0), layer);
   if (v7_i != v5) v7 = vec4(0);
   imageStore(w2, ivec2(gl_GlobalInvocationID.xy), vec4(v7));
@@ -304,13 +306,14 @@ void main() {
 #version 450
 #extension GL_EXT_samplerless_texture_functions : require
 layout(local_size_x = 64) in;
+layout(push_constant) uniform Pushed { int pushed[32]; };
 layout(set = 0, binding = 0) uniform texture2D x0;
 layout(rgba32f, set = 0, binding = 1) uniform writeonly image2D w1;
 vec4 fetch0(ivec2 p, int l) { return texelFetch(x0, ivec2(p.x, p.y), 0); }  // %1 VEC4@80x60
 shared vec4 parts[64];
 shared vec4 rests[64];
 void store(ivec2 p, int l, vec4 value) {
-  imageStore(w1, ivec2((p.x & 3), (p.x >> 2)), vec4(value));
+  imageStore(w1, ivec2((p.x & pushed[0]), (p.x >> pushed[1])), vec4(value));
 }
 void main() {
   precise vec4 v0;  // group_sum  test_golden.py
@@ -371,9 +374,10 @@ void main() {
 #version 450
 #extension GL_EXT_samplerless_texture_functions : require
 layout(local_size_x = 64) in;
+layout(push_constant) uniform Pushed { int pushed[32]; };
 layout(set = 0, binding = 0) uniform texture2D x0;
 layout(rgba32f, set = 0, binding = 1) uniform writeonly image2D w1;
-vec4 fetch0(ivec2 p, int l) { return texelFetch(x0, ivec2((p.x & 3), (p.x >> 2)), 0); }  // %2 VEC4@6x1
+vec4 fetch0(ivec2 p, int l) { return texelFetch(x0, ivec2((p.x & pushed[0]), (p.x >> pushed[1])), 0); }  // %2 VEC4@6x1
 shared vec4 parts[64];
 shared vec4 rests[64];
 void store(ivec2 p, int l, vec4 value) {

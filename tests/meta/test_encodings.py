@@ -87,7 +87,7 @@ def test_dumps_and_files_hold_every_name_in_a_locale_of_ascii(tmp_path: Path) ->
         "import locale, sys; assert locale.getpreferredencoding(False).upper() != 'UTF-8'\n"
         "import numpy as np\n"
         "from dressi.inspect.dumps import dump\n"
-        "dump('graph', 'Gr\\u00f6\\u00dfe \\U0001f404 \\udcff', '.txt')\n"
+        "dump('graph', lambda: 'Gr\\u00f6\\u00dfe \\U0001f404 \\udcff', '.txt')\n"
         "from dressi.inspect.draw import GraphView\n"
         "GraphView('\\u00d7', '\\u00d7').save('a.svg')\n"
         "from dressi.render.io import save_scene, load_scene, save_mesh, load_mesh\n"

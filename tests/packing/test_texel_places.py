@@ -19,7 +19,8 @@ from dressi.packing.limits import LLVMPIPE, MINIMUM, DeviceLimits
 from dressi.testing.cases import Config, all_cases, differentiable, instance, small_configs
 
 WHOLE = re.compile(
-    r"max\(ivec2\(.*\), 0\)|ivec2\(0\)|ivec2\(\(p\.x & [1-9]\d*\), \(p\.x >> [1-9]\d*\)\)"
+    r"max\(ivec2\(.*\), 0\)|ivec2\(0\)|"
+    r"ivec2\(\(p\.x & pushed\[\d+\]\), \(p\.x >> pushed\[\d+\]\)\)"
 )
 
 

@@ -280,3 +280,9 @@ def table_index(n_width: str, index: str, is_table: bool) -> str:
     is_table: whether the image has height 1.
     """
     return f"ivec2({index}, 0)" if is_table else f"ivec2({index} % {n_width}, {index} / {n_width})"
+
+
+def n_pixels(v: Variable, width: str) -> str:
+    """GLSL of the number of pixels of a layer of v: of a table the marker of its width, which is
+    no number in the text."""
+    return f"{{{width}}}" if v.is_table else str(v.size[0] * v.size[1])

@@ -29,6 +29,7 @@ Backward = Callable[[Function, Variable, int], Variable | None]
 _MARKER = re.compile(r"\{([A-Za-z_]\w*)\}")
 _OF_OUTPUT = ("y", "T", "wy", "hy", "ly", "pos", "layer")
 _OF_INPUT = re.compile(r"(x|T|fetch|w|h|l)(\d+)")
+_WIDTH = re.compile(r"\{w(y|\d+)\}")
 _OF_VALUES = re.compile(r"\b(?:[vi]\d+|carried)\b")
 """Names that shaders give to values: a snippet that declares one would hide what a marker means."""
 
@@ -75,7 +76,8 @@ def custom(
     defined = user_line()
 
     def write(f: Function) -> str:
-        lines = _OF_VALUES.sub(r"\g<0>_", f.attr("glsl").text.strip("\n")).split("\n")
+        text = _WIDTH.sub(lambda marker: _width(f, marker[1]), f.attr("glsl").text)
+        lines = _OF_VALUES.sub(r"\g<0>_", text.strip("\n")).split("\n")
         # Braces: names that the snippet declares are its own.
         return "\n".join([f"{{  // F.custom  {defined}", *lines, "}"])
 
@@ -103,6 +105,13 @@ def custom(
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"The custom op made at {defined}."
     return call
+
+
+def _width(f: Function, of: str) -> str:
+    """A width as a number, as snippets may need it (the length of an array). of: y, or the number
+    of an input."""
+    v = f.output if of == "y" else f.inputs[int(of)]
+    return str(v.size[0])
 
 
 def at_size(

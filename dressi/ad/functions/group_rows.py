@@ -42,7 +42,7 @@ def _groups(f: Function) -> tuple[int, int, int]:
 
 
 def _glsl(f: Function) -> str:
-    rows, lanes = f.output.size[0], lanes_of(f.attr("matrix"))
+    lanes = lanes_of(f.attr("matrix"))
     each = range(TOGETHER)
     at = ", ".join(f"k{i} = min(k + {i * lanes}, to - 1)" for i in each)
     entries = ", ".join(f"j{i} = {{fetch2}}(ivec2(k{i}, 0), 0)" for i in each)
@@ -54,7 +54,7 @@ def _glsl(f: Function) -> str:
         f"int row = int(gl_WorkGroupID.y * {ACROSS}u + gl_WorkGroupID.x) * {N_LANES // lanes} "
         f"+ me / {lanes};",
         "int layer = int(gl_WorkGroupID.z), from = 0, to = 0;",
-        f"if (row < {rows}) {{",
+        "if (row < {wy}) {",
         "  from = {fetch1}(ivec2(row, 0), 0);",
         "  to = {fetch1}(ivec2(row + 1, 0), 0);",
         "}",
@@ -73,7 +73,7 @@ def _glsl(f: Function) -> str:
         "    parts[me] = s;",
         "  }",
         "}",
-        f"if (lane == 0 && row < {rows}) {{store}}(ivec2(row, 0), layer, s);",
+        "if (lane == 0 && row < {wy}) {store}(ivec2(row, 0), layer, s);",
     ]
     return "\n  ".join(lines)
 

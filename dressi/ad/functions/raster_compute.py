@@ -202,7 +202,7 @@ def _kernel(f: Function) -> tuple[str, str]:
         height=f"{h}.0",
         view=_view(f),
         slices=_slices(f),
-        n_primitives=f.inputs[0].size[0],
+        n_primitives="{w0}",
         quads="true" if n == 4 else "false",
         turns=1 + 7 * (n - 2),
         guard=repr(2.0 * GUARD_PX / max(w, h)),

@@ -13,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from dressi.ad.functions._common import like_integers, needs_int, needs_variable, sized, table_index
+from dressi.ad.functions._common import (
+    like_integers,
+    n_pixels,
+    needs_int,
+    needs_variable,
+    sized,
+    table_index,
+)
 from dressi.ad.functions.arith import add_n
 from dressi.ad.functions.image import expand
 from dressi.ad.functions.inverse_maps import Ref, sampled_rows, stream_of
@@ -52,8 +59,8 @@ def _lookup_glsl(f: Function) -> str:
     if maker is not None and maker.op.kind == RASTER and w * h >= maker.inputs[0].size[0]:
         # The number of a primitive that was drawn: never out of range.
         return f"{{y}} = {{fetch0}}({table_index('{w0}', '{x1}', table.is_table)}, {{layer}});"
-    at = table_index("{w0}", "{y}_i", table.is_table)
-    return expand_glsl(f.op.name, _LOOKUP, last=w * h - 1, at=at)
+    at, last = table_index("{w0}", "{y}_i", table.is_table), f"{n_pixels(table, 'w0')} - 1"
+    return expand_glsl(f.op.name, _LOOKUP, last=last, at=at)
 
 
 def _rows(index: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -154,9 +161,11 @@ def invert_index(index: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     flat = np.asarray(index).reshape(-1).astype(np.int64)
     ok = (flat >= 0) & (flat < n)
     positions = np.flatnonzero(ok)
-    order = np.argsort(flat[positions], kind="stable")
+    rows = flat[positions]
+    # NumPy sorts integers of 16 bits by their digits, ten times as fast as wider ones.
+    order = np.argsort(rows.astype(np.uint16) if n <= 2**16 else rows, kind="stable")
     offsets = np.zeros(n + 1, np.int32)
-    np.cumsum(np.bincount(flat[positions], minlength=n), out=offsets[1:])
+    np.cumsum(np.bincount(rows, minlength=n), out=offsets[1:])
     items = np.zeros(max(len(flat), 1), np.int32)
     items[: len(positions)] = positions[order]
     return offsets, items
@@ -199,10 +208,10 @@ def _csr(f: Function) -> RowSum:
     x = f.inputs[0]
 
     def summand(entry: str, place: str, layer: str) -> str:
-        return f"{{fetch0}}({table_index(str(x.size[0]), entry, x.is_table)}, {layer})"
+        return f"{{fetch0}}({table_index('{w0}', entry, x.is_table)}, {layer})"
 
     # The longest row is not known: another index of the same size may be sent at any time.
-    return RowSum(f"({{pos}}.y * {f.output.size[0]} + {{pos}}.x)", summand)
+    return RowSum("({pos}.y * {wy} + {pos}.x)", summand)
 
 
 def merged_gathers(gradients: Sequence[Variable]) -> list[Variable]:
@@ -260,7 +269,7 @@ def _scatter_infer(xs: Sequence[Variable], attrs: dict[str, Any]) -> Shape:
 
 
 def _scatter_glsl(f: Function) -> str:
-    n = f.output.size[0] * f.output.size[1]
+    n = n_pixels(f.output, "wy")
     base = f"{{layer}} * {n} + " if f.output.layers > 1 else ""
     return f"if ({{x1}} >= 0 && {{x1}} < {n}) {{add}}({base}{{x1}}, {{x0}});"
 

@@ -104,12 +104,12 @@ def _spmv_ref(f: Function, xs: Sequence[np.ndarray]) -> np.ndarray:
     entries = xs[2].reshape(-1, 2).astype(np.int32)
     columns, values = entries[:, 0], entries[:, 1].copy().view(np.float32).astype(np.float64)
     rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    out = np.zeros((x.shape[0], 1, len(offsets) - 1, *x.shape[3:]))
-    for layer in range(x.shape[0]):
-        np.add.at(
-            out[layer, 0], rows, values[: len(rows), None] * x[layer, 0, columns[: len(rows)]]
-        )
-    return out
+    columns, values, n = columns[: len(rows)], values[: len(rows)], len(offsets) - 1
+    sums = [
+        [np.bincount(rows, values * component[columns], n) for component in layer[0].T]
+        for layer in x
+    ]
+    return np.stack([np.stack(layer, axis=-1)[None] for layer in sums])
 
 
 SPMV = Op(
