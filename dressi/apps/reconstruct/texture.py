@@ -60,7 +60,7 @@ class Painting:
     total variation of the texture, which keeps salt and pepper out of texels that few pixels see.
     gains: whether each view has a gain per channel of its own (exposure of photos). views: per
     step. size: longer side of the pictures, pixels; None: as they are. backward: of F.texture, how
-    the gradient reaches texels."""
+    the gradient reaches texels. occlusion: whether edges in front of other parts move the shape."""
 
     iterations: int = 100
     lr: tuple[float, float] = (0.03, 0.005)
@@ -71,6 +71,7 @@ class Painting:
     views: int = 6
     size: int | None = None
     backward: TextureBackward = "exact"
+    occlusion: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +195,8 @@ def _loss(
     # No shift of the projection within a pixel, which a fixed shape's texture may gain by: pictures
     # do not move along, and each step would move the shape after its shift.
     r, sigma = (pixels / max(size) for pixels in (1.0, SOFTNESS_PX))
-    hs = build_hardsoftras(pos, leaves.faces, matrix, size, r, sigma=sigma)
+    occlusion = how.occlusion and how.shape_lr is not None
+    hs = build_hardsoftras(pos, leaves.faces, matrix, size, r, sigma=sigma, occlusion=occlusion)
     step = step_counter("texture.step") if how.backward == "inverse_uv" else None
     picture = hs.blend(
         [unlit(p, uv, uv_faces, albedo, how.backward, step, wrap="clamp") for p in hs.peels]
