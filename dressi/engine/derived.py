@@ -38,7 +38,7 @@ class DerivedData:
         if [p for p in parts if p.creator is not None]:
             made = v.derived.compute(*evaluate(parts, feeds))
         else:
-            made = v.derived.compute(*(self._wide(p, host(p)) for p in parts))
+            made = v.derived.compute(*(self._wide(p, feeds[p]) for p in parts))
         self._made[v.uid] = list(feeds.values()), made
         return made
 

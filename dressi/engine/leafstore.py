@@ -149,7 +149,7 @@ class LeafStore:
             if v.uid in sources:
                 resident = self._resident.get(uid)
                 other = None if resident is None else resident.leaf()
-                data = None if other is None else self.host(other)
+                data = None if other is None else self._derivations.of(other, self.host)
                 known = self._derived.get(uid)
                 if data is not None and known is not None:
                     if data is known or np.array_equal(data, known):

@@ -26,12 +26,14 @@ def plan_text(plan: Plan) -> str:
 
 
 def _drawn(s: SubstagePlan) -> str:
-    """What is not drawn."""
+    """What is not drawn, and the numbers that are pushed."""
     sparse = f" sparse by {s.mask}" if s.mask else ""
     sparse += "" if s.depth or not s.mask else " in tiles"
     culled = f" cull {s.cull}" if s.cull != "none" else ""
     rectangles = [d.scissor for d in s.draws if d.scissor is not None]
-    return sparse + culled + (f" scissor {', '.join(map(str, rectangles))}" if rectangles else "")
+    scissors = f" scissor {', '.join(map(str, rectangles))}" if rectangles else ""
+    pushed = f" pushed {', '.join(map(str, s.pushed))}" if s.pushed else ""
+    return sparse + culled + scissors + pushed
 
 
 def _inputs(plan: Plan, s: SubstagePlan) -> str:

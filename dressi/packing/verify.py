@@ -3,10 +3,12 @@ PackingError."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from dressi.errors import PackingError
 from dressi.packing.bindings import FETCHED
+from dressi.packing.layout import MOST_PUSHED
 from dressi.packing.limits import DeviceLimits
 from dressi.packing.obstacles import (
     BUFFERS,
@@ -20,6 +22,9 @@ from dressi.packing.obstacles import (
     no_use,
 )
 from dressi.packing.plan import BYTES_PER_PIXEL, CULL_MODES, Plan, StagePlan, SubstagePlan
+
+_PUSHED = re.compile(r"(?<!int )\bpushed\[(\d+)\]")
+"""Numbers that a shader reads, not how many it declares."""
 
 _USES = {
     "input": (INPUTS,),
@@ -84,6 +89,7 @@ class _Run:
             _need_none(_obstacle(s, stage, self.limits), where)
             _need(len(s.clears) == len(s.outputs), f"{where}: clears and outputs differ in number")
             _check_draws(s, stage, where)
+            _check_pushed(s, where)
             for index in s.outputs:
                 self.check_size(index, stage, f"{where}: output")
             for index in (*s.outputs, *(b.index for b in s.bindings if b.kind == "storage")):
@@ -141,6 +147,15 @@ def _obstacle(s: SubstagePlan, stage: StagePlan, limits: DeviceLimits) -> Obstac
         return Obstacle("storage_images", n, limits.storage_images, limits.name)
     dispatch = stage.kind == "compute"
     return limit_obstacle(use, limits, s.depth, dispatch, stores=dispatch)
+
+
+def _check_pushed(s: SubstagePlan, where: str) -> None:
+    """Each number that a shader reads is pushed."""
+    n = len(s.pushed)
+    _need(n <= MOST_PUSHED, f"{where}: {n} numbers pushed, at most {MOST_PUSHED}")
+    for text in (s.vertex, s.outside, s.fragment, s.compute):
+        for k in _PUSHED.findall(text):
+            _need(int(k) < n, f"{where}: reads pushed[{k}], {n} numbers are pushed")
 
 
 def _check_draws(s: SubstagePlan, stage: StagePlan, where: str) -> None:

@@ -20,6 +20,7 @@ from dressi.ad import exponential_decay, step_counter
 from dressi.ad.vtype import FLOAT, INT, IVEC3, MAT4, VEC2, VEC3
 from dressi.engine.stepper import FAST_REBUILD_COUNT, FULL_REBUILD_COUNT
 from dressi.packing import Plan
+from dressi.render.raster.topology import neighbor_table
 
 pytestmark = pytest.mark.gpu
 
@@ -343,6 +344,19 @@ def test_index_that_is_sent_dirties_its_derived_tables() -> None:
                 engine.exec_steps(2)
             assert ad.ran[0].startswith("static")
             assert_same(ad, plain, graph)
+
+
+def test_a_derived_table_follows_its_sources_whatever_is_sent_to_it() -> None:
+    faces = Variable(IVEC3, (2, 1), name="faces")
+    neighbors = neighbor_table(faces)
+    across = F.to_float(neighbors.x) * 1.0
+    with DressiAD() as ad:
+        ad.send_img(faces, np.array([[0, 1, 2], [2, 1, 3]]))
+        assert ad.recv_img(across).ravel().tolist() == [-1.0, 0.0]
+        ad.send_img(neighbors, np.full((2, 3), -1))
+        assert ad.recv_img(across).ravel().tolist() == [-1.0, 0.0]
+        ad.send_img(faces, np.array([[1, 2, 0], [2, 1, 3]]))
+        assert ad.recv_img(across).ravel().tolist() == [1.0, 0.0]
 
 
 def test_optimizer_loss_options_and_parameters_start_anew(

@@ -1,8 +1,8 @@
 // plan dispatches: 11 functions, 2 substages, 2 stages, 5 images, 1 buffers, 0.0 MB
 // stage 0 compute 8x6
-//   dynamic,lookup,sigmoid,+7 (10 functions) <- pixel index, texture table, buffer %0 -> buffers
+//   dynamic,lookup,sigmoid,+7 (10 functions) pushed 3, 2, 5 <- pixel index, texture table, buffer %0 -> buffers
 // stage 1 compute 2x1
-//   sparse_matmul (1 functions) <- buffer %0, texture csr.offsets, texture csr.entries -> %1 RGBA32F
+//   sparse_matmul (1 functions) pushed 1, 1, 1, 2, 1, 1 <- buffer %0, texture csr.offsets, texture csr.entries -> %1 RGBA32F
 // ===== stage 0, substage 0, compute: dynamic,lookup,sigmoid,+7
 #version 450
 #extension GL_EXT_samplerless_texture_functions : require

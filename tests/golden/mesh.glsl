@@ -1,13 +1,13 @@
 // plan mesh: 14 functions, 5 substages, 4 stages, 13 images, 1 buffers, 0.0 MB
 // stage 0 graphics 4x2
-//   matmul (1 functions) <- uniforms, input pos -> %0 RGBA32F
+//   matmul (1 functions) pushed 2 <- uniforms, input pos -> %0 RGBA32F
 // stage 1 graphics 2x2
-//   lookup,lookup,lookup (3 functions) <- texture %0, input index0, input index1, input index2 -> %1 RGBA32F, %2 RGBA32F, %3 RGBA32F
+//   lookup,lookup,lookup (3 functions) pushed 1, 3, 2, 5, 3 <- texture %0, input index0, input index1, input index2 -> %1 RGBA32F, %2 RGBA32F, %3 RGBA32F
 // stage 2 graphics 8x6
-//   rasterize,lookup,swizzle,+1 (4 functions) <- texture %1, texture %2, texture %3 -> %4 R32I
-//   lookup,zero_mul,add_n,+1 (4 functions) <- texture %1, input %4, buffer %5 -> %6 RGBA32F
+//   rasterize,lookup,swizzle,+1 (4 functions) pushed 1, 1 <- texture %1, texture %2, texture %3 -> %4 R32I
+//   lookup,zero_mul,add_n,+1 (4 functions) pushed 1, 1, 3 <- texture %1, input %4, buffer %5 -> %6 RGBA32F
 // stage 3 graphics 4x2
-//   csr_gather,matmul (2 functions) <- buffer %5, texture index0.offsets, texture index0.items, uniforms -> %7 RGBA32F
+//   csr_gather,matmul (2 functions) pushed 2, 3, 2, 1, 1, 5 <- buffer %5, texture index0.offsets, texture index0.items, uniforms -> %7 RGBA32F
 // ===== stage 0, substage 0, vertex: matmul
 #version 450
 // One triangle that covers the viewport.

@@ -1,10 +1,10 @@
 // plan subgroups: 10 functions, 3 substages, 3 stages, 8 images, 1 buffers, 0.0 MB
 // stage 0 compute 8x6
-//   dynamic,lookup,zero_mul,+2 (5 functions) <- pixel index, texture pos, buffer %0 -> buffers
+//   dynamic,lookup,zero_mul,+2 (5 functions) pushed 3, 2, 5 <- pixel index, texture pos, buffer %0 -> buffers
 // stage 1 compute 8x4
-//   lookup,zero_mul,add_n (3 functions) <- texture pos, pixel faces -> %1 RGBA32F
+//   lookup,zero_mul,add_n (3 functions) pushed 7, 4, 3, 30, 3, 2, 5 <- texture pos, pixel faces -> %1 RGBA32F
 // stage 2 compute 4x2
-//   csr_gather,expand (2 functions) <- texture %1, texture faces.offsets, texture faces.items, buffer %0 -> %2 RGBA32F, %3 RGBA32F
+//   csr_gather,expand (2 functions) pushed 3, 2, 2, 5, 7, 3, 3, 2 <- texture %1, texture faces.offsets, texture faces.items, buffer %0 -> %2 RGBA32F, %3 RGBA32F
 // ===== stage 0, substage 0, compute: dynamic,lookup,zero_mul,+2
 #version 450
 #extension GL_EXT_samplerless_texture_functions : require

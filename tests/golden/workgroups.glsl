@@ -1,12 +1,12 @@
 // plan workgroups: 8 functions, 4 substages, 4 stages, 6 images, 1 buffers, 0.1 MB
 // stage 0 compute 4x3
-//   raster_key64 (1 functions) <- texture corner0, texture corner1, texture corner2, buffer %0 -> buffers
+//   raster_key64 (1 functions) pushed 3, 2, 9 <- texture corner0, texture corner1, texture corner2, buffer %0 -> buffers
 // stage 1 compute 80x60
-//   swizzle,bit_not,gte,+2 (5 functions) <- buffer %0, texture corner0 -> %1 RGBA32F
+//   swizzle,bit_not,gte,+2 (5 functions) pushed 3, 2, 9 <- buffer %0, texture corner0 -> %1 RGBA32F
 // stage 2 compute 4x2
-//   group_sum (1 functions) <- texture %1 -> %2 RGBA32F
+//   group_sum (1 functions) pushed 3, 2 <- texture %1 -> %2 RGBA32F
 // stage 3 compute 1x1
-//   group_sum (1 functions) <- texture %2 -> %3 RGBA32F
+//   group_sum (1 functions) pushed 3, 2 <- texture %2 -> %3 RGBA32F
 // ===== stage 0, substage 0, compute: raster_key64
 #version 450
 #extension GL_EXT_samplerless_texture_functions : require

@@ -4,12 +4,14 @@ was compiled for one mesh serves another one."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from dressi.ad import F, Variable, build_backward, simplify
 from dressi.ad.vtype import FLOAT, INT, MAT4, VEC3
-from dressi.packing import Options, Plan, pack
+from dressi.errors import PackingError
+from dressi.packing import Options, Plan, check_plan, pack, plan_text
 from dressi.packing.layout import MOST_PUSHED
 from dressi.packing.limits import LLVMPIPE
 from dressi.packing.profile import PRESETS
@@ -71,3 +73,22 @@ def test_cpu_drivers_are_pushed_nothing() -> None:
     plan = pack(simplify(outputs), [], LLVMPIPE, profile=PRESETS["llvmpipe"]).plan
     assert not [s for stage in plan.stages for s in stage.substages if s.pushed]
     assert not [text for text in shaders(plan) if "pushed" in text]
+
+
+@pytest.mark.parametrize("pushed", [(), tuple(range(MOST_PUSHED + 1))])
+def test_a_plan_pushes_what_its_shaders_read(pushed: tuple[int, ...]) -> None:
+    plan = plan_of(mesh_like(290, 580), "compute")
+    check_plan(plan, LLVMPIPE)
+    stages = [
+        replace(stage, substages=tuple(replace(s, pushed=pushed) for s in stage.substages))
+        for stage in plan.stages
+    ]
+    with pytest.raises(PackingError, match=r"numbers (are )?pushed"):
+        check_plan(replace(plan, stages=tuple(stages)), LLVMPIPE)
+
+
+def test_texts_of_a_plan_say_what_is_pushed() -> None:
+    texts = [
+        plan_text(plan_of(mesh_like(*size), "compute")) for size in ((2904, 5804), (2905, 5804))
+    ]
+    assert "pushed" in texts[0] and texts[0] != texts[1]

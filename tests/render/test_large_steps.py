@@ -140,3 +140,10 @@ def test_on_the_device():
         got = ad.recv_grad(u)
     want = np.linalg.solve(direct_system(mesh, 19.0), weight.data.reshape(-1, 3))
     assert np.abs(got - want).max() < 5e-6 * np.abs(want).max()
+
+
+def test_entries_that_are_given_twice_are_added():
+    matrix = sparse.csr_matrix(([1.0, 3.0, 2.0], [0, 0, 1], [0, 2, 3]), (2, 2))
+    factor = inverse_factor(matrix, np.zeros((2, 3))).toarray()
+    assert np.allclose(factor.T @ factor, np.diag([0.25, 0.5]))
+    assert matrix.nnz == 3, "what was given is as before"

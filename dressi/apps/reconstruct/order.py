@@ -84,7 +84,7 @@ def remeshed(mesh: Mesh, faces: int) -> Mesh:
                 break
             made = remesh(mesh, lengths, 5)  # keeps sharp rims, at the same lengths, too
         elif settled:
-            continue  # there is nothing to untangle
+            continue  # what is lost stays so
         found = _untangled(made, most, rebuild=False)
         # Shorter edges once: more often they cost more than they give back.
         if found is not None and (halvings or not lost(mesh, found, edge).any()):

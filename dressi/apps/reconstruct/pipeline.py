@@ -255,7 +255,7 @@ class _Fit:
     ) -> tuple[Mesh, npt.NDArray[np.float32], npt.NDArray[np.float64]]:
         """Return the mesh with UVs, its texture, and the gains of the views."""
         texels, ad = self.plan.texture, self.ad
-        how = replace(how, occlusion="occlusion" not in self.plan.without)
+        how = replace(how, occlusion=how.occlusion and "occlusion" not in self.plan.without)
         mesh = unwrap(mesh, texels)
         first = baked(ad, mesh, self.ideal(), texels)
         painted = self.movers.paint(

@@ -122,7 +122,8 @@ def inverse_factor(a: sparse.spmatrix, places: npt.ArrayLike) -> sparse.csr_matr
     say where to cut. Entries below DROP of their column's largest are left out. Raises GraphError
     where A is not positive definite, and for other shapes.
     """
-    matrix = sparse.csr_matrix(a, dtype=np.float64)
+    matrix = sparse.csr_matrix(a, dtype=np.float64, copy=True)
+    matrix.sum_duplicates()
     matrix.eliminate_zeros()
     where, n = np.asarray(places, np.float64), matrix.shape[0]
     if matrix.shape != (n, n) or where.shape != (n, 3) or not np.isfinite(where).all():
