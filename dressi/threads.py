@@ -10,6 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from threadpoolctl import threadpool_limits
@@ -23,10 +24,11 @@ MOST = 16
 """Threads at most: more would hold more temporaries at a time, and wait for the interpreter."""
 
 
-in_one_blas_thread = threadpool_limits.wrap(limits=1, user_api="blas")
-"""Decorator of what works with many small matrices: their products run in the thread that asks for
-them. More threads gain nothing there, and those of OpenBLAS wait busily in between, on processors
-that others need. Commands have this limit from their start (``config.one_blas_thread``)."""
+in_one_blas_thread = partial(threadpool_limits, limits=1, user_api="blas")
+"""Returns a context for work with many small matrices: their products run in the thread that asks
+for them. More threads gain nothing there, and those of OpenBLAS wait busily in between, on
+processors that others need. Commands have this limit from their start (``config.one_blas_thread``).
+"""
 
 
 def cores() -> int:

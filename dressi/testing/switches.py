@@ -16,7 +16,7 @@ from dressi.packing import Options
 from dressi.testing.cases import rel
 from dressi.testing.random_graphs import RandomGraph, random_graph
 
-N_GRAPHS = 264
+N_GRAPHS = 272
 STEPS = 12
 """Enough for both rebuilds of the cache."""
 SAME = 1e-6

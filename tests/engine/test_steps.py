@@ -195,8 +195,9 @@ def test_radius_softness_and_rate_change_without_a_rebuild() -> None:
 
 @pytest.mark.parametrize("lowering", ["graphics", "compute"])
 def test_views_share_all_stages(lowering: str) -> None:
-    """As many stages for 6 views as for 1, and no more substages. Of views so large that one group
-    of a dispatch does not add up the loss of even one (``group_sum.ALONE``)."""
+    """As many stages for 6 views as for 1, and no more substages; in dispatches two more, which
+    gather view by view what faces have for the vertices. Of views so large that one group of a
+    dispatch does not add up the loss of even one (``group_sum.ALONE``)."""
     plans: dict[int, Plan] = {}
     for n_views in (1, 2, 6):
         with DressiAD(options=Options(lowering=lowering)) as ad:
@@ -204,10 +205,10 @@ def test_views_share_all_stages(lowering: str) -> None:
             ad.set_optimizer(Adam(0.01))
             plans[n_views] = ad.plan
     texts = "\n\n".join(plan_text(p) for p in plans.values())
-    assert len({len(p.stages) for p in plans.values()}) == 1, texts
-    n = {k: p.n_substages for k, p in plans.items()}
-    assert n[6] == n[2], texts
-    assert n[6] <= n[1], texts
+    n = {k: (len(p.stages), p.n_substages) for k, p in plans.items()}
+    assert n[2][0] == n[1][0] and n[2][1] <= n[1][1], texts
+    more = 2 if lowering == "compute" else 0
+    assert n[6][0] <= n[2][0] + more and n[6][1] <= n[2][1] + more, texts
 
 
 def rss() -> int:

@@ -133,7 +133,6 @@ FAR_ROUND = Round(2500, 128, 150, (16.0, 2.0), (0.3, 0.03), smoothness=20.0)
 """What comes before the others where the start is a sphere: silhouettes pull from afar."""
 
 
-@in_one_blas_thread
 def reconstruct(
     pictures: Pictures, plan: Plan, device: str | int | None = None, movers: Movers | None = None
 ) -> Reconstruction:
@@ -158,7 +157,7 @@ def reconstruct(
     if plan.refine is None:  # a lens is around the middle of the whole photo
         seen = seen.cropped(mesh.positions)
     rounds = (FAR_ROUND, *plan.rounds) if sphere else plan.rounds
-    with DressiAD(device) as ad:
+    with in_one_blas_thread(), DressiAD(device) as ad:
         fit = _Fit(ad, plan, seen, {}, movers or Movers())
         if plan.refine is not None:
             fit.cameras = CameraState(seen.matrices, plan.refine)

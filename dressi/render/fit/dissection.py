@@ -114,7 +114,6 @@ def _columns(part: _Part, above: IntArray, inverse: Array, out: list[Block]) -> 
             _columns(child, path, longer, out)
 
 
-@in_one_blas_thread
 def inverse_factor(a: sparse.spmatrix, places: npt.ArrayLike) -> sparse.csr_matrix:
     """C, sparse (n, n), with A^-1 = C^T C. Row i belongs to vertex i.
 
@@ -135,10 +134,11 @@ def inverse_factor(a: sparse.spmatrix, places: npt.ArrayLike) -> sparse.csr_matr
     root, nothing = _dissect(table, where, np.arange(n)), np.empty(0, np.int64)
     blocks: list[Block] = []
     try:
-        _eliminate(table, root, nothing)
+        with in_one_blas_thread():
+            _eliminate(table, root, nothing)
+            _columns(root, nothing, np.empty((0, 0)), blocks)
     except np.linalg.LinAlgError as error:
         raise GraphError(f"inverse_factor: the matrix is not positive definite: {error}") from error
-    _columns(root, nothing, np.empty((0, 0)), blocks)
     rows, columns, values = [], [], []
     for path, own, block in blocks:
         keep = np.abs(block) > DROP * np.abs(block).max(axis=0, initial=0.0)

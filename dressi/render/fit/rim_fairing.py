@@ -133,7 +133,9 @@ def _least_bending(
 
     inward = bending @ solved(rims) + pull
     view, vertex = np.nonzero(rims)
-    side = max(edge * float(np.median(per_unit)), 1.0)
+    if len(view) == 0:
+        return solved(rims)
+    side = max(edge * float(np.median(per_unit[view, vertex])), 1.0)
     place = np.floor(pixel[view, vertex] / side).astype(np.int64)
     order = np.lexsort((inward[vertex], place[:, 0], place[:, 1], view))
     keys = np.column_stack([view, place])[order]
